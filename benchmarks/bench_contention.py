@@ -28,7 +28,7 @@ from tidewheel.flows.administration.cancel import cancel, cancel_key, cancel_man
 from tidewheel.flows.delivery.commit import commit_and_schedule
 from tidewheel.flows.delivery.keys import settle_keys
 from tidewheel.flows.ports.buckets import Commit
-from tidewheel.ledger.bucket import Bucket, BucketId
+from tidewheel.ledger.bucket import Bucket, bucket_id
 from tidewheel.ledger.slots import slots_of
 from tidewheel.memory import MemoryService
 from tidewheel.model.key import KeyEntry
@@ -168,7 +168,7 @@ class Load:
             last_deliver_at_ms=slot * 300_000,
         )
         bucket = Bucket(
-            id=BucketId(f"{random.getrandbits(128):032x}"),
+            id=bucket_id(slot, f"{random.getrandbits(128):032x}"),
             object_name="ledgers/x",
             size_bytes=9,
             rows=1000,

@@ -32,7 +32,7 @@ from tidewheel.flows.delivery import release
 from tidewheel.flows.delivery.dispatch import dispatch
 from tidewheel.flows.ports.buckets import Commit
 from tidewheel.flows.ports.topic_states import NextWork
-from tidewheel.ledger.bucket import content_id
+from tidewheel.ledger.bucket import bucket_id, content_id
 from tidewheel.ledger.ledger import Ledger, decode_segment, encode_ledger
 from tidewheel.memory import MemoryService, MemoryWheel
 from tidewheel.model.settings import TopicSettings
@@ -71,7 +71,8 @@ class Service:
         create_subscription(self.stored, self.clock, topic, "s", QUEUE_URL)
         state = self.stored.topic_states.read(topic)
         assert state is not None
-        bucket = self._ledger.summary.bucket(content_id(self._ledger.data), "ledger")
+        summary = self._ledger.summary
+        bucket = summary.bucket(bucket_id(summary.slots.min(), content_id(self._ledger.data)), "ledger")
         lowered = state.next_slot is None or state.next_slot > bucket.first_slot
         next_work = NextWork(next_slot=bucket.first_slot, next_check_ms=None, collect_at_ms=None) if lowered else None
         assert self.stored.buckets.commit(state, bucket, next_work) is Commit.COMMITTED

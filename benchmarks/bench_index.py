@@ -14,7 +14,7 @@ from tidewheel.aws.dynamodb.items import encode_bucket
 from tidewheel.aws.dynamodb.writes import Item
 from tidewheel.clock import ManualClock
 from tidewheel.flows.upkeep.merge import in_process, merge
-from tidewheel.ledger.bucket import Bucket, content_id
+from tidewheel.ledger.bucket import Bucket, bucket_id, content_id
 from tidewheel.memory import MemoryService
 from tidewheel.model.settings import TopicSettings
 from tidewheel.model.topic_state import new_topic_state
@@ -48,8 +48,8 @@ def index_bytes(bucket: Bucket) -> dict[str, float]:
 def of_size(rows: int) -> dict[str, float]:
     """Measures one ledger of real messages."""
     ledger = encode(messages(rows, "shuffled"))
-    bucket_id = content_id(ledger.data)
-    return index_bytes(ledger.summary.bucket(bucket_id, f"ledgers/{TOPIC}/2026-01-01/5890752-{bucket_id}-{'0' * 16}"))
+    id = bucket_id(ledger.summary.slots.min(), content_id(ledger.data))
+    return index_bytes(ledger.summary.bucket(id, f"ledgers/{TOPIC}/2026-01-01/{id}-{'0' * 16}"))
 
 
 def merged(rows: int, sources: int) -> dict[str, float]:
@@ -63,8 +63,8 @@ def merged(rows: int, sources: int) -> dict[str, float]:
     for number in range(sources):
         # Rows at even distances: each ledger has messages of the whole time, as ingest's have.
         ledger = encode(table.take(list(range(number, rows * sources, sources))))
-        bucket_id = content_id(ledger.data)
-        bucket = ledger.summary.bucket(bucket_id, f"ledgers/{TOPIC}/{bucket_id}")
+        id = bucket_id(ledger.summary.slots.min(), content_id(ledger.data))
+        bucket = ledger.summary.bucket(id, f"ledgers/{TOPIC}/{id}")
         service.objects.put(bucket.object_name, ledger.data)
         service.buckets.commit(state, bucket, None)
     before = service.buckets.all(TOPIC)

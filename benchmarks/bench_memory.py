@@ -36,7 +36,7 @@ from tidewheel.flows.delivery.dispatch import dispatch
 from tidewheel.flows.ports.buckets import Commit
 from tidewheel.flows.ports.parallel import in_order
 from tidewheel.flows.ports.topic_states import NextWork
-from tidewheel.ledger.bucket import Bucket, content_id
+from tidewheel.ledger.bucket import Bucket, bucket_id, content_id
 from tidewheel.ledger.ledger import Ledger, encode_ledger, rows_table
 from tidewheel.memory import MemoryObjects, MemoryQueues, MemoryService, MemoryWheel
 from tidewheel.model.settings import TopicSettings
@@ -120,9 +120,9 @@ def write_ledgers(folder: Path, case: Case) -> None:
 
 
 def _whole_ledger(folder: Path, ledger: Ledger) -> Bucket:
-    bucket_id = content_id(ledger.data)
-    (folder / bucket_id).write_bytes(ledger.data)
-    return ledger.summary.bucket(bucket_id, bucket_id)
+    id = bucket_id(ledger.summary.slots.min(), content_id(ledger.data))
+    (folder / id).write_bytes(ledger.data)
+    return ledger.summary.bucket(id, id)
 
 
 def _index_ledger(folder: Path, drawn: random.Random, random_: np.random.Generator, rows: int, due: int) -> Bucket:

@@ -1,39 +1,53 @@
-"""What a merge costs: many ledgers of real messages made few, by both engines, beside pyarrow and DuckDB.
+"""What a merge costs: many ledgers of real messages made few, by both engines, beside DuckDB and pyarrow.
 
     python -m benchmarks merge
 
-Each contender is a process of its own on the same files, one after the other. `function` and `spark` run the whole
-flow, choice and swaps included, over metadata in memory and objects in a folder; they write segments that can be read
-alone, with checksums, and drop copies. `pyarrow` reads all files, sorts and writes one; DuckDB does the same with an
-ORDER BY. Time is from the first read to the last write, without imports and without the start of Spark's session, which
-is shown beside. Memory is the peak of the whole process tree, Java and Python's workers included, as the sum of
-resident sets sampled every 50 ms. All but the function use two threads or tasks.
+A round runs each contender in turn, in a process of its own, on the same files. `duckdb` reads all files with two
+threads, sorts by time and id, and writes one Parquet file with the same columns, codec and level. A pass over that file
+takes a CRC-32, because ours has one of every byte. `pyarrow` does the same. `function` and `spark` run the whole flow,
+choice and swaps included, over metadata in memory and objects in a folder. They write segments that can be read alone,
+and drop copies. The function has one core, all others have two.
 
-The function and Spark run once more on twice the input: their memory must stay where it was.
+Time is from the first read to the last write, without imports and without the start of Spark's session, which is a
+figure of its own. A ratio is ours divided by DuckDB's of the same round, and is reported as the median of five rounds
+with its quartiles. CPU time is that of the whole process tree in the same time. Memory is the tree's peak, the sum of
+resident sets sampled every 50 ms.
+
+One more run of the function gives its CPU time a row by step. One more of ours each, on twice the input, shows that
+memory stays where it was.
 """
 
 from __future__ import annotations
 
+import functools
 import gzip
 import json
+import os
 import pickle
 import random
 import subprocess
 import sys
 import tempfile
 import time
+import zlib
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from statistics import median
 from typing import Any
+from unittest.mock import patch
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from benchmarks.bench_ledger import DATA, SPAN_MS, START_MS
-from benchmarks.process_memory import watched
+from benchmarks.process_memory import tree_cpu_s, watched
+from benchmarks.rounds import spread_figures
 from tidewheel.clock import ManualClock
 from tidewheel.flows.upkeep.merge import Engine, in_process, merge
 from tidewheel.jobs.location import Location
-from tidewheel.ledger.bucket import Bucket, content_id
+from tidewheel.ledger.bucket import Bucket, bucket_id, content_id
 from tidewheel.ledger.ledger import encode_ledger, rows_table
 from tidewheel.memory import MemoryService
 from tidewheel.model.message import Encoding
@@ -42,7 +56,8 @@ from tidewheel.model.settings import TopicSettings
 from tidewheel.model.topic_state import new_topic_state
 
 CORES = 2
-LEDGERS, ROWS = 300, 10_000
+LEDGERS, ROWS = 300, 14_000
+ROUNDS = 5
 SETTINGS = TopicSettings(max_buckets=8)
 
 
@@ -50,24 +65,37 @@ def make_ledgers(folder: Path, ledgers: int, rows: int) -> None:
     """Writes ledgers of messages drawn at random, due at random within 60 days, and their buckets beside them."""
     random_ = random.Random(17)
     with gzip.open(DATA, "rt", encoding="utf-8") as lines:
-        payloads = [json.dumps(json.loads(line)["payload"], ensure_ascii=False).encode() for line in lines]
+        payloads = [json.dumps(json.loads(line)["payload"], ensure_ascii=False).encode()[:-1] for line in lines]
     objects = Location(root=str(folder)).objects()
     buckets: list[Bucket] = []
-    for _ in range(ledgers):
+    for number in range(ledgers):
         times = sorted(START_MS + random_.randrange(SPAN_MS) for _ in range(rows))
+        # Each message has a number, because a dictionary would hold equal ones once.
+        drawn = random_.choices(payloads, k=rows)
         table = rows_table(
             deliver_at_ms=times,
             message_id=[ms.to_bytes(6) + random_.randbytes(10) for ms in times],
-            payload=random_.choices(payloads, k=rows),
+            payload=[b'%b, "number": %d}' % (each, number * rows + i) for i, each in enumerate(drawn)],
             encoding=[Encoding.JSON] * rows,
             sent_at_ms=[START_MS - random_.randrange(300_000) for _ in range(rows)],
         )
         ledger = encode_ledger(table, topic="t", generation="g", slot_ms=SETTINGS.slot_ms)
-        bucket_id = content_id(ledger.data)
-        name = ledger_name("t", ledger.summary.slots.min(), SETTINGS.slot_ms, bucket_id, objects.new_attempt())
+        id = bucket_id(ledger.summary.slots.min(), content_id(ledger.data))
+        name = ledger_name("t", id, SETTINGS.slot_ms, objects.new_attempt())
         objects.put(name, ledger.data)
-        buckets.append(ledger.summary.bucket(bucket_id, name))
+        buckets.append(ledger.summary.bucket(id, name))
     (folder / "buckets.pickle").write_bytes(pickle.dumps(buckets))
+
+
+@contextmanager
+def measured() -> Iterator[dict[str, float]]:
+    """Adds seconds and CPU time a row to figures, in which the caller sets the rows."""
+    figures: dict[str, float] = {}
+    cpu_before_s, before = tree_cpu_s(os.getpid()), time.perf_counter()
+    yield figures
+    seconds = time.perf_counter() - before
+    cpu_s = tree_cpu_s(os.getpid()) - cpu_before_s
+    figures |= {"seconds": seconds, "cpu_us_a_row": cpu_s / figures["rows"] * 1e6}
 
 
 def run_flow(folder: Path, engine: Engine, buckets: list[Bucket]) -> dict[str, float]:
@@ -79,12 +107,12 @@ def run_flow(folder: Path, engine: Engine, buckets: list[Bucket]) -> dict[str, f
     service.topic_states.create(state)
     for bucket in buckets:
         service.buckets.commit(state, bucket, None)
-    before = time.perf_counter()
-    merged = merge(service, "t", engine, lease_s=900)
-    seconds = time.perf_counter() - before
-    assert merged is not None
+    with measured() as figures:
+        merged = merge(service, "t", engine, lease_s=900)
+        assert merged is not None
+        figures["rows"] = merged.rows
     left = service.buckets.all("t")
-    return {"seconds": seconds, "rows": merged.rows, "merges": merged.merges, "ledgers_left": len(left)}
+    return figures | {"merges": merged.merges, "ledgers_left": len(left)}
 
 
 def run_function(folder: Path, buckets: list[Bucket]) -> dict[str, float]:
@@ -116,31 +144,101 @@ def _import_engine(_: int) -> str:
 
 
 def run_pyarrow(folder: Path, buckets: list[Bucket]) -> dict[str, float]:
-    """Reads all, sorts, writes one file."""
+    """Reads all, sorts, writes one file, and reads it for a CRC-32."""
     pa.set_cpu_count(CORES)
-    before = time.perf_counter()
-    tables = [pq.read_table(folder / bucket.object_name, partitioning=None) for bucket in buckets]
-    table = pa.concat_tables(tables).sort_by([("deliver_at_ms", "ascending")])
-    pq.write_table(table, folder / "pyarrow.parquet", compression="zstd", compression_level=1)
-    return {"seconds": time.perf_counter() - before, "rows": table.num_rows}
+    with measured() as figures:
+        tables = [pq.read_table(folder / bucket.object_name, partitioning=None) for bucket in buckets]
+        table = pa.concat_tables(tables).sort_by([("deliver_at_ms", "ascending")])
+        pq.write_table(table, folder / "pyarrow.parquet", compression="zstd", compression_level=1)
+        crc_of(folder / "pyarrow.parquet")
+        figures["rows"] = table.num_rows
+    return figures
 
 
 def run_duckdb(folder: Path, buckets: list[Bucket]) -> dict[str, float]:
-    """Sorts all into one file."""
+    """Sorts all into one file, and reads it for a CRC-32."""
     import duckdb
 
     duckdb.execute(f"SET threads = {CORES}")
     files = [str(folder / bucket.object_name) for bucket in buckets]
-    before = time.perf_counter()
-    duckdb.execute(
-        f"COPY (SELECT * FROM read_parquet(?) ORDER BY deliver_at_ms, message_id) TO '{folder}/duckdb.parquet' "
-        "(FORMAT parquet, COMPRESSION zstd, COMPRESSION_LEVEL 1)",
-        [files],
-    )
-    return {"seconds": time.perf_counter() - before, "rows": sum(bucket.rows for bucket in buckets)}
+    with measured() as figures:
+        duckdb.execute(
+            f"COPY (SELECT * FROM read_parquet(?) ORDER BY deliver_at_ms, message_id) TO '{folder}/duckdb.parquet' "
+            "(FORMAT parquet, COMPRESSION zstd, COMPRESSION_LEVEL 1)",
+            [files],
+        )
+        crc_of(folder / "duckdb.parquet")
+        figures["rows"] = sum(bucket.rows for bucket in buckets)
+    return figures
 
 
-CONTENDERS = {"function": run_function, "spark": run_spark, "pyarrow": run_pyarrow, "duckdb": run_duckdb}
+def crc_of(path: Path) -> int:
+    """Returns a file's CRC-32."""
+    crc = 0
+    with path.open("rb") as file:
+        while piece := file.read(1 << 20):
+            crc = zlib.crc32(piece, crc)
+    return crc
+
+
+STEPS = {
+    "read": ("tidewheel.spark.folder_objects.FolderObjects.get_range",),
+    "checksums": ("tidewheel.model.checksum.check", "tidewheel.ledger.writer.seal_of"),
+    "decode": ("tidewheel.ledger.joined._join", "tidewheel.ledger.joined._read"),
+    "sort": ("tidewheel.flows.upkeep.merge_rows.sort_rows", "tidewheel.flows.upkeep.merge_rows.without_repeats"),
+    "cut": ("tidewheel.ledger.writer.LedgerWriter.write",),
+    "encode": ("tidewheel.ledger.writer._RowGroups.add",),
+    "footers": ("tidewheel.ledger.writer.LedgerWriter._flush", "tidewheel.ledger.writer.LedgerWriter.close"),
+    "write": ("tidewheel.ledger.writer.LedgerWriter._put",),
+}
+"""The functions of each step of a merge. A step within another counts for itself only."""
+
+
+def run_steps(folder: Path, buckets: list[Bucket]) -> dict[str, float]:
+    """The function's engine, with the CPU time a row of each step."""
+    spent: dict[str, float] = defaultdict(float)
+    running = ["other"]
+    last = time.process_time()
+
+    def change() -> None:
+        nonlocal last
+        now = time.process_time()
+        spent[running[-1]] += now - last
+        last = now
+
+    def timed(step: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(function)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            change()
+            running.append(step)
+            try:
+                return function(*args, **kwargs)
+            finally:
+                change()
+                running.pop()
+
+        return call
+
+    with ExitStack() as patches:
+        for step, names in STEPS.items():
+            for name in names:
+                patcher = patch(name, autospec=False)
+                patcher.new = timed(step, patcher.get_original()[0])
+                patches.enter_context(patcher)
+        last = time.process_time()
+        rows = run_function(folder, buckets)["rows"]
+        change()
+    return {step: seconds / rows * 1e6 for step, seconds in spent.items()}
+
+
+CONTENDERS = {
+    "duckdb": run_duckdb,
+    "function": run_function,
+    "spark": run_spark,
+    "pyarrow": run_pyarrow,
+    "steps": run_steps,
+}
+OURS = ("function", "spark")
 
 
 def contend(name: str, folder: Path) -> None:
@@ -150,34 +248,46 @@ def contend(name: str, folder: Path) -> None:
 
 
 def measure(name: str, folder: Path) -> dict[str, float]:
-    """Runs one contender in a process of its own."""
+    """Runs one contender in a process of its own, and deletes what it wrote."""
+    before = set(folder.rglob("*.parquet"))
     command = [sys.executable, "-m", "benchmarks.bench_merge", name, str(folder)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process, watched(process.pid) as peak:
         output, _ = process.communicate()
     if process.returncode:
         raise RuntimeError(f"{name} failed")
+    for written in set(folder.rglob("*.parquet")) - before:
+        written.unlink()
     found: dict[str, float] = json.loads(output.splitlines()[-1])
     return found | {"peak_mb": peak.megabytes}
 
 
 def benchmark(*, quick: bool) -> dict[str, Any]:
-    """Merges by each contender, and by both of ours at twice the input."""
-    ledgers, rows = (20, 1_000) if quick else (LEDGERS, ROWS)
-    runs: dict[str, dict[str, float]] = {}
-    for factor, names in ((1, tuple(CONTENDERS)), (2, ("function", "spark"))):
-        with tempfile.TemporaryDirectory(prefix="bench-merge-") as folder:
-            make_ledgers(Path(folder), ledgers * factor, rows)
-            for name in names:
-                runs[name if factor == 1 else f"{name} x2"] = measure(name, Path(folder))
+    """Runs the rounds, one run for the steps, and one of ours each at twice the input."""
+    ledgers, rows, rounds = (20, 1_000, 2) if quick else (LEDGERS, ROWS, ROUNDS)
+    names = ("duckdb", *OURS, "pyarrow")
+    with tempfile.TemporaryDirectory(prefix="bench-merge-") as folder:
+        make_ledgers(Path(folder), ledgers, rows)
+        runs = [{name: measure(name, Path(folder)) for name in names} for _ in range(rounds)]
+        steps = measure("steps", Path(folder))
+    with tempfile.TemporaryDirectory(prefix="bench-merge-") as folder:
+        make_ledgers(Path(folder), 2 * ledgers, rows)
+        twice = {name: measure(name, Path(folder)) for name in OURS}
+    contenders = {
+        name: {figure: median(each[name][figure] for each in runs) for figure in runs[0][name]} for name in names
+    }
+    ratios: dict[str, object] = {}
+    for name in (*OURS, "pyarrow"):
+        ratios |= spread_figures(
+            f"{name}_to_duckdb", [each[name]["seconds"] / each["duckdb"]["seconds"] for each in runs]
+        )
     return {
         "ledgers": ledgers,
         "rows_each": rows,
-        **{f"{name}_to_duckdb": runs[name]["seconds"] / runs["duckdb"]["seconds"] for name in ("function", "spark")},
-        **{
-            f"{name}_memory_at_twice_the_input": runs[f"{name} x2"]["peak_mb"] / runs[name]["peak_mb"]
-            for name in ("function", "spark")
-        },
-        "contenders": runs,
+        "rounds": rounds,
+        **ratios,
+        **{f"{name}_memory_at_twice_the_input": twice[name]["peak_mb"] / contenders[name]["peak_mb"] for name in OURS},
+        "contenders": contenders | {f"{name} x2": figures for name, figures in twice.items()},
+        "function_cpu_us_a_row_by_step": {step: us for step, us in steps.items() if step != "peak_mb"},
     }
 
 

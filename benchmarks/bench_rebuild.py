@@ -1,19 +1,23 @@
-"""What a rebuild takes: ledgers of real messages in a folder, an empty table, Spark with two tasks.
+"""What a rebuild takes: ledgers of real messages in a folder, an empty table, and the processes that a job takes.
 
     python -m benchmarks rebuild
 
 Rows of each ledger are due at random over 60 days, as in a topic that was never merged: the worst case for the
 comparison of ids. One ledger in a hundred holds half of another's messages again, as after an ingest that died, so that
-something is rewritten. The parts: list; inspect (read everything, checksums, slots); compare (what counts, and which
-ledgers share a message); write (rewritten ledgers, buckets and marks, into a table in memory). Wall time, without the
-start of Spark's session, which is shown beside. The time of 100 M messages on Glue is extrapolated (`glue_s`).
+something is rewritten. Each size is rebuilt beside Arrow's bare reading of the same files: five rounds of a million,
+and one round of ten million, which shows whether the time is linear. The parts are the scan (every byte is read and
+verified, ids are collected), the comparison, and the rest (rewritten ledgers, buckets and marks, into a table in
+memory). CPU seconds are those of all processes together. The time of 100 M messages on Glue is extrapolated (`glue_s`).
 """
 
 from __future__ import annotations
 
+import resource
+import statistics
 import tempfile
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -23,57 +27,84 @@ import pyarrow.parquet as pq
 from benchmarks.bench_ledger import SPAN_MS, START_MS, messages
 from tidewheel.clock import ManualClock
 from tidewheel.flows.ports.objects import Objects, StoredObject
-from tidewheel.flows.recovery.rebuild import ledgers_of, rebuild
-from tidewheel.flows.recovery.rebuild_engine import Overlaps
+from tidewheel.flows.recovery.rebuild import rebuild
+from tidewheel.flows.recovery.rebuild_engine import LedgerScan, Overlaps
+from tidewheel.flows.recovery.rebuild_keys import KeyRestore
+from tidewheel.flows.recovery.scan import ScanRange
 from tidewheel.flows.upkeep.checkpoint import store_checkpoint
-from tidewheel.flows.upkeep.merge_rows import MergeWork
+from tidewheel.jobs.job import Job
 from tidewheel.jobs.location import Location
-from tidewheel.ledger.bucket import Bucket, content_id
+from tidewheel.jobs.rebuild_engine import Engine
+from tidewheel.jobs.rebuilding import engine_of
+from tidewheel.ledger.bucket import bucket_id, content_id
 from tidewheel.ledger.inspection import Inspected
 from tidewheel.ledger.ledger import SCHEMA, encode_ledger
-from tidewheel.memory import MemoryQueues, MemoryService
+from tidewheel.memory import MemoryService
 from tidewheel.model.checkpoint import checkpoint_of
+from tidewheel.model.key import KeyEntry
 from tidewheel.model.object_names import ledger_name
 from tidewheel.model.settings import TopicSettings
 from tidewheel.model.topic_state import new_topic_state
-from tidewheel.spark.rebuilding import OnSpark
-from tidewheel.spark.session import local_session
 
 TOPIC = "commits"
-LEDGERS, ROWS = 300, 10_000
+ROWS = 10_000
+LEDGERS, ROUNDS = 100, 5
+"""A million messages, five times."""
+MANY_LEDGERS = 1_000
+"""Ten million, once."""
 CORES = 2
 GLUE_CORES = 36
 """Of ten G.1X workers one is the driver; the others have four virtual processors each."""
 GET_S, PUT_S = 0.03, 0.005
 """Assumed of AWS: time to the first byte of a GET, and of one write to DynamoDB."""
+WRITES = 16
+"""Writes to DynamoDB side by side."""
+SCAN_GROUPS, SCAN_SHARES = 240, 60
+"""Of 100 M messages: groups of 64 MiB of ledgers, and shares of 256 MiB, each a range of each group's object."""
+READS = 8
+"""Ranges that a task reads side by side."""
 TARGET = 100_000_000
 
 
+@dataclass
 class Timed:
-    """The engine on Spark, with the time of each part."""
+    """The engine, with the seconds of each part."""
 
-    def __init__(self, engine: OnSpark) -> None:
-        """Nothing has been timed yet."""
-        self.engine = engine
-        self.seconds: dict[str, float] = {}
+    engine: Engine
+    seconds: dict[str, float] = field(default_factory=dict)
 
-    def inspect(self, stored: Sequence[StoredObject], slot_ms: int, /) -> list[Inspected]:
-        """Inspects."""
+    def __getattr__(self, name: str) -> object:
+        """Passes everything else on."""
+        return getattr(self.engine, name)
+
+    def scan(self, topic: str, stored: Sequence[StoredObject], wanted: ScanRange, /) -> LedgerScan:
+        """Scans."""
         start = time.perf_counter()
-        found = self.engine.inspect(stored, slot_ms)
-        self.seconds["inspect"] = time.perf_counter() - start
-        return found
+        found = self.engine.scan(topic, stored, wanted)
+        self.seconds["scan"] = time.perf_counter() - start
+        return _TimedScan(found, self.seconds)
 
-    def overlaps(self, ledgers: Sequence[Bucket], from_ms: int, /) -> Overlaps:
-        """Compares ids."""
+
+@dataclass
+class _TimedScan:
+    found: LedgerScan
+    seconds: dict[str, float]
+
+    @property
+    def inspected(self) -> Sequence[Inspected]:
+        return self.found.inspected
+
+    def overlaps(self, ledgers: Sequence[Inspected], /) -> Overlaps:
         start = time.perf_counter()
-        found = self.engine.overlaps(ledgers, from_ms)
+        found = self.found.overlaps(ledgers)
         self.seconds["compare"] = time.perf_counter() - start
         return found
 
-    def write(self, work: MergeWork, /) -> Iterable[Bucket | None]:
-        """Writes."""
-        return self.engine.write(work)
+    def restore_keys(self, ledgers: Sequence[Inspected], restore: KeyRestore, known: Sequence[KeyEntry], /) -> int:
+        return self.found.restore_keys(ledgers, restore, known)
+
+    def delete(self) -> None:
+        self.found.delete()
 
 
 def store(objects: Objects, ledgers: int, rows: int, generation: str) -> int:
@@ -88,7 +119,7 @@ def store(objects: Objects, ledgers: int, rows: int, generation: str) -> int:
             table = pa.concat_tables([table.slice(0, rows // 2), before.slice(0, rows - rows // 2)])
         ledger = encode_ledger(table, topic=TOPIC, generation=generation, slot_ms=300_000)
         first_slot = ledger.summary.segments[0].first_deliver_at_ms // 300_000
-        name = ledger_name(TOPIC, first_slot, 300_000, content_id(ledger.data), objects.new_attempt())
+        name = ledger_name(TOPIC, bucket_id(first_slot, content_id(ledger.data)), 300_000, objects.new_attempt())
         objects.put(name, ledger.data)
         size_bytes += len(ledger.data)
         before = table
@@ -121,61 +152,99 @@ def bare_read_s(folder: Path) -> float:
     return time.perf_counter() - start
 
 
-def benchmark(*, quick: bool) -> dict[str, float]:
-    """Makes the ledgers and rebuilds their metadata."""
-    # One ledger in a hundred overlaps another one, so there are a hundred at least.
-    ledgers, rows = (100, 100) if quick else (LEDGERS, ROWS)
+@dataclass(frozen=True, kw_only=True)
+class Round:
+    """One rebuild beside a bare reading."""
+
+    bare_s: float
+    total_s: float
+    cpu_s: float
+    seconds: dict[str, float]
+    live: int
+
+
+def one_round(location: Location, ledgers: int) -> Round:
+    """Reads all ledgers with Arrow, and rebuilds their index."""
     clock = ManualClock(START_MS - 3_600_000)
-    state = new_topic_state(TOPIC, "g", TopicSettings(), clock.now_ms())
-    with tempfile.TemporaryDirectory(prefix="tidewheel-bench-") as folder:
-        location = Location(root=folder)
-        objects = location.objects()
-        size_bytes = store(objects, ledgers, rows, state.generation)
-        store_checkpoint(objects, checkpoint_of(state, [], [], [], clock.now_ms()))
-        bare_s = bare_read_s(Path(folder))
-        service = MemoryService(clock=clock, objects=objects, queues=MemoryQueues(clock))  # type: ignore[arg-type]
-        start = time.perf_counter()
-        spark = local_session(CORES)
-        spark.range(1000).rdd.map(lambda row: row.id).count()
-        session_s = time.perf_counter() - start
-        start = time.perf_counter()
-        assert len(ledgers_of(objects, TOPIC)) == ledgers
-        list_s = time.perf_counter() - start
-        engine = Timed(OnSpark(spark=lambda: spark, location=location))
-        start = time.perf_counter()
-        report = rebuild(service, TOPIC, engine, lease_s=7200)
-        total_s = time.perf_counter() - start
-        spark.stop()
+    bare_s = bare_read_s(Path(location.root))
+    service = replace(MemoryService.at(clock), objects=location.objects())  # type: ignore[arg-type]
+    job = Job(arguments={}, service=service, location=location, processes=CORES)  # type: ignore[arg-type]
+    engine = Timed(engine_of(job))
+    cpu_before, start = _cpu_s(), time.perf_counter()
+    report = rebuild(service, TOPIC, engine, lease_s=7200)  # type: ignore[arg-type]
+    total_s, cpu_s = time.perf_counter() - start, _cpu_s() - cpu_before
     assert len(report.overlapping) == ledgers // 100, report.overlapping
-    seconds = {"list": list_s, **engine.seconds}
-    seconds["write"] = total_s - sum(seconds.values())
-    found = {
-        "ledgers": ledgers,
-        "messages": ledgers * rows,
-        "megabytes": size_bytes / 1e6,
-        "live_after": report.live,
-        "session_s": session_s,
-        **{f"{name}_s": value for name, value in seconds.items()},
-        "total_s": total_s,
-        "bare_read_s": bare_s,
-        "rebuild_ratio": bare_s / total_s,
-        "messages_a_second": ledgers * rows / total_s,
+    return Round(bare_s=bare_s, total_s=total_s, cpu_s=cpu_s, seconds=dict(engine.seconds), live=report.live)
+
+
+def rounds(ledgers: int, rows: int, count: int) -> tuple[int, list[Round]]:
+    """Makes ledgers, and returns their bytes and so many rounds.
+
+    Each round makes the ledgers anew, because a rebuild adds rewritten ledgers.
+    """
+    found = []
+    size_bytes = 0
+    for _ in range(count):
+        with tempfile.TemporaryDirectory(prefix="tidewheel-bench-") as folder:
+            location = Location(root=folder)
+            objects = location.objects()
+            state = new_topic_state(TOPIC, "g", TopicSettings(), START_MS - 3_600_000)
+            size_bytes = store(objects, ledgers, rows, state.generation)
+            store_checkpoint(objects, checkpoint_of(state, [], [], [], START_MS - 3_600_000))
+            found.append(one_round(location, ledgers))
+    return size_bytes, found
+
+
+def benchmark(*, quick: bool) -> dict[str, float]:
+    """Rebuilds a million and ten million messages."""
+    # One ledger in a hundred overlaps another one, so there are a hundred at least.
+    rows = 100 if quick else ROWS
+    size_bytes, few = rounds(LEDGERS, rows, 1 if quick else ROUNDS)
+    figures: dict[str, float] = {"ledgers": LEDGERS, "messages": LEDGERS * rows, "megabytes": size_bytes / 1e6}
+    figures |= _figures(few, LEDGERS * rows)
+    if not quick:
+        size_bytes, many = rounds(MANY_LEDGERS, rows, 1)
+        of_many = {"ledgers": MANY_LEDGERS, "messages": MANY_LEDGERS * rows, "megabytes": size_bytes / 1e6}
+        figures |= {f"many_{name}": value for name, value in {**of_many, **_figures(many, MANY_LEDGERS * rows)}.items()}
+        figures["linear"] = figures["many_cpu_us_a_row"] / figures["cpu_us_a_row"]
+    cpu_us = figures.get("many_cpu_us_a_row", figures["cpu_us_a_row"])
+    return figures | {"glue_100m_s": glue_s(cpu_us, rows)}
+
+
+def _figures(found: Sequence[Round], messages: int) -> dict[str, float]:
+    totals = [each.total_s for each in found]
+    return {
+        "scan_s": statistics.median(each.seconds["scan"] for each in found),
+        "compare_s": statistics.median(each.seconds["compare"] for each in found),
+        "total_s": statistics.median(totals),
+        "total_least_s": min(totals),
+        "total_most_s": max(totals),
+        "bare_read_s": statistics.median(each.bare_s for each in found),
+        "rebuild_ratio": statistics.median(each.bare_s / each.total_s for each in found),
+        "messages_a_second": messages / statistics.median(totals),
+        "cpu_us_a_row": statistics.median(each.cpu_s for each in found) / messages * 1e6,
     }
-    return found | {"glue_100m_s": glue_s(found)}
 
 
-def glue_s(figures: dict[str, float]) -> float:
+def _cpu_s() -> float:
+    """Returns the CPU seconds of this process and of its processes that have ended."""
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(each.ru_utime + each.ru_stime for each in used)
+
+
+def glue_s(cpu_us_a_row: float, rows: int) -> float:
     """Returns the seconds that 100 M messages would take on ten G.1X workers of Glue, extrapolated.
 
-    Each of their processors is taken to be as fast as one here, and side by side. One after the other come a list
-    request of 0.1 s for each 1,000 ledgers and a write for each. The job's start, about a minute, is not in it.
+    Each of their processors is taken to be as fast as one here, and all CPU work to be side by side. Then come, side by
+    side on the same processors, one GET of 0.03 s for each ledger and each range that is compared; one after the other,
+    a list request of 0.1 s for each 1,000 ledgers; and sixteen at a time, one write of 5 ms for each ledger. The job's
+    start, about a minute, is not in it. Keys are not in it either: each is one more write.
     """
-    factor = TARGET / figures["messages"]
-    ledgers = figures["ledgers"] * factor
-    on_spark_s = figures["inspect_s"] + figures["compare_s"] + figures["write_s"]
+    ledgers = TARGET / rows
     return (
-        on_spark_s * factor * CORES / GLUE_CORES
+        TARGET * cpu_us_a_row / 1e6 / GLUE_CORES
+        + ledgers * GET_S / GLUE_CORES
+        + SCAN_GROUPS * SCAN_SHARES * GET_S / GLUE_CORES / READS
         + ledgers / 1000 * 0.1
-        + 3 * ledgers * GET_S / GLUE_CORES
-        + ledgers * PUT_S
+        + ledgers * PUT_S / WRITES
     )

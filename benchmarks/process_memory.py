@@ -1,10 +1,13 @@
-"""Peak memory of a process and of all processes below it: Java and Python's workers are part of a Spark job."""
+"""Peak memory and CPU time of a process and of all processes below it.
+
+Java and Python's workers are part of a Spark job.
+"""
 
 from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,20 +40,59 @@ def watched(root: int) -> Iterator[Peak]:
         thread.join()
 
 
+def is_running(process: int) -> bool:
+    """Returns whether a process runs; one that has ended and is not reaped does not."""
+    try:
+        return (Path("/proc") / str(process) / "stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def proportional_bytes(processes: Iterable[int]) -> int:
+    """Returns the memory of some processes, with each page that they share counted once."""
+    total = 0
+    for process in processes:
+        try:
+            lines = Path(f"/proc/{process}/smaps_rollup").read_text().splitlines()
+        except OSError:  # the process has ended
+            continue
+        total += sum(int(line.split()[1]) * 1024 for line in lines if line.startswith("Pss:"))
+    return total
+
+
+def tree_cpu_s(root: int) -> float:
+    """Returns the CPU time of a process's tree so far, in seconds."""
+    # utime, stime, and those of the processes that have ended and were waited for
+    return sum(sum(map(int, stat[11:15])) for stat, _ in _tree(root).values()) / os.sysconf("SC_CLK_TCK")
+
+
+def tree(root: int) -> dict[int, int]:
+    """Returns a process and all processes below it, each with the bytes of its resident set."""
+    return {process: resident for process, (_, resident) in _tree(root).items()}
+
+
 def _tree_mb(root: int) -> float:
+    return sum(tree(root).values()) / 1e6
+
+
+def _tree(root: int) -> dict[int, tuple[list[str], int]]:
+    """Returns of each process the fields of `stat` from the third on, and its resident bytes."""
     parents: dict[int, list[int]] = {}
-    resident: dict[int, int] = {}
+    processes: dict[int, tuple[list[str], int]] = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
             try:
-                parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
-                resident[int(entry.name)] = int((entry / "statm").read_text().split()[1]) * _PAGE
+                stat = (entry / "stat").read_text().rpartition(")")[2].split()
+                resident = int((entry / "statm").read_text().split()[1]) * _PAGE
             except OSError:  # the process has ended
                 continue
-            parents.setdefault(parent, []).append(int(entry.name))
-    total, found = 0, [root]
+            processes[int(entry.name)] = stat, resident
+            parents.setdefault(int(stat[1]), []).append(int(entry.name))
+    members: dict[int, tuple[list[str], int]] = {}
+    found = [root]
     while found:
         process = found.pop()
-        total += resident.get(process, 0)
+        if process in processes:
+            members[process] = processes[process]
         found += parents.get(process, [])
-    return total / 1e6
+    return members

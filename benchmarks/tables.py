@@ -72,12 +72,16 @@ def _of_cases(title: str, cases: Mapping[str, Mapping[str, object]]) -> Table:
     if len(names) > len(cases):
         table = _table(title, *cases)
         for name in names:
-            table.add_row(name, *(shown(case.get(name)) for case in cases.values()))
+            table.add_row(name, *(_with_spread(case, name) for case in cases.values()))
         return table
     table = _table(title, *names)
     for case, figures in cases.items():
-        table.add_row(_words(case), *(shown(figures.get(name)) for name in names))
+        table.add_row(_words(case), *(_with_spread(figures, name) for name in names))
     return table
+
+
+def _with_spread(figures: Mapping[str, Any], name: str) -> str:
+    return shown(figures.get(name)) + _spread(figures.get(name + _words(SPREAD)))
 
 
 def _table(title: str, *headings: str) -> Table:

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tidewheel.ledger.bucket import Bucket, BucketId, encode_tail
+from tidewheel.ledger.bucket import Bucket, bucket_id, encode_tail
 from tidewheel.ledger.slots import slots_of
 from tidewheel.model.segment import Segment
 
@@ -91,7 +91,7 @@ def waiting_ledger(
         slots.update(range(first.first_deliver_at_ms // slot_ms, first.last_deliver_at_ms // slot_ms + 1))
     data, tail = encode_tail(slots, segments, offset=offset)
     bucket = Bucket(
-        id=BucketId(random.bytes(16).hex()),
+        id=bucket_id(slots.min(), random.bytes(16).hex()),
         object_name=name,
         size_bytes=offset + len(data),
         rows=sum(segment.rows for segment in segments),

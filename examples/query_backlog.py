@@ -1,28 +1,32 @@
-"""Query the waiting messages of a topic's ledgers with DuckDB."""
+"""Query the waiting messages of a topic with DuckDB, pandas and Spark."""
 
-# region duckdb
+# region lines
+from typing import Any
+
 import duckdb
+import pandas as pd
+from pyspark.sql import DataFrame, SparkSession
 
-WAITING = """
-    WITH waiting AS (
-        SELECT DISTINCT ON (message_id) deliver_at_ms, octet_length(payload) AS bytes
-        FROM read_parquet(?) WHERE deliver_at_ms >= ?
+from tidewheel.spark.session import register
+
+
+def with_duckdb(ledgers: str) -> duckdb.DuckDBPyRelation:
+    """Takes a folder such as s3://my-bucket/ledgers/orders. S3 needs the extension httpfs."""
+    return duckdb.sql(
+        f"SELECT DISTINCT ON (message_id) * FROM '{ledgers}/*/*.parquet' WHERE deliver_at_ms >= epoch_ms(now())"
     )
-    SELECT make_timestamp(deliver_at_ms * 1000)::DATE AS day, count(*) AS messages, sum(bytes) AS bytes
-    FROM waiting GROUP BY day ORDER BY day
-"""
 
 
-def waiting_by_day(ledgers: str, now_ms: int) -> dict[str, tuple[int, int]]:
-    """Returns how many messages wait for each day (UTC), and the bytes of their bodies.
+def with_pandas(ledgers: str) -> pd.DataFrame:
+    """Takes the same folder."""
+    now_ms = pd.Timestamp.now("UTC").timestamp() * 1000
+    return pd.read_parquet(ledgers, filters=[("deliver_at_ms", ">=", now_ms)]).drop_duplicates("message_id")
 
-    Args:
-        ledgers: a glob of ledgers, such as "ledgers/orders/*/*.parquet"; with DuckDB's extension httpfs also
-            "s3://my-bucket/ledgers/orders/*/*.parquet".
-        now_ms: what is due before is left out.
-    """
-    found = duckdb.execute(WAITING, [ledgers, now_ms]).fetchall()
-    return {str(day): (messages, int(size)) for day, messages, size in found}
+
+def with_spark(spark: SparkSession, **options: Any) -> DataFrame:
+    """Takes root="s3://my-bucket", table="tidewheel", topic="orders"."""
+    register(spark)
+    return spark.read.format("tidewheel.ledger").options(**options).load()
 
 
 # endregion

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tidewheel.spark.rebuilding import rebuild_index as main
+from tidewheel.jobs.rebuilding import rebuild_index as main
 
 if __name__ == "__main__":
     from tidewheel.spark.glue import on_glue

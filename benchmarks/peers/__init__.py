@@ -1,6 +1,7 @@
 """Tidewheel beside other ways of delaying messages, on the same stream: `python -m benchmarks peers`.
 
-`tidewheel_stack`, `redis_poller`, `dynamodb_poller` and `schedules` are the peers. `stream` makes their messages and
-checks that all arrived. `account` is an empty emulated AWS with a meter. `waiting` measures the bytes of waiting
-messages, `costs` a month's bill, and `measure` runs everything.
+`redis_poller`, `postgres`, `rabbitmq` and `nats_schedules` are servers, each a `server.DelayServer`: `trial` measures
+one, `servers` all, and `program` is a server's processes. `tidewheel_stack`, `dynamodb_poller` and `schedules` are ways
+on AWS. `account` is an empty emulated AWS with a meter. `stream` makes the messages of all and checks that they
+arrived, `waiting` measures the bytes of waiting messages, `costs` a month's bill, and `measure` runs everything.
 """

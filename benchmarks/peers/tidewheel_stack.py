@@ -13,7 +13,6 @@ from dataclasses import fields
 
 from benchmarks.peers.account import HOUR_MS, START_MS, Run
 from benchmarks.peers.stream import Delivery, Timed, number_of, outcome
-from tidewheel.errors import InvalidValue
 from tidewheel.local import LocalTidewheel
 from tidewheel.model.message import Message
 from tidewheel.model.settings import ServiceSettings
@@ -48,29 +47,6 @@ def run(messages: Sequence[Timed], *, until_ms: int) -> Run:
         units=units,
         hours=(until_ms - START_MS) / HOUR_MS,
     )
-
-
-def run_in_real_time(messages: Sequence[Timed], *, grace_s: float = 10.0) -> list[Delivery]:
-    """Sends a stream and waits, with the machine's clock, until all of it has arrived.
-
-    Args:
-        messages: due from now on.
-        grace_s: how long after the last is due it may take.
-
-    Raises:
-        InvalidValue: the stream is empty.
-    """
-    if not messages:
-        raise InvalidValue("messages", 0, "give a stream with messages")
-    with LocalTidewheel(clock="real", environment=_SKEW) as stack:
-        _open(stack)
-        _send(stack, messages)
-        deliveries: list[Delivery] = []
-        until_ms = messages[-1].due_ms + grace_s * 1000
-        while len(deliveries) < len(messages) and stack.clock.now_ms() < until_ms:
-            stack.advance(seconds=0.5)
-            deliveries += _take(stack)
-    return deliveries
 
 
 def _open(stack: LocalTidewheel) -> None:

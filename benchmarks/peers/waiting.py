@@ -1,4 +1,4 @@
-"""What messages that wait take up: in Redis's memory, and stored by Tidewheel."""
+"""What messages that wait take up, stored by Tidewheel."""
 
 from __future__ import annotations
 
@@ -8,12 +8,9 @@ from itertools import islice
 
 from benchmarks.bench_index import item_bytes
 from benchmarks.peers.account import START_MS
-from benchmarks.peers.redis_poller import RedisPoller
-from benchmarks.peers.redis_server import RedisServer
 from benchmarks.peers.stream import Timed, unordered
 from tidewheel.aws.dynamodb.items import encode_bucket
-from tidewheel.clock import SystemClock
-from tidewheel.ledger.bucket import content_id
+from tidewheel.ledger.bucket import bucket_id, content_id
 from tidewheel.ledger.ledger import encode_ledger
 from tidewheel.ledger.rows import rows_table
 from tidewheel.model.message import Encoding
@@ -24,23 +21,6 @@ LEDGER_ROWS = 50_000
 """Messages of one ledger at most, as merges leave them."""
 _SLOT_MS = 300_000
 _ID_RANDOM_BYTES = 10
-
-
-def redis_bytes(sizes: Sequence[int]) -> dict[int, int]:
-    """Returns how many bytes Redis uses for so many waiting messages, its own few hundred kilobytes not counted."""
-    found = {}
-    with RedisServer() as server:
-        empty = server.used_memory_bytes()
-        poller = RedisPoller(server.client, SystemClock())
-        messages = _messages(max(sizes))
-        sent = 0
-        for size in sorted(sizes):
-            for batch in _batches(islice(messages, size - sent), 5_000):
-                poller.send(batch)
-            sent = size
-            assert poller.waiting() == size, (poller.waiting(), size)
-            found[size] = server.used_memory_bytes() - empty
-    return found
 
 
 def tidewheel_bytes(sizes: Sequence[int]) -> dict[str, dict[int, int]]:
@@ -78,5 +58,6 @@ def _ledger(messages: Sequence[Timed]) -> tuple[int, int]:
         sent_at_ms=[START_MS] * len(rows),
     )
     ledger = encode_ledger(table, topic="peers", generation="g", slot_ms=_SLOT_MS)
-    bucket = ledger.summary.bucket(content_id(ledger.data), "ledgers/peers/0")
+    id = bucket_id(ledger.summary.slots.min(), content_id(ledger.data))
+    bucket = ledger.summary.bucket(id, "ledgers/peers/0")
     return len(ledger.data), item_bytes(encode_bucket("peers", bucket))

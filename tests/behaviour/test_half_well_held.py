@@ -9,7 +9,7 @@ import pytest
 from tests.half_well import HalfWell
 from tidewheel.client.tidewheel import Tidewheel
 from tidewheel.flows.recovery.rebuild import rebuild
-from tidewheel.flows.recovery.rebuild_engine import InProcess
+from tidewheel.jobs.rebuild_engine import local_engine
 from tidewheel.local import MemoryTidewheel
 from tidewheel.model.job import HoldJob
 from tidewheel.model.triggers import HOLD_S, UNKNOWN_WAIT_S
@@ -41,7 +41,7 @@ def resumed(stack: MemoryTidewheel, client: Tidewheel) -> list[str]:
 
 def run_rebuild(stack: MemoryTidewheel) -> None:
     ports = stack.service
-    rebuild(ports, TOPIC, InProcess(objects=ports.objects), lease_s=60, replace_index=True)
+    rebuild(ports, TOPIC, local_engine(ports), lease_s=60, replace_index=True)
 
 
 def test_a_held_message_comes_after_its_topic_was_rebuilt() -> None:

@@ -11,7 +11,7 @@ from tests.behaviour.test_half_well_ingest import a_message, opened, put_pack, r
 from tests.half_well import HalfWell
 from tidewheel.flows.delivery.away import note_away
 from tidewheel.flows.recovery.rebuild import rebuild
-from tidewheel.flows.recovery.rebuild_engine import InProcess
+from tidewheel.jobs.rebuild_engine import local_engine
 from tidewheel.local import MemoryTidewheel
 from tidewheel.model.job import HoldJob
 from tidewheel.model.triggers import UNKNOWN_WAIT_S
@@ -66,7 +66,7 @@ def away(stack: MemoryTidewheel, seconds: float) -> None:
 def slow_rebuild(stack: MemoryTidewheel) -> None:
     """Rebuilds the topic in twenty minutes."""
     ports = stack.service
-    engine = InProcess(objects=ports.objects)
+    engine = local_engine(ports)
     rebuild(ports, TOPIC, engine, lease_s=3600, replace_index=True, settle=lambda: stack.advance(minutes=20))
 
 

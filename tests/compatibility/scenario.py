@@ -27,7 +27,7 @@ from tidewheel.flows.delivery import parking
 from tidewheel.flows.delivery.commit import commit_and_schedule
 from tidewheel.flows.delivery.ingest import pack_rows
 from tidewheel.flows.ports.buckets import Commit
-from tidewheel.ledger.bucket import content_id
+from tidewheel.ledger.bucket import bucket_id, content_id
 from tidewheel.ledger.ledger import encode_ledger
 from tidewheel.local import LocalTidewheel
 from tidewheel.model.message import Message, Receipt
@@ -297,11 +297,10 @@ def imported(script: Script) -> None:
     [(_, data)] = packs("imported", state.generation, now_ms, [message])
     rows: pa.Table = pack_rows(decode_pack(data, now_ms))
     ledger = encode_ledger(rows, topic="imported", generation=state.generation, slot_ms=state.slot_ms)
-    bucket_id = content_id(ledger.data)
-    first_slot = round(due.timestamp() * 1000) // state.slot_ms
-    name = ledger_name("imported", first_slot, state.slot_ms, bucket_id, service.objects.new_attempt())
+    id = bucket_id(round(due.timestamp() * 1000) // state.slot_ms, content_id(ledger.data))
+    name = ledger_name("imported", id, state.slot_ms, service.objects.new_attempt())
     service.objects.put(name, ledger.data)
-    commit = commit_and_schedule(service, state, ledger.summary.bucket(bucket_id, name), "an-import#0")
+    commit = commit_and_schedule(service, state, ledger.summary.bucket(id, name), "an-import#0")
     assert commit is Commit.COMMITTED
     script.expected["imported/billing"].append((round(due.timestamp() * 1000), digest("imported")))
 

@@ -7,7 +7,7 @@ from typing import Any
 from tidewheel.flows.ports import Storage
 from tidewheel.flows.ports.deliveries import HandOut
 from tidewheel.flows.ports.merges import Trash
-from tidewheel.ledger.bucket import Bucket, BucketId
+from tidewheel.ledger.bucket import Bucket, bucket_id
 from tidewheel.ledger.slots import slots_of
 from tidewheel.model.message import MessageId
 from tidewheel.model.plan import Plan, PlannedSegment
@@ -36,7 +36,7 @@ def a_bucket(*slots: int, id: str = "b1", segments: int = 2) -> Bucket:
     """A bucket that occupies some slots."""
     start = min(slots) * SLOT_MS
     return Bucket(
-        id=BucketId(id),
+        id=bucket_id(min(slots), id),
         object_name=f"ledgers/orders/{id}",
         size_bytes=4000,
         rows=40,

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.contract.aws_resources import counted
 from tests.contract.builders import (
     Store,
     a_bucket,
@@ -20,7 +21,7 @@ from tidewheel.aws import table_layout as layout
 from tidewheel.clock import ManualClock
 from tidewheel.flows.ports.buckets import Commit
 from tidewheel.flows.ports.topic_states import NextWork
-from tidewheel.ledger.bucket import Bucket, BucketId, encode_tail
+from tidewheel.ledger.bucket import Bucket, encode_tail
 from tidewheel.ledger.slots import slots_of
 
 LOW = NextWork(next_slot=105, next_check_ms=7000, collect_at_ms=None)
@@ -139,7 +140,9 @@ def test_all_buckets_of_a_topic_are_read_and_none_of_another(store: Store) -> No
     for number in range(7):
         store.buckets.commit(store.current(), a_bucket(105, id=f"b{number}"), None if number else LOW)
     store.buckets.commit(other, a_bucket(105, id="foreign"), LOW)
-    assert sorted(bucket.id for bucket in store.buckets.all("orders")) == [f"b{n}" for n in range(7)]
+    assert sorted(bucket.id for bucket in store.buckets.all("orders")) == [
+        a_bucket(105, id=f"b{n}").id for n in range(7)
+    ]
     assert store.current().work_version == state.work_version + 7
 
 
@@ -244,7 +247,7 @@ def test_a_bucket_with_a_tail_is_read_whole_or_as_much_as_an_item_holds(
         assert store.buckets.commit(state, bucket, LOW) is Commit.COMMITTED
     else:
         assert store.merges.swap(state, [], [bucket], some_trash(100))
-    read = store.buckets.read("orders", BucketId("large"))
+    read = store.buckets.read("orders", bucket.id)
     assert read in (bucket, bucket.without_tail())
     assert store.buckets.all("orders") == [read]
 
@@ -253,15 +256,80 @@ def test_only_a_bucket_that_is_there_is_repaired(store: Store) -> None:
     assert not store.buckets.repair("orders", a_bucket(105))
     assert store.buckets.all("orders") == []
     store.buckets.restore("orders", a_bucket(105))
-    assert store.buckets.repair("orders", a_bucket(106, 107))
-    assert store.buckets.all("orders") == [a_bucket(106, 107)]
+    again = replace(a_bucket(106, 107), id=a_bucket(105).id)
+    assert store.buckets.repair("orders", again)
+    assert store.buckets.all("orders") == [again]
 
 
 def test_a_bucket_is_put_without_a_topic_state_and_over_another(store: Store) -> None:
     store.buckets.restore("orders", a_bucket(105))
-    again = a_bucket(106, 107)
+    again = replace(a_bucket(106, 107), id=a_bucket(105).id)
     store.buckets.restore("orders", again)
     other = a_bucket(108, id="b2")
     store.buckets.restore("orders", other)
     assert store.buckets.all("orders") == [again, other]
     assert store.topic_states.read("orders") is None
+
+
+def test_a_commit_that_minds_swaps_is_refused_after_a_swap(store: Store) -> None:
+    store.topic()
+    seen = store.current()
+    assert store.merges.swap(seen, [], [a_bucket(105, id="merged")], some_trash(100))
+    assert store.buckets.commit(seen, a_bucket(105), LOW, same_swaps=True) is Commit.MOVED
+    assert store.buckets.commit(store.current(), a_bucket(105), LOW, same_swaps=True) is Commit.COMMITTED
+
+
+# ---- in the order of slots
+SOME_SLOTS = (7, 99, 100, 105, 105, 3_000, 11_000, 400_000)
+
+
+def stored_in_order(store: Store) -> list[Bucket]:
+    """Buckets whose hashes sort the other way round."""
+    buckets = [a_bucket(slot, slot + 9, id=f"{99 - number}") for number, slot in enumerate(SOME_SLOTS)]
+    for bucket in buckets[::-1]:
+        store.buckets.restore("orders", bucket)
+    store.buckets.restore("orders2", a_bucket(101, id="foreign"))
+    return sorted(buckets, key=lambda each: each.id)
+
+
+def test_buckets_come_in_the_order_of_their_first_slots(store: Store) -> None:
+    buckets = stored_in_order(store)
+    assert [each.id_slot for each in buckets] == list(SOME_SLOTS)
+    assert list(store.buckets.in_order("orders")) == buckets == store.buckets.all("orders")
+
+
+@pytest.mark.parametrize(("first", "end"), [(0, 100), (0, 101), (99, 105), (105, 106), (106, 3_000), (3_000, None)])
+def test_a_range_of_slots_has_the_buckets_that_begin_in_it(store: Store, first: int, end: int | None) -> None:
+    inside = [each for each in stored_in_order(store) if first <= each.id_slot < (end or 10**9)]
+    assert list(store.buckets.in_order("orders", first_slot=first, end_slot=end)) == inside
+
+
+def test_a_caller_that_stops_has_read_no_more_pages(dynamodb: Any) -> None:
+    store = aws_store(dynamodb, page_size=2)
+    first, second, third, *_ = stored_in_order(store)
+    with counted(dynamodb) as calls:
+        coming = store.buckets.in_order("orders")
+        assert [next(coming), next(coming)] == [first, second]
+        assert calls == {"Query": 1}
+        assert next(coming) == third
+        assert calls == {"Query": 2}
+
+
+def test_an_item_whose_slots_begin_before_its_key_cannot_be_read(dynamodb: Any) -> None:
+    store = aws_store(dynamodb)
+    store.buckets.restore("orders", replace(a_bucket(104, 200), id=a_bucket(105).id))
+    unreadable: dict[str, Exception] = {}
+    assert list(store.buckets.in_order("orders", unreadable)) == []
+    assert set(unreadable) == {a_bucket(105).id}
+
+
+def test_an_unreadable_item_is_told_when_its_turn_comes(dynamodb: Any) -> None:
+    store = aws_store(dynamodb)
+    store.buckets.restore("orders", a_bucket(105))
+    store.buckets.restore("orders", replace(a_bucket(104), id=a_bucket(106).id))
+    store.buckets.restore("orders", a_bucket(107))
+    unreadable: dict[str, Exception] = {}
+    coming = store.buckets.in_order("orders", unreadable)
+    assert (next(coming), unreadable) == (a_bucket(105), {})
+    assert next(coming) == a_bucket(107)
+    assert set(unreadable) == {a_bucket(106).id}

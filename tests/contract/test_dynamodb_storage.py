@@ -30,8 +30,10 @@ from tidewheel.aws.dynamodb.table import ATTEMPTS
 from tidewheel.errors import ConcurrentModification, CorruptMetadata, NewerRelease
 from tidewheel.flows.ports.buckets import Commit
 from tidewheel.flows.ports.deliveries import HandOut
+from tidewheel.flows.ports.keys import FoundKeys, NotInLedgers
 from tidewheel.flows.ports.topic_states import NextWork
 from tidewheel.memory import MemoryObjects
+from tidewheel.model.key import KeyEntry
 from tidewheel.model.park import ParkKey
 from tidewheel.model.tombstone import Tombstone
 
@@ -195,7 +197,7 @@ def test_every_item_is_at_its_documented_key(dynamodb: Any, store: Store) -> Non
     found = raw_items(dynamodb, store)
     assert set(found) == {
         ("T#orders", "STATE"),
-        ("T#orders", "BUCKET#b1"),
+        ("T#orders", "BUCKET#000000000105-b1"),
         ("T#orders", "PLAN#000000000100"),
         ("T#orders", "SUB#billing"),
         ("T#orders", "DELIVERY#billing#s1#000000000100"),
@@ -209,7 +211,7 @@ def test_every_item_is_at_its_documented_key(dynamodb: Any, store: Store) -> Non
 
 def test_a_bucket_s_index_is_small(dynamodb: Any, store: Store) -> None:
     store.buckets.commit(store.topic(), a_bucket(*range(105, 8745), segments=200), NEXT)
-    item = raw_items(dynamodb, store)["T#orders", "BUCKET#b1"]
+    item = raw_items(dynamodb, store)["T#orders", "BUCKET#000000000105-b1"]
     assert len(item["slots"]["B"]) < 100  # a run of slots is a few bytes
     assert len(item["segments"]["B"]) < 200
 
@@ -477,3 +479,18 @@ def test_a_check_that_cannot_be_read_hides_no_other(dynamodb: Any, store: Store)
     assert [*failed] == ["T#good#NOTE"]
     with pytest.raises(CorruptMetadata):
         store.checks.due(6000)
+
+
+def test_a_key_that_cannot_be_read_hides_no_other_and_few_keys_take_one_query_a_partition(
+    dynamodb: Any, store: Store
+) -> None:
+    entries = [KeyEntry(key=key, id=None, sent_ms=1, seq=1, ttl_s=9, floor=(1, 1)) for key in ("a", "b", "c")]
+    for entry in entries:
+        store.keys.claim("orders", entry)
+    item = raw_items(dynamodb, store)[layout.key_key("orders", "b")]
+    dynamodb.put_item(TableName=table_of(store), Item=item | {"seq": {"S": "one"}})
+    wanted = NotInLedgers(now_ms=0, first_id=a_message_id(0), end_id=a_message_id(0), most=9)
+    with counted(dynamodb) as requests:
+        found = store.keys.not_in_ledgers("orders", wanted)
+    assert found == FoundKeys(entries=[entries[0], entries[2]], examined=3)
+    assert dict(requests) == {"Query": layout.KEY_SHARDS}

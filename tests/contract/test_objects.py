@@ -286,3 +286,22 @@ def test_an_object_that_s3_could_not_delete_is_reported() -> None:
 
     with pytest.raises(OSError, match="object b was not deleted: wait"):
         S3Objects(Refusing(), s3_bucket="any").delete(["a", "b"])  # type: ignore[arg-type]
+
+
+def test_erased_objects_have_no_version_left_also_those_that_were_deleted_before(s3: Any) -> None:
+    s3_bucket = make_s3_bucket(s3)
+    s3.put_bucket_versioning(Bucket=s3_bucket, VersioningConfiguration={"Status": "Enabled"})
+    objects = S3Objects(s3, s3_bucket=s3_bucket)
+    for name in ("ledgers/a", "ledgers/a", "ledgers/b", "ledgers/ab"):
+        objects.put(name, DATA)
+    objects.delete(["ledgers/a"])
+    objects.erase(["ledgers/a", "ledgers/b"])
+    answer = s3.list_object_versions(Bucket=s3_bucket)
+    assert [each["Key"] for each in (*answer["Versions"], *answer.get("DeleteMarkers", ()))] == ["ledgers/ab"]
+
+
+def test_an_erased_object_is_gone_and_missing_objects_are_ignored(objects: Objects) -> None:
+    objects.put("ledgers/orders/1", b"one")
+    objects.put("ledgers/orders/11", b"other")
+    objects.erase(["ledgers/orders/1", "ledgers/orders/2"])
+    assert [each.name for each in objects.list("ledgers/")] == ["ledgers/orders/11"]

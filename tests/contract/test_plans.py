@@ -70,6 +70,15 @@ def test_as_many_subscriptions_as_dispatch_hands_out_at_once_fit_into_one_step(s
     assert len(store.deliveries.all("orders")) == most == 49
 
 
+@pytest.mark.parametrize("next_work", [None, NEXT])
+def test_rows_that_are_planned_no_longer_count_as_waiting(store: Store, next_work: NextWork | None) -> None:
+    state = store.topic(sealed=103, waiting=50)
+    assert store.plans.commit(state, None, 103, (), next_work, rows=20)
+    assert store.current().waiting == 30
+    assert not store.plans.commit(state, None, 103, (), next_work, rows=20)
+    assert store.current().waiting == 30
+
+
 @pytest.mark.parametrize("moved", [{"planned": 101}, {"swap_version": 1}, {"generation": "g2"}])
 @pytest.mark.parametrize("next_work", [None, NEXT])
 @pytest.mark.parametrize("plan", [None, a_plan()])

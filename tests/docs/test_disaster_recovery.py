@@ -16,8 +16,8 @@ from tidewheel.aws.service import Service
 from tidewheel.errors import InvalidValue
 from tidewheel.flows.recovery.audit import audit
 from tidewheel.flows.recovery.rebuild import rebuild
-from tidewheel.flows.recovery.rebuild_engine import InProcess
 from tidewheel.flows.recovery.rebuild_report import RebuildReport
+from tidewheel.jobs.rebuild_engine import local_engine
 from tidewheel.local import LocalTidewheel
 from tidewheel.model.message import Message
 from tidewheel.model.settings import ServiceSettings, TopicSettings, parameter_name
@@ -33,12 +33,12 @@ def service_of(stack: LocalTidewheel) -> Service:
 
 def dry_run(stack: LocalTidewheel) -> RebuildReport:
     service = service_of(stack)
-    return audit(service, TOPIC, InProcess(objects=service.objects))
+    return audit(service, TOPIC, local_engine(service))
 
 
 def rebuilt(stack: LocalTidewheel, **options: Any) -> RebuildReport:
     service = service_of(stack)
-    return rebuild(service, TOPIC, InProcess(objects=service.objects), lease_s=60, **options)
+    return rebuild(service, TOPIC, local_engine(service), lease_s=60, **options)
 
 
 def send(stack: LocalTidewheel, name: str, delays_h: range) -> Counter[str]:

@@ -10,19 +10,23 @@ import sys
 import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import duckdb
 import pytest
 from typer.main import get_command
 from typer.testing import CliRunner
 
 from infra import doc_tables, settings_page
 from tidewheel import Message
+from tidewheel.cdk.backlog import PARTITIONS
 from tidewheel.cli import demo, local
 from tidewheel.cli.main import app
+from tidewheel.ledger.schema import COLUMNS
 from tidewheel.local import LocalTidewheel
+from tidewheel.model.message import id_text
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -355,24 +359,69 @@ def test_the_pyarrow_example_reads_a_ledger_and_a_segment(ledger: Path) -> None:
         example.read_segment(segment[:-1] + b"?")
 
 
-def test_the_duckdb_example_counts_what_waits_once_after_deliveries_and_merges(tmp_path: Path) -> None:
-    with LocalTidewheel(start="2026-01-01T00:00:00Z", max_buckets=4) as stack:
+@pytest.fixture(scope="module")
+def backlog(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, set[str], str]:
+    """The ledgers of a topic now: their folder, the messages that are not due, and of these one that is cancelled."""
+    folder = tmp_path_factory.mktemp("backlog")
+    # The queries ask the machine for the time. It is then 5 minutes after one delivery, and 5 before the next.
+    with LocalTidewheel(start=datetime.now(UTC) - timedelta(minutes=165), max_buckets=4) as stack:
         tw = stack.client()
         tw.create_topic("orders")
         tw.create_subscription("orders", "mail")
+        sent = []
         for number in range(12):
-            for delay in ("2h", "1d", "2d"):
-                tw.send("orders", f"order {number:02d}", delay=delay)
+            sent += [tw.send("orders", f"order {number}", delay=delay) for delay in ("2h", "1d", "2d")]
             stack.advance(minutes=10)
-        stack.advance(minutes=40)
+        assert tw.cancel("orders", sent[-1].id)
+        stack.advance(minutes=45)
         assert stack.invocations["compact"] and stack.receive("orders", "mail")
+        not_due = {each.id for each in sent if each.deliver_at > stack.now()}
         s3 = stack.session.client("s3")
         [s3_bucket] = [each["Name"] for each in s3.list_buckets()["Buckets"]]
         for found in s3.list_objects_v2(Bucket=s3_bucket, Prefix="ledgers/orders/")["Contents"]:
-            path = tmp_path / found["Key"]
+            path = folder / found["Key"]
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(s3.get_object(Bucket=s3_bucket, Key=found["Key"])["Body"].read())
-        now_ms = round(stack.now().timestamp() * 1000)
-        waiting = _load("query_backlog").waiting_by_day(str(tmp_path / "ledgers/orders/*/*.parquet"), now_ms)
-    later = {"2026-01-02": (12, 12 * 8), "2026-01-03": (12, 12 * 8)}
-    assert waiting | later == waiting and set(waiting) <= {"2026-01-01", *later}
+    return str(folder / "ledgers" / "orders"), not_due, sent[-1].id
+
+
+def _ids(found: list[bytes]) -> list[str]:
+    return [id_text(each) for each in found]
+
+
+def _stored_rows(folder: str) -> int:
+    [(count,)] = duckdb.sql(f"SELECT count(*) FROM '{folder}/*/*.parquet'").fetchall()
+    return int(count)
+
+
+def test_the_duckdb_line_shows_each_message_that_is_not_due_once_with_those_that_were_cancelled(
+    backlog: tuple[str, set[str], str],
+) -> None:
+    folder, not_due, cancelled = backlog
+    found = _ids([row[0] for row in _load("query_backlog").with_duckdb(folder).select("message_id").fetchall()])
+    assert (set(found), len(found)) == (not_due, len(not_due))
+    assert cancelled in found
+    assert _stored_rows(folder) > 36  # delivered messages, and those of ledgers that a merge replaced
+
+
+def test_the_pandas_line_shows_the_same(backlog: tuple[str, set[str], str]) -> None:
+    folder, not_due, _ = backlog
+    found = _load("query_backlog").with_pandas(folder)
+    assert sorted(_ids(list(found["message_id"]))) == sorted(not_due)
+    assert set(found["payload"]) <= {f"order {number}".encode() for number in range(12)}
+
+
+def test_the_athena_query_shows_the_same_on_the_table_of_the_stack(backlog: tuple[str, set[str], str]) -> None:
+    folder, not_due, _ = backlog
+    [block] = [each for each in blocks("sql") if each.document.name == "query.md"]
+    columns = ", ".join(f'"{name}"' for name in (*(each.name for each in COLUMNS), *PARTITIONS))
+    with duckdb.connect() as athena:
+        athena.execute("CREATE SCHEMA tidewheel; CREATE MACRO to_unixtime(moment) AS epoch(moment)")
+        athena.execute(f"""
+            CREATE VIEW tidewheel.ledgers AS SELECT {columns} FROM (
+                SELECT *, split_part(filename, '/', -3) AS topic, split_part(filename, '/', -2) AS due_day
+                FROM read_parquet('{folder}/*/*.parquet', filename = true)
+            )
+        """)
+        rows = athena.sql(block.text).fetchall()
+    assert sorted(_ids([row[0] for row in rows])) == sorted(not_due)

@@ -9,8 +9,8 @@ import pytest
 from tests.e2e.stage import Stage
 from tidewheel.aws.service import Service
 from tidewheel.flows.recovery.audit import audit
-from tidewheel.flows.recovery.rebuild_engine import InProcess
 from tidewheel.flows.recovery.rebuild_report import RebuildReport
+from tidewheel.jobs.rebuild_engine import local_engine
 from tidewheel.model.message import Receipt
 from tidewheel.model.settings import ServiceSettings, parameter_name
 
@@ -26,7 +26,7 @@ def audited(stage: Stage) -> RebuildReport:
     name = parameter_name(stage.cloud.stack_name)
     text = stage.cloud.session.client("ssm").get_parameter(Name=name)["Parameter"]["Value"]
     service = Service.of(ServiceSettings.from_json(text, name), stage.cloud.session, stage.cloud.clock)
-    return audit(service, TOPIC, InProcess(objects=service.objects))
+    return audit(service, TOPIC, local_engine(service))
 
 
 @pytest.mark.long

@@ -16,9 +16,8 @@ from tidewheel.ledger.bucket import Bucket
 
 
 def again(world: World, left: dict[str, Exception]) -> list[Bucket]:
-    """Makes buckets anew, and returns these in the order of their commits."""
-    made = map(known, buckets_again(world.ports, world.state, left))
-    return sorted(made, key=lambda each: each.object_name.rpartition("-")[2])
+    """Makes buckets anew."""
+    return [known(each) for each in buckets_again(world.ports, world.state, left)]
 
 
 def stored(world: World) -> list[Bucket]:
@@ -26,8 +25,9 @@ def stored(world: World) -> list[Bucket]:
 
 
 def known(bucket: Bucket) -> Bucket:
-    """Leaves out how large the rows are in memory, of which a footer has another estimate than the writer."""
-    return replace(bucket, segments=tuple(replace(each, raw_bytes=0) for each in bucket.segments))
+    """Leaves out what a footer does not say: how large the rows are in memory, and what collections estimate by."""
+    segments = tuple(replace(each, raw_bytes=0) for each in bucket.segments)
+    return replace(bucket, segments=segments, weights=(), checked_ms=0)
 
 
 def unreadable(*buckets: Bucket) -> dict[str, Exception]:

@@ -14,11 +14,11 @@ from tidewheel.flows.administration.pause import pause, resume
 from tidewheel.flows.administration.subscribe import create_subscription, create_topic
 from tidewheel.flows.delivery.dispatch import dispatch
 from tidewheel.flows.recovery.rebuild import rebuild
-from tidewheel.flows.recovery.rebuild_engine import InProcess
 from tidewheel.flows.upkeep.collect import collect
 from tidewheel.flows.upkeep.merge import in_process, merge
 from tidewheel.flows.upkeep.merge_rows import MergeWork
 from tidewheel.flows.upkeep.orphans import ORPHAN_GRACE_S, sweep_orphans
+from tidewheel.jobs.rebuild_engine import local_engine
 from tidewheel.ledger.bucket import Bucket
 from tidewheel.memory.store import TopicItems
 from tidewheel.model.settings import TopicSettings
@@ -147,7 +147,7 @@ def test_a_rebuild_does_not_bring_a_topic_back_that_is_being_deleted() -> None:
     world = a_busy_world()
     end(world)
     with pytest.raises(TopicDeleting):
-        rebuild(world.ports, TOPIC, InProcess(objects=world.service.objects), lease_s=60, replace_index=True)
+        rebuild(world.ports, TOPIC, local_engine(world.service), lease_s=60, replace_index=True)
 
 
 @pytest.mark.parametrize("dies_after", [None, 1, 2])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -130,11 +131,11 @@ def test_what_was_collected_between_two_reads_is_looked_for_again_and_a_lost_led
         find(world, sent)
     seen: list[str] = []
 
-    def buckets(topic: str, _: object) -> list[Any]:
+    def buckets(topic: str, _: object, **__: object) -> Iterator[Any]:
         seen.append(topic)
-        return [bucket if len(seen) == 1 else replace(bucket, object_name="ledgers/moved")]
+        return iter([bucket if len(seen) == 1 else replace(bucket, object_name="ledgers/moved")])
 
-    monkeypatch.setattr(world.service.buckets, "all", buckets)
+    monkeypatch.setattr(world.service.buckets, "in_order", buckets)
     found = find(world, sent)
     assert found is not None and found.object_name == "ledgers/moved"
     assert len(seen) == 2

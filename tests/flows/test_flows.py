@@ -79,9 +79,9 @@ def test_a_commit_whose_answer_was_lost_keeps_its_ledger() -> None:
     world = World()
     commit_bucket = world.service.buckets.commit
 
-    def answer_lost(*args: Any) -> Any:
-        commit_bucket(*args)
-        return commit_bucket(*args)
+    def answer_lost(*args: Any, **options: Any) -> Any:
+        commit_bucket(*args, **options)
+        return commit_bucket(*args, **options)
 
     world.service.buckets.commit = answer_lost  # type: ignore[method-assign]
     ids = world.send(HOUR)
@@ -93,8 +93,8 @@ def test_a_commit_that_the_topic_s_state_has_overtaken_is_tried_again_at_once() 
     world = World()
     commit_bucket, answers = world.service.buckets.commit, [Commit.MOVED, Commit.MOVED]
 
-    def overtaken(*args: Any) -> Any:
-        return answers.pop() if answers else commit_bucket(*args)
+    def overtaken(*args: Any, **options: Any) -> Any:
+        return answers.pop() if answers else commit_bucket(*args, **options)
 
     world.service.buckets.commit = overtaken  # type: ignore[method-assign]
     ids = world.send(HOUR)

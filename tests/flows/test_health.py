@@ -250,4 +250,4 @@ def test_an_overdue_topic_costs_two_reads_more() -> None:
     world.run(2 * HOUR + 10 * MINUTE, schedules=False)
     ports = Counted(world.service)
     assert health(ports).oldest_due_age_ms > 0  # type: ignore[arg-type]
-    assert ports.calls == {"checks.due": 1, "topic_states.read": 1, "buckets.all": 1}
+    assert ports.calls == {"checks.due": 1, "topic_states.read": 1, "buckets.in_order": 1}

@@ -219,7 +219,7 @@ def test_a_damaged_source_stops_neither_its_merge_nor_the_others() -> None:
     assert len(world.service.objects.names("ledgers/")) == merged.outputs + 9
 
 
-@pytest.mark.parametrize("port", ["buckets.all", "topic_states.read", "merges.swap", "merges.lease"])
+@pytest.mark.parametrize("port", ["buckets.in_order", "topic_states.read", "merges.swap", "merges.lease"])
 def test_the_fault_of_one_topic_does_not_stop_the_merges_of_another(port: str) -> None:
     world, _ = two_topics(6)
     name, method = port.split(".")

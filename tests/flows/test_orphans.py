@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -11,15 +12,16 @@ from tests.flows.world import DAY, HOUR, MINUTE, TOPIC, Crash, CrashingPorts, Wo
 from tidewheel.errors import ObjectRefused
 from tidewheel.flows.delivery.dispatch import dispatch
 from tidewheel.flows.recovery.audit import audit
-from tidewheel.flows.recovery.rebuild_engine import InProcess
+from tidewheel.flows.upkeep import orphans
 from tidewheel.flows.upkeep.checkpoint import checkpoint_topic, find_checkpoints
 from tidewheel.flows.upkeep.merge import in_process, merge
 from tidewheel.flows.upkeep.merge_rows import MergeWork
 from tidewheel.flows.upkeep.orphans import ORPHAN_GRACE_S, sweep_orphans, sweep_orphans_daily
-from tidewheel.ledger.bucket import Bucket
+from tidewheel.jobs.rebuild_engine import local_engine
+from tidewheel.ledger.bucket import Bucket, bucket_id
 from tidewheel.memory import MemoryObjects
 from tidewheel.memory.buckets import MemoryBuckets
-from tidewheel.model.object_names import CHECKPOINTS, LEDGERS, checkpoint_name
+from tidewheel.model.object_names import CHECKPOINTS, LEDGERS, checkpoint_name, ledger_name
 
 GRACE = ORPHAN_GRACE_S * 1000
 
@@ -64,7 +66,7 @@ def test_the_object_of_a_crashed_ingest_goes_after_the_grace_and_not_before() ->
 def test_the_grace_is_a_day() -> None:
     world = a_world()
     crashed_ingest(world)
-    engine = InProcess(objects=world.service.objects)
+    engine = local_engine(world.service)
     found = []
     for later_ms in (DAY, 1):
         world.clock.advance_ms(later_ms)
@@ -115,9 +117,9 @@ def test_the_listing_comes_before_buckets_and_buckets_before_trash() -> None:
     merges: list[object] = []
 
     class MergingAfterBuckets(MemoryBuckets):
-        def all(self, topic: str, unreadable: object = None) -> list[Bucket]:
-            found = super().all(topic, unreadable)
-            if not merges:
+        def in_order(self, topic: str, unreadable: Any = None, **slots: Any) -> Iterator[Bucket]:
+            found = super().in_order(topic, unreadable, **slots)
+            if slots and not merges:
                 merges.append(None)
                 merge(world.service, TOPIC, in_process(world.service.objects), lease_s=60, everything=True)
             return found
@@ -167,12 +169,12 @@ def test_a_topic_that_is_rebuilt_meanwhile_is_left_alone() -> None:
         return world.service.objects.names(CHECKPOINTS)
 
     class Rebuilding(MemoryBuckets):
-        def all(self, topic: str, unreadable: object = None) -> list[Bucket]:
+        def in_order(self, topic: str, unreadable: Any = None, **slots: Any) -> Iterator[Bucket]:
             items = self._store.of(topic)
             assert items.state is not None
             if checkpoints():  # the checkpoint is written before the rebuild begins
                 items.state = replace(items.state, subscriptions_version=77)
-            return []
+            return iter(())
 
     world.service.buckets.__class__ = Rebuilding
     swept = sweep_orphans(world.service)
@@ -292,3 +294,31 @@ def test_memory_objects_say_when_they_were_put() -> None:
     objects.put("a", b"")
     objects.put("b", b"")
     assert [(each.name, each.put_at_ms) for each in objects.list("")] == [("a", 5), ("b", 9)]
+
+
+def test_a_topic_with_many_ledgers_is_swept_in_several_visits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(orphans, "MOST_NAMES", 3)
+    world = a_world()
+    ids = [id for day in range(40, 48) for id in world.send(day * DAY)]
+    for slot in (5_890_752, 5_905_000, 5_999_999):
+        world.service.objects.put(ledger_name(TOPIC, bucket_id(slot, "b"), world.state.slot_ms, "f00d"), b"of no use")
+    world.clock.advance_ms(GRACE + 1)
+    assert sweep_orphans(world.ports).objects == 3
+    world.run(61 * DAY)
+    assert world.received() == once(ids)
+
+
+def test_a_daily_sweep_goes_on_within_a_topic(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(orphans, "MOST_NAMES", 3)
+    world = a_world()
+    for day in range(40, 48):
+        world.send(day * DAY)
+    last = ledger_name(TOPIC, bucket_id(5_999_999, "b"), world.state.slot_ms, "f00d")
+    world.service.objects.put(last, b"of no use")
+    world.clock.advance_ms(GRACE + 1)
+    portions = 0
+    while last in world.service.objects.names(LEDGERS):
+        assert sweep_orphans_daily(world.service, world.clock.now_ms()) is not None  # its time ends at once
+        portions += 1
+        assert portions <= 4
+    assert portions == 3

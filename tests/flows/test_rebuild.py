@@ -21,12 +21,12 @@ from tidewheel.flows.delivery.dispatch import dispatch
 from tidewheel.flows.delivery.work import do_job
 from tidewheel.flows.recovery.audit import audit
 from tidewheel.flows.recovery.rebuild import rebuild
-from tidewheel.flows.recovery.rebuild_engine import InProcess
 from tidewheel.flows.recovery.rebuild_report import RebuildReport
 from tidewheel.flows.upkeep.checkpoint import checkpoint_topic, find_checkpoints
 from tidewheel.flows.upkeep.merge import in_process, merge
 from tidewheel.flows.upkeep.orphans import ORPHAN_GRACE_S, sweep_orphans
-from tidewheel.ledger.bucket import BucketId
+from tidewheel.jobs.rebuild_engine import local_engine
+from tidewheel.ledger.bucket import bucket_id
 from tidewheel.model.filter_policy import FilterPolicy
 from tidewheel.model.job import PartJob
 from tidewheel.model.message import MessageId, Receipt, id_text
@@ -54,11 +54,11 @@ def lose_table(world: World) -> None:
 
 
 def run_rebuild(world: World, **options: Any) -> RebuildReport:
-    return rebuild(world.ports, TOPIC, InProcess(objects=world.ports.objects), lease_s=LEASE_S, **options)
+    return rebuild(world.ports, TOPIC, local_engine(world.ports), lease_s=LEASE_S, **options)
 
 
 def run_audit(world: World, **options: Any) -> RebuildReport:
-    return audit(world.ports, TOPIC, InProcess(objects=world.ports.objects), **options)
+    return audit(world.ports, TOPIC, local_engine(world.ports), **options)
 
 
 def run_merge(world: World) -> None:
@@ -425,7 +425,7 @@ def test_the_same_bucket_twice_counts_once() -> None:
     world = a_world()
     ids = world.send(DAY)
     [name] = world.service.objects.names(LEDGERS)
-    again = ledger_name(TOPIC, 1, 1, str(ledger_bucket_id(name)), "f00d")
+    again = ledger_name(TOPIC, str(ledger_bucket_id(name)), world.state.slot_ms, "f00d")
     world.service.objects.put(again, world.service.objects.get_range(name, 0, 10**6))
     checkpoint(world)
     lose_table(world)
@@ -564,10 +564,11 @@ def test_a_dry_run_finds_each_kind_of_disagreement() -> None:
     world.service.objects.delete([missing])
     items = world.service.store.of(TOPIC).buckets
     items[buckets[1].id] = replace(buckets[1], rows=7)
-    copy = ledger_name(TOPIC, 1, 1, "copied", "f00d")
+    copied = bucket_id(buckets[3].first_slot, "copied")
+    copy = ledger_name(TOPIC, copied, world.state.slot_ms, "f00d")
     world.service.objects.put(copy, world.service.objects.get_range(twice, 0, 10**6))
-    items[BucketId("copied")] = replace(buckets[3], id=BucketId("copied"), object_name=copy)
-    orphan = ledger_name(TOPIC, 1, 1, "orphan", "f00d")
+    items[copied] = replace(buckets[3], id=copied, object_name=copy)
+    orphan = ledger_name(TOPIC, bucket_id(1, "orphan"), world.state.slot_ms, "f00d")
     world.service.objects.put(orphan, b"of no use")
     world.clock.advance_ms(ORPHAN_GRACE_S * 1000 + 1)
     report = run_audit(world)

@@ -19,11 +19,12 @@ from tidewheel.flows.delivery.dispatch import dispatch
 from tidewheel.flows.delivery.occurrences import store_occurrences
 from tidewheel.flows.delivery.recur import next_occupied_by
 from tidewheel.flows.recovery.rebuild import rebuild
-from tidewheel.flows.recovery.rebuild_engine import InProcess
 from tidewheel.flows.upkeep.checkpoint import checkpoint_topic
 from tidewheel.flows.upkeep.collect import collect
 from tidewheel.flows.upkeep.orphans import sweep_orphans
+from tidewheel.jobs.rebuild_engine import local_engine
 from tidewheel.model.message import Message, id_bytes, id_deliver_at_ms
+from tidewheel.model.object_names import CHECKPOINTS
 from tidewheel.model.pack import decode_pack, packs
 from tidewheel.model.recurrence import parse_rule
 from tidewheel.model.validation import OutgoingMessage
@@ -264,7 +265,7 @@ def test_a_rebuild_of_a_lost_table_brings_recurring_messages_back() -> None:
     storage = world.service
     [kept] = storage.recurring.all(TOPIC)
     storage.store.topics.clear()
-    rebuild(world.ports, TOPIC, InProcess(objects=world.ports.objects), lease_s=600)
+    rebuild(world.ports, TOPIC, local_engine(world.ports), lease_s=600)
     [restored] = storage.recurring.all(TOPIC)
     assert restored.says_the_same(kept) and restored.generation == kept.generation
     assert world.state.recurring == 1
@@ -289,13 +290,38 @@ def test_after_a_rebuild_a_paused_subscription_gets_the_planned_occurrences_of_o
     if lost:
         world.service.store.topics.clear()
     for _ in range(1 + twice):
-        rebuild(world.ports, TOPIC, InProcess(objects=world.ports.objects), lease_s=0, replace_index=True)
+        rebuild(world.ports, TOPIC, local_engine(world.ports), lease_s=0, replace_index=True)
         world.run(MINUTE)
     resume(world.service, world.service.queues, world.clock, TOPIC, "audit")
     world.run(HOUR, sweeps=True)
 
     for name in ("audit", "billing"):  # the first at once, from its maker
         assert [each for each in due_minutes(world, name) if each <= 300] == sorted([60.0 * i for i in range(6)] * 2)
+
+
+def test_after_a_rebuild_planned_occurrences_of_one_that_was_made_and_has_ended_since_the_checkpoint_come() -> None:
+    world = World("billing", "audit")
+    make(world, "goes on", every="1h")
+    world.run(MINUTE)
+    pause(world.service, TOPIC, "audit")
+    assert checkpoint_topic(world.ports, TOPIC)
+    objects = world.service.objects
+    [name] = objects.names(CHECKPOINTS)
+    checkpoint = objects.get_range(name, 0, 10**6)
+    make(world, "ended", every="1h")
+    world.run(5 * HOUR + 30 * MINUTE, sweeps=True)
+    end(world, "ended")
+    objects.delete(objects.names(CHECKPOINTS))
+    objects.put(name, checkpoint)
+    world.service.store.topics.clear()
+    rebuild(world.ports, TOPIC, local_engine(world.ports), lease_s=0)
+    assert [each.name for each in world.service.recurring.all(TOPIC)] == ["goes on"]
+    assert not world.service.store.of(TOPIC).keys  # a recurring message's name is no key
+    resume(world.service, world.service.queues, world.clock, TOPIC, "audit")
+    world.run(HOUR, sweeps=True)
+    due = due_minutes(world, "audit")
+    # "ended" begins a minute later.
+    assert {60.0 * i for i in range(1, 6)} | {60.0 * i + 1 for i in range(1, 6)} <= set(due)
 
 
 def test_making_it_again_later_without_a_start_changes_nothing_whatever_the_rule() -> None:

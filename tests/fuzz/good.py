@@ -8,7 +8,7 @@ from typing import Any
 from tidewheel.aws.dynamodb import items
 from tidewheel.aws.dynamodb.items import PlanItem
 from tidewheel.flows.ports.merges import Trash
-from tidewheel.ledger.bucket import Bucket, BucketId, Tail
+from tidewheel.ledger.bucket import Bucket, Tail, bucket_id
 from tidewheel.ledger.ledger import Ledger, encode_ledger, rows_table
 from tidewheel.ledger.segment_table import encode_segments
 from tidewheel.ledger.slots import encode_slots, slots_of
@@ -128,7 +128,7 @@ CHECKPOINT = encode_checkpoint(
     checkpoint_of(_STATE, [_SUBSCRIPTION], [_DELIVERY], [_TOMBSTONE], NOW_MS, recurring=[_RECURRING])
 )
 _BUCKET = Bucket(
-    id=BucketId("b"),
+    id=bucket_id(_SLOT, "b"),
     object_name="ledgers/orders/b",
     size_bytes=500,
     rows=28,

@@ -27,6 +27,7 @@ from tidewheel.flows.ports.objects import StoredObject
 from tidewheel.flows.upkeep.payloads import _marks
 from tidewheel.ledger.bucket import Bucket, Tail, encode_tail
 from tidewheel.ledger.inspection import inspect
+from tidewheel.ledger.joined import StoredSegment, decode_together
 from tidewheel.ledger.ledger import decode_segment
 from tidewheel.ledger.reader import segments_of, tags_of
 from tidewheel.memory.objects import MemoryObjects
@@ -141,6 +142,14 @@ def _segment_bytes() -> bytes:
 def _read_segment(data: bytes) -> object:
     rows = decode_segment(data, object_name=NAME, segment=replace(_segment(_ledger()), length=len(data)))
     return releases(rows)
+
+
+def _read_among_others(data: bytes) -> object:
+    """Reads a segment together with others, as a merge does."""
+    segments = segments_of(lambda offset, length: _ledger()[offset : offset + length], len(_ledger()), NAME)
+    good = [StoredSegment(NAME, each, _ledger()[each.offset : each.last_byte + 1]) for each in segments]
+    changed = StoredSegment(NAME, replace(_segment(_ledger()), length=len(data)), data)
+    return releases(decode_together([good[0], changed, good[2]]))
 
 
 def _read_planned(data: bytes) -> object:
@@ -272,6 +281,7 @@ _MAKERS: dict[str, Callable[[], Kind]] = {
         good=(_ledger()[_ending_of(_ledger()) :],), read=_read_ending, lie=_ending_resealed
     ),
     "segment": lambda: Kind(good=(_segment_bytes(),), read=_read_segment, lie=_resealed),
+    "segment among others": lambda: Kind(good=(_segment_bytes(),), read=_read_among_others, lie=_resealed),
     "rows of recurring messages": lambda: Kind(good=(_ledger(),), read=_read_planned, checked=False),
     "tail": lambda: Kind(good=(_tail()[0],), read=_read_tail),
     "park in an item": lambda: Kind(good=(_ledger(),), read=_read_park_item, lie=_ending_resealed),
@@ -302,7 +312,7 @@ LIES = (
     "ledgers of an import",
 )
 """What a sender or another program can write, and whatever of ours Arrow does not parse."""
-OURS = ("ledger, whole", "ledger's footer", "segment", "park in an item")
+OURS = ("ledger, whole", "ledger's footer", "segment", "segment among others", "park in an item")
 """What Arrow parses, and only the service's own functions write: it may end the process if it lies."""
 
 

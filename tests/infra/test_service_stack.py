@@ -10,7 +10,7 @@ import pytest
 
 from tests.conftest import REPOSITORY
 from tests.infra.variants import template_of
-from tidewheel.ledger.bucket import BucketId
+from tidewheel.ledger.bucket import bucket_id
 from tidewheel.ledger.rows import SCHEMA
 from tidewheel.model import object_names
 from tidewheel.model.settings import ServiceSettings
@@ -171,7 +171,7 @@ def test_athena_sees_the_ledgers_as_they_are_named_and_written(stack: StackTempl
     assert [key["Name"] for key in table["PartitionKeys"]] == ["topic", "due_day"]
     parameters = table["Parameters"]
     template = joined(parameters["storage.location.template"]).partition(">/")[2]
-    name = object_names.ledger_name("orders", 5_890_752, 300_000, BucketId("b"), "a")
+    name = object_names.ledger_name("orders", bucket_id(5_890_752, "b"), 300_000, "a")
     folder, _, _ = name.rpartition("/")
     assert template.replace("${topic}", "orders").replace("${due_day}", "2026-01-01") == f"{folder}/"
     assert parameters["projection.enabled"] == "true"

@@ -21,7 +21,8 @@ from tidewheel.flows.administration.subscribe import create_subscription, create
 from tidewheel.flows.administration.update_topic import update_topic
 from tidewheel.flows.ports.deliveries import Replay
 from tidewheel.flows.recovery.rebuild import rebuild
-from tidewheel.flows.recovery.rebuild_engine import InProcess
+from tidewheel.flows.upkeep.checkpoint import find_checkpoints
+from tidewheel.jobs.rebuild_engine import local_engine
 from tidewheel.memory import MemoryService
 from tidewheel.model.settings import TopicSettings
 from tidewheel.model.subscription_state import Delivery
@@ -347,11 +348,15 @@ class Administrators:
             if there is not None:
                 reader.again_from.append(min([there.cursor, *opened]))
 
+        loses_keys = world.random.random() < 0.5
+
         def call(ports: FaultyPorts) -> None:
             def settle() -> None:
                 world.wait_for_others(ports.task, life.name)
+                if loses_keys:
+                    self._lose_keys(life)
 
-            engine = InProcess(objects=ports.objects)
+            engine = local_engine(ports)
             rebuild(ports, life.name, engine, lease_s=REBUILD_LEASE_S, replace_index=True, settle=settle)
             world.count("client: rebuilt")
 
@@ -362,6 +367,23 @@ class Administrators:
 
         world.at_rest.add(life.name)
         self._start("rebuild", life, call, ended)
+
+    def _lose_keys(self, life: TopicLife) -> None:
+        """Takes the keys of a topic at rest away, which ledgers and the checkpoint have. So no promise is weaker.
+
+        What was cancelled, or sent directly, since the checkpoint is lost with a table. It stays here.
+        """
+        storage = self.world.service
+        checkpoint = find_checkpoints(storage.objects, life.name).newest
+        items = storage.store.of(life.name)
+        if checkpoint is None:
+            return
+        known = set(checkpoint.keys)
+        for key, entry in list(items.keys.items()):
+            waits = entry.deliver_at_ms // life.slot_ms >= checkpoint.sealed
+            if entry in known or (entry.floor == (0, 0) and not entry.tail_ms and waits):
+                del items.keys[key]
+                self.world.count("client: keys lost")
 
 
 class _Opening:

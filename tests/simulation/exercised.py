@@ -49,6 +49,7 @@ CLIENTS = (
     "client: end recurring",
     "client: rebuild",
     "client: rebuilt",
+    "client: keys lost",
     "client: delete topic",
     "client: create topic again",
 )

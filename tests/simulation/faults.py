@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import Enum
@@ -282,34 +282,48 @@ class FaultyQueries(FaultyPort):
         for query, by in order.items():
             setattr(self, query, partial(self._pages, query, by))
 
-    def _pages(self, name: str, order: Callable[[Any], Any], topic: str, *args: Any) -> Any:
-        def page() -> list[Any]:
-            found = sorted(getattr(self._port, name)(topic, *args), key=order)
-            damaged = [each for each in found if item_key(each) in self._faults.damaged]
-            for each in damaged:
-                if not args:
-                    raise unreadable(each)
-                args[0][str(getattr(each, "id", each))] = unreadable(each)
-            return [each for each in found if each not in damaged]
+    def _pages(self, name: str, order: Callable[[Any], Any], topic: str, *args: Any, **kwargs: Any) -> Any:
+        pages = self._each_page(name, order, lambda: getattr(self._port, name)(topic, *args, **kwargs), topic)
+        found = (each for page in pages for each in page if self._can_be_read(each, *args))
+        if name == "in_order":
+            return found  # each page when its turn comes
+        return (frozenset if name == "ids" else list)(found)
 
-        kind = frozenset if name == "ids" else list
+    def _each_page(
+        self, name: str, order: Callable[[Any], Any], read: Callable[[], Iterable[Any]], topic: str
+    ) -> Iterator[list[Any]]:
+        def page() -> list[Any]:
+            return sorted(read(), key=order)
+
         first = self._faults.around(self._task, f"{self._name}.{name}", page, f" {topic}")
         if not first or self._faults.random.random() > _PAGED:
-            return kind(first)
+            yield first
+            return
         last = order(self._faults.random.choice(first))
+        yield [each for each in first if order(each) <= last]
         second = self._faults.around(self._task, f"{self._name}.{name} page 2", page, f" {topic}")
-        return kind([each for each in first if order(each) <= last] + [each for each in second if order(each) > last])
+        yield [each for each in second if order(each) > last]
+
+    def _can_be_read(self, each: Any, *args: Any) -> bool:
+        if item_key(each) not in self._faults.damaged:
+            return True
+        if not args:
+            raise unreadable(each)
+        args[0][str(getattr(each, "id", each))] = unreadable(each)
+        return False
 
 
 class FaultyPlans(FaultyQueries):
     """Plans whose commits are told apart by their way."""
 
-    def commit(self, state: Any, plan: Any, b: int, hand_outs: Any = (), next_work: Any = None) -> bool:
+    def commit(
+        self, state: Any, plan: Any, b: int, hand_outs: Any = (), next_work: Any = None, *, rows: int = 0
+    ) -> bool:
         """Plans, either in one transaction or as the first of single steps."""
         way = "plans.commit in single steps" if next_work is None else "plans.commit in one transaction"
 
         def call() -> Any:
-            return self._port.commit(state, plan, b, hand_outs, next_work)
+            return self._port.commit(state, plan, b, hand_outs, next_work, rows=rows)
 
         done: bool = self._faults.around(self._task, way, call, named((state, plan, b, hand_outs, next_work)))
         return done
@@ -363,9 +377,9 @@ class _AsItems:
     def __init__(self, service: MemoryService, task: Task) -> None:
         self._service, self._task, self._buckets = service, task, service.buckets
 
-    def commit(self, state: TopicState, bucket: Bucket, *args: Any) -> Commit:
+    def commit(self, state: TopicState, bucket: Bucket, *args: Any, **options: Any) -> Commit:
         """Commits a ledger."""
-        answer = self._buckets.commit(state, bucket, *args)
+        answer = self._buckets.commit(state, bucket, *args, **options)
         if answer is Commit.COMMITTED:
             data = self._service.objects.get_range(bucket.object_name, 0, bucket.size_bytes)
             for each in self._service.subscriptions.all(state.topic):
@@ -380,6 +394,10 @@ class _AsItems:
         """Reads all buckets."""
         return [each.without_tail() for each in self._buckets.all(topic)]
 
+    def in_order(self, topic: str, unreadable: object = None, **kwargs: Any) -> Iterator[Bucket]:
+        """Reads buckets in order."""
+        return (each.without_tail() for each in self._buckets.in_order(topic, **kwargs))
+
     def read(self, topic: str, bucket_id: BucketId) -> Bucket | None:
         """Reads a bucket."""
         found = self._buckets.read(topic, bucket_id)
@@ -387,7 +405,7 @@ class _AsItems:
 
 
 QUERIES: dict[str, dict[str, Callable[[Any], Any]]] = {
-    "buckets": {"all": lambda each: each.id},
+    "buckets": dict.fromkeys(("all", "in_order"), lambda each: each.id),
     "subscriptions": {"all": lambda each: each.name},
     "deliveries": {"all": lambda each: (*_by_key(each), each.key.replay or "")},
     "parks": {"all": _by_key},

@@ -30,7 +30,7 @@ from tests.simulation.lasting import LastingFaults
 from tests.simulation.promises import Promises, TopicLife, Violation
 from tests.simulation.rules import Rules
 from tests.simulation.story import story
-from tests.simulation.thresholds import drawn
+from tests.simulation.thresholds import SLACKS, drawn
 from tests.simulation.triggers import SWEEP_MS, Triggers
 from tests.simulation.watching import Watch
 from tests.simulation.world import CALM_MS, MAX_SKEW_MS, START_MS, Running, World
@@ -39,6 +39,7 @@ from tidewheel.errors import UnknownSubscription
 from tidewheel.flows.administration.pause import resume
 from tidewheel.flows.ports.runs import MergeSize
 from tidewheel.flows.ports.topic_states import AT_ONCE_MS
+from tidewheel.flows.upkeep import retention
 from tidewheel.ledger import ledger
 from tidewheel.memory import MemoryService
 from tidewheel.model.set_aside import REFUSED_AFTER_MS
@@ -93,6 +94,7 @@ class Simulation:
     watch: Watch = field(init=False)
     checks: Checks = field(init=False)
     at_once: int = field(init=False)
+    slack_bytes: int = field(init=False)
     wheel_alone: bool = field(init=False)
     unasked: bool = field(init=False)
     rebuilds: float = field(init=False)
@@ -132,6 +134,8 @@ class Simulation:
         self.watch = Watch(self.world, self.damages)
         self.checks = Checks(self.world, self.damages, calm=self.world.calm)
         self.at_once = random.randint(3, 8)
+        # Apart from the run's chance, so that a seed's story stays.
+        self.slack_bytes = Random(f"slack {self.seed}").choice(SLACKS)
 
     @property
     def calls(self) -> int:
@@ -164,6 +168,7 @@ class Simulation:
             stack.enter_context(patch.object(os, "urandom", self.random.randbytes))
             stack.enter_context(patch.object(secrets, "token_hex", self._hex))
             stack.enter_context(patch.object(ledger, "_read", _READ_ONCE))
+            stack.enter_context(patch.object(retention, "SLACK_BYTES", self.slack_bytes))
             if self.world.lasting is not None:
                 dispatches = stack.enter_context(drawn(self.seed))["MOST_DISPATCHES"]
                 self.world.sweeps = -(-len(self.administrators.settings) // dispatches)

@@ -23,6 +23,10 @@ THRESHOLDS: dict[tuple[str, ...], tuple[int, ...]] = {
 """Constants that have one value -> the values to draw, of which the last is the service's."""
 
 
+SLACKS = (0, 2_000, 8_000, 64 * 1024)
+"""Dead bytes that a topic may have besides its live bytes. The service's is never reached by a few small messages."""
+
+
 @contextmanager
 def drawn(seed: int) -> Iterator[dict[str, int]]:
     """Lets the constants have other values for the block. Half of them keep theirs."""

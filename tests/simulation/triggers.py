@@ -334,5 +334,6 @@ class Triggers:
     def _merged(self, done: Merged | None, topic: str) -> None:
         if done is not None:
             self.world.exercised["merge: swaps"] += done.merges
+            self.world.exercised["merge: ledgers rewritten alone"] += done.merges == done.sources
             self.world.exercised["merge: refused"] += done.refused
             self._only_expected(done.skipped, topic)

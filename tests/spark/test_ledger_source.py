@@ -27,11 +27,11 @@ from tidewheel.flows.ports.merges import Trash
 from tidewheel.flows.ports.objects import Objects
 from tidewheel.jobs.folder_objects import FolderObjects
 from tidewheel.jobs.location import Location
-from tidewheel.ledger.bucket import BucketId
+from tidewheel.ledger.bucket import BucketId, bucket_id
 from tidewheel.ledger.ledger import Ledger, encode_ledger, rows_table
 from tidewheel.memory import MemoryService
 from tidewheel.memory.buckets import MemoryBuckets
-from tidewheel.model.object_names import ledger_name
+from tidewheel.model.object_names import ledger_bucket_id, ledger_name
 from tidewheel.model.settings import TopicSettings
 from tidewheel.model.topic_state import TopicState, new_topic_state
 from tidewheel.spark.ledger_source import SPARK_SCHEMA, LedgerReader, Runs
@@ -70,7 +70,7 @@ def store(objects: Objects, table: pa.Table, *, topic: str = "orders", **changes
     ledger = encode_ledger(table, topic=topic, generation="g1", slot_ms=SLOT_MS, **({"segment_rows": 20} | changes))
     number = next(_numbers)
     first_slot = table.column("deliver_at_ms")[0].as_py() // SLOT_MS
-    name = ledger_name(topic, first_slot, SLOT_MS, f"b{number}", objects.new_attempt())
+    name = ledger_name(topic, bucket_id(first_slot, f"b{number}"), SLOT_MS, objects.new_attempt())
     objects.put(name, ledger.data)
     return name, ledger
 
@@ -187,9 +187,9 @@ def committed(storage: Any, tables: list[pa.Table], now_ms: int) -> TopicState:
     """Creates the topic, with a ledger for each of the tables."""
     state = new_topic_state("orders", "g1", TopicSettings(), now_ms)
     assert storage.topic_states.create(state)
-    for number, table in enumerate(tables):
+    for table in tables:
         name, ledger = store(storage.objects, table)
-        bucket = ledger.summary.bucket(BucketId(f"b{number}"), name)
+        bucket = ledger.summary.bucket(BucketId(str(ledger_bucket_id(name))), name)
         assert storage.buckets.commit(storage.topic_states.read("orders"), bucket, None) is Commit.COMMITTED
     current = storage.topic_states.read("orders")
     assert current is not None
@@ -300,7 +300,7 @@ def test_ledgers_are_read_again_if_a_merge_replaced_some_meanwhile() -> None:
             [source] = super().all(topic)
             state = storage.topic_states.read(topic)
             assert state is not None
-            merged = replace(source, id=BucketId("merged"), object_name="ledgers/orders/merged")
+            merged = replace(source, id=bucket_id(source.first_slot, "merged"), object_name="ledgers/orders/merged")
             trash = Trash(sealed=state.sealed, id="t", objects=(source.object_name,))
             assert storage.merges.swap(state, [source], [merged], trash)
             return [source]

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import random
+import runpy
 from collections import Counter
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
@@ -14,7 +16,7 @@ from typer.testing import CliRunner
 from tidewheel.cli.main import app
 from tidewheel.cli.target import Target
 from tidewheel.local import LocalTidewheel
-from tidewheel.model.message import Message
+from tidewheel.model.message import Message, id_text
 from tidewheel.model.settings import parameter_name
 
 
@@ -83,3 +85,39 @@ def test_the_command_line_says_where_a_stack_has_no_spark_jobs(monkeypatch: pyte
         target = Target(stack=stack.stack_name, endpoint_url=stack.endpoint_url)
         done = CliRunner().invoke(app, ["merge", "nothing"], obj=target)
     assert done.output.startswith(f"stack {stack.stack_name}: it has no Spark jobs on AWS"), done.output
+
+
+def test_the_documented_line_shows_what_waits_in_the_ledgers_in_force_each_once(spark: SparkSession) -> None:
+    with_spark = runpy.run_path(str(Path(__file__).parents[2] / "examples" / "query_backlog.py"))["with_spark"]
+    with LocalTidewheel() as stack:
+        tw = stack.client()
+        tw.create_topic("orders")
+        tw.create_subscription("orders", "mail")
+        sent = []
+        for _ in range(3):
+            sent += [tw.send("orders", "hello", delay=delay) for delay in ("45m", "2h", "3d")]
+            stack.advance(minutes=10)
+        assert stack.run_job("merge_buckets", topic="orders", all=True).sources == 3
+        cancelled = tw.send("orders", "cancelled", delay="4d")
+        stack.advance(minutes=10)
+        purged = tw.send("orders", "purged", delay="20d")
+        stack.advance(minutes=10)
+        assert tw.cancel("orders", cancelled.id)
+        assert tw.purge("orders", start=purged.deliver_at - timedelta(days=1)).ledgers == 1
+        stack.advance(minutes=30)
+        [s3_bucket] = [each["Name"] for each in stack.session.client("s3").list_buckets()["Buckets"]]
+        settings = json.loads(
+            stack.session.client("ssm").get_parameter(Name=parameter_name(stack.stack_name))["Parameter"]["Value"]
+        )
+        found = with_spark(
+            spark,
+            root=f"s3://{s3_bucket}",
+            table=settings["table"],
+            topic="orders",
+            endpoint_url=stack.endpoint_url,
+            region="us-east-1",
+        )
+        shown = sorted(id_text(bytes(row.message_id)) for row in found.collect())
+        not_due = [each.id for each in (*sent, cancelled) if each.deliver_at > stack.now()]
+    # What was delivered is left out, and a ledger that was purged whole. What was cancelled shows for a while.
+    assert len(not_due) == 7 and shown == sorted(not_due)

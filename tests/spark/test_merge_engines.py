@@ -21,7 +21,7 @@ from tidewheel.jobs.folder_objects import FolderObjects
 from tidewheel.jobs.location import Location
 from tidewheel.jobs.merging import side_by_side
 from tidewheel.jobs.tasks import InProcesses, Tasks
-from tidewheel.ledger.bucket import Bucket, content_id
+from tidewheel.ledger.bucket import Bucket, bucket_id, content_id
 from tidewheel.ledger.ledger import encode_ledger, rows_table
 from tidewheel.ledger.rows import in_order
 from tidewheel.ledger.writer import SOURCES_TAG
@@ -63,10 +63,10 @@ def rows_of(rng: random.Random, rows: int, days: float = 10, **columns: Any) -> 
 def put_ledger(objects: FolderObjects, rows: pa.Table) -> Bucket:
     """Writes a ledger as ingest does."""
     ledger = encode_ledger(rows, topic="orders", generation="g1", slot_ms=SETTINGS.slot_ms)
-    bucket_id = content_id(ledger.data)
-    name = ledger_name("orders", ledger.summary.slots.min(), SETTINGS.slot_ms, bucket_id, objects.new_attempt())
+    id = bucket_id(ledger.summary.slots.min(), content_id(ledger.data))
+    name = ledger_name("orders", id, SETTINGS.slot_ms, objects.new_attempt())
     objects.put(name, ledger.data)
-    return ledger.summary.bucket(bucket_id, name)
+    return ledger.summary.bucket(id, name)
 
 
 def a_work(sources: list[Bucket], *cuts: int, purge_ms: int = 0) -> MergeWork:

@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.flows.world import DAY, HOUR, START_MS, TOPIC, World
+from tests.flows.world import DAY, HOUR, TOPIC, World
 from tidewheel.errors import InvalidValue
 from tidewheel.flows.recovery.audit import audit
-from tidewheel.flows.recovery.rebuild import ledgers_of
-from tidewheel.flows.recovery.rebuild_engine import InProcess
+from tidewheel.flows.recovery.rebuild import rebuild
 from tidewheel.flows.upkeep.checkpoint import checkpoint_topic
 from tidewheel.flows.upkeep.merge import in_process, merge
 from tidewheel.jobs.job import Job
 from tidewheel.jobs.location import Location
-from tidewheel.model.object_names import ASIDE
+from tidewheel.jobs.merging import side_by_side
+from tidewheel.jobs.rebuild_engine import Engine, local_engine
+from tidewheel.jobs.rebuilding import rebuild_index, topic_settings
+from tidewheel.jobs.tasks import InProcesses, Tasks
+from tidewheel.model.object_names import ASIDE, PLANS
 from tidewheel.model.settings import TopicSettings
-from tidewheel.spark import tasks
-from tidewheel.spark.rebuilding import OnSpark, rebuild_index, topic_settings
+from tidewheel.spark.tasks import OnSpark
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,55 +58,60 @@ def made(tmp_path: Path) -> Iterator[Made]:
     yield Made(world=world, location=location, ids=ids, damaged=damaged)
 
 
-def job(made: Made, spark: Callable[[], SparkSession], said: list[str], **arguments: str) -> Job:
+def job(made: Made, spark: Tasks | None, said: list[str], **arguments: str) -> Job:
     named = {name.replace("_", "-"): value for name, value in arguments.items()}
     return Job(
         arguments={"topic": TOPIC} | named,
         service=made.world.ports,  # type: ignore[arg-type]
         location=made.location,
-        spark=tasks.OnSpark(spark),
+        spark=spark,
         say=said.append,
     )
 
 
-def no_spark() -> SparkSession:
-    raise AssertionError("Spark is not needed")
-
-
-def test_both_engines_find_the_same_and_a_rebuild_on_spark_loses_and_doubles_nothing(
-    spark: SparkSession, made: Made
-) -> None:
-    world, said = made.world, list[str]()
-    here = InProcess(objects=world.ports.objects)
-    stored = ledgers_of(world.ports.objects, TOPIC)
-    assert OnSpark(spark=lambda: spark, location=made.location).inspect(stored, 300_000) == here.inspect(
-        stored, 300_000
+def engine(made: Made, tasks: Tasks) -> Engine:
+    """Compares in many shares, which tasks exchange as objects."""
+    return Engine(
+        tasks=lambda _: tasks,
+        objects=made.location.objects,
+        ports=made.location.key_ports,
+        write=side_by_side(lambda _: tasks, made.location),
+        share_bytes=1000,
+        small_bytes=0,
     )
-    with pytest.raises(InvalidValue, match="has an index"):
-        rebuild_index(job(made, no_spark, said))
+
+
+@pytest.mark.parametrize("where", ["processes", "spark"])
+def test_every_engine_finds_the_same_and_loses_and_doubles_nothing(spark: SparkSession, made: Made, where: str) -> None:
+    world = made.world
+    tasks: Tasks = InProcesses(2) if where == "processes" else OnSpark(lambda: spark)
     world.service.store.topics.clear()
-    expected = audit(world.ports, TOPIC, here)
+    expected = audit(world.ports, TOPIC, local_engine(world.ports))
     assert [len(each) for each in expected.overlapping] == [5]
-    report = rebuild_index(job(made, lambda: spark, said))
+    assert audit(world.ports, TOPIC, engine(made, tasks)) == expected
+    report = rebuild(world.ports, TOPIC, engine(made, tasks), lease_s=60)
     assert report.overlapping == expected.overlapping and report.damaged == expected.damaged
     assert [each.object_name for each in report.damaged] == [made.damaged]
     assert [each.name for each in world.ports.objects.list(ASIDE)] == [ASIDE + made.damaged]
-    assert any("share messages" in line for line in said)
+    assert not list(world.ports.objects.list(PLANS))
     world.run(4 * DAY, sweeps=True)
     received = world.received()
     assert set(received.values()) == {1} and set(made.ids) <= set(received) and len(received) == len(made.ids) + 15
 
 
-def test_what_needs_no_spark_starts_none(made: Made) -> None:
-    engine = OnSpark(spark=no_spark, location=made.location)
-    assert engine.inspect([], 300_000) == []
-    assert engine.overlaps([], 0) == set()
-    assert engine.overlaps(made.world.service.buckets.all(TOPIC), START_MS + 90 * DAY) == set()
+def test_a_small_rebuild_starts_no_spark(made: Made) -> None:
+    said = list[str]()
+    with pytest.raises(InvalidValue, match="has an index"):
+        rebuild_index(job(made, None, said))
+    made.world.service.store.topics.clear()
+    report = rebuild_index(job(made, None, said))
+    assert [len(each) for each in report.overlapping] == [5]
+    assert any("share messages" in line for line in said)
 
 
 def test_settings_are_arguments(made: Made) -> None:
-    assert topic_settings(job(made, no_spark, [])) is None
-    given = topic_settings(job(made, no_spark, [], slot_s="60", lookahead_s="150"))
+    assert topic_settings(job(made, None, [])) is None
+    given = topic_settings(job(made, None, [], slot_s="60", lookahead_s="150"))
     assert given == TopicSettings(slot_s=60, lookahead_s=150)
     with pytest.raises(InvalidValue, match="--slot-s='soon'"):
-        topic_settings(job(made, no_spark, [], slot_s="soon"))
+        topic_settings(job(made, None, [], slot_s="soon"))

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from pyroaring import BitMap
 
 from tidewheel.errors import CorruptLedger
-from tidewheel.ledger.bucket import INLINE_SEGMENTS_BYTES, INLINE_SLOTS_BYTES, Bucket, BucketId, encode_tail
+from tidewheel.ledger.bucket import INLINE_SEGMENTS_BYTES, INLINE_SLOTS_BYTES, Bucket, bucket_id, encode_tail
 from tidewheel.ledger.ledger import LedgerWriter
 from tidewheel.ledger.rows import SCHEMA, rows_table
 from tidewheel.ledger.segment_table import decode_segments, encode_segments
@@ -60,7 +60,13 @@ def a_bucket(slots: BitMap, segments: tuple[Segment, ...]) -> tuple[Bucket, byte
     data, tail = encode_tail(slots, segments, offset=77)
     held = tail if tail.needed else None
     bucket = Bucket(
-        id=BucketId("b"), object_name="ledgers/b", size_bytes=9, rows=9, slots=slots, segments=segments, tail=held
+        id=bucket_id(slots.min(), "b"),
+        object_name="ledgers/b",
+        size_bytes=9,
+        rows=9,
+        slots=slots,
+        segments=segments,
+        tail=held,
     )
     return bucket, data if held else b""
 
@@ -269,7 +275,7 @@ def test_a_ledger_with_a_tail_is_a_parquet_file_whose_tail_has_the_same_index(
     data, summary = written(table, segment_rows=segment_rows)
     tail = summary.tail
     assert tail is not None
-    bucket = summary.bucket(BucketId("b"), "ledgers/b")
+    bucket = summary.bucket(bucket_id(summary.slots.min(), "b"), "ledgers/b")
     assert list(bucket.slots) == sorted({ms // 1000 for ms in table.column("deliver_at_ms").to_pylist()})
     held = bucket.without_tail()
     assert not held.complete
@@ -290,6 +296,6 @@ def test_a_ledger_with_a_tail_is_a_parquet_file_whose_tail_has_the_same_index(
 def test_a_small_ledger_has_no_tail() -> None:
     data, summary = written(many_rows(300, 10_000))
     assert summary.tail is None
-    bucket = summary.bucket(BucketId("b"), "ledgers/b")
+    bucket = summary.bucket(bucket_id(summary.slots.min(), "b"), "ledgers/b")
     assert bucket.complete
     assert TAIL_TAG.encode() not in pq.ParquetFile(pa.BufferReader(data)).metadata.metadata

@@ -15,7 +15,15 @@ SOURCE = REPOSITORY / "src" / "tidewheel"
 PARSERS = re.compile(
     r"pq\.(?:read\w+|ParquetFile|ParquetDataset)\(|BufferReader\(|ipc\.\w+\(|BitMap\.deserialize\(|zlib\.decompress\w*\("
 )
-CHECKING = {"ledger/ledger.py", "ledger/reader.py", "ledger/slots.py", "model/untrusted.py"}
+CHECKING = {
+    "flows/recovery/scan.py",
+    "ledger/inspection.py",
+    "ledger/joined.py",
+    "ledger/ledger.py",
+    "ledger/reader.py",
+    "ledger/slots.py",
+    "model/untrusted.py",
+}
 """Modules that call a parser in C; untrusted.decompressed gets what its callers have opened."""
 
 

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from tidewheel.ledger.bucket import bucket_id
 from tidewheel.model import object_names
 
 
 def test_ledgers_are_named_by_the_day_of_their_first_slot() -> None:
     slot = 1_769_817_600_000 // 300_000 - 1  # five minutes before 2026-01-31
-    name = object_names.ledger_name("orders", slot, 300_000, "b1", "f00d")
-    assert name == f"ledgers/orders/2026-01-30/{slot}-b1-f00d.parquet"
-    assert "/2026-01-31/" in object_names.ledger_name("orders", slot + 1, 300_000, "b1", "f00d")
+    name = object_names.ledger_name("orders", bucket_id(slot, "b1"), 300_000, "f00d")
+    assert name == f"ledgers/orders/2026-01-30/{slot:012d}-b1-f00d.parquet"
+    assert "/2026-01-31/" in object_names.ledger_name("orders", bucket_id(slot + 1, "b1"), 300_000, "f00d")
 
 
 def test_the_bucket_id_is_read_from_a_ledgers_name() -> None:
-    name = object_names.ledger_name("my-orders", 17, 300_000, "b1", "f00d")
-    assert object_names.ledger_bucket_id(name) == "b1"
+    name = object_names.ledger_name("my-orders", bucket_id(17, "b1"), 300_000, "f00d")
+    assert object_names.ledger_bucket_id(name) == bucket_id(17, "b1")
+    assert name.startswith(object_names.ledger_prefix("my-orders", bucket_id(17, "b1"), 300_000))
     assert object_names.ledger_bucket_id("ledgers/orders/other.parquet") is None
 
 
@@ -40,7 +42,7 @@ def test_the_topic_and_the_due_date_are_read_from_a_bodys_name() -> None:
 
 def test_every_object_of_a_topic_is_under_its_prefixes() -> None:
     prefixes = object_names.topic_prefixes("orders")
-    ledger = object_names.ledger_name("orders", 17, 300_000, "b1", "f00d")
+    ledger = object_names.ledger_name("orders", bucket_id(17, "b1"), 300_000, "f00d")
     names = [ledger, object_names.ASIDE + ledger, object_names.cuts_name("orders", "i1")]
     assert all(name.startswith(prefixes) for name in names)
-    assert not object_names.ledger_name("orders2", 17, 300_000, "b1", "f00d").startswith(prefixes)
+    assert not object_names.ledger_name("orders2", bucket_id(17, "b1"), 300_000, "f00d").startswith(prefixes)

@@ -3,11 +3,10 @@ from typing import Any
 
 import pytest
 
-from benchmarks.peers import dynamodb_poller, redis_poller, redis_server, schedules, tidewheel_stack
+from benchmarks.peers import dynamodb_poller, redis_poller, schedules, tidewheel_stack
 from benchmarks.peers.account import START_MS, Account, Run
 from benchmarks.peers.dynamodb_poller import AHEAD, DYNEIN, DynamoDbPoller, Polling
-from benchmarks.peers.redis_poller import LEASE_S, RedisPoller
-from benchmarks.peers.redis_server import RedisServer
+from benchmarks.peers.redis_poller import LEASE_S, Redis, RedisPoller
 from benchmarks.peers.schedules import OneScheduleEach
 from benchmarks.peers.stream import Delivery, Timed, outcome, stream
 from tidewheel.clock import ManualClock
@@ -19,7 +18,7 @@ SPAN_MS = 20_000
 UNTIL_MS = FIRST_MS + SPAN_MS + 3_000
 MESSAGES = 25
 
-needs_redis = pytest.mark.skipif(redis_server.executable() is None, reason="there is no redis-server")
+needs_redis = pytest.mark.skipif(Redis.missing() is not None, reason="there is no redis-server")
 
 
 def small_stream() -> list[Timed]:
@@ -129,7 +128,8 @@ class DiesBeforeItAcknowledges(RedisPoller):
 def test_what_a_redis_poller_claimed_before_it_died_comes_again_after_its_lease() -> None:
     messages = small_stream()
     clock = ManualClock(UNTIL_MS)
-    with RedisServer() as server:
+    with Redis() as server:
+        server.start()
         dying, alive = DiesBeforeItAcknowledges(server.client, clock), RedisPoller(server.client, clock)
         alive.send(messages)
         with pytest.raises(KeyboardInterrupt):

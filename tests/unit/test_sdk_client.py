@@ -30,7 +30,7 @@ from tidewheel.errors import (
 )
 from tidewheel.flows.administration.subscribe import create_subscription, create_topic
 from tidewheel.flows.administration.update_topic import FIXED
-from tidewheel.ledger.bucket import Bucket, BucketId
+from tidewheel.ledger.bucket import Bucket, bucket_id
 from tidewheel.ledger.slots import slots_of
 from tidewheel.memory import MemoryService
 from tidewheel.memory.subscriptions import MemorySubscriptions
@@ -531,7 +531,7 @@ def bucket(first_slot: int, last_slot: int, rows: int) -> Bucket:
         last_deliver_at_ms=(last_slot + 1) * SLOT_MS - 1,
     )
     return Bucket(
-        id=BucketId(f"b{first_slot}"),
+        id=bucket_id(first_slot, "b"),
         object_name=f"ledgers/orders/{first_slot}",
         size_bytes=1004,
         rows=rows,

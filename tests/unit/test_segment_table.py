@@ -15,7 +15,7 @@ from tests.contract.builders import SLOT_MS
 from tests.unit.test_bucket import START_MS, some_segments
 from tidewheel.aws.dynamodb.items import decode_bucket, encode_bucket
 from tidewheel.errors import CorruptMetadata
-from tidewheel.ledger.bucket import Bucket, BucketId
+from tidewheel.ledger.bucket import Bucket, bucket_id
 from tidewheel.ledger.delayed_index import due_segments
 from tidewheel.ledger.segment_table import SegmentTable, decode_segments, encode_segments, touching
 from tidewheel.ledger.slots import slots_of
@@ -147,7 +147,7 @@ def bucket_of(segments: tuple[Segment, ...], *, seed: int = 1) -> Bucket:
     between = range(min(slots), max(slots) + 1)
     slots |= set(random_.sample(between, len(between) // 3))
     return Bucket(
-        id=BucketId(f"b{seed}"),
+        id=bucket_id(min(slots), f"b{seed}"),
         object_name=f"ledgers/b{seed}",
         size_bytes=9,
         rows=sum(each.rows for each in segments),

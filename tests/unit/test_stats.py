@@ -29,7 +29,7 @@ from tidewheel.cli.inspection import messages_text, stats_text
 from tidewheel.cli.main import app
 from tidewheel.client import in_flight
 from tidewheel.client.histogram import DAY_S, HOUR_S, histogram, loads
-from tidewheel.ledger.bucket import Bucket, BucketId
+from tidewheel.ledger.bucket import Bucket, bucket_id
 from tidewheel.ledger.slots import slots_of
 from tidewheel.local.memory_stack import MemoryTidewheel
 from tidewheel.model.segment import Segment
@@ -44,7 +44,14 @@ def segment(first_ms: int, last_ms: int, rows: int) -> Segment:
 
 def bucket(slots: list[int], *segments: Segment) -> Bucket:
     rows = sum(each.rows for each in segments)
-    return Bucket(id=BucketId("b"), object_name="b", size_bytes=9, rows=rows, slots=slots_of(slots), segments=segments)
+    return Bucket(
+        id=bucket_id(min(slots), "b"),
+        object_name="b",
+        size_bytes=9,
+        rows=rows,
+        slots=slots_of(slots),
+        segments=segments,
+    )
 
 
 def at_hours(*hours: float) -> list[int]:
@@ -53,7 +60,7 @@ def at_hours(*hours: float) -> list[int]:
 
 
 def by_hour(*buckets: Bucket, bars: int = 6, from_slot: int = 0) -> EstimatedHistogram:
-    return histogram(loads(buckets, from_slot, SLOT_MS), NOW_MS, SLOT_MS, bar_s=HOUR_S, bars=bars)
+    return histogram(loads(buckets, from_slot, SLOT_MS, 100), NOW_MS, SLOT_MS, bar_s=HOUR_S, bars=bars)
 
 
 # ---- histograms
@@ -80,7 +87,7 @@ def test_bars_of_days_begin_at_midnight_utc() -> None:
     held = bucket(
         slots, segment(slots[0] * SLOT_MS, slots[0] * SLOT_MS, 3), segment(slots[1] * SLOT_MS, slots[1] * SLOT_MS, 5)
     )
-    found = histogram(loads([held], 0, SLOT_MS), NOW_MS, SLOT_MS, bar_s=DAY_S, bars=3)
+    found = histogram(loads([held], 0, SLOT_MS, 100), NOW_MS, SLOT_MS, bar_s=DAY_S, bars=3)
     assert found.start_at.isoformat() == "2027-01-15T00:00:00+00:00"
     assert found.bars == (3, 5, 0)
 
@@ -107,7 +114,7 @@ def test_bars_and_rest_are_all_that_waits_whatever_the_slots(
             slots += [at, at + span]
             at += span
         buckets.append(bucket(slots, *segments))
-    waiting = loads(buckets, now_slot + from_slot, slot_ms)
+    waiting = loads(buckets, now_slot + from_slot, slot_ms, 100)
     found = histogram(waiting, NOW_MS, slot_ms, bar_s=HOUR_S, bars=bars)
     assert found.total == round(sum(each.rows for each in waiting))
     assert min(*found.bars, found.later) >= 0
@@ -257,7 +264,7 @@ def test_a_look_at_a_quiet_topic_reads_a_fixed_list_and_no_message(memory: Memor
     assert looking.stats("orders").waiting == 500
     assert calls == {
         "topic_states.read": 1,
-        "buckets.all": 1,
+        "buckets.in_order": 1,
         "subscriptions.all": 1,
         "deliveries.all": 1,
         "parks.all": 1,

@@ -16,7 +16,7 @@ from tidewheel.model.object_names import random_attempt
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
-    from mypy_boto3_s3.type_defs import CompletedPartTypeDef
+    from mypy_boto3_s3.type_defs import CompletedPartTypeDef, ObjectIdentifierTypeDef
 
 MAX_DELETES = 1000
 """Maximum objects of a DeleteObjects request."""
@@ -153,11 +153,26 @@ class S3Objects:
         Raises:
             OSError: S3 reported that some objects were not deleted.
         """
-        remaining = iter(names)
+        self._delete({"Key": name} for name in names)
+
+    def erase(self, names: Iterable[str]) -> None:
+        """Deletes objects in all versions, with a ListObjectVersions for each object.
+
+        Raises:
+            OSError: S3 reported that some versions were not deleted.
+        """
+        self._delete(each for name in names for each in self._versions(name))
+
+    def _versions(self, name: str) -> Iterator[ObjectIdentifierTypeDef]:
+        for page in self._client.get_paginator("list_object_versions").paginate(Bucket=self._s3_bucket, Prefix=name):
+            for each in (*page.get("Versions", ()), *page.get("DeleteMarkers", ())):
+                if each["Key"] == name:
+                    yield {"Key": name, "VersionId": each["VersionId"]}
+
+    def _delete(self, objects: Iterable[ObjectIdentifierTypeDef]) -> None:
+        remaining = iter(objects)
         while chunk := list(islice(remaining, MAX_DELETES)):
-            answer = self._client.delete_objects(
-                Bucket=self._s3_bucket, Delete={"Objects": [{"Key": name} for name in chunk], "Quiet": True}
-            )
+            answer = self._client.delete_objects(Bucket=self._s3_bucket, Delete={"Objects": chunk, "Quiet": True})
             for failed in answer.get("Errors", ()):
                 if failed.get("Code") != "NoSuchKey":
                     raise OSError(f"object {failed.get('Key')} was not deleted: {failed.get('Message')}")

@@ -2,7 +2,7 @@
 
     item          pk                       sk
     topic state   T#<topic>                STATE
-    bucket        T#<topic>                BUCKET#<bucket id>
+    bucket        T#<topic>                BUCKET#<bucket id>, which begins with the first slot
     plan          T#<topic>                PLAN#<first slot>
     subscription  T#<topic>                SUB#<name>
     delivery      T#<topic>                DELIVERY#<subscription>#<generation>#<first slot>, and #<id> of a replay
@@ -29,7 +29,7 @@ from __future__ import annotations
 
 from zlib import crc32
 
-from tidewheel.ledger.bucket import BucketId
+from tidewheel.ledger.bucket import SLOT_DIGITS, BucketId
 from tidewheel.model.message import MessageId
 from tidewheel.model.park import ParkKey
 from tidewheel.model.set_aside import SetAsideKey
@@ -77,12 +77,11 @@ _KEYS = "#KEY#"
 _MOVES = "#MOVE"
 _NOTES = "#NOTE"
 KEY_SHARDS = 16
-_SLOT_DIGITS = 12
 
 
 def slot_text(slot: int) -> str:
     """Returns a slot as text for a sort key."""
-    return f"{slot:0{_SLOT_DIGITS}d}"
+    return f"{slot:0{SLOT_DIGITS}d}"
 
 
 def topic_partition(topic: str) -> str:
@@ -108,6 +107,11 @@ def topic_state_key(topic: str) -> Key:
 def bucket_key(topic: str, bucket_id: BucketId) -> Key:
     """Returns a bucket's key."""
     return topic_partition(topic), BUCKETS + bucket_id
+
+
+def bucket_range(first_slot: int, end_slot: int | None) -> tuple[str, str]:
+    """Returns the lowest sort key of buckets of slots [first_slot, end_slot), and a sort key above all of these."""
+    return BUCKETS + slot_text(first_slot), BUCKETS + ("~" if end_slot is None else slot_text(end_slot))
 
 
 def plan_key(topic: str, first_slot: int) -> Key:

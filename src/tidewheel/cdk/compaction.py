@@ -119,8 +119,7 @@ class Compaction(Construct):
             memory_mib=environment.compact_memory_mib,
         )
         limit_asynchronous_calls(compact, max_age=COMPACT_AGE, retries=RETRIES["compact"], dead_letters=dead_letters)
-        storage.grant_items(compact, TOPICS, *ITEM_WRITES)
-        storage.grant_objects(compact, *WRITING, prefixes=(LEDGERS,))
+        _allow_merging(compact, storage)
         storage.grant_listing(compact)
         return compact
 
@@ -154,8 +153,7 @@ class Compaction(Construct):
     def _allow_jobs(self, jobs: SparkJobs, storage: Storage) -> None:
         """Allows each job its own prefixes, the table and the settings."""
         merge, rebuild, import_ = (self._allow_job(job, storage) for job in jobs)
-        storage.grant_items(merge, TOPICS, *ITEM_WRITES)
-        storage.grant_objects(merge, *WRITING, prefixes=(LEDGERS,))
+        _allow_merging(merge, storage)
         storage.grant_items(rebuild, TOPICS, *ITEM_WRITES)
         storage.grant_items(rebuild, TOMBSTONES, "dynamodb:PutItem", "dynamodb:Query")
         storage.grant_items(rebuild, NOTES, "dynamodb:PutItem")  # the note that a topic is away
@@ -182,3 +180,11 @@ class Compaction(Construct):
         role = self.node.find_child(f"{job.node.id}Role")
         assert isinstance(role, iam.Role)
         return role
+
+
+def _allow_merging(grantee: iam.IGrantable, storage: Storage) -> None:
+    """Allows to merge a topic's ledgers. A merge leaves cancelled rows out, and notes which buckets it took away."""
+    storage.grant_items(grantee, TOPICS, *ITEM_WRITES)
+    storage.grant_items(grantee, TOMBSTONES, "dynamodb:Query")
+    storage.grant_items(grantee, NOTES, "dynamodb:PutItem")
+    storage.grant_objects(grantee, *WRITING, prefixes=(LEDGERS,))

@@ -162,12 +162,13 @@ class Storage(Construct):
         _grant(grantee, list(actions), arns)
         acknowledge_wildcards(grantee, arns, "Objects come and go; a role has the prefixes that it works on.")
 
-    def grant_listing(self, grantee: iam.IGrantable) -> None:
+    def grant_listing(self, grantee: iam.IGrantable, *, versions: bool = False) -> None:
         """Allows to list objects, which also makes S3 answer 404, not 403, for a deleted object.
 
         The statement has no condition on the prefix, since a GetObject request has no prefix that could match.
         """
-        _grant(grantee, ["s3:ListBucket"], [self.s3_bucket.bucket_arn])
+        actions = ["s3:ListBucket", "s3:ListBucketVersions"] if versions else ["s3:ListBucket"]
+        _grant(grantee, actions, [self.s3_bucket.bucket_arn])
 
 
 def _lifecycle_rules(deleted_object_days: int | None) -> list[s3.LifecycleRule]:

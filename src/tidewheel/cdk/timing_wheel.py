@@ -192,7 +192,9 @@ class TimingWheel(Construct):
             storage.grant_items(function, TOMBSTONES, "dynamodb:DeleteItem", "dynamodb:Query")
             storage.grant_objects(function, "s3:GetObject", "s3:PutObject", prefixes=(CHECKPOINTS,))
             storage.grant_objects(function, "s3:DeleteObject", prefixes=(LEDGERS, PLANS, CHECKPOINTS))
-            storage.grant_listing(function)
+            # Strict erasure deletes ledgers in all versions.
+            storage.grant_objects(function, "s3:DeleteObjectVersion", prefixes=(LEDGERS,))
+            storage.grant_listing(function, versions=True)
             self.grant_schedule(function)
             grant_queue_sends(function, delivery.work_queue)
         storage.grant_items(self.dispatch, TOPICS, "dynamodb:PutItem")

@@ -161,7 +161,7 @@ def stats_text(found: TopicStats, by: Bars | None, width: int, blocks: bool) -> 
         ("oldest due", _time(found.oldest_due_at, " UTC")),
         ("next due", _time(found.next_due_at, " UTC")),
         ("last due", _time(found.last_due_at, " UTC")),
-        ("ledgers", f"{found.buckets:,} ({found.ledger_bytes:,} bytes)"),
+        ("ledgers", f"{'over ' * found.partial}{found.buckets:,} ({found.ledger_bytes:,} bytes)"),
     ]
     if found.unreadable:
         pairs.append(("unreadable", f"{found.unreadable:,} (see tidewheel damaged list {found.topic})"))

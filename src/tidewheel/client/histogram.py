@@ -2,13 +2,14 @@
 
 A segment has a number of rows and a time span. Its bucket says which slots of this span are occupied. The rows are
 assumed to be spread evenly over these slots. So a bar is exact up to the rows of the segments that cross its edges, and
-all bars and `later` add up to the number of waiting messages.
+all bars and `later` add up to the number of waiting messages. Beyond the nearest ledgers, a whole ledger counts as one
+segment, because the tables of many thousand segments would not fit into memory.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
@@ -41,6 +42,10 @@ class EstimatedHistogram:
         """All messages together."""
         return sum(self.bars) + self.later
 
+    def with_total(self, total: int) -> EstimatedHistogram:
+        """Returns the histogram with as many later messages as make a known total."""
+        return replace(self, later=max(0, total - sum(self.bars)))
+
     def starts(self) -> Iterator[datetime]:
         """Returns the start time of each bar."""
         return (self.start_at + timedelta(seconds=i * self.bar_s) for i in range(len(self.bars)))
@@ -55,11 +60,22 @@ class Load(NamedTuple):
     rows: float
 
 
-def loads(buckets: Iterable[Bucket], from_slot: int, slot_ms: int) -> list[Load]:
-    """Returns the rows at or after `from_slot` of complete buckets, segment by segment."""
+def loads(buckets: Iterable[Bucket], from_slot: int, slot_ms: int, detailed: int) -> list[Load]:
+    """Returns the rows at or after `from_slot`.
+
+    Args:
+        buckets: in the order of their ids.
+        from_slot: where the waiting rows begin.
+        slot_ms: the topic's slot length.
+        detailed: how many buckets are taken segment by segment, if complete. Of the others, all rows are one load.
+    """
     found = []
-    for bucket in buckets:
+    for number, bucket in enumerate(buckets):
         if bucket.last_slot < from_slot:
+            continue
+        if number >= detailed or not bucket.complete:
+            first = max(from_slot, bucket.first_slot)
+            found.append(Load(bucket, first, bucket.last_slot + 1, float(bucket.rows_from(first))))
             continue
         for segment in bucket.segments:
             first, end = segment.first_deliver_at_ms // slot_ms, segment.last_deliver_at_ms // slot_ms + 1
@@ -114,5 +130,5 @@ def _spread(load: Load, edges: list[int], counts: list[float]) -> None:
 
 
 def _occupied(bucket: Bucket, first: int, end: int) -> int:
-    """Counts the occupied slots of [first, end)."""
-    return int(bucket.slots.range_cardinality(first, end))
+    """Counts the occupied slots of [first, end). The counts of adjoining ranges add up, of coarse slots too."""
+    return int(bucket.slots.range_cardinality(first >> bucket.slot_shift, end >> bucket.slot_shift))

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from botocore.exceptions import ClientError
@@ -24,6 +25,12 @@ from tidewheel.model.topic_state import TopicState
 
 if TYPE_CHECKING:
     from mypy_boto3_sqs import SQSClient
+
+
+MOST_BUCKETS = 10_000
+"""Ledgers that are counted one by one, those that begin first: 11 MB of the table. A merged topic has far fewer."""
+DETAILED = 100
+"""The nearest ledgers, of which each segment counts for itself, and whose tails are read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,13 +83,15 @@ class TopicStats:
         dead: messages in the queues' dead-letter queues.
         by_hour: waiting messages by due time, for each of the next 48 hours.
         by_day: likewise, for each of the next 60 days.
-        buckets: live ledgers.
+        buckets: live ledgers, up to MOST_BUCKETS.
         ledger_bytes: their bytes, including rows that are delivered already.
         oldest_slot_at: start of the first slot that any live ledger holds; earlier than next_due_at until it
             is collected.
         oldest_due_at: start of the first slot with messages that some subscription's queue does not have yet.
         next_due_at: start of the first slot with messages that are not planned yet; None when nothing waits.
-        last_due_at: start of the last slot with such messages.
+        last_due_at: start of the last slot with such messages of these ledgers.
+        partial: whether the topic has more ledgers than MOST_BUCKETS. Those that begin last are then counted in
+            `waiting` and in `later` of both histograms only.
         subscriptions: by name.
         unreadable: items of the table, plans and ledgers' indexes that could not be read, and are not counted anywhere
             else. `tidewheel damaged list` names the items.
@@ -103,29 +112,33 @@ class TopicStats:
     last_due_at: datetime | None
     subscriptions: tuple[SubscriptionStats, ...]
     unreadable: int
+    partial: bool = False
 
 
 def topic_stats(storage: Storage, sqs: SQSClient, state: TopicState, now_ms: int) -> TopicStats:
     """Returns the stats of a topic, given its topic state.
 
-    Requests: a query each of buckets, subscriptions, open deliveries and parks; two of SQS for each subscription; a
-    range GET for each large ledger whose index is in its tail; and reads of plans that are being delivered or were not
-    handed out, at most twice MAX_PLANS.
+    Requests: a query each of buckets (up to MOST_BUCKETS), subscriptions, open deliveries and parks; two of SQS for
+    each subscription; a range GET for each ledger among the nearest DETAILED whose index is in its tail; and reads of
+    plans that are being delivered or were not handed out, at most twice MAX_PLANS.
     """
     slot_ms = state.slot_ms
     unreadable: dict[str, Exception] = {}
-    buckets = storage.buckets.all(state.topic, unreadable)
+    buckets, partial = _nearest(storage, state, unreadable)
     live, missing = _indexed(storage.objects, buckets, state)
     if missing:  # perhaps collected since their names were read
-        buckets = storage.buckets.all(state.topic, unreadable)
+        buckets, partial = _nearest(storage, state, unreadable)
         live, missing = _indexed(storage.objects, buckets, state)
     unreadable |= missing
     subscriptions = storage.subscriptions.all(state.topic, unreadable)
     opened = storage.deliveries.all(state.topic, unreadable)
     left = undelivered(storage, state, buckets, subscriptions, opened, unreadable)
-    waiting = loads(live, state.sealed, slot_ms)
-    unplanned = sum(each.rows for each in loads(live, state.planned, slot_ms))
+    waiting = loads(live, state.sealed, slot_ms, DETAILED)
+    unplanned = sum(each.rows for each in loads(live, state.planned, slot_ms, DETAILED))
     by_hour = histogram(waiting, now_ms, slot_ms, bar_s=HOUR_S, bars=HOURS)
+    by_day = histogram(waiting, now_ms, slot_ms, bar_s=DAY_S, bars=DAYS)
+    if partial:
+        by_hour, by_day = by_hour.with_total(state.waiting), by_day.with_total(state.waiting)
     next_due = next_slot(live, state.planned)
     first_slots = [slot for slot in (left.first_slot, next_due) if slot is not None]
     depths = _Depths(sqs)
@@ -138,7 +151,7 @@ def topic_stats(storage: Storage, sqs: SQSClient, state: TopicState, now_ms: int
         in_flight=depths.in_flight,
         dead=depths.dead,
         by_hour=by_hour,
-        by_day=histogram(waiting, now_ms, slot_ms, bar_s=DAY_S, bars=DAYS),
+        by_day=by_day,
         buckets=len(buckets),
         ledger_bytes=sum(bucket.size_bytes for bucket in buckets),
         oldest_slot_at=_slot_at(min((bucket.first_slot for bucket in buckets), default=None), slot_ms),
@@ -147,16 +160,25 @@ def topic_stats(storage: Storage, sqs: SQSClient, state: TopicState, now_ms: int
         last_due_at=_slot_at(max((bucket.last_slot for bucket in live), default=None), slot_ms),
         subscriptions=shown,
         unreadable=len(unreadable),
+        partial=partial,
     )
 
 
 def _indexed(
     objects: Objects, buckets: Sequence[Bucket], state: TopicState
 ) -> tuple[list[Bucket], dict[str, Exception]]:
-    """Returns the complete buckets of ledgers with unplanned messages, and the errors of ledgers without an index."""
+    """Returns the buckets of ledgers with unplanned messages, the nearest complete, and the errors of these."""
     unreadable: dict[str, Exception] = {}
-    found = complete_all(objects, (each for each in buckets if each.last_slot >= state.planned), unreadable)
+    unplanned = [each for each in buckets if each.last_slot >= state.planned]
+    found = [*complete_all(objects, unplanned[:DETAILED], unreadable), *unplanned[DETAILED:]]
     return [each for each in found if each.last_slot >= state.planned], unreadable
+
+
+def _nearest(storage: Storage, state: TopicState, unreadable: dict[str, Exception]) -> tuple[list[Bucket], bool]:
+    """Reads the buckets that begin first. Also returns whether there are others."""
+    coming = storage.buckets.in_order(state.topic, unreadable)
+    found = list(islice(coming, MOST_BUCKETS))
+    return found, next(coming, None) is not None
 
 
 def _subscriptions(

@@ -190,12 +190,13 @@ _COLLECT = Flow(
             {
                 "dynamodb.GetItem": 2,  # the topic state, before and after collected_until is raised
                 # Subscriptions, deliveries, what is set aside, buckets, trash, tombstones twice, plans' ranges.
-                "dynamodb.Query": 8,
+                # The keys' sixteen partitions, eventually consistent.
+                "dynamodb.Query": 24,
                 "dynamodb.UpdateItem": 2,  # collected_until; when to collect next
                 "s3.ListObjectsV2": 1,  # the checkpoints
                 "s3.GetObject": 1,  # the newest checkpoint
             },
-            {"dynamodb.read": 10, "dynamodb.write": 3, "s3.put": 1, "s3.get": 1},
+            {"dynamodb.read": 18, "dynamodb.write": 3, "s3.put": 1, "s3.get": 1},
         ),
         # Work is left for a later collection: the topic stays in the index `checks`, at another place.
         "again": _asked({}, {"dynamodb.write": 1}),

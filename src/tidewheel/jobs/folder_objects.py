@@ -102,6 +102,10 @@ class FolderObjects:
         for name in names:
             (self._root / name).unlink(missing_ok=True)
 
+    def erase(self, names: Iterable[str]) -> None:
+        """Deletes objects, which have no versions in a folder."""
+        self.delete(names)
+
     def _parent_made(self, name: str) -> Path:
         path = self._root / name
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -132,6 +132,7 @@ def make_job(
         location=Location(
             root=f"s3://{settings.s3_bucket}",
             endpoint_url=endpoint_url,
+            table=settings.table,
             region=session.region_name or "us-east-1",
             # boto3 says "default" if no profile is named. If "default" is named explicitly, the profile must exist.
             profile=None if session.profile_name == "default" else session.profile_name,

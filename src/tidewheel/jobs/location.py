@@ -1,4 +1,4 @@
-"""Locates a job's objects, in a value that the driver sends to Spark's workers."""
+"""Locates a job's objects and its table, in a value that the driver sends to Spark's workers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from tidewheel.flows.ports.keys import Keys
 from tidewheel.flows.ports.objects import Objects
+from tidewheel.flows.ports.parallel import Parallel
+from tidewheel.flows.ports.tombstones import Tombstones
+from tidewheel.flows.recovery.rebuild_keys import KeyPorts
 from tidewheel.jobs.folder_objects import FolderObjects
 
 _S3 = "s3://"
@@ -27,12 +31,14 @@ class Location:
         endpoint_url: where S3 and DynamoDB answer; None: AWS itself.
         region: of AWS; by default taken from the environment.
         profile: profile in AWS's configuration files, for credentials; by default taken from the environment.
+        table: the table's name; None: no task uses the table.
     """
 
     root: str
     endpoint_url: str | None = None
     region: str | None = None
     profile: str | None = None
+    table: str | None = None
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> Location:
@@ -53,6 +59,27 @@ class Location:
         from tidewheel.aws.s3_objects import S3Objects
 
         return S3Objects(client(self, "s3"), s3_bucket=self.root.removeprefix(_S3))
+
+    def key_ports(self) -> KeyPorts:
+        """Returns the ports to keys, over this process's connections."""
+        return _key_ports(self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _KeyPorts:
+    keys: Keys
+    tombstones: Tombstones
+    parallel: Parallel
+
+
+@cache
+def _key_ports(location: Location) -> KeyPorts:
+    from tidewheel.aws.dynamodb.storage import DynamoStorage
+    from tidewheel.aws.service import parallel_of
+
+    assert location.table is not None
+    storage = DynamoStorage(client(location, "dynamodb"), table=location.table, objects=location.objects())
+    return _KeyPorts(keys=storage.keys, tombstones=storage.tombstones, parallel=parallel_of(_CONNECTIONS))
 
 
 @cache

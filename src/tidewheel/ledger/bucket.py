@@ -26,9 +26,13 @@ from pyroaring import BitMap
 from tidewheel.errors import CorruptLedger, CorruptMetadata
 from tidewheel.ledger.segment_table import SegmentTable, decode_segments, encode_segments
 from tidewheel.ledger.slots import decode_slots, encode_slots
+from tidewheel.ledger.weights import Weight
 from tidewheel.model.segment import Segment
 
 BucketId = NewType("BucketId", str)
+"""`<slot, 12 digits>-<hash of the content>`. The ledger has no message of an earlier slot, so ids sort by time."""
+
+SLOT_DIGITS = 12
 
 INLINE_SEGMENTS_BYTES = 1024
 """A longer segment table is read from the tail, when needed."""
@@ -97,14 +101,17 @@ class Bucket:
     """Metadata of a live ledger.
 
     Attributes:
-        id: hash of the ledger's content, or of the ledgers merged into it. Two commits of the same ledger make one
-            bucket.
+        id: the first slot, and a hash of the ledger's content or of the ledgers merged into it. Two commits of the same
+            ledger make one bucket.
         object_name: the ledger's key in S3.
         size_bytes, rows: of the whole ledger.
         slots: occupied slots, each shifted right by `slot_shift` bits.
         segments: the ledger's segments, in order of time and of offset. Empty while only the tail has the segments.
         tail: where the ledger holds its index, if not in the item.
         slot_shift: above 0 if `slots` is coarse.
+        weights: where the bytes lie in time. Empty: unknown, as after a rebuild.
+        checked_ms: no row was cancelled or purged before this time. A merge leaves such rows out; in a new ledger no
+            row was sent before.
     """
 
     id: BucketId
@@ -115,6 +122,13 @@ class Bucket:
     segments: Sequence[Segment]
     tail: Tail | None = None
     slot_shift: int = 0
+    weights: tuple[Weight, ...] = ()
+    checked_ms: int = 0
+
+    @property
+    def id_slot(self) -> int:
+        """The slot in the id. The ledger has no message of an earlier slot."""
+        return slot_of(self.id)
 
     @property
     def first_slot(self) -> int:
@@ -157,6 +171,17 @@ class Bucket:
         )
         return float(inside) / len(self.slots)
 
+    def rows_from(self, slot: int) -> int:
+        """Estimates the rows of slots at or after a slot.
+
+        The estimate spreads the rows evenly over the occupied slots. The differences between ascending slots add up to
+        all rows.
+        """
+        if slot > self.last_slot:
+            return 0
+        before = self.slots.range_cardinality(0, slot >> self.slot_shift)
+        return self.rows - round(self.rows * before / len(self.slots))
+
     def with_tail(self, data: bytes) -> Bucket:
         """Returns the complete bucket, given the bytes of its tail.
 
@@ -181,12 +206,28 @@ class Bucket:
         return replace(self, slots=slots, slot_shift=shift, segments=segments if shift == 0 else ())
 
 
-def content_id(data: bytes | memoryview) -> BucketId:
-    """Returns the id of a bucket, from the bytes of its ledger.
+def bucket_id(first_slot: int, content: str) -> BucketId:
+    """Returns the id of a bucket.
 
-    The id is 128 bits of BLAKE2b, in hex.
+    Args:
+        first_slot: the ledger has no message of an earlier slot.
+        content: tells the ledger from others of that slot, such as a `content_id`.
     """
-    return BucketId(hashlib.blake2b(data, digest_size=16).hexdigest())
+    return BucketId(f"{first_slot:0{SLOT_DIGITS}d}-{content}")
+
+
+def slot_of(id: BucketId) -> int:
+    """Returns the slot in a bucket's id.
+
+    Raises:
+        ValueError: this is no bucket's id.
+    """
+    return int(id[:SLOT_DIGITS])
+
+
+def content_id(data: bytes | memoryview) -> str:
+    """Returns 128 bits of BLAKE2b of some bytes, in hex."""
+    return hashlib.blake2b(data, digest_size=16).hexdigest()
 
 
 def encode_tail(slots: BitMap, segments: Sequence[Segment], *, offset: int) -> tuple[bytes, Tail]:

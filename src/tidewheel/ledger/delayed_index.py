@@ -51,18 +51,20 @@ def next_slot(buckets: Iterable[Bucket], at_or_after: int) -> int | None:
     """Returns the first occupied slot at or after a slot, or None.
 
     The result is a lower bound where a bucket's slots are coarse.
+
+    Args:
+        buckets: in the order of their ids. No more are taken than the result depends on.
     """
-    slots = (bucket.next_slot(at_or_after) for bucket in buckets)
-    return min((slot for slot in slots if slot is not None), default=None)
+    found: int | None = None
+    for bucket in buckets:
+        if found is not None and bucket.id_slot >= found:
+            break
+        slot = bucket.next_slot(at_or_after)
+        if slot is not None and (found is None or slot < found):
+            found = slot
+    return found
 
 
 def waiting_rows(buckets: Iterable[Bucket], at_or_after: int) -> int:
-    """Estimates the rows of slots at or after a slot.
-
-    The estimate spreads a bucket's rows evenly over its occupied slots.
-    """
-    found = 0
-    for bucket in buckets:
-        share = 1.0 if bucket.first_slot >= at_or_after else bucket.share(at_or_after, bucket.last_slot + 1)
-        found += round(bucket.rows * share)
-    return found
+    """Estimates the rows of slots at or after a slot."""
+    return sum(bucket.rows_from(at_or_after) for bucket in buckets)

@@ -1,17 +1,8 @@
 r"""Writes the two kinds of Parquet footer in a ledger.
 
 pyarrow encodes every row group once and reads all footers, but cannot give a row group a second footer. So only
-this module uses Thrift's compact protocol, and only to write:
-
-    varint      7 bits a byte, lowest first, high bit set on all but the last byte
-    integer     varint of its zigzag form: 0, -1, 1, -2, ... -> 0, 1, 2, 3, ...
-    string      varint length | bytes
-    list        1 byte: length << 4 | element type (length >= 15: 0xF0 | type, then varint length) | elements
-    struct      fields | 0x00
-    field       1 byte: (its number - the number of the field before) << 4 | type | value
-    types       1 true, 2 false, 5 i32, 6 i64, 8 string, 9 list, 12 struct
-
-A footer has these fields, with the numbers of parquet.thrift (* in the ledger's own footer only):
+`ledger/` uses Thrift's compact protocol (`thrift.py`). A footer has these fields, with the numbers of parquet.thrift
+(* in the ledger's own footer only):
 
     FileMetaData    1 version = 2 | 2 schema | 3 num_rows | 4 row_groups | 5 key_value_metadata | 6 created_by
                     | 7 column_orders *
@@ -31,11 +22,10 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from tidewheel.ledger.schema import COLUMNS, Column, ColumnType
+from tidewheel.ledger.thrift import I32, STOP, STRING, STRUCT, integer, list_head, string
 
 MAGIC = b"PAR1"
 _CREATED_BY = b"tidewheel version 1 (build 0)"  # the form that Java's reader insists on
-_STOP = b"\x00"
-_I32, _I64, _STRING, _LIST, _STRUCT = 5, 6, 8, 9, 12
 
 
 class _Type(IntEnum):
@@ -152,21 +142,21 @@ class RowGroup:
         self.rows = rows
         self._sizes = [chunk.encoded_bytes for chunk in chunks]
         self._heads = [
-            _CHUNK_HEADS[i, chunk.codec]
+            CHUNK_HEADS[i, chunk.codec]
             + b"".join(
                 (
                     b"\x16",
-                    _integer(chunk.values),
+                    integer(chunk.values),
                     b"\x16",
-                    _integer(chunk.raw_bytes),
+                    integer(chunk.raw_bytes),
                     b"\x16",
-                    _integer(chunk.encoded_bytes),
+                    integer(chunk.encoded_bytes),
                     b"\x26",
                 )
             )
             for i, chunk in enumerate(chunks)
         ]
-        self._tail = b"\x16" + _integer(sum(chunk.raw_bytes for chunk in chunks)) + b"\x16" + _integer(rows)
+        self._tail = b"\x16" + integer(sum(chunk.raw_bytes for chunk in chunks)) + b"\x16" + integer(rows)
 
     def in_segment(self, first_page: int) -> bytes:
         """Returns the entry in the segment's own footer.
@@ -184,18 +174,18 @@ class RowGroup:
             first_ms: the least deliver_at_ms.
             last_ms: the greatest.
         """
-        least, most = (_string(time_ms.to_bytes(8, "little", signed=True)) for time_ms in (first_ms, last_ms))
-        statistics = b"\x3c" + b"\x58" + most + b"\x18" + least + _STOP
-        return self._entry(first_page, statistics, _SORTING_COLUMNS + b"\x16" + _integer(first_page))
+        least, most = (string(time_ms.to_bytes(8, "little", signed=True)) for time_ms in (first_ms, last_ms))
+        statistics = b"\x3c" + b"\x58" + most + b"\x18" + least + STOP
+        return self._entry(first_page, statistics, _SORTING_COLUMNS + b"\x16" + integer(first_page))
 
     def _entry(self, page: int, time_statistics: bytes, order: bytes) -> bytes:
-        parts = [b"\x19", _list_head(len(LEAVES), _STRUCT)]
-        end_of_chunk = time_statistics + _STOP + _STOP
+        parts = [b"\x19", list_head(len(LEAVES), STRUCT)]
+        end_of_chunk = time_statistics + STOP + STOP
         for head, size in zip(self._heads, self._sizes, strict=True):
-            parts += (head, _integer(page), end_of_chunk)
+            parts += (head, integer(page), end_of_chunk)
             page += size
-            end_of_chunk = _STOP + _STOP
-        parts += (self._tail, order, _STOP)
+            end_of_chunk = STOP + STOP
+        parts += (self._tail, order, STOP)
         return b"".join(parts)
 
 
@@ -207,7 +197,7 @@ def segment_footer(row_group: RowGroup, first_page: int, tags: Mapping[str, str]
         first_page: offset of its first page in that file.
         tags: key-value metadata.
     """
-    return _footer(row_group.rows, (row_group.in_segment(first_page),), tags, b"")
+    return footer_of(row_group.rows, (row_group.in_segment(first_page),), tags, b"")
 
 
 def ledger_footer(rows: int, row_groups: Sequence[bytes], tags: Mapping[str, str]) -> bytes:
@@ -215,57 +205,33 @@ def ledger_footer(rows: int, row_groups: Sequence[bytes], tags: Mapping[str, str
 
     `row_groups` are results of `RowGroup.in_ledger`.
     """
-    return _footer(rows, row_groups, tags, _COLUMN_ORDERS)
+    return footer_of(rows, row_groups, tags, _COLUMN_ORDERS)
 
 
-def _footer(rows: int, row_groups: Sequence[bytes], tags: Mapping[str, str], orders: bytes) -> bytes:
-    entries = (
-        b"\x18" + _string(key.encode()) + b"\x18" + _string(value.encode()) + _STOP for key, value in tags.items()
-    )
+def footer_of(rows: int, row_groups: Sequence[bytes], tags: Mapping[str, str], orders: bytes) -> bytes:
+    """Returns a footer with its length and the magic.
+
+    Args:
+        rows: of all row groups.
+        row_groups: their entries.
+        tags: key-value metadata.
+        orders: the field column_orders, or nothing.
+    """
+    entries = (b"\x18" + string(key.encode()) + b"\x18" + string(value.encode()) + STOP for key, value in tags.items())
     footer = b"".join(
         (
-            _VERSION_AND_SCHEMA,
-            b"\x16" + _integer(rows),
-            b"\x19" + _list_head(len(row_groups), _STRUCT),
+            VERSION_AND_SCHEMA,
+            b"\x16" + integer(rows),
+            b"\x19" + list_head(len(row_groups), STRUCT),
             *row_groups,
-            b"\x19" + _list_head(len(tags), _STRUCT),
+            b"\x19" + list_head(len(tags), STRUCT),
             *entries,
-            b"\x18" + _string(_CREATED_BY),
+            b"\x18" + string(_CREATED_BY),
             orders,
-            _STOP,
+            STOP,
         )
     )
     return footer + len(footer).to_bytes(4, "little") + MAGIC
-
-
-def _varint(value: int) -> bytes:
-    # A ledger's footers hold thousands of these, nearly all of one to three bytes.
-    if value < 0x80:
-        return bytes((value,))
-    if value < 0x4000:
-        return bytes((value & 0x7F | 0x80, value >> 7))
-    if value < 0x20_0000:
-        return bytes((value & 0x7F | 0x80, value >> 7 & 0x7F | 0x80, value >> 14))
-    encoded = bytearray()
-    while value > 0x7F:
-        encoded.append(value & 0x7F | 0x80)
-        value >>= 7
-    encoded.append(value)
-    return bytes(encoded)
-
-
-def _integer(value: int) -> bytes:
-    return _varint(value << 1 if value >= 0 else ~value << 1 | 1)
-
-
-def _string(value: bytes) -> bytes:
-    return _varint(len(value)) + value
-
-
-def _list_head(length: int, element_type: int) -> bytes:
-    if length < 15:
-        return bytes((length << 4 | element_type,))
-    return bytes((0xF0 | element_type,)) + _varint(length)
 
 
 def _node(
@@ -285,13 +251,13 @@ def _node(
     if storage is not None:
         type_, length, converted, logical = storage.type, storage.length, storage.converted, storage.logical
     fields: tuple[tuple[int, int, bytes | None], ...] = (
-        (1, _I32, None if type_ is None else _integer(type_)),
-        (2, _I32, None if length is None else _integer(length)),
-        (3, _I32, _integer(repetition)),
-        (4, _STRING, _string(name.encode())),
-        (5, _I32, None if children is None else _integer(children)),
-        (6, _I32, None if converted is None else _integer(converted)),
-        (10, _STRUCT, logical),
+        (1, I32, None if type_ is None else integer(type_)),
+        (2, I32, None if length is None else integer(length)),
+        (3, I32, integer(repetition)),
+        (4, STRING, string(name.encode())),
+        (5, I32, None if children is None else integer(children)),
+        (6, I32, None if converted is None else integer(converted)),
+        (10, STRUCT, logical),
     )
     encoded = b""
     before = 0
@@ -299,7 +265,7 @@ def _node(
         if value is not None:
             encoded += bytes((number - before << 4 | kind,)) + value
             before = number
-    return encoded + _STOP
+    return encoded + STOP
 
 
 def _nodes(column: Column) -> tuple[bytes, ...]:
@@ -318,7 +284,7 @@ def _nodes(column: Column) -> tuple[bytes, ...]:
 def _schema() -> bytes:
     root = _node("schema", _Repetition.REQUIRED, children=len(COLUMNS))
     nodes = [root, *(node for column in COLUMNS for node in _nodes(column))]
-    return _list_head(len(nodes), _STRUCT) + b"".join(nodes)
+    return list_head(len(nodes), STRUCT) + b"".join(nodes)
 
 
 def _chunk_head(leaf: Leaf, codec: Codec) -> bytes:
@@ -328,19 +294,19 @@ def _chunk_head(leaf: Leaf, codec: Codec) -> bytes:
         (
             b"\x26\x00",
             b"\x1c",
-            b"\x15" + _integer(leaf.storage.type),
-            b"\x19" + _list_head(len(encodings), _I32),
-            *map(_integer, encodings),
-            b"\x19" + _list_head(len(leaf.path), _STRING),
-            *(_string(name.encode()) for name in leaf.path),
-            b"\x15" + _integer(codec),
+            b"\x15" + integer(leaf.storage.type),
+            b"\x19" + list_head(len(encodings), I32),
+            *map(integer, encodings),
+            b"\x19" + list_head(len(leaf.path), STRING),
+            *(string(name.encode()) for name in leaf.path),
+            b"\x15" + integer(codec),
         )
     )
 
 
-_VERSION_AND_SCHEMA = b"\x15\x04" + b"\x19" + _schema()
-_CHUNK_HEADS = {(i, codec): _chunk_head(leaf, codec) for i, leaf in enumerate(LEAVES) for codec in Codec}
+VERSION_AND_SCHEMA = b"\x15\x04" + b"\x19" + _schema()
+CHUNK_HEADS = {(i, codec): _chunk_head(leaf, codec) for i, leaf in enumerate(LEAVES) for codec in Codec}
 # Rows are sorted by the columns 0 and 1: SortingColumn is 1 column_idx, 2 descending, 3 nulls_first.
-_SORTING_COLUMNS = b"\x19" + _list_head(2, _STRUCT) + b"\x15\x00\x12\x12\x00" + b"\x15\x02\x12\x12\x00"
+_SORTING_COLUMNS = b"\x19" + list_head(2, STRUCT) + b"\x15\x00\x12\x12\x00" + b"\x15\x02\x12\x12\x00"
 # Every column has the order of its type. Without this field, readers do not trust min_value and max_value.
-_COLUMN_ORDERS = b"\x19" + _list_head(len(LEAVES), _STRUCT) + b"\x1c\x00\x00" * len(LEAVES)
+_COLUMN_ORDERS = b"\x19" + list_head(len(LEAVES), STRUCT) + b"\x1c\x00\x00" * len(LEAVES)

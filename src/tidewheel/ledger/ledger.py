@@ -56,6 +56,8 @@ __all__ = [
     "rows_table",
 ]
 
+UNREADABLE = (pa.ArrowException, OSError, ValueError, TypeError, KeyError, IndexError, OverflowError)
+"""The errors of pyarrow for bytes that it cannot read."""
 # In a ledger of less than two days each slot has a larger share of the rows. Smaller segments save useless reads.
 _SHORT_SEGMENT_BYTES = 16 * 1024
 _SHORT_SPAN_MS = 2 * 24 * 3600 * 1000
@@ -146,7 +148,7 @@ def decode_segment(
         try:
             table = _read(range_bytes, segment, columns)
             reason = _disagreement(table, segment)
-        except (pa.ArrowException, OSError, ValueError, TypeError, KeyError, IndexError, OverflowError) as error:
+        except UNREADABLE as error:
             reason = f"not a readable segment: {error}"
     if reason is not None:
         raise CorruptLedger(object_name, segment.offset, segment.last_byte, reason)
@@ -183,12 +185,9 @@ def _read(range_bytes: bytes, segment: Segment, columns: Sequence[str] | None) -
 def _disagreement(table: pa.Table, segment: Segment) -> str | None:
     if table.num_rows != segment.rows:
         return f"{table.num_rows} rows instead of {segment.rows}"
-    if "encoding" in table.column_names:
-        encodings = pc.min_max(table.column("encoding"))
-        if encodings["min"].as_py() < min(Encoding) or encodings["max"].as_py() > max(Encoding):
-            return f"encodings {encodings['min']} to {encodings['max']}, which this release does not know"
-    if "attributes" in table.column_names and any(maps.items.null_count for maps in table.column("attributes").chunks):
-        return "an attribute without a value"
+    unknown = unknown_values(table)
+    if unknown is not None:
+        return unknown
     times = pc.min_max(table.column("deliver_at_ms"))
     found = (times["min"].as_py(), times["max"].as_py())
     if found != (segment.first_deliver_at_ms, segment.last_deliver_at_ms):
@@ -196,4 +195,15 @@ def _disagreement(table: pa.Table, segment: Segment) -> str | None:
             f"delivery times {found[0]} to {found[1]} "
             f"instead of {segment.first_deliver_at_ms} to {segment.last_deliver_at_ms}"
         )
+    return None
+
+
+def unknown_values(table: pa.Table) -> str | None:
+    """Returns why rows that Parquet's reader accepts are no messages, or None."""
+    if "encoding" in table.column_names:
+        encodings = pc.min_max(table.column("encoding"))
+        if encodings["min"].as_py() < min(Encoding) or encodings["max"].as_py() > max(Encoding):
+            return f"encodings {encodings['min']} to {encodings['max']}, which this release does not know"
+    if "attributes" in table.column_names and any(maps.items.null_count for maps in table.column("attributes").chunks):
+        return "an attribute without a value"
     return None

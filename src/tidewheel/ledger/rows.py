@@ -104,8 +104,8 @@ def _sorted_order(table: pa.Table) -> npt.NDArray[np.intp]:
     tied = np.flatnonzero(np.append(same, False) | np.append(False, same))
     if tied.size:
         rows = order[tied]
-        high, low = _id_halves(table)
-        order[tied] = rows[np.lexsort((low[rows], high[rows], times[rows]))]
+        high, low = _id_halves(table, rows)
+        order[tied] = rows[np.lexsort((low, high, times[rows]))]
     return order
 
 
@@ -115,8 +115,9 @@ def without_repeats(table: pa.Table) -> pa.Table:
     same = np.flatnonzero(times[1:] == times[:-1])
     if not same.size:
         return table
-    high, low = _id_halves(table)
-    repeated = same[(high[same + 1] == high[same]) & (low[same + 1] == low[same])] + 1
+    high, low = _id_halves(table, same)
+    next_high, next_low = _id_halves(table, same + 1)
+    repeated = same[(next_high == high) & (next_low == low)] + 1
     if not repeated.size:
         return table
     keep = np.ones(table.num_rows, bool)
@@ -132,8 +133,9 @@ def in_order(table: pa.Table) -> bool:
     same = np.flatnonzero(times[1:] == times[:-1])
     if not same.size:
         return True
-    high, low = _id_halves(table)
-    less = (high[same + 1] < high[same]) | ((high[same + 1] == high[same]) & (low[same + 1] < low[same]))
+    high, low = _id_halves(table, same)
+    next_high, next_low = _id_halves(table, same + 1)
+    less = (next_high < high) | ((next_high == high) & (next_low < low))
     return not np.any(less)
 
 
@@ -169,12 +171,13 @@ def _map_bytes(maps: pa.MapArray) -> Int64s:
     return total
 
 
-def _id_halves(table: pa.Table) -> tuple[_Uint64s, _Uint64s]:
-    """Returns the upper and lower 64 bits of the ids, which sort as the ids do."""
+def _id_halves(table: pa.Table, rows: npt.NDArray[np.intp]) -> tuple[_Uint64s, _Uint64s]:
+    """Returns the upper and lower 64 bits of some rows' ids, which sort as the ids do."""
     halves = [
         np.frombuffer(chunk.buffers()[1], ">u8", 2 * len(chunk), chunk.offset * 16)
         for chunk in table.column("message_id").chunks
         if len(chunk)
     ]
-    pairs = np.concatenate(halves).astype(np.uint64).reshape(-1, 2)
+    all_halves = halves[0] if len(halves) == 1 else np.concatenate(halves)
+    pairs = all_halves.reshape(-1, 2)[rows].astype(np.uint64)
     return pairs[:, 0], pairs[:, 1]

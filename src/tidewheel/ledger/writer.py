@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyroaring import BitMap
 
@@ -18,6 +19,7 @@ from tidewheel.ledger.footer import LEAVES, MAGIC, Chunk, Codec, RowGroup
 from tidewheel.ledger.rows import SCHEMA, Int64s, conform, in_order, text_bytes, times_of
 from tidewheel.ledger.schema import COLUMNS, TEXT_TYPES
 from tidewheel.ledger.sink import Sink
+from tidewheel.ledger.weights import Weight, joined
 from tidewheel.model.checksum import CHECKSUM_BYTES, seal_of, sealed
 from tidewheel.model.segment import Segment
 
@@ -40,13 +42,16 @@ _FIRST_SHARE = 0.4
 # Bytes of a row besides its texts: differences of id and times, lengths.
 _ROW_BYTES = 24
 # Encoded bytes and segments that a writer keeps before it passes them on.
-_FLUSH_BYTES = 8 * 1024 * 1024
+_FLUSH_BYTES = 2 * 1024 * 1024
 _FLUSH_SEGMENTS = 128
+# Slots whose bytes a writer keeps apart before it joins them.
+_MOST_WEIGHTS = 1024
+_NEVER_MS = 1 << 62
 
 
 _NAMES = [".".join(leaf.path) for leaf in LEAVES]
 _OPTIONAL_TEXTS = tuple(each.name for each in COLUMNS if each.nullable and each.type in TEXT_TYPES)
-_SEGMENT_TAGS = {VERSION_TAG: SCHEMA_VERSION}
+SEGMENT_TAGS = {VERSION_TAG: SCHEMA_VERSION}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,6 +66,8 @@ class LedgerSummary:
         slots: the slots that hold a message.
         size_bytes: size of the object, in bytes.
         tail: where the object holds its own index, if the index is too large for the bucket's item.
+        weights: where the bytes lie in time.
+        first_sent_ms: the earliest sending time.
     """
 
     segments: tuple[Segment, ...]
@@ -70,6 +77,8 @@ class LedgerSummary:
     slots: BitMap
     size_bytes: int
     tail: Tail | None = None
+    weights: tuple[Weight, ...] = ()
+    first_sent_ms: int = 0
 
     def bucket(self, bucket_id: BucketId, object_name: str) -> Bucket:
         """Returns the bucket of this ledger."""
@@ -81,6 +90,8 @@ class LedgerSummary:
             slots=self.slots,
             segments=self.segments,
             tail=self.tail,
+            weights=self.weights,
+            checked_ms=self.first_sent_ms,
         )
 
 
@@ -125,18 +136,14 @@ class _RowGroups:
             version="2.6",
             data_page_version="1.0",
         )
-
-    @property
-    def size(self) -> int:
-        """Bytes encoded so far."""
-        return int(self._sink.tell())
+        self.size = int(self._sink.tell())
 
     def add(self, rows: pa.Table, raw_bytes: int, first_ms: int, last_ms: int) -> int:
         """Encodes rows as a row group and returns the encoded size."""
-        before = self.size
         # One chunk, because pyarrow may end a page where a chunk ends. The bytes must not depend on the batches.
         self._writer.write_table(rows.combine_chunks(), row_group_size=rows.num_rows)
         self.spans.append(_Span(rows.num_rows, raw_bytes, first_ms, last_ms))
+        before, self.size = self.size, int(self._sink.tell())
         return self.size - before
 
     def finish(self) -> Iterator[tuple[memoryview, RowGroup, _Span]]:
@@ -199,6 +206,8 @@ class LedgerWriter:
         self._pending = SCHEMA.empty_table()
         self._last_row: tuple[int, bytes] | None = None
         self._slots = BitMap()
+        self._weights: list[Weight] = []
+        self._first_sent_ms: int | None = None
         self._encoder: _RowGroups | None = None
         self._segments: list[Segment] = []
         self._row_groups: list[bytes] = []
@@ -239,6 +248,8 @@ class LedgerWriter:
             slots=self._slots,
             size_bytes=self._offset,
             tail=tail,
+            weights=tuple(joined(self._weights)),
+            first_sent_ms=self._first_sent_ms or 0,
         )
 
     def _put_tail(self) -> Tail | None:
@@ -266,6 +277,7 @@ class LedgerWriter:
         slot_starts = np.flatnonzero(slots[1:] != slots[:-1]) + 1
         weights = np.zeros(len(times) + 1, np.int64)
         np.cumsum(text_bytes(rows) + _ROW_BYTES, out=weights[1:])
+        texts = [name for name in _OPTIONAL_TEXTS if rows.column(name).null_count < rows.num_rows]
         start = 0
         while start < len(times):
             end = self._segment_end(start, weights, slot_starts)
@@ -274,10 +286,26 @@ class LedgerWriter:
                     break
                 end = len(times)
             raw_bytes = int(weights[end] - weights[start])
-            self._encode(rows.slice(start, end - start), int(times[start]), int(times[end - 1]), raw_bytes)
+            part = rows.slice(start, end - start)
+            with_texts = any(part.column(name).null_count < part.num_rows for name in texts)
+            self._encode(part, int(times[start]), int(times[end - 1]), raw_bytes, with_texts=with_texts)
             start = end
-        self._slots.update([*slots[:1].tolist(), *slots[slot_starts[slot_starts < start]].tolist()])
+        if start:
+            starts = np.concatenate(([0], slot_starts[slot_starts < start]))
+            self._note_slots(rows.slice(0, start), slots[starts], starts, weights)
         self._pending = rows.slice(start)
+
+    def _note_slots(self, rows: pa.Table, slots: Int64s, starts: Int64s, weights: Int64s) -> None:
+        """Notes the slots of encoded rows, their bytes and the earliest sending time."""
+        self._slots.update(slots.tolist())
+        sizes = weights[np.append(starts[1:], rows.num_rows)] - weights[starts]
+        expires = _expiries_s(rows.column("expires_at_ms"), starts)
+        numbers = zip(slots.tolist(), sizes.tolist(), expires, strict=True)
+        self._weights += (Weight(slot, slot, size, expires_s) for slot, size, expires_s in numbers)
+        if len(self._weights) > _MOST_WEIGHTS:
+            self._weights = joined(self._weights)
+        first_sent_ms = pc.min(rows.column("sent_at_ms")).as_py()
+        self._first_sent_ms = min(first_sent_ms, first_sent_ms if self._first_sent_ms is None else self._first_sent_ms)
 
     def _segment_end(self, start: int, weights: Int64s, slot_starts: Int64s) -> int | None:
         """Returns the end of the segment that starts at a row.
@@ -297,8 +325,7 @@ class LedgerWriter:
         end = min(ends)
         return end if end <= rows else None
 
-    def _encode(self, rows: pa.Table, first_ms: int, last_ms: int, raw_bytes: int) -> None:
-        with_texts = any(rows.column(name).null_count < rows.num_rows for name in _OPTIONAL_TEXTS)
+    def _encode(self, rows: pa.Table, first_ms: int, last_ms: int, raw_bytes: int, *, with_texts: bool) -> None:
         if self._encoder is None or self._encoder.with_texts != with_texts:
             self._flush()
             self._encoder = _RowGroups(with_texts=with_texts)
@@ -311,7 +338,7 @@ class LedgerWriter:
         if self._encoder is None:
             return
         for pages, row_group, span in self._encoder.finish():
-            ending = footer.segment_footer(row_group, len(MAGIC) + CHECKSUM_BYTES, _SEGMENT_TAGS)
+            ending = footer.segment_footer(row_group, len(MAGIC) + CHECKSUM_BYTES, SEGMENT_TAGS)
             self._row_groups.append(row_group.in_ledger(self._offset + CHECKSUM_BYTES, span.first_ms, span.last_ms))
             self._segments.append(
                 Segment(
@@ -331,3 +358,12 @@ class LedgerWriter:
     def _put(self, data: bytes | memoryview) -> None:
         self._sink.write(data)
         self._offset += len(data)
+
+
+def _expiries_s(expires: pa.ChunkedArray, starts: Int64s) -> list[int]:
+    """Returns when the last row of each slot has expired, in seconds. 0: a row of the slot never expires."""
+    if expires.null_count == len(expires):
+        return [0] * len(starts)
+    times = pc.fill_null(expires, _NEVER_MS).to_numpy()
+    latest = np.maximum.reduceat(times, starts)
+    return [0 if each == _NEVER_MS else max(1, -(-each // 1000)) for each in latest.tolist()]

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from collections.abc import Iterator
 from dataclasses import replace
 
 from tidewheel.flows.ports.buckets import Commit
 from tidewheel.flows.ports.topic_states import NextWork
-from tidewheel.ledger.bucket import Bucket, BucketId
+from tidewheel.ledger.bucket import Bucket, BucketId, slot_of
 from tidewheel.memory.store import MemoryStore
 from tidewheel.model.topic_state import TopicState, above
 
@@ -24,6 +26,8 @@ class MemoryBuckets:
         next_work: NextWork | None,
         merge_at_ms: int | None = None,
         once: str | None = None,
+        *,
+        same_swaps: bool = False,
     ) -> Commit:
         with self._store.lock:
             items = self._store.of(state.topic)
@@ -34,6 +38,7 @@ class MemoryBuckets:
                 current is None
                 or current.sealed > first
                 or above(current.next_slot, first) != above(state.next_slot, first)
+                or (same_swaps and current.swap_version != state.swap_version)
             ):
                 return Commit.MOVED
             items.buckets[bucket.id] = bucket
@@ -55,9 +60,23 @@ class MemoryBuckets:
         with self._store.lock:
             return self._store.of(topic).buckets.get(bucket_id)
 
-    def all(self, topic: str, unreadable: object = None) -> list[Bucket]:  # noqa: ARG002
+    def all(self, topic: str, unreadable: dict[str, Exception] | None = None) -> list[Bucket]:
+        return list(self.in_order(topic, unreadable))
+
+    def in_order(
+        self,
+        topic: str,
+        unreadable: dict[str, Exception] | None = None,  # noqa: ARG002
+        *,
+        first_slot: int = 0,
+        end_slot: int | None = None,
+    ) -> Iterator[Bucket]:
         with self._store.lock:
-            return list(self._store.of(topic).buckets.values())
+            buckets = self._store.of(topic).buckets
+            ids = sorted(buckets)
+            first = bisect_left(ids, first_slot, key=slot_of)
+            end = len(ids) if end_slot is None else bisect_left(ids, end_slot, key=slot_of)
+            return iter([buckets[id] for id in ids[first:end]])
 
     def delete(self, topic: str, bucket_id: BucketId) -> None:
         with self._store.lock:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tidewheel.flows.ports.keys import FoundKeys, NotInLedgers
 from tidewheel.memory.store import MemoryStore
 from tidewheel.model.key import KeyEntry
 from tidewheel.model.tombstone import Tombstone
@@ -39,3 +40,8 @@ class MemoryKeys:
             if superseded is not None:
                 items.tombstones[superseded[:2]] = superseded
             return True
+
+    def not_in_ledgers(self, topic: str, wanted: NotInLedgers) -> FoundKeys:
+        with self._store.lock:
+            keys = list(self._store.of(topic).keys.values())
+        return FoundKeys(entries=wanted.most_of(filter(wanted.selects, keys)), examined=len(keys))

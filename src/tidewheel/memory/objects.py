@@ -115,3 +115,7 @@ class MemoryObjects:
         with self._lock:
             for name in names:
                 self._objects.pop(name, None)
+
+    def erase(self, names: Iterable[str]) -> None:
+        """Deletes objects, which have no versions here."""
+        self.delete(names)

@@ -27,6 +27,8 @@ class MemoryPlans:
         end_slot: int,
         hand_outs: Sequence[HandOut] = (),
         next_work: NextWork | None = None,
+        *,
+        rows: int = 0,
     ) -> bool:
         with self._store.lock:
             current = self._store.same(state)
@@ -37,7 +39,7 @@ class MemoryPlans:
             if not all(unmoved(self._store, step) for step in hand_outs):
                 return False
             items = self._store.of(state.topic)
-            items.state = replace(current, planned=end_slot)
+            items.state = replace(current, planned=end_slot, waiting=current.waiting - rows)
             if next_work is not None:
                 items.state = with_next_work(items.state, next_work)
             if plan is not None:

@@ -64,13 +64,22 @@ class MemoryTopicStates:
             self._store.of(state.topic).state = replace(current, collected_until=collected_until)
             return True
 
-    def set_collect_at(self, state: TopicState, collect_at_ms: int | None, next_check_ms: int | None) -> bool:
+    def set_collect_at(
+        self,
+        state: TopicState,
+        collect_at_ms: int | None,
+        next_check_ms: int | None,
+        merge_at_ms: int | None = None,
+    ) -> bool:
         with self._store.lock:
             current = self._store.same(state)
             if current is None or (current.work_version, current.next_slot) != (state.work_version, state.next_slot):
                 return False
             self._store.of(state.topic).state = replace(
-                current, collect_at_ms=collect_at_ms, next_check_ms=next_check_ms
+                current,
+                collect_at_ms=collect_at_ms,
+                next_check_ms=next_check_ms,
+                merge_at_ms=current.merge_at_ms if merge_at_ms is None else merge_at_ms,
             )
             return True
 
@@ -113,5 +122,4 @@ def with_next_work(state: TopicState, next_work: NextWork) -> TopicState:
         next_slot=next_work.next_slot,
         next_check_ms=next_work.next_check_ms,
         collect_at_ms=next_work.collect_at_ms,
-        waiting=next_work.waiting,
     )

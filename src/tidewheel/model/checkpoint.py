@@ -8,10 +8,12 @@ An encoded checkpoint is sealed (`tidewheel.model.checksum`), a zlib stream of J
      "purges": [[first_ms, end_ms, sent_before_ms], ...],      left out if there are none
      "subscriptions": [[name, generation, queue_url, cursor, start, state], ...], and filter_policy, created_at_ms
      "tombstones": [[slot, message id, ttl_s], ...],     and the id of the message it was moved to, 0 if it is uncertain
-     "recurring": [[name, generation, rule, first_ms, text, encoding, attributes, expires_in_ms], ...]}    likewise
+     "recurring": [[name, generation, rule, first_ms, text, encoding, attributes, expires_in_ms], ...],    likewise
+     "keys": [[key, id, sent_ms, seq, ttl_s, floor_ms, floor_seq, tail_ms, flags], ...],                   likewise
+     "keys_read": [when, how many were examined]}          flags: 1 replaces others, 2 cancelled; id is null without one
 
-Subscriptions are sorted by name, tombstones by slot and id. Names and trailing values added by a newer release are
-ignored. `v` is the layout of the topic's data, and a newer layout is refused.
+Subscriptions are sorted by name, tombstones by slot and id, keys by key. Names and trailing values added by a newer
+release are ignored. `v` is the layout of the topic's data, and a newer layout is refused.
 """
 
 from __future__ import annotations
@@ -24,7 +26,8 @@ from typing import Any
 
 from tidewheel.errors import CorruptMetadata, TidewheelError, UnsupportedLayout
 from tidewheel.model.checksum import opened, sealed
-from tidewheel.model.message import Encoding, MessageId
+from tidewheel.model.key import KeyEntry
+from tidewheel.model.message import Encoding, MessageId, id_bytes
 from tidewheel.model.recurring import Recurring
 from tidewheel.model.settings import TopicSettings
 from tidewheel.model.subscription_state import Delivery, State, SubscriptionState
@@ -32,6 +35,7 @@ from tidewheel.model.tombstone import Tombstone
 from tidewheel.model.topic import check_name
 from tidewheel.model.topic_state import LAYOUT, Purge, TopicState, check_layout
 from tidewheel.model.untrusted import decompressed, json_object_of, mapping, text, whole
+from tidewheel.model.validation import check_key
 
 _RAW_BYTES = 1024 * 1024 * 1024
 """Largest checkpoint before compression, for ten million tombstones. Longer data is refused."""
@@ -45,6 +49,9 @@ class Checkpoint:
         written_at_ms: when the reading of the topic began.
         subscriptions: each with the cursor from which the subscription still needs its rows. This is its own cursor, or
             that of its first plan with an open delivery.
+        keys: those that are not in ledgers: see `flows/ports/keys.py`.
+        keys_read_ms: when they were read.
+        keys_examined: how many were read to find them.
     """
 
     topic: str
@@ -60,10 +67,18 @@ class Checkpoint:
     purges: tuple[Purge, ...] = ()
     recurring: tuple[Recurring, ...] = ()
     created_at_ms: int | None = None
+    keys: tuple[KeyEntry, ...] = ()
+    keys_read_ms: int = 0
+    keys_examined: int = 0
 
     def says_the_same(self, other: Checkpoint) -> bool:
-        """Returns whether the checkpoints differ only in their time."""
-        return replace(self, written_at_ms=other.written_at_ms) == other
+        """Returns whether the checkpoints differ only in their times."""
+        return replace(self, written_at_ms=other.written_at_ms, keys_read_ms=other.keys_read_ms) == other
+
+    def with_keys(self, keys: Iterable[KeyEntry], read_ms: int, examined: int) -> Checkpoint:
+        """Returns the checkpoint with keys."""
+        found = tuple(sorted(keys, key=lambda each: each.key))
+        return replace(self, keys=found, keys_read_ms=read_ms, keys_examined=examined)
 
 
 def checkpoint_of(
@@ -89,7 +104,7 @@ def checkpoint_of(
         purges=state.purges,
         written_at_ms=written_at_ms,
         subscriptions=tuple(sorted(with_effective_cursors(subscriptions, opened), key=lambda each: each.name)),
-        tombstones=tuple(sorted(tombstones, key=lambda each: each[:3])),
+        tombstones=tuple(sorted((each._replace(put_ms=0) for each in tombstones), key=lambda each: each[:3])),
         recurring=tuple(sorted(recurring, key=lambda each: each.name)),
         created_at_ms=state.created_at_ms,
     )
@@ -129,6 +144,10 @@ def encode_checkpoint(checkpoint: Checkpoint) -> bytes:
         document["purges"] = [[each.first_ms, each.end_ms, each.sent_before_ms] for each in checkpoint.purges]
     if checkpoint.recurring:
         document["recurring"] = [_recurring_values(each) for each in checkpoint.recurring]
+    if checkpoint.keys:
+        document["keys"] = [_key_values(each) for each in checkpoint.keys]
+    if checkpoint.keys_read_ms:
+        document["keys_read"] = [checkpoint.keys_read_ms, checkpoint.keys_examined]
     return sealed(zlib.compress(json.dumps(document, separators=(",", ":")).encode(), 6))
 
 
@@ -142,6 +161,7 @@ def decode_checkpoint(data: bytes) -> Checkpoint:
     try:
         document = json_object_of(decompressed(opened(data), _RAW_BYTES))
         topic = check_name("topic", document["topic"])
+        keys_read_ms, keys_examined = map(whole, document.get("keys_read", (0, 0)))
         check_layout(topic, whole(document["v"]))
         sealed, planned, collected_until, purge_ms = map(whole, document["marks"])
         return Checkpoint(
@@ -158,6 +178,9 @@ def decode_checkpoint(data: bytes) -> Checkpoint:
             tombstones=tuple(_tombstone(*each) for each in document["tombstones"]),
             recurring=tuple(_recurring(topic, *each) for each in document.get("recurring", ())),
             created_at_ms=whole(document["created_at_ms"]) if "created_at_ms" in document else None,
+            keys=tuple(_key(*each) for each in document.get("keys", ())),
+            keys_read_ms=keys_read_ms,
+            keys_examined=keys_examined,
         )
     except UnsupportedLayout:
         raise
@@ -245,4 +268,36 @@ def _recurring(
         encoding=Encoding(encoding),
         attributes={text(name): text(value) for name, value in mapping(attributes).items()},
         expires_in_ms=None if expires_in_ms is None else whole(expires_in_ms),
+    )
+
+
+def _key_values(each: KeyEntry) -> list[Any]:
+    flags = each.replace + 2 * each.cancelled
+    return [each.key, each.id, each.sent_ms, each.seq, each.ttl_s, *each.floor, each.tail_ms, flags]
+
+
+def _key(
+    key: str,
+    id: str | None,
+    sent_ms: int,
+    seq: int,
+    ttl_s: int,
+    floor_ms: int,
+    floor_seq: int,
+    tail_ms: int,
+    flags: int,
+    *_: object,
+) -> KeyEntry:
+    if id is not None:
+        id_bytes(id)
+    return KeyEntry(
+        key=check_key(key),
+        id=None if id is None else MessageId(id),
+        sent_ms=whole(sent_ms),
+        seq=whole(seq),
+        ttl_s=whole(ttl_s),
+        floor=(whole(floor_ms), whole(floor_seq)),
+        tail_ms=whole(tail_ms),
+        replace=bool(whole(flags) & 1),
+        cancelled=bool(whole(flags) & 2),
     )

@@ -6,8 +6,10 @@ its slot.
 
     0                                48                                                          128
     +--------------------------------+------------------------------------------------------------+
-    | deliver_at_ms, big-endian      | 80 random bits; + 1 for the same sender and millisecond    |
+    | deliver_at_ms, big-endian      | 0, 79 random bits; counted up for the same sender and ms   |
     +--------------------------------+------------------------------------------------------------+
+
+The first bit behind the time is 1 in the ids of occurrences of recurring messages: see `recurring.py`.
 """
 
 from __future__ import annotations

@@ -1,11 +1,13 @@
 """Builds and parses the names of all objects in S3.
 
-    ledgers/<topic>/<date>/<first slot>-<bucket id>-<attempt>.parquet
-                                               ledgers, by the UTC date on which the first slot starts
+    ledgers/<topic>/<date>/<bucket id>-<attempt>.parquet
+                                               ledgers, by the UTC date of the slot with which the bucket id begins
     plans/<topic>/<first slot>-<attempt>.json.z
                                                manifests that are too large for an item
     plans/<topic>/<first slot>-<attempt>.parquet
                                                a plan's recurring messages
+    plans/<topic>/<attempt>-<group>.scan
+                                               what a rebuild that is under way compares
     parked/<topic>/<subscription>/<park id>-<attempt>.parquet
                                                ledgers of parks that are too large for an item
     checkpoints/<topic>/<written_at_ms, 15 digits>-<attempt>.json.z
@@ -40,7 +42,7 @@ IMPORTS = "imports/"
 ASIDE = "aside/"
 REFUSED = "refused/"
 
-_LEDGER = re.compile(r"/\d+-([^-/]+)-[^-/]+\.parquet\Z")
+_LEDGER = re.compile(r"/(\d{12}-[^-/]+)-[^-/]+\.parquet\Z")
 _OCCURRENCES = re.compile(rf"{PLANS}[^/]+/(\d+)-([^-/]+)\.parquet")
 _PAYLOAD = re.compile(rf"{PAYLOADS}([A-Za-z0-9_-]{{1,48}})/\d{{4}}-\d\d-\d\d/[A-Z0-9]{{26}}-[0-9a-f]{{8,16}}\Z")
 _DAY_MS = 86_400_000
@@ -72,9 +74,19 @@ def topic_of(name: str) -> str:
     return name.removeprefix(ASIDE).split("/")[1]
 
 
-def ledger_name(topic: str, first_slot: int, slot_ms: int, bucket_id: str, attempt: str) -> str:
+def ledger_name(topic: str, bucket_id: str, slot_ms: int, attempt: str) -> str:
     """Returns the name of a ledger."""
-    return f"{LEDGERS}{topic}/{_date(first_slot * slot_ms)}/{first_slot}-{bucket_id}-{attempt}.parquet"
+    return f"{ledger_prefix(topic, bucket_id, slot_ms)}{attempt}.parquet"
+
+
+def ledger_prefix(topic: str, bucket_id: str, slot_ms: int) -> str:
+    """Returns the prefix of the names of a bucket's ledgers, one for each attempt.
+
+    Raises:
+        ValueError: the id does not begin with a slot.
+    """
+    first_slot = int(bucket_id.partition("-")[0])
+    return f"{topic_prefix(LEDGERS, topic)}{_date(first_slot * slot_ms)}/{bucket_id}-"
 
 
 def is_ledger(name: str) -> bool:
@@ -96,6 +108,11 @@ def manifest_name(topic: str, first_slot: int, attempt: str) -> str:
 def occurrences_name(topic: str, first_slot: int, attempt: str) -> str:
     """Returns the name of the object with a plan's recurring messages."""
     return f"{PLANS}{topic}/{first_slot}-{attempt}.parquet"
+
+
+def scan_name(topic: str, attempt: str, group: int) -> str:
+    """Returns the name of what a rebuild compares of a group of ledgers. The orphan sweep deletes what a crash left."""
+    return f"{PLANS}{topic}/{attempt}-{group}.scan"
 
 
 def parse_occurrences_name(name: str) -> tuple[int, str] | None:

@@ -17,6 +17,8 @@ MAX_NAME_BYTES = 900
 """The name is part of a table key, which has at most 1,024 bytes."""
 MAX_BODY_BYTES = 256 * 1024
 """A table item has at most 400 KB."""
+_OCCURRENCE = 0x80
+"""The first bit behind the time. It is 0 in the ids of all other messages."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +57,12 @@ class Recurring:
 def occurrence_id(generation: str, name: str, due_ms: int) -> bytes:
     """Returns the 16-byte id of the occurrence due at a time.
 
-    The id is the due time followed by a hash of generation, due time and name.
+    The id is the due time, a bit that only occurrences have, and a hash of generation, due time and name.
     """
     digest = hashlib.blake2b(f"{generation}\n{due_ms}\n{name}".encode(), digest_size=10).digest()
-    return due_ms.to_bytes(6) + digest
+    return due_ms.to_bytes(6) + bytes([digest[0] | _OCCURRENCE]) + digest[1:]
+
+
+def is_occurrence(id: bytes) -> bool:
+    """Returns whether an id is of an occurrence, whose row has the name of the recurring message in place of a key."""
+    return bool(id[6] & _OCCURRENCE)

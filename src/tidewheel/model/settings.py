@@ -108,6 +108,15 @@ class TopicSettings:
             "Messages that each client sends at most in a second. Ten seconds' worth may go at once.", none="no limit"
         ),
     ] = None
+    strict_erasure: Annotated[
+        int,
+        Setting(
+            "1: the bytes of messages are erased from ledgers, in all versions, within a day of their collection "
+            "or cancel. 0: a topic keeps at most as many dead bytes as live bytes, and 64 KiB more.",
+            least=0,
+            most=1,
+        ),
+    ] = 0
     delay_levels: Annotated[
         tuple[int, ...] | None,
         Setting("Delays of level 1, 2 and so on.", unit="s", none="RocketMQ's 18 levels"),
@@ -178,6 +187,7 @@ class TuningSettings(TypedDict, total=False):
     delay_levels: Sequence[int] | None
     collect_interval_s: int
     redrive_s: int
+    strict_erasure: int
 
 
 class ChangeableSettings(TuningSettings, total=False):

@@ -18,6 +18,7 @@ class Tombstone(NamedTuple):
         ttl_s: Unix second after which the tombstone may be deleted.
         to: the message that replaces this message, if it was moved.
         certain: whether the tombstone was written before the slot was sealed, so that it surely took effect.
+        put_ms: when the tombstone was made. 0: unknown, as after a rebuild.
     """
 
     slot: int
@@ -25,6 +26,7 @@ class Tombstone(NamedTuple):
     ttl_s: int
     to: MessageId | None = None
     certain: bool = True
+    put_ms: int = 0
 
 
 def tombstone(
@@ -35,7 +37,7 @@ def tombstone(
     The later of the two counts. The message was sent before now, so no copy can leave an ingest queue after that time.
     """
     due_ms = id_deliver_at_ms(id_bytes(message_id))
-    return Tombstone(due_ms // slot_ms, message_id, ttl_s(due_ms, now_ms), to, certain)
+    return Tombstone(due_ms // slot_ms, message_id, ttl_s(due_ms, now_ms), to, certain, now_ms)
 
 
 def ttl_s(due_ms: int, now_ms: int) -> int:

@@ -87,8 +87,8 @@ class TopicState:
         collect_at_ms: when ledgers are collected next. None: nothing to collect.
         merge_considered_version: `work_version` when the sweep last considered a merge.
         merge_at_ms: when the sweep considers the next merge. None: when enough ledgers have come.
-        waiting: messages in ledgers that are not planned. Each commit adds to the count, each dispatch estimates it
-            again.
+        waiting: messages in ledgers that are not planned. Each commit adds to the count. Each plan, merge and purge
+            subtracts its estimate.
         recurring: how many recurring messages the topic has.
         layout: the layout by which all of the topic's data is read and changed.
         created_at_ms: when the topic was created. None: unknown.

@@ -340,9 +340,14 @@ def _encode_body(body: object) -> tuple[str, Encoding]:
 
 def check_characters(name: str, text: str) -> None:
     """Raises InvalidValue if SQS refuses a character of the text."""
-    # Most texts are ASCII. This check takes 0.4 µs for 280 characters, the search below takes 7 µs.
-    if text.isascii() and len(text.encode().translate(None, _REFUSED_ASCII)) == len(text):
-        return
+    # This takes 0.4 µs for 280 characters, and 0.7 µs if some are not ASCII. The search below takes 7 µs.
+    try:
+        encoded = text.encode()
+        clean = len(encoded.translate(None, _REFUSED_ASCII)) == len(encoded)
+        if clean and (text.isascii() or not ("\ufffe" in text or "\uffff" in text)):
+            return
+    except UnicodeEncodeError:  # a surrogate, which the search names
+        pass
     bad = _REFUSED.search(text)
     if bad is not None:
         shown = f"U+{ord(bad[0]):04X} at position {bad.start()}"

@@ -39,6 +39,7 @@ from tidewheel.ledger.bucket import Bucket, BucketId, Tail
 from tidewheel.ledger.rows import SCHEMA
 from tidewheel.ledger.segment_table import decode_segments, encode_segments
 from tidewheel.ledger.slots import decode_slots, encode_slots
+from tidewheel.ledger.weights import decode_weights, encode_weights
 from tidewheel.model.checksum import opened, sealed
 from tidewheel.model.settings import TopicSettings
 from tidewheel.model.untrusted import json_of, mapping, text, whole
@@ -55,10 +56,10 @@ class Target:
     settings: TopicSettings
     import_id: str
 
-    def bucket_id(self, cut: int) -> BucketId:
-        """Returns the id of a cut's bucket, a hash of the import and the cut."""
+    def bucket_id(self, cut: int) -> str:
+        """Returns a hash of the import and the cut, for the id of the cut's bucket."""
         text = f"{self.generation}\n{self.import_id}\n{cut}"
-        return BucketId(blake2b(text.encode(), digest_size=16).hexdigest())
+        return blake2b(text.encode(), digest_size=16).hexdigest()
 
     def once(self, cut: int) -> str:
         """Returns the mark of a committed cut."""
@@ -136,7 +137,7 @@ def write_ledger(objects: Objects, target: Target, cut: int, tables: Iterator[pa
         topic=target.topic,
         generation=target.generation,
         settings=target.settings,
-        bucket_id=target.bucket_id(cut),
+        content=target.bucket_id(cut),
     )
     return None if bucket is None else CutLedger(cut=cut, bucket=bucket)
 
@@ -199,6 +200,8 @@ def _encode(ledger: CutLedger) -> dict[str, Any]:
         "slots": base64.b64encode(encode_slots(bucket.slots)).decode(),
         "segments": base64.b64encode(encode_segments(bucket.segments)).decode(),
         "tail": None if bucket.tail is None else bucket.tail.tag,
+        "weights": base64.b64encode(encode_weights(bucket.weights)).decode(),
+        "checked_ms": bucket.checked_ms,
     }
 
 
@@ -211,5 +214,7 @@ def _decode(values: Mapping[str, Any]) -> CutLedger:
         slots=decode_slots(base64.b64decode(values["slots"])),
         segments=decode_segments(base64.b64decode(values["segments"])),
         tail=None if values["tail"] is None else Tail.of_tag(text(values["tail"])),
+        weights=decode_weights(base64.b64decode(values["weights"])),
+        checked_ms=whole(values["checked_ms"]),
     )
     return CutLedger(cut=whole(values["cut"]), bucket=bucket)

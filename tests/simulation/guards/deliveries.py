@@ -61,7 +61,7 @@ GUARDS = (
     ),
     Guard(
         "the next slot names the next occupied slot",
-        planning.next_work_of,
+        planning.DueBuckets.next_slot,
         instead("next_occupied", _nine_slots_later),
         worlds.DYING_DISPATCH,
     ),

@@ -136,7 +136,7 @@ GUARDS = (
     Missed(
         Guard(
             "a ledger's item that cannot be read is made anew",
-            planning.due_buckets,
+            planning.DueBuckets._made_again,
             instead("buckets_again", lambda *_: []),
         ),
         "damage",

@@ -15,11 +15,11 @@ from tidewheel.flows.administration.pause import pause
 from tidewheel.flows.delivery.commit import commit_and_schedule
 from tidewheel.flows.delivery.ingest import ingest, pack_rows
 from tidewheel.flows.recovery.rebuild import rebuild
-from tidewheel.flows.recovery.rebuild_engine import InProcess
 from tidewheel.flows.upkeep.collect import collect
 from tidewheel.flows.upkeep.orphans import sweep_orphans
 from tidewheel.flows.upkeep.payloads import sweep_payloads
-from tidewheel.ledger.bucket import content_id
+from tidewheel.jobs.rebuild_engine import local_engine
+from tidewheel.ledger.bucket import bucket_id, content_id
 from tidewheel.ledger.ledger import encode_ledger
 from tidewheel.model.object_names import ledger_name, payload_name
 from tidewheel.model.subscription_state import State
@@ -37,7 +37,7 @@ def _lost_and_rebuilt() -> SmallWorld:
 
     def sweep_and_rebuild(ports: Any) -> None:
         sweep_orphans(ports)
-        rebuild(ports, TOPIC, InProcess(objects=ports.objects), lease_s=300)
+        rebuild(ports, TOPIC, local_engine(ports), lease_s=300)
 
     world.act("sweep of orphans, and rebuild", sweep_and_rebuild)
     return world
@@ -50,7 +50,7 @@ def _two_rebuilds() -> SmallWorld:
     world.want("billing", messages="a")
 
     def rebuilds(ports: Any) -> None:
-        rebuild(ports, TOPIC, InProcess(objects=ports.objects), lease_s=300, replace_index=True)
+        rebuild(ports, TOPIC, local_engine(ports), lease_s=300, replace_index=True)
 
     world.act("rebuild", rebuilds)
     world.act("another rebuild", rebuilds)
@@ -70,7 +70,7 @@ def _rebuild_after_a_clock_ahead() -> SmallWorld:
     world.want("billing", messages="a")
 
     def rebuilds(ports: Any) -> None:
-        rebuild(ports, TOPIC, InProcess(objects=ports.objects), lease_s=300, replace_index=True)
+        rebuild(ports, TOPIC, local_engine(ports), lease_s=300, replace_index=True)
 
     world.act("rebuild", rebuilds)
     world.looks.append(
@@ -90,7 +90,7 @@ def _rebuild_and_ingest() -> SmallWorld:
     world.want("billing", messages="ab")
 
     def rebuilds(ports: Any) -> None:
-        rebuild(ports, TOPIC, InProcess(objects=ports.objects), lease_s=300, replace_index=True)
+        rebuild(ports, TOPIC, local_engine(ports), lease_s=300, replace_index=True)
 
     def ingests(ports: Any) -> None:
         try:
@@ -112,14 +112,14 @@ def _imported_twice() -> SmallWorld:
     ledger = encode_ledger(
         pack_rows(batch), topic=TOPIC, generation=world.state.generation, slot_ms=world.state.slot_ms
     )
-    bucket_id = content_id(ledger.data)
+    id = bucket_id(world.slot_of("a"), content_id(ledger.data))
 
     def imports(ports: Any) -> None:
         for _ in range(9):
             state = ports.topic_states.read(TOPIC)
-            name = ledger_name(TOPIC, world.slot_of("a"), state.slot_ms, bucket_id, ports.objects.new_attempt())
+            name = ledger_name(TOPIC, id, state.slot_ms, ports.objects.new_attempt())
             ports.objects.put(name, ledger.data)
-            commit = commit_and_schedule(ports, state, ledger.summary.bucket(bucket_id, name), "import#0")
+            commit = commit_and_schedule(ports, state, ledger.summary.bucket(id, name), "import#0")
             if commit.value != "moved":
                 return
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from tidewheel import clock as clocks
 from tidewheel.aws import table_layout as layout
 from tidewheel.aws.dynamodb import items
@@ -29,6 +31,8 @@ class DynamoBuckets:
         next_work: NextWork | None,
         merge_at_ms: int | None = None,
         once: str | None = None,
+        *,
+        same_swaps: bool = False,
     ) -> Commit:
         """Commits a bucket in a single transaction.
 
@@ -40,11 +44,15 @@ class DynamoBuckets:
             sets = {"next_slot": next_work.next_slot, **items.check_fields(state.topic, next_work.next_check_ms)}
         if merge_at_ms is not None:
             sets |= {"merge_at_ms": merge_at_ms, **items.check_fields(state.topic, merge_at_ms)}
+        values: dict[str, Value] = {"generation": state.generation, "first": first}
+        if same_swaps:
+            values["swap_version"] = state.swap_version
         change = Change(
             key=layout.topic_state_key(state.topic),
             condition=f"{items.SAME_TOPIC} AND sealed <= :first AND "
-            + items.next_slot_comparison(above(state.next_slot, first), ":first"),
-            values={"generation": state.generation, "first": first},
+            + items.next_slot_comparison(above(state.next_slot, first), ":first")
+            + (" AND swap_version = :swap_version" if same_swaps else ""),
+            values=values,
             sets=sets,
             adds={"work_version": 1, "waiting": bucket.rows},
         )
@@ -71,6 +79,21 @@ class DynamoBuckets:
     def all(self, topic: str, unreadable: dict[str, Exception] | None = None) -> list[Bucket]:
         found = self._table.query_prefix(layout.topic_partition(topic), layout.BUCKETS)
         return items.readable(found, items.decode_bucket, layout.BUCKETS, unreadable)
+
+    def in_order(
+        self,
+        topic: str,
+        unreadable: dict[str, Exception] | None = None,
+        *,
+        first_slot: int = 0,
+        end_slot: int | None = None,
+    ) -> Iterator[Bucket]:
+        first, last = layout.bucket_range(first_slot, end_slot)
+        found = self._table.query(
+            "pk = :pk AND sk BETWEEN :first AND :last",
+            {"pk": layout.topic_partition(topic), "first": first, "last": last},
+        )
+        return items.each_readable(found, items.decode_bucket, layout.BUCKETS, unreadable)
 
     def delete(self, topic: str, bucket_id: BucketId) -> None:
         """Deletes a bucket with a single DeleteItem."""

@@ -11,7 +11,7 @@ before a parser sees the bytes.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import wraps
 from typing import NamedTuple, TypeVar
 
@@ -23,6 +23,7 @@ from tidewheel.flows.ports.topic_states import NextWork
 from tidewheel.ledger.bucket import Bucket, BucketId, Tail
 from tidewheel.ledger.segment_table import decode_segments, encode_segments
 from tidewheel.ledger.slots import decode_slots, encode_slots
+from tidewheel.ledger.weights import decode_weights, encode_weights
 from tidewheel.model.key import KeyEntry
 from tidewheel.model.message import Encoding, MessageId, id_bytes
 from tidewheel.model.park import Park
@@ -112,21 +113,28 @@ def key_of(item: Item) -> layout.Key:
 def readable(
     found: Iterable[Item], decode: Callable[[Item], T], prefix: str, unreadable: dict[str, Exception] | None
 ) -> list[T]:
-    """Returns the items that can be read. Puts the name behind the prefix, and the error, of each other into a dict.
+    """Returns the items that can be read. See `each_readable`."""
+    return list(each_readable(found, decode, prefix, unreadable))
+
+
+def each_readable(
+    found: Iterable[Item], decode: Callable[[Item], T], prefix: str, unreadable: dict[str, Exception] | None
+) -> Iterator[T]:
+    """Yields the items that can be read. Puts the name behind the prefix, and the error, of each other into a dict.
 
     Raises:
         CorruptMetadata: an item cannot be read, and there is no dict.
         NewerRelease: an item waits for an upgrade of this release.
     """
-    values = []
     for item in found:
         try:
-            values.append(decode(item))
+            value = decode(item)
         except CorruptMetadata as error:
             if unreadable is None or isinstance(error, NewerRelease):
                 raise
             unreadable[key_of(item)[1].removeprefix(prefix)] = error
-    return values
+            continue
+        yield value
 
 
 def next_check_ms_of(item: Item) -> int:
@@ -151,7 +159,6 @@ def next_work_fields(topic: str, next_work: NextWork) -> dict[str, Value | None]
     return {
         "next_slot": next_work.next_slot,
         "collect_at_ms": next_work.collect_at_ms,
-        "waiting": next_work.waiting or None,
         **check_fields(topic, next_work.next_check_ms),
     }
 
@@ -236,14 +243,16 @@ def encode_bucket(topic: str, bucket: Bucket) -> Item:
             "slot_shift": held.slot_shift or None,
             "segments": encode_segments(held.segments) if held.segments else None,
             "tail": None if tail is None else tail.tag,
+            "weights": encode_weights(held.weights) if held.weights else None,
+            "checked_ms": held.checked_ms or None,
         },
     )
 
 
 @_reading
 def decode_bucket(item: Item) -> Bucket:
-    """Reads a bucket."""
-    return Bucket(
+    """Reads a bucket. Readers stop by the slot in its id, so a bucket with an earlier slot cannot be read."""
+    bucket = Bucket(
         id=BucketId(key_of(item)[1].removeprefix(layout.BUCKETS)),
         object_name=_text(item, "object_name"),
         size_bytes=_number(item, "size_bytes"),
@@ -252,7 +261,12 @@ def decode_bucket(item: Item) -> Bucket:
         segments=decode_segments(_binary(item, "segments")) if "segments" in item else (),
         tail=Tail.of_tag(_text(item, "tail")) if "tail" in item else None,
         slot_shift=whole(_optional(item, "slot_shift") or 0),
+        weights=decode_weights(_binary(item, "weights")) if "weights" in item else (),
+        checked_ms=whole(_optional(item, "checked_ms") or 0),
     )
+    if bucket.id_slot > (bucket.last_slot if bucket.slot_shift else bucket.first_slot):
+        raise ValueError(f"slots begin with {bucket.first_slot}, before the slot in the key")
+    return bucket
 
 
 class PlanItem(NamedTuple):
@@ -462,7 +476,11 @@ def _range(plan: Plan, number: object, first_row: object, end_row: object, *_: o
 
 def encode_trash(topic: str, trash: Trash) -> Item:
     """Returns a trash item."""
-    fields: dict[str, Value | None] = {"v": VERSION, "objects": json.dumps(trash.objects)}
+    fields: dict[str, Value | None] = {
+        "v": VERSION,
+        "objects": json.dumps(trash.objects),
+        "read_until": trash.read_until,
+    }
     return item_of(layout.trash_key(topic, trash.sealed, trash.id), fields)
 
 
@@ -470,7 +488,8 @@ def encode_trash(topic: str, trash: Trash) -> Item:
 def decode_trash(item: Item) -> Trash:
     """Reads a trash item."""
     sealed, _, trash_id = key_of(item)[1].removeprefix(layout.TRASH).partition("#")
-    return Trash(sealed=int(sealed), id=trash_id, objects=tuple(map(text, json_of(_text(item, "objects")))))
+    objects = tuple(map(text, json_of(_text(item, "objects"))))
+    return Trash(sealed=int(sealed), id=trash_id, objects=objects, read_until=_optional(item, "read_until"))
 
 
 def encode_tombstone(topic: str, tombstone: Tombstone) -> Item:
@@ -480,6 +499,7 @@ def encode_tombstone(topic: str, tombstone: Tombstone) -> Item:
         layout.TTL_ATTRIBUTE: tombstone.ttl_s,
         "moved_to": tombstone.to,
         "uncertain": None if tombstone.certain else 1,
+        "put_ms": tombstone.put_ms or None,
     }
     return item_of(layout.tombstone_key(topic, tombstone.slot, tombstone.id), fields)
 
@@ -489,7 +509,8 @@ def decode_tombstone(item: Item) -> Tombstone:
     """Reads a tombstone."""
     slot, message_id = layout.parse_tombstone_key(key_of(item))
     moved_to = _message_id(item, "moved_to")
-    return Tombstone(slot, message_id, _number(item, layout.TTL_ATTRIBUTE), moved_to, "uncertain" not in item)
+    ttl_s, put_ms = _number(item, layout.TTL_ATTRIBUTE), whole(_optional(item, "put_ms") or 0)
+    return Tombstone(slot, message_id, ttl_s, moved_to, "uncertain" not in item, put_ms)
 
 
 def encode_move(topic: str, mover: MessageId, moved: MessageId, ttl_s: int) -> Item:

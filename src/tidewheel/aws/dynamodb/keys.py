@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from tidewheel.aws import table_layout as layout
 from tidewheel.aws.dynamodb import items
 from tidewheel.aws.dynamodb.table import Table
 from tidewheel.aws.dynamodb.tombstones import slot_open
-from tidewheel.aws.dynamodb.writes import Put, Value, Write
+from tidewheel.aws.dynamodb.writes import Item, Put, Value, Write
+from tidewheel.errors import CorruptMetadata
+from tidewheel.flows.ports.keys import FoundKeys, NotInLedgers
 from tidewheel.model.key import KeyEntry
 from tidewheel.model.tombstone import Tombstone
+
+_PAGES = 16
+"""Pages of each partition that one search reads at most: 256 MB together, or about 1,700,000 keys."""
 
 
 class DynamoKeys:
@@ -49,3 +56,38 @@ class DynamoKeys:
         if superseded.certain:
             writes.append(slot_open(topic, superseded.slot))
         return not self._table.transact(writes, action="move_key", topic=topic)
+
+    def not_in_ledgers(self, topic: str, wanted: NotInLedgers) -> FoundKeys:
+        """Finds keys with a filtered query for each page, at most 16 pages of each partition."""
+        examined = 0
+
+        def found() -> Iterator[KeyEntry]:
+            nonlocal examined
+            for partition in layout.key_partitions(topic):
+                pages = self._table.query_filtered(
+                    "pk = :pk",
+                    "floor_ms > :zero OR tail_ms > :now OR id BETWEEN :first AND :end",
+                    {
+                        "pk": partition,
+                        "zero": 0,
+                        "now": wanted.now_ms,
+                        "first": wanted.first_id,
+                        "end": wanted.end_id,
+                    },
+                    most_pages=_PAGES,
+                )
+                for items_of_page, scanned in pages:
+                    examined += scanned
+                    yield from filter(wanted.selects, _readable(items_of_page))
+
+        entries = wanted.most_of(found())
+        return FoundKeys(entries=entries, examined=examined)
+
+
+def _readable(found: list[Item]) -> Iterator[KeyEntry]:
+    """Yields the entries that can be read. A caller who may cancel can put any item there."""
+    for item in found:
+        try:
+            yield items.decode_key(item)
+        except CorruptMetadata:
+            continue

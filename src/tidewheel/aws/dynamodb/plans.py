@@ -36,12 +36,14 @@ class DynamoPlans:
         end_slot: int,
         hand_outs: Sequence[HandOut] = (),
         next_work: NextWork | None = None,
+        *,
+        rows: int = 0,
     ) -> bool:
         """Commits a plan in a transaction, or in an UpdateItem if only the topic state changes.
 
         A large manifest is put to S3 first. If the process stops after that PUT, nothing names the object.
         """
-        state_change = self._planned(state, end_slot, next_work)
+        state_change = self._planned(state, end_slot, next_work, rows)
         writes: list[Write] = [state_change]
         item = None if plan is None else self._plan_item(plan)
         if item is not None:
@@ -104,7 +106,7 @@ class DynamoPlans:
             self._objects.delete([plan.object_name])
         return plan.occurrences
 
-    def _planned(self, state: TopicState, end_slot: int, next_work: NextWork | None) -> Change:
+    def _planned(self, state: TopicState, end_slot: int, next_work: NextWork | None, rows: int) -> Change:
         condition = f"planned = :planned AND swap_version = :swap_version AND {items.SAME_TOPIC}"
         values: dict[str, Value] = {
             "planned": state.planned,
@@ -116,7 +118,13 @@ class DynamoPlans:
             condition += " AND work_version = :work_version"
             values["work_version"] = state.work_version
             sets |= items.next_work_fields(state.topic, next_work)
-        return Change(key=layout.topic_state_key(state.topic), condition=condition, values=values, sets=sets)
+        return Change(
+            key=layout.topic_state_key(state.topic),
+            condition=condition,
+            values=values,
+            sets=sets,
+            adds={"waiting": -rows} if rows else {},
+        )
 
     def _plan_item(self, plan: Plan) -> PlanItem:
         manifest = encode_plan(plan)

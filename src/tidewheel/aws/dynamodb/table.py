@@ -85,6 +85,29 @@ class Table:
         request |= expression(f"{condition} {projection or ''}", values)
         return self._pages(self._client.query, request, limit)
 
+    def query_filtered(
+        self, condition: str, wanted: str, values: Mapping[str, Value], *, most_pages: int
+    ) -> Iterator[tuple[list[Item], int]]:
+        """Yields the wanted items of each page, and how many items were read. Eventually consistent.
+
+        The table filters. Items that are not wanted cost as much as the others, but are not sent.
+        """
+        request: Item = {
+            "TableName": self._name,
+            "KeyConditionExpression": condition,
+            "FilterExpression": wanted,
+            **expression(f"{condition} {wanted}", values),
+        }
+        if self._page_size is not None:
+            request["Limit"] = self._page_size
+        for _ in range(most_pages):
+            answer: Any = self._client.query(**request)
+            yield answer["Items"], answer["ScannedCount"]
+            after = answer.get("LastEvaluatedKey")
+            if after is None:
+                return
+            request["ExclusiveStartKey"] = after
+
     def query_prefix(self, partition: str, prefix: str, *, projection: str | None = None) -> Iterator[Item]:
         """Reads a partition's items whose sort key has a prefix, in the order of the keys."""
         return self.query(

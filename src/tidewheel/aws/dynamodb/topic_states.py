@@ -67,9 +67,18 @@ class DynamoTopicStates:
             sets={"collected_until": collected_until},
         )
 
-    def set_collect_at(self, state: TopicState, collect_at_ms: int | None, next_check_ms: int | None) -> bool:
+    def set_collect_at(
+        self,
+        state: TopicState,
+        collect_at_ms: int | None,
+        next_check_ms: int | None,
+        merge_at_ms: int | None = None,
+    ) -> bool:
         """Sets the time of the next collection with a single UpdateItem."""
-        return self._set_next_check(state, "set_collect_at", {"collect_at_ms": collect_at_ms}, next_check_ms)
+        sets: dict[str, Value | None] = {"collect_at_ms": collect_at_ms}
+        if merge_at_ms is not None:
+            sets["merge_at_ms"] = merge_at_ms
+        return self._set_next_check(state, "set_collect_at", sets, next_check_ms)
 
     def merge_considered(self, state: TopicState, next_check_ms: int | None) -> bool:
         """Records that a merge was considered, with a single UpdateItem."""

@@ -112,7 +112,7 @@ def cancel_key(
             the newest is cancelled if possible.
 
     Raises:
-        UnknownTopic: a rebuild has taken the topic away; nothing was done.
+        UnknownTopic: a rebuild has taken the topic away; try again afterwards.
         ConcurrentModification: others changed the key under every attempt; try again.
     """
     for _ in range(_ATTEMPTS):
@@ -130,11 +130,14 @@ def cancel_key(
             tail_ms=0 if found is None else found.tail_ms,
             ttl_s=max(now_ms, 0 if found is None else found.deliver_at_ms) // 1000 + KEPT_S,
         )
-        if found is None:
-            if storage.keys.claim(topic, entry) is None:
-                return Cancelled(id=None)
-        elif found.id is None:
-            if storage.keys.move(topic, found, entry, None):
+        if found is None or found.id is None:
+            if found is None:
+                done = storage.keys.claim(topic, entry) is None
+            else:
+                done = storage.keys.move(topic, found, entry, None)
+            if done:
+                # A rebuild restores the key later. It cancels the message if it finds this entry.
+                _is_sealed(storage, topic, 0)
                 return Cancelled(id=None)
         else:
             wanted = tombstone(found.id, slot_ms, now_ms)

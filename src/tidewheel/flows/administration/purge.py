@@ -17,6 +17,7 @@ from tidewheel.flows.ports import Storage
 from tidewheel.flows.ports.merges import Trash
 from tidewheel.flows.ports.topic_states import check_again_at
 from tidewheel.ledger.bucket import Bucket
+from tidewheel.ledger.delayed_index import waiting_rows
 from tidewheel.model.duration import MAX_DELAY_MS
 from tidewheel.model.needed import needed
 from tidewheel.model.topic_state import Purge, TopicState
@@ -83,7 +84,7 @@ def purge(
             inside = buckets if whole else [each for each in buckets if _inside(each, asked, state.slot_ms)]
             ledgers = sum(_swap_out(storage, state, inside[i : i + _A_SWAP]) for i in range(0, len(inside), _A_SWAP))
             if ledgers:
-                _collect_in_time(storage, clock, topic)
+                collect_in_time(storage, clock, topic)
             first, end = asked.first_ms // state.slot_ms, -(-asked.end_ms // state.slot_ms)
             messages = sum(_waiting(each, max(state.planned, first), end) for each in buckets)
             return PurgeResult(messages=messages, ledgers=ledgers, sent_before_ms=sent_before_ms)
@@ -142,8 +143,8 @@ def _swap_out(storage: Storage, state: TopicState, sources: Sequence[Bucket]) ->
             return 0
         names = tuple(source.object_name for source in sources)
         trash = Trash(sealed=current.sealed, id=secrets.token_hex(8), objects=names)
-        dropped = sum(_waiting(each, current.planned, each.last_slot + 1) for each in sources)
-        # An estimate must not bring the count below zero; the next dispatch counts anew.
+        dropped = waiting_rows(sources, current.planned)
+        # An estimate must not bring the count below zero.
         if storage.merges.swap(current, sources, [], trash, min(dropped, max(0, current.waiting))):
             return len(sources)
         live = {each.id for each in storage.buckets.all(state.topic, {})}
@@ -151,7 +152,7 @@ def _swap_out(storage: Storage, state: TopicState, sources: Sequence[Bucket]) ->
     return 0
 
 
-def _collect_in_time(storage: Storage, clock: Clock, topic: str) -> None:
+def collect_in_time(storage: Storage, clock: Clock, topic: str) -> None:
     """Sets a collection of the trash if no collection is set.
 
     Without it, an idle topic's trash would stay long. If it stops before, the trash is deleted after the next dispatch.

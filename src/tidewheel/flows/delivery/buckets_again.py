@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+
 from tidewheel.errors import CorruptLedger, ObjectMissing, ObjectRefused
 from tidewheel.flows.ports import Ports
 from tidewheel.flows.ports.objects import Objects, StoredObject
 from tidewheel.ledger.bucket import Bucket, BucketId
-from tidewheel.ledger.inspection import READ_BYTES, Inspected, inspect, tail_of
+from tidewheel.ledger.inspection import READ_BYTES, inspect, tail_of
 from tidewheel.ledger.reader import Read, tags_of
-from tidewheel.model.object_names import LEDGERS, ledger_bucket_id, topic_prefix
+from tidewheel.model.object_names import ledger_bucket_id, ledger_prefix
 from tidewheel.model.topic_state import TopicState
 
 
@@ -28,19 +30,27 @@ def buckets_again(ports: Ports, state: TopicState, unreadable: dict[str, Excepti
     if not unreadable:
         return []
     found = []
-    for stored in ports.objects.list(topic_prefix(LEDGERS, state.topic)):
-        if ledger_bucket_id(stored.name) not in unreadable:
-            continue
+    for stored in _ledgers(ports.objects, state, list(unreadable)):
         try:
             bucket = _bucket(ports.objects, stored, state.slot_ms)
         except (CorruptLedger, ObjectMissing, ObjectRefused, ValueError):
             continue
-        if bucket is None:
+        if bucket is None or bucket.id not in unreadable:
             continue
         del unreadable[bucket.id]
         if ports.buckets.repair(state.topic, bucket):
             found.append(bucket)
     return found
+
+
+def _ledgers(objects: Objects, state: TopicState, ids: Sequence[str]) -> Iterator[StoredObject]:
+    """Lists the ledgers of some buckets, with a request for each bucket."""
+    for id in ids:
+        try:
+            prefix = ledger_prefix(state.topic, id, state.slot_ms)
+        except (ValueError, OverflowError, OSError):  # a damaged key
+            continue
+        yield from list(objects.list(prefix))
 
 
 def _bucket(objects: Objects, stored: StoredObject, slot_ms: int) -> Bucket | None:
@@ -65,17 +75,6 @@ def _bucket(objects: Objects, stored: StoredObject, slot_ms: int) -> Bucket | No
         segments=segments,
         tail=tail,
     )
-
-
-def inspect_object(objects: Objects, stored: StoredObject, slot_ms: int) -> Inspected | None:
-    """Inspects an object. Returns None if the object is gone.
-
-    A small object is read with one request.
-    """
-    try:
-        return inspect(reader_of(objects, stored), stored.size_bytes, stored.name, slot_ms)
-    except ObjectMissing:
-        return None
 
 
 def reader_of(objects: Objects, stored: StoredObject) -> Read:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from tidewheel.flows.delivery.replaced import was_replaced
 from tidewheel.flows.delivery.schedules import schedule
 from tidewheel.flows.ports import Ports
 from tidewheel.flows.ports.buckets import Commit
@@ -25,13 +26,16 @@ class Committed(NamedTuple):
     schedule: int | None = None
 
 
-def commit_bucket(ports: Ports, state: TopicState, bucket: Bucket, once: str | None = None) -> Committed:
-    """Tries once to commit a bucket. Deletes the object if the bucket exists already.
+def commit_bucket(
+    ports: Ports, state: TopicState, bucket: Bucket, once: str | None = None, *, again: bool = False
+) -> Committed:
+    """Tries once to commit a bucket. Deletes the object if the bucket exists already, or was merged away.
 
     Args:
         state: as read.
         bucket: its ledger is stored.
         once: `<import id>#<cut>`, if an import wrote the ledger.
+        again: whether an earlier try may have committed the bucket. See `replaced`.
     """
     first_slot = bucket.first_slot
     next_work = _lowered(state, first_slot)
@@ -40,7 +44,10 @@ def commit_bucket(ports: Ports, state: TopicState, bucket: Bucket, once: str | N
         merge_at_ms = ports.clock.now_ms()
         if state.next_check_ms is not None:  # or the topic would lose its place among those that wait for the sweep
             merge_at_ms = min(merge_at_ms, state.next_check_ms)
-    commit = ports.buckets.commit(state, bucket, next_work, merge_at_ms, once)
+    if again and was_replaced(ports, state, bucket.id):
+        commit = Commit.EXISTS
+    else:
+        commit = ports.buckets.commit(state, bucket, next_work, merge_at_ms, once, same_swaps=again)
     if commit is Commit.EXISTS:
         _drop_unless_named(ports, state, bucket)
     missing = commit is Commit.EXISTS or (

@@ -12,7 +12,8 @@ from dataclasses import dataclass, field, replace
 
 from tidewheel.errors import ConcurrentModification, CorruptMetadata, NewerRelease, ObjectMissing
 from tidewheel.flows.delivery.deliver import deliver_at_once
-from tidewheel.flows.delivery.planning import due_buckets, make_plan, next_work_of
+from tidewheel.flows.delivery.load_index import next_occupied
+from tidewheel.flows.delivery.planning import DueBuckets, make_plan, next_work_of
 from tidewheel.flows.delivery.recur import all_recurring, note_missed
 from tidewheel.flows.delivery.schedules import schedule
 from tidewheel.flows.ports import Ports
@@ -111,12 +112,12 @@ def _plan_and_hand_out(ports: Ports, state: TopicState, done: Dispatched, now_ms
     The topic state was read (by the seal) before the buckets and subscriptions. Its swap_version and work_version are
     conditions, so buckets and subscriptions are a snapshot and no ledger came in between.
     """
-    indexes = due_buckets(ports, state, done.passed_over)
+    buckets = DueBuckets(ports, state, done.passed_over)
     takers = [s for s in ports.subscriptions.all(state.topic, done.passed_over) if s.takes_plans]
     if len(takers) > _ONE_STEP_SUBSCRIPTIONS or any(s.cursor != state.planned for s in takers):
         return False
     recurring = all_recurring(ports, state, done.missed)
-    plan = make_plan(ports, state, indexes, recurring)
+    plan = make_plan(ports, state, buckets.indexes, recurring)
     at_once = plan is not None and _small(plan, state, len(takers))
     steps = [
         HandOut(
@@ -126,8 +127,9 @@ def _plan_and_hand_out(ports: Ports, state: TopicState, done: Dispatched, now_ms
         )
         for s in takers
     ]
-    next_work = next_work_of(ports, state, indexes.buckets, recurring, now_ms, again=done.incomplete)
-    if not ports.plans.commit(state, plan, state.sealed, steps, next_work):
+    next_slot = buckets.next_slot()
+    next_work = next_work_of(state, next_slot, recurring, now_ms, again=done.incomplete)
+    if not ports.plans.commit(state, plan, state.sealed, steps, next_work, rows=buckets.planned_rows):
         return False
     note_missed(ports, state, done.missed)
     if plan is not None:
@@ -143,9 +145,9 @@ def _plan(ports: Ports, state: TopicState, done: Dispatched) -> None:
     for _ in range(_ATTEMPTS):
         if state.planned >= state.sealed:
             return
-        indexes = due_buckets(ports, state, done.passed_over)
-        plan = make_plan(ports, state, indexes, all_recurring(ports, state, done.missed))
-        if ports.plans.commit(state, plan, state.sealed):
+        buckets = DueBuckets(ports, state, done.passed_over)
+        plan = make_plan(ports, state, buckets.indexes, all_recurring(ports, state, done.missed))
+        if ports.plans.commit(state, plan, state.sealed, rows=buckets.planned_rows):
             note_missed(ports, state, done.missed)
             done.planned_rows += 0 if plan is None else plan.due_rows
             done.cancelled += 0 if plan is None else len(plan.cancelled)
@@ -246,10 +248,10 @@ def _raise_next_slot(ports: Ports, topic: str, done: Dispatched) -> None:
         if state is None:
             return
         subscriptions = ports.subscriptions.all(topic, done.passed_over)
-        buckets = ports.buckets.all(topic, done.passed_over)
+        next_slot = next_occupied(ports, ports.buckets.in_order(topic, done.passed_over), state.sealed)
         recurring = all_recurring(ports, state, done.missed)
         now_ms = ports.clock.now_ms()
-        next_work = next_work_of(ports, state, buckets, recurring, now_ms, again=done.incomplete)
+        next_work = next_work_of(state, next_slot, recurring, now_ms, again=done.incomplete)
         if state.planned < state.sealed or any(s.takes_plans and s.cursor < state.planned for s in subscriptions):
             break
         unchanged = (state.next_slot, state.next_check_ms, state.collect_at_ms) == (

@@ -47,12 +47,13 @@ def others_read(ports: Ports, topic: str, names: Collection[str]) -> list[bool]:
 
     They are of the same topic, or of any topic if the topic has no other ledger.
     """
-    others = [each.object_name for each in ports.buckets.all(topic, {}) if each.object_name not in names]
+    ledgers = (each.object_name for each in ports.buckets.in_order(topic, {}))
+    others = list(islice((name for name in ledgers if name not in names), _OTHERS))
     if not others:
         listed = (each.name for each in ports.objects.list(LEDGERS))
         others = list(islice((name for name in listed if name not in names), _OTHERS))
     found = []
-    for name in others[:_OTHERS]:
+    for name in others:
         try:
             found.append(bool(ports.objects.get_range(name, 0, 4)))
         except Exception:

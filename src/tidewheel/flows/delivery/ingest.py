@@ -22,7 +22,7 @@ from tidewheel.flows.delivery.progress import Progress
 from tidewheel.flows.delivery.schedules import schedule
 from tidewheel.flows.ports import Ports
 from tidewheel.flows.ports.buckets import Commit
-from tidewheel.ledger.bucket import Bucket, BucketId, content_id
+from tidewheel.ledger.bucket import Bucket, BucketId, bucket_id, content_id
 from tidewheel.ledger.ledger import SCHEMA, Ledger, encode_ledger
 from tidewheel.ledger.rows import sort_rows, without_repeats
 from tidewheel.ledger.schema import COLUMNS
@@ -127,6 +127,7 @@ class _SealedRows:
     then.
 
     Attributes:
+        again: whether an earlier try may have committed the rows that are not sent.
         end: the first row that is not sent.
         sent: the counts of each sending.
     """
@@ -136,6 +137,7 @@ class _SealedRows:
         self._progress = progress
         self._rows = rows
         self._slots = slots
+        self.again = progress.again
         self.end = 0
         self.sent: list[Direct] = []
 
@@ -251,14 +253,12 @@ def _commit(
             if ledger is not None:
                 ports.objects.delete([object_name])
             ledger = _encode(state, rows.slice(start))
-            bucket_id = content_id(ledger.data)
-            object_name = object_names.ledger_name(
-                state.topic, int(slots[start]), state.slot_ms, bucket_id, ports.objects.new_attempt()
-            )
+            id = bucket_id(int(slots[start]), content_id(ledger.data))
+            object_name = object_names.ledger_name(state.topic, id, state.slot_ms, ports.objects.new_attempt())
             ports.objects.put(object_name, ledger.data)
             routed_by = start
-            bucket = ledger.summary.bucket(bucket_id, object_name)
-        commit, unscheduled = commit_bucket(ports, state, bucket)
+            bucket = ledger.summary.bucket(id, object_name)
+        commit, unscheduled = commit_bucket(ports, state, bucket, again=sealed.again)
         if commit is not Commit.MOVED:
             return state, bucket if commit is Commit.COMMITTED else None, attempt, unscheduled
         moved = ports.topic_states.read(state.topic)

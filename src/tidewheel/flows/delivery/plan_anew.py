@@ -65,12 +65,12 @@ def plan_anew(ports: Ports, state: TopicState, first_slot: int) -> Plan:
     ranges = ports.plans.ranges(topic)
     end_slot = min([b if a == first_slot else a for a, b in ranges if a >= first_slot] + [state.planned])
     unreadable: dict[str, Exception] = {}
-    buckets = ports.buckets.all(topic, unreadable)
+    buckets = list(ports.buckets.in_order(topic, unreadable, end_slot=end_slot))
     buckets += buckets_again(ports, state, unreadable)
     for error in unreadable.values():
         raise error
     indexes = completed(ports, buckets, first_slot, end_slot, state.slot_ms)
-    others = [*_merged_away(ports, topic, end_slot), *_occurrences(ports, topic, first_slot)]
+    others = [*_merged_away(ports, topic, first_slot, end_slot), *_occurrences(ports, topic, first_slot)]
     return Plan(
         topic=topic,
         first_slot=first_slot,
@@ -82,10 +82,13 @@ def plan_anew(ports: Ports, state: TopicState, first_slot: int) -> Plan:
     )
 
 
-def _merged_away(ports: Ports, topic: str, end_slot: int) -> Iterator[Unindexed]:
-    """Yields ledgers that were merged after the plan was made, because a merge leaves out rows that are planned."""
+def _merged_away(ports: Ports, topic: str, first_slot: int, end_slot: int) -> Iterator[Unindexed]:
+    """Yields ledgers that were merged after the plan was made, because a merge leaves out rows that are planned.
+
+    Ledgers without a row from the plan's first slot on are left out. A collection may delete them at any time.
+    """
     for trash in ports.merges.trash(topic):
-        if trash.sealed >= end_slot:
+        if trash.sealed >= end_slot and trash.dead_from > first_slot:
             for name in trash.objects:
                 yield _whole(name)
 

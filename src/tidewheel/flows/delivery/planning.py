@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import chain
 
 from tidewheel.flows.delivery.buckets_again import buckets_again
 from tidewheel.flows.delivery.load_index import Indexes, completed, next_occupied, unindexed
@@ -19,13 +20,54 @@ from tidewheel.model.topic_state import TopicState
 _LOOK_AGAIN_MS = 3_600_000
 
 
-def due_buckets(ports: Ports, state: TopicState, passed_over: dict[str, Exception]) -> Indexes:
-    """Reads all buckets, and the tails of buckets that occupy [planned, sealed)."""
-    unreadable: dict[str, Exception] = {}
-    buckets = ports.buckets.all(state.topic, unreadable)
-    buckets += buckets_again(ports, state, unreadable)
-    passed_over |= unreadable
-    return completed(ports, buckets, state.planned, state.sealed, state.slot_ms)
+class DueBuckets:
+    """The buckets that a dispatch needs, read in the order of their slots. It reads no others.
+
+    All that begin before `sealed` are read at once, with the tails of those that occupy [planned, sealed).
+
+    Attributes:
+        indexes: these buckets.
+
+    Args:
+        passed_over: gets the name and the error of each bucket that cannot be read.
+    """
+
+    def __init__(self, ports: Ports, state: TopicState, passed_over: dict[str, Exception]) -> None:
+        self._ports, self._state, self._passed_over = ports, state, passed_over
+        self._unreadable: dict[str, Exception] = {}
+        coming = ports.buckets.in_order(state.topic, self._unreadable)
+        found: list[Bucket] = []
+        self._ahead: Iterator[Bucket] = coming
+        for bucket in coming:
+            if bucket.id_slot >= state.sealed:
+                self._ahead = chain([bucket], coming)
+                break
+            found.append(bucket)
+        found += self._made_again()
+        found.sort(key=lambda each: each.id)
+        self.indexes = completed(ports, found, state.planned, state.sealed, state.slot_ms)
+
+    def next_slot(self) -> int | None:
+        """Returns the first occupied slot at or after `sealed`, or None. Reads buckets until the result is certain."""
+        sealed = self._state.sealed
+        slot = next_occupied(self._ports, chain(self.indexes.buckets, self._ahead), sealed)
+        slots = (slot, *(each.next_slot(sealed) for each in self._made_again()))
+        return min((each for each in slots if each is not None), default=None)
+
+    @property
+    def planned_rows(self) -> int:
+        """Estimates the rows of [planned, sealed). The estimates of all dispatches add up to all rows."""
+        buckets, state = self.indexes.buckets, self._state
+        return waiting_rows(buckets, state.planned) - waiting_rows(buckets, state.sealed)
+
+    def _made_again(self) -> list[Bucket]:
+        """Returns the buckets that could not be read, made anew from their ledgers."""
+        if not self._unreadable:
+            return []
+        again = buckets_again(self._ports, self._state, self._unreadable)
+        self._passed_over |= self._unreadable
+        self._unreadable.clear()
+        return again
 
 
 def make_plan(ports: Ports, state: TopicState, indexes: Indexes, recurring: Sequence[Recurring] = ()) -> Plan | None:
@@ -56,9 +98,8 @@ def make_plan(ports: Ports, state: TopicState, indexes: Indexes, recurring: Sequ
 
 
 def next_work_of(
-    ports: Ports,
     state: TopicState,
-    buckets: Sequence[Bucket],
+    occupied: int | None,
     recurring: Sequence[Recurring],
     now_ms: int,
     *,
@@ -67,10 +108,11 @@ def next_work_of(
     """Returns the next occupied slot after the seal, and when to check the topic next.
 
     Args:
+        occupied: the next slot of a ledger.
         again: whether there may be work that cannot be read now. A dispatch then looks again within an hour.
     """
     slots = (
-        next_occupied(ports, buckets, state.sealed),
+        occupied,
         next_occupied_by(recurring, state.slot_ms, state.sealed) if recurring else None,
         max(state.sealed, (now_ms + _LOOK_AGAIN_MS) // state.slot_ms) if again else None,
     )
@@ -78,9 +120,4 @@ def next_work_of(
     collect_at_ms = state.collect_at_ms
     if collect_at_ms is None:
         collect_at_ms = now_ms + state.settings.collect_interval_s * 1000
-    return NextWork(
-        next_slot=slot,
-        next_check_ms=state.check_at(slot, collect_at_ms),
-        collect_at_ms=collect_at_ms,
-        waiting=waiting_rows(buckets, state.sealed),
-    )
+    return NextWork(next_slot=slot, next_check_ms=state.check_at(slot, collect_at_ms), collect_at_ms=collect_at_ms)

@@ -17,6 +17,9 @@ class Progress:
     The first try of a pack writes only if the ledger fails after the direct rows were sent. A retry writes before and
     after it sends, and sends nothing if the first write is refused. So a table that refuses for hours makes one copy,
     and not a copy a try. Only a table that takes the first write and refuses the second makes a copy a try.
+
+    Attributes:
+        again: whether a pack may have been tried before. Nobody knows it of a pack without an arrival.
     """
 
     def __init__(self, ports: Ports, state: TopicState, packs: Sequence[Pack]) -> None:
@@ -27,6 +30,7 @@ class Progress:
         arrivals = [pack.arrival for pack in packs if pack.arrival is not None]
         retried = list(dict.fromkeys(each.name for each in arrivals if each.retried))
         self._retried = bool(retried)
+        self.again = len(arrivals) < len(packs) or self._retried
         self._known: dict[str, int] = {}
         self._below_slot: int | None = None
 

@@ -9,8 +9,8 @@ class Notes(Protocol):
     """The notes of each topic.
 
     There is one of each pack that was sent in part and comes again: the slot below which all of its rows were sent.
-    There is one of each held job whose messages were parked, and one of each topic that a rebuild has deleted for a
-    while.
+    There is one of each held job whose messages were parked, one of each topic that a rebuild has deleted for a while,
+    and one of each bucket that a merge took away while its pack may come again.
     """
 
     def read(self, topic: str, name: str) -> int | None:

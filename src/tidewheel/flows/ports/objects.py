@@ -77,3 +77,7 @@ class Objects(Protocol):
     def delete(self, names: Iterable[str]) -> None:
         """Deletes objects. Missing objects are ignored."""
         ...
+
+    def erase(self, names: Iterable[str]) -> None:
+        """Deletes objects in all of their versions, also objects that were deleted before."""
+        ...

@@ -21,10 +21,13 @@ class Plans(Protocol):
         end_slot: int,
         hand_outs: Sequence[HandOut] = (),
         next_work: NextWork | None = None,
+        *,
+        rows: int = 0,
     ) -> bool:
         """Commits a plan, with hand-outs if given. Returns False if nothing was written.
 
-        `T{put PLAN; STATE: planned = end_slot IF planned, swap_version and generation as read; each hand-out}`.
+        `T{put PLAN; STATE: planned = end_slot, waiting - rows IF planned, swap_version and generation as read; each
+        hand-out}`.
 
         Hand-outs are conditional as in `Deliveries.hand_out`. With `next_work`, the topic state's work_version must be
         as read too. The transaction writes everything or nothing.

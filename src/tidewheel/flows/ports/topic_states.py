@@ -22,16 +22,11 @@ def check_again_at(state: TopicState, collect_at_ms: int | None) -> int | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NextWork:
-    """A changed next slot, with the times of the next check and the next collection.
-
-    Attributes:
-        waiting: messages in ledgers from the next slot on; ignored where the next slot is lowered.
-    """
+    """A changed next slot, with the times of the next check and the next collection."""
 
     next_slot: int | None
     next_check_ms: int | None
     collect_at_ms: int | None
-    waiting: int = 0
 
 
 class TopicStates(Protocol):
@@ -75,10 +70,19 @@ class TopicStates(Protocol):
         """
         ...
 
-    def set_collect_at(self, state: TopicState, collect_at_ms: int | None, next_check_ms: int | None) -> bool:
+    def set_collect_at(
+        self,
+        state: TopicState,
+        collect_at_ms: int | None,
+        next_check_ms: int | None,
+        merge_at_ms: int | None = None,
+    ) -> bool:
         """Sets the times of the next collection and the next check. Returns False if refused.
 
         `collect_at_ms, next_check_ms = ... IF work_version, generation and next_slot as read`.
+
+        Args:
+            merge_at_ms: when the sweep is to consider a merge. None: as it is.
         """
         ...
 

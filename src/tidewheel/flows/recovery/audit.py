@@ -12,11 +12,13 @@ from tidewheel.flows.recovery.rebuild import buckets_of, generation_of, ledgers_
 from tidewheel.flows.recovery.rebuild_engine import RebuildEngine
 from tidewheel.flows.recovery.rebuild_planning import differs, groups, planned_of, resolve
 from tidewheel.flows.recovery.rebuild_report import RebuildReport
+from tidewheel.flows.recovery.scan import ScanRange
 from tidewheel.flows.upkeep.checkpoint import find_checkpoints
 from tidewheel.flows.upkeep.orphans import ORPHAN_GRACE_S
 from tidewheel.ledger.bucket import Bucket
 from tidewheel.ledger.inspection import Inspected
 from tidewheel.model.checkpoint import Checkpoint
+from tidewheel.model.message import TIMES_END_MS
 from tidewheel.model.settings import TopicSettings
 from tidewheel.model.topic_state import TopicState
 
@@ -24,8 +26,10 @@ from tidewheel.model.topic_state import TopicState
 def audit(ports: Ports, topic: str, engine: RebuildEngine, *, settings: TopicSettings | None = None) -> RebuildReport:
     """Compares a topic's index with its ledgers. Without an index, reports the input of a rebuild.
 
-    Changes nothing. Beside ingest, merges and collection, an audit may find objects in transit; each is checked twice
-    before it is reported. Objects are listed first, then buckets are read, then the trash: see `orphans`.
+    Changes nothing, except that the orphan sweep deletes objects of the scan if the audit dies.
+
+    Beside ingest, merges and collection, an audit may find objects in transit; each is checked twice before it is
+    reported. Objects are listed first, then buckets are read, then the trash: see `orphans`.
 
     Raises:
         InvalidValue: there is neither an index nor a checkpoint, and no settings were given.
@@ -39,25 +43,28 @@ def audit(ports: Ports, topic: str, engine: RebuildEngine, *, settings: TopicSet
     trash = {name for each in ports.merges.trash(topic) for name in each.objects}
     newest = find_checkpoints(ports.objects, topic).newest
     used, generation = _owner(ports, topic, stored, state or newest, settings)
-    inspected = engine.inspect(stored, used.slot_ms)
-    resolved = resolve(inspected, topic, generation)
-    if state is not None:
-        resolved.live = [each for each in inspected if each.object_name in named and each.bucket is not None]
-        resolved.dropped = []
     planned = state.planned if state is not None else 0 if newest is None else planned_of(newest, now_ms)
-    together = groups(resolved.live, engine.overlaps(buckets_of(resolved), planned * used.slot_ms))
+    from_ms = planned * used.slot_ms
+    # Keys are not compared: no message is due then.
+    scan = engine.scan(topic, stored, ScanRange(slot_ms=used.slot_ms, from_ms=from_ms, keys_from_ms=TIMES_END_MS))
+    resolved = resolve(scan.inspected, topic, generation)
+    if state is not None:
+        resolved.live = [each for each in scan.inspected if each.object_name in named and each.bucket is not None]
+        resolved.dropped = []
+    together = groups(resolved.live, scan.overlaps(resolved.live))
+    scan.delete()
     orphaned = [each for each in stored if state is not None and each.name not in named | trash]
-    report = report_of(newest, topic, stored, inspected, resolved, together)
+    report = report_of(newest, topic, stored, scan.inspected, resolved, together)
     return replace(
         report,
         dry_run=True,
-        from_ms=planned * used.slot_ms,
+        from_ms=from_ms,
         live=len(resolved.live),
         rows=sum(each.rows for each in buckets_of(resolved)),
         missing=tuple(_missing(ports, topic, buckets, {each.name for each in stored})),
         orphaned=tuple(each.name for each in orphaned),
         old_orphans=sum(each.put_at_ms < now_ms - ORPHAN_GRACE_S * 1000 for each in orphaned),
-        differing=tuple(_differing(buckets, inspected)),
+        differing=tuple(_differing(buckets, scan.inspected)),
     )
 
 

@@ -7,10 +7,10 @@ repeated.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 
 from tidewheel.errors import (
     AlreadyExists,
@@ -28,6 +28,8 @@ from tidewheel.flows.delivery.recur import delete_plan
 from tidewheel.flows.ports import Ports
 from tidewheel.flows.ports.objects import Objects, StoredObject
 from tidewheel.flows.recovery.rebuild_engine import RebuildEngine
+from tidewheel.flows.recovery.rebuild_keys import KeyRestore
+from tidewheel.flows.recovery.rebuild_occurrences import keep_occurrences
 from tidewheel.flows.recovery.rebuild_planning import (
     Resolved,
     groups,
@@ -39,9 +41,11 @@ from tidewheel.flows.recovery.rebuild_planning import (
     rewriting,
 )
 from tidewheel.flows.recovery.rebuild_report import RebuildReport
+from tidewheel.flows.recovery.scan import ScanRange
 from tidewheel.flows.upkeep.checkpoint import checkpoint_topic, find_checkpoints, store_checkpoint
 from tidewheel.flows.upkeep.merge_rows import MergeWork
 from tidewheel.ledger.bucket import Bucket
+from tidewheel.ledger.delayed_index import waiting_rows
 from tidewheel.ledger.inspection import Inspected
 from tidewheel.ledger.reader import tags_of
 from tidewheel.ledger.writer import GENERATION_TAG, TOPIC_TAG
@@ -49,10 +53,7 @@ from tidewheel.model.checkpoint import Checkpoint, with_effective_cursors
 from tidewheel.model.object_names import (
     ASIDE,
     LEDGERS,
-    PLANS,
     is_ledger,
-    ledger_name,
-    parse_occurrences_name,
     topic_prefix,
 )
 from tidewheel.model.settings import TopicSettings
@@ -120,34 +121,57 @@ def _rebuild(
     ports: Ports, topic: str, engine: RebuildEngine, settings: TopicSettings | None, say: Callable[[str], None]
 ) -> RebuildReport:
     checkpoint = _basis(ports, topic, ledgers_of(ports.objects, topic), settings)
-    _keep_occurrences(ports, checkpoint)
+    keep_occurrences(ports, checkpoint, planned_of(checkpoint, ports.clock.now_ms()))
     stored = ledgers_of(ports.objects, topic)
     say(f"topic {topic}: {len(stored):,} objects, {sum(each.size_bytes for each in stored) / 1e6:,.1f} MB")
-    slot_ms = checkpoint.settings.slot_ms
-    inspected = engine.inspect(stored, slot_ms)
-    resolved = resolve(inspected, topic, checkpoint.generation)
+    scan = engine.scan(topic, stored, scan_range(checkpoint, ports.clock.now_ms()))
+    resolved = resolve(scan.inspected, topic, checkpoint.generation)
     now_ms = ports.clock.now_ms()
     first_slot = min((each.first_slot for each in buckets_of(resolved)), default=None)
     planned = planned_of(checkpoint, now_ms, first_slot)
-    together = groups(resolved.live, engine.overlaps(buckets_of(resolved), planned * slot_ms))
+    state = restored_state(checkpoint, planned, now_ms)
+    together = groups(resolved.live, scan.overlaps(resolved.live))
     say(f"topic {topic}: {len(resolved.live):,} ledgers count, {sum(map(len, together)):,} of them are rewritten")
     outputs = _rewritten(engine, checkpoint, resolved, together, planned)
     _move_aside(ports, resolved, together)
     rewritten = {place for each in together for place in each}
     live = [each for place, each in enumerate(buckets_of(resolved)) if place not in rewritten] + outputs
     _clear(ports, topic, keep={each.id for each in live})
-    for bucket in live:
-        ports.buckets.restore(topic, bucket)
-    for tombstone in checkpoint.tombstones:
-        ports.tombstones.restore(topic, tombstone)
-    for recurring in restored_recurring(checkpoint):
-        ports.recurring.restore(recurring)
-    for subscription in restored_subscriptions(checkpoint, planned):
-        ports.subscriptions.restore(subscription)
-    if not ports.topic_states.create(restored_state(checkpoint, planned, now_ms)):
+    _restore(ports, checkpoint, live, planned)
+    keys = scan.restore_keys(resolved.live, KeyRestore.of(checkpoint, state, now_ms), checkpoint.keys)
+    if keys:
+        say(f"topic {topic}: {keys:,} keys")
+    scan.delete()
+    if not ports.topic_states.create(replace(state, waiting=waiting_rows(live, planned))):
         raise AlreadyExists("topic", topic, "an index that was made during the rebuild")
-    report = report_of(checkpoint, topic, stored, inspected, resolved, together)
-    return replace(report, live=len(live), rows=sum(each.rows for each in live), from_ms=planned * slot_ms)
+    report = report_of(checkpoint, topic, stored, scan.inspected, resolved, together)
+    return replace(
+        report, live=len(live), rows=sum(each.rows for each in live), from_ms=planned * state.slot_ms, keys=keys
+    )
+
+
+def _restore(ports: Ports, checkpoint: Checkpoint, live: Sequence[Bucket], planned: int) -> None:
+    """Puts the items of a topic. Each can be put again."""
+    topic = checkpoint.topic
+    puts = [
+        *(partial(ports.buckets.restore, topic, each) for each in live),
+        *(partial(ports.tombstones.restore, topic, each) for each in checkpoint.tombstones),
+        *(partial(ports.recurring.restore, each) for each in restored_recurring(checkpoint)),
+        *(partial(ports.subscriptions.restore, each) for each in restored_subscriptions(checkpoint, planned)),
+    ]
+
+    def put(place: int) -> None:
+        puts[place]()
+
+    for _ in ports.parallel(put, range(len(puts))):
+        pass
+
+
+def scan_range(checkpoint: Checkpoint, now_ms: int) -> ScanRange:
+    """Returns which messages are compared, and which have keys: those that are planned again, or not due yet."""
+    slot_ms = checkpoint.settings.slot_ms
+    from_ms = planned_of(checkpoint, now_ms) * slot_ms
+    return ScanRange(slot_ms=slot_ms, from_ms=from_ms, keys_from_ms=min(from_ms, now_ms))
 
 
 def ledgers_of(objects: Objects, topic: str) -> list[StoredObject]:
@@ -206,23 +230,6 @@ def with_table(ports: Ports, checkpoint: Checkpoint, now_ms: int) -> Checkpoint:
         tombstones=tuple(sorted(tombstones.values(), key=lambda each: each[:3])),
         recurring=tuple(each for _, each in sorted(recurring.items())),
     )
-
-
-def _keep_occurrences(ports: Ports, checkpoint: Checkpoint) -> None:
-    """Makes ledgers of the planned occurrences of recurring messages.
-
-    Plans are made anew, but a recurring message that has ended since it was planned has no other copy. A repetition
-    makes the same ledgers.
-    """
-    topic, slot_ms = checkpoint.topic, checkpoint.settings.slot_ms
-    planned = planned_of(checkpoint, ports.clock.now_ms())
-    for each in ports.objects.list(topic_prefix(PLANS, topic)):
-        parsed = parse_occurrences_name(each.name)
-        if parsed is None or not planned <= parsed[0] < checkpoint.planned:
-            continue
-        first_slot, attempt = parsed
-        bucket_id = hashlib.blake2b(each.name.encode(), digest_size=16).hexdigest()
-        ports.objects.copy(each.name, ledger_name(topic, first_slot, slot_ms, bucket_id, attempt))
 
 
 def generation_of(objects: Objects, topic: str, stored: Sequence[StoredObject]) -> str:

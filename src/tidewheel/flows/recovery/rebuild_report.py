@@ -17,6 +17,7 @@ class RebuildReport:
         objects, size_bytes: under the topic's prefix.
         checkpoint_ms: when the checkpoint was written from which the rebuild started; None if there is none.
         from_ms: from when on everything is planned again.
+        keys: restored keys.
         live, rows: ledgers that count, and their messages.
         dropped: outputs of merges whose sources are there, and copies.
         foreign: ledgers of another topic, or of another generation of the topic.
@@ -35,6 +36,7 @@ class RebuildReport:
     from_ms: int | None = None
     subscriptions: tuple[str, ...] = ()
     tombstones: int = 0
+    keys: int = 0
     live: int = 0
     rows: int = 0
     dropped: tuple[str, ...] = ()
@@ -61,6 +63,8 @@ class RebuildReport:
         yield f"{self.live:,} ledgers with {self.rows:,} messages {done}"
         if self.from_ms is not None:
             yield f"messages due from {_utc(self.from_ms)} on are planned {'' if self.dry_run else 'again'}".rstrip()
+        if self.keys:
+            yield f"{self.keys:,} keys"
         for damage in self.damaged:
             lost = "all of it" if damage.lost_rows is None else f"{damage.lost_rows:,} messages"
             yield f"damaged, {lost} lost unless another ledger has them: {damage.object_name}: {damage.reason}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tidewheel.errors import CorruptMetadata
 from tidewheel.flows.administration.purge import purges_in_force
@@ -12,6 +12,7 @@ from tidewheel.flows.ports import Ports
 from tidewheel.flows.ports.merges import Trash
 from tidewheel.flows.ports.topic_states import check_again_at
 from tidewheel.flows.upkeep.checkpoint import write_checkpoint
+from tidewheel.flows.upkeep.consider_merge import NO_REWRITE, Rewrite, nearest, rewrite_of
 from tidewheel.ledger.bucket import Bucket
 from tidewheel.model.needed import needed
 from tidewheel.model.subscription_state import DeliveryKey
@@ -28,6 +29,7 @@ class Collected:
         idle_leftovers: trash can be deleted only after the topic is dispatched once more.
         next_slot: the first mark at which more can be deleted; None if no plan, ledger or trash waits for deletion.
         held: why nothing was collected: an item of the topic cannot be read.
+        rewrite: whether the topic has too many dead bytes. If so, the sweep is asked to start a merge.
     """
 
     buckets: int = 0
@@ -36,6 +38,7 @@ class Collected:
     idle_leftovers: bool = False
     next_slot: int | None = None
     held: Exception | None = None
+    rewrite: Rewrite = NO_REWRITE
 
     def left(self, from_slot: int) -> None:
         """Notes that more can be deleted once everything below a slot may be deleted."""
@@ -54,6 +57,9 @@ def collect(ports: Ports, topic: str) -> Collected | None:
         after the checkpoint: nothing was deleted; the next run continues.
         between an item and its object: nothing refers to the object, and the orphan sweep deletes it.
         elsewhere: the next run continues.
+
+    If the topic has too many dead bytes, the sweep is asked to start a merge, and the collection comes again, until
+    there are few enough and no trash is left.
     """
     state = ports.topic_states.read(topic)
     if state is None:
@@ -66,9 +72,11 @@ def collect(ports: Ports, topic: str) -> Collected | None:
         # Deliveries before what is set aside: a part's item is put before the part is done.
         aside = ports.set_aside.all(topic)
         # Before the checkpoint: a rebuild from it would not look for the rows of a ledger whose item cannot be read.
-        buckets, trash = ports.buckets.all(topic), ports.merges.trash(topic)
+        # Buckets before trash: what a swap takes from the buckets is then seen in one of them.
+        buckets = list(nearest(ports, topic, state.planned))
+        trash = ports.merges.trash(topic)
         # Before any deletion: a rebuild from an older checkpoint would look for messages delivered since.
-        write_checkpoint(ports, state, subscriptions, opened, aside, now_ms)
+        tombstones = write_checkpoint(ports, state, subscriptions, opened, aside, now_ms).tombstones
     except CorruptMetadata as error:
         # Nobody knows what the item still needs.
         _put_off(ports, state)
@@ -89,6 +97,8 @@ def collect(ports: Ports, topic: str) -> Collected | None:
     orphans: list[DeliveryKey] = [d.key for d in opened if (d.key.subscription, d.key.generation) not in alive]
     ports.deliveries.delete(orphans)
     ports.set_aside.delete(each.key for each in aside if not any(map(each.key.is_of, subscriptions)))
+    kept = [each for each in buckets if each.last_slot >= state.collected_until]
+    done.rewrite = rewrite_of(ports, state, kept, tombstones)
     _set_next(ports, state, done)
     return done
 
@@ -116,14 +126,15 @@ def _delete(
 ) -> None:
     """Deletes all below the mark, except objects that set-aside items name: the orphan sweep deletes these later."""
     topic, until = state.topic, state.collected_until
+    delete = ports.objects.erase if state.settings.strict_erasure else ports.objects.delete
     for trash in all_trash:
-        if trash.sealed <= until:
-            ports.objects.delete(name for name in trash.objects if name not in kept)
+        if trash.dead_from <= until:
+            delete(name for name in trash.objects if name not in kept)
             ports.merges.delete_trash(topic, trash)
             done.objects += len(trash.objects)
             continue
-        done.left(trash.sealed)
-        if trash.sealed > state.planned:
+        done.left(trash.dead_from)
+        if trash.dead_from > state.planned:
             done.idle_leftovers = True
     for a, b in ports.plans.ranges(topic):
         # The end of a plan that cannot be read is not known. What begins at `planned` was planned since.
@@ -135,7 +146,7 @@ def _delete(
     for bucket in buckets:
         if bucket.last_slot < until:
             ports.buckets.delete(topic, bucket.id)
-            ports.objects.delete({bucket.object_name}.difference(kept))
+            delete({bucket.object_name}.difference(kept))
             done.buckets += 1
             done.objects += 1
         elif bucket.last_slot < state.planned:
@@ -150,10 +161,12 @@ def _put_off(ports: Ports, state: TopicState) -> None:
 
 
 def _set_next(ports: Ports, state: TopicState, done: Collected) -> None:
-    """Sets the time of the next collection, or never if nothing is left to delete."""
+    """Sets the time of the next collection, or never if nothing is left to delete. Asks for a rewrite."""
     for _ in range(_ATTEMPTS):
-        at_ms = _next_at_ms(state, done, ports.clock.now_ms())
-        if ports.topic_states.set_collect_at(state, at_ms, check_again_at(state, at_ms)):
+        now_ms = ports.clock.now_ms()
+        at_ms, merge_at_ms = _next_at_ms(state, done, now_ms), now_ms if done.rewrite.now else None
+        asked = state if merge_at_ms is None else replace(state, merge_at_ms=merge_at_ms)
+        if ports.topic_states.set_collect_at(state, at_ms, check_again_at(asked, at_ms), merge_at_ms):
             return
         current = ports.topic_states.read(state.topic)
         if current is None:
@@ -162,10 +175,12 @@ def _set_next(ports: Ports, state: TopicState, done: Collected) -> None:
 
 
 def _next_at_ms(state: TopicState, done: Collected, now_ms: int) -> int | None:
-    if not done.idle_leftovers and done.next_slot is None and state.collected_until >= state.planned:
+    nothing_left = not done.idle_leftovers and done.next_slot is None and state.collected_until >= state.planned
+    rewrite = any(done.rewrite)
+    if nothing_left and not rewrite:
         return None
     at_ms = now_ms + state.settings.collect_interval_s * 1000
-    if not state.settings.retention_s or done.idle_leftovers:
+    if not state.settings.retention_s or done.idle_leftovers or rewrite:
         return at_ms
     # Until then, ledgers kept for replays cannot be deleted.
     slot = state.planned if done.next_slot is None else min(state.planned, done.next_slot)

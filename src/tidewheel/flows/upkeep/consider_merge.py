@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 from tidewheel.flows.ports import Ports
 from tidewheel.flows.ports.runs import MergeSize
 from tidewheel.flows.ports.topic_states import check_again_at
-from tidewheel.flows.upkeep.merge_planning import MOST, Merge, Most, choose
+from tidewheel.flows.upkeep.merge_planning import MOST, Merge, Most, choose, those_that_last
+from tidewheel.flows.upkeep.retention import NOTHING_DEAD, Dead, dead_of, may_keep_all
+from tidewheel.ledger.bucket import Bucket
+from tidewheel.model.tombstone import Tombstone
 from tidewheel.model.topic_state import TopicState
 
 SMALL_BYTES = 512 * 1024 * 1024
@@ -15,6 +20,11 @@ SMALL_ROWS = 5_000_000
 """Together with SMALL_BYTES: the merge that a function completes in half of its time. Larger merges go to Spark. Five
 million messages of 338 B, 570 MB in ledgers, are half a minute of its CPU, in 400 MB of its memory, independent of the
 number of ledgers (`benchmarks/bench_merge.py`)."""
+
+
+MOST_CONSIDERED = 10_000
+"""Ledgers that a merge chooses from, those that begin first: 11 MB of the table, three seconds' worth of a partition's
+reads. Those that begin later are considered when these are merged or delivered."""
 
 
 def size_of(merge: Merge) -> MergeSize:
@@ -28,13 +38,79 @@ def most_of(size: MergeSize) -> Most:
     return Most(SMALL_BYTES, SMALL_ROWS) if size is MergeSize.SMALL else MOST
 
 
+def certain_tombstones(
+    ports: Ports, state: TopicState, buckets: Sequence[Bucket], known: Sequence[Tombstone] | None = None
+) -> list[Tombstone] | None:
+    """Returns the tombstones that surely took effect. Returns None if a topic may keep all of its bytes.
+
+    Args:
+        known: the topic's tombstones. None: they are read.
+    """
+    if may_keep_all(state, buckets):
+        return None
+    return [each for each in (ports.tombstones.all(state.topic) if known is None else known) if each.certain]
+
+
+def dead_among(
+    ports: Ports, state: TopicState, buckets: Sequence[Bucket], known: Sequence[Tombstone] | None = None
+) -> Dead:
+    """Returns the dead bytes of a topic's ledgers."""
+    tombstones = certain_tombstones(ports, state, buckets, known)
+    return NOTHING_DEAD if tombstones is None else dead_of(state, buckets, tombstones, ports.clock.now_ms())
+
+
+class Rewrite(NamedTuple):
+    """What a topic's dead bytes ask for.
+
+    Attributes:
+        now: the topic has more dead bytes than it may have, in ledgers that do not end soon.
+        later: strict erasure rewrites ledgers that were written less than 20 hours ago.
+    """
+
+    now: bool
+    later: bool = False
+
+
+NO_REWRITE = Rewrite(now=False)
+
+
+def rewrite_of(ports: Ports, state: TopicState, buckets: Sequence[Bucket], tombstones: Sequence[Tombstone]) -> Rewrite:
+    """Returns what a topic's dead bytes ask for.
+
+    Args:
+        state: read before the buckets.
+        buckets: all of the topic's that are not collected.
+        tombstones: all of the topic's.
+    """
+    dead = dead_among(ports, state, buckets, tombstones)
+    now = bool(dead.deadest(those_that_last(buckets, state.planned, state.slot_ms)))
+    return Rewrite(now, later=dead.due is not None and bool(dead.size_bytes))
+
+
+def nearest(
+    ports: Ports, topic: str, planned: int = 0, unreadable: dict[str, Exception] | None = None
+) -> Iterator[Bucket]:
+    """Yields the buckets with the earliest slots: all that begin below `planned`, and at most MOST_CONSIDERED others.
+
+    Args:
+        unreadable: gets the name and the error of each that cannot be read. None: the first error is raised.
+    """
+    others = 0
+    for bucket in ports.buckets.in_order(topic, unreadable):
+        others += bucket.first_slot >= planned
+        if others > MOST_CONSIDERED:
+            return
+        yield bucket
+
+
 def consider_merge(ports: Ports, state: TopicState) -> MergeSize | None:
-    """Starts a merge if a topic has too many ledgers. Notes that a merge was considered.
+    """Starts a merge if a topic has too many ledgers, or too many dead bytes. Notes that a merge was considered.
 
     If it stops before the note, the next sweep considers a merge again; a second run finds the lease, or nothing to do.
     """
-    buckets, most = ports.buckets.all(state.topic, {}), most_of(ports.runs.largest)
-    merge = choose(buckets, state.planned, state.slot_ms, state.settings.max_buckets, most=most)
+    buckets, most = list(nearest(ports, state.topic, unreadable={})), most_of(ports.runs.largest)
+    dead = dead_among(ports, state, buckets)
+    merge = choose(buckets, state.planned, state.slot_ms, state.settings.max_buckets, most=most, dead=dead)
     size = None if merge is None else size_of(merge)
     if size is not None:
         ports.runs.merge(state.topic, size)

@@ -8,7 +8,7 @@ stops anywhere else, the next day's portion starts where this portion began.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from itertools import groupby
+from itertools import groupby, islice
 
 from tidewheel.flows.ports import Ports
 from tidewheel.flows.ports.objects import StoredObject
@@ -31,12 +31,15 @@ def walk(
     visit: Visit,
     after: str | None = None,
     time_left: Callable[[], bool] = lambda: True,
+    *,
+    most: int | None = None,
 ) -> str | None:
     """Visits each topic with objects under a prefix, one prefix after the other.
 
     Args:
         after: the result of an earlier walk over the same prefixes.
-        time_left: asked after each topic.
+        time_left: asked after each visit.
+        most: objects of one visit. A topic with more is visited several times. None: a topic is visited once.
 
     Returns:
         Where the walk stopped when its time ended; None if it came to the end.
@@ -46,14 +49,21 @@ def walk(
         behind = after if after is not None and after.startswith(prefix) else None
         # Names sort by topic, so memory holds the names of one topic only.
         for topic, listed in groupby(ports.objects.list(prefix, behind), key=lambda each: topic_of(each.name)):
-            visit(prefix, topic, list(listed))
-            if not time_left():
-                return prefix + topic + _BEHIND
+            while some := list(islice(listed, most)):
+                visit(prefix, topic, some)
+                if not time_left():
+                    return prefix + topic + _BEHIND if most is None or len(some) < most else some[-1].name
     return None
 
 
 def walk_daily(
-    ports: Ports, name: str, prefixes: Sequence[str], visit: Visit, ends_ms: int | None = None
+    ports: Ports,
+    name: str,
+    prefixes: Sequence[str],
+    visit: Visit,
+    ends_ms: int | None = None,
+    *,
+    most: int | None = None,
 ) -> dict[str, Exception] | None:
     """Scans the next portion of the daily walk.
 
@@ -61,6 +71,7 @@ def walk_daily(
 
     Args:
         ends_ms: when the portion ends, even before PORTION_MS.
+        most: as for `walk`.
 
     Returns:
         Topic -> the error; the topic's work is tried again the next day.
@@ -78,7 +89,7 @@ def walk_daily(
         except Exception as error:
             failures[topic] = error
 
-    stopped = walk(ports, prefixes, guarded, claim.after, lambda: ports.clock.now_ms() < portion_ends_ms)
+    stopped = walk(ports, prefixes, guarded, claim.after, lambda: ports.clock.now_ms() < portion_ends_ms, most=most)
     if stopped is not None:
         ports.checks.put_off_daily(name, now_ms, stopped)
     elif claim.after is not None:

@@ -113,7 +113,7 @@ def _next_occupied(ports: Ports, state: TopicState) -> int | None:
     """
     first = max(state.planned, state.next_slot or 0)
     slots = (
-        next_slot(ports.buckets.all(state.topic, {}), first),
+        next_slot(ports.buckets.in_order(state.topic, {}), first),
         next_occupied_by(all_recurring(ports, state, {}), state.slot_ms, first),
     )
     return min((slot for slot in slots if slot is not None), default=None)

@@ -16,6 +16,7 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 
 from tidewheel.errors import CorruptLedger, ObjectMissing, ObjectRefused
+from tidewheel.flows.administration.purge import collect_in_time
 from tidewheel.flows.ports import Ports
 from tidewheel.flows.ports.runs import MergeSize
 from tidewheel.flows.upkeep.merge_outputs import (
@@ -117,7 +118,9 @@ def merge_topics(
     If it stops
         after a lease: the topic's next run begins when the lease has run out.
         while outputs are written, or before a swap: nothing names the outputs, and the orphan sweep deletes them.
-        after a swap: the trash names the sources until they are collected. The other merges are independent.
+        after a swap: the trash names the sources until they are collected. The other merges are independent. The daily
+            sweep sets the collection of an idle topic's trash.
+        after the collection of an idle topic is set: it deletes the trash.
 
     Args:
         ports: the service.
@@ -150,6 +153,7 @@ def merge_topics(
                 break
     finally:
         run.release()
+    run.collect()
     run.hand_over()
     return {each.name: each.merged for each in run.topics}
 
@@ -215,7 +219,8 @@ class _Run:
                 left_alone = {error.object_name for error in merged.skipped}
                 if self.choice.everything:  # without its own outputs, so that it ends
                     left_alone |= merged.written
-                found = plan_round(self.ports, topic.name, self.choice, left_alone, _MOST_MERGES - len(planned))
+                most = _MOST_MERGES - len(planned)
+                found = plan_round(self.ports, topic.name, self.choice, left_alone, merged.written, most)
                 merged.handed_over = found.handed_over
                 topic.over = not found.merges or found.handed_over
                 for each in found.merges:
@@ -308,6 +313,13 @@ class _Run:
             if topic.until_ms is not None:
                 with topic.guarded():
                     self.ports.merges.release(topic.name, topic.until_ms)
+
+    def collect(self) -> None:
+        """Sets the collection of the trash of idle topics."""
+        for topic in self.topics:
+            if topic.merged.merges:
+                with topic.guarded():
+                    collect_in_time(self.ports, self.ports.clock, topic.name)
 
     def hand_over(self) -> None:
         """Starts the job for topics whose next merge is too large for this run."""

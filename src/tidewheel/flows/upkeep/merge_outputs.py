@@ -23,7 +23,7 @@ from tidewheel.flows.ports.objects import Objects
 from tidewheel.flows.ports.tasks import InThisProcess, Tasks
 from tidewheel.flows.upkeep.merge_planning import Merge
 from tidewheel.flows.upkeep.merge_rows import MergeWork, merged_rows, store_rows
-from tidewheel.ledger.bucket import Bucket, BucketId
+from tidewheel.ledger.bucket import Bucket
 
 UNREADABLE = (ObjectMissing, ObjectRefused, CorruptLedger)
 """Errors that name one source. The other sources of a merge can be merged without it."""
@@ -138,7 +138,7 @@ class _Part:
         place: of the merge among all.
         number: of the output in its merge.
         work: the merge of the sources that touch the output's slots. Their indexes may be incomplete.
-        bucket_id: the output's.
+        content: ends the id of the output's bucket.
         sources: names of all sources of the merge.
         encoded_bytes: an estimate.
     """
@@ -146,7 +146,7 @@ class _Part:
     place: int
     number: int
     work: MergeWork
-    bucket_id: BucketId
+    content: str
     sources: tuple[str, ...]
     encoded_bytes: int
 
@@ -165,7 +165,7 @@ def _parts(place: int, work: MergeWork) -> list[_Part]:
                     place=place,
                     number=number,
                     work=replace(work, merge=narrow),
-                    bucket_id=merge.output_id(number),
+                    content=merge.output_id(number),
                     sources=names,
                     encoded_bytes=size,
                 )
@@ -202,12 +202,14 @@ class _WriteOutput:
                 topic=work.topic,
                 generation=work.generation,
                 settings=work.settings,
-                bucket_id=part.bucket_id,
+                content=part.content,
                 sources=part.sources,
             )
         except Exception as error:
             return _portable(error)
-        return None if output is None else output.without_tail()
+        if output is None:
+            return None
+        return replace(output, checked_ms=max(output.checked_ms, work.now_ms)).without_tail()
 
 
 def _portable(error: Exception) -> Exception:

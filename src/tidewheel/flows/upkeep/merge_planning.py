@@ -15,6 +15,8 @@ of the windows of a later merge. Windows are made coarser until each has WINDOW_
 overlaps a slot costs that slot's dispatch one GET, however small the ledger is.
 
 Ledgers that end within the hour are left alone: their rows would be rewritten to be read once.
+
+If the ledgers are few enough, the deadest are rewritten, as `retention` tells.
 """
 
 from __future__ import annotations
@@ -27,7 +29,8 @@ from itertools import pairwise
 from math import inf
 from typing import NamedTuple
 
-from tidewheel.ledger.bucket import Bucket, BucketId
+from tidewheel.flows.upkeep.retention import NOTHING_DEAD, Dead
+from tidewheel.ledger.bucket import Bucket
 from tidewheel.ledger.slots import encode_slots
 
 FULL_BYTES = 256 * 1024 * 1024
@@ -77,10 +80,10 @@ class Merge:
         """The sources' rows that are not planned."""
         return round(_weight(self.sources, self.cuts[0], self.cuts[-1]).rows)
 
-    def output_id(self, i: int) -> BucketId:
-        """Returns the id of the i-th output's bucket, a hash of its sources and slots."""
+    def output_id(self, i: int) -> str:
+        """Returns a hash of the i-th output's sources and slots, for its bucket's id."""
         text = "\n".join((*(source.id for source in self.sources), f"{self.cuts[i]}-{self.cuts[i + 1]}"))
-        return BucketId(blake2b(text.encode(), digest_size=16).hexdigest())
+        return blake2b(text.encode(), digest_size=16).hexdigest()
 
     def largest_first(self) -> list[int]:
         """Returns the numbers of the outputs, largest expected size first.
@@ -100,8 +103,9 @@ def choose(
     *,
     everything: bool = False,
     most: Most = MOST,
+    dead: Dead = NOTHING_DEAD,
 ) -> Merge | None:
-    """Returns the next merge that a topic needs. Returns None if none is needed.
+    """Returns the next merge that a topic needs, of a single ledger too. Returns None if none is needed.
 
     Args:
         buckets: all of the topic's.
@@ -110,21 +114,30 @@ def choose(
         max_buckets: live buckets up to which nothing is merged.
         everything: merge all small ledgers, however few.
         most: the maximum that the merge may rewrite; it limits the number of ledgers.
+        dead: the dead bytes of the ledgers.
     """
-    soon = planned + max(1, _ENDS_SOON_MS // slot_ms)
-    sized = [(_live_bytes(bucket, planned), bucket) for bucket in buckets if bucket.last_slot >= soon]
+    sized = [(_live_bytes(bucket, planned), bucket) for bucket in those_that_last(buckets, planned, slot_ms)]
     small = sorted(((size, each) for size, each in sized if size < FULL_BYTES), key=lambda s: (s[0], s[1].id))
-    if len(small) < 2 or (len(small) <= max_buckets and not everything):
-        return None
-    chosen = small if everything else _tier(small, max_buckets)
-    sources = sorted(_that_fit(chosen, planned, most), key=lambda bucket: bucket.id)
+    sources: list[Bucket] = []
+    if len(small) > max_buckets or everything:
+        sources = list(_that_fit(small if everything else _tier(small, max_buckets), planned, most))
     if len(sources) < 2:
+        deadest = dead.deadest(bucket for _, bucket in sized)
+        sources = list(_that_fit(((_live_bytes(each, planned), each) for each in deadest), planned, most))
+    if not sources:
         return None
+    sources.sort(key=lambda bucket: bucket.id)
     return Merge(
         sources=tuple(sources),
         cuts=_cuts(sources, planned, slot_ms),
         live_bytes=sum(_live_bytes(source, planned) for source in sources),
     )
+
+
+def those_that_last(buckets: Iterable[Bucket], planned: int, slot_ms: int) -> list[Bucket]:
+    """Returns the ledgers that do not end within the hour."""
+    soon = planned + max(1, _ENDS_SOON_MS // slot_ms)
+    return [bucket for bucket in buckets if bucket.last_slot >= soon]
 
 
 def _live_bytes(bucket: Bucket, planned: int) -> int:

@@ -13,11 +13,14 @@ from typing import NamedTuple
 
 from tidewheel.flows.ports import Ports
 from tidewheel.flows.ports.runs import MergeSize
-from tidewheel.flows.upkeep.consider_merge import most_of, size_of
+from tidewheel.flows.upkeep.consider_merge import certain_tombstones, most_of, nearest, size_of
 from tidewheel.flows.upkeep.merge_planning import Merge, choose
 from tidewheel.flows.upkeep.merge_rows import MergeWork
-from tidewheel.ledger.bucket import Bucket
+from tidewheel.flows.upkeep.retention import NOTHING_DEAD, dead_of
+from tidewheel.ledger.bucket import Bucket, BucketId, bucket_id
 from tidewheel.ledger.slots import slots_of
+from tidewheel.model.message import id_bytes
+from tidewheel.model.tombstone import Tombstone
 from tidewheel.model.topic_state import TopicState
 
 
@@ -38,13 +41,18 @@ class Choice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedMerge:
-    """A merge, and the topic state that was read before the buckets.
+    """A merge, and what it was chosen by.
 
-    Rows below the state's `planned` are in plans already.
+    Attributes:
+        state: read before the buckets. Rows below its `planned` are in plans already.
+        now_ms: read after the buckets, and before the tombstones.
+        cancelled: ids of the cancelled messages in the merge's slots.
     """
 
     state: TopicState
     merge: Merge
+    now_ms: int
+    cancelled: frozenset[bytes]
 
     @property
     def work(self) -> MergeWork:
@@ -56,6 +64,8 @@ class PlannedMerge:
             merge=self.merge,
             purge_ms=self.state.purge_ms,
             purges=self.state.purges,
+            cancelled=self.cancelled,
+            now_ms=self.now_ms,
         )
 
 
@@ -66,7 +76,9 @@ class Round(NamedTuple):
     handed_over: bool
 
 
-def plan_round(ports: Ports, topic: str, choice: Choice, left_alone: Iterable[str], most_merges: int) -> Round:
+def plan_round(
+    ports: Ports, topic: str, choice: Choice, left_alone: Iterable[str], written: Iterable[str], most_merges: int
+) -> Round:
     """Plans the merges of one topic.
 
     Args:
@@ -74,24 +86,36 @@ def plan_round(ports: Ports, topic: str, choice: Choice, left_alone: Iterable[st
         topic: its name.
         choice: the merges that this run may do.
         left_alone: names of ledgers that are not merged, nor counted.
+        written: names of the run's own outputs. They have nothing dead to the run, so that it ends: a clock that is
+            ahead may have made a tombstone.
         most_merges: the maximum.
     """
     state = ports.topic_states.read(topic)
     if state is None:
         return Round([], handed_over=False)
     names = frozenset(left_alone)
-    buckets = {each.id: each for each in ports.buckets.all(topic, {}) if each.object_name not in names}
+    live = ports.buckets.in_order(topic, {}) if choice.everything else nearest(ports, topic, unreadable={})
+    buckets = {each.id: each for each in live if each.object_name not in names}
+    now_ms = ports.clock.now_ms()
+    tombstones = certain_tombstones(ports, state, list(buckets.values()))
+    own = frozenset(written)
+    # Expected outputs are not among these, so they have nothing dead either.
+    others = [each for each in buckets.values() if each.object_name not in own]
+    dead = NOTHING_DEAD if tombstones is None else dead_of(state, others, tombstones, now_ms)
     most = most_of(MergeSize.SMALL if choice.split else MergeSize.LARGE)
     limit = state.settings.max_buckets
-    expected: set[str] = set()
+    expected: set[BucketId] = set()
     planned: list[PlannedMerge] = []
     while len(planned) < most_merges:
-        merge = choose(buckets.values(), state.planned, state.slot_ms, limit, everything=choice.everything, most=most)
+        merge = choose(
+            buckets.values(), state.planned, state.slot_ms, limit, everything=choice.everything, most=most, dead=dead
+        )
         if merge is None or any(source.id in expected for source in merge.sources):
             break
         if size_of(merge) is MergeSize.LARGE and choice.largest is MergeSize.SMALL:
             return Round(planned, handed_over=True)
-        planned.append(PlannedMerge(state=state, merge=merge))
+        cancelled = _cancelled(tombstones or (), merge)
+        planned.append(PlannedMerge(state=state, merge=merge, now_ms=now_ms, cancelled=cancelled))
         for source in merge.sources:
             del buckets[source.id]
         if not choice.everything:  # such a run never merges its own outputs
@@ -101,16 +125,20 @@ def plan_round(ports: Ports, topic: str, choice: Choice, left_alone: Iterable[st
     return Round(planned, handed_over=False)
 
 
+def _cancelled(tombstones: Iterable[Tombstone], merge: Merge) -> frozenset[bytes]:
+    return frozenset(id_bytes(each.id) for each in tombstones if merge.cuts[0] <= each.slot < merge.cuts[-1])
+
+
 def _expected(merge: Merge) -> Iterator[Bucket]:
     """Yields the outputs that a merge will have, by its estimates."""
     for i, (first, end) in enumerate(pairwise(merge.cuts)):
         shares = [(share, source) for source in merge.sources if (share := source.share(first, end))]
         if shares:
             yield Bucket(
-                id=merge.output_id(i),
+                id=bucket_id(first, merge.output_id(i)),
                 object_name="",
-                size_bytes=int(sum(share * source.size_bytes for share, source in shares)),
-                rows=int(sum(share * source.rows for share, source in shares)),
+                size_bytes=max(1, int(sum(share * source.size_bytes for share, source in shares))),
+                rows=max(1, int(sum(share * source.rows for share, source in shares))),
                 slots=slots_of({first, end - 1}),
                 segments=(),
             )

@@ -13,18 +13,18 @@ writes the same bytes, on any machine and in each repetition.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidewheel.flows.delivery.due_rows import without_purged
+from tidewheel.flows.delivery.due_rows import without_expired, without_purged
 from tidewheel.flows.ports.objects import Objects
 from tidewheel.flows.upkeep.merge_planning import Merge
-from tidewheel.ledger.bucket import Bucket, BucketId
-from tidewheel.ledger.ledger import decode_segment
-from tidewheel.ledger.rows import SCHEMA, sort_rows, without_repeats
+from tidewheel.ledger.bucket import Bucket, bucket_id
+from tidewheel.ledger.joined import StoredSegment, decode_together
+from tidewheel.ledger.rows import SCHEMA, sort_rows, times_of, without_repeats
 from tidewheel.ledger.writer import SEGMENT_BYTES, LedgerWriter
 from tidewheel.model import object_names
 from tidewheel.model.segment import Segment
@@ -44,6 +44,8 @@ class MergeWork:
     Attributes:
         merge: its sources are complete.
         purge_ms, purges: the topic state's; purged rows are left out.
+        cancelled: ids of cancelled messages; their rows are left out.
+        now_ms: when the purges and the cancels were read. Rows that expired before are left out.
     """
 
     topic: str
@@ -52,6 +54,8 @@ class MergeWork:
     merge: Merge
     purge_ms: int = 0
     purges: tuple[Purge, ...] = ()
+    cancelled: frozenset[bytes] = frozenset()
+    now_ms: int = 0
 
     @property
     def outputs(self) -> int:
@@ -68,15 +72,16 @@ def write_output(objects: Objects, work: MergeWork, i: int) -> Bucket | None:
         CorruptLedger: a segment of a source is damaged.
         ObjectMissing: a source is gone: another merge replaced the source, and a collection deleted it.
     """
-    return store_rows(
+    bucket = store_rows(
         objects,
         merged_rows(objects, work, i),
         topic=work.topic,
         generation=work.generation,
         settings=work.settings,
-        bucket_id=work.merge.output_id(i),
+        content=work.merge.output_id(i),
         sources=sorted(source.object_name for source in work.merge.sources),
     )
+    return None if bucket is None else replace(bucket, checked_ms=max(bucket.checked_ms, work.now_ms))
 
 
 def store_rows(
@@ -86,15 +91,19 @@ def store_rows(
     topic: str,
     generation: str,
     settings: TopicSettings,
-    bucket_id: BucketId,
+    content: str,
     sources: Sequence[str] = (),
 ) -> Bucket | None:
-    """Writes sorted, non-empty batches as a ledger with a new name. Returns None without batches."""
+    """Writes sorted, non-empty batches as a ledger with a new name. Returns None without batches.
+
+    Args:
+        content: ends the bucket's id, the same for each try to write the ledger.
+    """
     first = next(rows, None)
     if first is None:
         return None
-    first_slot = first.column("deliver_at_ms")[0].as_py() // settings.slot_ms
-    name = object_names.ledger_name(topic, first_slot, settings.slot_ms, bucket_id, objects.new_attempt())
+    id = bucket_id(first.column("deliver_at_ms")[0].as_py() // settings.slot_ms, content)
+    name = object_names.ledger_name(topic, id, settings.slot_ms, objects.new_attempt())
     with objects.create(name) as sink:
         writer = LedgerWriter(
             sink,
@@ -108,7 +117,7 @@ def store_rows(
         for batch in chain([first], rows):
             writer.write(batch)
         summary = writer.close()
-    return summary.bucket(bucket_id, name)
+    return summary.bucket(id, name)
 
 
 def merged_rows(objects: Objects, work: MergeWork, i: int) -> Iterator[pa.Table]:
@@ -119,33 +128,41 @@ def merged_rows(objects: Objects, work: MergeWork, i: int) -> Iterator[pa.Table]
     slot_ms = work.settings.slot_ms
     first_ms, end_ms = work.merge.cuts[i] * slot_ms, work.merge.cuts[i + 1] * slot_ms
     pending = SCHEMA.empty_table()
-    for tables, complete_ms in _batches(objects, work.merge, first_ms, end_ms):
-        kept = [without_purged(_within(table, first_ms, end_ms), work) for table in tables]
-        rows = sort_rows(pa.concat_tables([pending, *kept]).combine_chunks())
-        ready = rows.num_rows
-        if complete_ms is not None:
-            ready = pc.sum(pc.less(rows.column("deliver_at_ms"), complete_ms)).as_py() or 0
+    for batch, complete_ms in _batches(objects, work.merge, first_ms, end_ms):
+        kept = without_dead(_within(decode_together(batch), first_ms, end_ms), work)
+        rows = sort_rows(pa.concat_tables([pending, kept]).combine_chunks())
+        ready = rows.num_rows if complete_ms is None else int(times_of(rows).searchsorted(complete_ms))
         if ready:
             yield without_repeats(rows.slice(0, ready))
         pending = rows.slice(ready)
 
 
+def without_dead(rows: pa.Table, work: MergeWork) -> pa.Table:
+    """Returns the rows that may still be delivered: not purged, not expired and not cancelled."""
+    rows = without_expired(without_purged(rows, work), work.now_ms)
+    if not work.cancelled:
+        return rows
+    cancelled = pa.array(sorted(work.cancelled), pa.binary())
+    return rows.filter(pc.invert(pc.is_in(rows.column("message_id").cast(pa.binary()), cancelled)))
+
+
 def _within(rows: pa.Table, first_ms: int, end_ms: int) -> pa.Table:
-    times = rows.column("deliver_at_ms")
-    if times[0].as_py() < first_ms or times[-1].as_py() >= end_ms:
-        rows = rows.filter(pc.and_(pc.greater_equal(times, first_ms), pc.less(times, end_ms)))
-    return rows
+    times = times_of(rows)
+    inside = (times >= first_ms) & (times < end_ms)
+    return rows if inside.all() else rows.filter(pa.array(inside))
 
 
-def _batches(objects: Objects, merge: Merge, first_ms: int, end_ms: int) -> Iterator[tuple[list[pa.Table], int | None]]:
-    """Yields decoded segments in the order of their first times, with the next segment's first time."""
+def _batches(
+    objects: Objects, merge: Merge, first_ms: int, end_ms: int
+) -> Iterator[tuple[list[StoredSegment], int | None]]:
+    """Yields segments in the order of their first times, with the next segment's first time."""
     at_once = max(_LONG_ENOUGH_BYTES, _READ_BYTES // len(merge.sources))
     readers = [_SourceReader(objects, source, first_ms, end_ms, at_once) for source in merge.sources]
     order = sorted(
         ((segment.first_deliver_at_ms, number, segment) for number, r in enumerate(readers) for segment in r.segments),
         key=lambda each: each[:2],
     )
-    batch: list[pa.Table] = []
+    batch: list[StoredSegment] = []
     raw_bytes = held = 0
     for position, (_, number, segment) in enumerate(order):
         batch.append(readers[number].read(segment))
@@ -174,8 +191,8 @@ class _SourceReader:
         self._held_from = 0
         self._held = b""
 
-    def read(self, segment: Segment) -> pa.Table:
-        """Returns the rows of the next segment."""
+    def read(self, segment: Segment) -> StoredSegment:
+        """Returns the next segment with its bytes."""
         position, self._next = self._next, self._next + 1
         if segment.offset + segment.length > self._held_from + len(self._held):
             end = segment.offset + segment.length
@@ -187,4 +204,4 @@ class _SourceReader:
             self._held = self._objects.get_range(self._name, segment.offset, end - segment.offset)
         start = segment.offset - self._held_from
         data = memoryview(self._held)[start : start + segment.length]
-        return decode_segment(bytes(data), object_name=self._name, segment=segment)
+        return StoredSegment(self._name, segment, data)

@@ -17,10 +17,12 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from tidewheel.flows.delivery.replaced import remember_replaced
 from tidewheel.flows.ports import Ports
 from tidewheel.flows.ports.merges import Trash
 from tidewheel.flows.upkeep.merge_planning import Merge
 from tidewheel.ledger.bucket import Bucket
+from tidewheel.ledger.delayed_index import waiting_rows
 from tidewheel.model.topic_state import TopicState
 from tidewheel.model.wheel import fires_at_ms
 
@@ -95,18 +97,32 @@ def swap(ports: Ports, ready: ReadyMerge) -> bool:
 
     The trash is stamped with the current `sealed`. A plan made after the sources were read may name the sources. It
     ends at or below `planned`, which is at or below the stamp at the time of the swap. Only a dispatch between the two
-    steps can refuse the swap, so the swap is tried again.
+    steps can refuse the swap, so the swap is tried again. The plan also has a slot of the sources, so it begins
+    below `read_until`. `collected_until` is never inside a plan.
+
+    If it stops before the swap, the sources are live, and have notes that say nothing else.
     """
     state, merge = ready.state, ready.merge
+    remember_replaced(ports, state.topic, merge.sources)
     for _ in range(_TRIES):
         current = ports.topic_states.read(state.topic)
         # A rebuild lowers `planned`: rows that were left out as planned may be due again.
         if current is None or current.generation != state.generation or current.planned < state.planned:
             return False
         names = tuple(source.object_name for source in merge.sources)
-        trash = Trash(sealed=current.sealed, id=secrets.token_hex(8), objects=names)
-        if ports.merges.swap(current, merge.sources, ready.outputs, trash):
+        read_until = max(_read_until(source, current.sealed) for source in merge.sources)
+        trash = Trash(sealed=current.sealed, id=secrets.token_hex(8), objects=names, read_until=read_until)
+        # Rows that the outputs leave out wait no longer, and estimates give way to exact numbers.
+        dropped = waiting_rows(merge.sources, current.planned) - waiting_rows(ready.outputs, current.planned)
+        if ports.merges.swap(current, merge.sources, ready.outputs, trash, dropped):
             return True
         if any(ports.buckets.read(state.topic, source.id) is None for source in merge.sources):
             return False
     return False
+
+
+def _read_until(source: Bucket, sealed: int) -> int:
+    """Returns the end of the last slot below `sealed` of which a ledger may have rows."""
+    shift = source.slot_shift
+    before = source.slots.rank((sealed - 1) >> shift) if sealed > 0 else 0
+    return min(sealed, (int(source.slots[before - 1]) + 1) << shift) if before else 0

@@ -8,13 +8,18 @@ parks by PARKs. Copies of damaged bytes are kept while an item of what is set as
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
+from tidewheel.flows.administration.purge import collect_in_time
 from tidewheel.flows.ports import Ports, Storage
+from tidewheel.flows.ports.merges import Trash
 from tidewheel.flows.ports.objects import StoredObject
 from tidewheel.flows.upkeep.checkpoint import checkpoint_topic
+from tidewheel.flows.upkeep.consider_merge import rewrite_of
 from tidewheel.flows.upkeep.daily import Visit, walk, walk_daily
+from tidewheel.ledger.bucket import Bucket, BucketId, slot_of
 from tidewheel.model.object_names import (
     ASIDE,
     CHECKPOINTS,
@@ -23,8 +28,10 @@ from tidewheel.model.object_names import (
     PLANS,
     copy_name,
     is_copy,
+    ledger_bucket_id,
     topic_prefix,
 )
+from tidewheel.model.tombstone import Tombstone
 from tidewheel.model.topic_state import TopicState
 
 ORPHAN_GRACE_S = 24 * 3600
@@ -32,8 +39,11 @@ ORPHAN_GRACE_S = 24 * 3600
 _COPY_GRACE_S = 28 * 24 * 3600
 """An operator who gave a damaged part up may still want its bytes."""
 DAILY = "ORPHANS"
+MOST_NAMES = 10_000
+"""Objects whose names memory holds, with as many buckets. A topic with more is swept in several visits."""
 
-Named = Callable[[Storage, str], frozenset[str]]
+Named = Callable[[Storage, str, Sequence[str]], frozenset[str]]
+"""Returns those objects of a topic that something names, at least among some names."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -57,7 +67,7 @@ def sweep_orphans_daily(ports: Ports, ends_ms: int | None = None) -> Orphans | N
     If it stops, the next day's sweep sees the same orphans.
     """
     orphans = Orphans()
-    failures = walk_daily(ports, DAILY, list(_NAMED), _visit(ports, orphans), ends_ms)
+    failures = walk_daily(ports, DAILY, list(_NAMED), _visit(ports, orphans), ends_ms, most=MOST_NAMES)
     if failures is None:
         return None
     orphans.failures = failures
@@ -71,7 +81,7 @@ def sweep_orphans(ports: Ports) -> Orphans:
     a lost topic state from a deleted topic. If it stops anywhere, the next sweep sees the same orphans.
     """
     orphans = Orphans()
-    walk(ports, list(_NAMED), _visit(ports, orphans))
+    walk(ports, list(_NAMED), _visit(ports, orphans), most=MOST_NAMES)
     return orphans
 
 
@@ -86,32 +96,54 @@ def _visit(ports: Ports, orphans: Orphans) -> Visit:
             old = [each for each in old if is_copy(each.name)]
         if topic not in seen:
             seen.add(topic)
-            checkpoint_topic(ports, topic)
+            checkpoint_topic(ports, topic, tell=partial(_remind, ports))
         if old:
             _delete(ports, topic, old, _NAMED[prefix], orphans)
 
     return visit
 
 
+def _remind(
+    ports: Ports,
+    state: TopicState,
+    buckets: Sequence[Bucket],
+    trash: Sequence[Trash],
+    tombstones: Sequence[Tombstone],
+) -> None:
+    """Sets a collection of an idle topic that has trash, or too many dead bytes.
+
+    A merge that stopped after its swap leaves trash, and a cancel sets no collection. If it stops, the next day's sweep
+    sets the collection.
+    """
+    if state.collect_at_ms is None and (trash or any(rewrite_of(ports, state, buckets, tombstones))):
+        collect_in_time(ports, ports.clock, state.topic)
+
+
 def _delete(ports: Ports, topic: str, old: list[StoredObject], named: Named, orphans: Orphans) -> None:
     state = ports.topic_states.read(topic)
-    kept = named(ports, topic)
+    kept = named(ports, topic, [each.name for each in old])
     # A rebuild deletes the topic state first and puts it back last, with other counters.
     if _era(state) != _era(ports.topic_states.read(topic)) or (state is None and _is_lost(ports, topic)):
         orphans.left.add(topic)
         return
     found = [each for each in old if each.name not in kept]
-    ports.objects.delete(each.name for each in found)
+    strict = state is not None and state.settings.strict_erasure and old[0].name.startswith(LEDGERS)
+    (ports.objects.erase if strict else ports.objects.delete)(each.name for each in found)
     orphans.objects += len(found)
     orphans.size_bytes += sum(each.size_bytes for each in found)
 
 
-def _ledgers_named(storage: Storage, topic: str) -> frozenset[str]:
-    live = frozenset(bucket.object_name for bucket in storage.buckets.all(topic))
+def _ledgers_named(storage: Storage, topic: str, names: Sequence[str]) -> frozenset[str]:
+    """Reads the buckets between the first and the last slot of the ledgers' names."""
+    slots = [slot_of(BucketId(id)) for id in map(ledger_bucket_id, names) if id is not None]
+    wanted, live = frozenset(names), frozenset[str]()
+    if slots:
+        buckets = storage.buckets.in_order(topic, first_slot=min(slots), end_slot=max(slots) + 1)
+        live = frozenset(bucket.object_name for bucket in buckets if bucket.object_name in wanted)
     return live.union(*(trash.objects for trash in storage.merges.trash(topic)), _set_aside_named(storage, topic))
 
 
-def _manifests_named(storage: Storage, topic: str) -> frozenset[str]:
+def _manifests_named(storage: Storage, topic: str, _: Sequence[str]) -> frozenset[str]:
     return storage.plans.objects(topic) | _set_aside_named(storage, topic)
 
 
@@ -120,12 +152,12 @@ def _set_aside_named(storage: Storage, topic: str) -> frozenset[str]:
     return frozenset(name for item in storage.set_aside.all(topic) for name in item.objects)
 
 
-def _parked_named(storage: Storage, topic: str) -> frozenset[str]:
+def _parked_named(storage: Storage, topic: str, _: Sequence[str]) -> frozenset[str]:
     parked = frozenset(park.object_name for park in storage.parks.all(topic) if park.object_name is not None)
     return parked | _set_aside_named(storage, topic)
 
 
-def _copies_named(storage: Storage, topic: str) -> frozenset[str]:
+def _copies_named(storage: Storage, topic: str, _: Sequence[str]) -> frozenset[str]:
     items = storage.set_aside.all(topic)
     copies = {copy_name(each.object_name, each.segment.offset) for item in items for each in item.plan.segments}
     return frozenset(copies | {copy_name(name) for item in items for name in item.objects})

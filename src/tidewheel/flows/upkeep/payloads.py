@@ -100,7 +100,7 @@ def _collected_ms(ports: Ports, state: TopicState) -> int:
     This is the current time, or the start of the first slot with a message that is not handed out.
     """
     storage, topic = ports, state.topic
-    slots = [next_slot(storage.buckets.all(topic), state.collected_until)]
+    slots = [next_slot(storage.buckets.in_order(topic), state.collected_until)]
     slots += [a for a, _ in storage.plans.ranges(topic)]
     # In the order in which a message moves.
     opened, aside = storage.deliveries.all(topic), storage.set_aside.all(topic)

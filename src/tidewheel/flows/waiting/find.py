@@ -175,6 +175,7 @@ def _places(
     """
     if plan is not None:
         yield from ((each.object_name, each.segment) for each in plan.segments)
-    occupied = [each for each in storage.buckets.all(state.topic, unreadable) if each.occupies(slot, slot + 1)]
+    buckets = storage.buckets.in_order(state.topic, unreadable, end_slot=slot + 1)
+    occupied = [each for each in buckets if each.occupies(slot, slot + 1)]
     live = complete_all(storage.objects, occupied, unreadable)
     yield from ((each.object_name, each.segment) for each in due_segments(live, slot, slot + 1, state.slot_ms))

@@ -6,6 +6,7 @@ With `find`, this is all ledger reading of the client, which imports only this m
 from __future__ import annotations
 
 import heapq
+import warnings
 from collections.abc import Iterator
 
 import pyarrow as pa
@@ -15,11 +16,15 @@ from tidewheel.flows.delivery.due_rows import without_purged
 from tidewheel.flows.delivery.load_index import complete
 from tidewheel.flows.ports import Storage
 from tidewheel.flows.waiting.find import FoundMessage, find_message, found_messages, reading_again, segment_rows
+from tidewheel.ledger.bucket import Bucket
 from tidewheel.model.message import MessageId, id_deliver_at_ms, id_floor, id_text
 from tidewheel.model.segment import Segment
 from tidewheel.model.topic_state import TopicState
 
 __all__ = ["FoundMessage", "find_message", "peek_messages"]
+
+MOST_LEDGERS = 100
+"""Ledgers that a peek reads. More have messages of the same slot only in a topic of billions that is not merged."""
 
 
 def peek_messages(
@@ -29,7 +34,11 @@ def peek_messages(
 
     Cancelled, purged and expired messages are left out. Segments are read in the order of the first row that they may
     hold, one at a time, until none can hold an earlier row than the rows found. So memory holds one segment, `count`
-    messages, the index of the buckets read, and the tombstones up to the last row read.
+    messages, the index of the buckets read, and the tombstones up to the last row read. Buckets are read in the order
+    of their slots, up to the time of the last message found.
+
+    At most MOST_LEDGERS ledgers are read. If more may hold the next messages, those of the other ledgers are missing,
+    and a warning says so.
 
     Args:
         state: of the topic, read by the caller; messages of slots that it does not call planned are waiting.
@@ -55,7 +64,11 @@ class _Peek:
         if after:
             self._start_ms = max(self._start_ms, id_deliver_at_ms(after))
         self._after = max(after, id_floor(state.planned * state.slot_ms))
-        self._buckets = storage.buckets.all(state.topic)
+        self._coming = storage.buckets.in_order(state.topic)
+        self._ahead = next(self._coming, None)
+        self._buckets: list[Bucket] = []
+        self._opened: set[int] = set()
+        self._left: set[int] = set()
         self._heap: list[tuple[int, int, int]] = []
         self._kept: dict[bytes, FoundMessage] = {}
         self._cancelled: set[MessageId] = set()
@@ -65,6 +78,12 @@ class _Peek:
         """Reads until the found messages are certain to be the next ones."""
         for object_name, segment in self._segments():
             self._take(object_name, segment_rows(self._storage.objects, object_name, segment))
+        if self._left:
+            warnings.warn(
+                f"over {MOST_LEDGERS} ledgers of topic {self._state.topic!r} have messages of the same time: messages "
+                f"of {len(self._left)} ledgers or more are missing; merge the topic",
+                stacklevel=2,
+            )
         return list(self._kept.values())
 
     @property
@@ -81,12 +100,12 @@ class _Peek:
 
         Ends when that time is after the found rows. Tails are read only when needed.
         """
-        for number, bucket in enumerate(self._buckets):
-            slot = bucket.next_slot(self._start_ms // self._state.slot_ms)
-            if slot is not None:
-                self._push(number, slot * self._state.slot_ms, 0)
-        while self._heap and not (self._full and id_deliver_at_ms(self._last) < self._heap[0][0]):
+        while self._look_ahead() and not (self._full and id_deliver_at_ms(self._last) < self._heap[0][0]):
             bound_ms, number, position = heapq.heappop(self._heap)
+            if number not in self._opened and len(self._opened) == MOST_LEDGERS:
+                self._left.add(number)
+                continue
+            self._opened.add(number)
             bucket = self._buckets[number]
             if not bucket.complete:
                 bucket = self._buckets[number] = complete(self._storage.objects, bucket)
@@ -101,6 +120,21 @@ class _Peek:
             following = self._next_of(number, position + 1)
             if following is not None:
                 self._push(number, following[1], following[0])
+
+    def _look_ahead(self) -> bool:
+        """Reads the buckets that may come next. Returns False if no bucket is left."""
+        slot_ms = self._state.slot_ms
+        while (
+            self._ahead is not None
+            and not self._left
+            and not (self._heap and self._heap[0][0] < self._ahead.id_slot * slot_ms)
+        ):
+            slot = self._ahead.next_slot(self._start_ms // slot_ms)
+            self._buckets.append(self._ahead)
+            if slot is not None:
+                self._push(len(self._buckets) - 1, slot * slot_ms, 0)
+            self._ahead = next(self._coming, None)
+        return bool(self._heap)
 
     def _push(self, number: int, bound_ms: int, position: int) -> None:
         heapq.heappush(self._heap, (max(bound_ms, self._start_ms), number, position))

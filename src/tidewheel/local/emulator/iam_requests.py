@@ -164,10 +164,10 @@ def _s3(operation: str, params: Mapping[str, Any]) -> Iterable[Request]:
         source = params["CopySource"]
         action = "s3:GetObjectVersion" if source.get("VersionId") else "s3:GetObject"
         yield Request(action=action, resource=f"arn:aws:s3:::{source['Bucket']}/{source['Key']}")
-    keys = [each["Key"] for each in params["Delete"]["Objects"]] if operation == "DeleteObjects" else [params["Key"]]
-    for key in keys:
-        version = "Version" if operation == "GetObject" and params.get("VersionId") else ""
-        yield Request(action=f"s3:{_S3_OBJECT_ACTIONS[operation]}{version}", resource=f"{bucket_arn}/{key}")
+    objects = params["Delete"]["Objects"] if operation == "DeleteObjects" else [params]
+    for each in objects:
+        version = "Version" if operation in ("GetObject", "DeleteObjects") and each.get("VersionId") else ""
+        yield Request(action=f"s3:{_S3_OBJECT_ACTIONS[operation]}{version}", resource=f"{bucket_arn}/{each['Key']}")
 
 
 def _sqs(operation: str, params: Mapping[str, Any]) -> Iterable[Request]:

@@ -1,0 +1,366 @@
+"""Keys after a rebuild from S3 alone: what is cancelled, replaced or deduplicated by key is so afterwards too."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from random import Random
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tests.flows.test_rebuild import LEASE_S, a_world, checkpoint, lose_table, run_rebuild
+from tests.flows.world import DAY, HOUR, MINUTE, TOPIC, Crash, World, ids_of, once
+from tidewheel.client.changes import reschedule
+from tidewheel.errors import UnknownTopic
+from tidewheel.flows.administration.cancel import Cancelled, CancelResult, TooLate, cancel, cancel_key
+from tidewheel.flows.administration.purge import purge
+from tidewheel.flows.ports.keys import FoundKeys, NotInLedgers
+from tidewheel.flows.upkeep.checkpoint import checkpoint_topic, find_checkpoints
+from tidewheel.model.message import MessageId, Receipt, id_bytes, id_deliver_at_ms, id_text
+from tidewheel.model.pack import Pack, decode_pack, packs
+
+
+def cancel_by_key(world: World, key: str = "k") -> CancelResult:
+    now_ms = world.clock.now_ms()
+    return cancel_key(world.service, TOPIC, world.state.slot_ms, key, (now_ms, world.ids.sequence()), now_ms)
+
+
+def lost_and_rebuilt(world: World, **options: Any) -> None:
+    lose_table(world)
+    world.clock.advance_ms(1000)
+    run_rebuild(world, **options)
+    world.clock.advance_ms(1000)
+
+
+def test_a_cancel_by_key_finds_the_message_of_a_ledger() -> None:
+    world = a_world()
+    [sent] = world.send(DAY, key="k")
+    checkpoint(world)
+    lost_and_rebuilt(world)
+    assert cancel_by_key(world) == Cancelled(id=MessageId(sent))
+    world.run(2 * DAY, sweeps=True)
+    assert not world.received()
+
+
+def test_a_message_with_replace_replaces_the_message_of_a_ledger() -> None:
+    world = a_world()
+    world.send(DAY, key="k")
+    checkpoint(world)
+    lost_and_rebuilt(world)
+    newer = world.send(2 * DAY, key="k", replace=True)
+    world.run(3 * DAY, sweeps=True)
+    assert world.received() == once(newer)
+
+
+def test_a_key_that_waits_in_a_ledger_deduplicates() -> None:
+    world = a_world()
+    first = world.send(DAY, key="k")
+    checkpoint(world)
+    lost_and_rebuilt(world)
+    world.send(DAY, key="k")
+    world.run(2 * DAY, sweeps=True)
+    assert world.received() == once(first)
+
+
+def test_of_several_messages_of_a_key_the_newest_that_is_not_cancelled_has_the_key() -> None:
+    world = a_world()
+    world.send(DAY, key="k")
+    world.clock.advance_ms(1000)
+    [second] = world.send(2 * DAY, key="k", replace=True)
+    world.clock.advance_ms(1000)
+    assert cancel(world.service, TOPIC, world.state.slot_ms, MessageId(second), world.clock.now_ms())
+    world.clock.advance_ms(1000)
+    [third] = world.send(3 * DAY, key="k")
+    checkpoint(world)
+    lost_and_rebuilt(world)
+    assert cancel_by_key(world) == Cancelled(id=MessageId(third))
+    world.run(4 * DAY, sweeps=True)
+    assert not world.received()
+
+
+def test_a_cancelled_key_is_free() -> None:
+    world = a_world()
+    world.send(DAY, key="k")
+    world.clock.advance_ms(1000)
+    assert cancel_by_key(world)
+    checkpoint(world)
+    lost_and_rebuilt(world)
+    newer = world.send(DAY, key="k")
+    world.run(2 * DAY, sweeps=True)
+    assert world.received() == once(newer)
+
+
+def test_a_message_that_was_sent_before_a_cancel_by_key_and_is_ingested_after_the_rebuild_does_not_come() -> None:
+    world = a_world()
+    pack = world.pack(DAY, key="k")
+    world.clock.advance_ms(1000)
+    assert cancel_by_key(world) == Cancelled(id=None)
+    checkpoint(world)
+    lost_and_rebuilt(world)
+    world.ingest(pack)
+    world.run(2 * DAY, sweeps=True)
+    assert not world.received()
+
+
+def test_a_message_that_was_replaced_and_is_ingested_after_the_rebuild_does_not_come() -> None:
+    world = a_world()
+    older = world.pack(DAY, key="k", replace=True)
+    world.clock.advance_ms(1000)
+    [newer] = world.send(2 * DAY, key="k", replace=True)
+    assert cancel(world.service, TOPIC, world.state.slot_ms, MessageId(newer), world.clock.now_ms())
+    checkpoint(world)
+    lost_and_rebuilt(world)
+    world.ingest(older)
+    world.run(3 * DAY, sweeps=True)
+    assert not world.received()
+
+
+def test_a_pack_with_a_key_that_waits_in_the_queue_is_settled_after_the_rebuild() -> None:
+    world = a_world()
+    world.send(DAY, key="k")
+    world.clock.advance_ms(1000)
+    newer = world.pack(2 * DAY, key="k", replace=True)
+    checkpoint(world)
+    lost_and_rebuilt(world)
+    world.ingest(newer)
+    world.run(3 * DAY, sweeps=True)
+    assert world.received() == once(ids_of(newer))
+
+
+def test_of_a_sealed_message_a_cancel_by_key_says_that_it_is_too_late() -> None:
+    world = a_world()
+    [from_ledger] = world.send(DAY, key="from a ledger")
+    world.run(DAY - 6 * MINUTE)
+    [direct] = world.send(6 * MINUTE, key="direct")
+    checkpoint(world)
+    world.collect()
+    lost_and_rebuilt(world)
+    assert cancel_by_key(world, "from a ledger") == TooLate(id=MessageId(from_ledger))
+    assert cancel_by_key(world, "direct") == TooLate(id=MessageId(direct))
+
+
+def test_of_a_message_that_became_due_while_the_table_was_gone_a_cancel_by_key_says_that_it_is_too_late() -> None:
+    world = a_world()
+    [sent] = world.send(HOUR, key="k")
+    checkpoint(world)
+    lose_table(world)
+    world.clock.advance_ms(3 * HOUR)
+    run_rebuild(world)
+    assert cancel_by_key(world) == TooLate(id=MessageId(sent))
+    world.run(HOUR, sweeps=True)
+    assert world.received() == once([sent])
+
+
+def test_a_purged_message_has_no_key() -> None:
+    world = a_world()
+    world.send(DAY, key="k")
+    world.clock.advance_ms(1000)
+    purge(world.ports, world.clock, TOPIC)
+    checkpoint(world)
+    world.clock.advance_ms(10 * MINUTE)
+    lost_and_rebuilt(world)
+    newer = world.send(DAY, key="k")
+    world.run(2 * DAY, sweeps=True)
+    assert world.received() == once(newer)
+
+
+def test_keys_in_the_table_stay_as_they_are() -> None:
+    world = a_world()
+    world.send(DAY, key="k", replace=True)
+    assert cancel_by_key(world, "other") == Cancelled(id=None)
+    before = dict(world.service.store.of(TOPIC).keys)
+    world.clock.advance_ms(1000)
+    run_rebuild(world, replace_index=True)
+    assert dict(world.service.store.of(TOPIC).keys) == before and len(before) == 2
+
+
+def test_a_reschedule_by_key_finds_the_message_of_a_ledger() -> None:
+    world = a_world()
+    world.send(DAY, key="k")
+    checkpoint(world)
+    lost_and_rebuilt(world)
+    moved = rescheduled(world, "k", 3 * DAY)
+    world.run(4 * DAY, sweeps=True)
+    assert world.received() == once(moved)
+
+
+def rescheduled(world: World, key: str, delay_ms: int) -> list[str]:
+    """Moves the message of a key. Returns the id of its successor."""
+    sent: list[str] = []
+
+    def send_checked(messages: Any) -> Any:
+        [(_, data)] = packs(TOPIC, world.state.generation, world.clock.now_ms(), messages)
+        pack = decode_pack(data, world.clock.now_ms())
+        world.ingest(pack)
+        sent.extend(ids_of(pack))
+        return [Receipt(id=id_text(messages[0].id), topic=TOPIC, deliver_at_ms=messages[0].deliver_at_ms)]
+
+    settings = SimpleNamespace(s3_bucket="bucket")
+    connection: Any = SimpleNamespace(storage=world.service, objects=world.service.objects, settings=settings)
+    sender: Any = SimpleNamespace(send_checked=send_checked)
+    now_ms = world.clock.now_ms()
+    assert reschedule(connection, sender, world.state, world.ids, now_ms, now_ms + delay_ms, None, key)
+    return sent
+
+
+def test_a_cancel_by_key_while_the_topic_is_away_promises_nothing_and_holds_afterwards() -> None:
+    world = a_world()
+    world.send(DAY, key="k")
+    checkpoint(world)
+    slot_ms = world.state.slot_ms
+    lose_table(world)
+    world.clock.advance_ms(1000)
+    now_ms = world.clock.now_ms()
+    with pytest.raises(UnknownTopic):
+        cancel_key(world.service, TOPIC, slot_ms, "k", (now_ms, 1), now_ms)
+    world.clock.advance_ms(1000)
+    run_rebuild(world)
+    world.clock.advance_ms(1000)
+    assert cancel_by_key(world)
+    world.run(2 * DAY, sweeps=True)
+    assert not world.received()
+
+
+# --- the table is lost, and it is not: the same answers ---------------------------------------------------------
+
+
+class Twin:
+    """A world whose messages are known by their bodies, since ids are random."""
+
+    def __init__(self) -> None:
+        self.world = a_world(collect_interval_s=10**6)
+        self.bodies: dict[str, str] = {}
+        self.late: list[Pack] = []
+        self.said: list[object] = []
+
+    def act(self, what: str, key: str, delay_ms: int, *, replaces: bool, body: str) -> None:
+        world = self.world
+        world.clock.advance_ms(1000)
+        if what in ("send", "send late"):
+            pack = world.pack(delay_ms, body=body, key=key, replace=replaces)
+            [id] = ids_of(pack)
+            self.bodies[id] = body
+            if what == "send":
+                world.ingest(pack)
+            else:
+                self.late.append(pack)
+        elif what == "ingest" and self.late:
+            world.ingest(self.late.pop(0))
+        elif what == "cancel":
+            outcome = cancel_by_key(world, key)
+            due = outcome.id is not None and id_deliver_at_ms(id_bytes(outcome.id)) <= self._now_ms
+            # The key of a message that has come may be forgotten, or that of one that was cancelled.
+            self.said.append("has come" if not outcome and due else bool(outcome))
+        elif what == "cancel by id" and self.bodies:
+            id = sorted(self.bodies, key=lambda each: self.bodies[each])[-1]
+            self.said.append(bool(cancel(world.service, TOPIC, world.state.slot_ms, MessageId(id), self._now_ms)))
+        elif what == "pass":
+            world.run(delay_ms, sweeps=True)
+
+    @property
+    def _now_ms(self) -> int:
+        return self.world.clock.now_ms()
+
+    def received(self) -> list[str]:
+        return sorted(self.bodies[id] for id in self.world.received().elements())
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_a_rebuild_from_s3_alone_answers_as_one_with_the_table(seed: int) -> None:
+    kept, lost = Twin(), Twin()
+    random = Random(seed)
+
+    def acts(count: int, first: int) -> None:
+        for number in range(first, first + count):
+            what = random.choice(["send", "send", "send", "send late", "ingest", "cancel", "cancel by id", "pass"])
+            delay_ms = random.choice([MINUTE, 8 * MINUTE, 12 * MINUTE, 40 * MINUTE, 3 * HOUR, DAY])
+            replaces, key = random.random() < 0.5, random.choice("ab")
+            for twin in (kept, lost):
+                twin.act(what, key, delay_ms, replaces=replaces, body=f"{number:02}")
+
+    acts(random.randint(3, 14), 0)
+    for twin in (kept, lost):
+        twin.world.clock.advance_ms(1000)
+        checkpoint_topic(twin.world.ports, TOPIC, ahead_ms=1)
+        if twin is lost:
+            lose_table(twin.world)
+        run_rebuild(twin.world, replace_index=True)
+    acts(random.randint(3, 10), 50)
+    for twin in (kept, lost):
+        for pack in twin.late:
+            twin.world.ingest(pack)
+        twin.world.run(3 * DAY, sweeps=True)
+    assert [a for a, b in zip(lost.said, kept.said, strict=True) if b != "has come"] == [
+        b for b in kept.said if b != "has come"
+    ]
+    assert lost.received() == kept.received()
+
+
+# --- a rebuild that dies ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_rebuild_that_dies_anywhere_and_begins_again_restores_all_keys(when: str) -> None:
+    for at in range(1, 1000):
+        world = a_world()
+        [waits] = world.send(DAY, key="waits")
+        cancelled = world.pack(DAY, key="cancelled")
+        world.clock.advance_ms(1000)
+        assert cancel_by_key(world, "cancelled")
+        checkpoint(world)
+        lose_table(world)
+        world.clock.advance_ms(1000)
+        world.ports.plan.schedule(at, when)
+        try:
+            run_rebuild(world)
+        except Crash:
+            world.ports.plan.disarm()
+            world.clock.advance_ms(LEASE_S * 1000 + 1000)
+            if world.service.topic_states.read(TOPIC) is None:
+                run_rebuild(world)
+            world.clock.advance_ms(1000)
+            world.ingest(cancelled)
+            assert cancel_by_key(world, "waits") == Cancelled(id=MessageId(waits))
+            world.run(2 * DAY, sweeps=True, every_ms=HOUR)
+            assert not world.received(), at
+        else:
+            assert at > 30
+            return
+    raise AssertionError("the rebuild makes too many calls")
+
+
+# --- checkpoints ------------------------------------------------------------------------------------------------
+
+
+def test_a_checkpoint_has_few_keys() -> None:
+    world = a_world()
+    world.send(DAY, key="waits")
+    world.send(DAY, key="replaces", replace=True)
+    world.clock.advance_ms(1000)
+    assert cancel_by_key(world, "cancelled")
+    checkpoint(world)
+    found = find_checkpoints(world.service.objects, TOPIC).newest
+    assert found is not None and found.keys_examined == 3
+    assert [each.key for each in found.keys] == ["cancelled", "replaces"]
+
+
+def test_many_keys_are_read_seldom(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = a_world()
+    reads: list[str] = []
+    not_in_ledgers = world.service.keys.not_in_ledgers
+
+    def counted(topic: str, wanted: NotInLedgers) -> FoundKeys:
+        reads.append(topic)
+        return replace(not_in_ledgers(topic, wanted), examined=360_000)
+
+    monkeypatch.setattr(world.service.keys, "not_in_ledgers", counted)
+    assert cancel_by_key(world, "cancelled")
+    for minutes, expected in ((0, 1), (30, 1), (29, 1), (2, 2)):
+        world.clock.advance_ms(minutes * MINUTE)
+        world.send(DAY + minutes)
+        purge(world.ports, world.clock, TOPIC, first_ms=world.clock.now_ms() + 2 * DAY, end_ms=None)
+        checkpoint(world)
+        assert len(reads) == expected
+        found = find_checkpoints(world.service.objects, TOPIC).newest
+        assert found is not None and [each.key for each in found.keys] == ["cancelled"]

@@ -1,0 +1,215 @@
+"""Which ledgers are rewritten for their dead bytes, and what that costs in the long run."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+
+from tests.unit.test_merge import HOUR, KIB, PLANNED, SLOT_MS, START_MS, a_bucket
+from tidewheel.flows.upkeep.merge_planning import choose
+from tidewheel.flows.upkeep.retention import NOTHING_DEAD, SLACK_BYTES, STRICT_MS, dead_of
+from tidewheel.ledger.bucket import Bucket, BucketId
+from tidewheel.ledger.slots import slots_of
+from tidewheel.ledger.weights import Weight, joined
+from tidewheel.model.message import MessageId
+from tidewheel.model.settings import TopicSettings
+from tidewheel.model.tombstone import Tombstone
+from tidewheel.model.topic_state import Purge, TopicState, new_topic_state
+
+NOW_MS = START_MS
+
+
+def a_state(planned: int = PLANNED, **changes: object) -> TopicState:
+    state = new_topic_state("orders", "g1", TopicSettings(), NOW_MS)
+    return replace(state, sealed=planned, planned=planned, collected_until=planned, **changes)  # type: ignore[arg-type]
+
+
+def a_ledger(number: int, weights: dict[int, int], size: int = 100 * KIB, checked_ms: int = 0) -> Bucket:
+    """A ledger whose raw bytes lie in some slots; slots count from PLANNED."""
+    found = joined(Weight(PLANNED + slot, PLANNED + slot, raw) for slot, raw in sorted(weights.items()))
+    return replace(a_bucket(number, size, weights), weights=tuple(found), checked_ms=checked_ms)
+
+
+def dead_share(bucket: Bucket, state: TopicState | None = None, now_ms: int = NOW_MS, *tombs: Tombstone) -> float:
+    return dead_of(state or a_state(), [bucket], tombs, now_ms).of(bucket) / bucket.size_bytes
+
+
+def sources_of(buckets: Sequence[Bucket], state: TopicState | None = None, max_buckets: int = 64) -> list[str]:
+    dead = dead_of(state or a_state(), buckets, [], NOW_MS)
+    merge = choose(buckets, PLANNED, SLOT_MS, max_buckets, dead=dead)
+    return [] if merge is None else [each.id for each in merge.sources]
+
+
+# ---- what is dead
+def test_the_bytes_below_collected_until_are_dead_by_their_weights() -> None:
+    assert dead_share(a_ledger(1, {-5: 900, 1000: 100})) == pytest.approx(0.9)
+    assert dead_share(a_ledger(1, {-5: 100, 1000: 900})) == pytest.approx(0.1)
+    assert dead_share(a_ledger(1, {0: 100, 1000: 900})) == 0
+
+
+def test_without_weights_the_bytes_are_spread_over_the_slots() -> None:
+    assert dead_share(a_bucket(1, slots=range(-75, 25))) == pytest.approx(0.75)
+    assert dead_share(a_bucket(1, slots=range(-96, 32), shift=5)) == pytest.approx(0.75, abs=0.2)
+
+
+def test_what_retention_or_a_pause_holds_back_is_alive() -> None:
+    ledger = a_ledger(1, {-5: 900, 1000: 100})
+    assert dead_share(ledger, replace(a_state(), collected_until=PLANNED - 5)) == 0
+
+
+def test_what_has_expired_is_dead_even_while_a_pause_holds_it() -> None:
+    expiring = Weight(PLANNED - 5, PLANNED - 5, 900, NOW_MS // 1000 + 60)
+    ledger = replace(a_ledger(1, {-5: 900, 1000: 100}), weights=(expiring, Weight(PLANNED + 1000, PLANNED + 1000, 100)))
+    held = replace(a_state(), collected_until=PLANNED - 10)
+    assert dead_share(ledger, held, NOW_MS) == 0
+    assert dead_share(ledger, held, NOW_MS + 60_000) == pytest.approx(0.9)
+
+
+def test_what_was_purged_is_dead_until_a_merge_has_left_it_out() -> None:
+    slot = PLANNED + 1000
+    purge = Purge(first_ms=slot * SLOT_MS, end_ms=(slot + 1) * SLOT_MS, sent_before_ms=NOW_MS)
+    state = replace(a_state(), purges=(purge,))
+    assert dead_share(a_ledger(1, {1000: 700, 2000: 300}), state) == pytest.approx(0.7)
+    assert dead_share(a_ledger(1, {1000: 700, 2000: 300}, checked_ms=NOW_MS), state) == 0
+    assert dead_share(a_ledger(1, {1000: 700, 2000: 300}), replace(a_state(), purge_ms=NOW_MS)) == 1
+    within = replace(purge, first_ms=purge.first_ms + 1)
+    assert dead_share(a_ledger(1, {1000: 700, 2000: 300}), replace(a_state(), purges=(within,))) == 0
+
+
+def test_a_cancelled_message_counts_once_shared_by_the_ledgers_of_its_slot() -> None:
+    def entombed(number: int, slot: int, put_ms: int = NOW_MS) -> Tombstone:
+        return Tombstone(PLANNED + slot, MessageId(f"{number:032x}"), 10**10, put_ms=put_ms)
+
+    one, other = a_ledger(1, {1000: 100}), a_ledger(2, {1000: 100})
+    tombs = [entombed(number, 1000) for number in range(100)]
+    assert dead_share(one, None, NOW_MS, *tombs) == 1
+    both = dead_of(a_state(), [one, other], tombs, NOW_MS)
+    assert both.of(one) == both.of(other) == pytest.approx(one.size_bytes / 2)
+    checked = replace(other, checked_ms=NOW_MS + 1)
+    assert dead_of(a_state(), [one, checked], tombs, NOW_MS).of(checked) == 0
+    assert dead_share(one, None, NOW_MS, entombed(1, 999), entombed(2, -5)) == 0
+
+
+# ---- which ledgers
+def test_a_single_ledger_is_rewritten_when_its_dead_bytes_pass_its_live_bytes_and_the_slack() -> None:
+    assert sources_of([a_ledger(1, {-5: 90, 1000: 10})]) == ["b0001"]
+    assert sources_of([a_ledger(1, {-5: 40, 1000: 60})]) == []
+    assert sources_of([a_ledger(1, {-5: 60, 1000: 40})]) == [], "20 KB more dead than alive: less than the slack"
+
+
+def test_nothing_of_a_topic_below_the_slack_is_rewritten() -> None:
+    assert sources_of([a_ledger(1, {-5: 99, 1000: 1}, SLACK_BYTES)]) == []
+    assert sources_of([a_ledger(1, {-5: 999, 1000: 1}, SLACK_BYTES + 2 * KIB)]) == ["b0001"]
+
+
+def test_the_deadest_are_rewritten_and_all_that_are_more_dead_than_alive() -> None:
+    shares = [97, 91, 80, 55, 40, 10]
+    ledgers = [a_ledger(number, {-5: share, 1000: 100 - share}) for number, share in enumerate(shares)]
+    assert sources_of(ledgers) == ["b0000", "b0001", "b0002", "b0003"]
+
+
+def test_ledgers_that_plans_still_name_are_rewritten_after_the_others() -> None:
+    state = replace(a_state(), collected_until=PLANNED - 3)
+    free, named = a_ledger(1, {-5: 90, 1000: 10}), a_ledger(2, {-5: 90, -3: 1, 1000: 9})
+    assert sources_of([free, named], state) == ["b0001"]
+    assert sources_of([named], state) == ["b0002"]
+
+
+def test_too_many_ledgers_are_merged_first() -> None:
+    ledgers = [a_ledger(number, {-5: 90, 1000: 10}) for number in range(9)]
+    merge = choose(ledgers, PLANNED, SLOT_MS, 8, dead=dead_of(a_state(), ledgers, [], NOW_MS))
+    assert merge is not None and len(merge.sources) == 9
+
+
+def test_a_ledger_that_ends_within_the_hour_is_left_to_the_collection() -> None:
+    assert sources_of([a_ledger(1, {-5: 90, 11: 10})]) == []
+
+
+def test_strict_erasure_rewrites_every_ledger_with_a_dead_byte_once_in_twenty_hours() -> None:
+    strict = replace(a_state(), settings=TopicSettings(strict_erasure=1))
+    old, new, live = (
+        a_ledger(1, {-5: 1, 1000: 999}, KIB),
+        a_ledger(2, {-5: 1, 1000: 999}, KIB, checked_ms=NOW_MS - STRICT_MS + 1),
+        a_ledger(3, {5: 1, 1000: 999}, KIB),
+    )
+    assert sources_of([old, new, live], strict) == ["b0001"]
+    assert sources_of([old, new, live]) == []
+
+
+# ---- in the long run
+class Life:
+    """A topic over some days, in slots of an hour. Ledgers hold bytes by slot; merges are idealised."""
+
+    def __init__(self, seed: int, *, rewriting: bool, days: int = 120) -> None:
+        self.ledgers: list[tuple[Bucket, dict[int, int]]] = []
+        self.sent = self.rewritten = self.merges = self.names = 0
+        rng = random.Random(seed)
+        kinds = rng.sample([(1, 2), (2, 24), (24, 24 * 30), (24 * 30, 24 * 365), (24 * 365, 24 * 3650)], 3)
+        weights = [rng.random() ** 3 for _ in kinds]
+        start = START_MS // HOUR
+        for hour in range(start, start + days * 24):
+            self.ledgers = [each for each in self.ledgers if each[0].last_slot >= hour]
+            rows: dict[int, int] = {}
+            for _ in range(rng.randint(0, 12)):
+                least, most = rng.choices(kinds, weights)[0]
+                slot = hour + rng.randint(least, most)
+                rows[slot] = rows.get(slot, 0) + rng.randint(100, 4000)
+            self.sent += sum(rows.values())
+            self._add(rows)
+            self._merge(hour, rewriting=rewriting)
+            if rewriting:
+                self._check(hour)
+
+    def _add(self, rows: dict[int, int]) -> int:
+        if not rows:
+            return 0
+        self.names += 1
+        size = sum(rows.values())
+        bucket = Bucket(
+            id=BucketId(f"{self.names:06d}"),
+            object_name="",
+            size_bytes=size,
+            rows=len(rows),
+            slots=slots_of(rows),
+            segments=(),
+            weights=tuple(joined(Weight(slot, slot, raw) for slot, raw in sorted(rows.items()))),
+        )
+        self.ledgers.append((bucket, rows))
+        return size
+
+    def _merge(self, hour: int, *, rewriting: bool) -> None:
+        while True:
+            buckets = [bucket for bucket, _ in self.ledgers]
+            dead = dead_of(a_state(hour), buckets, [], 0) if rewriting else NOTHING_DEAD
+            merge = choose(buckets, hour, HOUR, 64, dead=dead)
+            if merge is None:
+                return
+            self.merges += 1
+            gone = {each.id for each in merge.sources}
+            taken = [rows for bucket, rows in self.ledgers if bucket.id in gone]
+            self.ledgers = [each for each in self.ledgers if each[0].id not in gone]
+            for a, b in pairwise(merge.cuts):
+                rows: dict[int, int] = {}
+                for each in taken:
+                    for slot, raw in each.items():
+                        if a <= slot < b:
+                            rows[slot] = rows.get(slot, 0) + raw
+                self.rewritten += self._add(rows)
+
+    def _check(self, hour: int) -> None:
+        """Dead bytes, by the truth. Ledgers that end within the hour are about to be deleted."""
+        lasting = [rows for bucket, rows in self.ledgers if bucket.last_slot > hour]
+        live = sum(raw for rows in lasting for slot, raw in rows.items() if slot >= hour)
+        dead = sum(raw for rows in lasting for slot, raw in rows.items() if slot < hour)
+        assert dead <= live + SLACK_BYTES, f"{dead:,} dead bytes beside {live:,}"
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_dead_bytes_stay_few_for_at_most_one_byte_rewritten_a_byte_sent(seed: int) -> None:
+    ours, before = Life(seed, rewriting=True), Life(seed, rewriting=False)
+    assert ours.rewritten <= before.rewritten + ours.sent
+    assert ours.merges <= before.merges + ours.sent / SLACK_BYTES + 1
