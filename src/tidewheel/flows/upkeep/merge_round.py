@@ -105,24 +105,24 @@ def plan_round(
     most = most_of(MergeSize.SMALL if choice.split else MergeSize.LARGE)
     limit = state.settings.max_buckets
     expected: set[BucketId] = set()
-    planned: list[PlannedMerge] = []
-    while len(planned) < most_merges:
+    merges: list[PlannedMerge] = []
+    while len(merges) < most_merges:
         merge = choose(
             buckets.values(), state.planned, state.slot_ms, limit, everything=choice.everything, most=most, dead=dead
         )
         if merge is None or any(source.id in expected for source in merge.sources):
             break
         if size_of(merge) is MergeSize.LARGE and choice.largest is MergeSize.SMALL:
-            return Round(planned, handed_over=True)
+            return Round(merges, handed_over=True)
         cancelled = _cancelled(tombstones or (), merge)
-        planned.append(PlannedMerge(state=state, merge=merge, now_ms=now_ms, cancelled=cancelled))
+        merges.append(PlannedMerge(state=state, merge=merge, now_ms=now_ms, cancelled=cancelled))
         for source in merge.sources:
             del buckets[source.id]
         if not choice.everything:  # such a run never merges its own outputs
             outputs = {each.id: each for each in _expected(merge)}
             expected |= outputs.keys()
             buckets |= outputs
-    return Round(planned, handed_over=False)
+    return Round(merges, handed_over=False)
 
 
 def _cancelled(tombstones: Iterable[Tombstone], merge: Merge) -> frozenset[bytes]:
