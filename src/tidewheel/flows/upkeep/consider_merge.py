@@ -79,7 +79,7 @@ def rewrite_of(ports: Ports, state: TopicState, buckets: Sequence[Bucket], tombs
 
     Args:
         state: read before the buckets.
-        buckets: all of the topic's that are not collected.
+        buckets: those of the topic that are not collected, in a topic of very many ledgers only the `nearest`.
         tombstones: all of the topic's.
     """
     dead = dead_among(ports, state, buckets, tombstones)
