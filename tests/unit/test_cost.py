@@ -93,9 +93,9 @@ def test_what_larger_batches_save_and_subscriptions_more_cost() -> None:
     ("batch", "environment", "requests", "all_told"),
     [
         (1, "development", 0.88, 1.00),
-        (100, "development", 0.100, 0.22),
+        (100, "development", 0.101, 0.22),
         (1000, "development", 0.079, 0.19),
-        (100, "production", 0.100, 0.44),
+        (100, "production", 0.101, 0.44),
     ],
 )
 def test_what_a_million_messages_cost_at_a_million_a_day_is_what_the_page_of_costs_says(
