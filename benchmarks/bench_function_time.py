@@ -69,6 +69,10 @@ class OwnTime:
     def __exit__(self, *_: object) -> None:
         Handler.invoke, wire.Wire._answer = self._invoke, self._answer  # type: ignore[method-assign]
 
+    def client_ns(self) -> int:
+        """Returns the thread's CPU time so far, without the emulator's share."""
+        return time.thread_time_ns() - self._emulator_ns
+
     def take(self, function: str) -> list[tuple[float, int]]:
         """Returns (milliseconds, requests) of the calls of a function since the last time."""
         return self.calls.pop(function, [])

@@ -63,6 +63,7 @@ _ALL = (
     Benchmark(name="capacity", title="Limits that a steady stream reaches"),
     Benchmark(name="fairness", title="Waiting behind a busy topic", goals={"most_quiet_waits_s": "<= 3"}),
     Benchmark(name="growth", title="What grows with what", slow=True),
+    Benchmark(name="ten_billion", title="Ten billion messages wait", slow=True),
     Benchmark(
         name="merge",
         title="Merge",

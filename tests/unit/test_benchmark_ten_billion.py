@@ -1,0 +1,44 @@
+"""What a topic's flows read does not grow with its backlog: the same number of ledgers in any slot, over more years."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from benchmarks.bench_ten_billion import of
+from tidewheel.client import stats
+from tidewheel.flows.upkeep import consider_merge
+
+IN_A_SLOT = 20
+FLOWS = ("ingest", "get", "cancel", "stats", "peek", "merge_plan", "dispatch")
+
+
+@pytest.fixture(scope="module")
+def measured() -> tuple[dict[str, Any], dict[str, Any]]:
+    """A backlog of 1,200 ledgers, and one of twice as many in twice as many months."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(consider_merge, "MOST_CONSIDERED", 600)
+        patch.setattr(stats, "MOST_BUCKETS", 600)
+        return of(60 * IN_A_SLOT, 60), of(120 * IN_A_SLOT, 120)
+
+
+@pytest.mark.parametrize("flow", FLOWS)
+def test_a_flow_asks_the_same_of_aws_whatever_else_waits(
+    flow: str, measured: tuple[dict[str, Any], dict[str, Any]]
+) -> None:
+    small, large = measured
+    for figure in ("requests", "read_units", "write_units"):
+        assert large[flow][figure] == pytest.approx(small[flow][figure], rel=0.05), figure
+
+
+def test_a_dispatch_gets_each_ledger_that_has_due_messages_once(
+    measured: tuple[dict[str, Any], dict[str, Any]],
+) -> None:
+    _, large = measured
+    assert IN_A_SLOT < large["dispatch"]["requests"] < 10 * IN_A_SLOT
+
+
+def test_the_daily_look_for_orphans_goes_in_parts(measured: tuple[dict[str, Any], dict[str, Any]]) -> None:
+    small, large = measured
+    assert small["sweep"]["requests"] < large["sweep"]["requests"] < 2 * small["sweep"]["requests"]
