@@ -177,8 +177,8 @@ _SWEEP = Flow(
             },
             {"dynamodb.read": 24, "dynamodb.write": 6, "s3.put": 9},
         ),
-        # Considers a merge after 32 new ledgers: topic state, buckets, and a record of the decision. Ingest set the check,
-        # which moved the topic's place in the index.
+        # Considers a merge after 32 new ledgers: topic state, buckets, and a record of the decision. Ingest set this
+        # check, which moved the topic's place in the index.
         "merge": _asked(
             {"dynamodb.GetItem": 1, "dynamodb.Query": 1, "dynamodb.UpdateItem": 1},
             {"dynamodb.read": 2, "dynamodb.write": 5},
