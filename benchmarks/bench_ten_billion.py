@@ -196,7 +196,7 @@ class Backlog:
         self.stack.advance(days=1)
         self.count("sweep", self.sweep, "sweep")
         self.stack.advance(milliseconds=self.start_ms + DUE_DAYS * DAY_MS - 1_200_000 - self.stack.clock.now_ms())
-        self.count("dispatch", lambda: self.stack.advance(seconds=1_190), "dispatch", "deliver")
+        self.count("dispatch_and_deliver", lambda: self.stack.advance(seconds=900), "dispatch", "deliver")
         return self.found
 
 
