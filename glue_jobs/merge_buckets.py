@@ -1,4 +1,4 @@
-"""Glue job: merges the ledgers of one topic. Arguments: --stack, --topic, --all true."""
+"""Glue job: merges the ledgers of topics. Arguments: --stack, --topic a,b (by default all topics), --all true."""
 
 from __future__ import annotations
 

@@ -31,6 +31,7 @@ def handler(event: dict[str, Any], context: LambdaContext) -> None:
             topic,
             in_process(service.objects),
             lease_s=MAX_FUNCTION_S,
+            pause=telemetry.pause,
             largest=MergeSize.SMALL,
             time_left=lambda: context.get_remaining_time_in_millis() > HALF_MS,
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Protocol
@@ -44,6 +44,11 @@ class ManualClock:
     def advance_ms(self, delta_ms: int) -> None:
         """Moves the clock forward by delta_ms."""
         self.set_ms(self._now_ms + delta_ms)
+
+
+def pauses(clock: Clock) -> Callable[[int], None]:
+    """Returns a wait of some milliseconds. The wait returns at once if only its owner moves the clock."""
+    return (lambda ms: time.sleep(ms / 1000)) if isinstance(clock, SystemClock) else (lambda _: None)
 
 
 _current: ContextVar[Clock | None] = ContextVar("tidewheel_clock", default=None)

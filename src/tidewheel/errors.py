@@ -12,6 +12,16 @@ from contextlib import contextmanager
 class TidewheelError(Exception):
     """The root of all errors of this package."""
 
+    def __reduce__(self) -> tuple[object, ...]:
+        """Lets errors cross processes. By default, Python would call `__init__` with the text only."""
+        return _same_error, (type(self), self.args, self.__dict__)
+
+
+def _same_error(kind: type[TidewheelError], args: tuple[object, ...], attributes: dict[str, object]) -> TidewheelError:
+    error = kind.__new__(kind, *args)
+    error.__dict__.update(attributes)
+    return error
+
 
 class InvalidValue(TidewheelError, ValueError):
     """A caller's value cannot be used. Nothing was sent or changed.

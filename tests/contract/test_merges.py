@@ -186,6 +186,16 @@ def test_a_run_whose_lease_has_ended_does_not_release_another_s(store: Store) ->
     assert not store.merges.lease("orders", 2500, 4000)
 
 
+def test_a_run_renews_its_own_lease_and_no_other_s(store: Store) -> None:
+    store.topic()
+    assert store.merges.lease("orders", 1000, 2000)
+    assert store.merges.lease("orders", 1500, 2500, 2000)
+    assert not store.merges.lease("orders", 1600, 2600, 2000)
+    assert not store.merges.lease("orders", 2400, 3400)
+    assert store.merges.lease("orders", 2500, 3500)
+    assert not store.merges.lease("orders", 2600, 3600, 2500)
+
+
 def test_a_lease_is_of_one_topic_and_is_none_of_its_marks(store: Store) -> None:
     state = store.topic()
     store.merges.release("orders", 2000)

@@ -18,6 +18,7 @@ THRESHOLDS: dict[tuple[str, ...], tuple[int, ...]] = {
     (f"{_FLOWS}.upkeep.merge_planning.WINDOW_BYTES",): (500, 32 * 1024 * 1024),
     (f"{_FLOWS}.upkeep.merge_planning.MAX_OUTPUT_ROWS",): (5, 5_000_000),
     (f"{_FLOWS}.upkeep.merge_planning._SOURCES_AN_OUTPUT",): (2, 4),
+    (f"{_FLOWS}.upkeep.merge_planning.MAX_ITEMS",): (18, 19, 98),
 }
 """Constants that have one value -> the values to draw, of which the last is the service's."""
 

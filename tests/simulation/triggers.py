@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from random import Random
 from typing import Any
 
 from tests.simulation.faults import FaultyPorts
@@ -17,6 +18,7 @@ from tidewheel.flows.delivery.dispatch import dispatch
 from tidewheel.flows.delivery.ingest import ingest
 from tidewheel.flows.delivery.work import do_job
 from tidewheel.flows.ports.runs import MergeSize
+from tidewheel.flows.ports.tasks import Item, Result
 from tidewheel.flows.upkeep.collect import Collected, collect
 from tidewheel.flows.upkeep.merge import Merged, in_process, merge
 from tidewheel.flows.upkeep.sweep import sweep
@@ -71,6 +73,29 @@ class Call:
     topic: str
     at_ms: int
     tried: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class AnyOrder:
+    """Runs tasks in an order drawn at random, some twice, and all before the first result comes.
+
+    So the outputs of many merges are there while none is swapped.
+    """
+
+    random: Random
+
+    @property
+    def side_by_side(self) -> int:
+        """As many as there are."""
+        return 1000
+
+    def run(
+        self, task: Callable[[Item], Result], items: Sequence[Item], /
+    ) -> Generator[tuple[int, Result], None, None]:
+        """Yields the last result of each task."""
+        order = [place for place in range(len(items)) for _ in range(1 + (self.random.random() < 0.2))]
+        self.random.shuffle(order)
+        yield from {place: task(items[place]) for place in order}.items()
 
 
 class Triggers:
@@ -298,7 +323,10 @@ class Triggers:
 
         def call(ports: FaultyPorts) -> None:
             lease_s = MERGE_MS // 1000
-            done = merge(ports, topic, in_process(ports.objects), lease_s=lease_s, largest=size, everything=everything)
+            writer = in_process(ports.objects)
+            if size is MergeSize.LARGE:
+                writer = replace(writer, tasks=lambda _: AnyOrder(self.world.random))
+            done = merge(ports, topic, writer, lease_s=lease_s, largest=size, everything=everything)
             self._merged(done, topic)
 
         self.world.start("merge", call, topic=topic, limit_ms=MERGE_MS)

@@ -153,7 +153,7 @@ def test_a_window_without_rows_makes_no_ledger(make_engine: MakeEngine, tmp_path
     location = Location(root=str(tmp_path))
     source = put_ledger(location.objects(), rows_of(random.Random(7), 10, days=1))
     far = source.last_slot + 1000
-    assert list(make_engine(location)(a_work([source], far, far + 10))) == [None]
+    assert not [each for each in make_engine(location)(a_work([source], far, far + 10)) if each is not None]
 
 
 def test_an_output_names_its_sources(make_engine: MakeEngine, tmp_path: Path) -> None:

@@ -114,7 +114,7 @@ def test_a_task_that_always_fails_fails_the_run(tasks: Tasks) -> None:
 def test_a_run_that_is_stopped_early_ends_its_tasks(elsewhere: Tasks, tmp_path: Path) -> None:
     run = elsewhere.run(Endless(tmp_path), [0, 1, 2, 3])
     assert next(run) == (0, 0)
-    run.close()  # type: ignore[attr-defined]
+    run.close()
     if isinstance(elsewhere, InProcesses):
         assert not [path for path in tmp_path.iterdir() if Path(f"/proc/{path.name}").exists()]
     assert sorted(elsewhere.run(squared, [3, 4])) == [(0, 9), (1, 16)]

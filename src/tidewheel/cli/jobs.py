@@ -24,14 +24,17 @@ Cores = Annotated[int | None, typer.Option(help="Parallel tasks. The default is 
 
 def merge(
     ctx: typer.Context,
-    topic: TopicName,
+    topics: Annotated[list[str] | None, typer.Argument(help="The names of topics.")] = None,
+    all_topics: Annotated[bool, typer.Option("--all-topics", help="Merge all topics of the stack.")] = False,
     everything: Annotated[
-        bool, typer.Option("--all", help="Merge all small ledgers, even if the topic has only a few.")
+        bool, typer.Option("--all", help="Merge all small ledgers, even if a topic has only a few.")
     ] = False,
     cores: Cores = None,
 ) -> None:
-    """Merge a topic's ledgers, if the topic has more than max_buckets."""
-    if _run(ctx, "merge_buckets", {"topic": topic, "all": everything}, cores) is None:
+    """Merge the ledgers of each topic that has more than max_buckets."""
+    if bool(topics) == all_topics:
+        raise typer.BadParameter("give the names of topics, or --all-topics")
+    if _run(ctx, "merge_buckets", {"topic": ",".join(topics or ()), "all": everything}, cores) is None:
         raise typer.Exit(1)
 
 

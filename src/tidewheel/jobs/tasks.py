@@ -2,7 +2,7 @@
 
 | implementation | runs tasks |
 |---|---|
-| `InThisProcess` | one after the other, here |
+| `tidewheel.flows.ports.tasks.InThisProcess` | one after the other, here |
 | `InProcesses` | side by side, in processes of this machine |
 | `tidewheel.spark.tasks.OnSpark` | on Spark's workers |
 """
@@ -12,59 +12,19 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from threading import Thread
-from typing import Protocol, TypeVar
 
-Item = TypeVar("Item")
-Result = TypeVar("Result")
+from tidewheel.flows.ports.tasks import InThisProcess, Item, Result, Tasks
+
+__all__ = ["InProcesses", "InThisProcess", "Item", "Result", "Tasks"]
 
 MOST_TRIES = 4
 """Tries of a task whose process dies, as on Spark."""
-
-
-class Tasks(Protocol):
-    """Runs one function for many items."""
-
-    @property
-    def side_by_side(self) -> int:
-        """The number of tasks that run at the same time."""
-        ...
-
-    def run(self, task: Callable[[Item], Result], items: Sequence[Item], /) -> Iterator[tuple[int, Result]]:
-        """Yields the place and the result of each item when its task ends, in any order.
-
-        Tasks begin in the order of the items. A task may run several times, even at the same time. Only one of its
-        results is yielded.
-
-        Args:
-            task: a function of a module, or a frozen dataclass that is called. The task, the items and the results
-                must be picklable, and small. A task returns expected failures as results: an exception may start it
-                again.
-            items: one for each task.
-
-        Raises:
-            Exception: a task failed, and repeating the task did not help. Other tasks may still run.
-        """
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class InThisProcess:
-    """Runs tasks one after the other in this process. Pickles nothing."""
-
-    @property
-    def side_by_side(self) -> int:
-        """One."""
-        return 1
-
-    def run(self, task: Callable[[Item], Result], items: Sequence[Item], /) -> Iterator[tuple[int, Result]]:
-        """Runs each task when its result is asked for."""
-        return ((place, task(item)) for place, item in enumerate(items))
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +42,9 @@ class InProcesses:
         """The number of processes."""
         return self.processes
 
-    def run(self, task: Callable[[Item], Result], items: Sequence[Item], /) -> Iterator[tuple[int, Result]]:
+    def run(
+        self, task: Callable[[Item], Result], items: Sequence[Item], /
+    ) -> Generator[tuple[int, Result], None, None]:
         """Starts the processes, and ends them after the last result, or when the caller stops early.
 
         When a process dies, the unfinished tasks run again in new processes.

@@ -17,10 +17,11 @@ class MemoryMerges:
     def __init__(self, store: MemoryStore) -> None:
         self._store = store
 
-    def lease(self, topic: str, now_ms: int, until_ms: int) -> bool:
+    def lease(self, topic: str, now_ms: int, until_ms: int, held_until_ms: int | None = None) -> bool:
         with self._store.lock:
             items = self._store.of(topic)
-            if items.merging_until_ms is not None and items.merging_until_ms > now_ms:
+            held_ms = items.merging_until_ms
+            if held_ms is not None and held_ms > now_ms and held_ms != held_until_ms:
                 return False
             items.merging_until_ms = until_ms
             return True

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass
 from queue import SimpleQueue
 from typing import Any
@@ -34,7 +34,9 @@ class OnSpark:
         """The number of Spark's cores."""
         return self.session().sparkContext.defaultParallelism
 
-    def run(self, task: Callable[[Item], Result], items: Sequence[Item], /) -> Iterator[tuple[int, Result]]:
+    def run(
+        self, task: Callable[[Item], Result], items: Sequence[Item], /
+    ) -> Generator[tuple[int, Result], None, None]:
         """Runs one task of Spark an item. Cancels the other tasks if the caller stops early."""
         if not items:
             return

@@ -64,6 +64,7 @@ class Telemetry:
         # Before any client is made, because a client copies the session's hooks when it is made.
         self._requests = RequestCount(session.events)
         self._clock = CheckedClock(clocks.current())
+        self.pause = clocks.pauses(self._clock.local)
         watch_dates(session.events, self._clock)
         self.service = Service.cold_start(session, environ, self._clock)
         # No topic has this name: the cheapest read that each function may make.

@@ -13,8 +13,7 @@ from tidewheel.flows.administration import purge as purging
 from tidewheel.flows.administration import subscribe as subscribing
 from tidewheel.flows.delivery import direct, due_rows
 from tidewheel.flows.upkeep import collect as collecting
-from tidewheel.flows.upkeep import merge as merging
-from tidewheel.flows.upkeep import orphans
+from tidewheel.flows.upkeep import merge_round, merge_swaps, orphans
 from tidewheel.model import needed as needing
 
 _FOREVER = 10**12
@@ -79,7 +78,7 @@ GUARDS = (
     ),
     Guard(
         "a merge rewrites all that is not planned",
-        merging._choose,
+        merge_round.plan_round,
         reads("planned", lambda state: state.sealed),
         worlds.MERGE_DISPATCH,
     ),
@@ -92,7 +91,7 @@ GUARDS = (
     ),
     Guard(
         "the trash of a merge is stamped with a mark that outlives every plan",
-        merging._swap,
+        merge_swaps.swap,
         reads("sealed", lambda state: state.collected_until),
         worlds.MERGE_LAGGING,
     ),

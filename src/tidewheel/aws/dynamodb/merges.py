@@ -19,12 +19,13 @@ class DynamoMerges:
     def __init__(self, table: Table) -> None:
         self._table = table
 
-    def lease(self, topic: str, now_ms: int, until_ms: int) -> bool:
+    def lease(self, topic: str, now_ms: int, until_ms: int, held_until_ms: int | None = None) -> bool:
         """Leases a topic's merge with a single UpdateItem."""
+        mine = "" if held_until_ms is None else " OR until_ms = :held"
         lease = Change(
             key=layout.merge_key(topic),
-            condition="attribute_not_exists(until_ms) OR until_ms <= :now",
-            values={"now": now_ms},
+            condition=f"attribute_not_exists(until_ms) OR until_ms <= :now{mine}",
+            values={"now": now_ms, **({} if held_until_ms is None else {"held": held_until_ms})},
             sets={"v": items.VERSION, "until_ms": until_ms},
         )
         done, _ = self._table.update(lease, action="lease_merge", topic=topic)

@@ -34,10 +34,16 @@ class Trash:
 class Merges(Protocol):
     """Swaps of ledgers, the lease of a topic's merge, and the trash."""
 
-    def lease(self, topic: str, now_ms: int, until_ms: int) -> bool:
+    def lease(self, topic: str, now_ms: int, until_ms: int, held_until_ms: int | None = None) -> bool:
         """Leases a topic's merge, so that one run works at a time. Returns False if refused.
 
-        `MERGE: until_ms = ... IF absent or its until_ms <= now_ms`.
+        `MERGE: until_ms = ... IF absent or its until_ms <= now_ms or its until_ms = held_until_ms`.
+
+        Args:
+            topic: the topic's name.
+            now_ms: the time.
+            until_ms: the end of the lease.
+            held_until_ms: the end of this run's lease, which is renewed. None: this run has no lease.
         """
         ...
 

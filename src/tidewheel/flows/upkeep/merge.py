@@ -1,4 +1,9 @@
-"""Merges many small ledgers into few, and swaps the ledgers in one transaction.
+"""Merges many small ledgers into few, in rounds, and swaps the ledgers of each merge in one transaction.
+
+    plan     all disjoint merges of all topics   -> their outputs are the tasks of one run
+    write    outputs side by side, on any machines
+    swap     each merge as soon as its own outputs are written, while others are still written
+             -> the next round, until nothing is to do
 
 A merge needs no lock against ingest, dispatch, collection or another merge. Plans name immutable objects, which the
 trash keeps until every plan that may name them is behind all cursors. The lease only saves work.
@@ -6,52 +11,38 @@ trash keeps until every plan that may name them is behind all cursors. The lease
 
 from __future__ import annotations
 
-import secrets
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
-from typing import NamedTuple, Protocol
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
 
 from tidewheel.errors import CorruptLedger, ObjectMissing, ObjectRefused
 from tidewheel.flows.administration.purge import collect_in_time
-from tidewheel.flows.delivery.load_index import complete
-from tidewheel.flows.delivery.replaced import remember_replaced
 from tidewheel.flows.ports import Ports
-from tidewheel.flows.ports.merges import Trash
-from tidewheel.flows.ports.objects import Objects
 from tidewheel.flows.ports.runs import MergeSize
-from tidewheel.flows.upkeep.consider_merge import certain_tombstones, most_of, nearest, size_of
-from tidewheel.flows.upkeep.merge_planning import Merge, Most, choose
-from tidewheel.flows.upkeep.merge_rows import MergeWork, write_output
-from tidewheel.flows.upkeep.retention import NOTHING_DEAD, dead_of
+from tidewheel.flows.upkeep.merge_outputs import (
+    UNREADABLE,
+    Engine,
+    OneByOne,
+    SideBySide,
+    Writer,
+    Written,
+    in_process,
+)
+from tidewheel.flows.upkeep.merge_planning import Merge
+from tidewheel.flows.upkeep.merge_round import Choice, PlannedMerge, plan_round
+from tidewheel.flows.upkeep.merge_swaps import QuietTimes, ReadyMerge, WaitingMerges, swap
 from tidewheel.ledger.bucket import Bucket
-from tidewheel.ledger.delayed_index import waiting_rows
-from tidewheel.model.message import id_bytes
-from tidewheel.model.topic_state import TopicState
+
+__all__ = ["Engine", "Merged", "Writer", "in_process", "merge", "merge_topics"]
 
 _MOST_REFUSED = 3
-_SWAPS = 5
-
-
-class Engine(Protocol):
-    """Writes the outputs of a merge, on any machine."""
-
-    def __call__(self, work: MergeWork, /) -> Iterable[Bucket | None]:
-        """Writes each output with `write_output`, in any order. Raises the errors of `write_output`."""
-        ...
-
-
-def in_process(objects: Objects) -> Engine:
-    """Returns the engine that writes the outputs one by one in this process."""
-
-    def write(work: MergeWork) -> Iterable[Bucket | None]:
-        return (write_output(objects, work, i) for i in range(work.outputs))
-
-    return write
+_MOST_MERGES = 400
+"""Of one round. The round has all its merges' buckets in memory, 82 a merge."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Merged:
-    """The result of a run.
+    """The result of a run, for one topic.
 
     Attributes:
         merges: committed swaps.
@@ -61,6 +52,7 @@ class Merged:
         refused: merges done in vain, since another merge had taken a source.
         skipped: unreadable sources; they stay, and the others are merged without them.
         handed_over: the next merge is too large for a function; a job was started.
+        error: what ended the topic's merges before their end. Other topics' merges went on.
     """
 
     merges: int = 0
@@ -72,169 +64,266 @@ class Merged:
     refused: int = 0
     skipped: list[ObjectMissing | ObjectRefused | CorruptLedger] = field(default_factory=list)
     handed_over: bool = False
+    error: Exception | None = None
 
 
 def merge(
     ports: Ports,
     topic: str,
-    engine: Engine,
+    engine: SideBySide | Engine,
     *,
     lease_s: int,
     largest: MergeSize = MergeSize.LARGE,
     everything: bool = False,
     time_left: Callable[[], bool] = lambda: True,
     progress: Callable[[Merge], None] = lambda _: None,
+    pause: Callable[[int], None] = lambda _: None,
 ) -> Merged | None:
-    """Merges a topic's ledgers until few enough are left.
+    """Merges one topic's ledgers until few enough are left. See `merge_topics`.
 
     Returns None if the topic is absent or another run holds the lease.
-
-    If it stops
-        after the lease: the next run begins when the lease has run out.
-        while outputs are written, or before the swap: nothing names the outputs, and the orphan sweep deletes them.
-        after the swap: the trash names the sources. The daily sweep sets the collection of an idle topic's trash.
-        after the collection of an idle topic is set: it deletes the trash.
-
-    Args:
-        engine: writes the outputs.
-        lease_s: longer than this run can live, in seconds.
-        largest: the largest merge that this run may do. A larger merge is handed over, or split where there is no job
-            to take it.
-        everything: merge all small ledgers, however few.
-        time_left: asked before each further merge.
-        progress: called with each merge before the merge begins.
     """
-    state = ports.topic_states.read(topic)
-    now_ms = ports.clock.now_ms()
-    until_ms = now_ms + lease_s * 1000
-    # Without a job for larger merges, all merges are small enough for this run.
-    most = most_of(MergeSize.SMALL if {largest, ports.runs.largest} == {MergeSize.SMALL} else MergeSize.LARGE)
-    if state is None or not ports.merges.lease(topic, now_ms, until_ms):
-        return None
-    merged = Merged()
-    try:
-        while (chosen := _choose(ports, topic, merged, most, everything)) is not None:
-            if size_of(chosen.merge) is MergeSize.LARGE and largest is MergeSize.SMALL:
-                merged.handed_over = True
-                break
-            progress(chosen.merge)
-            _merge(ports, chosen, engine, merged)
-            if merged.refused > _MOST_REFUSED or not time_left():
-                break
-    finally:
-        ports.merges.release(topic, until_ms)
-    if merged.merges:
-        collect_in_time(ports, ports.clock, topic)
-    if merged.handed_over:
-        ports.runs.merge(topic, MergeSize.LARGE)
+    merged = merge_topics(
+        ports,
+        [topic],
+        engine if isinstance(engine, SideBySide) else OneByOne(engine),
+        lease_s=lease_s,
+        largest=largest,
+        everything=everything,
+        time_left=time_left,
+        progress=lambda _, chosen: progress(chosen),
+        pause=pause,
+    ).get(topic)
+    if merged is not None and merged.error is not None:
+        raise merged.error
     return merged
 
 
-class _Chosen(NamedTuple):
-    """The next merge, with the topic state, the time and the cancelled messages that it was chosen by."""
+def merge_topics(
+    ports: Ports,
+    topics: Iterable[str],
+    writer: Writer,
+    *,
+    lease_s: int,
+    largest: MergeSize = MergeSize.LARGE,
+    everything: bool = False,
+    time_left: Callable[[], bool] = lambda: True,
+    progress: Callable[[str, Merge], None] = lambda _topic, _merge: None,
+    pause: Callable[[int], None] = lambda _: None,
+) -> dict[str, Merged]:
+    """Merges the ledgers of many topics until few enough are left of each.
 
-    state: TopicState
-    merge: Merge
-    now_ms: int
-    cancelled: frozenset[bytes]
+    Returns the results by topic, without topics that are absent or that another run is merging.
 
+    If it stops
+        after a lease: the topic's next run begins when the lease has run out.
+        while outputs are written, or before a swap: nothing names the outputs, and the orphan sweep deletes them.
+        after a swap: the trash names the sources until they are collected. The other merges are independent. The daily
+            sweep sets the collection of an idle topic's trash.
+        after the collection of an idle topic is set: it deletes the trash.
 
-def _choose(ports: Ports, topic: str, merged: Merged, most: Most, everything: bool) -> _Chosen | None:
-    """Returns the next merge. The topic state is read before the buckets, and the buckets before the tombstones.
-
-    Rows below the state's `planned` are in plans already.
+    Args:
+        ports: the service.
+        topics: their names.
+        writer: writes the outputs.
+        lease_s: of a topic; longer than the longest task, since leases are renewed when tasks end.
+        largest: the largest merge that this run may do. A larger merge is handed over, or split where there is no job
+            to take it.
+        everything: merge all small ledgers, however few.
+        time_left: asked after each merge. Without time, the run ends after the swaps of all written merges.
+        progress: called with each merge of a round before the round begins.
+        pause: waits some milliseconds before a swap. It may return at once if only its caller moves the clock.
     """
-    state = ports.topic_states.read(topic)
-    if state is None:
-        return None
-    # A run that merges everything skips its own outputs, so that it ends.
-    left_alone = {error.object_name for error in merged.skipped} | (merged.written if everything else set())
-    live = ports.buckets.in_order(topic, {}) if everything else nearest(ports, topic, unreadable={})
-    buckets = [bucket for bucket in live if bucket.object_name not in left_alone]
-    now_ms = ports.clock.now_ms()
-    tombstones = certain_tombstones(ports, state, buckets)
-    # Its own outputs have nothing dead to it, so that it ends: a clock that is ahead may have made a tombstone.
-    others = [bucket for bucket in buckets if bucket.object_name not in merged.written]
-    dead = NOTHING_DEAD if tombstones is None else dead_of(state, others, tombstones, now_ms)
-    limit = state.settings.max_buckets
-    chosen = choose(buckets, state.planned, state.slot_ms, limit, everything=everything, most=most, dead=dead)
-    if chosen is None:
-        return None
-    cancelled = (each for each in tombstones or () if chosen.cuts[0] <= each.slot < chosen.cuts[-1])
-    return _Chosen(state, chosen, now_ms, frozenset(id_bytes(each.id) for each in cancelled))
-
-
-def _merge(ports: Ports, by: _Chosen, engine: Engine, merged: Merged) -> None:
-    state, chosen = by.state, by.merge
-    written: list[Bucket] = []
+    # Without a job for larger merges, all merges are small enough for this run.
+    small_only = {largest, ports.runs.largest} == {MergeSize.SMALL}
+    run = _Run(
+        ports=ports,
+        writer=writer,
+        lease_ms=lease_s * 1000,
+        choice=Choice(everything=everything, largest=largest, split=small_only),
+        progress=progress,
+        times=QuietTimes(ports, pause),
+    )
     try:
-        work = MergeWork(
-            topic=state.topic,
-            generation=state.generation,
-            settings=state.settings,
-            merge=replace(chosen, sources=tuple(complete(ports.objects, each) for each in chosen.sources)),
-            purge_ms=state.purge_ms,
-            purges=state.purges,
-            cancelled=by.cancelled,
-            now_ms=by.now_ms,
-        )
-        written += (output for output in engine(work) if output is not None)
-    except (ObjectMissing, ObjectRefused, CorruptLedger) as error:
-        ports.objects.delete(output.object_name for output in written)
-        if _replaced(ports, state, chosen, error.object_name):
-            merged.refused += 1
-        else:
-            merged.skipped.append(error)
-        return
-    if not _swap(ports, state, chosen, written):
-        ports.objects.delete(output.object_name for output in written)
-        merged.refused += 1
-        return
-    merged.merges += 1
-    merged.written |= {output.object_name for output in written}
-    merged.sources += len(chosen.sources)
-    merged.outputs += len(written)
-    merged.rows += sum(output.rows for output in written)
-    merged.live_bytes += chosen.live_bytes
+        for topic in topics:
+            run.begin(topic)
+        while planned := run.plan():
+            run.write(planned, time_left)
+            if not time_left():
+                break
+    finally:
+        run.release()
+    run.collect()
+    run.hand_over()
+    return {each.name: each.merged for each in run.topics}
 
 
-def _swap(ports: Ports, state: TopicState, chosen: Merge, written: list[Bucket]) -> bool:
-    """Swaps sources for outputs. The trash is stamped with the current `sealed`.
+@dataclass(slots=True, kw_only=True, eq=False)
+class _Topic:
+    """A topic of a run.
 
-    A plan made after the sources were read may name the sources. It ends at or below `planned`, which is at or below
-    the stamp at the time of the swap. Only a dispatch between the two steps can refuse the swap, so the swap is tried
-    again. The plan also has a slot of the sources, so it begins below `read_until`. `collected_until` is never inside
-    a plan.
-
-    If it stops before the swap, the sources are live, and have notes that say nothing else.
+    Attributes:
+        until_ms: end of its lease; None: it has none.
+        over: no further merge is planned.
+        waiting: written merges.
     """
-    remember_replaced(ports, state.topic, chosen.sources)
-    for _ in range(_SWAPS):
-        current = ports.topic_states.read(state.topic)
-        # A rebuild lowers `planned`: rows that were left out as planned may be due again.
-        if current is None or current.generation != state.generation or current.planned < state.planned:
-            return False
-        names = tuple(source.object_name for source in chosen.sources)
-        stamp = current.sealed
-        read_until = max(_read_until(source, stamp) for source in chosen.sources)
-        trash = Trash(sealed=stamp, id=secrets.token_hex(8), objects=names, read_until=read_until)
-        # Rows that the outputs leave out wait no longer, and estimates give way to exact numbers.
-        dropped = waiting_rows(chosen.sources, current.planned) - waiting_rows(written, current.planned)
-        if ports.merges.swap(current, chosen.sources, written, trash, dropped):
-            return True
-        if any(ports.buckets.read(state.topic, source.id) is None for source in chosen.sources):
-            return False
-    return False
+
+    name: str
+    until_ms: int | None = None
+    over: bool = False
+    waiting: WaitingMerges = field(default_factory=WaitingMerges)
+    merged: Merged = field(default_factory=Merged)
+
+    @contextmanager
+    def guarded(self) -> Iterator[None]:
+        """Keeps an error to this topic, whose merges end."""
+        try:
+            yield
+        except Exception as error:
+            self.merged.error = self.merged.error or error
+            self.over = True
+            self.waiting.ready.clear()
 
 
-def _read_until(source: Bucket, sealed: int) -> int:
-    """Returns the end of the last slot below `sealed` of which a ledger may have rows."""
-    shift = source.slot_shift
-    before = source.slots.rank((sealed - 1) >> shift) if sealed > 0 else 0
-    return min(sealed, (int(source.slots[before - 1]) + 1) << shift) if before else 0
+@dataclass(slots=True, kw_only=True)
+class _Run:
+    """One run over some topics."""
 
+    ports: Ports
+    writer: Writer
+    lease_ms: int
+    choice: Choice
+    progress: Callable[[str, Merge], None]
+    times: QuietTimes
+    topics: list[_Topic] = field(default_factory=list)
 
-def _replaced(ports: Ports, state: TopicState, chosen: Merge, object_name: str) -> bool:
-    """Whether the bucket of an unreadable source is gone, because of another merge or a collection."""
-    source = next(each for each in chosen.sources if each.object_name == object_name)
-    return ports.buckets.read(state.topic, source.id) is None
+    def begin(self, name: str) -> None:
+        """Leases a topic, if it exists and nobody else has it."""
+        topic = _Topic(name=name)
+        with topic.guarded():
+            now_ms = self.ports.clock.now_ms()
+            state = self.ports.topic_states.read(name)
+            if state is None or not self.ports.merges.lease(name, now_ms, now_ms + self.lease_ms):
+                return
+            topic.until_ms = now_ms + self.lease_ms
+        self.topics.append(topic)
+
+    def plan(self) -> list[tuple[_Topic, PlannedMerge]]:
+        """Plans a round: disjoint merges of all topics that are not over."""
+        planned: list[tuple[_Topic, PlannedMerge]] = []
+        for topic in self.topics:
+            if topic.over or len(planned) >= _MOST_MERGES:
+                continue
+            with topic.guarded():
+                merged = topic.merged
+                left_alone = {error.object_name for error in merged.skipped}
+                if self.choice.everything:  # without its own outputs, so that it ends
+                    left_alone |= merged.written
+                most = _MOST_MERGES - len(planned)
+                found = plan_round(self.ports, topic.name, self.choice, left_alone, merged.written, most)
+                merged.handed_over = found.handed_over
+                topic.over = not found.merges or found.handed_over
+                for each in found.merges:
+                    self.progress(topic.name, each.merge)
+                    planned.append((topic, each))
+        return planned
+
+    def write(self, planned: list[tuple[_Topic, PlannedMerge]], time_left: Callable[[], bool]) -> None:
+        """Writes the merges of a round, and swaps each one when it may be swapped."""
+        with closing(self.writer.write_all([each.work for _, each in planned])) as outcomes:
+            for place, written in outcomes:
+                topic, each = planned[place]
+                with topic.guarded():
+                    self._take(topic, each, written)
+                self._swap_some()
+                self._renew_leases()
+                if not time_left():
+                    break
+        while any(topic.waiting.ready for topic in self.topics):
+            if not self._swap_some():
+                self.times.pause()
+                self._renew_leases()
+
+    def _take(self, topic: _Topic, planned: PlannedMerge, written: Written) -> None:
+        """Lets a written merge wait for its swap, or deletes what was written of a failed one."""
+        merged, error = topic.merged, written.error
+        if error is None and merged.error is None:
+            topic.waiting.ready.append(
+                ReadyMerge(
+                    state=planned.state, merge=planned.merge, outputs=written.outputs, since_ms=self.times.now_ms()
+                )
+            )
+            return
+        self._delete(written.outputs)
+        if isinstance(error, UNREADABLE):
+            source = next(each for each in planned.merge.sources if each.object_name == error.object_name)
+            # It is gone because of another merge or a collection, or it is damaged.
+            if self.ports.buckets.read(topic.name, source.id) is None:
+                self._refuse(topic)
+            elif error.object_name not in {each.object_name for each in merged.skipped}:
+                merged.skipped.append(error)
+        elif error is not None:
+            raise error
+
+    def _swap_some(self) -> bool:
+        """Swaps one merge of each topic where one may be swapped. Returns whether there was any."""
+        any_swapped = False
+        for topic in self.topics:
+            with topic.guarded():
+                if topic.waiting.ready and self.times.allow(topic.waiting):
+                    any_swapped = True
+                    self._swap(topic, topic.waiting.ready.popleft())
+                    topic.waiting.swapped_ms = self.times.now_ms()
+        return any_swapped
+
+    def _swap(self, topic: _Topic, ready: ReadyMerge) -> None:
+        if not swap(self.ports, ready):
+            self._delete(ready.outputs)
+            self._refuse(topic)
+            return
+        merged = topic.merged
+        merged.merges += 1
+        merged.written |= {output.object_name for output in ready.outputs}
+        merged.sources += len(ready.merge.sources)
+        merged.outputs += len(ready.outputs)
+        merged.rows += sum(output.rows for output in ready.outputs)
+        merged.live_bytes += ready.merge.live_bytes
+
+    def _refuse(self, topic: _Topic) -> None:
+        topic.merged.refused += 1
+        topic.over = topic.over or topic.merged.refused > _MOST_REFUSED
+
+    def _delete(self, outputs: Iterable[Bucket]) -> None:
+        self.ports.objects.delete(output.object_name for output in outputs)
+
+    def _renew_leases(self) -> None:
+        now_ms = self.ports.clock.now_ms()
+        for topic in self.topics:
+            if topic.until_ms is not None and topic.until_ms - now_ms < self.lease_ms // 2:
+                with topic.guarded():
+                    held_ms, topic.until_ms = topic.until_ms, None
+                    if self.ports.merges.lease(topic.name, now_ms, now_ms + self.lease_ms, held_ms):
+                        topic.until_ms = now_ms + self.lease_ms
+                    else:  # another run has begun; what this run has written is swapped if its sources are there
+                        topic.over = True
+
+    def release(self) -> None:
+        """Releases all leases."""
+        for topic in self.topics:
+            if topic.until_ms is not None:
+                with topic.guarded():
+                    self.ports.merges.release(topic.name, topic.until_ms)
+
+    def collect(self) -> None:
+        """Sets the collection of the trash of idle topics."""
+        for topic in self.topics:
+            if topic.merged.merges:
+                with topic.guarded():
+                    collect_in_time(self.ports, self.ports.clock, topic.name)
+
+    def hand_over(self) -> None:
+        """Starts the job for topics whose next merge is too large for this run."""
+        for topic in self.topics:
+            if topic.merged.handed_over and topic.merged.error is None:
+                with topic.guarded():
+                    self.ports.runs.merge(topic.name, MergeSize.LARGE)

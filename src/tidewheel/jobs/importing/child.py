@@ -16,7 +16,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import suppress
 from dataclasses import dataclass
@@ -122,7 +122,9 @@ class InChildren:
         """The number of processes."""
         return self._processes
 
-    def run(self, task: Callable[[Item], Result], items: Sequence[Item], /) -> Iterator[tuple[int, Result]]:
+    def run(
+        self, task: Callable[[Item], Result], items: Sequence[Item], /
+    ) -> Generator[tuple[int, Result], None, None]:
         """Yields each result when its task ends."""
         places = {self._pool.submit(task, item): place for place, item in enumerate(items)}
         for future in as_completed(places):
