@@ -77,7 +77,13 @@ _ALL = (
     ),
     Benchmark(name="merge_machines", title="Merge in one process, in processes and on Spark", slow=True),
     Benchmark(name="rebuild", title="Rebuild", slow=True, goals={"glue_100m_s": "<= 90"}),
-    Benchmark(name="import", title="Import", slow=True, extra="duckdb"),
+    Benchmark(
+        name="import",
+        title="Import",
+        slow=True,
+        extra="duckdb",
+        goals={"least_rows_a_second": ">= 100000", "peak_mb_of_many": "<= 2500"},
+    ),
     Benchmark(
         name="cost", title="S3 and DynamoDB of a steady stream", slow=True, goals={"dollars_a_million": "<= 0.03"}
     ),

@@ -20,7 +20,7 @@ def write_reminders(path: Path, start: datetime) -> None:
 
 
 def main() -> None:
-    """Imports twice on local Spark, the second time without effect, and receives."""
+    """Imports twice, the second time without effect, and receives."""
     with LocalTidewheel() as stack, TemporaryDirectory() as folder:
         tw = stack.client()
         tw.create_topic("reminders")

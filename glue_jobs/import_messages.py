@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from tidewheel.spark.importing import import_messages as main
+from tidewheel.jobs.importing.driver import import_messages
+
+main = import_messages
+"""What this machine runs, in processes of its own."""
 
 if __name__ == "__main__":
     from tidewheel.spark.glue import on_glue
+    from tidewheel.spark.importing import import_on_spark
 
-    on_glue(main)
+    on_glue(import_on_spark)

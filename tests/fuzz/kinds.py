@@ -240,24 +240,15 @@ _MARKS = sealed(json.dumps([[NOW_MS + i * 86_400_000, NOW_MS + i * 86_000_000 - 
 
 
 # ---- imports
-def _cuts() -> Kind:
-    from tidewheel.spark.import_cuts import Cuts, stored_cuts
-
-    def read(data: bytes) -> object:
-        objects = MemoryObjects()
-        objects.put("imports/orders/_1.json", data)
-        return stored_cuts(objects, "imports/orders/_1.json")
+def _import_input() -> Kind:
+    from tidewheel.jobs.importing.settled import Input, Settled, decode_input
+    from tidewheel.jobs.importing.work import LIMITS
 
     objects = MemoryObjects()
-    Cuts(fingerprint="f" * 32, starts=(1, 50, 900), rows=(10, 20, 30), rejected={"late": 3}).store(objects, "x")
-    return Kind(good=(objects.get_range("x", 0, 10**6),), read=read, lie=_resealed)
-
-
-def _written() -> Kind:
-    from tidewheel.spark.ledger_sink import CutLedger, decode_manifest, encode_manifest
-
-    good = encode_manifest([CutLedger(cut=i, bucket=replace(_bucket(), rows=i)) for i in range(3)])
-    return Kind(good=(good,), read=lambda data: repr(decode_manifest(data)), lie=_resealed)
+    given = Input(options={"--body": "text", "--format": "csv"}, files={"a.csv": 100, "b.csv": 20}, limits=LIMITS)
+    Settled(objects, "orders", "1").begin(given, "1")
+    good = objects.get_range("imports/orders/_1.json", 0, 10**6)
+    return Kind(good=(good,), read=lambda data: repr(decode_input(data, "x")), lie=_resealed)
 
 
 # ---- planted: what shows that a death and a hang are seen
@@ -296,8 +287,7 @@ _MAKERS: dict[str, Callable[[], Kind]] = {
     "pack": lambda: Kind(good=tuple(PACKS), read=lambda data: decode_pack(data, NOW_MS), lie=_recompressed(1)),
     "marks of large bodies": lambda: Kind(good=(_MARKS,), read=_read_marks, lie=_resealed),
     "large body": lambda: Kind(good=(b"x" * 500 + "\N{WATER WAVE}".encode() * 50,), read=_read_body, checked=False),
-    "cuts of an import": _cuts,
-    "ledgers of an import": _written,
+    "input of an import": _import_input,
     **{name: partial(Kind, good=(b"\1planted" * 5,), read=read, checked=False) for name, read in PLANTED.items()},
 }
 KINDS = tuple(name for name in _MAKERS if name not in PLANTED)
@@ -308,8 +298,7 @@ LIES = (
     "checkpoint",
     "pack",
     "marks of large bodies",
-    "cuts of an import",
-    "ledgers of an import",
+    "input of an import",
 )
 """What a sender or another program can write, and whatever of ours Arrow does not parse."""
 OURS = ("ledger, whole", "ledger's footer", "segment", "segment among others", "park in an item")

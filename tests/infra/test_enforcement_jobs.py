@@ -72,8 +72,16 @@ def jobs(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Itera
         world.client.send_recurring(paused, "hourly", "x", every="1h")
         # Nothing else waits in this topic, so the import arms the wheel.
         alone = world.topic("imported")
-        stack.run_job("import_messages", topic=topic, input=some_file(tmp_path_factory))
-        reports = {"import": stack.run_job("import_messages", topic=alone, input=some_file(tmp_path_factory))}
+        stack.run_job("import_messages", topic=topic, input=str(some_file(tmp_path_factory)))
+        imports = f"s3://{world.settings.s3_bucket}/imports"
+        file = some_file(tmp_path_factory)
+        world.stack.session.client("s3").upload_file(str(file), world.settings.s3_bucket, "imports/in/rows.jsonl")
+        reports = {
+            "import": stack.run_job(
+                "import_messages", topic=alone, input=f"{imports}/in/", rejects=f"{imports}/rejects"
+            ),
+            "rejects": world.names("imports/rejects/"),
+        }
         reports["merge"] = stack.run_job("merge_buckets", topic=topic, all=True)
         world.client.cancel(topic, world.client.send(topic, "cancelled", delay="2d").id)
         stack.advance(hours=7)
@@ -103,12 +111,12 @@ def jobs(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Itera
         )
 
 
-def some_file(folders: pytest.TempPathFactory) -> str:
-    """A file of messages."""
+def some_file(folders: pytest.TempPathFactory) -> Path:
+    """A file of messages, and a row without a time."""
     path: Path = folders.mktemp("input") / "in.jsonl"
-    rows = ({"body": f"i{i}", "deliver_at": "2026-01-05T00:00:00Z"} for i in range(20))
-    path.write_text("\n".join(map(json.dumps, rows)))
-    return str(path)
+    rows = [{"body": f"i{i}", "deliver_at": "2026-01-05T00:00:00Z"} for i in range(20)]
+    path.write_text("\n".join(map(json.dumps, [*rows, {"body": "never"}])))
+    return path
 
 
 def damage(world: World, name: str) -> None:
@@ -129,7 +137,8 @@ def lose_table(world: World, topic: str) -> None:
 
 def test_the_jobs_do_their_work_under_their_own_roles_and_nothing_is_denied(jobs: Jobs) -> None:
     assert jobs.denials == [] and jobs.failures == []
-    assert jobs.reports["import"].imported == 20
+    assert (jobs.reports["import"].imported, jobs.reports["import"].rejected.total()) == (20, 1)
+    assert len(jobs.reports["rejects"]) == 1
     assert jobs.reports["merge"].sources >= 3
     assert jobs.reports["rebuild"].tombstones == 1
     assert len(jobs.reports["aside"]) == 1

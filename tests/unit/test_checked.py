@@ -17,6 +17,7 @@ PARSERS = re.compile(
 )
 CHECKING = {
     "flows/recovery/scan.py",
+    "jobs/importing/parquet.py",
     "ledger/inspection.py",
     "ledger/joined.py",
     "ledger/ledger.py",
@@ -24,7 +25,8 @@ CHECKING = {
     "ledger/slots.py",
     "model/untrusted.py",
 }
-"""Modules that call a parser in C; untrusted.decompressed gets what its callers have opened."""
+"""Modules that call a parser in C. untrusted.decompressed gets what its callers have opened. An import reads foreign
+files in a child process, whose death is that file's error."""
 
 
 @settings(max_examples=100, deadline=None)

@@ -43,6 +43,6 @@ def test_the_topic_and_the_due_date_are_read_from_a_bodys_name() -> None:
 def test_every_object_of_a_topic_is_under_its_prefixes() -> None:
     prefixes = object_names.topic_prefixes("orders")
     ledger = object_names.ledger_name("orders", bucket_id(17, "b1"), 300_000, "f00d")
-    names = [ledger, object_names.ASIDE + ledger, object_names.cuts_name("orders", "i1")]
+    names = [ledger, object_names.ASIDE + ledger, object_names.import_name("orders", "i1")]
     assert all(name.startswith(prefixes) for name in names)
     assert not object_names.ledger_name("orders2", bucket_id(17, "b1"), 300_000, "f00d").startswith(prefixes)

@@ -195,7 +195,7 @@ def merge_key(topic: str) -> Key:
 
 
 def import_key(topic: str, once: str) -> Key:
-    """Returns the key of a committed cut's mark. `once` is `<import id>#<cut>`."""
+    """Returns the key of the mark of an import's committed chunk. `once` is `<import id>#<mark>`."""
     return topic_partition(topic), IMPORTS + once
 
 

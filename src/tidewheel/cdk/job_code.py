@@ -34,7 +34,7 @@ from tidewheel.cdk.bundling import makers
 from tidewheel.cdk.pinned_packages import GLUE, BundleFailed, index_for_uv, pinned
 from tidewheel.shipped import PACKAGE, PUBLIC_NAMES
 
-GLUE_PACKAGES = ("cronsim", "pyarrow", "pyroaring", "tzdata")
+GLUE_PACKAGES = ("cronsim", "msgspec", "pyarrow", "pyroaring", "tzdata")
 """The packages that this package needs in a job. Glue already has boto3, numpy, py4j and pyspark."""
 
 JOB_FOLDERS = ("aws", "client", "flows", "jobs", "ledger", "model", "spark")

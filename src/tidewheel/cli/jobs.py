@@ -74,10 +74,11 @@ def import_messages(
     ] = None,
     time_zone: Annotated[str | None, typer.Option(help="Time zone of times without a zone.")] = None,
     rejects: Annotated[str | None, typer.Option(help="Folder for refused rows, with the reasons.")] = None,
-    name: Annotated[
+    token: Annotated[
         str | None,
         typer.Option(
-            help="Name of the import. An import of the same name adds nothing. The default follows from the files."
+            help="The import's own name. Another run with the same token adds nothing. The default follows from the "
+            "files."
         ),
     ] = None,
     min_lead: Annotated[
@@ -97,10 +98,11 @@ def import_messages(
         "expires-at": expires_at,
         "time-zone": time_zone,
         "rejects": rejects,
-        "name": name,
+        "token": token,
         "min-lead": min_lead,
     }
-    _run(ctx, "import_messages", arguments, cores)
+    if _run(ctx, "import_messages", arguments, cores).failed:
+        raise typer.Exit(1)
 
 
 def _run(ctx: typer.Context, script: str, arguments: Mapping[str, object], cores: int | None) -> Any:

@@ -15,7 +15,7 @@
     payloads/<topic>/<due date>/<message id>-<attempt>
                                                bodies that are too large for SQS
     payloads/<topic>/collected.json            times and slots of collections, for the deletion of bodies
-    imports/<topic>/_<import id>.json          an import's cuts; beside them, its files and rejects
+    imports/<topic>/_<import id>.json          an import's input; beside it, its finished parts, files and rejects
     aside/<old name>                           objects that a rebuild took out of service
     aside/<name>@<offset>                      copies of damaged segments, and of whole objects with offset 0
     refused/<SQS message id>-<attempt>.json    refused messages of the service's own queues that are too large for SQS
@@ -166,8 +166,8 @@ def is_copy(name: str) -> bool:
     return "@" in name
 
 
-def cuts_name(topic: str, import_id: str) -> str:
-    """Returns the name of an import's cuts."""
+def import_name(topic: str, import_id: str) -> str:
+    """Returns the name of the object that says what an import's input is."""
     return f"{IMPORTS}{topic}/_{import_id}.json"
 
 

@@ -41,7 +41,7 @@ _TO_JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan
 _REFUSED = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _REFUSED_ASCII = bytes({*range(32)} - set(b"\t\n\r"))
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
-_ATTRIBUTE_NAME = re.compile(r"(?!(?i:aws|amazon)\.)(?!\.)(?!.*\.\.)[A-Za-z0-9_.-]{1,256}(?<!\.)\Z")
+ATTRIBUTE_NAME = re.compile(r"(?!(?i:aws|amazon)\.)(?!\.)(?!.*\.\.)[A-Za-z0-9_.-]{1,256}(?<!\.)\Z")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -370,7 +370,7 @@ def check_attributes(attributes: Mapping[str, str]) -> int:
         )
     size = 0
     for name, value in attributes.items():
-        if not isinstance(name, str) or not _ATTRIBUTE_NAME.match(name) or name == HEADER_ATTRIBUTE:
+        if not isinstance(name, str) or not ATTRIBUTE_NAME.match(name) or name == HEADER_ATTRIBUTE:
             raise InvalidValue(
                 "attribute name",
                 name,

@@ -42,7 +42,6 @@ from tidewheel.jobs.location import Location
 from tidewheel.ledger.ledger import SCHEMA, decode_segment
 from tidewheel.ledger.schema import COLUMNS, ColumnType
 from tidewheel.model.segment import Segment
-from tidewheel.spark.ledger_sink import LedgerSink
 from tidewheel.spark.live_ledgers import LiveLedger, in_listing, in_table
 from tidewheel.spark.time_range import TimeRange
 
@@ -95,10 +94,6 @@ class LedgerSource(DataSource):
     def reader(self, schema: StructType) -> LedgerReader:
         """Returns a reader of these columns."""
         return LedgerReader(self.options, schema)
-
-    def writer(self, schema: StructType, overwrite: bool) -> LedgerSink:  # noqa: ARG002
-        """Returns a writer of new ledgers. See `tidewheel.spark.ledger_sink` for the options."""
-        return LedgerSink(self.options)
 
 
 class LedgerReader(DataSourceReader):

@@ -11,7 +11,6 @@ from uuid import uuid4
 from pyspark import AccumulatorParam, InheritableThread, SparkContext
 from pyspark.sql import SparkSession
 
-from tidewheel.jobs.job import Job
 from tidewheel.jobs.tasks import Item, Result
 
 _CANCEL_AGAIN_S = 0.2
@@ -67,12 +66,6 @@ class OnSpark:
                 # A job that has not begun yet is not cancelled.
                 context.cancelJobGroup(group)
                 job.join(_CANCEL_AGAIN_S)
-
-
-def session_of(job: Job) -> SparkSession:
-    """Returns the Spark session of a job that always runs on Spark."""
-    assert isinstance(job.spark, OnSpark)
-    return job.spark.session()
 
 
 @dataclass(frozen=True, slots=True)

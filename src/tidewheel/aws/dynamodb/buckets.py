@@ -65,7 +65,7 @@ class DynamoBuckets:
         return Commit.MOVED if failed else Commit.COMMITTED
 
     def imported(self, topic: str, import_id: str) -> frozenset[int]:
-        """Lists the committed cuts of an import with a single query."""
+        """Lists the marks of an import's committed chunks with a single query."""
         found = self._table.query_prefix(
             layout.topic_partition(topic), layout.imports_prefix(import_id), projection="pk, sk"
         )

@@ -46,14 +46,14 @@ class Buckets(Protocol):
             next_work: the lowered marks (collect_at_ms is not written), or None when next_slot is at or below the first
                 slot already.
             merge_at_ms: when the sweep is to consider a merge; the next check is then no later than this time.
-            once: `<import id>#<cut>` of a bucket that comes from an import. The table keeps `once` for 90 days, even if
+            once: `<import id>#<mark>` of a bucket of an import. The table keeps `once` for 90 days, even if
                 the bucket is deleted. If `once` is there already, the answer is EXISTS.
             same_swaps: refuse the commit if a merge or a purge swapped ledgers since the topic state was read.
         """
         ...
 
     def imported(self, topic: str, import_id: str) -> frozenset[int]:
-        """Reads the committed cuts of an import."""
+        """Reads the marks of an import's committed chunks."""
         ...
 
     def read(self, topic: str, bucket_id: BucketId) -> Bucket | None:

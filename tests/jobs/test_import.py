@@ -12,32 +12,28 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from decimal import ROUND_HALF_UP, Decimal
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from pyspark.sql import SparkSession
-from pyspark.sql import functions as F
-from pyspark.sql.types import DoubleType
 
 from tests.flows.world import DAY, HOUR, MINUTE, START_MS, TOPIC, Crash, CrashingPort, CrashPlan, World
 from tidewheel.errors import InvalidValue, UnknownTopic
 from tidewheel.jobs.folder_objects import FolderObjects
-from tidewheel.jobs.import_options import Columns, parse_options
+from tidewheel.jobs.importing.checks import LATE
+from tidewheel.jobs.importing.driver import Imported, import_messages
+from tidewheel.jobs.importing.options import parse_options
+from tidewheel.jobs.importing.texts import refused
+from tidewheel.jobs.importing.times import read_times
+from tidewheel.jobs.importing.work import LIMITS, Limits
 from tidewheel.jobs.job import Job
 from tidewheel.jobs.location import Location
 from tidewheel.ledger.ledger import decode_segment
 from tidewheel.model.message import Encoding, id_deliver_at_ms, id_text
-from tidewheel.spark import import_cuts, importing
-from tidewheel.spark.import_input import MALFORMED, Input
-from tidewheel.spark.import_rows import REJECT, Terms, mapped
-from tidewheel.spark.import_times import time_of
-from tidewheel.spark.importing import LATE, Imported, import_messages
-from tidewheel.spark.ledger_sink import distinct_rows
-from tidewheel.spark.tasks import OnSpark
 
 Row = dict[str, Any]
 
@@ -47,11 +43,11 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True, kw_only=True)
 class Bench:
-    """A world whose objects are in a folder, where Spark's processes find them."""
+    """A world whose objects are in a folder, where the children of an import find them."""
 
-    spark: SparkSession
     folder: Path
     world: World
+    limits: Limits = LIMITS
 
     @property
     def objects(self) -> FolderObjects:
@@ -65,10 +61,10 @@ class Bench:
             arguments=arguments,
             service=self.world.ports,
             location=Location(root=str(self.folder / "objects")),
-            spark=OnSpark(lambda: self.spark),
+            spark=no_spark,
             say=(said if said is not None else []).append,
         )
-        return import_messages(job)
+        return import_messages(job, limits=self.limits)
 
     def rows(self) -> list[Row]:
         """All rows of live ledgers, in order."""
@@ -86,18 +82,25 @@ class Bench:
         return {each.name for each in self.objects.list("ledgers/")}
 
     def rejects(self, path: Path) -> list[Row]:
+        """Rejected rows, without their places."""
         found = [json.loads(line) for part in path.glob("*.json") for line in part.read_text().splitlines()]
-        return sorted(found, key=lambda row: str(row.get("n")))
+        places = {"file", "row_group", "row", "line", "byte"}
+        plain = [{name: value for name, value in row.items() if name not in places} for row in found]
+        return sorted(plain, key=lambda row: str(row.get("n")))
+
+
+def no_spark() -> Any:
+    raise AssertionError("an import needs no Spark")
 
 
 @pytest.fixture
-def bench(spark: SparkSession, tmp_path: Path) -> Bench:
+def bench(tmp_path: Path) -> Bench:
     """A bench with one topic and one subscription."""
     world = World()
     (tmp_path / "objects").mkdir()
     world.service = replace(world.service, objects=Location(root=str(tmp_path / "objects")).objects())  # type: ignore[arg-type]
     world.ports = world.service
-    return Bench(spark=spark, folder=tmp_path, world=world)
+    return Bench(folder=tmp_path, world=world)
 
 
 class DyingAtCommits:
@@ -111,10 +114,9 @@ class DyingAtCommits:
 
 
 @pytest.fixture
-def small_cuts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """At most ten rows a ledger."""
-    make = import_cuts.make_cuts
-    monkeypatch.setattr(importing, "make_cuts", lambda *args, **named: make(*args, **named, most_rows=10))
+def small(bench: Bench) -> Bench:
+    """A bench whose imports write at most ten rows a ledger."""
+    return replace(bench, limits=Limits(rows=10))
 
 
 def due(delay_ms: int) -> str:
@@ -332,14 +334,20 @@ def test_bodies_of_bytes_count_as_base64(bench: Bench) -> None:
 
 def test_what_is_wrong_with_an_import_is_named(bench: Bench) -> None:
     path = json_lines(bench.folder / "in.json", messages(1))
+    table = bench.folder / "in.csv"
+    table.write_text(f"due,body\n{due(2 * HOUR)},x\n")
     with pytest.raises(UnknownTopic, match="nothing"):
         bench.run(path, topic="nothing")
-    with pytest.raises(InvalidValue, match=r"--input=.*Path does not exist"):
+    with pytest.raises(InvalidValue, match=r"--input=.*there are no files"):
+        bench.run(bench.folder / "nowhere*")
+    with pytest.raises(InvalidValue, match=r"--input=.*nowhere.*there are no files"):
         bench.run(bench.folder / "nowhere")
-    with pytest.raises(InvalidValue, match=r"--deliver-at='due': no such column; there are: body, deliver_at"):
+    with pytest.raises(InvalidValue, match=r"in\.json': no column 'due' \(--deliver-at\).*are: deliver_at, body"):
         bench.run(path, deliver_at="due")
-    with pytest.raises(InvalidValue, match=r"--key='who': no such column"):
+    with pytest.raises(InvalidValue, match=r"in\.json': no column 'who' \(--key\)"):
         bench.run(path, key="who")
+    with pytest.raises(InvalidValue, match=r"in\.csv': no column 'deliver_at' \(--deliver-at\); there are: due, body"):
+        bench.run(table)
     with pytest.raises(InvalidValue, match=r"--input=None: this job needs it"):
         bench.run("")
     other = bench.folder / "in.dat"
@@ -356,7 +364,6 @@ def test_rejects_that_cannot_be_written_end_an_import_in_one_line_before_it_read
     [line] = str(raised.value).splitlines()
     assert line.startswith(f"--rejects={str(bench.folder / 'file' / 'rejects')!r}: ")
     assert line.endswith("; give a folder that this run may write to")
-    # The cause, and no trace of Java: Python would show what it came from, too.
     assert raised.value.__cause__ is None and raised.value.__suppress_context__
     assert bench.rows() == [] and not list(bench.objects.list("imports/"))
 
@@ -374,7 +381,7 @@ def test_input_that_cannot_be_read_to_its_end_is_named_in_one_line(bench: Bench)
         with pytest.raises(InvalidValue) as raised:
             bench.run(bench.folder / name)
         [line] = str(raised.value).splitlines()
-        assert name in line.partition(": ")[0] and "Unexpected end" in line, line
+        assert name in line.partition(": ")[0] and "cannot be read to its end" in line, line
 
 
 def test_a_second_run_says_of_every_row_that_it_was_settled(bench: Bench) -> None:
@@ -387,7 +394,7 @@ def test_a_second_run_says_of_every_row_that_it_was_settled(bench: Bench) -> Non
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"format": "avro"}, {"name": "a/b"}, {"min-lead": "soon"}, {"time-zone": "Mars/Olympus"}]
+    "wrong", [{"format": "avro"}, {"token": "a/b"}, {"min-lead": "soon"}, {"time-zone": "Mars/Olympus"}]
 )
 def test_an_option_that_is_wrong_is_named(wrong: dict[str, str]) -> None:
     [name] = wrong
@@ -399,65 +406,82 @@ def test_an_option_that_is_wrong_is_named(wrong: dict[str, str]) -> None:
 
 
 def test_identical_rows_are_distinct_messages_and_ids_are_the_same_in_each_run(
-    bench: Bench, spark: SparkSession
+    bench: Bench,
 ) -> None:
     rows = [{"deliver_at": due(2 * HOUR), "body": "same"}] * 25 + messages(5)
     path = json_lines(bench.folder / "in.json", rows)
-    assert bench.run(path, name="first").imported == 30
+    assert bench.run(path, token="first").imported == 30
     ids = [row["message_id"] for row in bench.rows()]
     assert len(set(ids)) == 30
 
-    again = Bench(spark=spark, folder=bench.folder / "again", world=World())
+    again = Bench(folder=bench.folder / "again", world=World())
     again.world.service = replace(again.world.service, objects=again.objects)  # type: ignore[arg-type]
     again.world.ports = again.world.service
     again.world.service.store.topics = {}  # type: ignore[attr-defined]
     assert again.world.service.topic_states.create(bench.world.state)
     again.world.clock.advance_ms(5 * MINUTE)
-    assert again.run(path, name="first").imported == 30
+    assert again.run(path, token="first").imported == 30
     assert [row["message_id"] for row in again.rows()] == ids
 
-    assert bench.run(path, name="second").imported == 30
+    assert bench.run(path, token="second").imported == 30
     assert len({row["message_id"] for row in bench.rows()}) == 60
 
 
-def test_a_second_run_adds_nothing_even_if_all_is_merged_or_delivered(bench: Bench, small_cuts: None) -> None:
-    path = json_lines(bench.folder / "in.json", messages(35))
-    first = bench.run(path)
+def test_a_second_run_adds_nothing_even_if_all_is_merged_or_delivered(small: Bench) -> None:
+    path = json_lines(small.folder / "in.json", messages(35))
+    first = small.run(path)
     assert (first.imported, first.ledgers, first.skipped) == (35, 4, 0)
-    before, names = bench.rows(), bench.ledger_names()
-    second = bench.run(path)
+    before, names = small.rows(), small.ledger_names()
+    second = small.run(path)
     assert (second.read, second.imported, second.ledgers, second.skipped) == (35, 0, 0, 35)
-    assert (bench.rows(), bench.ledger_names()) == (before, names)
-    for bucket in bench.world.service.buckets.all(TOPIC):
-        bench.world.service.buckets.delete(TOPIC, bucket.id)
-    assert bench.run(path).skipped == 35
-    assert bench.rows() == []
-    assert not list(bench.objects.list(f"imports/{TOPIC}/_{first.name}.json-"))
+    assert (small.rows(), small.ledger_names()) == (before, names)
+    for bucket in small.world.service.buckets.all(TOPIC):
+        small.world.service.buckets.delete(TOPIC, bucket.id)
+    assert small.run(path).skipped == 35
+    assert small.rows() == []
 
 
-def test_a_name_is_for_one_input(bench: Bench) -> None:
+def test_a_token_is_for_one_input_and_the_error_says_what_differs(bench: Bench) -> None:
     path = json_lines(bench.folder / "in.json", messages(3))
-    bench.run(path, name="reminders")
+    bench.run(path, token="reminders")
+    with pytest.raises(InvalidValue, match=r"--token='reminders': .* --time-zone was '' and is 'UTC'; give"):
+        bench.run(path, token="reminders", time_zone="UTC")
     json_lines(path, messages(4))
-    with pytest.raises(InvalidValue, match=r"--name='reminders': it names an import of other files"):
-        bench.run(path, name="reminders")
+    with pytest.raises(InvalidValue, match=r"--token='reminders': .* file in\.json had 201 bytes and has 268 bytes"):
+        bench.run(path, token="reminders")
+    json_lines(bench.folder / "in-2.json", messages(3))
+    json_lines(path, messages(3))
+    with pytest.raises(InvalidValue, match=r"file in-2\.json had no place in the input and has 201 bytes"):
+        bench.run(bench.folder / "in*.json", token="reminders")
 
 
-def test_an_import_that_was_killed_between_commits_is_finished_by_the_next(bench: Bench, small_cuts: None) -> None:
-    path = json_lines(bench.folder / "in.json", messages(35))
+def test_files_of_an_import_with_a_token_may_move(bench: Bench) -> None:
+    for name in ("a.json", "b.json"):
+        json_lines(bench.folder / name, messages(3))
+    assert bench.run(bench.folder / "*.json", token="reminders").imported == 6
+    moved = bench.folder / "moved"
+    moved.mkdir()
+    for name in ("a.json", "b.json"):
+        (bench.folder / name).rename(moved / name)
+    again = bench.run(moved, token="reminders")
+    assert (again.imported, again.skipped) == (0, 6)
+
+
+def test_an_import_that_was_killed_between_commits_is_finished_by_the_next(small: Bench) -> None:
+    path = json_lines(small.folder / "in.json", messages(35))
     commits = 0
     for crash in ("after", "before"):
         plan = CrashPlan()
         plan.schedule(2, crash)
-        bench.world.ports = replace(bench.world.service, buckets=DyingAtCommits(bench.world.service.buckets, plan))  # type: ignore[arg-type]
+        small.world.ports = replace(small.world.service, buckets=DyingAtCommits(small.world.service.buckets, plan))  # type: ignore[arg-type]
         with pytest.raises(Crash):
-            bench.run(path)
+            small.run(path)
         commits += 2 if crash == "after" else 1
-        assert len(bench.world.service.buckets.all(TOPIC)) == commits
-    bench.world.ports = bench.world.service
-    last = bench.run(path)
+        assert len(small.world.service.buckets.all(TOPIC)) == commits
+    small.world.ports = small.world.service
+    last = small.run(path)
     assert (last.imported, last.skipped, last.ledgers) == (5, 30, 1)
-    assert bench.bodies() == [f"message {i:03d}" for i in range(35)]
+    assert small.bodies() == [f"message {i:03d}" for i in range(35)]
 
 
 def before_commit(bench: Bench, act: Callable[[], None]) -> None:
@@ -473,21 +497,21 @@ def before_commit(bench: Bench, act: Callable[[], None]) -> None:
     bench.world.service.buckets.commit = later  # type: ignore[method-assign]
 
 
-def test_rows_that_become_due_meanwhile_are_rejected_and_the_rest_is_imported(bench: Bench, small_cuts: None) -> None:
+def test_rows_that_become_due_meanwhile_are_rejected_and_the_rest_is_imported(small: Bench) -> None:
     rows = [{**row, "n": f"{i:02d}"} for i, row in enumerate(messages(30, step_ms=20 * MINUTE))]
-    path = json_lines(bench.folder / "in.json", rows)
+    path = json_lines(small.folder / "in.json", rows)
     seal_from = START_MS + 2 * HOUR + 50 * MINUTE
-    storage = bench.world.service
+    storage = small.world.service
     before_commit(
-        bench, lambda: storage.topic_states.seal(bench.world.state, seal_from // bench.world.state.slot_ms) and None
+        small, lambda: storage.topic_states.seal(small.world.state, seal_from // small.world.state.slot_ms) and None
     )
-    report = bench.run(path, rejects=str(bench.folder / "rejects"))
+    report = small.run(path, rejects=str(small.folder / "rejects"))
     assert (report.imported, report.ledgers, dict(report.rejected)) == (27, 3, {LATE: 3})
-    assert bench.bodies() == [f"message {i:03d}" for i in range(3, 30)]
-    found = bench.rejects(bench.folder / "rejects")
+    assert small.bodies() == [f"message {i:03d}" for i in range(3, 30)]
+    found = small.rejects(small.folder / "rejects")
     assert [(row["n"], row["reason"]) for row in found] == [(f"{i:02d}", LATE) for i in range(3)]
-    assert len(bench.ledger_names()) == 3
-    assert bench.run(path).skipped == 30
+    assert len(small.ledger_names()) == 3
+    assert small.run(path).skipped == 30
 
 
 def test_a_ledger_that_is_due_as_a_whole_meanwhile_is_rejected(bench: Bench) -> None:
@@ -498,19 +522,17 @@ def test_a_ledger_that_is_due_as_a_whole_meanwhile_is_rejected(bench: Bench) -> 
     assert bench.ledger_names() == set()
 
 
-def test_imported_messages_are_delivered_once_each_and_in_time(bench: Bench, small_cuts: None) -> None:
-    bench.world.send(30 * MINUTE, 5 * HOUR)
-    path = json_lines(bench.folder / "in.json", messages(40, step_ms=17 * MINUTE))
-    assert bench.run(path).imported == 40
-    ids = [id_text(row["message_id"]) for row in bench.rows()]
-    bench.world.run(DAY)
-    assert bench.world.received() == Counter(ids)
-    bench.world.assert_in_time()
+def test_imported_messages_are_delivered_once_each_and_in_time(small: Bench) -> None:
+    small.world.send(30 * MINUTE, 5 * HOUR)
+    path = json_lines(small.folder / "in.json", messages(40, step_ms=17 * MINUTE))
+    assert small.run(path).imported == 40
+    ids = [id_text(row["message_id"]) for row in small.rows()]
+    small.world.run(DAY)
+    assert small.world.received() == Counter(ids)
+    small.world.assert_in_time()
 
 
-def test_the_example_imports_and_receives_on_the_local_stack(
-    spark: SparkSession, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_example_imports_and_receives_on_the_local_stack(capsys: pytest.CaptureFixture[str]) -> None:
     example = runpy.run_path(str(Path(__file__).parents[2] / "examples" / "import_messages.py"))
     example["main"]()
     assert capsys.readouterr().out.splitlines()[-3:] == [
@@ -520,34 +542,10 @@ def test_the_example_imports_and_receives_on_the_local_stack(
     ]
 
 
-# --- parts ----------------------------------------------------------------------------------------------------
-
-
-def test_equal_ids_are_counted_up_across_batches() -> None:
-    def batch(*numbers: int) -> pa.RecordBatch:
-        n = len(numbers)
-        return pa.RecordBatch.from_pydict(
-            {
-                "deliver_at_ms": pa.array([0] * n, pa.int64()),
-                "message_id": pa.array([number.to_bytes(16) for number in numbers], pa.binary()),
-                "key": pa.nulls(n, pa.string()),
-                "attributes": pa.nulls(n, pa.map_(pa.string(), pa.string())),
-                "payload": pa.array([b"x"] * n),
-                "encoding": pa.array([0] * n, pa.int8()),
-                "sent_at_ms": pa.array([0] * n, pa.int64()),
-                "expires_at_ms": pa.nulls(n, pa.int64()),
-            }
-        )
-
-    tables = list(distinct_rows([batch(1, 5, 5), batch(5, 6, 20), batch(21, 22), batch(22)]))
-    ids = [int.from_bytes(each) for table in tables for each in table.column("message_id").to_pylist()]
-    assert ids == [1, 5, 6, 7, 8, 20, 21, 22, 23]
-
-
 # --- checks of values -----------------------------------------------------------------------------------------
 
 
-def test_numbers_become_times_rounded_up_after_a_thousandth(spark: SparkSession) -> None:
+def test_numbers_become_times_rounded_up_after_a_thousandth() -> None:
     random_ = random.Random(31)
     edges = [0.0, -0.0, 0.5, 1e11, 1e11 - 0.001, 1e11 + 0.5, 1e15, 1e15 - 0.125, -1e15, 1767225600.123, -1.0005]
     spread = [random_.uniform(-1, 1) * 10 ** random_.randrange(17) for _ in range(300)]
@@ -557,15 +555,50 @@ def test_numbers_become_times_rounded_up_after_a_thousandth(spark: SparkSession)
         ms = number * 1000 if abs(number) < 1e11 else number
         if abs(ms) >= 1e15:
             return None
-        thousandths = Decimal(repr(ms)).quantize(Decimal("0.001"), ROUND_HALF_UP)
-        return math.ceil(float(thousandths))
+        down = math.floor(ms)
+        up = down + (ms - down >= 0.0005)
+        return up if up < 1e15 else None
 
-    frame = spark.createDataFrame([(each,) for each in [*numbers, math.inf, math.nan]], "n double")
-    found = [row[0] for row in frame.select(time_of("n", DoubleType(), None).ms).collect()]
-    assert found == [*map(expected, numbers), None, None]
+    found = read_times(pa.array([*numbers, math.inf, math.nan]), None)
+    times = [ms if known else None for ms, known in zip(found.ms.tolist(), found.known.tolist(), strict=True)]
+    assert times == [*map(expected, numbers), None, None]
+    assert found.not_a_time.tolist() == [each is None for each in times]
 
 
-def test_a_body_is_refused_for_each_character_that_sqs_refuses_and_for_no_other(spark: SparkSession) -> None:
+def test_texts_are_read_as_python_reads_them() -> None:
+    random_ = random.Random(41)
+    texts = []
+    for _ in range(2000):
+        at = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=random_.randrange(4_000_000_000))
+        zone = random_.choice(["Z", "+01:00", "-0330", "+14", " UTC", "+05:45"])
+        fraction = random_.choice(["", ".5", ".123", ".1234567", ".000000001", ".999999999999"])
+        texts.append(at.strftime(random_.choice(["%Y-%m-%dT%H:%M:%S", "%Y-%m-%d %H:%M:%S"])) + fraction + zone)
+
+    def expected(text: str) -> int:
+        plain, dot, rest = text.replace(" UTC", "Z").partition(".")
+        digits = rest.rstrip("Z").partition("+")[0].partition("-")[0] if dot else "0"
+        zone = rest[len(digits) :] if dot else ""
+        whole = datetime.fromisoformat(plain + zone)
+        return int(whole.timestamp()) * 1000 + math.ceil(Decimal(f"0.{digits}") * 1000)
+
+    assert read_times(pa.array(texts), None).ms.tolist() == [expected(text) for text in texts]
+
+
+def test_local_times_are_read_in_their_zone_as_python_reads_them() -> None:
+    zone = ZoneInfo("Europe/Berlin")
+    at = datetime(2026, 1, 1)
+    times = [at + timedelta(minutes=17 * n) for n in range(31_000)]
+    found = read_times(pa.array(times, pa.timestamp("us")), "Europe/Berlin")
+    assert found.ms.tolist() == [round(each.replace(tzinfo=zone).timestamp() * 1000) for each in times]
+
+
+@pytest.mark.parametrize("text", ["2026-02-30T00:00Z", "2026-02-29 10:00Z", "2026-04-31T00:00Z", "2026-01-01T24:00Z"])
+def test_a_day_that_is_not_is_no_time_and_its_neighbours_are_read(text: str) -> None:
+    found = read_times(pa.array(["2028-02-29 10:00Z", text, "2026-01-01T00:00Z"]), None)
+    assert (found.known.tolist(), found.not_a_time.tolist()) == ([True, False, True], [False, True, False])
+
+
+def test_a_body_is_refused_for_each_character_that_sqs_refuses_and_for_no_other() -> None:
     random_ = random.Random(37)
     characters = [*range(0x21), 0x7E, 0x7F, 0x9F, 0xD7FF, 0xE000, 0xFFFD, 0xFFFE, 0xFFFF, 0x10000, 0x10FFFF]
     texts = [chr(each).encode() for each in characters]
@@ -574,21 +607,15 @@ def test_a_body_is_refused_for_each_character_that_sqs_refuses_and_for_no_other(
     bodies += [b"".join(random_.choices([*texts, b"a", b"\n"], k=random_.randrange(1, 6))) for _ in range(200)]
     bodies += [b"clean " + each + random_.choice([b"", b"\n", b" end"]) for each in [*texts, *not_utf_8]]
 
-    def refused(body: bytes) -> bool:
+    def is_refused(body: bytes) -> bool:
         try:
             text = body.decode()
         except UnicodeDecodeError:
             return True
         return any(each not in "\t\n\r" and (each < " " or each in "\ufffe\uffff") for each in text)
 
-    frame = spark.createDataFrame(
-        [(i, body, START_MS + DAY) for i, body in enumerate(bodies)], "i int, b binary, t long"
-    )
-    frame = frame.select("i", F.col("b").cast("string").alias("body"), F.col("t").alias("deliver_at"))
-    frame = frame.withColumn(MALFORMED, F.lit(None).cast("string"))
-    types = {field.name: field.dataType for field in frame.schema}
-    given = Input(frame=frame, types=types, columns=Columns(key=None, attributes=None, expires_at=None))
-    terms = Terms(import_id="i", slot_ms=300_000, now_ms=START_MS, earliest_ms=START_MS)
-    found = {row["i"]: row["kind"] for row in mapped(given, terms).select("i", f"{REJECT}.kind").collect()}
-    assert {bodies[i] for i, kind in found.items() if kind is None} == {each for each in bodies if not refused(each)}
-    assert set(found.values()) == {None, "body has characters that SQS refuses; give bytes"}
+    expected = [is_refused(each) for each in bodies]
+    assert refused(pa.array(bodies)).tolist() == expected
+    assert refused(pa.array([b"x", *bodies]).slice(1)).tolist() == expected
+    for body, wrong in zip(bodies, expected, strict=True):
+        assert refused(pa.array([b"before", body, b"\xc3\xa9"])).tolist() == [False, wrong, False], body

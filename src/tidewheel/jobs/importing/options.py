@@ -11,7 +11,7 @@ from tidewheel.errors import InvalidValue
 from tidewheel.model.duration import delay_ms
 
 FORMATS = ("parquet", "csv", "json")
-_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
+_TOKEN = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
 _MIN_LEAD = "1h"
 
 
@@ -49,7 +49,7 @@ class ImportOptions:
         columns: the wanted columns; those in `optional` may be absent.
         optional: default column names, not given by the caller, that the input may lack.
         rejects: where rejected rows are written; None: they are only counted.
-        name: the import's name; None: it is made from the input.
+        token: the import's own name, for exactly once; None: a hash of the input.
         min_lead_ms: rows due sooner than this are rejected.
         time_zone: zone of times without a zone; None: such times are rejected.
     """
@@ -60,7 +60,7 @@ class ImportOptions:
     columns: Columns = Columns()
     optional: frozenset[str] = frozenset()
     rejects: str | None = None
-    name: str | None = None
+    token: str | None = None
     min_lead_ms: int = 3_600_000
     time_zone: str | None = None
 
@@ -82,7 +82,7 @@ def parse_options(arguments: Mapping[str, str]) -> ImportOptions:
         columns=Columns(**{column: name for column, name in given.items() if name}),
         optional=frozenset(c for c in ("key", "attributes", "expires_at") if not given[c]),
         rejects=arguments.get("rejects") or None,
-        name=_name(arguments.get("name")),
+        token=_token(arguments.get("token")),
         min_lead_ms=delay_ms(arguments.get("min-lead") or _MIN_LEAD, "--min-lead"),
         time_zone=_time_zone(arguments.get("time-zone")),
     )
@@ -94,9 +94,9 @@ def _format(text: str | None) -> str | None:
     return text or None
 
 
-def _name(text: str | None) -> str | None:
-    if text and not _NAME.match(text):
-        raise InvalidValue("--name", text, "use 1 to 64 letters, digits, '_' or '-'")
+def _token(text: str | None) -> str | None:
+    if text and not _TOKEN.match(text):
+        raise InvalidValue("--token", text, "use 1 to 64 letters, digits, '_' or '-'")
     return text or None
 
 

@@ -1,0 +1,130 @@
+"""Reads and checks a column of attributes.
+
+Few rows differ in their attributes as a rule, so each distinct text is read once.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from tidewheel.errors import InvalidValue
+from tidewheel.model.message import HEADER_ATTRIBUTE, MAX_ATTRIBUTES
+from tidewheel.model.validation import ATTRIBUTE_NAME, check_characters
+
+_TEXTS = pa.map_(pa.string(), pa.string())
+NOT_AN_OBJECT = "is not a JSON object"
+TOO_MANY = f"are over {MAX_ATTRIBUTES}: SQS takes ten and one is Tidewheel's"
+BAD_NAME = "has a name that SQS refuses"
+REPEATED = "has a name twice"
+BAD_VALUE = "has a value that is empty or that SQS refuses"
+
+Pairs = list[tuple[str, str]]
+
+
+class _Object(list[tuple[str, Any]]):
+    """The names and values of a JSON object, with repeated names."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attributes:
+    """A column of attributes.
+
+    Attributes:
+        maps: in the ledger's type; null where there are none.
+        size: bytes that SQS counts, of each row.
+        problems: kinds, each with its rows.
+        shown: what to show of a row with a problem.
+    """
+
+    maps: pa.Array
+    size: npt.NDArray[np.int64]
+    problems: dict[str, npt.NDArray[np.bool_]]
+    shown: list[str]
+    place: npt.NDArray[np.int64]
+
+    def show(self, row: int) -> str:
+        """Returns what to show of a row with a problem."""
+        return self.shown[int(self.place[row])]
+
+
+def read_attributes(column: pa.Array) -> Attributes:
+    """Reads the texts of JSON objects."""
+    encoded = column.dictionary_encode()
+    texts: list[str | bytes] = encoded.dictionary.to_pylist()
+    read = [_read(text) for text in texts] + [(None, None, "")]
+    place = encoded.indices.fill_null(len(texts)).to_numpy(zero_copy_only=False).astype(np.int64)
+    found = pa.array([pairs or None for pairs, _, _ in read], _TEXTS)
+    size = np.fromiter((_size(pairs or ()) for pairs, _, _ in read), np.int64, len(read))
+    problems = {}
+    for kind in {kind for _, kind, _ in read if kind is not None}:
+        problems[kind] = np.fromiter((each == kind for _, each, _ in read), bool, len(read))[place]
+    return Attributes(
+        maps=found.take(pa.array(place)),
+        size=size[place],
+        problems=problems,
+        shown=[shown for _, _, shown in read],
+        place=place,
+    )
+
+
+def object_text(pairs: Iterable[tuple[str, Any]]) -> str:
+    """Returns pairs as the text of a JSON object. Repeated names are kept."""
+    return "{" + ",".join(f"{_json(str(name))}:{_json(value)}" for name, value in pairs) + "}"
+
+
+def _read(text: str | bytes) -> tuple[Pairs | None, str | None, str]:
+    """Returns the pairs, the problem, and what to show of it."""
+    try:
+        text = text.decode() if isinstance(text, bytes) else text
+    except UnicodeDecodeError:
+        return None, NOT_AN_OBJECT, repr(text)
+    if not text.strip():
+        return None, None, ""
+    try:
+        given = json.loads(text, object_pairs_hook=_Object)
+    except (ValueError, RecursionError):
+        given = None
+    if given is None and text.strip() == "null":
+        return None, None, ""
+    if not isinstance(given, _Object):
+        return None, NOT_AN_OBJECT, text
+    pairs = [(name, value if isinstance(value, str) else _json(value)) for name, value in given if value is not None]
+    names = [name for name, _ in pairs]
+    if len(names) > MAX_ATTRIBUTES:
+        return None, TOO_MANY, ", ".join(names)
+    if any(not ATTRIBUTE_NAME.match(name) or name == HEADER_ATTRIBUTE for name in names):
+        return None, BAD_NAME, object_text(pairs)
+    if len(set(names)) < len(names):
+        return None, REPEATED, object_text(pairs)
+    if any(not value or not _is_taken(value) for _, value in pairs):
+        return None, BAD_VALUE, object_text(pairs)
+    return pairs, None, ""
+
+
+def _json(value: Any) -> str:
+    def plain(each: Any) -> Any:
+        if isinstance(each, _Object):
+            return {name: plain(inner) for name, inner in each}
+        return [plain(inner) for inner in each] if isinstance(each, list) else each
+
+    return json.dumps(plain(value), ensure_ascii=False, separators=(",", ":"), default=str)
+
+
+def _is_taken(value: str) -> bool:
+    try:
+        check_characters("attribute", value)
+    except (InvalidValue, UnicodeEncodeError):
+        return False
+    return True
+
+
+def _size(pairs: Iterable[tuple[str, str]]) -> int:
+    """Returns the bytes that SQS counts: name, value and the type `String`."""
+    return sum(len(name) + len(value.encode()) + len("String") for name, value in pairs)

@@ -1,0 +1,167 @@
+"""Maps the rows of an input to a ledger's columns, and finds what is wrong with each row."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tidewheel.jobs.importing.attributes import read_attributes
+from tidewheel.jobs.importing.options import Columns
+from tidewheel.jobs.importing.texts import decoded, is_bytes, is_text, lengths_of, none_of, refused, valid_text
+from tidewheel.jobs.importing.times import NO_ZONE, NOT_A_TIME, Times, read_times
+from tidewheel.jobs.importing.work import Mask, Rows, Terms
+from tidewheel.ledger.rows import SCHEMA
+from tidewheel.model.duration import MAX_DELAY_MS
+from tidewheel.model.message import MAX_MESSAGE_BYTES, Encoding
+from tidewheel.model.validation import MAX_KEY_CHARACTERS
+
+LATE = "became due while it was imported"
+_SHOWN = 100
+_CONTROLS = r"[\x00-\x1f\x7f-\x{9f}\x{fffe}\x{ffff}]"
+
+Int64s = npt.NDArray[np.int64]
+Show = Callable[[int], object]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checked:
+    """Rows in a ledger's columns, without ids.
+
+    Attributes:
+        columns: by name.
+        weight: approximate bytes of each row.
+        kinds: of problems.
+        problem: of each row, a place in `kinds`; -1 for none.
+        shown: what to show of a row with a problem, one function a kind.
+    """
+
+    columns: dict[str, pa.Array]
+    weight: Int64s
+    kinds: list[str]
+    problem: npt.NDArray[np.int16]
+    shown: list[Show | None]
+
+    def reason(self, row: int) -> str:
+        """Returns the problem of a row, with the value."""
+        place = int(self.problem[row])
+        show = self.shown[place]
+        value = "" if show is None else _short(show(row))
+        return f"{self.kinds[place]}: {value}" if value else self.kinds[place]
+
+
+class _Problems:
+    """Keeps the first problem of each row."""
+
+    def __init__(self, rows: int) -> None:
+        self.kinds: list[str] = []
+        self.shown: list[Show | None] = []
+        self.problem = np.full(rows, -1, np.int16)
+
+    def add(self, kind: str, wrong: Mask, show: Show | None = None) -> None:
+        wrong = wrong & (self.problem < 0)
+        if wrong.any():
+            self.problem[wrong] = len(self.kinds)
+            self.kinds.append(kind)
+            self.shown.append(show)
+
+
+def check(rows: Rows, columns: Columns, terms: Terms) -> Checked:
+    """Maps and checks rows."""
+    count = len(rows)
+    problems = _Problems(count)
+    due = read_times(rows.due, terms.time_zone)
+    _check_time(problems, columns.deliver_at, due, rows.due)
+    problems.add(f"{columns.deliver_at} is missing", ~due.known)
+    for kind, wrong in rows.wrong.items():
+        problems.add(kind, wrong)
+    body_bytes = _check_body(problems, columns.body, rows)
+    attributes = None if rows.attributes is None or rows.attributes.null_count == count else rows.attributes
+    about = None if attributes is None else read_attributes(attributes)
+    if about is not None:
+        for kind, wrong in about.problems.items():
+            problems.add(f"{columns.attributes} {kind}", wrong, about.show)
+    key, key_sent = _key(problems, columns.key, rows)
+    size = body_bytes + key_sent + (0 if about is None else about.size)
+    problems.add(
+        f"{columns.body} is too large: SQS takes {MAX_MESSAGE_BYTES} with attributes and key (bytes as base64)",
+        size > MAX_MESSAGE_BYTES,
+        lambda row: f"{size[row]} bytes",
+    )
+    expiry = _expiry(problems, columns.expires_at, rows, due, terms)
+    _check_timing(problems, columns.deliver_at, due, terms, rows)
+    made = {
+        "deliver_at_ms": pa.array(due.ms),
+        "key": key,
+        "attributes": pa.nulls(count, SCHEMA.field("attributes").type) if about is None else about.maps,
+        "payload": rows.payload,
+        "encoding": pa.array(rows.encoding),
+        "sent_at_ms": pa.array(np.full(count, terms.now_ms)),
+        "expires_at_ms": pa.nulls(count, pa.int64()) if expiry is None else pa.array(expiry.ms, mask=~expiry.known),
+    }
+    weight = lengths_of(rows.payload) + key_sent + (0 if about is None else about.size) + 48
+    return Checked(columns=made, weight=weight, kinds=problems.kinds, problem=problems.problem, shown=problems.shown)
+
+
+def _value(column: pa.Array) -> Show:
+    return lambda row: column[row].as_py()
+
+
+def _check_time(problems: _Problems, name: str, times: Times, column: pa.Array) -> None:
+    problems.add(f"{name} {NO_ZONE}", times.no_zone, _value(column))
+    problems.add(f"{name} {NOT_A_TIME}", times.not_a_time, _value(column))
+
+
+def _check_body(problems: _Problems, name: str, rows: Rows) -> Int64s:
+    """Checks bodies. Returns their bytes, as SQS counts them."""
+    lengths = lengths_of(rows.payload)
+    problems.add(f"{name} is missing", lengths == 0)
+    as_bytes = rows.encoding == Encoding.BYTES
+    if not as_bytes.all():
+        problems.add(f"{name} has characters that SQS refuses; give bytes", refused(rows.payload), _value(rows.payload))
+    return np.where(as_bytes, -(-lengths // 3) * 4, lengths)
+
+
+def _key(problems: _Problems, name: str | None, rows: Rows) -> tuple[pa.Array, Int64s]:
+    """Checks keys. Returns them, and their bytes as JSON in Tidewheel's attribute."""
+    count = len(rows)
+    if rows.key is None or rows.key.null_count == count:
+        return pa.nulls(count, pa.string()), np.zeros(count, np.int64)
+    column = decoded(rows.key)
+    key, bad = valid_text(column) if is_text(column.type) or is_bytes(column.type) else (column.cast(pa.string()), None)
+    wrong = none_of(count) if bad is None else bad
+    key = pc.if_else(pc.equal(key, ""), pa.scalar(None, pa.string()), key)
+    too_long = pc.greater(pc.utf8_length(key), MAX_KEY_CHARACTERS)
+    found = pc.or_kleene(too_long, pc.match_substring_regex(key, _CONTROLS))
+    wrong = wrong | pc.fill_null(found, False).to_numpy(zero_copy_only=False)
+    kind = f"{name} is over {MAX_KEY_CHARACTERS} characters, or has control characters"
+    problems.add(kind, wrong, _value(column))
+    escaped = pc.add(pc.count_substring(key, '"'), pc.count_substring(key, "\\"))
+    size = pc.fill_null(pc.add(pc.add(pc.binary_length(key), escaped), 2), 0)
+    return key, size.to_numpy(zero_copy_only=False).astype(np.int64)
+
+
+def _expiry(problems: _Problems, name: str | None, rows: Rows, due: Times, terms: Terms) -> Times | None:
+    if name is None or rows.expires is None or rows.expires.null_count == len(rows):
+        return None
+    expiry = read_times(rows.expires, terms.time_zone)
+    _check_time(problems, name, expiry, rows.expires)
+    problems.add(f"{name} is not after its delivery", expiry.known & (expiry.ms <= due.ms), _value(rows.expires))
+    return expiry
+
+
+def _check_timing(problems: _Problems, name: str, due: Times, terms: Terms, rows: Rows) -> None:
+    soon = f"{name} is too soon for an import; send it with the SDK instead"
+    problems.add(soon, due.ms < terms.earliest_ms, _value(rows.due))
+    problems.add(f"{name} is over ten years ahead", due.ms > terms.now_ms + MAX_DELAY_MS, _value(rows.due))
+    problems.add(LATE, due.ms < terms.open_ms)
+
+
+def _short(value: Any) -> str:
+    text = value.decode(errors="replace") if isinstance(value, bytes) else str(value)
+    return text[:_SHOWN]

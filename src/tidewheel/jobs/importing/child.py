@@ -1,0 +1,198 @@
+"""Runs tasks on foreign files in a child process, which a damaged file may end or fill.
+
+    driver or Spark's worker                         child: python -m tidewheel.jobs.importing.child
+        call(task, item) --- pickled (task, item) --->  limits its memory, runs the task
+                         <--- pickled answer ---------  result, FileProblem, or the text of another error
+
+A child serves many calls. If it dies, that is the problem of the file that it read, and the next call starts another.
+The child ends when its parent does.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Generator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import IO, Any, Generic, Self, TypeVar
+
+from tidewheel.jobs.importing.work import FileProblem
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+MEMORY_BYTES = 1_100_000_000
+"""Most memory of a child, beside what it maps of files."""
+
+_of_this_thread = threading.local()
+_children: list[Child] = []
+
+
+@dataclass(frozen=True, slots=True)
+class Apart(Generic[Item, Result]):
+    """Runs a task in the child process of the calling thread."""
+
+    task: Callable[[Item], Result]
+
+    def __call__(self, item: Item) -> Result | FileProblem:
+        """Returns the task's result, or why the file could not be read.
+
+        Raises:
+            RuntimeError: another error, such as a refused write.
+        """
+        child: Child | None = getattr(_of_this_thread, "child", None)
+        if child is None or child.ended:
+            child = _of_this_thread.child = Child()
+        answer: Result | FileProblem = child.call(self.task, item)
+        return answer
+
+
+class Child:
+    """A child process."""
+
+    def __init__(self) -> None:
+        path = os.pathsep.join(each for each in sys.path if each)
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "tidewheel.jobs.importing.child"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            # The archive of a Glue job is on this process's path only.
+            env={**os.environ, "PYTHONPATH": path},
+        )
+        _children.append(self)
+
+    @property
+    def ended(self) -> bool:
+        """Whether the process has ended."""
+        return self._process.poll() is not None
+
+    def call(self, task: Callable[[Any], Any], item: Any) -> Any:
+        """Runs a task in the process."""
+        assert self._process.stdin is not None and self._process.stdout is not None
+        try:
+            pickle.dump((task, item), self._process.stdin)
+            self._process.stdin.flush()
+            kind, answer = pickle.load(self._process.stdout)
+        except (EOFError, OSError, pickle.UnpicklingError):
+            self.end()
+            return FileProblem(f"the process that read it {_how_ended(self._process.wait())}; make the file again")
+        if kind == "error":
+            raise RuntimeError(answer)
+        return FileProblem(answer) if kind == "problem" else answer
+
+    def end(self) -> None:
+        """Ends the process."""
+        self._process.kill()
+        self._process.wait()
+        for pipe in (self._process.stdin, self._process.stdout):
+            with suppress(OSError, ValueError):
+                if pipe is not None:
+                    pipe.close()
+        with suppress(ValueError):
+            _children.remove(self)
+
+
+class InChildren:
+    """Runs tasks made by `Apart` side by side, each in a child of its thread. Implements `Tasks`.
+
+    Args:
+        processes: how many.
+    """
+
+    def __init__(self, processes: int) -> None:
+        self._processes = processes
+        self._pool = ThreadPoolExecutor(processes)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._pool.shutdown(wait=False, cancel_futures=True)
+        end_children()
+
+    @property
+    def side_by_side(self) -> int:
+        """The number of processes."""
+        return self._processes
+
+    def run(
+        self, task: Callable[[Item], Result], items: Sequence[Item], /
+    ) -> Generator[tuple[int, Result], None, None]:
+        """Yields each result when its task ends."""
+        places = {self._pool.submit(task, item): place for place, item in enumerate(items)}
+        for future in as_completed(places):
+            yield places[future], future.result()
+
+
+def end_children() -> None:
+    """Ends all children of this process."""
+    for child in list(_children):
+        child.end()
+
+
+def _how_ended(code: int) -> str:
+    if code >= 0:
+        return f"ended with code {code}"
+    name = signal.Signals(-code).name if -code in list(signal.Signals) else str(-code)
+    return f"died by {name}" + (", perhaps for want of memory" if name == "SIGKILL" else "")
+
+
+def _limit_memory() -> None:
+    with suppress(ImportError, OSError, ValueError):
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_DATA, (MEMORY_BYTES, MEMORY_BYTES))
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
+def _end_with_parent() -> None:
+    parent = os.getppid()
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            threading.Event().wait(1)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+def _answer(task: Callable[[Any], Any], item: Any) -> tuple[str, Any]:
+    try:
+        return "result", task(item)
+    except FileProblem as problem:
+        return "problem", str(problem)
+    except MemoryError:
+        return "problem", "it needs too much memory; make smaller row groups, pages and values, or split the file"
+    except Exception as error:
+        return "error", f"{type(error).__name__}: {error}"
+
+
+def _serve(requests: IO[bytes], answers: IO[bytes]) -> None:
+    while True:
+        try:
+            task, item = pickle.load(requests)
+        except EOFError:
+            return
+        pickle.dump(_answer(task, item), answers)
+        answers.flush()
+
+
+def main() -> None:
+    """Serves calls until the parent closes the pipe."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides what Ctrl-C means
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # what libraries print is no answer
+    _limit_memory()
+    _end_with_parent()
+    _serve(sys.stdin.buffer, answers)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,205 @@
+"""Finds the files of an input, locally or in S3, and reads ranges of them."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Iterator
+from glob import glob, has_magic
+from pathlib import Path
+from typing import Any, cast
+
+from botocore.exceptions import BotoCoreError, ClientError
+
+from tidewheel.errors import InvalidValue
+from tidewheel.jobs.importing.options import FORMATS, ImportOptions
+from tidewheel.jobs.importing.work import FileProblem, InputFile
+from tidewheel.jobs.location import Location, client
+
+S3 = "s3://"
+_ENDINGS = {"parquet": "parquet", "csv": "csv", "json": "json", "jsonl": "json", "ndjson": "json"}
+_CODECS = {"gz": "gzip", "gzip": "gzip", "bz2": "bz2", "zst": "zstd", "zstd": "zstd", "lz4": "lz4"}
+_OTHER_CODECS = ("snappy", "deflate", "xz", "zip", "br", "z")
+_ENDING = re.compile(rf"\.(\w+?)(?:\.({'|'.join([*_CODECS, *_OTHER_CODECS])}))?\Z", re.IGNORECASE)
+_BLOCK_BYTES = 8 * 1024 * 1024
+_CHANGED = "it changed during the import, so nothing more of it is imported. Import it again under another --token"
+_GONE = "it vanished during the import, so nothing more of it is imported"
+
+
+def find_files(location: Location, options: ImportOptions) -> list[InputFile]:
+    """Lists the input's files, sorted by name.
+
+    Names in a folder that begin with `_` or `.` are left out.
+
+    Raises:
+        InvalidValue: there are no files, or their format is unknown.
+    """
+    path = options.input.replace("s3a://", S3).removeprefix("file://")
+    try:
+        found = sorted(_in_s3(location, path) if path.startswith(S3) else _local(path))
+    except (BotoCoreError, ClientError, OSError) as error:
+        raise InvalidValue("--input", options.input, f"it cannot be listed: {error}") from None
+    if not found:
+        raise InvalidValue("--input", options.input, "there are no files; give a file, a folder or a glob")
+    format_ = options.format or _format_of([name for name, _, _ in found])
+    return [
+        InputFile(number=number, name=name, size_bytes=size, changed=changed, format=format_)
+        for number, (name, size, changed) in enumerate(found)
+    ]
+
+
+def changed_since(location: Location, file: InputFile) -> str | None:
+    """Returns what is wrong if a file is no longer as it was when the import began."""
+    try:
+        now = _stat_s3(location, file.name) if file.name.startswith(S3) else _stat(Path(file.name))
+    except FileNotFoundError:
+        return _GONE
+    except ClientError as error:
+        if error.response["Error"]["Code"] in ("404", "NoSuchKey", "NotFound"):
+            return _GONE
+        raise
+    return None if now == (file.size_bytes, file.changed) else _CHANGED
+
+
+def codec_of(file: InputFile) -> str | None:
+    """Returns the codec by which a text file is compressed, by Arrow's name.
+
+    Raises:
+        FileProblem: the codec is none that can be read.
+    """
+    found = _ENDING.search(file.name)
+    ending = found[2] if found else None
+    if ending is None or file.format == "parquet":
+        return None
+    if ending.lower() not in _CODECS:
+        raise FileProblem(f"files like *.{ending} are not read; decompress it, or give {', '.join(_CODECS)}")
+    return _CODECS[ending.lower()]
+
+
+def opened(location: Location, file: InputFile) -> io.RawIOBase:
+    """Opens a file to read ranges."""
+    if file.name.startswith(S3):
+        return _S3File(location, file)
+    try:
+        return cast(io.RawIOBase, Path(file.name).open("rb", buffering=0))
+    except FileNotFoundError:
+        raise FileProblem(_GONE) from None
+    except OSError as error:
+        raise FileProblem(f"it cannot be opened: {error.strerror}; let this run read it") from None
+
+
+class _S3File(io.RawIOBase):
+    """Reads an object by ranges, and only the version that was listed."""
+
+    def __init__(self, location: Location, file: InputFile) -> None:
+        self._client = client(location, "s3")
+        self._s3_bucket, _, self._key = file.name.removeprefix(S3).partition("/")
+        self._file = file
+        self._position = 0
+        self._held_from = 0
+        self._held = b""
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._position
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._file.size_bytes}[whence]
+        self._position = max(0, base + offset)
+        return self._position
+
+    def read(self, size: int = -1, /) -> bytes:
+        end = self._file.size_bytes
+        if size >= 0:
+            end = min(end, self._position + size)
+        pieces = []
+        while self._position < end:
+            start = self._position - self._held_from
+            if not 0 <= start < len(self._held):
+                self._held_from, self._held = self._position, self._range(self._position, end - self._position)
+                start = 0
+            piece = self._held[start : start + end - self._position]
+            pieces.append(piece)
+            self._position += len(piece)
+        return b"".join(pieces)
+
+    def readinto(self, buffer: Any, /) -> int:
+        data = self.read(len(buffer))
+        buffer[: len(data)] = data
+        return len(data)
+
+    def _range(self, start: int, wanted: int) -> bytes:
+        end = min(self._file.size_bytes, start + max(wanted, _BLOCK_BYTES))
+        try:
+            answer = self._client.get_object(
+                Bucket=self._s3_bucket, Key=self._key, Range=f"bytes={start}-{end - 1}", IfMatch=self._file.changed
+            )
+        except ClientError as error:
+            code = error.response["Error"]["Code"]
+            if code in ("PreconditionFailed", "412"):
+                raise FileProblem(_CHANGED) from None
+            if code in ("NoSuchKey", "404"):
+                raise FileProblem(_GONE) from None
+            raise FileProblem(f"S3 refuses bytes {start}-{end - 1}: {error}") from None
+        data: bytes = answer["Body"].read()
+        if not data:
+            raise FileProblem(_CHANGED)
+        return data
+
+
+def _local(path: str) -> Iterator[tuple[str, int, str]]:
+    for name in sorted(glob(path, recursive=True)) if has_magic(path) else [path]:  # noqa: PTH207
+        root = Path(name)
+        inside = root.rglob("*") if root.is_dir() else [root]
+        for each in inside:
+            if each.is_file() and not _is_hidden(each.relative_to(root).parts):
+                yield (str(each.absolute()), *_stat(each))
+
+
+def _stat(path: Path) -> tuple[int, str]:
+    found = path.stat()
+    return found.st_size, str(found.st_mtime_ns)
+
+
+def _in_s3(location: Location, url: str) -> Iterator[tuple[str, int, str]]:
+    s3_bucket, _, pattern = url.removeprefix(S3).partition("/")
+    prefix = re.split(r"[*?\[]", pattern, maxsplit=1)[0]
+    matches = re.compile(_glob_pattern(pattern.strip("/")) + r"(?:/(?P<inside>.*))?\Z", re.DOTALL)
+    pages = client(location, "s3").get_paginator("list_objects_v2").paginate(Bucket=s3_bucket, Prefix=prefix)
+    for page in pages:
+        for each in page.get("Contents", ()):
+            found = matches.match(each["Key"] if pattern.strip("/") else f"/{each['Key']}")
+            if found is None or each["Key"].endswith("/") or _is_hidden((found["inside"] or "").split("/")):
+                continue
+            yield f"{S3}{s3_bucket}/{each['Key']}", each["Size"], each["ETag"]
+
+
+def _glob_pattern(glob_: str) -> str:
+    """Returns a glob as a regular expression. A star matches no slash."""
+    tokens = re.findall(r"\[[^\]]+\]|.", glob_, re.DOTALL)
+    named = {"*": "[^/]*", "?": "[^/]"}
+    return "".join(named.get(t, t.replace("[!", "[^") if len(t) > 1 else re.escape(t)) for t in tokens)
+
+
+def _stat_s3(location: Location, url: str) -> tuple[int, str]:
+    s3_bucket, _, key = url.removeprefix(S3).partition("/")
+    found = client(location, "s3").head_object(Bucket=s3_bucket, Key=key)
+    return found["ContentLength"], found["ETag"]
+
+
+def _is_hidden(parts: Any) -> bool:
+    return any(part.startswith(("_", ".")) for part in parts)
+
+
+def _format_of(names: list[str]) -> str:
+    found = {_ENDINGS.get(ending[1].lower() if (ending := _ENDING.search(name)) else "") for name in names}
+    [format_, *others] = found
+    if others or format_ is None:
+        shown = sorted(name.rpartition("/")[2] for name in names)[:3]
+        raise InvalidValue("--format", None, f"give {', '.join(FORMATS)}: files like {', '.join(shown)} do not say")
+    return format_

@@ -1,0 +1,258 @@
+"""Reads JSON lines. Objects and lists are kept as they stand in the line.
+
+A file that is not compressed is divided at any bytes: a part has the lines that begin in it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+
+from tidewheel.jobs.importing.options import Columns
+from tidewheel.jobs.importing.streams import Stream, stream_of
+from tidewheel.jobs.importing.work import MALFORMED, FileProblem, Part, Rows
+from tidewheel.jobs.location import Location
+from tidewheel.model.message import Encoding
+
+_BLOCK_BYTES = 4 * 1024 * 1024
+_LONGEST_LINE = 16 * 1024 * 1024
+_WRONG_TYPE = re.compile(r"Expected `.*`, got `(\w+)`(?: - at `\$\.(.*)`)?\Z")
+_NO_FIELD = re.compile(r'["\\\x00-\x1f]')
+_TIME = int | float | str | None
+_TEXT = int | float | str | bool | None
+_LINES = msgspec.json.Decoder(str)
+_UTF_8_MARK = b"\xef\xbb\xbf"
+
+
+def check_lines(location: Location, part: Part, needed: Mapping[str, str]) -> None:
+    """Looks for columns in the first lines of a file, by option. A misspelt name ends here.
+
+    Raises:
+        FileProblem: none of the first lines has the column, or the file cannot be read.
+    """
+    stream = stream_of(location, part.file)
+    names: dict[str, None] = {}
+    lines = stream.read(_BLOCK_BYTES // 4).removeprefix(_UTF_8_MARK).split(b"\n")
+    for line in lines if len(lines) == 1 else lines[:-1]:
+        try:
+            given = json.loads(line)
+        except (ValueError, RecursionError):
+            continue
+        names |= dict.fromkeys(given) if isinstance(given, dict) else {}
+    for option, name in needed.items():
+        if names and name not in names:
+            shown = ", ".join(names)
+            advice = "if it is rare, put a line that has it first"
+            raise FileProblem(f"no column {name!r} ({option}) in its first lines; there are: {shown}; {advice}")
+
+
+def read_lines(location: Location, part: Part) -> Iterator[Rows]:
+    """Reads the lines of a part.
+
+    Raises:
+        FileProblem: the file cannot be read, or a line is too long.
+    """
+    read = _Lines(part.columns)
+    stream = stream_of(location, part.file)
+    whole = part.first == 0 and part.end < 0
+    offset, line, rest = part.first, 1, b""
+    if part.first:
+        # A line that begins exactly here is this part's: look at the byte before.
+        stream.seek(part.first - 1)
+        offset, rest = _after_first_line(stream, part.first - 1)
+    while whole or offset < part.end:
+        more = stream.read(_BLOCK_BYTES)
+        data = rest + more
+        if offset == 0 and data.startswith(_UTF_8_MARK):
+            offset, data = len(_UTF_8_MARK), data[len(_UTF_8_MARK) :]
+        if not data:
+            return
+        end = data.rfind(b"\n") + 1 if more else len(data)
+        if not whole and offset + end > part.end:
+            # The last line of this part begins before the part's end. It ends at the first line end from there on.
+            end = data.find(b"\n", part.end - offset - 1) + 1 or end
+        if len(data) - end > _LONGEST_LINE:
+            where = f"the line at byte {offset + end}" if part.first else f"line {line + data[:end].count(10)}"
+            raise FileProblem(f"{where} is longer than {_LONGEST_LINE:,} bytes; is it a file of JSON lines?")
+        block, rest = data[:end], data[end:]
+        if block:
+            yield read.block(block, line=None if part.first else line, offset=offset)
+        line += block.count(b"\n")
+        offset += end
+
+
+def _after_first_line(stream: Stream, offset: int) -> tuple[int, bytes]:
+    data = b""
+    while (end := data.find(b"\n") + 1) == 0:
+        more = stream.read(_BLOCK_BYTES)
+        if not more:
+            return offset + len(data), b""
+        data += more
+        if len(data) > 2 * _LONGEST_LINE:
+            raise FileProblem(f"the line before byte {offset} is longer than {_LONGEST_LINE:,} bytes")
+    return offset + end, data[end:]
+
+
+class _Lines:
+    """Decodes blocks of lines."""
+
+    def __init__(self, columns: Columns) -> None:
+        self._columns = columns
+        raw = msgspec.Raw
+        fields: dict[str, tuple[str, Any, Any]] = {
+            "due": (columns.deliver_at, _TIME, None),
+            "body": (columns.body, raw, raw()),
+        }
+        for field, name, type_, default in (
+            ("key", columns.key, _TEXT, None),
+            ("attributes", columns.attributes, raw, raw()),
+            ("expires", columns.expires_at, _TIME, None),
+        ):
+            if name is not None:
+                fields[field] = (name, type_, default)
+        for name, _, _ in fields.values():
+            if _NO_FIELD.search(name):
+                raise FileProblem(f"a column named {name!r} cannot be read; name it without quotes and backslashes")
+        self._fields = tuple(fields)
+        row = msgspec.defstruct(
+            "Line",
+            [(field, type_, default) for field, (_, type_, default) in fields.items()],
+            rename={field: name for field, (name, _, _) in fields.items()},
+            gc=False,
+        )
+        self._decoder = msgspec.json.Decoder(row)
+
+    def block(self, block: bytes, *, line: int | None, offset: int) -> Rows:
+        """Decodes the lines of a block. `line` is the first line's number, `offset` the block's place in the file."""
+        numbers: list[int] | None = None
+        malformed: list[tuple[int, str, str]] = []
+        found: list[Any] | None
+        try:
+            found = self._decoder.decode_lines(block)
+            if len(found) != block.count(b"\n") + (not block.endswith(b"\n")):
+                found = None
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            found = None
+        if found is None and not block.strip():
+            found = []  # a bomb of empty lines would take long below
+        if found is None:
+            found, numbers, malformed = self._one_by_one(block)
+        starts: list[int] = []
+        lines: list[bytes] = []
+
+        def line_of(number: int) -> bytes:
+            if not lines:
+                lines.extend(block.split(b"\n"))
+                starts.extend(np.cumsum([0, *(len(each) + 1 for each in lines)]).tolist())
+            return lines[number]
+
+        def place(number: int) -> dict[str, Any]:
+            line_of(number)
+            return {"line": line + number} if line is not None else {"byte": offset + starts[number]}
+
+        def number_of(row: int) -> int:
+            return row if numbers is None else numbers[row]
+
+        return self._rows(
+            found,
+            place=lambda row: place(number_of(row)),
+            given=lambda row: json.loads(line_of(number_of(row))),
+            malformed=[(place(number), kind, text) for number, kind, text in malformed],
+        )
+
+    def _one_by_one(self, block: bytes) -> tuple[list[Any], list[int], list[tuple[int, str, str]]]:
+        found, numbers, malformed = [], [], []
+        for number, line in enumerate(block.split(b"\n")):
+            if not line.strip():
+                continue
+            try:
+                found.append(self._decoder.decode(line))
+                numbers.append(number)
+            except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+                malformed.append((number, _problem_of(error), line.decode(errors="replace").rstrip("\r")))
+        return found, numbers, malformed
+
+    def _rows(self, found: list[Any], **about: Any) -> Rows:
+        payload, encoding, odd = _bodies([bytes(row.body) for row in found])
+        columns: dict[str, Any] = {}
+        if "key" in self._fields:
+            columns["key"] = _texts([row.key for row in found])
+        if "expires" in self._fields:
+            columns["expires"] = _times([row.expires for row in found])
+        if "attributes" in self._fields:
+            raw = [bytes(row.attributes) or None for row in found]
+            columns["attributes"] = pa.array([_unquoted(each) for each in raw], pa.binary())
+        return Rows(
+            due=_times([row.due for row in found]),
+            payload=payload,
+            encoding=encoding,
+            wrong={f"{self._columns.body} is a number or a flag; give text, an object or a list": odd},
+            **columns,
+            **about,
+        )
+
+
+def _problem_of(error: Exception) -> str:
+    """Returns the kind of a line's problem, which quotes no value."""
+    wrong = _WRONG_TYPE.match(str(error))
+    if wrong is None:
+        return MALFORMED
+    name, found = wrong[2] or "the line", wrong[1]
+    return f"{name} is of JSON's type {found}; give {'text or a number' if wrong[2] else 'an object'}"
+
+
+def _bodies(raw: list[bytes]) -> tuple[pa.BinaryArray, Any, Any]:
+    """Returns bodies, their encodings, and which are neither text, object nor list."""
+    as_is = pa.array(raw, pa.binary())
+    first = np.fromiter((each[0] if each else 0 for each in raw), np.uint8, len(raw))
+    quoted, nested = first == ord('"'), (first == ord("{")) | (first == ord("["))
+    encoding = np.where(nested, Encoding.JSON, Encoding.TEXT).astype(np.int8)
+    if nested.all():
+        return as_is, encoding, ~nested
+    values = [None if each in (b"null", b"") else each for each in raw]
+    if quoted.any():
+        texts = iter(_decoded([each for each, is_text in zip(raw, quoted, strict=True) if is_text]))
+        values = [next(texts) if is_text else each for each, is_text in zip(values, quoted, strict=True)]
+    missing = np.fromiter((each is None for each in values), bool, len(values))
+    return pa.array(values, pa.binary()), encoding, ~(quoted | nested | missing)
+
+
+def _decoded(quoted: list[bytes]) -> list[bytes]:
+    """Returns JSON strings as UTF-8. A string with half a surrogate pair becomes bytes that no check accepts."""
+    try:
+        return [each.encode() for each in _LINES.decode_lines(b"\n".join(quoted))]
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return [_one_decoded(each) for each in quoted]
+
+
+def _one_decoded(quoted: bytes) -> bytes:
+    try:
+        return _LINES.decode(quoted).encode()
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return b"\xff" + quoted
+
+
+def _unquoted(raw: bytes | None) -> bytes | None:
+    return _one_decoded(raw) if raw is not None and raw[:1] == b'"' else None if raw == b"null" else raw
+
+
+def _texts(values: list[Any]) -> pa.Array:
+    try:
+        return pa.array(values, pa.string())
+    except (pa.ArrowException, TypeError, ValueError):
+        return pa.array([v if isinstance(v, str | None) else json.dumps(v) for v in values], pa.string())
+
+
+def _times(values: list[Any]) -> pa.Array:
+    try:
+        found = pa.array(values)
+    except (pa.ArrowException, OverflowError, TypeError, ValueError):
+        return pa.array([v if isinstance(v, str | None) else repr(v) for v in values], pa.string())
+    # Whole numbers beside others: Arrow makes all of them floats, which hold the milliseconds of ten thousand years.
+    return found

@@ -1,0 +1,102 @@
+"""Writes rejected rows as JSON lines."""
+
+from __future__ import annotations
+
+import base64
+import json
+from contextlib import ExitStack, suppress
+from datetime import date, datetime
+from types import TracebackType
+from typing import Any, Self
+
+from botocore.exceptions import BotoCoreError, ClientError
+
+from tidewheel.errors import InvalidValue, TidewheelError
+from tidewheel.flows.ports.objects import Objects
+from tidewheel.jobs.importing.files import S3
+from tidewheel.jobs.location import Location
+from tidewheel.ledger.sink import Sink
+
+_FLUSH_BYTES = 1024 * 1024
+_TRIAL = "_tidewheel-writes-here"
+
+
+class Rejects:
+    """Writes the rejected rows of one chunk to one object, which is made with its first row.
+
+    The object's name is that of the import and the chunk, so that a repeated try replaces it.
+    """
+
+    def __init__(self, location: Location, folder: str | None, name: str) -> None:
+        self._place = None if folder is None else _place(location, folder)
+        self._name = name
+        self._stack = ExitStack()
+        self._sink: Sink | None = None
+        self._lines: list[str] = []
+        self._bytes = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        if kind is None:
+            self._flush()
+        self._stack.__exit__(kind, error, at)
+
+    @property
+    def wanted(self) -> bool:
+        """Whether rejected rows are kept."""
+        return self._place is not None
+
+    def add(self, row: dict[str, Any]) -> None:
+        """Writes a row."""
+        line = json.dumps(row, ensure_ascii=False, default=_plain) + "\n"
+        self._lines.append(line)
+        self._bytes += len(line)
+        if self._bytes >= _FLUSH_BYTES:
+            self._flush()
+
+    def _flush(self) -> None:
+        if not self._lines or self._place is None:
+            return
+        if self._sink is None:
+            objects, prefix = self._place
+            self._sink = self._stack.enter_context(objects.create(f"{prefix}{self._name}"))
+        self._sink.write("".join(self._lines).encode(errors="replace"))
+        self._lines, self._bytes = [], 0
+
+
+def check_writable(location: Location, folder: str) -> None:
+    """Writes an empty object to the folder, and deletes it.
+
+    Raises:
+        InvalidValue: the folder cannot be written.
+    """
+    objects, prefix = _place(location, folder)
+    try:
+        objects.put(f"{prefix}{_TRIAL}", b"")
+    except (OSError, BotoCoreError, ClientError, TidewheelError) as error:
+        reason = str(error).strip().partition("\n")[0]
+        raise InvalidValue("--rejects", folder, f"{reason}; give a folder that this run may write to") from None
+    with suppress(OSError, BotoCoreError, ClientError, TidewheelError):
+        objects.delete([f"{prefix}{_TRIAL}"])
+
+
+def _place(location: Location, folder: str) -> tuple[Objects, str]:
+    """Returns where a folder's objects are, and what their names begin with."""
+    url = folder.replace("s3a://", S3).removeprefix("file://")
+    if not url.startswith(S3):
+        return Location(root=url).objects(), ""
+    s3_bucket, _, prefix = url.removeprefix(S3).partition("/")
+    place = Location(
+        root=f"{S3}{s3_bucket}", endpoint_url=location.endpoint_url, region=location.region, profile=location.profile
+    )
+    return place.objects(), f"{prefix.rstrip('/')}/" if prefix.strip("/") else ""
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
+    if isinstance(value, datetime | date):
+        return value.isoformat()
+    return str(value)

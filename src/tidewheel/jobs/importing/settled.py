@@ -1,0 +1,154 @@
+"""Remembers what an import's input is, and which of its parts are finished.
+
+    imports/<topic>/_<import id>.json                              sealed (`model.checksum`), a JSON object: `Input`
+    imports/<topic>/_<import id>/<file>-<part>-<rows>-<live>       empty: the part is finished, and made `live` ledgers
+
+The first object is written before the first ledger. The second is written after the commits of its part, and only
+saves work: a part without it is read again, and its committed chunks are passed over.
+"""
+
+from __future__ import annotations
+
+import json
+import posixpath
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from hashlib import blake2b
+from typing import Any
+
+from tidewheel.errors import CorruptMetadata, InvalidValue, ObjectMissing
+from tidewheel.flows.ports.objects import Objects
+from tidewheel.jobs.importing.options import ImportOptions
+from tidewheel.jobs.importing.work import InputFile, Limits, Part
+from tidewheel.model.checksum import opened, sealed
+from tidewheel.model.object_names import import_name
+from tidewheel.model.untrusted import json_object_of, mapping, text, whole
+
+_MOST_BYTES = 1 << 30
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Input:
+    """What decides an import's messages.
+
+    Attributes:
+        options: values by option.
+        files: sizes by name, without the folders that all names share, so that an import with a token may move.
+        limits: of chunks.
+    """
+
+    options: Mapping[str, str]
+    files: Mapping[str, int]
+    limits: Limits
+
+    @classmethod
+    def of(cls, options: ImportOptions, files: list[InputFile], limits: Limits) -> Input:
+        """Returns the input of an import."""
+        folder = posixpath.commonpath([posixpath.dirname(file.name) for file in files])
+        return cls(
+            options={
+                "--format": files[0].format,
+                "--time-zone": options.time_zone or "",
+                **{f"--{name.replace('_', '-')}": column or "" for name, column in asdict(options.columns).items()},
+            },
+            files={posixpath.relpath(file.name, folder): file.size_bytes for file in files},
+            limits=limits,
+        )
+
+    def difference(self, other: Input) -> str | None:
+        """Returns in what another input differs."""
+        for option, value in self.options.items():
+            if other.options.get(option) != value:
+                return f"{option} was {value!r} and is {other.options.get(option)!r}"
+        for name in sorted(self.files.keys() | other.files.keys()):
+            before, now = self.files.get(name), other.files.get(name)
+            if before != now:
+                return f"file {name} had {_bytes(before)} and has {_bytes(now)}"
+        return None
+
+
+def _bytes(size: int | None) -> str:
+    return "no place in the input" if size is None else f"{size:,} bytes"
+
+
+def token_of(options: ImportOptions, files: list[InputFile]) -> str:
+    """Returns the given token, or a hash of the columns and of the files' names, sizes and change times."""
+    if options.token is not None:
+        return options.token
+    values = [
+        files[0].format,
+        asdict(options.columns),
+        options.time_zone,
+        [(file.name, file.size_bytes, file.changed) for file in files],
+    ]
+    return blake2b(json.dumps(values).encode(), digest_size=16).hexdigest()
+
+
+class Settled:
+    """The stored state of an import.
+
+    Args:
+        objects: where it is stored.
+        topic, import_id: name the import.
+    """
+
+    def __init__(self, objects: Objects, topic: str, import_id: str) -> None:
+        self._objects = objects
+        self._name = import_name(topic, import_id)
+        self._finished = f"{self._name.removesuffix('.json')}/"
+        self._parts: dict[str, tuple[int, int]] = {}
+
+    def begin(self, given: Input, token: str) -> Input:
+        """Stores the input, or compares it with that of an earlier run. Returns the first run's.
+
+        Raises:
+            InvalidValue: another import has this token.
+            CorruptMetadata: the stored input is damaged.
+        """
+        try:
+            data = self._objects.get_range(self._name, 0, _MOST_BYTES)
+        except ObjectMissing:
+            self._objects.put(self._name, sealed(json.dumps(asdict(given)).encode()))
+            return given
+        stored = decode_input(data, self._name)
+        difference = stored.difference(given)
+        if difference is not None:
+            advice = "it is the token of another import"
+            raise InvalidValue("--token", token, f"{advice}: {difference}; give this input another token")
+        for found in self._objects.list(self._finished):
+            part, rows, live = found.name.removeprefix(self._finished).rsplit("-", 2)
+            self._parts[part] = int(rows), int(live)
+        return stored
+
+    def rows_of(self, part: Part, marks: frozenset[int]) -> int | None:
+        """Returns the rows of a finished part. None if it is not, or the table lost one of its marks."""
+        rows, live = self._parts.get(_key(part), (None, 0))
+        return rows if len(part.chunks(marks)) >= live else None
+
+    def finish(self, part: Part, rows: int, live: int) -> None:
+        """Remembers that a part is finished."""
+        self._objects.put(f"{self._finished}{_key(part)}-{rows}-{live}", b"")
+
+
+def _key(part: Part) -> str:
+    return f"{part.file.number}-{part.number}"
+
+
+def decode_input(data: bytes, name: str) -> Input:
+    """Reads a stored input.
+
+    Raises:
+        CorruptMetadata: the object is damaged.
+    """
+    try:
+        values: Mapping[str, Any] = json_object_of(opened(data))
+        return Input(
+            options={text(option): text(value) for option, value in mapping(values["options"]).items()},
+            files={text(file): whole(size) for file, size in mapping(values["files"]).items()},
+            limits=Limits(**{text(limit): whole(value) for limit, value in mapping(values["limits"]).items()}),
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise CorruptMetadata(
+            f"object {name}, bytes 0-{len(data) - 1}, does not say what an import's input is ({error}): restore the "
+            "object from a backup, or delete it and run the import again with the same files"
+        ) from None

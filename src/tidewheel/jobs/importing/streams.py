@@ -1,0 +1,83 @@
+"""Reads a file from front to back, decompressed, within a bound."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+import pyarrow as pa
+
+from tidewheel.jobs.importing.files import codec_of, opened
+from tidewheel.jobs.importing.work import FileProblem, InputFile
+from tidewheel.jobs.location import Location
+
+_T = TypeVar("_T")
+_MOST_TIMES = 250
+_FREE_BYTES = 256 * 1024 * 1024
+
+
+class Stream:
+    """A file's bytes, decompressed. The reader of CSV takes it as a file.
+
+    Args:
+        source: Arrow's file.
+        most: bytes after which the file is refused.
+        file: for messages.
+    """
+
+    def __init__(self, source: pa.NativeFile, most: int, file: InputFile) -> None:
+        self._source, self._most, self._file = source, most, file
+        self._read = 0
+        self.closed = False
+
+    def read(self, size: int = -1) -> bytes:
+        """Reads up to so many bytes; fewer only at the end.
+
+        Raises:
+            FileProblem: the bytes are damaged, or too many.
+        """
+        data: bytes = _told(lambda: self._source.read(size))
+        self._read += len(data)
+        if self._read > self._most:
+            raise FileProblem(
+                f"it decompresses to more than {_MOST_TIMES} times its {self._file.size_bytes:,} bytes, as archive "
+                "bombs do; if you trust it, decompress it yourself"
+            )
+        return data
+
+    def seek(self, offset: int) -> None:
+        """Goes to a byte of a file that is not compressed."""
+        _told(lambda: self._source.seek(offset))
+
+    def readable(self) -> bool:
+        """True, for Arrow."""
+        return True
+
+    def close(self) -> None:
+        """Closes the file."""
+        self.closed = True
+        self._source.close()
+
+
+def stream_of(location: Location, file: InputFile) -> Stream:
+    """Opens a file."""
+    codec = codec_of(file)
+    raw = _told(lambda: pa.PythonFile(opened(location, file), mode="r"))
+    if codec is None:
+        return Stream(raw, max(_FREE_BYTES, 2 * file.size_bytes), file)
+    most = max(_FREE_BYTES, _MOST_TIMES * file.size_bytes)
+    return Stream(_told(lambda: pa.CompressedInputStream(raw, codec)), most, file)
+
+
+def _told(act: Callable[[], _T]) -> _T:
+    try:
+        return act()
+    except MemoryError:
+        raise
+    except (pa.ArrowException, OSError, EOFError, ValueError) as error:
+        raise FileProblem(f"it cannot be read to its end: {first_line(error)}; make it again, and import it") from None
+
+
+def first_line(error: BaseException) -> str:
+    """Returns the first line of an error."""
+    return str(error).strip().partition("\n")[0].rstrip(".") or type(error).__name__

@@ -1,0 +1,94 @@
+"""Checks texts by column."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tidewheel.jobs.importing.work import Mask
+
+_REFUSED = np.zeros(256, bool)
+_REFUSED[:32] = True
+_REFUSED[[9, 10, 13]] = False
+_NONCHARACTERS = (b"\xef\xbf\xbe", b"\xef\xbf\xbf")
+
+Bytes = npt.NDArray[np.uint8]
+Int64s = npt.NDArray[np.int64]
+
+
+def none_of(rows: int) -> Mask:
+    """Returns a mask without any row."""
+    return np.zeros(rows, bool)
+
+
+def is_text(type_: pa.DataType) -> bool:
+    """Returns whether values are text."""
+    return bool(pa.types.is_string(type_) or pa.types.is_large_string(type_) or pa.types.is_string_view(type_))
+
+
+def is_bytes(type_: pa.DataType) -> bool:
+    """Returns whether values are bytes."""
+    types = pa.types
+    return bool(
+        types.is_binary(type_)
+        or types.is_large_binary(type_)
+        or types.is_fixed_size_binary(type_)
+        or types.is_binary_view(type_)
+    )
+
+
+def decoded(column: pa.Array) -> pa.Array:
+    """Returns a column without a dictionary."""
+    return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
+
+
+def valid_text(column: pa.Array) -> tuple[pa.StringArray, Mask]:
+    """Returns bytes as text, with empty texts for bytes that are not UTF-8, and the mask of these."""
+    try:
+        return column.cast(pa.string()), none_of(len(column))
+    except pa.ArrowInvalid:
+        bad = np.fromiter((not _is_utf_8(each) for each in column.to_pylist()), bool, len(column))
+        return pc.if_else(pa.array(bad), pa.scalar(b"", pa.binary()), column.cast(pa.binary())).cast(pa.string()), bad
+
+
+def bytes_of(column: pa.BinaryArray) -> tuple[Bytes, Int64s]:
+    """Returns the bytes of all values together, and where each begins and the last ends."""
+    _, offsets, data = column.buffers()
+    width = np.int64 if pa.types.is_large_binary(column.type) or pa.types.is_large_string(column.type) else np.int32
+    ends = np.frombuffer(offsets, width, len(column) + 1, column.offset * np.dtype(width).itemsize).astype(np.int64)
+    whole = np.frombuffer(data, np.uint8) if data is not None else np.zeros(0, np.uint8)
+    return whole[ends[0] : ends[-1]], ends - ends[0]
+
+
+def lengths_of(column: pa.Array) -> Int64s:
+    """Returns the bytes of each value, 0 for none."""
+    found: Int64s = pc.fill_null(pc.binary_length(column), 0).to_numpy(zero_copy_only=False).astype(np.int64)
+    return found
+
+
+def refused(column: pa.BinaryArray) -> Mask:
+    """Returns the rows whose text has bytes that are not UTF-8, or characters that SQS refuses."""
+    found = none_of(len(column))
+    data, ends = bytes_of(column)
+    if not len(data):
+        return found
+    if data.min() < 32:
+        places = np.flatnonzero(_REFUSED[data])
+        found[ends.searchsorted(places, "right") - 1] = True
+    if data.max() >= 128:
+        _, bad = valid_text(column)
+        found |= bad
+        together = data.tobytes()
+        if any(each in together for each in _NONCHARACTERS):
+            values = [value or b"" for value in column.to_pylist()]
+            found |= np.fromiter((any(each in value for each in _NONCHARACTERS) for value in values), bool, len(values))
+    return found
+
+
+def _is_utf_8(data: bytes | None) -> bool:
+    try:
+        return data is None or data.decode() is not None
+    except UnicodeDecodeError:
+        return False

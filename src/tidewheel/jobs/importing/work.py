@@ -1,0 +1,203 @@
+"""Defines the values that the driver of an import and its tasks exchange."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from tidewheel.jobs.importing.options import Columns
+from tidewheel.jobs.location import Location
+from tidewheel.ledger.bucket import Bucket
+from tidewheel.model.settings import TopicSettings
+
+MALFORMED = "the line is malformed"
+"""The problem of a line that is no row."""
+
+_MOST_PARTS = 100_000
+_MOST_CHUNKS = 100_000
+
+Mask = npt.NDArray[np.bool_]
+
+
+class FileProblem(Exception):
+    """A file of the input cannot be imported, or not to its end. The text says why and what to do."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InputFile:
+    """A file as it was when the import began.
+
+    Attributes:
+        number: its place among the sorted names.
+        name: path or `s3://` URL.
+        size_bytes, changed: size, and time or tag of the last change.
+        format: parquet, csv or json.
+    """
+
+    number: int
+    name: str
+    size_bytes: int
+    changed: str
+    format: str
+
+    @property
+    def short_name(self) -> str:
+        """The name without folders."""
+        return self.name.rpartition("/")[2]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """A piece of a file, which one task reads.
+
+    Attributes:
+        number: its place in the file.
+        first, end: row groups of Parquet, or bytes of JSON lines. Other files have one part.
+        columns: the mapped columns that the file has.
+        header: the columns of a CSV file.
+        size_bytes: its share of the file, for progress.
+    """
+
+    file: InputFile
+    number: int
+    first: int
+    end: int
+    columns: Columns
+    header: tuple[str, ...] = ()
+    size_bytes: int = 0
+
+    def mark(self, chunk: int) -> int:
+        """Returns the number that stands for a chunk of this part in the import's marks."""
+        return (self.file.number * _MOST_PARTS + self.number) * _MOST_CHUNKS + chunk
+
+    def chunks(self, marks: frozenset[int]) -> frozenset[int]:
+        """Returns the chunks of this part among committed marks."""
+        first = self.mark(0)
+        return frozenset(mark - first for mark in marks if 0 <= mark - first < _MOST_CHUNKS)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """The common properties of an import's ledgers."""
+
+    topic: str
+    generation: str
+    settings: TopicSettings
+    import_id: str
+
+    def content(self, mark: int) -> str:
+        """Returns a hash of the import and the mark, for the id of the chunk's bucket."""
+        text = f"{self.generation}\n{self.import_id}\n{mark}"
+        return blake2b(text.encode(), digest_size=16).hexdigest()
+
+    def once(self, mark: int) -> str:
+        """Returns the mark's name in the table."""
+        return f"{self.import_id}#{mark}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Terms:
+    """What a row's checks need besides its columns.
+
+    Attributes:
+        now_ms: start of this run.
+        earliest_ms: rows due before this time are rejected as too soon.
+        open_ms: rows due before this time are rejected as late: their slots were sealed meanwhile.
+        time_zone: zone of times without a zone.
+    """
+
+    now_ms: int
+    earliest_ms: int
+    open_ms: int = 0
+    time_zone: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """Bounds a task's memory. An import that goes on has the limits of its first run, so that its chunks are the same.
+
+    Attributes:
+        rows, raw_bytes: of a chunk.
+        part_bytes: of a part of JSON lines.
+    """
+
+    rows: int = 1_000_000
+    raw_bytes: int = 128 * 1024 * 1024
+    part_bytes: int = 128 * 1024 * 1024
+
+
+LIMITS = Limits()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Work:
+    """What all tasks of an import share.
+
+    Attributes:
+        location: where ledgers are written. Input and rejects in S3 are accessed with the same credentials.
+        rejects: folder or `s3://` URL for rejected rows, if they are kept.
+    """
+
+    target: Target
+    terms: Terms
+    location: Location
+    rejects: str | None
+    limits: Limits
+
+
+@dataclass(slots=True, kw_only=True)
+class Chunk:
+    """The outcome of one chunk.
+
+    Attributes:
+        number: its place in the part.
+        rows: rows read, rejected rows included.
+        rejected: by kind.
+        bucket: of the written ledger; None if all rows were rejected, or the chunk was committed before.
+    """
+
+    number: int
+    rows: int
+    rejected: Counter[str] = field(default_factory=Counter)
+    bucket: Bucket | None = None
+
+
+@dataclass(slots=True, kw_only=True)
+class Rows:
+    """Some rows of a file, by column.
+
+    Attributes:
+        due, expires: times as the file has them.
+        payload: the body's bytes.
+        encoding: of each body.
+        key: text or numbers.
+        attributes: the text of a JSON object.
+        wrong: kinds of problems that the reader found, each with its rows.
+        place: where a row stands in its file, for people.
+        given: a row's columns.
+        malformed: places, kinds of problems and texts of lines that are no rows.
+    """
+
+    due: pa.Array
+    payload: pa.BinaryArray
+    encoding: npt.NDArray[np.int8]
+    key: pa.Array | None = None
+    attributes: pa.Array | None = None
+    expires: pa.Array | None = None
+    wrong: Mapping[str, Mask] = field(default_factory=dict)
+    place: Callable[[int], dict[str, Any]]
+    given: Callable[[int], dict[str, Any]]
+    malformed: list[tuple[dict[str, Any], str, str]] = field(default_factory=list)
+
+    def __len__(self) -> int:
+        return len(self.due)
+
+
+Reader = Iterator[Rows]

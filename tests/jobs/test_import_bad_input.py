@@ -1,0 +1,289 @@
+"""Files that cannot be imported: each ends in its own plain error, and the others are imported."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import json
+import os
+import random
+import signal
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tests.flows.world import DAY, HOUR, START_MS
+from tests.jobs.test_import import Bench, before_commit, bench, due, json_lines, messages, small
+from tidewheel.errors import InvalidValue
+from tidewheel.jobs.importing.child import Apart, Child, InChildren
+from tidewheel.jobs.importing.work import FileProblem, Limits
+
+__all__ = ["bench", "small"]
+
+
+def table(path: Path, rows: int = 50, **columns: Any) -> Path:
+    times = pa.array([START_MS + DAY + n for n in range(rows)])
+    given = {"deliver_at": times, "body": [f"{path.stem} {n}" for n in range(rows)]} | columns
+    pq.write_table(pa.table(given), path, row_group_size=20)
+    return path
+
+
+def problem(bench: Bench, path: Path, **options: str) -> str:
+    """The error of an import of one file, which is one line and names the file."""
+    said: list[str] = []
+    try:
+        report = bench.run(path, said, **options)
+        assert report.imported == 0
+        [(name, why)] = report.failed.items()
+        text = f"{name}: {why}"
+    except InvalidValue as error:
+        text = str(error)
+    [line] = text.splitlines()
+    assert path.name in line and "Traceback" not in line
+    assert bench.rows() == []
+    return line
+
+
+def test_a_column_of_a_wrong_type_is_named_with_its_type_and_what_is_accepted(bench: Bench) -> None:
+    lists, flags = pa.array([[1]] * 50), pa.array([True] * 50)
+    for options, column, advice in (
+        ({"deliver_at": lists}, "column 'deliver_at' (--deliver-at) is a list", "times are timestamps, dates, text or"),
+        ({"deliver_at": flags}, "column 'deliver_at' (--deliver-at) is a bool", "times are timestamps, dates, text or"),
+        ({"body": pa.array([1.5] * 50)}, "column 'body' (--body) is a double", "give text, binary, a struct"),
+        ({"key": lists}, "column 'key' (--key) is a list", "give a column of text"),
+        ({"attributes": flags}, "column 'attributes' (--attributes) is a bool", "give a map or struct of texts"),
+        ({"expires_at": lists}, "column 'expires_at' (--expires-at) is a list", "times are timestamps"),
+    ):
+        line = problem(bench, table(bench.folder / "in.parquet", **options))
+        assert column in line and advice in line
+
+
+def test_a_file_with_another_schema_is_named_and_the_others_are_imported(bench: Bench) -> None:
+    folder = bench.folder / "in"
+    folder.mkdir()
+    for name in ("a", "b", "d"):
+        table(folder / f"{name}.parquet")
+    table(folder / "c.parquet", deliver_at=pa.array([{"at": 1}] * 50))
+    pq.write_table(pa.table({"due": [1], "body": ["x"]}), folder / "e.parquet")
+    said: list[str] = []
+    report = bench.run(folder, said)
+    assert report.imported == 150
+    assert {Path(name).name: why for name, why in report.failed.items()} == {
+        "c.parquet": "column 'deliver_at' (--deliver-at) is a struct<at: int64>; times are timestamps, dates, text or "
+        "numbers",
+        "e.parquet": "no column 'deliver_at' (--deliver-at); there are: due, body",
+    }
+    assert "2 FILES NOT IMPORTED" in said[-1]
+    again = bench.run(folder)
+    assert (again.imported, again.skipped, len(again.failed)) == (0, 150, 2)
+
+
+def damaged_footers(good: bytes, count: int) -> Iterator[bytes]:
+    random_ = random.Random(60)
+    size = int.from_bytes(good[-8:-4], "little")
+    for _ in range(count):
+        data = bytearray(good)
+        for _ in range(random_.randrange(1, 6)):
+            data[len(good) - 8 - random_.randrange(1, size + 1)] = random_.randrange(256)
+        yield bytes(data)
+
+
+def flipped(good: bytes, count: int) -> Iterator[bytes]:
+    random_ = random.Random(61)
+    for _ in range(count):
+        data = bytearray(good)
+        data[random_.randrange(len(data))] ^= 1 << random_.randrange(8)
+        yield bytes(data)
+
+
+@pytest.mark.parametrize("damage", [damaged_footers, flipped])
+def test_damaged_parquet_ends_in_the_files_own_error_or_is_read_as_it_is(
+    bench: Bench, damage: Callable[[bytes, int], Iterator[bytes]]
+) -> None:
+    folder = bench.folder / "in"
+    folder.mkdir()
+    times = pa.array([START_MS + DAY + n for n in range(50)])
+    keys = pa.array([f"k{n % 3}" for n in range(50)]).dictionary_encode()
+    whole = pa.table({"deliver_at": times, "body": ["x" * n for n in range(1, 51)], "key": keys, "n": range(50)})
+    pq.write_table(whole, folder / "good.parquet", row_group_size=20, compression="zstd", write_page_checksum=True)
+    good = (folder / "good.parquet").read_bytes()
+    for number, data in enumerate(damage(good, 60)):
+        (folder / f"bad-{number:02d}.parquet").write_bytes(data)
+    report = bench.run(folder)
+    # Row groups before the damage may be imported, and the report names the file.
+    assert len(report.failed) > 20
+    assert not any("good" in name for name in report.failed)
+    for why in report.failed.values():
+        assert "\n" not in why and "Traceback" not in why and ("; " in why or ": " in why), why
+    whole_rows = [row for row in bench.rows() if row["payload"].decode() == "x" * len(row["payload"])]
+    assert len(whole_rows) == len(bench.rows()) >= 50
+
+
+@pytest.mark.parametrize("cut", [0, 3, 4, 100, -1, -8])
+def test_a_truncated_parquet_file_is_named(bench: Bench, cut: int) -> None:
+    path = table(bench.folder / "in.parquet")
+    path.write_bytes(path.read_bytes()[:cut])
+    if cut == 0:
+        assert bench.run(path).read == 0
+    else:
+        assert "its footer cannot be read" in problem(bench, path)
+
+
+def test_a_damaged_row_group_is_named_and_the_others_are_imported(bench: Bench) -> None:
+    path = bench.folder / "in.parquet"
+    times = pa.array([START_MS + DAY + n for n in range(60)])
+    given = pa.table({"deliver_at": times, "body": [f"row {n}" for n in range(60)]})
+    pq.write_table(given, path, row_group_size=20, compression="zstd", write_page_checksum=True)
+    at = pq.ParquetFile(path).metadata.row_group(1).column(1).data_page_offset
+    data = bytearray(path.read_bytes())
+    data[at + 40] ^= 255
+    path.write_bytes(data)
+    report = replace(bench, limits=Limits(rows=20)).run(path)
+    [why] = report.failed.values()
+    assert why.startswith("row group 1 cannot be read: ") and why.endswith("; make the file again")
+    assert bench.bodies() == [f"row {n}" for n in range(60) if n // 20 != 1]
+
+
+def test_one_bad_row_of_many_rejects_one_row_with_its_file_row_group_and_row(bench: Bench) -> None:
+    path = bench.folder / "in.parquet"
+    bodies: list[str | None] = [f"row {n}" for n in range(60)]
+    bodies[47] = None
+    times = pa.array([START_MS + DAY + n for n in range(60)])
+    pq.write_table(pa.table({"deliver_at": times, "body": bodies}), path, row_group_size=20)
+    report = bench.run(path, rejects=str(bench.folder / "rejects"))
+    assert (report.imported, dict(report.rejected)) == (59, {"body is missing": 1})
+    [line] = [each.read_text() for each in (bench.folder / "rejects").glob("*.json")]
+    assert json.loads(line) == {
+        "file": str(path),
+        "row_group": 2,
+        "row": 8,
+        "deliver_at": START_MS + DAY + 47,
+        "body": None,
+        "reason": "body is missing",
+    }
+
+
+@pytest.mark.parametrize("format_", ["json", "csv", "json.gz"])
+def test_rejects_name_the_line_or_the_row(bench: Bench, format_: str) -> None:
+    path = bench.folder / f"in.{format_}"
+    if format_ == "csv":
+        lines = ["deliver_at,body", *(f"{due(HOUR * 2)},{n}" for n in range(9)), "x,y", "too,many,columns", "z,y"]
+    else:
+        lines = [*(json.dumps(row) for row in messages(9)), "{", "", '{"deliver_at": "x", "body": "y"}']
+    data = "\n".join(lines).encode()
+    path.write_bytes(gzip.compress(data) if format_.endswith("gz") else data)
+    assert bench.run(path, rejects=str(bench.folder / "rejects")).imported == 9
+    found = [
+        json.loads(line) for each in (bench.folder / "rejects").glob("*") if each.is_file() for line in each.open()
+    ]
+    if format_ == "csv":
+        assert sorted(row["row"] for row in found) == [10, 11, 12]
+    else:
+        assert sorted(row["line"] for row in found) == [10, 12]
+
+
+def test_parts_of_a_large_file_of_json_lines_have_each_line_once_and_name_bytes(bench: Bench) -> None:
+    rows: list[Any] = [*messages(40), "{broken", *messages(40)]
+    path = json_lines(bench.folder / "in.json", rows)
+    for part_bytes in (1, 7, 61, 67, 68, 500):
+        run = replace(bench, limits=Limits(part_bytes=part_bytes))
+        rejects = bench.folder / f"rejects-{part_bytes}"
+        report = run.run(path, token=f"parts-{part_bytes}", rejects=str(rejects))
+        assert (report.imported, dict(report.rejected)) == (80, {"the line is malformed": 1}), part_bytes
+        [line] = [each.read_text() for each in rejects.glob("*.json")]
+        at = json.loads(line).get("byte")
+        assert at is None or path.read_bytes()[at:].startswith(b"{broken")
+    assert sorted(bench.bodies()) == sorted(row["body"] for row in [*messages(40)] * 12)
+
+
+def test_an_archive_bomb_is_refused_by_name_and_the_next_import_goes_on(bench: Bench) -> None:
+    for name, pack in (
+        ("line.json.gz", gzip.compress),
+        ("line.csv.gz", gzip.compress),
+        ("line.json.bz2", bz2.compress),
+    ):
+        path = bench.folder / name
+        path.write_bytes(pack(b"deliver_at,body\n" * ("csv" in name) + b"x" * 300_000_000))
+        line = problem(bench, path)
+        assert "longer than" in line or "times its" in line, line
+        path.unlink()
+    assert bench.run(json_lines(bench.folder / "in.json", messages(3))).imported == 3
+
+
+def test_a_bomb_of_empty_lines_ends_at_the_bound_of_decompression(bench: Bench) -> None:
+    path = bench.folder / "empty.json.gz"
+    path.write_bytes(gzip.compress(b"\n" * 300_000_000))
+    assert "decompresses to more than 250 times" in problem(bench, path)
+
+
+def test_a_dictionary_that_expands_beyond_memory_is_read_in_smaller_batches(bench: Bench) -> None:
+    path = bench.folder / "in.parquet"
+    body = pa.DictionaryArray.from_arrays(pa.array([0] * 3000, pa.int32()), ["x" * 1_000_000])
+    pq.write_table(pa.table({"deliver_at": [START_MS + DAY] * 3000, "body": body}), path)
+    assert path.stat().st_size < 1_000_000
+    report = bench.run(path)
+    assert (report.imported, report.failed) == (3000, {})
+
+
+def test_a_file_that_changes_before_the_first_commit_is_not_imported_and_the_others_are(bench: Bench) -> None:
+    folder = bench.folder / "in"
+    folder.mkdir()
+    for name in ("a", "b", "c"):
+        table(folder / f"{name}.parquet")
+    compared = bench.world.service.buckets.imported
+
+    def change(*args: Any) -> Any:
+        # Between the listing and the reading.
+        table(folder / "a.parquet", 60)
+        (folder / "b.parquet").unlink(missing_ok=True)
+        return compared(*args)
+
+    bench.world.service.buckets.imported = change  # type: ignore[method-assign]
+    report = bench.run(folder)
+    assert report.imported == 50
+    assert {row["payload"][:1] for row in bench.rows()} == {b"c"}
+    assert {Path(name).name: why.partition(" during")[0] for name, why in report.failed.items()} == {
+        "a.parquet": "it changed",
+        "b.parquet": "it vanished",
+    }
+    assert len(bench.ledger_names()) == 1
+
+
+def test_nothing_of_a_file_is_committed_after_its_change_is_noticed(bench: Bench) -> None:
+    path = bench.folder / "in.parquet"
+    table(path)
+    before_commit(bench, lambda: table(path, 55) and None)
+    report = replace(bench, limits=Limits(rows=20)).run(path)
+    [why] = report.failed.values()
+    assert "changed during the import" in why
+    assert report.imported == 20, "the part whose commit came before the change"
+    assert len(bench.rows()) == 20
+
+
+def dies(_: object) -> None:
+    os.kill(os.getpid(), signal.SIGSEGV)
+
+
+def fills_memory(_: object) -> int:
+    return len(b"x" * 3_000_000_000)
+
+
+def test_the_death_of_a_child_is_the_files_problem_and_the_next_file_has_another() -> None:
+    with InChildren(1) as tasks:
+        found = [result for _, result in tasks.run(Apart(dies), [1, 2])]
+        assert [str(each) for each in found] == ["the process that read it died by SIGSEGV; make the file again"] * 2
+        [(_, told)] = tasks.run(Apart(fills_memory), [1])
+        assert isinstance(told, FileProblem) and "too much memory" in str(told)
+        assert [result for _, result in tasks.run(Apart(len), ["four"])] == [4]
+
+
+def test_a_child_ends_with_its_call() -> None:
+    child = Child()
+    assert child.call(len, "four") == 4
+    child.end()
+    assert child.ended
