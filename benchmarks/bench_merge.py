@@ -6,7 +6,7 @@ A round runs each contender in turn, in a process of its own, on the same files.
 threads, sorts by time and id, and writes one Parquet file with the same columns, codec and level. A pass over that file
 takes a CRC-32, because ours has one of every byte. `pyarrow` does the same. `function` and `spark` run the whole flow,
 choice and swaps included, over metadata in memory and objects in a folder. They write segments that can be read alone,
-and drop copies. The function has one core, all others have two.
+and drop copies. `processes` is what a job does on one machine. The function has one core, all others have two.
 
 Time is from the first read to the last write, without imports and without the start of Spark's session, which is a
 figure of its own. A ratio is ours divided by DuckDB's of the same round, and is reported as the median of five rounds
@@ -15,6 +15,9 @@ resident sets sampled every 50 ms.
 
 One more run of the function gives its CPU time a row by step. One more of ours each, on twice the input, shows that
 memory stays where it was.
+
+The thresholds of `tidewheel.jobs.job` come from merges of 16 ledgers of growing size, three times in one process, in
+two processes and on Spark, with the start of processes and of Java.
 """
 
 from __future__ import annotations
@@ -137,6 +140,14 @@ def run_spark(folder: Path, buckets: list[Bucket]) -> dict[str, float]:
         spark.stop()
 
 
+def run_processes(folder: Path, buckets: list[Bucket]) -> dict[str, float]:
+    """The engine of a job on one machine."""
+    from tidewheel.jobs.merging import side_by_side
+    from tidewheel.jobs.tasks import InProcesses
+
+    return run_flow(folder, side_by_side(lambda _: InProcesses(CORES), Location(root=str(folder))), buckets)
+
+
 def _import_engine(_: int) -> str:
     import tidewheel.flows.upkeep.merge_rows
 
@@ -182,7 +193,7 @@ def crc_of(path: Path) -> int:
 
 
 STEPS = {
-    "read": ("tidewheel.spark.folder_objects.FolderObjects.get_range",),
+    "read": ("tidewheel.jobs.folder_objects.FolderObjects.get_range",),
     "checksums": ("tidewheel.model.checksum.check", "tidewheel.ledger.writer.seal_of"),
     "decode": ("tidewheel.ledger.joined._join", "tidewheel.ledger.joined._read"),
     "sort": ("tidewheel.flows.upkeep.merge_rows.sort_rows", "tidewheel.flows.upkeep.merge_rows.without_repeats"),
@@ -234,11 +245,15 @@ def run_steps(folder: Path, buckets: list[Bucket]) -> dict[str, float]:
 CONTENDERS = {
     "duckdb": run_duckdb,
     "function": run_function,
+    "processes": run_processes,
     "spark": run_spark,
     "pyarrow": run_pyarrow,
     "steps": run_steps,
 }
-OURS = ("function", "spark")
+OURS = ("function", "processes", "spark")
+SIZES_MB, SIZE_LEDGERS, SIZE_ROUNDS = (4, 16, 64, 256, 1024), 16, 3
+_RAW_BYTES = 390
+"""Of one of these messages, before compression."""
 
 
 def contend(name: str, folder: Path) -> None:
@@ -261,6 +276,18 @@ def measure(name: str, folder: Path) -> dict[str, float]:
     return found | {"peak_mb": peak.megabytes}
 
 
+def by_size(raw_mb: int, rounds: int) -> dict[str, float]:
+    """Returns the seconds of a merge of so many raw megabytes, with all starts."""
+    with tempfile.TemporaryDirectory(prefix="bench-merge-") as folder:
+        make_ledgers(Path(folder), SIZE_LEDGERS, raw_mb * 1_000_000 // _RAW_BYTES // SIZE_LEDGERS)
+        found: dict[str, list[float]] = {name: [] for name in OURS}
+        for _ in range(rounds):
+            for name in OURS:
+                run = measure(name, Path(folder))
+                found[name].append(run["seconds"] + run.get("session_start_s", 0.0))
+    return {"raw_mb": raw_mb, **{f"{name}_s": median(seconds) for name, seconds in found.items()}}
+
+
 def benchmark(*, quick: bool) -> dict[str, Any]:
     """Runs the rounds, one run for the steps, and one of ours each at twice the input."""
     ledgers, rows, rounds = (20, 1_000, 2) if quick else (LEDGERS, ROWS, ROUNDS)
@@ -272,6 +299,7 @@ def benchmark(*, quick: bool) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(prefix="bench-merge-") as folder:
         make_ledgers(Path(folder), 2 * ledgers, rows)
         twice = {name: measure(name, Path(folder)) for name in OURS}
+    sizes = [by_size(raw_mb, SIZE_ROUNDS) for raw_mb in SIZES_MB[: 1 if quick else None]]
     contenders = {
         name: {figure: median(each[name][figure] for each in runs) for figure in runs[0][name]} for name in names
     }
@@ -287,6 +315,7 @@ def benchmark(*, quick: bool) -> dict[str, Any]:
         **ratios,
         **{f"{name}_memory_at_twice_the_input": twice[name]["peak_mb"] / contenders[name]["peak_mb"] for name in OURS},
         "contenders": contenders | {f"{name} x2": figures for name, figures in twice.items()},
+        "by_size": sizes,
         "function_cpu_us_a_row_by_step": {step: us for step, us in steps.items() if step != "peak_mb"},
     }
 

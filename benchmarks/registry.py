@@ -75,7 +75,6 @@ _ALL = (
             "function_memory_at_twice_the_input": "<= 1.1",
         },
     ),
-    Benchmark(name="merge_machines", title="Merge in one process, in processes and on Spark", slow=True),
     Benchmark(name="rebuild", title="Rebuild", slow=True, goals={"glue_100m_s": "<= 90"}),
     Benchmark(
         name="import",

@@ -1,0 +1,178 @@
+"""Merges with real faults: killed drivers and executors, two runs at once, Ctrl-C.
+
+Spark never runs a speculative copy on the host of the first one, so one machine cannot show speculation.
+`tests/flows/test_merge_topics.py` runs tasks twice at once.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from benchmarks.process_memory import tree
+from tests.conftest import REPOSITORY
+from tidewheel.local import LocalTidewheel
+from tidewheel.model.message import Message
+
+TOPICS = ("orders", "mail", "trials")
+LEDGERS = 6
+BOUND_S = 300.0
+"""Far above what any step takes."""
+
+
+class Backlog:
+    """A stack with small ledgers in several topics, ahead of the machine's clock by more than a lease."""
+
+    def __init__(self, stack: LocalTidewheel) -> None:
+        self.stack = stack
+        self.client = stack.client()
+        self.bodies: dict[str, Counter[str]] = {topic: Counter() for topic in TOPICS}
+        for topic in TOPICS:
+            self.client.create_topic(topic)
+            self.client.create_subscription(topic, "all")
+        for number in range(LEDGERS):
+            for topic in TOPICS:
+                texts = [f"{topic} {number} {i}" for i in range(5)]
+                self.client.send_many(
+                    topic, [Message(body=text, delay=timedelta(days=9, hours=i)) for i, text in enumerate(texts)]
+                )
+                self.bodies[topic].update(texts)
+            stack.advance(minutes=10)
+
+    def names(self) -> set[str]:
+        """Returns the names of all ledgers in S3."""
+        s3 = self.stack.session.client("s3")
+        [bucket] = [
+            each["Name"]
+            for each in s3.list_buckets()["Buckets"]
+            if s3.list_objects_v2(Bucket=each["Name"], Prefix="ledgers/").get("KeyCount")
+        ]
+        return {each["Key"] for each in s3.list_objects_v2(Bucket=bucket, Prefix="ledgers/")["Contents"]}
+
+    def ledgers(self) -> dict[str, int]:
+        """Returns how many ledgers each topic has."""
+        return {topic: self.client.stats(topic).buckets for topic in TOPICS}
+
+    def assert_whole(self) -> None:
+        """Asserts that each message comes once, and that a day later no ledger is left that nothing names."""
+        self.stack.advance(hours=25)
+        [sweep] = [each for each in self.stack._handlers if each.spec.folder == "sweep"]
+        sweep.invoke({})  # a stack in virtual time passes over sweeps without work
+        assert len(self.names()) == sum(self.ledgers().values())
+        self.stack.advance(days=9)
+        assert not self.stack.failures
+        for topic in TOPICS:
+            assert Counter(each.body for each in self.stack.receive(topic, "all")) == self.bodies[topic]
+
+
+@pytest.fixture
+def backlog() -> Iterator[Backlog]:
+    with LocalTidewheel(start=datetime.now(UTC)) as stack:
+        yield Backlog(stack)
+
+
+class Run:
+    """A merge in a process of its own."""
+
+    def __init__(self, backlog: Backlog, where: str, folder: Path) -> None:
+        folder.mkdir()
+        self._folder = folder
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "tests.spark.merge_run", backlog.stack.endpoint_url, where, str(folder)],
+            cwd=REPOSITORY,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
+
+    @property
+    def written(self) -> list[int]:
+        """The processes of the tasks that wrote their output, in order."""
+        return [int(path.name.partition("-")[2]) for path in sorted(self._folder.iterdir())]
+
+    def wait_until_written(self) -> None:
+        """Waits until a task has written its output."""
+        ends_s = time.monotonic() + BOUND_S
+        while not self.written:
+            assert self.process.poll() is None and time.monotonic() < ends_s, self.output()
+            time.sleep(0.02)
+
+    def output(self) -> str:
+        """Waits for the end, and returns all output."""
+        return self.process.communicate(timeout=BOUND_S)[0]
+
+
+def test_after_a_killed_driver_the_next_run_does_the_rest(backlog: Backlog, tmp_path: Path) -> None:
+    run = Run(backlog, "processes", tmp_path / "run")
+    run.wait_until_written()
+    below = set(tree(run.process.pid))
+    run.process.kill()
+    run.output()
+    wait_for_the_end_of(below)
+    assert backlog.stack.run_job("merge_buckets", all=True).merges
+    assert backlog.ledgers() == dict.fromkeys(TOPICS, 1)
+    backlog.assert_whole()
+
+
+def test_ctrl_c_ends_a_merge_and_its_processes_and_the_next_run_begins_at_once(
+    backlog: Backlog, tmp_path: Path
+) -> None:
+    run = Run(backlog, "processes", tmp_path / "run")
+    run.wait_until_written()
+    below = set(tree(run.process.pid))
+    os.killpg(run.process.pid, signal.SIGINT)
+    run.output()
+    assert run.process.returncode
+    wait_for_the_end_of(below)
+    again = Run(backlog, "processes", tmp_path / "again")
+    assert again.output().count("6 ledgers became 1") == len(TOPICS)
+    backlog.assert_whole()
+
+
+def test_of_two_runs_at_once_each_topic_is_merged_by_one(backlog: Backlog, tmp_path: Path) -> None:
+    runs = [Run(backlog, "processes", tmp_path / str(i)) for i in range(2)]
+    said = "".join(run.output() for run in runs)
+    assert [run.process.returncode for run in runs] == [0, 0], said
+    assert said.count("6 ledgers became 1") == len(TOPICS)
+    backlog.assert_whole()
+
+
+def test_a_task_of_a_killed_executor_runs_again_and_leaves_an_orphan_only(backlog: Backlog, tmp_path: Path) -> None:
+    run = Run(backlog, "cluster", tmp_path / "run")
+    run.wait_until_written()
+    os.kill(executor_of(run.process.pid, run.written[0]), signal.SIGKILL)
+    said = run.output()
+    assert run.process.returncode == 0, said
+    assert said.count("6 ledgers became 1") == len(TOPICS), said
+    assert len(run.written) == len(TOPICS) + 1
+    assert len(backlog.names()) > sum(backlog.ledgers().values())
+    backlog.assert_whole()
+
+
+def executor_of(root: int, worker: int) -> int:
+    """Returns the executor below a process that has a Python worker."""
+    [found] = [
+        process
+        for process in tree(root)
+        if "CoarseGrainedExecutorBackend" in Path(f"/proc/{process}/cmdline").read_text(errors="replace")
+        and worker in tree(process)
+    ]
+    return found
+
+
+def wait_for_the_end_of(processes: set[int]) -> None:
+    """Waits until none of some processes runs."""
+    ends_s = time.monotonic() + BOUND_S
+    while left := [each for each in processes if Path(f"/proc/{each}").exists()]:
+        assert time.monotonic() < ends_s, left
+        time.sleep(0.02)
