@@ -231,13 +231,12 @@ def test_the_pages_of_the_documentation_come_with_the_wheel(environments: Enviro
     assert int(environments("[local]", "pytest").python(samples, tmp_path)) > 1000
 
 
-# ---- Spark
+# ---- Imports
 
 
-@pytest.mark.long  # the import runs twice on Spark
-def test_the_page_on_imports_imports(environments: Environments, tmp_path: Path) -> None:
+def test_the_page_on_imports_imports_without_spark_or_java(environments: Environments, tmp_path: Path) -> None:
     [example] = snippets("docs/import.md", "examples/import_messages.py")
-    said = environments("[local,spark,java]").python(example, tmp_path)
+    said = environments("[local]").python(example, tmp_path)
     lines = [line for line in said.splitlines() if line.strip()]
     assert lines == [
         "2 {'due is missing': 1}",

@@ -13,6 +13,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from tidewheel.errors import InvalidValue
 from tidewheel.jobs.importing.options import FORMATS, ImportOptions
+from tidewheel.jobs.importing.tables import TABLES, is_delta, table_files
 from tidewheel.jobs.importing.work import FileProblem, InputFile
 from tidewheel.jobs.location import Location, client
 
@@ -29,19 +30,26 @@ _GONE = "it vanished during the import, so nothing more of it is imported"
 def find_files(location: Location, options: ImportOptions) -> list[InputFile]:
     """Lists the input's files, sorted by name.
 
-    Names in a folder that begin with `_` or `.` are left out.
+    Names in a folder that begin with `_` or `.` are left out. Of a table, the files of its current snapshot are listed.
 
     Raises:
-        InvalidValue: there are no files, or their format is unknown.
+        InvalidValue: there are no files, their format is unknown, or they are a table that cannot be read.
+        ExtraMissing: the package that reads the table is not installed.
     """
     path = options.input.replace("s3a://", S3).removeprefix("file://")
+    table = options.format in TABLES
     try:
-        found = sorted(_in_s3(location, path) if path.startswith(S3) else _local(path))
+        if table:
+            found = [(name, *_stat_of(location, name)) for name in table_files(location, options)]
+        elif is_delta(location, path):
+            raise InvalidValue("--input", options.input, "it is a Delta table; give --format delta")
+        else:
+            found = sorted(_in_s3(location, path) if path.startswith(S3) else _local(path))
     except (BotoCoreError, ClientError, OSError) as error:
         raise InvalidValue("--input", options.input, f"it cannot be listed: {error}") from None
     if not found:
         raise InvalidValue("--input", options.input, "there are no files; give a file, a folder or a glob")
-    format_ = options.format or _format_of([name for name, _, _ in found])
+    format_ = "parquet" if table else options.format or _format_of([name for name, _, _ in found])
     return [
         InputFile(number=number, name=name, size_bytes=size, changed=changed, format=format_)
         for number, (name, size, changed) in enumerate(found)
@@ -51,7 +59,7 @@ def find_files(location: Location, options: ImportOptions) -> list[InputFile]:
 def changed_since(location: Location, file: InputFile) -> str | None:
     """Returns what is wrong if a file is no longer as it was when the import began."""
     try:
-        now = _stat_s3(location, file.name) if file.name.startswith(S3) else _stat(Path(file.name))
+        now = _stat_of(location, file.name)
     except FileNotFoundError:
         return _GONE
     except ClientError as error:
@@ -159,6 +167,10 @@ def _local(path: str) -> Iterator[tuple[str, int, str]]:
         for each in inside:
             if each.is_file() and not _is_hidden(each.relative_to(root).parts):
                 yield (str(each.absolute()), *_stat(each))
+
+
+def _stat_of(location: Location, name: str) -> tuple[int, str]:
+    return _stat_s3(location, name) if name.startswith(S3) else _stat(Path(name))
 
 
 def _stat(path: Path) -> tuple[int, str]:

@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 from tidewheel.errors import InvalidValue
 from tidewheel.model.duration import delay_ms
 
-FORMATS = ("parquet", "csv", "json")
+FORMATS = ("parquet", "csv", "json", "delta", "iceberg")
 _TOKEN = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
 _MIN_LEAD = "1h"
 
