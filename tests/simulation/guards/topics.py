@@ -108,7 +108,7 @@ GUARDS = (
     Guard(
         "one merge or rebuild of a topic is under way",
         stored("merges.lease"),
-        never("merging_until_ms now_ms"),
+        never("held_ms now_ms"),
         seldom_worlds.TWO_REBUILDS,
     ),
     Guard(
