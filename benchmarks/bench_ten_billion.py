@@ -2,16 +2,16 @@
 
     python -m benchmarks ten_billion
 
-200,000 ledgers of 50,000 messages begin evenly over ten years. Each covers a month, so 1,667 of them occupy any slot:
-more than merges leave, since their cuts by the calendar make ledgers narrower. There are buckets and names of objects.
-Of the messages, only the segments that are due exist (`benchmarks.waiting`). A slot has 10,000 due messages, six of
-each ledger, in segments of 600.
+200,000 ledgers of 50,000 messages begin evenly over ten years, and each covers a month. 1,833 of them have messages in
+the slot that is dispatched: more than merges leave, since their cuts by the calendar make ledgers narrower. There are
+buckets and names of objects. The segments of this slot are the only messages (`benchmarks.waiting`): 600 of each ledger,
+of which six are due.
 
 The deployed functions and the client run on the emulated AWS, in virtual time, each once. The same with a tenth of the
 ledgers in a tenth of the years, as many in any slot, tells what grows with the backlog.
 
 - *CPU seconds* are those of the functions' and the client's own code, without the emulator's.
-- *Memory* is what the process's peak rose by. The emulator's copies of answers are in it, so a function takes less.
+- *Memory* is the growth of the process's peak. It contains the emulator's copies of answers, so a function takes less.
 - *Units* are what DynamoDB bills, *requests* those to all services.
 """
 
@@ -220,7 +220,7 @@ def _peak_mb() -> float:
 
 
 def of(ledgers: int, months: int) -> dict[str, Any]:
-    """Measures all flows in a topic with so many ledgers, of which a twelfth of a year's occupy each slot."""
+    """Measures all flows in a topic with so many ledgers, which begin evenly over some months."""
     began = time.monotonic()
     with LocalTidewheel() as stack, OwnTime(stack) as own:
         case = Backlog(stack, own, ledgers, months)

@@ -358,6 +358,24 @@ class ConcurrentModification(TidewheelError):
         super().__init__(f"{action} on topic {topic!r} met other changes in all {attempts} attempts; try again")
 
 
+class TopicBusy(ConcurrentModification):
+    """A merge or a rebuild has the topic. Run the command again when it has ended."""
+
+    def __init__(self, topic: str) -> None:
+        TidewheelError.__init__(
+            self,
+            f"a merge or a rebuild has topic {topic!r}; run this again when it has ended. If its process was killed, a "
+            "merge keeps the topic for half an hour, and a rebuild for two hours",
+        )
+
+
+class ProcessesEnded(TidewheelError):
+    """The processes of a job died again and again. What they did not finish is done by the next run."""
+
+    def __init__(self, tries: int) -> None:
+        super().__init__(f"the job's processes died in {tries} tries, perhaps for want of memory; give fewer --cores")
+
+
 class ClockDoubted(TidewheelError):
     """The local clock and AWS's answers differ. Nothing is done by a wrong time; another machine does the work."""
 

@@ -245,7 +245,12 @@ def _import_input() -> Kind:
     from tidewheel.jobs.importing.work import LIMITS
 
     objects = MemoryObjects()
-    given = Input(options={"--body": "text", "--format": "csv"}, files={"a.csv": 100, "b.csv": 20}, limits=LIMITS)
+    given = Input(
+        options={"--body": "text", "--format": "csv"},
+        files={"a.csv": 100, "b.csv": 20},
+        changed={"/a.csv": "1"},
+        limits=LIMITS,
+    )
     Settled(objects, "orders", "1").begin(given, "1")
     good = objects.get_range("imports/orders/_1.json", 0, 10**6)
     return Kind(good=(good,), read=lambda data: repr(decode_input(data, "x")), lie=_resealed)

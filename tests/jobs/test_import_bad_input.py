@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.flows.world import DAY, HOUR, START_MS
+from tests.flows.world import DAY, HOUR, MINUTE, START_MS
 from tests.jobs.test_import import Bench, before_commit, bench, due, json_lines, messages, small
 from tidewheel.errors import InvalidValue
 from tidewheel.jobs.importing.child import Apart, Child, InChildren
@@ -145,7 +145,9 @@ def test_a_damaged_row_group_is_named_and_the_others_are_imported(bench: Bench) 
     path.write_bytes(data)
     report = replace(bench, limits=Limits(rows=20)).run(path)
     [why] = report.failed.values()
-    assert why.startswith("row group 1 cannot be read: ") and why.endswith("; make the file again")
+    assert why.startswith("row group 1 cannot be read: ") and why.endswith(
+        "; make the file again; the rows of row group 1 are not imported"
+    )
     assert bench.bodies() == [f"row {n}" for n in range(60) if n // 20 != 1]
 
 
@@ -287,3 +289,59 @@ def test_a_child_ends_with_its_call() -> None:
     assert child.call(len, "four") == 4
     child.end()
     assert child.ended
+
+
+# --- the same files in another import -------------------------------------------------------------------------
+
+
+def test_a_repaired_file_is_imported_alone_and_the_files_that_are_in_are_refused_by_name(bench: Bench) -> None:
+    folder = bench.folder / "in"
+    folder.mkdir()
+    json_lines(folder / "a.jsonl", messages(3))
+    (folder / "b.jsonl.gz").write_bytes(b"no gzip")
+    assert bench.run(folder).imported == 3
+    (folder / "b.jsonl.gz").write_bytes(gzip.compress(json.dumps(messages(4)[3]).encode()))
+    with pytest.raises(
+        InvalidValue, match=r"a\.jsonl': import \w{32} of this topic has this file\. Leave the file out"
+    ):
+        bench.run(folder)
+    assert bench.run(folder / "b.jsonl.gz").imported == 1
+    assert bench.bodies() == [f"message {i:03d}" for i in range(4)]
+
+
+def test_an_import_of_which_nothing_came_in_does_not_keep_its_files(bench: Bench) -> None:
+    path = json_lines(bench.folder / "in.jsonl", messages(3))
+    with pytest.raises(InvalidValue, match="no column 'who'"):
+        bench.run(path, body="who")
+    assert bench.run(path).imported == 3
+
+
+def test_another_lead_is_no_repetition_that_settles_rejected_rows_silently(bench: Bench) -> None:
+    path = json_lines(bench.folder / "in.jsonl", messages(3, first_ms=30 * MINUTE, step_ms=1))
+    assert bench.run(path).rejected.total() == 3
+    with pytest.raises(InvalidValue, match="in this import --min-lead was '3600 s' and is '1200 s'"):
+        bench.run(path, min_lead="20m")
+    assert bench.run(path, min_lead="20m", token="soon").imported == 3
+
+
+def test_rejects_in_the_folder_of_the_input_are_refused(bench: Bench) -> None:
+    (bench.folder / "in").mkdir()
+    json_lines(bench.folder / "in" / "a.jsonl", messages(1))
+    with pytest.raises(InvalidValue, match="it is in the input"):
+        bench.run(bench.folder / "in", rejects=str(bench.folder / "in" / "rejected"))
+
+
+def test_files_of_several_formats_are_named(bench: Bench) -> None:
+    (bench.folder / "in").mkdir()
+    json_lines(bench.folder / "in" / "a.jsonl", messages(1))
+    table(bench.folder / "in" / "b.parquet")
+    with pytest.raises(InvalidValue, match="the files are json, parquet; import each by a glob"):
+        bench.run(bench.folder / "in")
+
+
+def test_the_text_of_a_malformed_row_is_in_no_error(bench: Bench) -> None:
+    path = bench.folder / "in.csv"
+    path.write_bytes(b"deliver_at,body\n2027-01-01T00:00:00Z,SECRET caf\xe9,extra\n")
+    with pytest.raises(InvalidValue) as raised:
+        bench.run(path)
+    assert "got 3, and is not UTF-8" in str(raised.value) and "SECRET" not in str(raised.value)

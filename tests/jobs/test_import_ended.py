@@ -82,6 +82,15 @@ def test_an_import_that_is_ended_is_finished_by_the_same_command_and_each_messag
         assert Counter(each.body for each in stack.receive("orders", "mail")) == Counter(bodies)
 
 
+def test_a_command_whose_rows_are_all_rejected_ends_with_code_1(tmp_path: Path) -> None:
+    with LocalTidewheel(start=datetime.now(UTC)) as stack:
+        stack.client().create_topic("orders")
+        write_files(tmp_path / "in", stack.now())  # too soon
+        process = command(stack, tmp_path / "in")
+        said, _ = process.communicate(timeout=BOUND_S)
+        assert (process.returncode, said.count("too soon")) == (1, 1), said
+
+
 def test_a_command_that_did_not_import_every_file_ends_with_code_1(tmp_path: Path) -> None:
     with LocalTidewheel(start=datetime.now(UTC)) as stack:
         stack.client().create_topic("orders")

@@ -2,8 +2,8 @@
 
     python -m tests.spark.merge_run <endpoint> processes|cluster <folder>
 
-It is the job of `tidewheel merge --all`, with processes or a cluster of two executors also for small work. Its tasks
-leave a file in the folder after they wrote their output, and end later. The first one ends much later.
+It is the command `tidewheel merge --all-topics --all`, with processes or a cluster of two executors also for small
+work. Its tasks leave a file in the folder after they wrote their output, and end later. The first one ends much later.
 """
 
 from __future__ import annotations
@@ -19,10 +19,9 @@ from unittest.mock import patch
 
 import pyspark
 
-from tidewheel.clock import SystemClock
+from tidewheel.cli.main import app
 from tidewheel.jobs import job
 from tidewheel.jobs.tasks import InProcesses, Tasks
-from tidewheel.local import job_runs
 from tidewheel.spark.session import local_session
 from tidewheel.spark.tasks import OnSpark
 
@@ -73,15 +72,9 @@ def main(endpoint_url: str, where: str, folder: Path) -> None:
     """Runs the job."""
     os.environ["SPARK_HOME"] = str(Path(pyspark.__file__).parent)
     tasks: Tasks = InProcesses(2) if where == "processes" else OnSpark(lambda: local_session(settings=CLUSTER))
+    os.environ["AWS_DEFAULT_REGION"] = "us-east-1"
     with patch.object(job.Job, "tasks", lambda *_: Slowly(tasks, folder, SLOWEST_S[where])):
-        job_runs.run_job(
-            "merge_buckets",
-            {"all": "true"},
-            stack_name="tidewheel",
-            clock=SystemClock(),
-            endpoint_url=endpoint_url,
-            say=lambda line: print(line, flush=True),
-        )
+        app(["--endpoint-url", endpoint_url, "merge", "--all-topics", "--all"])
 
 
 if __name__ == "__main__":

@@ -226,14 +226,6 @@ def test_one_slot_is_never_cut_however_much_is_in_it() -> None:
     assert merge.cuts == (PLANNED + 77, PLANNED + 78)
 
 
-def test_the_outputs_that_are_written_first_are_those_with_the_most_bytes() -> None:
-    early, late = a_bucket(1, 10 * MIB, range(100)), a_bucket(2, 60 * MIB, range(50, 200))
-    cuts = tuple(PLANNED + slot for slot in (0, 50, 100, 150, 190, 200))
-    # 5 MiB; 5 and 20; 20; 16; 4.
-    merge = Merge(sources=(early, late), cuts=cuts, live_bytes=70 * MIB)
-    assert merge.largest_first() == [1, 2, 3, 0, 4]
-
-
 def test_outputs_have_ids_of_their_own_that_depend_on_sources_and_cuts_only() -> None:
     merge = chosen([a_bucket(i, 100 * MIB, range(0, 90 * 288)) for i in range(9)])
     again = chosen([a_bucket(i, 100 * MIB, range(0, 90 * 288)) for i in reversed(range(9))])

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 TopicName = Annotated[str, typer.Argument(help="The topic's name.")]
-Cores = Annotated[int | None, typer.Option(help="Parallel tasks. The default is one for each processor.")]
+Cores = Annotated[int | None, typer.Option(min=1, help="Parallel tasks. The default is one for each processor.")]
 
 
 def merge(
@@ -55,11 +55,14 @@ def import_messages(
     ctx: typer.Context,
     topic: TopicName,
     files: Annotated[
-        str, typer.Argument(metavar="FILES", help="A file, a folder or a glob, of Parquet, CSV or JSON lines.")
+        str,
+        typer.Argument(metavar="FILES", help="A file, a folder or a glob, of Parquet, CSV or JSON lines."),
     ],
     file_format: Annotated[
         str | None,
-        typer.Option("--format", help="parquet, csv or json. The default follows from the names of the files."),
+        typer.Option(
+            "--format", help="parquet, csv, json, delta or iceberg. The default follows from the files' names."
+        ),
     ] = None,
     deliver_at: Annotated[
         str | None, typer.Option(metavar="COLUMN", help="The time at which a message is due.")
@@ -101,7 +104,9 @@ def import_messages(
         "token": token,
         "min-lead": min_lead,
     }
-    if _run(ctx, "import_messages", arguments, cores).failed:
+    report = _run(ctx, "import_messages", arguments, cores)
+    nothing = report.rejected and not report.imported and not report.skipped
+    if report.failed or nothing:
         raise typer.Exit(1)
 
 
@@ -110,7 +115,11 @@ def _run(ctx: typer.Context, script: str, arguments: Mapping[str, object], cores
     from tidewheel.local.job_runs import run_job
 
     target: Target = ctx.obj
-    given = {name: "true" if value is True else str(value) for name, value in arguments.items() if value}
+    given = {
+        name: "true" if value is True else str(value)
+        for name, value in arguments.items()
+        if value is not None and value is not False
+    }
     before = signal.signal(signal.SIGINT, _interrupted)
     try:
         with _progress(script.replace("_", " ")) as (say, advance):
@@ -125,15 +134,20 @@ def _run(ctx: typer.Context, script: str, arguments: Mapping[str, object], cores
                 say=say,
                 advance=advance,
             )
+    except KeyboardInterrupt:
+        _end()
     finally:
         signal.signal(signal.SIGINT, before)
 
 
 def _interrupted(_signal: int, _frame: object) -> NoReturn:
-    """Ends the process at once. A killed job loses nothing, and Spark would print 100 lines of traceback.
+    """Lets the job release its leases. A second Ctrl-C ends the process at once."""
+    signal.signal(signal.SIGINT, lambda *_: _end())
+    raise KeyboardInterrupt
 
-    The processes and the Java of the job end with this process.
-    """
+
+def _end() -> NoReturn:
+    """Ends this process, and with it the processes and the Java of the job, without Spark's traceback."""
     print_error("interrupted. No message is lost. Run the command again.")
     os._exit(130)
 

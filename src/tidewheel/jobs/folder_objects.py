@@ -1,4 +1,4 @@
-"""Stores objects in a folder, for tests and benchmarks of Spark without S3."""
+"""Stores objects in a folder: rejected rows of an import on this machine, and ledgers of tests and benchmarks."""
 
 from __future__ import annotations
 

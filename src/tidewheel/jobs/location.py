@@ -1,4 +1,4 @@
-"""Locates a job's objects and its table, in a value that the driver sends to Spark's workers."""
+"""Locates a job's objects and its table, in a value that the driver sends to other processes."""
 
 from __future__ import annotations
 

@@ -37,12 +37,12 @@ def merge_buckets(job: Job) -> Merged | None:
     With `all true`, merges all small ledgers, however few.
 
     Returns:
-        The sums over all topics; None if there was no topic that could be merged.
+        The sums over all topics; None if one that was named could not be merged.
 
     Raises:
         Exception: the merges of a topic ended early. The other topics' did not.
     """
-    given = [name for name in job.arguments.get("topic", "").split(",") if name]
+    given = list(dict.fromkeys(name for name in job.arguments.get("topic", "").split(",") if name))
     topics = given or [state.topic for state in job.service.topic_states.all()]
 
     def progress(topic: str, chosen: Merge) -> None:
@@ -62,7 +62,9 @@ def merge_buckets(job: Job) -> Merged | None:
     for merged in found.values():
         if merged.error is not None:
             raise merged.error
-    return _sum(found) if found else None
+    if not given and not any(merged.merges for merged in found.values()):
+        job.say("no topic needs a merge")
+    return _sum(found) if found.keys() >= set(given) else None
 
 
 def _tell(job: Job, topic: str, merged: Merged | None, *, quietly: bool) -> None:
@@ -77,6 +79,9 @@ def _tell(job: Job, topic: str, merged: Merged | None, *, quietly: bool) -> None
         job.say(f"topic {topic!r} {reason}")
         return
     if merged.merges or not quietly:
+        if not merged.merges and not merged.skipped:
+            job.say(f"topic {topic}: it needs no merge")
+            return
         job.say(
             f"topic {topic}: {merged.sources} ledgers became {merged.outputs} in {merged.merges} merges, "
             f"{merged.rows:,} messages rewritten"

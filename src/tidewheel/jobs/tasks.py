@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from threading import Thread
 
+from tidewheel.errors import ProcessesEnded
 from tidewheel.flows.ports.tasks import InThisProcess, Item, Result, Tasks
 
 __all__ = ["InProcesses", "InThisProcess", "Item", "Result", "Tasks"]
@@ -50,7 +51,7 @@ class InProcesses:
         When a process dies, the unfinished tasks run again in new processes.
 
         Raises:
-            BrokenProcessPool: processes died in four tries in a row without a result between them.
+            ProcessesEnded: processes died in four tries in a row without a result between them.
         """
         left = dict(enumerate(items))
         tries = 0
@@ -63,7 +64,7 @@ class InProcesses:
             except BrokenProcessPool:
                 tries += 1
                 if tries == MOST_TRIES:
-                    raise
+                    raise ProcessesEnded(MOST_TRIES) from None
 
     def _tried(self, task: Callable[[Item], Result], items: dict[int, Item]) -> Iterator[tuple[int, Result]]:
         # A forked process would share connections and locks with this process.

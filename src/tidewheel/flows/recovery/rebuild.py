@@ -14,11 +14,11 @@ from functools import partial
 
 from tidewheel.errors import (
     AlreadyExists,
-    ConcurrentModification,
     CorruptLedger,
     CorruptMetadata,
     InvalidValue,
     ObjectMissing,
+    TopicBusy,
     TopicDeleting,
     UnknownTopic,
 )
@@ -93,18 +93,18 @@ def rebuild(
         InvalidValue: the topic has an index, and `replace_index` is not set; or there is no checkpoint, and no
             settings.
         UnknownTopic: there is nothing to rebuild the topic from.
-        ConcurrentModification: a merge or another rebuild of the topic is running, or died within the last `lease_s`.
+        TopicBusy: a merge or another rebuild of the topic is running, or died within the last `lease_s`.
         AlreadyExists: the topic was created meanwhile.
         TopicDeleting: the topic is being deleted.
     """
     if ports.deletions.read(topic) is not None:
         raise TopicDeleting(topic)
     if ports.topic_states.read(topic) is not None and not replace_index:
-        raise InvalidValue("replace", replace_index, f"topic {topic!r} has an index; try a dry run, then give this")
+        raise InvalidValue("--replace", replace_index, f"topic {topic!r} has an index; try --dry-run first")
     now_ms = ports.clock.now_ms()
     until_ms = now_ms + lease_s * 1000
     if not ports.merges.lease(topic, now_ms, until_ms):
-        raise ConcurrentModification("rebuild", topic, 1)
+        raise TopicBusy(topic)
     try:
         note_away(ports, topic)
         if ports.topic_states.read(topic) is not None:

@@ -57,7 +57,7 @@ class RebuildReport:
         """Yields the report for people."""
         yield f"topic {self.topic}: {self.objects:,} objects, {self.size_bytes / 1e6:,.1f} MB"
         written = "none" if self.checkpoint_ms is None else f"of {_utc(self.checkpoint_ms)}"
-        subscriptions = ", ".join(self.subscriptions) or "no subscriptions"
+        subscriptions = ", ".join(self.subscriptions) or "names no subscriptions"
         yield f"checkpoint: {written}; {subscriptions}; {self.tombstones:,} cancelled messages"
         done = "count" if self.dry_run else "make the new index"
         yield f"{self.live:,} ledgers with {self.rows:,} messages {done}"

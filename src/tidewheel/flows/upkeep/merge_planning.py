@@ -25,7 +25,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from hashlib import blake2b
-from itertools import pairwise
 from math import inf
 from typing import NamedTuple
 
@@ -84,15 +83,6 @@ class Merge:
         """Returns a hash of the i-th output's sources and slots, for its bucket's id."""
         text = "\n".join((*(source.id for source in self.sources), f"{self.cuts[i]}-{self.cuts[i + 1]}"))
         return blake2b(text.encode(), digest_size=16).hexdigest()
-
-    def largest_first(self) -> list[int]:
-        """Returns the numbers of the outputs, largest expected size first.
-
-        An engine that writes several outputs at once then begins the small outputs last, so that no core waits long for
-        the end.
-        """
-        sizes = [_weight(self.sources, a, b).encoded_bytes for a, b in pairwise(self.cuts)]
-        return sorted(range(len(sizes)), key=lambda i: -sizes[i])
 
 
 def choose(

@@ -155,8 +155,7 @@ class _OpenChunk:
 
     def close(self) -> Chunk:
         """Writes the rejects and the ledger."""
-        with self._rejects:
-            pass
+        self._rejects.close()
         if self._tables:
             target = self._work.target
             self._chunk.bucket = store_rows(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import deque
 from collections.abc import Iterator
 from typing import Any
@@ -95,7 +96,9 @@ def _explained(error: Exception) -> Exception:
         return error
     if "straddling" in str(error):
         return FileProblem(f"a row is longer than {_BLOCK_BYTES:,} bytes, or a value's quotes are not closed")
-    return FileProblem(f"it is no CSV file that can be read: {first_line(error)}")
+    # The rest of the text is the row.
+    said = re.sub(r"(Expected \d+ columns, got \d+).*", r"\1, and is not UTF-8", first_line(error))
+    return FileProblem(f"it is no CSV file that can be read: {said}")
 
 
 def _rows(batch: pa.RecordBatch, part: Part, numbers: Any, malformed: list[tuple[dict[str, Any], str, str]]) -> Rows:

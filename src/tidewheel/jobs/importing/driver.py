@@ -90,7 +90,7 @@ def import_messages(job: Job, tasks: Tasks | None = None, limits: Limits = LIMIT
         raise UnknownTopic(options.topic)
     files = find_files(job.location, options)
     if options.rejects is not None:
-        check_writable(job.location, options.rejects)
+        check_writable(job.location, options.rejects, options.input)
     with InChildren(_processes(job)) if tasks is None else nullcontext(tasks) as used:
         report = _Run(job, options, state, files, used, limits).whole()
     report.seconds = perf_counter() - started
@@ -127,7 +127,10 @@ class _Run:
             import_id=f"{token}.{state.generation}",
         )
         self._settled = Settled(job.objects, state.topic, self._target.import_id)
-        limits = self._settled.begin(Input.of(options, files, limits), token).limits
+        given = Input.of(options, files, limits)
+        if options.token is None:
+            self._refuse_known(given)
+        limits = self._settled.begin(given, token).limits
         now_ms = job.service.clock.now_ms()
         terms = Terms(
             now_ms=now_ms,
@@ -140,6 +143,17 @@ class _Run:
         self._marks = job.service.buckets.imported(state.topic, self._target.import_id)
         self._gone: set[str] = set()
         self._compared = False
+
+    def _refuse_known(self, given: Input) -> None:
+        """Refuses a file of which another import made messages live: they would come twice."""
+        for import_id, file in self._settled.others_with(given):
+            if self._job.service.buckets.imported(self._target.topic, import_id):
+                raise InvalidValue(
+                    "--input",
+                    file,
+                    f"import {import_id.partition('.')[0]} of this topic has this file. Leave the file out, or run that"
+                    " import again as it was. With a --token of your own, every row is imported again",
+                )
 
     def whole(self) -> Imported:
         """Imports all files. Returns the report."""
@@ -154,7 +168,7 @@ class _Run:
             try:
                 self._settle(part, result)
             except FileProblem as problem:
-                self._fail(part.file, str(problem))
+                self._fail(part.file, f"{problem}; {part.missing}")
             done += part.size_bytes
             self._job.advance(done, total)
         return self._report
@@ -249,6 +263,8 @@ def _say(job: Job, topic: str, report: Imported) -> None:
         job.say(f"rejected {rows:,}: {kind}")
     for name, problem in _first(report.failed.items()):
         job.say(f"not imported, or not to its end: {name}: {problem}")
+    if len(report.failed) > _MOST_SHOWN:
+        job.say(f"not imported, or not to their end: {len(report.failed) - _MOST_SHOWN} more files")
     failed = f", {len(report.failed)} FILES NOT IMPORTED OR NOT TO THEIR END" if report.failed else ""
     job.say(
         f"topic {topic}: {report.read:,} rows read, {report.imported:,} imported to {report.ledgers} ledgers, "

@@ -36,7 +36,7 @@ def find_files(location: Location, options: ImportOptions) -> list[InputFile]:
         InvalidValue: there are no files, their format is unknown, or they are a table that cannot be read.
         ExtraMissing: the package that reads the table is not installed.
     """
-    path = options.input.replace("s3a://", S3).removeprefix("file://")
+    path = plain_url(options.input)
     table = options.format in TABLES
     try:
         if table:
@@ -54,6 +54,11 @@ def find_files(location: Location, options: ImportOptions) -> list[InputFile]:
         InputFile(number=number, name=name, size_bytes=size, changed=changed, format=format_)
         for number, (name, size, changed) in enumerate(found)
     ]
+
+
+def plain_url(name: str) -> str:
+    """Returns a path or an `s3://` URL, without the spellings of Hadoop."""
+    return name.replace("s3a://", S3).removeprefix("file://")
 
 
 def changed_since(location: Location, file: InputFile) -> str | None:
@@ -210,6 +215,9 @@ def _is_hidden(parts: Any) -> bool:
 
 def _format_of(names: list[str]) -> str:
     found = {_ENDINGS.get(ending[1].lower() if (ending := _ENDING.search(name)) else "") for name in names}
+    if len(found - {None}) > 1:
+        kinds = ", ".join(sorted(each for each in found if each))
+        raise InvalidValue("--format", None, f"the files are {kinds}; import each by a glob of its own")
     [format_, *others] = found
     if others or format_ is None:
         shown = sorted(name.rpartition("/")[2] for name in names)[:3]

@@ -6,14 +6,14 @@ import base64
 import json
 from contextlib import ExitStack, suppress
 from datetime import date, datetime
-from types import TracebackType
-from typing import Any, Self
+from pathlib import Path
+from typing import Any
 
 from botocore.exceptions import BotoCoreError, ClientError
 
 from tidewheel.errors import InvalidValue, TidewheelError
 from tidewheel.flows.ports.objects import Objects
-from tidewheel.jobs.importing.files import S3
+from tidewheel.jobs.importing.files import S3, plain_url
 from tidewheel.jobs.location import Location
 from tidewheel.ledger.sink import Sink
 
@@ -35,13 +35,10 @@ class Rejects:
         self._lines: list[str] = []
         self._bytes = 0
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        if kind is None:
+    def close(self) -> None:
+        """Writes the remaining rows, and completes the object."""
+        with self._stack:
             self._flush()
-        self._stack.__exit__(kind, error, at)
 
     @property
     def wanted(self) -> bool:
@@ -66,12 +63,14 @@ class Rejects:
         self._lines, self._bytes = [], 0
 
 
-def check_writable(location: Location, folder: str) -> None:
-    """Writes an empty object to the folder, and deletes it.
+def check_writable(location: Location, folder: str, source: str) -> None:
+    """Writes an empty object to the folder of rejects, and deletes it.
 
     Raises:
-        InvalidValue: the folder cannot be written.
+        InvalidValue: the folder cannot be written, or is in the folder of the input.
     """
+    if f"{_absolute(folder)}/".startswith(f"{_absolute(source)}/"):
+        raise InvalidValue("--rejects", folder, "it is in the input: the next run would import it; give another")
     objects, prefix = _place(location, folder)
     try:
         objects.put(f"{prefix}{_TRIAL}", b"")
@@ -84,7 +83,7 @@ def check_writable(location: Location, folder: str) -> None:
 
 def _place(location: Location, folder: str) -> tuple[Objects, str]:
     """Returns where a folder's objects are, and what their names begin with."""
-    url = folder.replace("s3a://", S3).removeprefix("file://")
+    url = plain_url(folder)
     if not url.startswith(S3):
         return Location(root=url).objects(), ""
     s3_bucket, _, prefix = url.removeprefix(S3).partition("/")
@@ -92,6 +91,11 @@ def _place(location: Location, folder: str) -> tuple[Objects, str]:
         root=f"{S3}{s3_bucket}", endpoint_url=location.endpoint_url, region=location.region, profile=location.profile
     )
     return place.objects(), f"{prefix.rstrip('/')}/" if prefix.strip("/") else ""
+
+
+def _absolute(name: str) -> str:
+    url = plain_url(name)
+    return url.rstrip("/") if url.startswith(S3) else str(Path(url).absolute())
 
 
 def _plain(value: object) -> object:

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import json
 import posixpath
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from hashlib import blake2b
 from typing import Any
@@ -34,11 +35,13 @@ class Input:
     Attributes:
         options: values by option.
         files: sizes by name, without the folders that all names share, so that an import with a token may move.
+        changed: the last change of each file, by its whole name.
         limits: of chunks.
     """
 
     options: Mapping[str, str]
     files: Mapping[str, int]
+    changed: Mapping[str, str]
     limits: Limits
 
     @classmethod
@@ -49,9 +52,11 @@ class Input:
             options={
                 "--format": files[0].format,
                 "--time-zone": options.time_zone or "",
+                "--min-lead": f"{options.min_lead_ms // 1000} s",
                 **{f"--{name.replace('_', '-')}": column or "" for name, column in asdict(options.columns).items()},
             },
             files={posixpath.relpath(file.name, folder): file.size_bytes for file in files},
+            changed={file.name: file.changed for file in files},
             limits=limits,
         )
 
@@ -72,7 +77,7 @@ def _bytes(size: int | None) -> str:
 
 
 def token_of(options: ImportOptions, files: list[InputFile]) -> str:
-    """Returns the given token, or a hash of the columns and of the files' names, sizes and change times."""
+    """Returns the given token, or a hash of format, columns, time zone, and the files' names, sizes and changes."""
     if options.token is not None:
         return options.token
     values = [
@@ -113,12 +118,27 @@ class Settled:
         stored = decode_input(data, self._name)
         difference = stored.difference(given)
         if difference is not None:
-            advice = "it is the token of another import"
-            raise InvalidValue("--token", token, f"{advice}: {difference}; give this input another token")
+            advice = "give the same as in its first run. Another --token imports every row again"
+            raise InvalidValue("--token", token, f"in this import {difference}; {advice}")
         for found in self._objects.list(self._finished):
             part, rows, live = found.name.removeprefix(self._finished).rsplit("-", 2)
             self._parts[part] = int(rows), int(live)
         return stored
+
+    def others_with(self, given: Input) -> Iterator[tuple[str, str]]:
+        """Yields the id of each other import of the topic that has a file of the input as it is now, and the file."""
+        folder, _, own = self._name.removesuffix(".json").rpartition("/_")
+        generation = own.rpartition(".")[2]
+        for found in self._objects.list(f"{folder}/_"):
+            import_id = found.name.removeprefix(f"{folder}/_").removesuffix(".json")
+            if "/" in import_id or import_id == own or import_id.rpartition(".")[2] != generation:
+                continue
+            with suppress(CorruptMetadata, ObjectMissing):
+                other = decode_input(self._objects.get_range(found.name, 0, _MOST_BYTES), found.name)
+                for file, changed in given.changed.items():
+                    if other.changed.get(file) == changed:
+                        yield import_id, file
+                        break
 
     def rows_of(self, part: Part, marks: frozenset[int]) -> int | None:
         """Returns the rows of a finished part. None if it is not, or the table lost one of its marks."""
@@ -145,6 +165,7 @@ def decode_input(data: bytes, name: str) -> Input:
         return Input(
             options={text(option): text(value) for option, value in mapping(values["options"]).items()},
             files={text(file): whole(size) for file, size in mapping(values["files"]).items()},
+            changed={text(file): text(change) for file, change in mapping(values["changed"]).items()},
             limits=Limits(**{text(limit): whole(value) for limit, value in mapping(values["limits"]).items()}),
         )
     except (KeyError, TypeError, ValueError) as error:

@@ -47,11 +47,6 @@ class InputFile:
     changed: str
     format: str
 
-    @property
-    def short_name(self) -> str:
-        """The name without folders."""
-        return self.name.rpartition("/")[2]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
@@ -72,6 +67,17 @@ class Part:
     columns: Columns
     header: tuple[str, ...] = ()
     size_bytes: int = 0
+
+    @property
+    def missing(self) -> str:
+        """Says which rows are not imported if the part is not."""
+        if self.file.format == "parquet":
+            last = self.end - 1
+            groups = f"row group {last}" if last == self.first else f"row groups {self.first} to {last}"
+            return f"the rows of {groups} are not imported"
+        if self.end:
+            return f"the lines that begin in bytes {self.first} to {self.end - 1} are not imported"
+        return "none of its rows is imported"
 
     def mark(self, chunk: int) -> int:
         """Returns the number that stands for a chunk of this part in the import's marks."""
