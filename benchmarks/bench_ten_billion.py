@@ -4,8 +4,8 @@
 
 200,000 ledgers of 50,000 messages begin evenly over ten years, and each covers a month. 1,833 of them have messages in
 the slot that is dispatched: more than merges leave, since their cuts by the calendar make ledgers narrower. There are
-buckets and names of objects. The segments of this slot are the only messages (`benchmarks.waiting`): 600 of each ledger,
-of which six are due.
+buckets and names of objects. The segments of this slot are the only messages (`benchmarks.waiting`): 600 of each
+ledger, of which six are due.
 
 The deployed functions and the client run on the emulated AWS, in virtual time, each once. The same with a tenth of the
 ledgers in a tenth of the years, as many in any slot, tells what grows with the backlog.
