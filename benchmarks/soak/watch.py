@@ -252,10 +252,10 @@ class _Buckets(_Watched):
 
 
 class _Merges(_Watched):
-    def lease(self, topic: str, now_ms: int, until_ms: int) -> bool:
+    def lease(self, topic: str, now_ms: int, until_ms: int, held_until_ms: int | None = None) -> bool:
         """Notes that a merge begins, which reads ledgers, too."""
         self._watch.begin("compact")
-        leased: bool = self._real.lease(topic, now_ms, until_ms)
+        leased: bool = self._real.lease(topic, now_ms, until_ms, held_until_ms)
         return leased
 
 

@@ -426,7 +426,7 @@ def is_refused_a_merge(world: World) -> None:
     world.send_batches(topic, 7)
     before = world.names(f"{LEDGERS}{topic}/")
     world.client.update_topic(topic, max_buckets=2)
-    with world.patched(tidewheel__flows__upkeep__merge___swap=lambda *_: False):
+    with world.patched(tidewheel__flows__upkeep__merge__swap=lambda *_: False):
         world.invoke("compact", topic)
     assert world.names(f"{LEDGERS}{topic}/") == before
     with world.patched(

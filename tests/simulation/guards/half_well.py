@@ -107,7 +107,7 @@ GUARDS = (
     Missed(
         Guard("a schedule is set though work is left", dispatch._raise_next_slot, instead("_schedule")),
         "key",
-        110,
+        15,
     ),
     Missed(
         Guard("what cannot be read is set aside", deliver._read_and_send, instead("set_aside", lambda *_: [])),
