@@ -15,7 +15,7 @@ from tidewheel.flows.ports.tombstones import Tombstones
 from tidewheel.flows.recovery.rebuild_keys import KeyPorts
 from tidewheel.jobs.folder_objects import FolderObjects
 
-_S3 = "s3://"
+S3 = "s3://"
 _OPTIONAL = ("endpoint_url", "region", "profile")
 _LOCAL_ACCESS = "local"
 _CONNECTIONS = 16
@@ -53,12 +53,12 @@ class Location:
 
     def objects(self) -> Objects:
         """Returns the objects, over this process's connections."""
-        if not self.root.startswith(_S3):
+        if not self.root.startswith(S3):
             return FolderObjects(Path(self.root))
         # Loaded here because botocore takes as long to load as everything else in a Spark worker.
         from tidewheel.aws.s3_objects import S3Objects
 
-        return S3Objects(client(self, "s3"), s3_bucket=self.root.removeprefix(_S3))
+        return S3Objects(client(self, "s3"), s3_bucket=self.root.removeprefix(S3))
 
     def key_ports(self) -> KeyPorts:
         """Returns the ports to keys, over this process's connections."""

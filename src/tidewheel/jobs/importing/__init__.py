@@ -7,6 +7,7 @@
 |---|---|
 | `driver.py` | runs an import |
 | `options.py`, `files.py` | read the arguments; find and open the input's files |
+| `tables.py` | lists the files of a Delta or an Iceberg table |
 | `dividing.py` | divides a file into parts |
 | `parquet.py`, `csv_rows.py`, `json_lines.py` | read the rows of a part |
 | `checks.py`, with `times.py`, `texts.py`, `attributes.py` | map and check rows |

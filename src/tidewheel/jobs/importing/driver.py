@@ -141,7 +141,7 @@ class _Run:
             target=self._target, terms=terms, location=job.location, rejects=options.rejects, limits=limits
         )
         self._marks = job.service.buckets.imported(state.topic, self._target.import_id)
-        self._gone: set[str] = set()
+        self._changed: set[str] = set()
         self._compared = False
 
     def _refuse_known(self, given: Input) -> None:
@@ -208,11 +208,11 @@ class _Run:
             self._check_unchanged(file)
 
     def _check_unchanged(self, file: InputFile) -> bool:
-        if file.name not in self._gone:
+        if file.name not in self._changed:
             problem = changed_since(self._job.location, file)
             if problem is None:
                 return True
-            self._gone.add(file.name)
+            self._changed.add(file.name)
             self._fail(file, problem)
         return False
 

@@ -15,9 +15,8 @@ from tidewheel.errors import InvalidValue
 from tidewheel.jobs.importing.options import FORMATS, ImportOptions
 from tidewheel.jobs.importing.tables import TABLES, is_delta, table_files
 from tidewheel.jobs.importing.work import FileProblem, InputFile
-from tidewheel.jobs.location import Location, client
+from tidewheel.jobs.location import S3, Location, client
 
-S3 = "s3://"
 _ENDINGS = {"parquet": "parquet", "csv": "csv", "json": "json", "jsonl": "json", "ndjson": "json"}
 _CODECS = {"gz": "gzip", "gzip": "gzip", "bz2": "bz2", "zst": "zstd", "zstd": "zstd", "lz4": "lz4"}
 _OTHER_CODECS = ("snappy", "deflate", "xz", "zip", "br", "z")

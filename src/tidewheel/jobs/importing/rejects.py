@@ -13,8 +13,8 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from tidewheel.errors import InvalidValue, TidewheelError
 from tidewheel.flows.ports.objects import Objects
-from tidewheel.jobs.importing.files import S3, plain_url
-from tidewheel.jobs.location import Location
+from tidewheel.jobs.importing.files import plain_url
+from tidewheel.jobs.location import S3, Location
 from tidewheel.ledger.sink import Sink
 
 _FLUSH_BYTES = 1024 * 1024

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from tidewheel.errors import ExtraMissing, InvalidValue
 from tidewheel.jobs.importing.options import ImportOptions
-from tidewheel.jobs.location import Location, client, local_access
+from tidewheel.jobs.location import S3, Location, client, local_access
 
 _DELTA_FEATURES = frozenset({"timestampNtz", "v2Checkpoint", "vacuumProtocolCheck"})
 """Features of Delta's protocol that say nothing about the rows of a data file."""
@@ -44,10 +44,10 @@ def table_files(location: Location, options: ImportOptions) -> list[str]:
 
 def is_delta(location: Location, path: str) -> bool:
     """Returns whether a folder has a Delta table, of which only some files are the current snapshot's."""
-    if not path.startswith("s3://"):
+    if not path.startswith(S3):
         return (Path(path) / _DELTA_LOG).is_dir()
-    s3_bucket, _, prefix = path.removeprefix("s3://").partition("/")
-    key = "/".join(part for part in (prefix.strip("/"), _DELTA_LOG, "") if part) + "/"
+    s3_bucket, _, prefix = path.removeprefix(S3).partition("/")
+    key = f"{prefix.strip('/')}/{_DELTA_LOG}/".removeprefix("/")
     return bool(client(location, "s3").list_objects_v2(Bucket=s3_bucket, Prefix=key, MaxKeys=1).get("KeyCount"))
 
 
