@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 
+import numpy as np
 import pytest
 
 from tests.unit.test_merge import HOUR, KIB, PLANNED, SLOT_MS, START_MS, a_bucket
@@ -14,7 +15,8 @@ from tidewheel.flows.upkeep.merge_planning import choose
 from tidewheel.flows.upkeep.retention import NOTHING_DEAD, SLACK_BYTES, STRICT_MS, dead_of
 from tidewheel.ledger.bucket import Bucket, BucketId
 from tidewheel.ledger.slots import slots_of
-from tidewheel.ledger.weights import Weight, joined
+from tidewheel.ledger.weighing import joined
+from tidewheel.ledger.weights import Weight
 from tidewheel.model.message import MessageId
 from tidewheel.model.settings import TopicSettings
 from tidewheel.model.tombstone import Tombstone
@@ -28,10 +30,14 @@ def a_state(planned: int = PLANNED, **changes: object) -> TopicState:
     return replace(state, sealed=planned, planned=planned, collected_until=planned, **changes)  # type: ignore[arg-type]
 
 
+def weights_of(slots: dict[int, int]) -> tuple[Weight, ...]:
+    return tuple(joined(np.array([Weight(slot, slot, raw) for slot, raw in sorted(slots.items())])))
+
+
 def a_ledger(number: int, weights: dict[int, int], size: int = 100 * KIB, checked_ms: int = 0) -> Bucket:
     """A ledger whose raw bytes lie in some slots; slots count from PLANNED."""
-    found = joined(Weight(PLANNED + slot, PLANNED + slot, raw) for slot, raw in sorted(weights.items()))
-    return replace(a_bucket(number, size, weights), weights=tuple(found), checked_ms=checked_ms)
+    found = weights_of({PLANNED + slot: raw for slot, raw in weights.items()})
+    return replace(a_bucket(number, size, weights), weights=found, checked_ms=checked_ms)
 
 
 def dead_share(bucket: Bucket, state: TopicState | None = None, now_ms: int = NOW_MS, *tombs: Tombstone) -> float:
@@ -176,7 +182,7 @@ class Life:
             rows=len(rows),
             slots=slots_of(rows),
             segments=(),
-            weights=tuple(joined(Weight(slot, slot, raw) for slot, raw in sorted(rows.items()))),
+            weights=weights_of(rows),
         )
         self.ledgers.append((bucket, rows))
         return size

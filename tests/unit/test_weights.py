@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from itertools import pairwise
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tidewheel.errors import CorruptMetadata
-from tidewheel.ledger.weights import Weight, decode_weights, encode_weights, joined
+from tidewheel.ledger import weighing
+from tidewheel.ledger.weights import Weight, decode_weights, encode_weights
 
 steps = st.lists(
     st.tuples(st.integers(1, 10**6), st.integers(1, 10**7), st.sampled_from([0, 5, 2_000_000_000])), min_size=1
@@ -22,6 +24,10 @@ def weights_of(drawn: list[tuple[int, int, int]]) -> list[Weight]:
         slot += gap
         found.append(Weight(slot, slot, raw_bytes, expires_s))
     return found
+
+
+def joined(weights: list[Weight]) -> list[Weight]:
+    return weighing.joined(np.array(weights))
 
 
 @given(steps)

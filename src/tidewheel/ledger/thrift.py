@@ -11,13 +11,15 @@ types       1 true, 2 false, 5 i32, 6 i64, 8 string, 9 list, 12 struct
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 STOP = b"\x00"
 I32, I64, STRING, LIST, STRUCT = 5, 6, 8, 9, 12
 
 
 def varint(value: int) -> bytes:
     """Encodes a number that is not negative."""
-    # A ledger's footers hold thousands of these, nearly all of one to three bytes.
+    # A ledger's footers hold thousands of these, nearly all of one to three bytes, and many are equal.
     if value < 0x80:
         return bytes((value,))
     if value < 0x4000:
@@ -40,6 +42,7 @@ def number(encoded: bytes) -> int:
     return found >> 1
 
 
+@lru_cache(maxsize=4096)
 def integer(value: int) -> bytes:
     """Encodes any number."""
     return varint(value << 1 if value >= 0 else ~value << 1 | 1)

@@ -22,7 +22,6 @@ from typing import NamedTuple
 from tidewheel.errors import CorruptMetadata
 from tidewheel.model.checksum import opened, sealed
 
-_RUNS = 16
 _NUMBERS = 4
 _MOST_BITS = 63
 
@@ -40,26 +39,6 @@ class Weight(NamedTuple):
     last_slot: int
     raw_bytes: int
     expires_s: int = 0
-
-
-def joined(slots: Iterable[Weight]) -> list[Weight]:
-    """Joins weights of ascending slots. The result has at most 33 weights, or 16 that are single slots."""
-    found: list[Weight] = []
-    for each in slots:  # rows of one slot may come in several batches
-        found.append(_join(found.pop(), each) if found and found[-1].last_slot == each.first_slot else each)
-    if len(found) <= _RUNS:
-        return found
-    most = sum(each.raw_bytes for each in found) / _RUNS
-    runs: list[Weight] = []
-    for each in found:
-        small = runs and runs[-1].raw_bytes + each.raw_bytes <= most
-        runs.append(_join(runs.pop(), each) if small else each)
-    return runs
-
-
-def _join(early: Weight, late: Weight) -> Weight:
-    expires_s = max(early.expires_s, late.expires_s) if early.expires_s and late.expires_s else 0
-    return Weight(early.first_slot, late.last_slot, early.raw_bytes + late.raw_bytes, expires_s)
 
 
 def encode_weights(weights: Iterable[Weight]) -> bytes:

@@ -19,7 +19,8 @@ from tidewheel.ledger.footer import LEAVES, MAGIC, Chunk, Codec, RowGroup
 from tidewheel.ledger.rows import SCHEMA, Int64s, conform, in_order, text_bytes, times_of
 from tidewheel.ledger.schema import COLUMNS, TEXT_TYPES
 from tidewheel.ledger.sink import Sink
-from tidewheel.ledger.weights import Weight, joined
+from tidewheel.ledger.weighing import joined
+from tidewheel.ledger.weights import Weight
 from tidewheel.model.checksum import CHECKSUM_BYTES, seal_of, sealed
 from tidewheel.model.segment import Segment
 
@@ -206,7 +207,7 @@ class LedgerWriter:
         self._pending = SCHEMA.empty_table()
         self._last_row: tuple[int, bytes] | None = None
         self._slots = BitMap()
-        self._weights: list[Weight] = []
+        self._weights = np.empty((0, len(Weight._fields)), np.int64)
         self._first_sent_ms: int | None = None
         self._encoder: _RowGroups | None = None
         self._segments: list[Segment] = []
@@ -299,11 +300,10 @@ class LedgerWriter:
         """Notes the slots of encoded rows, their bytes and the earliest sending time."""
         self._slots.update(slots.tolist())
         sizes = weights[np.append(starts[1:], rows.num_rows)] - weights[starts]
-        expires = _expiries_s(rows.column("expires_at_ms"), starts)
-        numbers = zip(slots.tolist(), sizes.tolist(), expires, strict=True)
-        self._weights += (Weight(slot, slot, size, expires_s) for slot, size, expires_s in numbers)
+        expires_s = _expiries_s(rows.column("expires_at_ms"), starts)
+        self._weights = np.concatenate((self._weights, np.column_stack((slots, slots, sizes, expires_s))))
         if len(self._weights) > _MOST_WEIGHTS:
-            self._weights = joined(self._weights)
+            self._weights = np.array(joined(self._weights))
         first_sent_ms = pc.min(rows.column("sent_at_ms")).as_py()
         self._first_sent_ms = min(first_sent_ms, first_sent_ms if self._first_sent_ms is None else self._first_sent_ms)
 
@@ -360,10 +360,10 @@ class LedgerWriter:
         self._offset += len(data)
 
 
-def _expiries_s(expires: pa.ChunkedArray, starts: Int64s) -> list[int]:
+def _expiries_s(expires: pa.ChunkedArray, starts: Int64s) -> Int64s:
     """Returns when the last row of each slot has expired, in seconds. 0: a row of the slot never expires."""
     if expires.null_count == len(expires):
-        return [0] * len(starts)
+        return np.zeros(len(starts), np.int64)
     times = pc.fill_null(expires, _NEVER_MS).to_numpy()
     latest = np.maximum.reduceat(times, starts)
-    return [0 if each == _NEVER_MS else max(1, -(-each // 1000)) for each in latest.tolist()]
+    return np.where(latest == _NEVER_MS, 0, np.maximum(1, -(-latest // 1000)))
