@@ -8,7 +8,6 @@ machine's memory.
 from __future__ import annotations
 
 import base64
-import json
 import resource
 import sys
 import zlib
@@ -17,6 +16,7 @@ from collections.abc import Callable
 import pyarrow as pa
 
 from tests.fuzz.good import NOW_MS, PACKS, ledger
+from tests.packs import fields_of, pack_of
 from tidewheel.clock import ManualClock
 from tidewheel.errors import CorruptMetadata, CorruptPack
 from tidewheel.flows.administration.subscribe import create_topic
@@ -26,7 +26,7 @@ from tidewheel.memory import MemoryService
 from tidewheel.memory.sqs import MemorySqs
 from tidewheel.memory.sqs_message import MemoryMessage
 from tidewheel.model.checkpoint import decode_checkpoint
-from tidewheel.model.checksum import opened, sealed
+from tidewheel.model.checksum import sealed
 from tidewheel.model.pack import PACK_ATTRIBUTE, decode_pack
 from tidewheel.model.plan import decode_plan
 from tidewheel.model.settings import TopicSettings
@@ -79,7 +79,7 @@ def nested() -> None:
 def batch() -> None:
     """A batch of 120 packs of some KB, all as a client might send them, that hold 370 MB together."""
     service, functions = _service()
-    document = json.loads(zlib.decompress(opened(PACKS[0])[1:]))
+    document = fields_of(PACKS[0])
     [generation] = [state.generation for state in [service.topic_states.read("orders")] if state is not None]
     count = 28
     found = []
@@ -93,7 +93,7 @@ def batch() -> None:
             "sent": NOW_MS,
         }
         del one["attrs"]
-        data = sealed(b"\x01" + zlib.compress(json.dumps(one).encode(), 9))
+        data = pack_of(one)
         assert len(data) < 20_000, len(data)
         found.append(_message(number, data))
     _bound()

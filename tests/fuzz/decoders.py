@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from tests.fuzz import hostile
 from tests.fuzz.good import CHECKPOINT, ITEMS, JOBS, NOW_MS, PACKS, PLAN, RECEIVED, SLOTS, TABLE
+from tests.packs import parts_of
 from tidewheel.aws.dynamodb import items
 from tidewheel.client.declared import SUBSCRIPTION_TYPE, TOPIC_TYPE, declared
 from tidewheel.clock import ManualClock
@@ -154,9 +155,9 @@ DECODERS: dict[str, Decoder] = {
     "pack": Decoder(
         inputs=st.one_of(
             hostile.streams(
-                [json.loads(zlib.decompress(opened(data)[1:])) for data in PACKS],
+                [parts_of(data)[0] for data in PACKS],
                 PACKS,
-                wrap=lambda raw: sealed(b"\x02" + zlib.compress(raw)),
+                wrap=lambda raw: sealed(b"\x02" + zlib.compress(raw + b"\n" + parts_of(PACKS[0])[1])),
             )
         ),
         decode=_pack,

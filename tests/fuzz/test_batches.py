@@ -16,6 +16,7 @@ from tests.fuzz.damage import damaged
 from tests.fuzz.good import IDS, PACKS
 from tests.fuzz.hostile import DEEP, NAMES
 from tests.marks import subscription_state, topic_state
+from tests.packs import fields_of, pack_of
 from tidewheel.aws.table_layout import BUCKETS, key_key
 from tidewheel.errors import InvalidValue
 from tidewheel.model.checksum import opened, sealed
@@ -75,7 +76,7 @@ def _put(service: Orders, queue: str, body: str, pack: bytes | str | None = None
 
 
 def _hostile_packs(generation: str) -> list[bytes | str | None]:
-    good = json.loads(zlib.decompress(opened(PACKS[0])[1:])) | {"gen": generation}
+    good = fields_of(PACKS[0]) | {"gen": generation}
     n = len(good["bodies"])
     ids = good["ids"]
     payload = f"payloads/{OTHER}/2027-01-15/01KDVDNA00A000000000000000-0123456789abcdef"
@@ -99,9 +100,7 @@ def _hostile_packs(generation: str) -> list[bytes | str | None]:
             {"unknown": 1},
         )),
     ]  # fmt: skip
-    packs: list[bytes | str | None] = [
-        sealed(b"\x02" + zlib.compress(json.dumps(good | each).encode())) for each in changes
-    ]
+    packs: list[bytes | str | None] = [pack_of(good | each, version=2) for each in changes]
     packs += [sealed(b"\x01" + zlib.compress(text.encode())) for text in DEEP]
     chance = random.Random(7)
     packs += [damaged(chance, PACKS[0]) for _ in range(4)]

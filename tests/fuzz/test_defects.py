@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.fuzz.good import CHECKPOINT, IDS, ITEMS, NOW_MS, PACKS, PLAN
+from tests.packs import fields_of, pack_of
 from tidewheel import InvalidValue
 from tidewheel.aws.dynamodb import items
 from tidewheel.errors import CorruptMetadata, CorruptPack, NewerRelease, UnsupportedLayout
@@ -34,9 +35,7 @@ def _packed(message: Message, resend: Options | None = None) -> bytes:
 
 
 def _changed(**changes: Any) -> bytes:
-    return sealed(
-        b"\x02" + zlib.compress(json.dumps(json.loads(zlib.decompress(opened(PACKS[0])[1:])) | changes).encode())
-    )
+    return pack_of(fields_of(PACKS[0]) | changes, version=2)
 
 
 @pytest.mark.parametrize("options", [Options(only="ref"), Options(first_version=("ref", 1, 2))])

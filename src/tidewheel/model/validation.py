@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from datetime import datetime, timedelta
 from functools import partial
@@ -338,13 +338,22 @@ def _encode_body(body: object) -> tuple[str, Encoding]:
     return text, encoding
 
 
+def are_clean(texts: Iterable[str], encoded: bytes) -> bool:
+    """Returns whether SQS takes all characters of texts.
+
+    Args:
+        texts: each without surrogates.
+        encoded: all of them in UTF-8, one after the other.
+    """
+    without_controls = len(encoded.translate(None, _REFUSED_ASCII)) == len(encoded)
+    return without_controls and all(text.isascii() or not ("\ufffe" in text or "\uffff" in text) for text in texts)
+
+
 def check_characters(name: str, text: str) -> None:
     """Raises InvalidValue if SQS refuses a character of the text."""
-    # This takes 0.4 µs for 280 characters, and 0.7 µs if some are not ASCII. The search below takes 7 µs.
+    # This takes 0.4 µs for 280 characters. The search below takes 7 µs.
     try:
-        encoded = text.encode()
-        clean = len(encoded.translate(None, _REFUSED_ASCII)) == len(encoded)
-        if clean and (text.isascii() or not ("\ufffe" in text or "\uffff" in text)):
+        if are_clean((text,), text.encode()):
             return
     except UnicodeEncodeError:  # a surrogate, which the search names
         pass
