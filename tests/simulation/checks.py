@@ -4,14 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pyarrow as pa
+import pyarrow.parquet as pq
+
 from tests.simulation.damage import Damages
 from tests.simulation.key_promises import KeyPromises
 from tests.simulation.promises import Promises, Reader, Repeated, Sent, TopicLife, Violation
 from tests.simulation.world import MAX_SKEW_MS, START_MS, World
+from tidewheel.ledger.rows import text_bytes
 from tidewheel.model.message import MessageId, id_text
 from tidewheel.model.recurring import occurrence_id
 
 _KINDS = ("buckets", "set_aside", "plans", "deliveries", "parks", "trash", "recurring")
+_ROW_BYTES = 24
+"""Of a row, besides its text: its id and times."""
 
 
 class Checks:
@@ -93,6 +99,32 @@ class Checks:
                 for reader in self._takers(sent):
                     if not reader.hindered and not (self._damages and sent.id in self._damages.touched):
                         self._must_have(sent, reader, [sent])
+
+    def few_dead_bytes(self, until_ms: int, slack_bytes: int) -> None:
+        """Checks that the ledgers of a topic hold at most as many dead bytes as live bytes, and slack_bytes more.
+
+        Dead is here what was due before a time. What was cancelled, purged or expired counts as live. Objects that
+        nothing names are left out: the orphan sweep deletes them.
+
+        Raises:
+            Violation: a topic stores more.
+        """
+        objects = self._world.service.objects
+        for topic, items in self._world.service.store.topics.items():
+            named = {bucket.object_name for bucket in items.buckets.values()}
+            named |= {name for trash in items.trash.values() for name in trash.objects}
+            stored, live = 0, 0.0
+            for each in (each for each in objects.list(f"ledgers/{topic}/") if each.name in named):
+                rows = pq.read_table(pa.BufferReader(objects.get_range(each.name, 0, each.size_bytes)))
+                sizes = text_bytes(rows) + _ROW_BYTES
+                stored += each.size_bytes
+                live += each.size_bytes * sizes[rows["deliver_at_ms"].to_numpy() >= until_ms].sum() / sizes.sum()
+            self._world.exercised["check: topics with live and dead bytes"] += int(0 < live < stored)
+            self._require(
+                stored <= 2 * live + slack_bytes,
+                lambda stored=stored, live=live: f"stores {stored:,} bytes, of which {live:,.0f} are live",  # type: ignore[misc]
+                topic,
+            )
 
     def _check_replays(self, life: TopicLife, reader: Reader) -> None:
         if reader.ended:

@@ -29,13 +29,17 @@ UNSENDABLE = "SQS refuses this"
 
 
 class Clients:
-    """The clients of one world."""
+    """The clients of one world.
 
-    def __init__(self, world: World, triggers: Triggers, *, days: bool) -> None:
+    Args:
+        days: so far ahead some messages are due. All others are due within two hours.
+    """
+
+    def __init__(self, world: World, triggers: Triggers, *, days: int) -> None:
         self.world = world
         self.triggers = triggers
         self._ids = IdSource()
-        self._days = days
+        self.days = days
 
     @property
     def promises(self) -> Promises:
@@ -78,14 +82,14 @@ class Clients:
         """Returns a delay, or as often a time on the edge of a slot, a minute, an hour or a day."""
         if self.random.random() < 0.5:
             return {"delay": delay}
-        edges_ms = [state.slot_ms, 60_000, 3_600_000, *([86_400_000] if self._days else [])]
+        edges_ms = [state.slot_ms, 60_000, 3_600_000, *([86_400_000] if self.days else [])]
         edge_ms = self.random.choice(edges_ms)
         due_ms = -(-(self.world.now_ms + delay * 1000) // edge_ms) * edge_ms
         return {"deliver_at": due_ms / 1000}
 
     def _delays(self, state: TopicState) -> list[int]:
         random = self.random
-        spans = [5, 120, 900, 1800, 3600, 3600, 7200, *([86_400] if self._days else [])]
+        spans = [5, 120, 900, 1800, 3600, 3600, 7200, *([self.days * 86_400] if self.days else [])]
         delays = [random.randint(0, random.choice(spans)) for _ in range(random.randint(1, 6))]
         if random.random() < 0.5:  # about the slot that is sealed next
             edge_s = state.settings.lookahead_s + state.settings.slot_s

@@ -65,6 +65,10 @@ _EXPIRES = 0.7
 """How likely the table's TTL deletes an item that it may: the others go some days later."""
 _RARE_SWEEP_MS = 3_600_000
 """How often the sweep comes while there is nothing but time to pass: none is needed more often."""
+_DAYS = {0: 1, 5: 30}
+"""A seed modulo eight -> so many days ahead its messages are due at most. In all other runs it is hours."""
+_KEPT_MS = 2 * DAY_MS
+"""A daily sweep finds dead bytes, and a day later they are gone."""
 _HEALED_DAYS = (1, 1, 28, 1, 28, 1, 1)
 """Orphans are kept for a day, tombstones for 28, large bodies for 28 once a collection has passed them."""
 
@@ -125,7 +129,7 @@ class Simulation:
         damaged = self.world.lasting is not None and self.world.lasting.family == "damage"
         self.damages = Damages(self.world) if damaged else None
         self.rebuilds = 1 if self.seed % 8 == 2 and not damaged else 0
-        self.clients = Clients(self.world, self.triggers, days=self.seed % 8 == 0)
+        self.clients = Clients(self.world, self.triggers, days=_DAYS.get(self.seed % 8, 0))
         topics = TOPICS[: random.choice([1, 1, 2, 3])]
         settings = {each: self._settings() for each in topics}
         crowd = random.choice(_MANY if self.mode.lasting else _CROWDS)
@@ -320,6 +324,9 @@ class Simulation:
         self._until_ms(world.now_ms + _RULES_MS)
         self._end_all_rules()
         self._resume_all()
+        if self.clients.days > 1 and self.damages is None:
+            self._until_ms(world.now_ms + _KEPT_MS)
+            self.checks.few_dead_bytes(world.now_ms - _KEPT_MS, self.slack_bytes)
         last_ms = max((each.deliver_at_ms for each in self.promises.sent.values()), default=0)
         until_ms = max(last_ms, world.now_ms) + _HEALED_MS
         if self.damages is not None and self.damages.losses:

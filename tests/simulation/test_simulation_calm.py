@@ -5,7 +5,8 @@ from collections import Counter
 import pytest
 
 from tests.simulation.exercised import CLIENTS, FLOWS, TRIGGERS, missing
-from tests.simulation.runs import sound_runs
+from tests.simulation.runs import one_run, sound_runs
+from tidewheel.flows.upkeep.retention import Dead
 
 SEEDS = range(45)
 STEPS = 800
@@ -28,6 +29,16 @@ def test_calm_seeds_go_through_every_flow(calm: Counter[str], kind: tuple[str, .
 
 def test_in_calm_seeds_nothing_goes_wrong(calm: Counter[str]) -> None:
     assert [each for each in calm if each.startswith(("fault: ", "unanswered: ", "trigger: schedule"))] == []
+
+
+def test_in_calm_seeds_dead_bytes_are_bounded_beside_live_ones(calm: Counter[str]) -> None:
+    assert calm["check: topics with live and dead bytes"] > 0
+
+
+def test_without_rewrites_a_topic_stores_too_many_dead_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Dead, "deadest", lambda *_: [])
+    found = one_run(77, "calm", 2500)
+    assert found.violation is not None and "are live" in found.violation
 
 
 def test_late_and_lost_triggers_lose_nothing() -> None:
