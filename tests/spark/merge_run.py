@@ -1,17 +1,23 @@
 """Merges all topics of the stack at an endpoint, in a process that tests kill.
 
-    python -m tests.spark.merge_run <endpoint> processes|cluster <folder>
+    python -m tests.spark.merge_run <endpoint> processes|cluster|speculation <folder>
 
 It is the command `tidewheel merge --all-topics --all`, with processes or a cluster of two executors also for small
 work. Its tasks leave a file in the folder after they wrote their output, and end later. The first one ends much later.
+For speculation, the executors are on two addresses of this machine, because Spark runs no copy of a task on the same
+host.
 """
 
 from __future__ import annotations
 
 import os
+import socket
+import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,6 +28,7 @@ import pyspark
 from tidewheel.cli.main import app
 from tidewheel.jobs import job
 from tidewheel.jobs.tasks import InProcesses, Tasks
+from tidewheel.spark.java import find_java, make_java_home
 from tidewheel.spark.session import local_session
 from tidewheel.spark.tasks import OnSpark
 
@@ -29,8 +36,17 @@ CLUSTER = {
     "spark.master": "local-cluster[2,1,1024]",
     "spark.executor.memory": "512m",
 }
-SLOWEST_S = {"processes": 2.0, "cluster": 60.0}
+HOSTS = ("127.0.0.1", "127.0.0.2")
+SPECULATION = {
+    "spark.cores.max": "2",
+    "spark.executor.memory": "512m",
+    "spark.scheduler.minRegisteredResourcesRatio": "1",
+    "spark.speculation": "true",
+    "spark.speculation.quantile": "0.5",
+}
+SLOWEST_S = {"processes": 2.0, "cluster": 60.0, "speculation": 60.0}
 OTHERS_S = 0.3
+FIRST = "first"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,10 +60,17 @@ class Slow:
     def __call__(self, item: Any) -> Any:
         """Runs the task, leaves a file, and waits."""
         result = self.task(item)
-        slowest = not any(self.folder.iterdir())
+        slowest = self._is_first()
         (self.folder / f"{time.time_ns()}-{os.getpid()}").touch()
         time.sleep(self.slowest_s if slowest else OTHERS_S)
         return result
+
+    def _is_first(self) -> bool:
+        try:
+            (self.folder / FIRST).touch(exist_ok=False)
+        except FileExistsError:
+            return False
+        return True
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,13 +91,55 @@ class Slowly:
         return self.tasks.run(Slow(task, self.folder, self.slowest_s), items)
 
 
+@contextmanager
+def two_hosts() -> Iterator[Mapping[str, str]]:
+    """Runs a master of Spark and a worker on each of HOSTS. Gives the settings of a session with them."""
+    with socket.create_server((HOSTS[0], 0)) as free:
+        master = f"{HOSTS[0]}:{free.getsockname()[1]}"
+    spark_class = Path(os.environ["SPARK_HOME"]) / "bin/spark-class"
+    processes: list[subprocess.Popen[bytes]] = []
+
+    with tempfile.TemporaryDirectory() as folder:
+        environment = os.environ | {"JAVA_HOME": str(make_java_home(find_java(), Path(folder)))}
+
+        def start(what: str, host: str, *arguments: str) -> None:
+            command = [spark_class, f"org.apache.spark.deploy.{what}", "--host", host, "--webui-port", "0", *arguments]
+            processes.append(
+                subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            )
+
+        try:
+            start("master.Master", HOSTS[0], "--port", master.partition(":")[2])
+            _wait_for(master)
+            for host in HOSTS:
+                start(
+                    "worker.Worker", host, "--cores", "1", "--memory", "1g", "--work-dir", folder, f"spark://{master}"
+                )
+            yield SPECULATION | {"spark.master": f"spark://{master}"}
+        finally:
+            for each in processes:
+                each.terminate()
+                each.wait()
+
+
+def _wait_for(address: str) -> None:
+    host, _, port = address.partition(":")
+    ends_s = time.monotonic() + 60
+    while time.monotonic() < ends_s:
+        with suppress(OSError), socket.create_connection((host, int(port))):
+            return
+        time.sleep(0.05)
+    raise TimeoutError(address)
+
+
 def main(endpoint_url: str, where: str, folder: Path) -> None:
     """Runs the job."""
     os.environ["SPARK_HOME"] = str(Path(pyspark.__file__).parent)
-    tasks: Tasks = InProcesses(2) if where == "processes" else OnSpark(lambda: local_session(settings=CLUSTER))
     os.environ["AWS_DEFAULT_REGION"] = "us-east-1"
-    with patch.object(job.Job, "tasks", lambda *_: Slowly(tasks, folder, SLOWEST_S[where])):
-        app(["--endpoint-url", endpoint_url, "merge", "--all-topics", "--all"])
+    with two_hosts() if where == "speculation" else nullcontext(CLUSTER) as settings:
+        tasks: Tasks = InProcesses(2) if where == "processes" else OnSpark(lambda: local_session(settings=settings))
+        with patch.object(job.Job, "tasks", lambda *_: Slowly(tasks, folder, SLOWEST_S[where])):
+            app(["--endpoint-url", endpoint_url, "merge", "--all-topics", "--all"])
 
 
 if __name__ == "__main__":

@@ -1,8 +1,4 @@
-"""Merges with real faults: killed drivers and executors, two runs at once, Ctrl-C.
-
-Spark never runs a speculative copy on the host of the first one, so one machine cannot show speculation.
-`tests/flows/test_merge_topics.py` runs tasks twice at once.
-"""
+"""Merges with real faults: killed drivers and executors, speculative copies, two runs at once, Ctrl-C."""
 
 from __future__ import annotations
 
@@ -98,7 +94,7 @@ class Run:
     @property
     def written(self) -> list[int]:
         """The processes of the tasks that wrote their output, in order."""
-        return [int(path.name.partition("-")[2]) for path in sorted(self._folder.iterdir())]
+        return [int(path.name.partition("-")[2]) for path in sorted(self._folder.glob("*-*"))]
 
     def wait_until_written(self) -> None:
         """Waits until a task has written its output."""
@@ -154,6 +150,19 @@ def test_a_task_of_a_killed_executor_runs_again_and_leaves_an_orphan_only(backlo
     said = run.output()
     assert run.process.returncode == 0, said
     assert said.count("6 ledgers became 1") == len(TOPICS), said
+    assert_one_output_twice(run, backlog)
+
+
+def test_of_a_task_and_its_speculative_copy_one_output_is_taken(backlog: Backlog, tmp_path: Path) -> None:
+    run = Run(backlog, "speculation", tmp_path / "run")
+    said = run.output()
+    assert run.process.returncode == 0, said
+    assert said.count("6 ledgers became 1") == len(TOPICS), said
+    assert_one_output_twice(run, backlog)
+
+
+def assert_one_output_twice(run: Run, backlog: Backlog) -> None:
+    """Asserts that a task wrote its output twice, and that one of the two goes a day later."""
     assert len(run.written) == len(TOPICS) + 1
     assert len(backlog.names()) > sum(backlog.ledgers().values())
     backlog.assert_whole()
