@@ -6,7 +6,9 @@ A round runs each contender in turn, in a process of its own, on the same files.
 threads, sorts by time and id, and writes one Parquet file with the same columns, codec and level. A pass over that file
 takes a CRC-32, because ours has one of every byte. `pyarrow` does the same. `function` and `spark` run the whole flow,
 choice and swaps included, over metadata in memory and objects in a folder. They write segments that can be read alone,
-and drop copies. `processes` is what a job does on one machine. The function has one core, all others have two.
+and drop copies. `processes` is what a job does on one machine. The function has one core, all others have two. They
+merge by the default settings, which rewrite each row of these ledgers once. `few` is Spark with `max_buckets=8`, which
+merges its outputs again.
 
 Time is from the first read to the last write, without imports and without the start of Spark's session, which is a
 figure of its own. A ratio is ours divided by DuckDB's of the same round, and is reported as the median of five rounds
@@ -61,7 +63,8 @@ from tidewheel.model.topic_state import new_topic_state
 CORES = 2
 LEDGERS, ROWS = 300, 14_000
 ROUNDS = 5
-SETTINGS = TopicSettings(max_buckets=8)
+SETTINGS = TopicSettings()
+FEW = TopicSettings(max_buckets=8)
 
 
 def make_ledgers(folder: Path, ledgers: int, rows: int) -> None:
@@ -101,12 +104,15 @@ def measured() -> Iterator[dict[str, float]]:
     figures |= {"seconds": seconds, "cpu_us_a_row": cpu_s / figures["rows"] * 1e6}
 
 
-def run_flow(folder: Path, engine: Engine, buckets: list[Bucket]) -> dict[str, float]:
-    """Merges by the flow."""
+def run_flow(
+    folder: Path, engine: Engine, buckets: list[Bucket], settings: TopicSettings = SETTINGS
+) -> dict[str, float]:
+    """Merges by the flow. Ledgers that the settings leave alone are merged by FEW."""
+    settings = settings if len(buckets) > settings.max_buckets else FEW
     clock = ManualClock(START_MS - 3_600_000)
     service = MemoryService.at(clock)
     object.__setattr__(service, "objects", Location(root=str(folder)).objects())
-    state = new_topic_state("t", "g", SETTINGS, clock.now_ms())
+    state = new_topic_state("t", "g", settings, clock.now_ms())
     service.topic_states.create(state)
     for bucket in buckets:
         service.buckets.commit(state, bucket, None)
@@ -123,7 +129,7 @@ def run_function(folder: Path, buckets: list[Bucket]) -> dict[str, float]:
     return run_flow(folder, in_process(Location(root=str(folder)).objects()), buckets)
 
 
-def run_spark(folder: Path, buckets: list[Bucket]) -> dict[str, float]:
+def run_spark(folder: Path, buckets: list[Bucket], settings: TopicSettings = SETTINGS) -> dict[str, float]:
     """Spark's engine."""
     from tidewheel.jobs.merging import side_by_side
     from tidewheel.spark.session import local_session
@@ -135,9 +141,14 @@ def run_spark(folder: Path, buckets: list[Bucket]) -> dict[str, float]:
     start = time.perf_counter() - before
     try:
         engine = side_by_side(lambda _: OnSpark(lambda: spark), Location(root=str(folder)))
-        return run_flow(folder, engine, buckets) | {"session_start_s": start}
+        return run_flow(folder, engine, buckets, settings) | {"session_start_s": start}
     finally:
         spark.stop()
+
+
+def run_few(folder: Path, buckets: list[Bucket]) -> dict[str, float]:
+    """Spark's engine, until few ledgers are left."""
+    return run_spark(folder, buckets, FEW)
 
 
 def run_processes(folder: Path, buckets: list[Bucket]) -> dict[str, float]:
@@ -247,6 +258,7 @@ CONTENDERS = {
     "function": run_function,
     "processes": run_processes,
     "spark": run_spark,
+    "few": run_few,
     "pyarrow": run_pyarrow,
     "steps": run_steps,
 }
@@ -291,7 +303,7 @@ def by_size(raw_mb: int, rounds: int) -> dict[str, float]:
 def benchmark(*, quick: bool) -> dict[str, Any]:
     """Runs the rounds, one run for the steps, and one of ours each at twice the input."""
     ledgers, rows, rounds = (20, 1_000, 2) if quick else (LEDGERS, ROWS, ROUNDS)
-    names = ("duckdb", *OURS, "pyarrow")
+    names = ("duckdb", *OURS, "few", "pyarrow")
     with tempfile.TemporaryDirectory(prefix="bench-merge-") as folder:
         make_ledgers(Path(folder), ledgers, rows)
         runs = [{name: measure(name, Path(folder)) for name in names} for _ in range(rounds)]
@@ -304,7 +316,7 @@ def benchmark(*, quick: bool) -> dict[str, Any]:
         name: {figure: median(each[name][figure] for each in runs) for figure in runs[0][name]} for name in names
     }
     ratios: dict[str, object] = {}
-    for name in (*OURS, "pyarrow"):
+    for name in names[1:]:
         ratios |= spread_figures(
             f"{name}_to_duckdb", [each[name]["seconds"] / each["duckdb"]["seconds"] for each in runs]
         )
