@@ -107,8 +107,8 @@ def measured() -> Iterator[dict[str, float]]:
 def run_flow(
     folder: Path, engine: Engine, buckets: list[Bucket], settings: TopicSettings = SETTINGS
 ) -> dict[str, float]:
-    """Merges by the flow. Ledgers that the settings leave alone are merged by FEW."""
-    settings = settings if len(buckets) > settings.max_buckets else FEW
+    """Merges by the flow. So few ledgers that the settings leave them alone are all merged, as by `merge --all`."""
+    everything = len(buckets) <= settings.max_buckets
     clock = ManualClock(START_MS - 3_600_000)
     service = MemoryService.at(clock)
     object.__setattr__(service, "objects", Location(root=str(folder)).objects())
@@ -117,7 +117,7 @@ def run_flow(
     for bucket in buckets:
         service.buckets.commit(state, bucket, None)
     with measured() as figures:
-        merged = merge(service, "t", engine, lease_s=900)
+        merged = merge(service, "t", engine, lease_s=900, everything=everything)
         assert merged is not None
         figures["rows"] = merged.rows
     left = service.buckets.all("t")

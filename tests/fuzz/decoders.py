@@ -48,6 +48,10 @@ class Decoder:
     decode: Callable[[Any], object]
 
 
+def _pack_of(head: bytes, bodies: bytes) -> bytes:
+    return sealed(b"\x02" + zlib.compress(head + b"\n" + bodies))
+
+
 def _pack(data: bytes) -> None:
     pack = decode_pack(data, NOW_MS)
     for release in releases(pack_rows(pack)):
@@ -154,10 +158,10 @@ def _eta(message: dict[str, Any]) -> None:
 DECODERS: dict[str, Decoder] = {
     "pack": Decoder(
         inputs=st.one_of(
-            hostile.streams(
-                [parts_of(data)[0] for data in PACKS],
-                PACKS,
-                wrap=lambda raw: sealed(b"\x02" + zlib.compress(raw + b"\n" + parts_of(PACKS[0])[1])),
+            *(
+                hostile.streams([head], [data], wrap=lambda raw, bodies=bodies: _pack_of(raw, bodies))
+                for data in PACKS
+                for head, bodies in [parts_of(data)]
             )
         ),
         decode=_pack,

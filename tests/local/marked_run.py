@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import json
 import sys
-import zlib
 from datetime import timedelta
 from typing import Any
 
 from tests.conftest import SKEW, TOPIC, Orders
+from tests.packs import pack_of
 from tidewheel.aws.sqs_queues import SqsQueues
 from tidewheel.flows.ports.queues import Refusal
 from tidewheel.local import LocalTidewheel
@@ -85,11 +85,10 @@ def corrupt_packs(service: Orders) -> None:
         {"gen": f"{MARKER} "},
     ]
     for change in odd:
-        data = sealed(bytes([2]) + zlib.compress(json.dumps(whole | change).encode()))
-        attribute = {"DataType": "Binary", "BinaryValue": data}
+        attribute = {"DataType": "Binary", "BinaryValue": pack_of(whole | change, version=2)}
         sqs.send_message(QueueUrl=url, MessageBody="{}", MessageAttributes={PACK_ATTRIBUTE: attribute})
     # An unknown topic waits, so this call fails.
-    lost = sealed(bytes([2]) + zlib.compress(json.dumps(whole | {"topic": "nobody", "bodies": [MARKER]}).encode()))
+    lost = pack_of(whole | {"topic": "nobody", "bodies": [MARKER]}, version=2)
     unknown = {"DataType": "Binary", "BinaryValue": lost}
     sqs.send_message(QueueUrl=url, MessageBody=MARKER, MessageAttributes={PACK_ATTRIBUTE: unknown})
     garbage = {"DataType": "Binary", "BinaryValue": sealed(b"\x01" + MARKER.encode())}

@@ -32,7 +32,7 @@ class Clients:
     """The clients of one world.
 
     Args:
-        days: so far ahead some messages are due. All others are due within two hours.
+        days: the longest delay of some messages, in days. All others are due within two hours.
     """
 
     def __init__(self, world: World, triggers: Triggers, *, days: int) -> None:

@@ -67,8 +67,8 @@ _RARE_SWEEP_MS = 3_600_000
 """How often the sweep comes while there is nothing but time to pass: none is needed more often."""
 _DAYS = {0: 1, 5: 30}
 """A seed modulo eight -> so many days ahead its messages are due at most. In all other runs it is hours."""
-_KEPT_MS = 2 * DAY_MS
-"""A daily sweep finds dead bytes, and a day later they are gone."""
+_REWRITTEN_MS = 2 * DAY_MS
+"""How long dead bytes may stay: a day until a sweep finds them, and a day until they are gone."""
 _HEALED_DAYS = (1, 1, 28, 1, 28, 1, 1)
 """Orphans are kept for a day, tombstones for 28, large bodies for 28 once a collection has passed them."""
 
@@ -325,8 +325,8 @@ class Simulation:
         self._end_all_rules()
         self._resume_all()
         if self.clients.days > 1 and self.damages is None:
-            self._until_ms(world.now_ms + _KEPT_MS)
-            self.checks.few_dead_bytes(world.now_ms - _KEPT_MS, self.slack_bytes)
+            self._until_ms(world.now_ms + _REWRITTEN_MS)
+            self.checks.few_dead_bytes(world.now_ms - _REWRITTEN_MS, self.slack_bytes)
         last_ms = max((each.deliver_at_ms for each in self.promises.sent.values()), default=0)
         until_ms = max(last_ms, world.now_ms) + _HEALED_MS
         if self.damages is not None and self.damages.losses:

@@ -37,8 +37,8 @@ def test_in_calm_seeds_dead_bytes_are_bounded_beside_live_ones(calm: Counter[str
 
 def test_without_rewrites_a_topic_stores_too_many_dead_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Dead, "deadest", lambda *_: [])
-    found = one_run(77, "calm", 2500)
-    assert found.violation is not None and "are live" in found.violation
+    runs = (one_run(seed, "calm", 2500) for seed in range(77, 400, 8))
+    assert any(run.violation is not None and "are live" in run.violation for run in runs)
 
 
 def test_late_and_lost_triggers_lose_nothing() -> None:

@@ -44,7 +44,7 @@ SPECULATION = {
     "spark.speculation": "true",
     "spark.speculation.quantile": "0.5",
 }
-SLOWEST_S = {"processes": 2.0, "cluster": 60.0, "speculation": 60.0}
+SLOWEST_S = {"processes": 2.0, "cluster": 60.0, "speculation": 200.0}
 OTHERS_S = 0.3
 FIRST = "first"
 
@@ -118,7 +118,7 @@ def two_hosts() -> Iterator[Mapping[str, str]]:
             yield SPECULATION | {"spark.master": f"spark://{master}"}
         finally:
             for each in processes:
-                each.terminate()
+                each.kill()
                 each.wait()
 
 

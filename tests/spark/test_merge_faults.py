@@ -9,6 +9,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -31,6 +32,7 @@ class Backlog:
     def __init__(self, stack: LocalTidewheel) -> None:
         self.stack = stack
         self.client = stack.client()
+        self.runs: list[Run] = []
         self.bodies: dict[str, Counter[str]] = {topic: Counter() for topic in TOPICS}
         for topic in TOPICS:
             self.client.create_topic(topic)
@@ -73,7 +75,11 @@ class Backlog:
 @pytest.fixture
 def backlog() -> Iterator[Backlog]:
     with LocalTidewheel(start=datetime.now(UTC)) as stack:
-        yield Backlog(stack)
+        backlog = Backlog(stack)
+        yield backlog
+        for run in backlog.runs:
+            with suppress(ProcessLookupError):
+                os.killpg(run.process.pid, signal.SIGKILL)
 
 
 class Run:
@@ -90,6 +96,7 @@ class Run:
             text=True,
             start_new_session=True,
         )
+        backlog.runs.append(self)
 
     @property
     def written(self) -> list[int]:

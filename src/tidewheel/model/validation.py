@@ -343,17 +343,21 @@ def are_clean(texts: Iterable[str], encoded: bytes) -> bool:
 
     Args:
         texts: each without surrogates.
-        encoded: all of them in UTF-8, one after the other.
+        encoded: all of them in UTF-8, one after the other. One search for control characters is enough for all.
     """
-    without_controls = len(encoded.translate(None, _REFUSED_ASCII)) == len(encoded)
-    return without_controls and all(text.isascii() or not ("\ufffe" in text or "\uffff" in text) for text in texts)
+    return len(encoded.translate(None, _REFUSED_ASCII)) == len(encoded) and all(map(_has_only_characters, texts))
+
+
+def _has_only_characters(text: str) -> bool:
+    return text.isascii() or not ("\ufffe" in text or "\uffff" in text)
 
 
 def check_characters(name: str, text: str) -> None:
     """Raises InvalidValue if SQS refuses a character of the text."""
-    # This takes 0.4 µs for 280 characters. The search below takes 7 µs.
+    # This takes half a microsecond for 280 characters. The search below takes 7.
     try:
-        if are_clean((text,), text.encode()):
+        encoded = text.encode()
+        if len(encoded.translate(None, _REFUSED_ASCII)) == len(encoded) and _has_only_characters(text):
             return
     except UnicodeEncodeError:  # a surrogate, which the search names
         pass
