@@ -54,7 +54,7 @@ class Length:
     steady_s: float = 15.0
     crash_s: float = 4.0
     sends_s: float = 1.0
-    rounds: int = 3
+    rounds: int = 5
     sends_rounds: int = 5
     fill_s: float = 150.0
 
