@@ -25,6 +25,7 @@ from unittest.mock import patch
 
 import pyspark
 
+from benchmarks.peers.program import free_port
 from tidewheel.cli.main import app
 from tidewheel.jobs import job
 from tidewheel.jobs.tasks import InProcesses, Tasks
@@ -94,8 +95,8 @@ class Slowly:
 @contextmanager
 def two_hosts() -> Iterator[Mapping[str, str]]:
     """Runs a master of Spark and a worker on each of HOSTS. Gives the settings of a session with them."""
-    with socket.create_server((HOSTS[0], 0)) as free:
-        master = f"{HOSTS[0]}:{free.getsockname()[1]}"
+    port = free_port()
+    master = f"{HOSTS[0]}:{port}"
     spark_class = Path(os.environ["SPARK_HOME"]) / "bin/spark-class"
     processes: list[subprocess.Popen[bytes]] = []
 
@@ -109,8 +110,8 @@ def two_hosts() -> Iterator[Mapping[str, str]]:
             )
 
         try:
-            start("master.Master", HOSTS[0], "--port", master.partition(":")[2])
-            _wait_for(master)
+            start("master.Master", HOSTS[0], "--port", str(port))
+            _wait_for(port)
             for host in HOSTS:
                 start(
                     "worker.Worker", host, "--cores", "1", "--memory", "1g", "--work-dir", folder, f"spark://{master}"
@@ -122,14 +123,13 @@ def two_hosts() -> Iterator[Mapping[str, str]]:
                 each.wait()
 
 
-def _wait_for(address: str) -> None:
-    host, _, port = address.partition(":")
+def _wait_for(port: int) -> None:
     ends_s = time.monotonic() + 60
     while time.monotonic() < ends_s:
-        with suppress(OSError), socket.create_connection((host, int(port))):
+        with suppress(OSError), socket.create_connection((HOSTS[0], port)):
             return
         time.sleep(0.05)
-    raise TimeoutError(address)
+    raise TimeoutError(f"Spark's master does not listen at port {port}")
 
 
 def main(endpoint_url: str, where: str, folder: Path) -> None:

@@ -345,7 +345,11 @@ def are_clean(texts: Iterable[str], encoded: bytes) -> bool:
         texts: each without surrogates.
         encoded: all of them in UTF-8, one after the other. One search for control characters is enough for all.
     """
-    return len(encoded.translate(None, _REFUSED_ASCII)) == len(encoded) and all(map(_has_only_characters, texts))
+    return _has_no_controls(encoded) and all(map(_has_only_characters, texts))
+
+
+def _has_no_controls(encoded: bytes) -> bool:
+    return len(encoded.translate(None, _REFUSED_ASCII)) == len(encoded)
 
 
 def _has_only_characters(text: str) -> bool:
@@ -356,8 +360,7 @@ def check_characters(name: str, text: str) -> None:
     """Raises InvalidValue if SQS refuses a character of the text."""
     # This takes half a microsecond for 280 characters. The search below takes 7.
     try:
-        encoded = text.encode()
-        if len(encoded.translate(None, _REFUSED_ASCII)) == len(encoded) and _has_only_characters(text):
+        if _has_no_controls(text.encode()) and _has_only_characters(text):
             return
     except UnicodeEncodeError:  # a surrogate, which the search names
         pass
