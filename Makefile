@@ -13,6 +13,9 @@ TARGET = $(if $(ENVIRONMENT),--environment $(ENVIRONMENT)) $(if $(STACK),--stack
 # uv installs in a fifth of pip's time. Where pip is told of another index, uv is told, too; where uv fails, pip goes on.
 INDEX := $(or $(UV_DEFAULT_INDEX),$(PIP_INDEX_URL),$(shell $(PYTHON) -m pip config get global.index-url 2>/dev/null))
 
+# Tests start hundreds of processes. Without bytecode each would compile numpy, boto3 and the rest again.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help install demo test test-all test-independent lint types imports simulate bench bench-all bench-record crash fuzz peers soak synth tables deploy diff destroy build bundle lock aws-smoke clean
 

@@ -7,6 +7,8 @@
 
 Several benchmarks run one after the other, each in a process of its own: none finds the memory, threads or caches of
 another. A benchmark that fails does not stop the others. Ctrl-C loses only the benchmark that runs, and exits with 130.
+
+Processes keep the bytecode of what they import, whatever PYTHONDONTWRITEBYTECODE says, as a package from pip has it.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import importlib.util
+import os
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -32,6 +35,7 @@ UNRECORDED = Path("build/benchmarks")
 
 def run(benchmark: Benchmark, directory: Path, console: Console, *, quick: bool) -> int:
     """Runs a benchmark in this process, prints its tables and saves its figures. Returns the exit code."""
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     load = results.load_now()
     if results.is_busy(load):
         console.print(f"[yellow]Other programs keep {load:.1f} cores busy: times are too long[/]")
