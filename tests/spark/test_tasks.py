@@ -5,8 +5,11 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+import sys
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
+from zipimport import zipimporter
 
 import pytest
 from pyspark.sql import SparkSession
@@ -133,3 +136,15 @@ def test_processes_end_with_a_parent_that_is_killed(tmp_path: Path) -> None:
 
 def run_endless(folder: Path) -> None:
     list(InProcesses(2).run(Endless(folder), [1, 2]))
+
+
+def archives(_: int) -> tuple[int, int]:
+    """Returns this process's id, and how many importers of archives Spark had read again before the task."""
+    return os.getpid(), sum(isinstance(importer, zipimporter) for importer in sys.path_importer_cache.values())
+
+
+def test_spark_reads_its_archives_again_before_the_first_task_of_a_worker_only(spark: SparkSession) -> None:
+    found = [result for _, result in OnSpark(lambda: spark).run(archives, range(12))]
+    reads = Counter(process for process, read in found if read)
+    assert len(found) == 12
+    assert set(reads.values()) <= {1}
