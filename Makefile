@@ -10,7 +10,8 @@ PYTEST := $(BIN)/python -m pytest -n $(or $(WORKERS),3) --dist loadfile --no-loa
 QUICK := tests/unit tests/contract
 DEPLOY := $(BIN)/python -m infra.deploy
 TARGET = $(if $(ENVIRONMENT),--environment $(ENVIRONMENT)) $(if $(STACK),--stack $(STACK))
-# uv installs in a fifth of pip's time. Where pip is told of another index, uv is told, too; where uv fails, pip goes on.
+# uv installs in a fifth of pip's time; its cache could grow by 2 GB with each clone. Where pip is told of another index,
+# uv is told, too; where uv fails, pip goes on.
 INDEX := $(or $(UV_DEFAULT_INDEX),$(PIP_INDEX_URL),$(shell $(PYTHON) -m pip config get global.index-url 2>/dev/null))
 
 # Tests start hundreds of processes. Without bytecode each would compile numpy, boto3 and the rest again.
@@ -32,7 +33,7 @@ $(VENV)/.installed: requirements.lock pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	sed -n '/^uv==/,/[^\\]$$/p' requirements.lock > $(VENV)/uv.txt
 	$(PIP) -r $(VENV)/uv.txt
-	$(if $(INDEX),UV_DEFAULT_INDEX=$(INDEX)) $(BIN)/uv pip install --quiet --python $(BIN)/python --require-hashes -r requirements.lock \
+	$(if $(INDEX),UV_DEFAULT_INDEX=$(INDEX)) $(BIN)/uv pip install --quiet --no-cache --python $(BIN)/python --require-hashes -r requirements.lock \
 		|| $(PIP) -r requirements.lock
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $@
