@@ -376,6 +376,13 @@ class ProcessesEnded(TidewheelError):
         super().__init__(f"the job's processes died in {tries} tries, perhaps for want of memory; give fewer --cores")
 
 
+class OutOfTime(TidewheelError):
+    """The call ends before an AWS call would. The work was not begun, and is safe to retry."""
+
+    def __init__(self) -> None:
+        super().__init__("no time is left for another AWS call; the work was not begun, and is safe to retry")
+
+
 class ClockDoubted(TidewheelError):
     """The local clock and AWS's answers differ. Nothing is done by a wrong time; another machine does the work."""
 

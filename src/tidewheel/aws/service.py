@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from threading import Lock
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import boto3
 from botocore.config import Config
 
 from tidewheel import clock as clocks
+from tidewheel import deadline
 from tidewheel.aws.dynamodb.storage import DynamoStorage
 from tidewheel.aws.runs import AwsRuns
 from tidewheel.aws.s3_objects import S3Objects
@@ -78,14 +79,16 @@ class Service(DynamoStorage):
         cls, settings: ServiceSettings, session: boto3.session.Session, clock: Clock, *, endpoint_url: str | None = None
     ) -> Service:
         """Makes the service from settings. The session selects the AWS endpoints, unless an endpoint is given."""
-        client = partial(session.client, config=client_config(settings.send_threads), endpoint_url=endpoint_url)
+        client = partial(
+            bounded_client, session, config=client_config(settings.send_threads), endpoint_url=endpoint_url
+        )
         return cls(
             settings,
             clock,
             client("dynamodb"),
-            objects=S3Objects(client("s3"), s3_bucket=settings.s3_bucket),
+            objects=S3Objects(client("s3", config=object_config(settings.send_threads)), s3_bucket=settings.s3_bucket),
             queues=SqsQueues(
-                client("sqs", config=queue_config(settings.send_threads)),
+                client("sqs"),
                 work_queue_url=settings.work_queue_url,
                 refused_queue_url=settings.refused_queue_url,
             ),
@@ -123,12 +126,27 @@ def once(make: Callable[[], _T]) -> Callable[[], _T]:
     return get
 
 
+def bounded_client(session: boto3.session.Session, service: str, **settings: Any) -> Any:
+    """Returns a client whose calls begin no try without time. See `tidewheel.deadline`."""
+    client: Any = session.client(cast(Any, service), **settings)
+    for event in ("before-call", "before-send"):  # before-send comes for each try; emulators never send it
+        client.meta.events.register_first(event, _check_time)
+    return client
+
+
+def _check_time(**_: Any) -> None:
+    deadline.check()
+
+
 def client_config(send_threads: int) -> Config:
-    """Returns the connection and retry settings of the functions' clients."""
+    """Returns the connection and retry settings of the functions' clients: two tries of at most 5 s.
+
+    What fails then comes again, is parked or held, and `Table` repeats what lost a race or was throttled.
+    """
     return Config(
-        retries={"mode": "standard", "max_attempts": 5},
+        retries={"mode": "standard", "total_max_attempts": 2},
         connect_timeout=2,
-        read_timeout=20,
+        read_timeout=3,
         tcp_keepalive=True,
         max_pool_connections=max(10, send_threads),
         user_agent_extra="tidewheel",
@@ -137,22 +155,23 @@ def client_config(send_threads: int) -> Config:
     )
 
 
+def object_config(send_threads: int) -> Config:
+    """Returns the settings of the S3 client, which has more time: S3 answers a large object's PUT later."""
+    return client_config(send_threads).merge(Config(read_timeout=deadline.TRY_S - 2))
+
+
 def hint_config() -> Config:
     """Returns the settings of the scheduler's client: one short attempt, since the sweep does without schedules."""
     return Config(retries={"total_max_attempts": 1}, connect_timeout=2, read_timeout=2, user_agent_extra="tidewheel")
-
-
-def queue_config(send_threads: int) -> Config:
-    """Returns the settings of the SQS client. A queue that does not answer holds its caller for at most 10 s.
-
-    Messages that a queue does not take are parked, so a third try gains nothing.
-    """
-    short = Config(retries={"mode": "standard", "total_max_attempts": 2}, connect_timeout=2, read_timeout=3)
-    return client_config(send_threads).merge(short)
 
 
 def parallel_of(threads: int) -> Parallel:
     """Returns a mapper that runs calls on several threads, or in order for a single thread."""
     if threads <= 1:
         return in_order
-    return ThreadPoolExecutor(max_workers=threads, thread_name_prefix="tidewheel").map
+    pool = ThreadPoolExecutor(max_workers=threads, thread_name_prefix="tidewheel")
+
+    def run(call: Callable[[int], None], arguments: Iterable[int], /) -> Iterable[None]:
+        return pool.map(deadline.carried(call), arguments)
+
+    return run

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import ClientError
 
+from tidewheel import deadline
 from tidewheel.errors import QueueUnavailable
 from tidewheel.flows.ports.queues import Refusal, Release
 from tidewheel.model.job import CatchUpJob, DrainJob, HoldJob, Job, PartJob, SetAsideJob, job_body, topic_of
@@ -74,7 +74,7 @@ class SqsQueues:
         *,
         work_queue_url: str,
         refused_queue_url: str,
-        sleep: Callable[[float], None] = time.sleep,
+        sleep: Callable[[float], None] = deadline.sleep,
     ) -> None:
         self._client = client
         self._work_queue_url = work_queue_url

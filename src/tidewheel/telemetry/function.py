@@ -21,6 +21,7 @@ from aws_lambda_powertools.metrics import EphemeralMetrics
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from tidewheel import clock as clocks
+from tidewheel import deadline
 from tidewheel.aws.dates import watch_dates
 from tidewheel.aws.service import Service
 from tidewheel.errors import InvalidValue
@@ -33,6 +34,8 @@ from tidewheel.telemetry.watched_queues import WatchedQueues
 from tidewheel.telemetry.watched_wheel import WatchedWheel
 
 Answer = TypeVar("Answer")
+_REPORT_S = 3
+"""Kept at the end of a call for its metrics and its answer."""
 _DOUBT_S = 5
 """How long a call lasts on after its clock was doubted."""
 
@@ -110,7 +113,7 @@ class Telemetry:
     def handler(self, call: Callable[[Any, LambdaContext], Answer]) -> Callable[[Any, LambdaContext], Answer]:
         """Wraps a call as a Lambda handler with log context and metrics.
 
-        The metrics are written at the end of each call.
+        The call's work ends _REPORT_S before Lambda ends the function. The metrics are written at the end of each call.
         """
 
         @self.logger.inject_lambda_context(clear_state=True)
@@ -118,7 +121,8 @@ class Telemetry:
         def handle(event: Any, context: LambdaContext) -> Answer:
             self._forget()
             try:
-                return call(event, context)
+                with deadline.ends_in(lambda: context.get_remaining_time_in_millis() / 1000 - _REPORT_S):
+                    return call(event, context)
             finally:
                 doubt = self._clock.doubt()
                 if doubt is not None:
@@ -127,7 +131,7 @@ class Telemetry:
                 self.flush()
                 if doubt is not None:
                     # A machine that fails at once would be given more work than the others.
-                    time.sleep(_DOUBT_S)
+                    time.sleep(min(_DOUBT_S, context.get_remaining_time_in_millis() / 2000))
 
         return handle
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import random
-import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from botocore.exceptions import ClientError
 
+from tidewheel import deadline
 from tidewheel.aws.dynamodb.writes import Change, Check, Delete, Item, Put, Value, Write, expression, key_item
 from tidewheel.aws.table_layout import PARTITION_KEY, SORT_KEY, Key
 from tidewheel.errors import ConcurrentModification
@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 ATTEMPTS = 14
+THROTTLED_ATTEMPTS = 5
+"""A throttled request is tried so often, by boto3 twice each, which takes at most 8 s."""
+_THROTTLED_BACKOFF_S = 0.1
 _BACKOFF_S = 0.02
 _MAX_BACKOFF_S = 0.32
 """Maximum wait between tries. Most writes hold an item for about 10 ms, so longer waits only let other writers go first
@@ -27,15 +30,8 @@ _MAX_BACKOFF_S = 0.32
 """
 _CONDITION = "ConditionalCheckFailed"
 _LOST_RACES = frozenset({"TransactionConflict", "ThrottlingError", "ProvisionedThroughputExceeded"})
-_RETRIED = frozenset(
-    {
-        "ProvisionedThroughputExceededException",
-        "RequestLimitExceeded",
-        "ThrottlingException",
-        "TransactionConflictException",
-        "TransactionInProgressException",
-    }
-)
+_THROTTLED = frozenset({"ProvisionedThroughputExceededException", "RequestLimitExceeded", "ThrottlingException"})
+_RETRIED = _THROTTLED | {"TransactionConflictException", "TransactionInProgressException"}
 _KINDS: dict[type[Write], str] = {Put: "Put", Change: "Update", Check: "ConditionCheck", Delete: "Delete"}
 
 
@@ -53,7 +49,7 @@ class Table:
         name: str,
         *,
         page_size: int | None = None,
-        sleep: Callable[[float], None] = time.sleep,
+        sleep: Callable[[float], None] = deadline.sleep,
     ) -> None:
         self._client = client
         self._name = name
@@ -62,8 +58,9 @@ class Table:
 
     def get(self, key: Key) -> Item | None:
         """Reads an item with a strongly consistent GetItem."""
-        answer = self._client.get_item(TableName=self._name, Key=key_item(key), ConsistentRead=True)
-        return answer.get("Item")
+        request = {"TableName": self._name, "Key": key_item(key), "ConsistentRead": True}
+        found: Item | None = self._read(self._client.get_item, request).get("Item")
+        return found
 
     def query(
         self,
@@ -101,7 +98,7 @@ class Table:
         if self._page_size is not None:
             request["Limit"] = self._page_size
         for _ in range(most_pages):
-            answer: Any = self._client.query(**request)
+            answer = self._read(self._client.query, request)
             yield answer["Items"], answer["ScannedCount"]
             after = answer.get("LastEvaluatedKey")
             if after is None:
@@ -125,12 +122,22 @@ class Table:
         if limit is not None or self._page_size is not None:
             request["Limit"] = limit or self._page_size
         while True:
-            answer = read(**request)
+            answer = self._read(read, request)
             yield from answer["Items"]
             after = answer.get("LastEvaluatedKey")
             if after is None or limit is not None:
                 return
             request["ExclusiveStartKey"] = after
+
+    def _read(self, read: Callable[..., Any], request: Item) -> Any:
+        for attempt in range(1, THROTTLED_ATTEMPTS):
+            try:
+                return read(**request)
+            except ClientError as error:
+                if error.response["Error"]["Code"] not in _THROTTLED:
+                    raise
+            self._sleep(_throttled_backoff_s(attempt))
+        return read(**request)
 
     def put(self, put: Put, *, action: str, topic: str) -> bool:
         """Writes an item. Returns whether the condition held."""
@@ -223,20 +230,27 @@ class Table:
         return self._retrying(call, action, topic)
 
     def _retrying(self, call: Callable[[], T], action: str, topic: str) -> T:
-        for attempt in range(ATTEMPTS):
-            if attempt:
-                self._sleep(backoff_s(attempt))
+        throttled = 0
+        for attempt in range(1, ATTEMPTS + 1):
             try:
                 return call()
             except ClientError as error:
                 if not _lost_a_race(error):
                     raise
-        raise ConcurrentModification(action, topic, ATTEMPTS)
+                throttled += error.response["Error"]["Code"] in _THROTTLED
+            if attempt == ATTEMPTS or throttled == THROTTLED_ATTEMPTS:
+                break
+            self._sleep(_throttled_backoff_s(throttled) if throttled else backoff_s(attempt))
+        raise ConcurrentModification(action, topic, attempt)
 
 
 def backoff_s(attempt: int) -> float:
     """Returns a random wait before a try. The maximum doubles with each try."""
     return random.uniform(0, min(_MAX_BACKOFF_S, _BACKOFF_S * 2**attempt))
+
+
+def _throttled_backoff_s(throttled: int) -> float:
+    return random.uniform(0, _THROTTLED_BACKOFF_S * 2**throttled)
 
 
 def _lost_a_race(error: ClientError) -> bool:

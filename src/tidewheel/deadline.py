@@ -1,0 +1,129 @@
+"""Bounds the time of a call: a deadline that travels with the call's context, in no signature.
+
+A function is ended at its time-out, in the middle of an AWS call. What stands behind that call would never happen. So
+the deadline ends earlier, and each AWS call asks `check` before each try. A flow keeps time for what must follow with
+`reserve`, and divides time among topics or queues with `share`. Work that has no time left raises `OutOfTime`, and goes
+the way of a refused call: it comes again, is parked or held.
+
+Without a deadline, as in a job, nothing is bounded here.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar, copy_context
+from dataclasses import dataclass, replace
+from math import inf
+from typing import TypeVar
+
+from tidewheel.errors import OutOfTime
+
+TRY_S = 7
+"""The longest that one try of an AWS call takes: no try begins with less before the end of the call."""
+_Argument = TypeVar("_Argument")
+_Result = TypeVar("_Result")
+
+
+@dataclass(frozen=True, slots=True)
+class _Deadline:
+    """The end of a call, and how much before it the present work must end.
+
+    Attributes:
+        remaining_s: tells how many seconds the call has left.
+        kept_s: seconds at the end that are kept for other work.
+    """
+
+    remaining_s: Callable[[], float]
+    kept_s: float = 0.0
+
+
+_current: ContextVar[_Deadline | None] = ContextVar("tidewheel_deadline", default=None)
+
+
+def left_s() -> float:
+    """Returns how many seconds the present work has left; infinity without a deadline, negative after it."""
+    deadline = _current.get()
+    return inf if deadline is None else deadline.remaining_s() - deadline.kept_s
+
+
+def check() -> None:
+    """Returns if a try of an AWS call may begin.
+
+    Raises:
+        OutOfTime: the present work has used up its time, or the call ends before the try would.
+    """
+    deadline = _current.get()
+    if deadline is None:
+        return
+    remaining_s = deadline.remaining_s()
+    if remaining_s < TRY_S or remaining_s <= deadline.kept_s:
+        raise OutOfTime
+
+
+def sleep(seconds: float) -> None:
+    """Waits, at most until the present work's time is over."""
+    time.sleep(max(0.0, min(seconds, left_s())))
+
+
+@contextmanager
+def ends_in(remaining_s: Callable[[], float]) -> Iterator[None]:
+    """Begins a call that has so many seconds left."""
+    with _use(_Deadline(remaining_s)):
+        yield
+
+
+@contextmanager
+def within(seconds: float) -> Iterator[None]:
+    """Gives the block some seconds, or what is left if that is less."""
+    deadline = _current.get()
+    if deadline is None:
+        end_s = time.monotonic() + seconds
+        deadline = _Deadline(lambda: end_s - time.monotonic())
+    with _use(replace(deadline, kept_s=max(deadline.kept_s, deadline.remaining_s() - seconds))):
+        yield
+
+
+@contextmanager
+def share(of: int) -> Iterator[None]:
+    """Gives the block one of some equal shares of what is left."""
+    left = left_s()
+    if left == inf:
+        yield
+        return
+    with within(left / of):
+        yield
+
+
+@contextmanager
+def reserve(seconds: float) -> Iterator[None]:
+    """Keeps some seconds, at most half of what is left, for what follows the block.
+
+    The last try of the block may take TRY_S of them.
+    """
+    left = left_s()
+    if left == inf:
+        yield
+        return
+    with within(left - min(seconds, left / 2)):
+        yield
+
+
+def carried(call: Callable[[_Argument], _Result]) -> Callable[[_Argument], _Result]:
+    """Returns a function that other threads can call with the present deadline and clock."""
+    context = copy_context()
+
+    def run(argument: _Argument) -> _Result:
+        return context.copy().run(call, argument)
+
+    return run
+
+
+@contextmanager
+def _use(deadline: _Deadline) -> Iterator[None]:
+    token = _current.set(deadline)
+    try:
+        yield
+    finally:
+        _current.reset(token)
