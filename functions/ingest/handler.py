@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from tidewheel import deadline
 from tidewheel.flows.delivery.ingest import ingest
 from tidewheel.flows.delivery.ingest_batch import NamedPack, groups, ingest_group, pack_of
 from tidewheel.flows.delivery.refusing import refuse_hopeless, refuse_some
@@ -39,13 +40,18 @@ class Batch:
         self.failed: list[str] = []
 
     def ingest(self) -> None:
-        """Ingests all packs; refuses what can never be ingested."""
-        for packs in groups(self._readable()):
-            self._ingest_named(packs)
+        """Ingests all packs, each topic in its share of the time. Refuses what can never be ingested."""
+        for packs, of in groups(self._readable()):
+            with deadline.share(of):
+                self._ingest_named(packs)
             del packs
 
     def _has(self, left_ms: int) -> bool:
         return bool(self._context.get_remaining_time_in_millis() >= left_ms)
+
+    def _in_time(self) -> bool:
+        """Whether a topic has some of its share left, and the function has time for it."""
+        return self._has(QUARTER_MS) and deadline.left_s() > 0
 
     def _readable(self) -> Iterator[NamedPack]:
         """Yields the packs as they are asked for, until half of the time is over."""
@@ -67,9 +73,7 @@ class Batch:
         """Ingests packs of one topic and generation."""
         topic, first = packs[0][1].topic, packs[0][0]
         with telemetry.step(topic=topic, correlation_id=first, packs=len(packs)):
-            found = ingest_group(
-                packs, lambda some: ingest_topic(topic, some), self._refuse_some, lambda: self._has(QUARTER_MS)
-            )
+            found = ingest_group(packs, lambda some: ingest_topic(topic, some), self._refuse_some, self._in_time)
             for left in found:
                 if left.error is None:
                     logger.warning("packs left to the next call", extra={"packs": len(left.names)})
@@ -79,7 +83,7 @@ class Batch:
 
     def _settle(self, messages: list[QueuedMessage], error: Exception) -> None:
         """Refuses messages whose error is permanent; the others come again."""
-        done = refuse_hopeless(service, messages, error, lambda: self._has(QUARTER_MS))
+        done = refuse_hopeless(service, messages, error, self._in_time)
         for name, unrefused in done.failures:
             telemetry.failed("pack not refused", unrefused, sqs_message_id=name)
         for what, some in (("pack refused", done.refused), ("topic not ingested", done.left)):

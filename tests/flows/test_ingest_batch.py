@@ -28,14 +28,14 @@ def always() -> bool:
 def test_packs_of_one_topic_and_generation_are_a_group() -> None:
     [first, second, third] = named(World(), 3)
     other = ("m9", replace(third[1], generation="other"))
-    assert list(groups([first, other, second])) == [[first, second], [other]]
+    assert list(groups([first, other, second])) == [([other], 2), ([first, second], 1)]
 
 
 def test_a_portion_is_dealt_with_before_the_next_is_read() -> None:
     packs = [(name, replace(pack, raw_bytes=MAX_HELD_BYTES // 2)) for name, pack in named(World(), 6)]
     read: list[str] = []
     found = []
-    for group in groups((read.append(each[0]), each)[1] for each in packs):
+    for group, _ in groups((read.append(each[0]), each)[1] for each in packs):
         found.append(([name for name, _ in group], len(read)))
     assert found == [(["m0", "m1", "m2"], 3), (["m3", "m4", "m5"], 6)]
 

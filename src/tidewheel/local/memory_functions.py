@@ -46,7 +46,7 @@ class MemoryFunctions:
         begin_invocation(self._ports.clock)
         messages = {each.id: _queued(each) for each in batch}
         failed: dict[str, Exception] = {}
-        for packs in groups(self._readable(messages, failed)):
+        for packs, _ in groups(self._readable(messages, failed)):
             topic = packs[0][1].topic
 
             def refuse_named(name: str, pack: Pack, error: Exception) -> None:

@@ -7,11 +7,12 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
+from tidewheel import deadline
 from tidewheel.errors import CorruptMetadata, InvalidValue, NewerRelease, ObjectMissing, PartLeased
 from tidewheel.flows.delivery import release
 from tidewheel.flows.delivery.addressed import rows_for
 from tidewheel.flows.delivery.due_rows import Unread, due_rows, rows_of, without_expired
-from tidewheel.flows.delivery.parking import DrainHint, enqueue_drains, mark_broken, park_inline, park_part
+from tidewheel.flows.delivery.parking import HOLDING_S, DrainHint, enqueue_drains, mark_broken, park_inline, park_part
 from tidewheel.flows.delivery.plan_anew import deliver_anew
 from tidewheel.flows.delivery.set_aside import deliver_unindexed, set_aside, set_aside_all
 from tidewheel.flows.ports import Ports
@@ -166,7 +167,8 @@ def _park_rest(
         return 0
     hints: Sequence[DrainHint | None]
     try:
-        hints = [park_part(ports, state, key, part, left, refused=outcome.refused_some)]
+        with deadline.reserve(HOLDING_S):
+            hints = [park_part(ports, state, key, part, left, refused=outcome.refused_some)]
     except Exception:
         hints = park_inline(ports, state, key, left, tried=True, refused=outcome.refused_some)
         ports.deliveries.part_done(key, part)

@@ -9,11 +9,20 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tidewheel import deadline
 from tidewheel.flows.delivery import release
 from tidewheel.flows.delivery.addressed import has_addressed, rows_for
 from tidewheel.flows.delivery.due_rows import without_expired, without_purged
 from tidewheel.flows.delivery.filtering import unreadable
-from tidewheel.flows.delivery.parking import DrainHint, encoded, enqueue_drains, mark_broken, park_inline, park_ledger
+from tidewheel.flows.delivery.parking import (
+    HOLDING_S,
+    DrainHint,
+    encoded,
+    enqueue_drains,
+    mark_broken,
+    park_inline,
+    park_ledger,
+)
 from tidewheel.flows.delivery.set_aside import set_aside_rows
 from tidewheel.flows.ports import Ports
 from tidewheel.flows.ports.queues import Release
@@ -210,7 +219,10 @@ def _park_all(ports: Ports, state: TopicState, to_park: Sequence[_ToPark]) -> No
         subscription, rows, tried, refused = to_park[place]
         ledger = ledgers[id(rows)]
         try:
-            hints.append(park_ledger(ports, state, subscription, ledger, rows.num_rows, tried=tried, refused=refused))
+            with deadline.reserve(HOLDING_S):
+                hints.append(
+                    park_ledger(ports, state, subscription, ledger, rows.num_rows, tried=tried, refused=refused)
+                )
         except Exception:
             try:
                 hints.extend(park_inline(ports, state, subscription, rows, tried=tried, refused=refused))

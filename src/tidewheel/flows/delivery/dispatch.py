@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
+from tidewheel import deadline
+from tidewheel.deadline import TRY_S
 from tidewheel.errors import ConcurrentModification, CorruptMetadata, NewerRelease, ObjectMissing
 from tidewheel.flows.delivery.deliver import deliver_at_once
 from tidewheel.flows.delivery.load_index import next_occupied
@@ -26,6 +28,8 @@ from tidewheel.model.topic_state import TopicState
 from tidewheel.model.wheel import open_from
 
 _ATTEMPTS = 10
+_SCHEDULE_S = 2 * TRY_S
+"""Kept for the schedule of the next slot."""
 _FEW_STEPS = 2
 """Plans that a dispatch hands out to each of several subscriptions. One that lags further is left to a job."""
 _MOST_STEPS = 1000
@@ -99,8 +103,9 @@ def dispatch(ports: Ports, topic: str) -> Dispatched | None:
         state = sealed
     done = Dispatched()
     if not (state.planned < state.sealed and _plan_and_hand_out(ports, state, done, now_ms)):
-        _plan(ports, state, done)
-        _hand_out_to_all(ports, topic, done)
+        with deadline.reserve(_SCHEDULE_S):
+            _plan(ports, state, done)
+            _hand_out_to_all(ports, topic, done)
         _raise_next_slot(ports, topic, done)
     done.collect = state.collect_at_ms is not None and state.collect_at_ms <= now_ms
     return done
@@ -136,7 +141,8 @@ def _plan_and_hand_out(ports: Ports, state: TopicState, done: Dispatched, now_ms
         done.planned_rows = plan.due_rows
         done.cancelled = len(plan.cancelled)
         deliveries = [step.delivery for step in steps if step.delivery is not None]
-        _start(ports, state, plan, deliveries, at_once, done)
+        with deadline.reserve(_SCHEDULE_S):
+            _start(ports, state, plan, deliveries, at_once, done)
     _schedule(ports, state, next_work, done)
     return True
 

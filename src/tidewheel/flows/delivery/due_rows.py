@@ -9,6 +9,7 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tidewheel import deadline
 from tidewheel.errors import CorruptLedger, ObjectMissing, ObjectRefused
 from tidewheel.flows.ports import Ports
 from tidewheel.ledger.ledger import SCHEMA, decode_segment
@@ -64,7 +65,8 @@ def others_read(ports: Ports, topic: str, names: Collection[str]) -> list[bool]:
 def due_rows(ports: Ports, state: TopicState, plan: Plan, pieces: Sequence[Piece]) -> DueRows:
     """Reads pieces of a plan. The result includes expired rows.
 
-    Each segment is read with one range GET, side by side. A segment that cannot be read does not keep the others.
+    Each segment is read with one range GET, side by side, in half of the time left. A segment that cannot be read does
+    not keep the others.
 
     Raises:
         Exception: S3's error, if it gave no bytes of any segment, said of none that it is missing, and gives none of
@@ -89,8 +91,9 @@ def due_rows(ports: Ports, state: TopicState, plan: Plan, pieces: Sequence[Piece
         slices = [rows.slice(piece.first_row, piece.end_row - piece.first_row) for piece in its_pieces]
         found[index] = _due(pa.concat_tables(slices), state, plan)
 
-    for _ in ports.parallel(read, range(len(wanted))):
-        pass
+    with deadline.share(2):
+        for _ in ports.parallel(read, range(len(wanted))):
+            pass
     unread = [
         Unread(its_pieces, error) for (_, its_pieces), error in zip(wanted, errors, strict=True) if error is not None
     ]

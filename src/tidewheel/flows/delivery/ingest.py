@@ -9,6 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tidewheel import deadline
+from tidewheel.deadline import TRY_S
 from tidewheel.errors import (
     ConcurrentModification,
     CorruptPack,
@@ -34,6 +36,8 @@ from tidewheel.model.topic_state import TopicState
 from tidewheel.model.wheel import open_from
 
 _ATTEMPTS = 20
+_PROGRESS_S = 2 * TRY_S
+"""Kept for the progress of direct rows, if the ledger fails."""
 _OF_OPTIONS = {each.name: each.of_options for each in COLUMNS if each.of_options is not None}
 
 
@@ -100,7 +104,8 @@ def ingest(ports: Ports, topic: str, packs: Sequence[Pack]) -> Ingested:
     state = _seal_what_is_due(ports, state, slots)
     sealed = _SealedRows(ports, progress, rows, slots)
     try:
-        state, committed, commits, unscheduled = _commit(ports, state, rows, slots, sealed)
+        with deadline.reserve(_PROGRESS_S):
+            state, committed, commits, unscheduled = _commit(ports, state, rows, slots, sealed)
     except Exception:
         progress.keep()
         raise

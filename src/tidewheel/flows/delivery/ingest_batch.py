@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from tidewheel.errors import CorruptPack, KeysNotSettled
 from tidewheel.flows.delivery.keys import candidates_of
@@ -48,11 +49,24 @@ def pack_of(message: QueuedMessage) -> Pack:
     )
 
 
-def groups(packs: Iterable[NamedPack]) -> Iterator[list[NamedPack]]:
+class Group(NamedTuple):
+    """Packs of one topic and generation.
+
+    Attributes:
+        packs: the packs.
+        of: how many groups of the portion are left, with this group. The caller gives it as large a share of its time.
+    """
+
+    packs: list[NamedPack]
+    of: int
+
+
+def groups(packs: Iterable[NamedPack]) -> Iterator[Group]:
     """Yields packs by topic and generation. Takes the next packs when the earlier ones are done.
 
     Packs are grouped by generation, too, because a pack for a deleted topic must not fail packs for its successor. The
-    caller must release a group before the next is requested; otherwise two portions are held.
+    smallest group comes first, so that what it leaves of its share goes to the larger groups. The caller must release
+    a group before the next is requested; otherwise two portions are held.
     """
     held: dict[tuple[str, str], list[NamedPack]] = {}
     held_bytes = 0
@@ -65,9 +79,9 @@ def groups(packs: Iterable[NamedPack]) -> Iterator[list[NamedPack]]:
     yield from _emptied(held)
 
 
-def _emptied(held: dict[tuple[str, str], list[NamedPack]]) -> Iterator[list[NamedPack]]:
-    while held:
-        yield held.pop(next(iter(held)))
+def _emptied(held: dict[tuple[str, str], list[NamedPack]]) -> Iterator[Group]:
+    for topic in sorted(held, key=lambda each: sum(pack.raw_bytes for _, pack in held[each])):
+        yield Group(held.pop(topic), of=len(held) + 1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,6 +12,8 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
+from tidewheel import deadline
+from tidewheel.deadline import TRY_S
 from tidewheel.errors import ConcurrentModification, HeldTooLong, UnknownTopic
 from tidewheel.flows.delivery.away import away_since_s
 from tidewheel.flows.ports import Ports
@@ -34,6 +36,8 @@ _ATTEMPTS = 10
 FIRST_WAIT_S = 30
 """Seconds until the first try of messages that a queue has just refused."""
 _WAIT_S = 60
+HOLDING_S = 2 * TRY_S
+"""Kept to hold messages in the work queue, if the table does not take their park."""
 
 
 class DrainHint(NamedTuple):
@@ -187,14 +191,15 @@ def park_inline(
     since_s = unchecked_ms(ports.clock) // 1000
     hints: list[DrainHint | None] = []
     subscription: SubscriptionState | None = None  # None: the table does not answer
-    with suppress(Exception):
+    with suppress(Exception), deadline.reserve(HOLDING_S):
         subscription = ports.subscriptions.read(state.topic, name)
         if subscription is None or subscription.generation != owner.generation:
             return []
     for count, ledger in _portions(state, rows):
         if subscription is not None:
             try:
-                hints.append(park_ledger(ports, state, subscription, ledger, count, tried=tried, refused=refused))
+                with deadline.reserve(HOLDING_S):
+                    hints.append(park_ledger(ports, state, subscription, ledger, count, tried=tried, refused=refused))
                 continue
             except Exception:
                 subscription = None

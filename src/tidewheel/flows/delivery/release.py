@@ -10,7 +10,9 @@ from operator import itemgetter
 
 import pyarrow as pa
 
-from tidewheel.errors import ClockDoubted, DelayTooLong, QueueUnavailable
+from tidewheel import deadline
+from tidewheel.deadline import TRY_S
+from tidewheel.errors import ClockDoubted, DelayTooLong, OutOfTime, QueueUnavailable
 from tidewheel.flows.ports import Ports
 from tidewheel.flows.ports.queues import Refusal, Release
 from tidewheel.model.message import HEADER_ATTRIBUTE, HEADER_BYTES, SQS_MAX_BYTES, Encoding, id_text
@@ -21,6 +23,8 @@ BATCH_MESSAGES = 10
 _ATTEMPTS = 3
 _MOST_FAILED = 2
 """Batches in a row that take nothing, after which the queue gets no more of this call."""
+_PARKING_S = 4 * TRY_S
+"""Kept for what no queue takes: to park it, or to hold it if the table does not answer."""
 _QUEUE_MS = 20_000
 """How long one call sends to one queue: a third of a delivering function's time."""
 _REFERENCE = '"ref":'
@@ -126,7 +130,7 @@ class Outcome:
     @property
     def down(self) -> bool:
         """Whether the queue takes nothing: it is gone, or took none of a whole batch at least."""
-        if isinstance(self.error, ClockDoubted | DelayTooLong):  # a clock is wrong, not the queue
+        if isinstance(self.error, ClockDoubted | DelayTooLong | OutOfTime):  # the queue is not at fault
             return False
         return self.unavailable or (not self.taken and self.messages >= BATCH_MESSAGES)
 
@@ -179,7 +183,8 @@ class _Sending:
             self.outcome.error = error
             return False
         self._ends_ms = self._ends_ms or now_ms + _QUEUE_MS
-        return self._failed_in_a_row < _MOST_FAILED and now_ms < self._ends_ms and not self.outcome.unavailable
+        in_time = now_ms < self._ends_ms and deadline.left_s() > 0
+        return self._failed_in_a_row < _MOST_FAILED and in_time and not self.outcome.unavailable
 
     def _try(self, batch: Sequence[Release], waiting: dict[int, Refusal | None]) -> bool:
         """Sends the waiting messages of a batch once. Returns whether another try may help."""
@@ -228,8 +233,9 @@ def send_all(ports: Ports, sendings: Sequence[tuple[str, Sequence[Release]]]) ->
         number, queue = turns[turn]
         queue.send(number)
 
-    for _ in ports.parallel(send_batch, range(len(turns))):
-        pass
+    with deadline.reserve(_PARKING_S):
+        for _ in ports.parallel(send_batch, range(len(turns))):
+            pass
     return [queue.outcome for queue in queues]
 
 
