@@ -22,6 +22,7 @@ from tests.artifact.moved_clock import MovedClock
 from tests.artifact.queue_watch import QueueWatch
 from tests.artifact.schedules import Schedules
 from tests.artifact.sdk import SdkProcess
+from tests.artifact.slow_services import SlowServices
 from tests.artifact.template import Template, check_handler
 
 START_MS = 1_806_096_600_000
@@ -56,6 +57,7 @@ class Cloud:
         folder: An empty folder for logs and the clock.
         endpoints: Where DynamoDB, S3 and SQS are; by default moto's server, in a process of its own.
         clock: The clock of these endpoints' processes; by default one is made.
+        slow: Stands between the functions and AWS. The client and the event sources reach AWS directly.
 
     Attributes:
         sdk: The client.
@@ -63,12 +65,18 @@ class Cloud:
     """
 
     def __init__(
-        self, parts: Parts, folder: Path, endpoints: Endpoints | None = None, clock: MovedClock | None = None
+        self,
+        parts: Parts,
+        folder: Path,
+        endpoints: Endpoints | None = None,
+        clock: MovedClock | None = None,
+        slow: SlowServices | None = None,
     ) -> None:
         self._parts, self._folder = parts, folder
         self.clock = clock or MovedClock(folder / "clock", START_MS)
         self.start_ms = self.clock.now_ms()
         self._given = endpoints
+        self._slow = slow
         self._open = ExitStack()
         self._sources: list[EventSource] = []
 
@@ -144,7 +152,8 @@ class Cloud:
         for release in parts.releases:
             for spec in specs:
                 check_handler(spec, release)
-        self.functions.deploy(specs, self._places(), self._urls())
+        urls = self._urls() if self._slow is None else self._slow.before(self._urls(), self.clock)
+        self.functions.deploy(specs, self._places(), urls)
         self._open.callback(self.functions.close)
         self._sources = [
             EventSource(spec, self._sqs, self.functions, self.watch, self.clock) for spec in template.mappings()

@@ -55,6 +55,7 @@ class Measures:
         release: The number of the release that it ran.
         init_s: From the start of the process to its first request for work.
         first_call_s: The first call.
+        longest_call_s: The longest call.
         peak_mb: The most memory that was resident, VmHWM, in MiB.
         calls: How many calls it answered.
     """
@@ -63,6 +64,7 @@ class Measures:
     release: int
     init_s: float
     first_call_s: float
+    longest_call_s: float
     peak_mb: float
     calls: int
 
@@ -86,7 +88,7 @@ class Execution:
         self._ready = Event()
         self._api = HttpService(self._serve)
         self.log = place.logs / f"{spec.folder}-{number}.log"
-        self.init_s = self.first_call_s = self.peak_mb = 0.0
+        self.init_s = self.first_call_s = self.longest_call_s = self.peak_mb = 0.0
         self.calls = 0
         began = time.monotonic()
         with self.log.open("wb") as log:
@@ -112,6 +114,7 @@ class Execution:
             release=self.place.release,
             init_s=self.init_s,
             first_call_s=self.first_call_s,
+            longest_call_s=self.longest_call_s,
             peak_mb=self.peak_mb,
             calls=self.calls,
         )
@@ -127,7 +130,10 @@ class Execution:
         deadline_ms = self._clock.now_ms() + self.spec.timeout_s * 1000
         request_id = str(uuid.uuid4())
         self._events.put((request_id, json.dumps(event).encode(), deadline_ms))
-        answer = self._wait_for_answer(began + self.spec.timeout_s)
+        try:
+            answer = self._wait_for_answer(began + self.spec.timeout_s)
+        finally:
+            self.longest_call_s = max(self.longest_call_s, time.monotonic() - began)
         self.calls += 1
         self.first_call_s = self.first_call_s or time.monotonic() - began
         self._measure()

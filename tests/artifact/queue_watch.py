@@ -7,20 +7,17 @@ oracle's measure of early and late, on any SQS, and it tells the harness which t
 from __future__ import annotations
 
 import heapq
-import http.client
 import json
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
-from threading import Lock, local
+from threading import Lock
 from typing import Any
-from urllib.parse import urlsplit
 
+from tests.artifact.backend import Backend
 from tests.artifact.http_service import HttpService, Request, Response
 from tests.artifact.moved_clock import MovedClock
 from tidewheel.model.message import HEADER_ATTRIBUTE
-
-_OWN_HEADERS = ("host", "connection", "content-length", "accept-encoding", "expect")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,10 +36,9 @@ class QueueWatch:
     """
 
     def __init__(self, sqs_url: str, clock: MovedClock) -> None:
-        self._backend = urlsplit(sqs_url).netloc
+        self._backend = Backend(sqs_url)
         self._clock = clock
         self._lock = Lock()
-        self._connections = local()
         self._visible_ms: defaultdict[str, list[int]] = defaultdict(list)
         self.sights: defaultdict[tuple[str, str], list[Sight]] = defaultdict(list)
         self._service = HttpService(self._answer, clock)
@@ -72,7 +68,7 @@ class QueueWatch:
 
     def _answer(self, request: Request) -> Response:
         before_ms = self._clock.now_ms()
-        response = self._pass_on(request)
+        response = self._backend.answer(request)
         if response.status == 200:
             operation = request.headers.get("x-amz-target", "").rpartition(".")[2]
             if operation in ("SendMessage", "SendMessageBatch"):
@@ -98,32 +94,6 @@ class QueueWatch:
                 if header is not None:
                     sight = Sight(earliest_ms=before_ms + delay_ms, latest_ms=after_ms + delay_ms)
                     self.sights[name, json.loads(header)["id"]].append(sight)
-
-    def _pass_on(self, request: Request) -> Response:
-        headers = {name: value for name, value in request.headers.items() if name not in _OWN_HEADERS}
-        for last in (False, True):
-            connection = self._connection(fresh=last)
-            try:
-                connection.request(request.method, request.path, request.body, headers)
-                found = connection.getresponse()
-                body = found.read()
-            except (http.client.HTTPException, OSError):
-                # The server may hang up on a connection that was idle; a second failure is an error.
-                if last:
-                    raise
-                continue
-            kept = {name: value for name, value in found.getheaders() if name.lower() not in _HOP_HEADERS}
-            return Response(status=found.status, headers=kept, body=body)
-        raise AssertionError("unreachable")
-
-    def _connection(self, *, fresh: bool) -> http.client.HTTPConnection:
-        known: http.client.HTTPConnection | None = getattr(self._connections, "made", None)
-        if known is None or fresh:
-            known = self._connections.made = http.client.HTTPConnection(self._backend, timeout=60)
-        return known
-
-
-_HOP_HEADERS = ("connection", "content-length", "transfer-encoding", "server", "date", "keep-alive")
 
 
 def _name(queue_url: str) -> str:

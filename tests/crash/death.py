@@ -1,5 +1,7 @@
 """Death: a function or a program ends at one of its AWS calls, before or after AWS has done what it was asked.
 
+Or AWS answers a function no more, and its calls take its time.
+
 The hooks stand where botocore hands a call over and takes the answer back, so that neither its repetitions nor the
 code above can hide it. What died does nothing more: a `finally` or an `except` that calls AWS dies there again.
 """
@@ -17,9 +19,10 @@ from typing import Any
 
 import botocore.session
 from botocore.awsrequest import AWSResponse
+from botocore.exceptions import ReadTimeoutError
 
 from tests.flows.world import Crash
-from tidewheel.local.handlers import Handler
+from tidewheel.local.handlers import Handler, LambdaContext
 
 CLIENT = "client"
 """Whose calls those are that no function makes: the program with the SDK's client."""
@@ -37,6 +40,12 @@ class When(Enum):
     TWICE = "ran again whole before"
     """AWS gives the same event to the function once more, and that call runs from begin to end before this one."""
     HALF = "had every other message refused at"
+    HANGS = "got no answer to this call and all later ones of its invocation:"
+    """Each call takes all its tries, in the function's time. AWS does nothing of them."""
+
+
+HANGING_S = 11
+"""What a call takes that AWS does not answer: two tries with their time-outs, and the wait between them."""
 
 
 class FunctionDied(Exception):
@@ -86,6 +95,7 @@ class Watch:
         unmarked: how many of those that died, or ran twice at one time, had handed messages over, which is marked
             only after it: each may cost a copy. A function hands over to subscriptions, a program to ingest.
         job_errors: what jobs of the work queue ended with, which the function only reports as failed.
+        overran: the functions that Lambda would have ended at their time-outs.
     """
 
     def __init__(self) -> None:
@@ -94,6 +104,9 @@ class Watch:
         self.deaths = 0
         self.unmarked = 0
         self.job_errors: list[Exception] = []
+        self.overran: list[str] = []
+        self._hangs = False
+        self._spent_s = 0
         self._victim: str | None = None
         self._running: list[tuple[Handler, Any]] = []
         self._dead = False
@@ -126,19 +139,26 @@ class Watch:
     def make_mortal(self, handler: Handler) -> None:
         """Lets a function die as on Lambda: its caller learns that it has failed."""
         invoke = handler.invoke
+        context: Any = LambdaContext
+        if not hasattr(context, "undisturbed"):
+            context.undisturbed = context.get_remaining_time_in_millis
+        context.get_remaining_time_in_millis = lambda it: max(0, it.undisturbed() - 1000 * self._spent_s)
         self._queues |= {handler.spec.environment[each]: each for each in _QUEUES & handler.spec.environment.keys()}
 
         def invoked(event: Any) -> Any:
             outer = self._first, self._handed_over
             self._running.append((handler, event))
             self._first, self._handed_over = True, False
+            self._spent_s = 0
             try:
                 return invoke(event)
             except Crash as crash:
                 raise FunctionDied(str(crash)) from None
             finally:
                 self._running.pop()
-                self._dead = False
+                self._dead = self._hangs = False
+                if self._spent_s * 1000 > handler.spec.timeout_ms:
+                    self.overran.append(f"{handler.spec.folder} took {self._spent_s} s of {handler.spec.timeout_ms} ms")
                 self._first, self._handed_over = outer
 
         handler.invoke = invoked  # type: ignore[method-assign]
@@ -165,6 +185,8 @@ class Watch:
             raise Crash("it is dead")
         if self._victim is None or self._who != self._victim:
             return None
+        if self._hangs:
+            self._hang()
         self.calls.append(f"{model.service_model.service_name}.{model.name}")
         if self._happens(When.BEFORE):
             self._die()
@@ -172,6 +194,9 @@ class Watch:
             handler, event = self._running[-1]
             self._twice = True
             handler.invoke(copy.deepcopy(event))
+        if self._running and self._happens(When.HANGS):
+            self._hangs, self.deaths, self.unmarked = True, self.deaths + 1, self.unmarked + self._handed_over
+            self._hang()
         self._first = False
         self._handing_over = model.name.startswith("SendMessage") and self._hands_over(params)
         if model.name == "SendMessageBatch" and self._happens(When.HALF):
@@ -197,6 +222,10 @@ class Watch:
         assert self._victim is not None
         number, operation = len(self.calls), self.calls[-1]
         return self.visit(Point(victim=self._victim, number=number, operation=operation, when=when, first=self._first))
+
+    def _hang(self) -> None:
+        self._spent_s += HANGING_S
+        raise ReadTimeoutError(endpoint_url="https://aws")
 
     def _die(self) -> None:
         self._dead = True

@@ -11,7 +11,7 @@ from moto.core import DEFAULT_ACCOUNT_ID
 from moto.sqs.models import sqs_backends
 
 from tests.conftest import PROMISE_MS
-from tests.crash.death import FunctionDied, Point
+from tests.crash.death import FunctionDied, Point, When
 from tests.crash.world import Promise, World
 from tidewheel.aws import table_layout as layout
 from tidewheel.errors import PartLeased
@@ -64,6 +64,7 @@ def judge(world: World, point: Point | None, late_s: float, late_anyway_s: float
         late_anyway_s: likewise when nothing happened.
     """
     disturbed = point is not None or world.watch.deaths > 0
+    hung = point is not None and point.when is When.HANGS  # what gets no answer says so in its own words
     counts = Counter((each.subscription, each.body) for each in world.arrivals)
     late_ms = _first_late_ms(world)
     allowed_ms = PROMISE_MS + round((late_s if disturbed else late_anyway_s) * 1000)
@@ -71,8 +72,9 @@ def judge(world: World, point: Point | None, late_s: float, late_anyway_s: float
         *_lost_or_odd(world, counts, spare=world.watch.unmarked),
         *(f"early by {each.early_ms} ms: {each}" for each in world.arrivals if each.early_ms > 0),
         *(f"late by {ms} ms: {key}" for key, ms in late_ms.items() if ms > allowed_ms),
+        *world.watch.overran,
         *_left_behind(world),
-        *_unexplained(world.stack.failures, world.watch.job_errors, died=disturbed),
+        *(() if hung else _unexplained(world.stack.failures, world.watch.job_errors, died=disturbed)),
     ]
     return Verdict(
         point=point,
