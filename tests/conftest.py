@@ -41,6 +41,7 @@ LONG = (
     "tests/artifact/test_story",
     "tests/behaviour/test_half_well_every_call",
     "tests/crash/test_delivery",
+    "tests/crash/test_hanging",
     "tests/crash/test_ingest",
     "tests/crash/test_repeats",
     "tests/crash/test_requests",
