@@ -21,6 +21,7 @@ from .client.waiting import MessageState as MessageState
 from .client.waiting import MessageStatus as MessageStatus
 from .client.waiting import WaitingMessage as WaitingMessage
 from .errors import AlreadyExists as AlreadyExists
+from .errors import BodyChanged as BodyChanged
 from .errors import ConcurrentModification as ConcurrentModification
 from .errors import ExtraMissing as ExtraMissing
 from .errors import InvalidValue as InvalidValue

@@ -307,6 +307,23 @@ class ObjectMissing(TidewheelError, LookupError):
         super().__init__(f"object {object_name} does not exist; restore the object from a backup")
 
 
+class BodyChanged(TidewheelError):
+    """A large body in S3 is not the body that was sent. It is not handed out. Restore the object's first version.
+
+    Attributes:
+        message_id: the message.
+        object_name: the object with its body.
+    """
+
+    def __init__(self, message_id: str, object_name: str) -> None:
+        self.message_id = message_id
+        self.object_name = object_name
+        super().__init__(
+            f"object {object_name} is not the body that message {message_id} was sent with: it was replaced or "
+            "damaged, and is not handed out; restore its first version, or delete the message and send it again"
+        )
+
+
 class ObjectRefused(TidewheelError):
     """S3 refuses to read an object. Allow the function's role to read the object, and to use its KMS key."""
 

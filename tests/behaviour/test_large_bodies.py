@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import threading
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from tests.behaviour.topic import Topic
-from tidewheel import Consumer, InvalidValue, MessageState
+from tidewheel import AsyncTidewheel, BodyChanged, Consumer, InvalidValue, MessageState, parse_received
+from tidewheel.model.message import IdSource, Message, id_text
+from tidewheel.model.object_names import payload_name
+from tidewheel.model.validation import Options, check_message
 
 LARGE = "x" * 1_200_000
 
@@ -65,3 +71,183 @@ def test_a_large_body_is_kept_for_28_days_after_it_was_handed_out_and_then_colle
         assert bool(bodies_kept(topic)) or day >= 28, day
         topic.take()
     assert bodies_kept(topic) == []
+
+
+# ---- a body that is not the one that was sent
+FORGED = {
+    "of the same length": "y" * len(LARGE),
+    "longer": LARGE + "y",
+    "longer than any": LARGE * 90,
+    "shorter": LARGE[:-1],
+    "empty": "",
+}
+
+
+def raw_of(topic: Topic) -> dict[str, Any]:
+    """The message that waits in the queue, as ReceiveMessage has it."""
+    answer = topic.sqs.receive_message(QueueUrl=topic.queue_url(), MessageAttributeNames=["All"])
+    [raw] = answer["Messages"]
+    return dict(raw)
+
+
+def record_of(topic: Topic) -> dict[str, Any]:
+    """The message that waits in the queue, as a record of a Lambda event."""
+    raw = raw_of(topic)
+    attributes = {
+        name: {"stringValue": value["StringValue"], "dataType": value["DataType"]}
+        for name, value in raw["MessageAttributes"].items()
+    }
+    return {
+        "messageId": raw["MessageId"],
+        "receiptHandle": raw["ReceiptHandle"],
+        "body": raw["Body"],
+        "attributes": {"ApproximateReceiveCount": "1"},
+        "messageAttributes": attributes,
+    }
+
+
+def run(topic: Topic, seen: list[Any]) -> None:
+    """Runs a worker until it has the small message behind the large one."""
+    topic.send("small")
+    topic.advance(seconds=2)
+    stop = threading.Event()
+
+    def work(message: Any) -> None:
+        (stop.set if message.body == "small" else lambda: seen.append(message.body))()
+
+    Consumer(topic.client, topic.name, "billing").run(work, stop=stop, wait_s=0, batch=1)
+
+
+def receive_async(topic: Topic) -> list[str]:
+    async def story() -> list[str]:
+        async with AsyncTidewheel(client=topic.client) as tw:
+            return [each.body for each in await tw.receive(topic.name, "billing")]
+
+    return asyncio.run(story())
+
+
+def handle_event(topic: Topic, seen: list[Any]) -> None:
+    record = record_of(topic)
+    consumer = Consumer(topic.client, topic.name, "billing")
+    answer = consumer.handle_event({"Records": [record]}, lambda message: seen.append(message.body))
+    assert answer == {"batchItemFailures": [{"itemIdentifier": record["messageId"]}]}
+    assert consumer.counts.failed == 1
+
+
+PASSES_OVER: dict[str, Callable[[Topic, list[Any]], object]] = {
+    "receive": lambda topic, seen: seen.extend(topic.client.receive(topic.name, "billing")),
+    "receive of a consumer": lambda topic, seen: seen.extend(Consumer(topic.client, topic.name, "billing").receive()),
+    "receive of the async client": lambda topic, seen: seen.extend(receive_async(topic)),
+    "a worker": run,
+    "a Lambda event": handle_event,
+}
+RAISES: dict[str, Callable[[Topic, list[Any]], object]] = {
+    "decode": lambda topic, _: Consumer(topic.client, topic.name, "billing").decode(raw_of(topic)),
+    "a record handler": lambda topic, seen: Consumer(topic.client, topic.name, "billing").record_handler(seen.append)(
+        record_of(topic)
+    ),
+    "retry_later": lambda topic, _: Consumer(topic.client, topic.name, "billing").retry_later(
+        parse_received(raw_of(topic)), delay="1h"
+    ),
+}
+
+
+@pytest.mark.parametrize("how", FORGED)
+@pytest.mark.parametrize("reader", PASSES_OVER)
+def test_a_forged_body_is_passed_over_by_every_reader_and_never_handed_out(
+    topic: Topic, reader: str, how: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    sent = topic.send(LARGE)
+    topic.advance(seconds=1)
+    [name] = bodies_kept(topic)
+    topic.overwrite(name, FORGED[how].encode())
+    seen: list[Any] = []
+    PASSES_OVER[reader](topic, seen)
+    assert seen == []
+    assert f"object {name} is not the body that message {sent.id} was sent with" in caplog.text
+    assert [parse_received_id(each) for each in topic.everything_in(topic.queue_url())] == [sent.id]
+    topic.overwrite(name, LARGE.encode())  # as a restored version
+    topic.advance(seconds=60)
+    assert topic.bodies() == [LARGE]
+
+
+def parse_received_id(raw: Any) -> str:
+    return str(json.loads(raw.message_attributes["tidewheel"]["StringValue"])["id"])
+
+
+@pytest.mark.parametrize("how", FORGED)
+@pytest.mark.parametrize("reader", RAISES)
+def test_a_forged_body_is_an_error_that_names_the_message_and_the_object(topic: Topic, reader: str, how: str) -> None:
+    sent = topic.send(LARGE.encode())
+    topic.advance(seconds=1)
+    [name] = bodies_kept(topic)
+    topic.overwrite(name, FORGED[how].encode())
+    seen: list[Any] = []
+    with pytest.raises(BodyChanged, match="restore its first version, or delete the message") as caught:
+        RAISES[reader](topic, seen)
+    assert (caught.value.message_id, caught.value.object_name) == (sent.id, name)
+    assert seen == [] and bodies_kept(topic) == [name]
+    assert len(topic.everything_in(topic.queue_url())) == 1
+
+
+def test_a_message_with_a_forged_body_is_not_moved(topic: Topic) -> None:
+    sent = topic.send_and_store(LARGE, delay="3h")
+    [name] = bodies_kept(topic)
+    topic.overwrite(name, b"forged")
+    with pytest.raises(BodyChanged, match=f"message {sent.id} was sent with"):
+        topic.client.reschedule(topic.name, sent.id, delay="2h")
+    assert bodies_kept(topic) == [name]
+    topic.overwrite(name, LARGE.encode())
+    assert topic.client.reschedule(topic.name, sent.id, delay="2h")
+    topic.advance(hours=3)
+    assert topic.bodies() == [LARGE]
+
+
+@pytest.mark.parametrize("step", ["moved", "tried again", "parked"])
+def test_a_body_is_still_checked_after_its_message_took_another_way(topic: Topic, step: str) -> None:
+    sent = topic.send_and_store(LARGE, delay="2h")
+    before = bodies_kept(topic)
+    if step == "parked":
+        topic.client.pause(topic.name, "billing")
+    if step == "moved":
+        assert topic.client.reschedule(topic.name, sent.id, delay="3h")
+    topic.advance(hours=4)
+    if step == "tried again":
+        consumer = Consumer(topic.client, topic.name, "billing")
+        [message] = consumer.receive()
+        consumer.retry_later(message, delay="2h")
+        topic.advance(hours=2, seconds=1)
+    if step == "parked":
+        topic.client.resume(topic.name, "billing")
+        topic.advance(minutes=10)
+    [name] = set(bodies_kept(topic)) - set(before) or set(before)
+    topic.overwrite(name, b"forged")
+    assert topic.bodies() == []
+    [left] = topic.everything_in(topic.queue_url())
+    header = json.loads(left.message_attributes["tidewheel"]["StringValue"])
+    assert (header["ref"], header["bytes"], len(header["sha256"])) == (name, len(LARGE), 64)
+
+
+def send_as_before(topic: Topic, body: str, **when: Any) -> Any:
+    """Sends a large body as a client does that knows no hashes."""
+    client = topic.client
+    now_ms = client._clock.now_ms()
+    message = check_message(Message(body="pointer", **when), IdSource(), now_ms)
+    name = payload_name(topic.name, message.deliver_at_ms, id_text(message.id), "0123456789abcdef")
+    topic.overwrite(name, body.encode())
+    object.__setattr__(message, "options", Options(payload=name))
+    [receipt] = client._sender(client._cache.state(topic.name)).send_checked([message])
+    return receipt
+
+
+def test_a_body_of_an_earlier_release_has_no_hash_and_is_read_moved_and_tried_again(topic: Topic) -> None:
+    [_, moved] = [send_as_before(topic, LARGE + end, delay="2h") for end in "ab"]
+    topic.advance(seconds=301)
+    assert topic.client.reschedule(topic.name, moved.id, delay="3h")
+    topic.advance(hours=4)
+    headers = [
+        json.loads(each.message_attributes["tidewheel"]["StringValue"])
+        for each in topic.everything_in(topic.queue_url())
+    ]
+    assert {"sha256" in each for each in headers} == {False, True}
+    assert topic.bodies() == [LARGE + "a", LARGE + "b"]

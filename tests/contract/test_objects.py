@@ -37,6 +37,15 @@ def test_an_object_put_twice_is_the_second(objects: Objects) -> None:
     assert objects.get_range("plans/a", 0, 99) == b"second"
 
 
+def test_a_new_object_is_put_and_an_existing_one_stays(objects: Objects) -> None:
+    objects.put("payloads/a", b"first", new=True)
+    objects.put("payloads/a", b"second, and longer", new=True)
+    assert objects.get_range("payloads/a", 0, 99) == b"first"
+    objects.delete(["payloads/a"])
+    objects.put("payloads/a", b"third", new=True)
+    assert objects.get_range("payloads/a", 0, 99) == b"third"
+
+
 @pytest.mark.parametrize(("offset", "length"), [(0, 1), (0, 1024), (17, 300), (1023, 1), (1000, 5000), (5, 0)])
 def test_a_range_is_read_and_ends_where_the_object_does(objects: Objects, offset: int, length: int) -> None:
     objects.put("ledgers/a", DATA)
@@ -237,6 +246,43 @@ def test_the_failure_of_an_upload_is_reported_even_if_its_abortion_fails_too() -
     objects = S3Objects(Failing(), s3_bucket="any")  # type: ignore[arg-type]
     with pytest.raises(ClientError, match="wait"), objects.create("a") as sink:
         sink.write(LARGE + DATA)
+
+
+class Answering:
+    """A client whose PutObject answers with these codes in turn. None: the object is written."""
+
+    def __init__(self, *codes: str | None) -> None:
+        self.codes = list(codes)
+        self.conditions: list[str | None] = []
+
+    def put_object(self, **request: Any) -> None:
+        self.conditions.append(request.get("IfNoneMatch"))
+        code = self.codes.pop(0)
+        if code is not None:
+            raise ClientError({"Error": {"Code": code, "Message": "no"}}, "PutObject")
+
+
+@pytest.mark.parametrize(
+    "codes",
+    [
+        (None,),
+        ("PreconditionFailed",),
+        ("ConditionalRequestConflict", None),
+        ("ConditionalRequestConflict", "ConditionalRequestConflict", "PreconditionFailed"),
+    ],
+)
+def test_a_new_object_whose_first_try_took_effect_or_is_under_way_is_put(codes: tuple[str | None, ...]) -> None:
+    client = Answering(*codes)
+    S3Objects(client, s3_bucket="any").put("a", DATA, new=True)  # type: ignore[arg-type]
+    assert (client.codes, set(client.conditions)) == ([], {"*"})
+
+
+@pytest.mark.parametrize(
+    ("codes", "code"), [(("AccessDenied",), "AccessDenied"), (("ConditionalRequestConflict",) * 3, "Conflict")]
+)
+def test_a_new_object_that_s3_does_not_take_is_an_error(codes: tuple[str, ...], code: str) -> None:
+    with pytest.raises(ClientError, match=code):
+        S3Objects(Answering(*codes), s3_bucket="any").put("a", DATA, new=True)  # type: ignore[arg-type]
 
 
 def test_a_listing_of_several_pages_is_whole(s3: Any) -> None:

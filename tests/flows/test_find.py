@@ -176,11 +176,16 @@ def test_a_body_in_s3_is_given_back_as_what_stands_for_it() -> None:
     sent = large.with_payload(
         "payloads/orders/2026-01-02/01KE34VF0074H01EA43JKR81YY-00000001",
         '{"payload":"payloads/orders/2026-01-02/01KE34VF0074H01EA43JKR81YY-00000001"}',
+        b"\xff" * 10,
     )
     [found] = found_messages(through_a_pack(sent), "ledgers/x")
     assert found.checked.text == '{"payload":"payloads/orders/2026-01-02/01KE34VF0074H01EA43JKR81YY-00000001"}'
     assert found.checked.encoding is Encoding.BYTES
-    assert found.checked.options == Options(payload="payloads/orders/2026-01-02/01KE34VF0074H01EA43JKR81YY-00000001")
+    assert found.checked.options == Options(
+        payload="payloads/orders/2026-01-02/01KE34VF0074H01EA43JKR81YY-00000001",
+        payload_sha256="0083af118d18a63c6bb552f21d0c4ee78741f988ecd319d3cd06cb6c85a68a63",
+        payload_bytes=10,
+    )
 
 
 def through_a_pack(sent: OutgoingMessage) -> pa.Table:

@@ -13,10 +13,10 @@ from tests.simulation.promises import Family, KeyCancel, KeyHistory, Promises, S
 from tests.simulation.triggers import Queued, Triggers
 from tests.simulation.world import START_MS, World
 from tidewheel.client.changes import Rescheduled, reschedule
+from tidewheel.client.payloads import store_payload
 from tidewheel.errors import UnknownMessage
 from tidewheel.flows.administration.cancel import Cancelled, CancelResult, TooLate, cancel, cancel_key, cancel_many
 from tidewheel.model.message import IdSource, Message, MessageId, Receipt, id_text
-from tidewheel.model.object_names import payload_name
 from tidewheel.model.pack import decode_pack, packs
 from tidewheel.model.topic_state import TopicState
 from tidewheel.model.validation import Options, OutgoingMessage, check_message
@@ -26,6 +26,11 @@ KEYS = ("key-1", "key-2")
 COLOURS = ("red", "blue", None)
 UNSENDABLE = "SQS refuses this"
 """A body that queues are told to refuse for good."""
+
+
+def _connection(ports: FaultyPorts) -> Any:
+    settings = SimpleNamespace(s3_bucket="bucket")
+    return SimpleNamespace(storage=ports, objects=ports.objects, settings=settings)
 
 
 class Clients:
@@ -105,13 +110,8 @@ class Clients:
         resend = Options(only="audit", attempt=1) if wanted[0][1] == "only" else None
         checked = [check_message(message, self._ids, now_ms, resend=resend) for message, _ in wanted]
         if any(kind == "large" for _, kind in wanted):
-            checked = [self._with_payload(ports, life.name, each) for each in checked]
+            checked = [store_payload(_connection(ports), life.name, each) for each in checked]
         self._put(ports, state, life, checked, now_ms)
-
-    def _with_payload(self, ports: FaultyPorts, topic: str, message: OutgoingMessage) -> OutgoingMessage:
-        name = payload_name(topic, message.deliver_at_ms, id_text(message.id), ports.objects.new_attempt())
-        ports.objects.put(name, message.text.encode())
-        return message.with_payload(name, f"see {name}")
 
     def put(self, ports: FaultyPorts, state: TopicState, life: TopicLife, early: list[OutgoingMessage]) -> None:
         """Sends the first occurrences of a recurring message that the service cannot plan any more."""
@@ -266,8 +266,7 @@ class Clients:
                     made.extend(self._put(ports, state, life, messages, now_ms))
                     return [Receipt(id=id_text(new.id), topic=life.name, deliver_at_ms=new.deliver_at_ms)]
 
-                settings = SimpleNamespace(s3_bucket="bucket")
-                connection: Any = SimpleNamespace(storage=ports, objects=ports.objects, settings=settings)
+                connection = _connection(ports)
                 sender: Any = SimpleNamespace(send_checked=send_checked)
                 try:
                     message_id = None if key is not None else message.id

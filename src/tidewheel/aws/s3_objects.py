@@ -40,9 +40,27 @@ class S3Objects:
         """Returns random hexadecimal digits."""
         return random_attempt()
 
-    def put(self, name: str, data: bytes | memoryview) -> None:
-        """Writes an object with a single request."""
-        self._client.put_object(Bucket=self._s3_bucket, Key=name, Body=bytes(data))
+    def put(self, name: str, data: bytes | memoryview, *, new: bool = False) -> None:
+        """Writes an object with a single request.
+
+        Args:
+            new: an existing object stays, which is no error: boto3 repeats a request whose answer was lost.
+        """
+        if not new:
+            self._client.put_object(Bucket=self._s3_bucket, Key=name, Body=bytes(data))
+            return
+        for last in (False, False, True):
+            try:
+                self._client.put_object(Bucket=self._s3_bucket, Key=name, Body=bytes(data), IfNoneMatch="*")
+                return
+            except ClientError as error:
+                match error.response["Error"]["Code"]:
+                    case "PreconditionFailed":
+                        return
+                    case "ConditionalRequestConflict" if not last:  # an earlier try is still under way
+                        continue
+                    case _:
+                        raise
 
     def get_range(self, name: str, offset: int, length: int) -> bytes:
         """Reads a range with a single request.

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from tidewheel.client.connection import Connection
+from tidewheel.client.payloads import move_payload
 from tidewheel.errors import InvalidValue, UnknownMessage, UnknownTopic
 from tidewheel.flows.administration.cancel import Cancelled, CancelResult, TooLate, cancel, cancel_key, cancel_many
 from tidewheel.flows.ports import Storage
 from tidewheel.model.message import IdSource, MessageId, Receipt, id_bytes, id_deliver_at_ms, id_text
-from tidewheel.model.object_names import payload_name
 from tidewheel.model.tombstone import tombstone, ttl_s
 from tidewheel.model.topic_state import TopicState
-from tidewheel.model.validation import OutgoingMessage, check_key, due_at_ms, moved
+from tidewheel.model.validation import check_key, due_at_ms, moved
 
 if TYPE_CHECKING:
     from tidewheel.client.sender import Sender
@@ -110,6 +110,7 @@ def reschedule(
         after the tombstone: the move is complete.
 
     Raises:
+        BodyChanged: the message's large body is not the one that was sent. Nothing was done.
         UnknownTopic: the topic is deleted, or its index is being rebuilt. In the second case the move may still happen.
     """
     from tidewheel.client.waiting import find
@@ -127,7 +128,7 @@ def reschedule(
         raise UnknownMessage(state.topic, old, how)
     if state.purged(found.checked.deliver_at_ms, found.sent_at_ms):
         return Cancelled(id=old)
-    new = _with_own_payload(connection, state.topic, moved(found.checked, ids, due_ms, id_bytes(old)))
+    new = move_payload(connection, state.topic, moved(found.checked, ids, due_ms, id_bytes(old)), old)
     storage.tombstones.allow_move(state.topic, id_text(new.id), old, ttl_s(due_ms, now_ms))
     [receipt] = sender.send_checked([new])
     outcome = storage.tombstones.cancel(state.topic, tombstone(old, state.slot_ms, now_ms, to=id_text(new.id)))
@@ -162,13 +163,3 @@ def _current(storage: Storage, state: TopicState, message_id: str | None, key: s
             return Cancelled(id=current) if cancelled.certain or slot >= state.sealed else current
         current = cancelled.to
     return current
-
-
-def _with_own_payload(connection: Connection, topic: str, message: OutgoingMessage) -> OutgoingMessage:
-    """Copies a large body to a new object, since an object's lifetime depends on the due time in the name."""
-    if message.options is None or message.options.payload is None:
-        return message
-    old_name = message.options.payload
-    name = payload_name(topic, message.deliver_at_ms, id_text(message.id), connection.objects.new_attempt())
-    connection.objects.copy(old_name, name)
-    return replace(message.with_payload(name, message.text.replace(old_name, name)))

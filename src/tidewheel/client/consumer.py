@@ -96,6 +96,7 @@ class Consumer:
         Raises:
             InvalidValue: Tidewheel did not deliver the message.
             ObjectMissing: the body was kept in S3 and is gone: the message was handed out over 28 days ago.
+            BodyChanged: the body was kept in S3, and is not the body that was sent.
         """
         return fetch_payload(self._tw._connection, parse_received(raw))
 
@@ -156,6 +157,7 @@ class Consumer:
             InvalidValue: a value is not usable, or there is no dead-letter queue; the message stays.
             UnknownTopic, UnknownSubscription: it does not exist; the message stays.
             QueueUnavailable: SQS did not accept the new message; the received message stays.
+            BodyChanged, ObjectMissing: as of `decode`; the message stays.
             DeleteFailed: the message was sent again, and the received message comes again too.
         """
         if not isinstance(message, ReceivedMessage):

@@ -53,6 +53,8 @@ NO_FIFO = "a FIFO queue takes no delay for a single message, so nothing would co
 DECRYPT, MAKE_DATA_KEY = "kms:Decrypt", "kms:GenerateDataKey"
 KMS_ACTIONS = (DECRYPT, MAKE_DATA_KEY)
 """The actions that a sender needs on the key of an encrypted queue."""
+CREATED_ONLY = {"Null": {"s3:if-none-match": "false"}}
+"""A condition under which an object is written only if none has its name: S3 takes no value but `*` in the header."""
 LEADING_KEYS = "dynamodb:LeadingKeys"
 """IAM's condition key for the partition keys of a request."""
 DNS_SUFFIXES = {"aws-cn": "amazonaws.com.cn"}
@@ -126,16 +128,13 @@ def sender_statements(
         statements.append(_items(settings, place, ["dynamodb:PutItem"], written, checked=checked))
     if wanted & {"send", "reschedule"}:
         statements.append(_sending(settings, topic, place))
-    ledgers, payloads = (
-        place.object_arn(settings.s3_bucket, f"{topic_prefix(folder, topic)}*") for folder in (LEDGERS, PAYLOADS)
-    )
+    ledgers = place.object_arn(settings.s3_bucket, f"{topic_prefix(LEDGERS, topic)}*")
     large = "large_bodies" in wanted
     if looks:
-        statements.append(_allow(["s3:GetObject"], [ledgers, payloads] if large else [ledgers]))
+        bodies = _large_bodies(settings, topic, place)
+        statements.append(_allow(["s3:GetObject"], [ledgers, bodies] if large else [ledgers]))
     if large:
-        # Only the folders by due date: beside them, collections store their progress with the deletion of bodies.
-        by_date = place.object_arn(settings.s3_bucket, f"{topic_prefix(PAYLOADS, topic)}????-??-??/*")
-        statements.append(_allow(["s3:PutObject"], [by_date]))
+        statements.append(_creating_bodies(settings, topic, place))
     sends = bool(wanted & {"send", "reschedule"})
     return statements + _key_use(
         settings,
@@ -185,18 +184,17 @@ def consumer_statements(
     queue_arn = _queue_arn(queue, place)
     dead_arn = f"{queue_arn}-dead" if dead_letter_queue is None else _queue_arn(dead_letter_queue, place)
     readable = [layout.topic_partition(topic), _beside(topic, "*")]
-    payloads = place.object_arn(settings.s3_bucket, f"{topic_prefix(PAYLOADS, topic)}*")
     statements = [
         _reading_settings(settings, place),
         _items(settings, place, ["dynamodb:GetItem"], readable),
         _allow(_CONSUMING, [queue_arn, dead_arn]),
-        _allow(["s3:GetObject"], [payloads]),
+        _allow(["s3:GetObject"], [_large_bodies(settings, topic, place)]),
     ]
     if "retry_later" in actions:
         statements.append(_sending(settings, topic, place))
         statements.append(_allow(["sqs:SendMessage"], [dead_arn]))
         # The retry of a message with a large body stores the body again.
-        statements.append(_allow(["s3:PutObject"], [payloads]))
+        statements.append(_creating_bodies(settings, topic, place))
     if "redrive" in actions:
         moving = ["sqs:GetQueueUrl", "sqs:ListDeadLetterSourceQueues", "sqs:StartMessageMoveTask"]
         statements.append(_allow(moving, [dead_arn]))
@@ -343,6 +341,16 @@ def _items(
     )
     condition = {"ForAllValues:StringLike": {LEADING_KEYS: [*checked, *partitions]}, **some}
     return {**_allow(actions, [_table_arn(settings, place)]), "Condition": condition}
+
+
+def _large_bodies(settings: ServiceSettings, topic: str, place: _Place) -> str:
+    """Returns the ARN of a topic's large bodies. Beside their folders, collections store how far they are."""
+    return place.object_arn(settings.s3_bucket, f"{topic_prefix(PAYLOADS, topic)}????-??-??/*")
+
+
+def _creating_bodies(settings: ServiceSettings, topic: str, place: _Place) -> Statement:
+    """Allows to create a topic's large bodies, and to overwrite none."""
+    return {**_allow(["s3:PutObject"], [_large_bodies(settings, topic, place)]), "Condition": CREATED_ONLY}
 
 
 def _sending(settings: ServiceSettings, topic: str, place: _Place) -> Statement:

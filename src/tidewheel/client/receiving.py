@@ -76,8 +76,9 @@ def receive(sqs: SQSClient, queue_url: str, max_messages: int, wait_s: int) -> l
 def with_bodies(connection: Connection, messages: Iterable[ReceivedMessage]) -> list[ReceivedMessage]:
     """Reads the bodies kept in S3, with a GET for each.
 
-    A message is skipped with a warning if its body cannot be had, for whatever reason: S3 answers 403 for a missing
-    object to a client that must not list. The message comes again until the queue's dead-letter policy removes it.
+    A message is skipped with a warning if its body cannot be had, for whatever reason: the object is not the body that
+    was sent, or S3 answers 403 for a missing object to a client that must not list. The message comes again until the
+    queue's dead-letter policy removes it.
     """
     found: list[ReceivedMessage] = []
     for each in messages:

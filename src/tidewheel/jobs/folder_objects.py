@@ -29,8 +29,10 @@ class FolderObjects:
         """Returns random hexadecimal digits."""
         return random_attempt()
 
-    def put(self, name: str, data: bytes | memoryview) -> None:
-        """Writes an object whole."""
+    def put(self, name: str, data: bytes | memoryview, *, new: bool = False) -> None:
+        """Writes an object whole. With `new`, an existing object stays."""
+        if new and (self._root / name).exists():
+            return
         with self.create(name) as sink:
             sink.write(data)
 

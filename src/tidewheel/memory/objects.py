@@ -48,11 +48,12 @@ class MemoryObjects:
             self._attempts += 1
             return f"{self._attempts:08x}"
 
-    def put(self, name: str, data: bytes | memoryview) -> None:
-        """Stores a copy of the data."""
+    def put(self, name: str, data: bytes | memoryview, *, new: bool = False) -> None:
+        """Stores a copy of the data. With `new`, an existing object stays."""
         kept = _Kept(bytes(data), self._now_ms())
         with self._lock:
-            self._objects[name] = kept
+            if not (new and name in self._objects):
+                self._objects[name] = kept
 
     def get_range(self, name: str, offset: int, length: int) -> bytes:
         """Returns a range, cut at the object's end.

@@ -7,6 +7,8 @@ The header is the value of the message attribute `tidewheel`: a JSON object with
     exp      when it expires, ms         seq      the sender's count, with a key
     attempt  how often it was tried      of       id of the first message, if it was sent again
     ref      the S3 object that holds the body
+    sha256   with ref: the SHA-256 of the object's bytes, in hexadecimal; no release before this field sent it
+    bytes    with sha256: the object's length
     only     the only subscription that gets the message
     first    sender's ms of the first message, if it had a key and was sent again; then `key` and `seq` are its too
 
@@ -50,6 +52,8 @@ class ReceivedMessage:
         attempt: how often `retry_later` sent the message again. 0 for the first time.
         original_id: the id of the first message, if this message was sent again.
         payload: the S3 object that holds the body. None for most messages, and once the body is put back.
+        payload_sha256, payload_bytes: the SHA-256 and the length of a body in S3. Compare them with what you read. None
+            if an earlier release sent the message.
         only: the only subscription that gets this message, if it was sent again. None: all subscriptions get it.
         first_sent_at: when the first message was sent, if this message was sent again and the first has a key.
         header: the attribute with the header.
@@ -71,6 +75,8 @@ class ReceivedMessage:
     attempt: int = 0
     original_id: MessageId | None = None
     payload: str | None = None
+    payload_sha256: str | None = None
+    payload_bytes: int | None = None
     only: str | None = None
     first_sent_at: datetime | None = None
     header: str = field(default="", repr=False)
@@ -102,6 +108,8 @@ def header_extras(options: Options) -> str | None:
         "attempt": options.attempt,
         "of": options.original_id,
         "ref": options.payload,
+        "sha256": options.payload_sha256,
+        "bytes": options.payload_bytes,
         "only": options.only,
     }
     if options.first_version is not None:
@@ -155,7 +163,9 @@ def parse_received(raw: Mapping[str, Any]) -> ReceivedMessage:
         expires_at = _utc(header["exp"]) if "exp" in header else None
         first_sent_at = _utc(header["first"]) if "first" in header else None
         numbers = {name: whole(header.get(name, 0)) for name in ("seq", "attempt")}
-        texts = {name: None if name not in header else text(header[name]) for name in ("key", "of", "ref", "only")}
+        names = ("key", "of", "ref", "sha256", "only")
+        texts = {name: None if name not in header else text(header[name]) for name in names}
+        body_bytes = whole(header["bytes"]) if "bytes" in header else None
         if texts["of"] is not None:
             id_bytes(texts["of"])
         if texts["ref"] is not None and payload_topic(texts["ref"]) is None:
@@ -180,6 +190,8 @@ def parse_received(raw: Mapping[str, Any]) -> ReceivedMessage:
         attempt=numbers["attempt"],
         original_id=None if texts["of"] is None else MessageId(texts["of"]),
         payload=texts["ref"],
+        payload_sha256=texts["sha256"],
+        payload_bytes=body_bytes,
         only=texts["only"],
         first_sent_at=first_sent_at,
         header=header_value,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -40,6 +41,7 @@ _TO_JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan
 # Characters that SQS refuses: see the SendMessage reference, "Valid unicode characters".
 _REFUSED = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _REFUSED_ASCII = bytes({*range(32)} - set(b"\t\n\r"))
+_SHA256 = re.compile(r"[0-9a-f]{64}\Z")
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
 ATTRIBUTE_NAME = re.compile(r"(?!(?i:aws|amazon)\.)(?!\.)(?!.*\.\.)[A-Za-z0-9_.-]{1,256}(?<!\.)\Z")
 
@@ -57,6 +59,7 @@ class Options:
         attempt: how often the message's work was tried before, for `retry_later`.
         original_id: the first message's id, if this message was sent again.
         payload: the S3 object with the body, if the body is too large for SQS.
+        payload_sha256, payload_bytes: the object's hash in hexadecimal and its length. None from earlier releases.
         recurring: the recurring message's name, if this message is an occurrence. Consumers see the name as the key.
         only: the only subscription that gets the message. Its filter is not applied.
         first_version: key, sending time in ms, and seq of the first message, if this message was sent again. This
@@ -72,6 +75,8 @@ class Options:
     attempt: int | None = None
     original_id: MessageId | None = None
     payload: str | None = None
+    payload_sha256: str | None = None
+    payload_bytes: int | None = None
     recurring: str | None = None
     only: str | None = None
     first_version: tuple[str, int, int] | None = None
@@ -104,6 +109,9 @@ class Options:
         # A reader of this topic's bodies gets the object of this name, so the object must be a body of the topic.
         if self.payload is not None and payload_topic(self.payload) != topic:
             raise ValueError("the option payload does not name a body of the topic")
+        about = (self.payload_sha256, self.payload_bytes)
+        if about != (None, None) and None in (self.payload, *about):
+            raise ValueError("the name, hash and length of a body in S3 do not come together")
         if self.first_version is not None and self.key is not None:
             raise ValueError("a message that is sent again has no key")
 
@@ -145,9 +153,15 @@ class OutgoingMessage:
         """Whether the body and attributes are too large for SQS."""
         return self.size > MAX_MESSAGE_BYTES
 
-    def with_payload(self, name: str, pointer: str) -> OutgoingMessage:
-        """Returns the message with a pointer as text, and the body in an S3 object."""
-        return replace(self, text=pointer, options=replace(self.options or Options(), payload=name))
+    def with_payload(self, name: str, pointer: str, data: bytes) -> OutgoingMessage:
+        """Returns the message with a pointer as text, and the body's bytes in an S3 object."""
+        options = replace(
+            self.options or Options(),
+            payload=name,
+            payload_sha256=hashlib.sha256(data).hexdigest(),
+            payload_bytes=len(data),
+        )
+        return replace(self, text=pointer, options=options)
 
 
 def check_message(
@@ -270,6 +284,12 @@ def _whole(name: str, end: int) -> Callable[[object], int]:
     return read
 
 
+def _sha256(value: object) -> str:
+    if not isinstance(value, str) or not _SHA256.match(value):
+        raise ValueError("the option payload_sha256 is not a SHA-256 in hexadecimal")
+    return value
+
+
 def _message_id(value: Any) -> MessageId:
     id_bytes(value)
     return MessageId(value)
@@ -295,6 +315,8 @@ _OPTION_READERS: Mapping[str, Callable[[Any], Any]] = {
     "attempt": _whole("attempt", 1 << 53),
     "original_id": _message_id,
     "payload": lambda value: value,  # checked against the topic
+    "payload_sha256": _sha256,
+    "payload_bytes": _whole("payload_bytes", MAX_PAYLOAD_BYTES + 1),
     "recurring": check_key,
     "only": partial(check_name, "only"),
     "first_version": _first_version,

@@ -26,8 +26,12 @@ class Objects(Protocol):
         """Returns the end of a new object's name, hexadecimal digits that no other object has."""
         ...
 
-    def put(self, name: str, data: bytes | memoryview) -> None:
-        """Writes a whole object."""
+    def put(self, name: str, data: bytes | memoryview, *, new: bool = False) -> None:
+        """Writes a whole object.
+
+        Args:
+            new: an object that already has this name stays as it is.
+        """
         ...
 
     def get_range(self, name: str, offset: int, length: int) -> bytes:

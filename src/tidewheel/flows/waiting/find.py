@@ -115,6 +115,8 @@ def found_messages(rows: pa.Table, object_name: str) -> list[FoundMessage]:
             attempt=header.get("attempt"),
             original_id=header.get("of"),
             payload=header.get("ref"),
+            payload_sha256=header.get("sha256"),
+            payload_bytes=header.get("bytes"),
             only=header.get("only"),
             first_version=first,
         )

@@ -164,10 +164,14 @@ def _s3(operation: str, params: Mapping[str, Any]) -> Iterable[Request]:
         source = params["CopySource"]
         action = "s3:GetObjectVersion" if source.get("VersionId") else "s3:GetObject"
         yield Request(action=action, resource=f"arn:aws:s3:::{source['Bucket']}/{source['Key']}")
+    # Where a policy demands this header, S3 takes no other value of it, and no copies.
+    new = operation in ("CompleteMultipartUpload", "PutObject") and params.get("IfNoneMatch") == "*"
+    given = (("s3:if-none-match", ("*",)),) if new else ()
     objects = params["Delete"]["Objects"] if operation == "DeleteObjects" else [params]
     for each in objects:
         version = "Version" if operation in ("GetObject", "DeleteObjects") and each.get("VersionId") else ""
-        yield Request(action=f"s3:{_S3_OBJECT_ACTIONS[operation]}{version}", resource=f"{bucket_arn}/{each['Key']}")
+        action = f"s3:{_S3_OBJECT_ACTIONS[operation]}{version}"
+        yield Request(action=action, resource=f"{bucket_arn}/{each['Key']}", context=given)
 
 
 def _sqs(operation: str, params: Mapping[str, Any]) -> Iterable[Request]:

@@ -141,6 +141,8 @@ def _s3(request: WireRequest) -> Call:
         params["Prefix"] = query["prefix"]
     if operation == "DeleteObjects":
         params["Delete"] = {"Objects": list(_named_objects(request.body))}
+    if "if-none-match" in request.headers:
+        params["IfNoneMatch"] = request.headers["if-none-match"]
     source = request.headers.get("x-amz-copy-source")
     if source is not None:
         source_bucket, _, source_key = unquote(source.partition("?")[0]).lstrip("/").partition("/")
