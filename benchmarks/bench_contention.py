@@ -1,28 +1,33 @@
-"""Fifty at once on one topic: commits of ledgers, cancels and upserts, with DynamoDB's conflicts simulated.
+"""Fifty callers of one topic: commits of ledgers, cancels and upserts, with DynamoDB's conflicts simulated.
 
     python -m benchmarks contention
 
 DynamoDB refuses a transaction while another one, or a write, is at work on one of its items; moto does not. So the
 metadata is in memory here, behind something that keeps every item of a write busy for 8 ms and refuses whoever
-comes to it meanwhile, a condition check like a write. Fifty threads call the port `Topics` as ingest and the SDK do:
-first about once a second each, then as fast as they can, which no topic does. Counted are the conflicts, the tries of a
-call, and the calls that gave up (Contended): the figure to look at, since such work is safe to repeat but late.
+comes to it meanwhile, a condition check like a write. Fifty threads call the ports as ingest and the SDK do, at several
+paces, and as fast as they can. Time is virtual: a machine that is busy gives the same figures. Counted are the
+conflicts, the tries of a call, and the calls that gave up: the figure to look at, since such work is safe to repeat
+but late.
 """
 
 from __future__ import annotations
 
+import heapq
+import itertools
 import random
 import statistics
 import threading
-import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
+from functools import partial
+from typing import Any, cast
+
+from botocore.exceptions import ClientError
 
 from tests.stored_ports import TABLE_PORTS
-from tidewheel.aws.dynamodb.table import ATTEMPTS, backoff_s
-from tidewheel.clock import SystemClock
+from tidewheel.aws.dynamodb.table import Table
+from tidewheel.clock import ManualClock
 from tidewheel.errors import ConcurrentModification
 from tidewheel.flows.administration.cancel import cancel, cancel_key, cancel_many
 from tidewheel.flows.delivery.commit import commit_and_schedule
@@ -40,20 +45,62 @@ from tidewheel.model.tombstone import Tombstone
 from tidewheel.model.topic_state import new_topic_state
 from tidewheel.model.validation import check_message
 
-THREADS = 50
+CALLERS = 50
+PACES = (25, 50, 75, 100)
+"""Calls a second, of all callers."""
 READ_S, BUSY_S = 0.003, 0.008
-SECONDS = 5.0
+SECONDS = 60.0
+NOW_MS = 1_767_225_600_000
 TOPIC = "orders"
 BATCH = 90
 Key = tuple[str, str]
 STATE: Key = ("STATE", "")
 
 
+class Turns:
+    """Runs callers in virtual time: one at a time, and a wait ends when all earlier waits have ended."""
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+        self._waits: list[tuple[float, int, threading.Semaphore]] = []
+        self._numbers = itertools.count()
+        self._returned = threading.Semaphore(0)
+        self._errors: list[BaseException] = []
+
+    def sleep(self, seconds: float) -> None:
+        """Lets the others run until the caller's time has come."""
+        turn = threading.Semaphore(0)
+        heapq.heappush(self._waits, (self.now_s + seconds, next(self._numbers), turn))
+        self._returned.release()
+        turn.acquire()
+
+    def run(self, callers: Sequence[Callable[[], None]]) -> None:
+        """Runs callers to their ends. Raises the first error of a caller."""
+        for caller in callers:
+            threading.Thread(target=self._run_one, args=(caller,), daemon=True).start()
+            self._returned.acquire()
+        while self._waits and not self._errors:
+            self.now_s, _, turn = heapq.heappop(self._waits)
+            turn.release()
+            self._returned.acquire()
+        if self._errors:
+            raise self._errors[0]
+
+    def _run_one(self, caller: Callable[[], None]) -> None:
+        try:
+            caller()
+        except BaseException as error:
+            self._errors.append(error)
+        finally:
+            self._returned.release()
+
+
 class BusyTable:
     """The table's ports in memory, whose items are busy for a while as DynamoDB's are, with the adapter's retries."""
 
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
+    def __init__(self, turns: Turns) -> None:
+        self._turns = turns
+        self._table = Table(cast(Any, None), "table", sleep=turns.sleep)
         self._busy: set[Key] = set()
         self.counts: Counter[str] = Counter()
 
@@ -61,37 +108,31 @@ class BusyTable:
         """Returns a method that passes calls on: a read takes its time, a write has its items to itself."""
         keys = WRITES.get(name)
 
-        def read(*arguments: Any) -> Any:
-            time.sleep(READ_S)
-            return call(*arguments)
+        def read(*arguments: Any, **named: Any) -> Any:
+            self._turns.sleep(READ_S)
+            return call(*arguments, **named)
 
-        def write(*arguments: Any) -> Any:
+        def write(*arguments: Any, **named: Any) -> Any:
             assert keys is not None
-            return self._write(name, keys(*arguments), lambda: call(*arguments))
+            items = keys(*arguments)
+            return self._table._retrying(lambda: self._try(name, items, lambda: call(*arguments, **named)), name, TOPIC)
 
         return read if keys is None else write
 
-    def _write(self, name: str, keys: list[Key], call: Callable[[], Any]) -> Any:
-        for attempt in range(ATTEMPTS):
-            if attempt:
-                time.sleep(backoff_s(attempt))
-            self.counts["tries"] += 1
-            with self._lock:
-                taken = any(key in self._busy for key in keys)
-                if not taken:
-                    self._busy.update(keys)
-            if taken:
-                self.counts["conflicts"] += 1
-                time.sleep(READ_S)
-                continue
-            try:
-                answer = call()
-                time.sleep(BUSY_S)
-                return answer
-            finally:
-                with self._lock:
-                    self._busy.difference_update(keys)
-        raise ConcurrentModification(name, TOPIC, ATTEMPTS)
+    def _try(self, name: str, keys: list[Key], call: Callable[[], Any]) -> Any:
+        self.counts["tries"] += 1
+        if not self._busy.isdisjoint(keys):
+            self.counts["conflicts"] += 1
+            self._turns.sleep(READ_S)
+            reasons = {"CancellationReasons": [{"Code": "TransactionConflict"}]}
+            raise ClientError(cast(Any, {"Error": {"Code": "TransactionCanceledException"}, **reasons}), name)
+        self._busy.update(keys)
+        try:
+            answer = call()
+            self._turns.sleep(BUSY_S)
+            return answer
+        finally:
+            self._busy.difference_update(keys)
 
 
 class BusyPort:
@@ -123,7 +164,9 @@ def _of_claim(_: str, entry: KeyEntry) -> list[Key]:
 
 
 def _of_move(_: str, __: KeyEntry, entry: KeyEntry, tombstone: Tombstone | None) -> list[Key]:
-    return [("KEY", entry.key), *([] if tombstone is None else [("TOMB", tombstone.id)])]
+    if tombstone is None:
+        return [("KEY", entry.key)]
+    return [("KEY", entry.key), ("TOMB", tombstone.id), *([STATE] if tombstone.certain else [])]
 
 
 # A new bucket's item, or that of a new tombstone, is nobody else's.
@@ -142,12 +185,13 @@ class Load:
     """One topic, and what each kind of caller does to it."""
 
     def __init__(self) -> None:
-        self.clock = SystemClock()
+        self.clock = ManualClock(NOW_MS)
+        self.turns = Turns()
         self.service = MemoryService.at(self.clock)
         self.settings = TopicSettings()
         self.state = new_topic_state(TOPIC, "g1", self.settings, self.clock.now_ms())
         self.service.topic_states.create(self.state)
-        self.table = BusyTable()
+        self.table = BusyTable(self.turns)
         busy = {name: BusyPort(name, getattr(self.service, name), self.table) for name in TABLE_PORTS}
         self.ports: Any = replace(self.service, **busy)  # type: ignore[arg-type]
         self.ids = IdSource()
@@ -207,29 +251,26 @@ class Load:
 
 
 def run(load: Load, kinds: list[Callable[[], None]], seconds: float, pause_s: float) -> dict[str, float]:
-    """Runs fifty threads, each with its kind of call and about `pause_s` between two, and counts."""
+    """Runs fifty callers, each with its kind of call and about `pause_s` between two, and counts."""
     load.table.counts.clear()
+    turns, random_ = load.turns, random.Random(1)
     latencies: list[float] = []
     gave_up: list[str] = []
-    ends = time.perf_counter() + seconds
+    ends_s = turns.now_s + seconds
 
     def caller(kind: Callable[[], None]) -> None:
         while True:
-            time.sleep(random.uniform(0, 2 * pause_s))
-            began = time.perf_counter()
-            if began > ends:
+            turns.sleep(random_.uniform(0, 2 * pause_s))
+            began_s = turns.now_s
+            if began_s > ends_s:
                 return
             try:
                 kind()
             except ConcurrentModification as error:
                 gave_up.append(str(error))
-            latencies.append(time.perf_counter() - began)
+            latencies.append(turns.now_s - began_s)
 
-    threads = [threading.Thread(target=caller, args=(kinds[i % len(kinds)],)) for i in range(THREADS)]
-    for each in threads:
-        each.start()
-    for each in threads:
-        each.join()
+    turns.run([partial(caller, kinds[i % len(kinds)]) for i in range(CALLERS)])
     counts = load.table.counts
     return {
         "calls_a_second": len(latencies) / seconds,
@@ -242,23 +283,28 @@ def run(load: Load, kinds: list[Callable[[], None]], seconds: float, pause_s: fl
 
 
 def benchmark(*, quick: bool) -> dict[str, Any]:
-    """Runs each mix, at about one call a second each and as fast as the callers can."""
+    """Runs each mix at each pace."""
+    random.seed(1)  # the adapter's waits
     load = Load()
     mixes: dict[str, list[Callable[[], None]]] = {
         "commit": [load.commit],
         "cancel by id": [load.cancel],
         f"cancel {BATCH} at once": [load.cancel_batch],
         "upsert": [load.upsert],
+        "upsert and cancel by key": [load.upsert, load.cancel_by_key],
         "all kinds": [*([load.commit] * 2), load.cancel, load.cancel_by_key, load.upsert],
     }
-    paced, hasty = (
-        {name: run(load, kinds, 0.5 if quick else SECONDS, pause_s) for name, kinds in mixes.items()}
-        for pause_s in (1.0, 0.0)
-    )
+    found = {
+        f"{pace}_calls_a_second": {
+            name: run(load, kinds, 2.0 if quick else SECONDS, CALLERS / pace) for name, kinds in mixes.items()
+        }
+        for pace in PACES
+    }
+    found["as_fast_as_they_can"] = {name: run(load, kinds, 0.2 if quick else 5.0, 0.0) for name, kinds in mixes.items()}
+    at_fifty = found["50_calls_a_second"]
     return {
-        "callers": THREADS,
-        "commits_given_up": paced["commit"]["gave_up_a_thousand"],
-        "cancels_given_up": paced["cancel by id"]["gave_up_a_thousand"],
-        "one_call_a_second_each": paced,
-        "as_fast_as_they_can": hasty,
+        "callers": CALLERS,
+        "commits_given_up": at_fifty["commit"]["gave_up_a_thousand"],
+        "cancels_given_up": at_fifty["cancel by id"]["gave_up_a_thousand"],
+        **found,
     }

@@ -354,6 +354,17 @@ class QueueUnavailable(TidewheelError):
         super().__init__(f"queue {queue_url} does not accept messages: {reason}")
 
 
+class QueueDeletedRecently(TidewheelError):
+    """A queue of the wanted name was deleted less than 60 s ago. Try again after 60 s, or take another name."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        super().__init__(
+            f"queue {name} was deleted less than 60 s ago, and SQS does not give its name again yet; try again after "
+            "60 s, or take another name"
+        )
+
+
 class PartLeased(TidewheelError):
     """Another worker has this part of a delivery. The part is retried in case that worker dies."""
 

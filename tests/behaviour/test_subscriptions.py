@@ -152,7 +152,10 @@ def test_a_fifo_queue_is_refused_with_the_reason(topic: Topic) -> None:
         topic.client.create_subscription(topic.name, "mine", queue_url=url)
 
 
-def test_a_queue_that_does_not_exist_and_a_subscription_that_does_are_said(topic: Topic) -> None:
+def test_a_queue_that_does_not_exist_and_a_subscription_that_does_are_said(
+    topic: Topic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tidewheel.client.subscription_queues.sleep", lambda seconds: None)
     with pytest.raises(QueueUnavailable, match="nobody"):
         topic.client.create_subscription(topic.name, "mine", queue_url=topic.queue_url() + "-nobody")
     with pytest.raises(AlreadyExists):

@@ -319,6 +319,7 @@ def test_a_broken_queue_keeps_no_ledger_from_being_collected() -> None:
 
 def test_three_parks_a_sweep_try_a_broken_queue_and_the_others_follow_when_it_heals() -> None:
     world = a_world()
+    world.clock.advance_ms(HOUR)
     world.service.queues.remove("queue-billing")
     ids = [id for _ in range(5) for id in world.send(MINUTE)]
     assert len(parks(world)) == 5
@@ -338,6 +339,41 @@ def test_three_parks_a_sweep_try_a_broken_queue_and_the_others_follow_when_it_he
     world.service.queues.restore("queue-billing")
     world.run(10 * MINUTE, sweeps=True)
     assert world.received() == once(ids) and state(world) is State.ACTIVE
+
+
+@pytest.mark.parametrize("inline_rows", [4000, 1])
+@pytest.mark.parametrize(
+    ("age_ms", "found"), [(0, State.ACTIVE), (2 * MINUTE - 1, State.ACTIVE), (2 * MINUTE, State.BROKEN)]
+)
+def test_a_refusal_does_not_mark_a_subscription_of_less_than_two_minutes_as_broken(
+    age_ms: int, found: State, inline_rows: int
+) -> None:
+    world = World(inline_rows=inline_rows)
+    world.clock.advance_ms(HOUR)
+    world.subscribe("new")
+    world.clock.advance_ms(age_ms)
+    world.service.queues.remove("queue-new")  # SQS does not know it yet
+    ids = world.send(MINUTE, MINUTE)
+    world.work()
+    assert state(world, "new") is found and len(parks(world)) == 1
+    world.service.queues.restore("queue-new")
+    world.run(10 * MINUTE, sweeps=True)
+    assert world.received("new") == once(ids) == world.received()
+
+
+def test_a_part_and_a_drain_do_not_mark_a_new_subscription_as_broken_either() -> None:
+    world = World()
+    [waits] = world.send(HOUR)
+    world.clock.set_ms(START_MS + HOUR - 8 * MINUTE)
+    world.subscribe("new")
+    world.service.queues.remove("queue-new")
+    dispatch(world.ports, TOPIC)
+    [park] = parks(world)
+    drain(world.ports, park.key)
+    assert state(world, "new") is State.ACTIVE and [each.tries for each in parks(world)] == [1]
+    world.service.queues.restore("queue-new")
+    world.run(10 * MINUTE, sweeps=True)
+    assert world.received("new") == once([waits])
 
 
 class BreakingAfter(MemoryQueues):
@@ -555,6 +591,7 @@ def test_a_heal_does_not_undo_a_pause() -> None:
 
 def test_a_park_whose_queue_breaks_again_stays_and_the_subscription_is_broken_again() -> None:
     world = a_world()
+    world.clock.advance_ms(HOUR)
     pause(world)
     ids = world.send(MINUTE)
     world.service.queues.remove("queue-billing")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import io
 import json
@@ -16,6 +17,7 @@ import pytest
 from rich.console import Console
 
 from benchmarks import __main__ as command
+from benchmarks import bench_contention
 from benchmarks.registry import BENCHMARKS
 from benchmarks.results import busy_s, is_busy, load_now, machine, save
 from benchmarks.rounds import Rounds, interleaved, spread_figures
@@ -150,6 +152,34 @@ def test_every_benchmark_has_a_module_and_every_goal_is_a_bound() -> None:
     for name, each in BENCHMARKS.items():
         assert importlib.util.find_spec(each.module or f"benchmarks.bench_{name}") is not None
         assert all(reached(0.0, goal) in (True, False) for goal in each.goals.values())
+
+
+@pytest.mark.parametrize("name", ["ledger", "ingest", "plan", "index"])
+def test_a_benchmark_of_a_second_runs_in_its_quick_form(name: str) -> None:
+    figures = importlib.import_module(f"benchmarks.bench_{name}").benchmark(quick=True)
+    assert list(tables(name, figures, BENCHMARKS[name].goals))
+
+
+def test_fifty_calls_a_second_meet_conflicts_and_give_up_none_and_as_many_as_can_be_made_do() -> None:
+    figures = bench_contention.benchmark(quick=True)
+    assert set(BENCHMARKS["contention"].goals) <= set(figures)
+    kinds = ("commit", "cancel by id", "cancel 90 at once", "upsert and cancel by key")
+    for kind in kinds:
+        assert figures["50_calls_a_second"][kind]["gave_up_a_thousand"] == 0
+        assert figures["as_fast_as_they_can"][kind]["conflicts_a_call"] > 0.2, "all of them take the topic state"
+    assert figures["50_calls_a_second"]["upsert"]["conflicts_a_call"] < 0.02, "a key is an item of its own"
+    assert bench_contention.benchmark(quick=True) == figures, "time is virtual: no other program changes them"
+
+
+def test_what_a_caller_of_the_contention_raises_is_raised() -> None:
+    load = bench_contention.Load()
+
+    def fails() -> None:
+        load.turns.sleep(0.1)
+        raise KeyError("here")
+
+    with pytest.raises(KeyError, match="here"):
+        bench_contention.run(load, [load.commit, fails], 1.0, 0.1)
 
 
 def test_a_benchmark_prints_its_table_and_saves_its_figures_and_says_if_the_run_was_small(

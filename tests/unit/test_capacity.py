@@ -8,6 +8,9 @@ import pytest
 
 from benchmarks.bench_capacity import LIMITS, RATES, TOPICS, loads, regime, shares
 from tidewheel.cdk.environment import MIN_WARM_READ_UNITS, MIN_WARM_WRITE_UNITS
+from tidewheel.cost.requests import FLOWS
+from tidewheel.cost.workload import DAY_S, Spread, Workload
+from tidewheel.flows.ports.tombstones import MAX_CANCELS
 from tidewheel.model.settings import TopicSettings
 
 
@@ -50,3 +53,25 @@ def test_an_account_with_ten_calls_at_one_time_carries_a_thousand_messages_a_sec
 
 def test_ten_thousand_messages_a_second_over_ten_thousand_topics_need_no_other_quota() -> None:
     assert [name for name, share in shares(regime(10_000, 10_000)) if share > 1] == []
+
+
+@pytest.mark.parametrize(
+    ("rate", "batch", "delay_s", "commits"),
+    [
+        (500, 1, 1_200, 50),  # ten packs a commit
+        (50_000, 100, 1_200, 50),
+        (500, 1, 3_600, 0.053),  # the bulk queue: whoever sends one by one meets other limits first
+        (33_000, 1, 3_600, 3.3),
+    ],
+)
+def test_what_a_topic_takes_in_messages_is_fifty_commits_of_ten_packs_when_due_soon_and_much_more_when_due_later(
+    rate: int, batch: int, delay_s: int, commits: float
+) -> None:
+    stream = Workload(per_day=rate * DAY_S, batch=batch, delay_mean_s=delay_s, spread=Spread.SAME)
+    assert LIMITS["commits to one topic state"] == 50
+    assert loads(stream)["commits to one topic state"] == pytest.approx(commits, rel=0.05)
+
+
+def test_ninety_cancels_in_a_transaction_are_limited_by_their_partition_at_500_a_second() -> None:
+    a_tombstone = FLOWS["cancel by id"].units({"call": 1})["dynamodb.write"] / 2  # beside the check of the topic state
+    assert LIMITS["writes of one topic's partition"] / a_tombstone == 500 < 50 * MAX_CANCELS

@@ -302,7 +302,8 @@ def test_queue_names_fit_sqs_and_differ() -> None:
     assert queue_name("tidewheel", "orders", "billing") == "tidewheel-orders-billing"
 
 
-def test_a_given_queue_is_used_and_must_exist(stack: Stack) -> None:
+def test_a_given_queue_is_used_and_must_exist(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tidewheel.client.subscription_queues.sleep", lambda seconds: None)
     stack.client.create_topic("orders")
     mine = stack.sqs.create_queue(QueueName="mine")["QueueUrl"]
     assert stack.client.create_subscription("orders", "billing", queue_url=mine).queue_url == mine

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import hashlib
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from contextlib import suppress
+from time import sleep
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from botocore.exceptions import ClientError
 
-from tidewheel.errors import AlreadyExists, InvalidValue, QueueUnavailable
+from tidewheel.errors import AlreadyExists, InvalidValue, QueueDeletedRecently, QueueUnavailable
 
 if TYPE_CHECKING:
     from mypy_boto3_sqs import SQSClient
 
     from tidewheel.model.settings import SubscriptionSettings
+
+T = TypeVar("T")
 
 MAX_QUEUE_NAME = 80
 MAX_RECEIVE_COUNT = 5
@@ -26,6 +31,8 @@ SUBSCRIPTION, DEAD_LETTERS = "subscription", "dead letters"
 
 _DEAD = "-dead"
 _HASH_CHARACTERS = 8
+_WAITS_S = (0.25, 0.5, 1.0, 2.0)
+"""Waits for SQS to know a new queue. AWS says that a queue can be used a second after its creation."""
 
 
 def queue_name(stack: str, topic: str, subscription: str, *, hashed: bool = False) -> str:
@@ -49,11 +56,16 @@ def make_queue(sqs: SQSClient, stack: str, topic: str, subscription: str, settin
     Subscription "c" of topic "a-b" and "b-c" of "a" would have queues of the same name. So each queue is tagged with
     its subscription, and the second subscription gets a hash in its queue's name.
 
+    Each queue is created even if SQS knows its name: for 60 s, SQS also answers for queues that were deleted.
+
+    If it stops between the two queues, the next call finds the dead-letter queue by its tags.
+
     Returns:
-        The queue's URL.
+        The queue's URL. SQS knows the queue.
 
     Raises:
         AlreadyExists: queues of both names belong to other subscriptions.
+        QueueDeletedRecently: a queue of this name was deleted less than 60 s ago.
     """
     owner = _owner_tags(stack, topic, subscription)
     tags = {**owner, ROLE_TAG: SUBSCRIPTION}
@@ -63,11 +75,10 @@ def make_queue(sqs: SQSClient, stack: str, topic: str, subscription: str, settin
         if _is_anothers(sqs, name, tags) or _is_anothers(sqs, name + _DEAD, dead_tags):
             continue
         dead_url = _create(sqs, name + _DEAD, {}, dead_tags)
-        found = sqs.get_queue_attributes(QueueUrl=dead_url, AttributeNames=["QueueArn"])["Attributes"]
-        redrive = {"deadLetterTargetArn": found["QueueArn"], "maxReceiveCount": MAX_RECEIVE_COUNT}
+        redrive = {"deadLetterTargetArn": _arn(sqs, dead_url), "maxReceiveCount": MAX_RECEIVE_COUNT}
         attributes = {"VisibilityTimeout": str(settings.visibility_timeout_s), "RedrivePolicy": json.dumps(redrive)}
         url = _create(sqs, name, attributes, tags)
-        if not _is_anothers(sqs, name, tags):  # another caller may have created it meanwhile
+        if _has_tags(sqs, url, tags):  # another caller may have created it meanwhile
             return url
     raise AlreadyExists("queue", queue_name(stack, topic, subscription, hashed=True), "tags of another owner")
 
@@ -88,24 +99,42 @@ def _owner_tags(stack: str, topic: str, subscription: str) -> dict[str, str]:
 def _is_anothers(sqs: SQSClient, name: str, tags: dict[str, str]) -> bool:
     """Returns whether a queue of this name exists with other tags."""
     try:
-        url = sqs.get_queue_url(QueueName=name)["QueueUrl"]
+        return not _has_tags(sqs, sqs.get_queue_url(QueueName=name)["QueueUrl"], tags)
     except sqs.exceptions.QueueDoesNotExist:
         return False
-    found = sqs.list_queue_tags(QueueUrl=url).get("Tags", {})
-    return any(found.get(key) != value for key, value in tags.items())
+
+
+def _has_tags(sqs: SQSClient, url: str, tags: dict[str, str]) -> bool:
+    found = _once_known(lambda: sqs.list_queue_tags(QueueUrl=url)).get("Tags", {})
+    return all(found.get(key) == value for key, value in tags.items())
+
+
+def _arn(sqs: SQSClient, url: str) -> str:
+    found = _once_known(lambda: sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["QueueArn"]))
+    return found["Attributes"]["QueueArn"]
 
 
 def _create(sqs: SQSClient, name: str, attributes: dict[str, str], tags: dict[str, str]) -> str:
-    """Creates a queue. An existing queue of this name keeps its attributes."""
-    try:
-        return sqs.get_queue_url(QueueName=name)["QueueUrl"]
-    except sqs.exceptions.QueueDoesNotExist:
-        pass
+    """Creates a queue. An existing queue of this name keeps its attributes and tags."""
     everything: Any = {"MessageRetentionPeriod": str(RETENTION_S), **attributes}
     try:
-        return sqs.create_queue(QueueName=name, Attributes=everything, tags=tags)["QueueUrl"]
-    except sqs.exceptions.QueueNameExists:  # another caller was faster, with other attributes
-        return sqs.get_queue_url(QueueName=name)["QueueUrl"]
+        return _once_known(lambda: sqs.create_queue(QueueName=name, Attributes=everything, tags=tags))["QueueUrl"]
+    except sqs.exceptions.QueueNameExists:  # with other attributes or tags
+        return _once_known(lambda: sqs.get_queue_url(QueueName=name))["QueueUrl"]
+    except sqs.exceptions.QueueDeletedRecently:
+        raise QueueDeletedRecently(name) from None
+
+
+def _once_known(call: Callable[[], T]) -> T:
+    """Calls SQS, and again while it does not know a queue that may be new. Raises its answer after about 4 s."""
+    for wait_s in _WAITS_S:
+        try:
+            return call()
+        except ClientError as error:  # also of a dead-letter queue that a new queue names: "... target does not exist."
+            if "does not exist" not in error.response["Error"]["Message"]:
+                raise
+        sleep(wait_s)
+    return call()
 
 
 def delete_queues(sqs: SQSClient, stack: str, topic: str, subscription: str, queue_url: str) -> None:
@@ -116,13 +145,10 @@ def delete_queues(sqs: SQSClient, stack: str, topic: str, subscription: str, que
     owner = _owner_tags(stack, topic, subscription)
     name = queue_url.rpartition("/")[2]
     for queue, role in ((name, SUBSCRIPTION), (name + _DEAD, DEAD_LETTERS)):
-        try:
+        with suppress(sqs.exceptions.QueueDoesNotExist):
             url = sqs.get_queue_url(QueueName=queue)["QueueUrl"]
-            found = sqs.list_queue_tags(QueueUrl=url).get("Tags", {})
-        except sqs.exceptions.QueueDoesNotExist:
-            continue
-        if all(found.get(tag) == value for tag, value in {**owner, ROLE_TAG: role}.items()):
-            sqs.delete_queue(QueueUrl=url)
+            if _has_tags(sqs, url, {**owner, ROLE_TAG: role}):
+                sqs.delete_queue(QueueUrl=url)
 
 
 def check_given_queue(sqs: SQSClient, queue_url: str) -> str:
@@ -130,7 +156,7 @@ def check_given_queue(sqs: SQSClient, queue_url: str) -> str:
 
     Raises:
         InvalidValue: the value is not a URL, or the queue is a FIFO queue.
-        QueueUnavailable: the queue does not exist.
+        QueueUnavailable: the queue does not exist, and did not appear within about 4 s.
     """
     if not isinstance(queue_url, str) or not queue_url.startswith(("https://", "http://")):
         raise InvalidValue("queue_url", queue_url, "give the queue's URL, which starts with https://")
@@ -139,7 +165,7 @@ def check_given_queue(sqs: SQSClient, queue_url: str) -> str:
             "queue_url", queue_url, "FIFO queues take no delay for a single message; use a standard queue"
         )
     try:
-        sqs.get_queue_attributes(QueueUrl=queue_url, AttributeNames=["QueueArn"])
+        _arn(sqs, queue_url)
     except sqs.exceptions.QueueDoesNotExist as error:
         raise QueueUnavailable(queue_url, error.response["Error"]["Code"]) from None
     except ClientError as error:

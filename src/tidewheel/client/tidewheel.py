@@ -485,6 +485,7 @@ class Tidewheel:
             UnknownTopic: the topic does not exist.
             AlreadyExists: the subscription has another queue or another filter.
             QueueUnavailable: no queue has this URL.
+            QueueDeletedRecently: SQS gives the queue's name again 60 s after the queue was deleted.
         """
         given = cast("dict[str, Any]", settings)
         check_names(SubscriptionSettings, given, "a subscription")

@@ -103,11 +103,11 @@ CLIENT_FLOWS: Mapping[str, Flow] = {
             "dynamodb.GetItem": 4,
             "dynamodb.TransactWriteItems": 1,
             "sqs.CreateQueue": 2,
-            "sqs.GetQueueUrl": 5,
+            "sqs.GetQueueUrl": 2,
             "sqs.GetQueueAttributes": 1,
             "sqs.ListQueueTags": 1,
         },
-        {"dynamodb.read": 4, "dynamodb.write": 5, "sqs.request": 9},
+        {"dynamodb.read": 4, "dynamodb.write": 5, "sqs.request": 6},
     ),
     # A consumer receives and deletes ten messages.
     "receive": Flow(

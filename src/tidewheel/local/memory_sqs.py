@@ -28,6 +28,7 @@ _CODES = {
     "BatchRequestTooLong": "AWS.SimpleQueueService.BatchRequestTooLong",
     "EmptyBatchRequest": "AWS.SimpleQueueService.EmptyBatchRequest",
     "InvalidBatchEntryId": "AWS.SimpleQueueService.InvalidBatchEntryId",
+    "QueueDeletedRecently": "AWS.SimpleQueueService.QueueDeletedRecently",
     "QueueDoesNotExist": "AWS.SimpleQueueService.NonExistentQueue",
     "QueueNameExists": "QueueAlreadyExists",
     "ReceiptHandleIsInvalid": "ReceiptHandleIsInvalid",

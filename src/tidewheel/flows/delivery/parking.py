@@ -38,6 +38,8 @@ FIRST_WAIT_S = 30
 _WAIT_S = 60
 HOLDING_S = 2 * TRY_S
 """Kept to hold messages in the work queue, if the table does not take their park."""
+_NEW_S = 120
+"""How long a subscription is new."""
 
 
 class DrainHint(NamedTuple):
@@ -129,15 +131,19 @@ def enqueue_drains(ports: Ports, hints: Iterable[DrainHint | None]) -> None:
 def mark_broken(ports: Ports, topic: str, name: str, generation: str) -> bool:
     """Marks an active subscription as broken. Returns False if the subscription is gone.
 
+    A new subscription is not marked: SQS may not know its new queue yet.
+
     Returns True if the table does not answer, because the mark only saves calls.
     """
     try:
-        if ports.subscriptions.mark_broken(topic, name, generation):
-            return True
         current = ports.subscriptions.read(topic, name)
+        if current is None or current.generation != generation:
+            return False
+        if unchecked_ms(ports.clock) >= (current.created_at_ms or 0) + _NEW_S * 1000:
+            ports.subscriptions.mark_broken(topic, name, generation)
     except Exception:
         return True
-    return current is not None and current.generation == generation
+    return True
 
 
 def park_part(
