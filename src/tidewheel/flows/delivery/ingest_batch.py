@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from tidewheel.errors import CorruptPack, KeysNotSettled
+from tidewheel.flows.delivery.ingest import Ingested
 from tidewheel.flows.delivery.keys import candidates_of
 from tidewheel.ledger.bucket import content_id
 from tidewheel.model.pack import PACK_ATTRIBUTE, SENDER_SKEW_MS, Arrival, Pack, decode_pack, select
@@ -85,11 +86,11 @@ class PendingPacks:
 
 def ingest_group(
     packs: list[NamedPack],
-    ingest_packs: Callable[[list[Pack]], object],
+    ingest_packs: Callable[[list[Pack]], Ingested],
     refuse_some: Callable[[str, Pack, Exception], None],
     in_time: Callable[[], bool],
 ) -> list[PendingPacks]:
-    """Ingests packs of one topic and generation. Halves the group while a pack fails the others.
+    """Ingests packs of one topic and generation. Halves the group while a corrupt pack fails the others.
 
     A pack can fail the others only before the commit. After a commit the same packs come again together, and find
     their ledger. Messages whose keys cannot be settled are refused before the others of their packs are ingested. If
@@ -106,8 +107,8 @@ def ingest_group(
         if not in_time():
             return [*pending, _left(packs, None)]
         try:
-            ingest_packs([pack for _, pack in packs])
-            return pending
+            done = ingest_packs([pack for _, pack in packs])
+            return [*pending, *_left_of(packs, done)]
         except KeysNotSettled as error:
             rests: list[NamedPack] = []
             for place, (name, pack) in enumerate(packs):
@@ -131,6 +132,14 @@ def ingest_group(
                 pending += ingest_group(part, ingest_packs, refuse_some, in_time)
             return pending
     return pending
+
+
+def _left_of(packs: list[NamedPack], done: Ingested) -> list[PendingPacks]:
+    """Returns the packs that come again, by their errors."""
+    found: dict[int, PendingPacks] = {}
+    for place, error in done.left.items():
+        found.setdefault(id(error), PendingPacks(names=[], error=error)).names.append(packs[place][0])
+    return list(found.values())
 
 
 def _left(packs: list[NamedPack], error: Exception | None) -> PendingPacks:
