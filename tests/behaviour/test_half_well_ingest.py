@@ -333,6 +333,52 @@ def test_a_sender_cannot_send_from_the_future_and_outlive_a_purge() -> None:
     assert [body for body, _ in taken(stack)] == ["after"]
 
 
+@pytest.mark.parametrize("bounds", [{}, {"start": 0.0}], ids=["all", "a range"])
+@pytest.mark.parametrize("delay_s", [MINUTE_S, 3 * HOUR_S])
+def test_what_is_sent_after_a_purge_by_a_sender_whose_clock_is_behind_comes(
+    bounds: dict[str, float], delay_s: float
+) -> None:
+    stack, client = opened()
+    put_pack(stack, a_message(stack, "before", delay_s), sent_in_ms=-30_000)
+    client.purge(TOPIC, **bounds)
+    stack.advance(seconds=1)
+    put_pack(stack, a_message(stack, "after", delay_s), sent_in_ms=-30_000)
+    put_pack(stack, a_message(stack, "another", delay_s, key="k", seq=1), sent_in_ms=-200_000)
+    stack.advance(hours=4)
+    assert [body for body, _ in taken(stack)] == ["after", "another"]
+
+
+def test_keys_of_a_sender_whose_clock_is_behind_are_in_order_after_a_purge() -> None:
+    stack, client = opened()
+    client.purge(TOPIC)
+    stack.advance(seconds=1)
+    for number in range(3):
+        put_pack(
+            stack,
+            a_message(stack, f"{number}", 3 * HOUR_S, key="k", seq=number, replace=True),
+            sent_in_ms=-30_000,
+        )
+        stack.advance(seconds=1)
+    client.send(TOPIC, "the last", delay=3 * HOUR_S, key="k", replace=True)
+    stack.advance(hours=4)
+    assert [body for body, _ in taken(stack)] == ["the last"]
+
+
+@pytest.mark.parametrize("minutes", [1, 20])
+def test_what_was_refused_before_a_purge_stays_purged_when_it_is_redriven(minutes: int) -> None:
+    faults = HalfWell()
+    stack, client = opened(faults)
+    faults.refuse("keys.claim", minutes=1, instead=an_entry_that_cannot_be_read)
+    put_pack(stack, a_message(stack, "before", 3 * HOUR_S, key="cart-17", seq=1))
+    stack.advance(minutes=minutes)
+    assert len(refused(stack)) == 1
+    client.purge(TOPIC)
+    stack.advance(seconds=1)
+    client.redrive_service()
+    stack.advance(hours=4)
+    assert taken(stack) == [] and refused(stack) == []
+
+
 def test_a_sender_cannot_hold_a_key_for_ever_by_a_time_in_the_future() -> None:
     stack, client = opened()
     forged = a_message(stack, "forged", 3 * HOUR_S, key="k", replace=True, seq=1)

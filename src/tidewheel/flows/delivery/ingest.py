@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
@@ -97,7 +97,7 @@ def ingest(ports: Ports, topic: str, packs: Sequence[Pack]) -> Ingested:
     for pack in packs:
         if pack.generation != state.generation:
             raise TopicReplaced(topic, pack.generation)
-    progress = Progress(ports, state, packs)
+    progress = Progress(ports, state, [_after_purges(state, pack) for pack in packs])
     unsettled: dict[CandidateName, Exception] = {}
     superseded = settle_keys(ports, state, progress.packs.values(), unsettled)
     progress.wait_for(unsettled)
@@ -124,6 +124,16 @@ def ingest(ports: Ports, topic: str, packs: Sequence[Pack]) -> Ingested:
         unread=max((each.unread for each in sealed.sent), default=0),
         left=progress.left,
     )
+
+
+def _after_purges(state: TopicState, pack: Pack) -> Pack:
+    """Returns a pack as a sender sends it who knows of all purges until SQS took the pack.
+
+    So a message is not purged that was sent after the purge on a machine whose clock is behind, by SENDER_SKEW_MS at
+    most.
+    """
+    taken_ms = 0 if pack.arrival is None else pack.arrival.taken_ms
+    return replace(pack, sent_at_ms=state.sent_at_ms(pack.sent_at_ms, taken_ms))
 
 
 class _SealedRows:

@@ -14,7 +14,7 @@ from tidewheel.flows.delivery.ingest import Ingested
 from tidewheel.flows.delivery.keys import candidates_of
 from tidewheel.ledger.bucket import content_id
 from tidewheel.model.pack import PACK_ATTRIBUTE, SENDER_SKEW_MS, Arrival, Pack, decode_pack, select
-from tidewheel.model.refused import QueuedMessage
+from tidewheel.model.refused import REDRIVEN, QueuedMessage
 
 MAX_HELD_BYTES = 64 * 1024 * 1024
 """Decompressed bytes of packs that are ingested at one time. Several copies fit into ingest's memory."""
@@ -29,7 +29,7 @@ def pack_of(message: QueuedMessage) -> Pack:
     The sender's time counts up to SQS's own time and the skew of an honest clock. A later time would outlive purges
     that come after the message, and would win its key for ever.
 
-    A pack that is older than its SQS message was redriven: it was refused, or a dead letter.
+    A pack is redriven if `restore_refused` says so, or if it is older than its SQS message, like a dead letter.
 
     Raises:
         CorruptPack: the message has no pack, or an unreadable pack.
@@ -39,12 +39,14 @@ def pack_of(message: QueuedMessage) -> Pack:
     if data is None:
         raise CorruptPack(f"no Binary attribute {PACK_ATTRIBUTE!r}")
     pack = decode_pack(data, message.sent_at_ms)
+    redriven = REDRIVEN in message.attributes or pack.sent_at_ms + SENDER_SKEW_MS < message.sent_at_ms
     return replace(
         pack,
         sent_at_ms=min(pack.sent_at_ms, message.sent_at_ms + SENDER_SKEW_MS),
         arrival=Arrival(
             name=content_id(data),
-            retried=message.receives > 1 or pack.sent_at_ms + SENDER_SKEW_MS < message.sent_at_ms,
+            retried=message.receives > 1 or redriven,
+            taken_ms=0 if redriven else message.sent_at_ms,
         ),
     )
 
