@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from tidewheel import deadline
-from tidewheel.flows.delivery.ingest import ingest
+from tidewheel.flows.delivery.ingest import Ingested, ingest
 from tidewheel.flows.delivery.ingest_batch import NamedPack, groups, ingest_group, pack_of
 from tidewheel.flows.delivery.refusing import refuse_hopeless, refuse_some
 from tidewheel.model.pack import Pack
@@ -97,7 +97,7 @@ class Batch:
         telemetry.failed("pack refused", error, messages=len(pack), sqs_message_ids=[name])
 
 
-def ingest_topic(topic: str, packs: list[Pack]) -> None:
+def ingest_topic(topic: str, packs: list[Pack]) -> Ingested:
     """Ingests the packs of one topic and generation, and tells what became of them."""
     done = ingest(service, topic, packs)
     stored = {"ledger": done.object_name, "bucket": done.bucket_id} if done.object_name is not None else {}
@@ -110,6 +110,7 @@ def ingest_topic(topic: str, packs: list[Pack]) -> None:
     if done.unread:
         logger.error("set aside: subscriptions cannot be read", extra={"subscriptions": done.unread})
         telemetry.add(metrics.DAMAGED, done.unread)
+    return done
 
 
 @telemetry.handler

@@ -12,7 +12,7 @@ import pytest
 
 from tests.half_well import HalfWell
 from tidewheel.client.tidewheel import Tidewheel
-from tidewheel.errors import CorruptMetadata
+from tidewheel.errors import ConcurrentModification, CorruptMetadata
 from tidewheel.flows.ports.buckets import Commit
 from tidewheel.local import MemoryTidewheel
 from tidewheel.model.key import KeyEntry
@@ -333,6 +333,52 @@ def test_a_sender_cannot_send_from_the_future_and_outlive_a_purge() -> None:
     assert [body for body, _ in taken(stack)] == ["after"]
 
 
+@pytest.mark.parametrize("bounds", [{}, {"start": 0.0}], ids=["all", "a range"])
+@pytest.mark.parametrize("delay_s", [MINUTE_S, 3 * HOUR_S])
+def test_what_is_sent_after_a_purge_by_a_sender_whose_clock_is_behind_comes(
+    bounds: dict[str, float], delay_s: float
+) -> None:
+    stack, client = opened()
+    put_pack(stack, a_message(stack, "before", delay_s), sent_in_ms=-30_000)
+    client.purge(TOPIC, **bounds)
+    stack.advance(seconds=1)
+    put_pack(stack, a_message(stack, "after", delay_s), sent_in_ms=-30_000)
+    put_pack(stack, a_message(stack, "another", delay_s, key="k", seq=1), sent_in_ms=-200_000)
+    stack.advance(hours=4)
+    assert [body for body, _ in taken(stack)] == ["after", "another"]
+
+
+def test_keys_of_a_sender_whose_clock_is_behind_are_in_order_after_a_purge() -> None:
+    stack, client = opened()
+    client.purge(TOPIC)
+    stack.advance(seconds=1)
+    for number in range(3):
+        put_pack(
+            stack,
+            a_message(stack, f"{number}", 3 * HOUR_S, key="k", seq=number, replace=True),
+            sent_in_ms=-30_000,
+        )
+        stack.advance(seconds=1)
+    client.send(TOPIC, "the last", delay=3 * HOUR_S, key="k", replace=True)
+    stack.advance(hours=4)
+    assert [body for body, _ in taken(stack)] == ["the last"]
+
+
+@pytest.mark.parametrize("minutes", [1, 20])
+def test_what_was_refused_before_a_purge_stays_purged_when_it_is_redriven(minutes: int) -> None:
+    faults = HalfWell()
+    stack, client = opened(faults)
+    faults.refuse("keys.claim", minutes=1, instead=an_entry_that_cannot_be_read)
+    put_pack(stack, a_message(stack, "before", 3 * HOUR_S, key="cart-17", seq=1))
+    stack.advance(minutes=minutes)
+    assert len(refused(stack)) == 1
+    client.purge(TOPIC)
+    stack.advance(seconds=1)
+    client.redrive_service()
+    stack.advance(hours=4)
+    assert taken(stack) == [] and refused(stack) == []
+
+
 def test_a_sender_cannot_hold_a_key_for_ever_by_a_time_in_the_future() -> None:
     stack, client = opened()
     forged = a_message(stack, "forged", 3 * HOUR_S, key="k", replace=True, seq=1)
@@ -341,6 +387,98 @@ def test_a_sender_cannot_hold_a_key_for_ever_by_a_time_in_the_future() -> None:
     client.send(TOPIC, "mine", delay=2 * HOUR_S, key="k", replace=True)
     stack.advance(hours=4)
     assert [body for body, _ in taken(stack)] == ["mine"]
+
+
+def test_a_few_refused_calls_after_an_outage_keep_their_own_packs_alone() -> None:
+    faults = HalfWell()
+    stack, _ = opened(faults)
+    faults.refuse("objects.put", minutes=40)
+    seeded = random.Random(25)
+    faults.refuse("notes.*", minutes=240, applies=lambda *_, **__: seeded.random() < 0.05)
+    for number in range(300):
+        put_pack(
+            stack,
+            a_message(stack, f"soon {number:03}", 20 * MINUTE_S),
+            a_message(stack, f"later {number:03}", 2 * HOUR_S),
+            queue=QUEUES[1],
+        )
+    stack.advance(hours=3)
+    found = taken(stack)
+    assert [body for body, _ in found] == sorted(f"{when} {i:03}" for i in range(300) for when in ("soon", "later"))
+    late = [body for body, late_s in found if late_s >= 1]
+    assert len(late) < 30 and not [body for body in late if body.startswith("later")]
+    assert max(late_s for _, late_s in found) < 2 * 16 * MINUTE_S
+
+
+def test_an_outage_of_the_table_does_not_cost_a_try_for_each_pack_or_key() -> None:
+    faults = HalfWell()
+    stack, _ = opened(faults)
+    faults.refuse("notes.read", minutes=30)
+    faults.refuse("keys.claim", minutes=30)
+    for number in range(300):
+        put_pack(stack, a_message(stack, "a", 2 * HOUR_S, key=f"{number}", seq=number), queue=QUEUES[1])
+    stack.advance(minutes=25)
+    assert stack.invocations["ingest"] >= 2
+    assert faults.calls["notes.read"] + faults.calls["keys.claim"] <= 10 * stack.invocations["ingest"]
+    stack.advance(hours=2)
+    assert len(taken(stack)) == 300
+
+
+def hot(_: str, entry: KeyEntry, *__: object) -> bool:
+    return entry.key == "hot"
+
+
+def throttled(*_: object) -> None:
+    raise ConcurrentModification("settle key", TOPIC, 50)
+
+
+@pytest.mark.parametrize("queue", QUEUES)
+@pytest.mark.parametrize("refused_too", ["", "objects.put", "buckets.commit", "queues.send"])
+def test_a_key_that_is_throttled_for_an_hour_keeps_its_own_messages_waiting_alone(queue: str, refused_too: str) -> None:
+    faults = HalfWell()
+    stack, _ = opened(faults)
+    faults.refuse("keys.*", minutes=60, instead=throttled, applies=hot)
+    if refused_too:
+        faults.refuse(refused_too, minutes=20)
+    for number in range(4):
+        put_pack(
+            stack,
+            a_message(stack, f"hot {number}", 3 * HOUR_S, key="hot", seq=number, replace=True),
+            a_message(stack, f"cold {number}", 45 * MINUTE_S, key=f"cold {number}", seq=number),
+            a_message(stack, f"near {number}", 40 * MINUTE_S),
+            a_message(stack, f"far {number}", 6 * HOUR_S),
+            queue=queue,
+        )
+        stack.advance(seconds=1)
+    stack.advance(minutes=59)
+    others = [f"{name} {number}" for name in ("cold", "near") for number in range(4)]
+    found = taken(stack)
+    assert [body for body, _ in found] == others
+    assert max(late_s for _, late_s in found) < 1
+    stack.advance(hours=3)
+    assert [body for body, _ in taken(stack)] == ["hot 3"], "the newest"
+    stack.advance(hours=3)
+    assert [body for body, _ in taken(stack)] == [f"far {number}" for number in range(4)]
+    assert refused(stack) == []
+
+
+@pytest.mark.parametrize("minutes", [30, 80])
+def test_a_table_that_takes_no_notes_while_a_key_is_throttled_makes_no_copies(minutes: int) -> None:
+    faults = HalfWell()
+    stack, _ = opened(faults)
+    faults.refuse("keys.*", minutes=60, instead=throttled, applies=hot)
+    faults.refuse("notes.put", minutes=minutes)
+    put_pack(
+        stack,
+        a_message(stack, "hot", 3 * HOUR_S, key="hot", seq=1),
+        a_message(stack, "soon", MINUTE_S),
+        a_message(stack, "far", 6 * HOUR_S),
+    )
+    put_pack(stack, a_message(stack, "beside", MINUTE_S))
+    stack.advance(minutes=2)
+    assert [body for body, _ in taken(stack)] == ["beside"]
+    stack.advance(hours=7)
+    assert [body for body, _ in taken(stack)] == ["far", "hot", "soon"]
 
 
 @pytest.mark.parametrize("refuses", ["", "tombstones.ids"], ids=["", "and the sending is refused at first"])

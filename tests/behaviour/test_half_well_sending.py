@@ -133,6 +133,22 @@ def test_a_queue_that_is_throttled_for_14_hours_gets_everything_when_it_heals(
 
 
 @pytest.mark.parametrize("delay", ["1m", "2h"])
+def test_a_message_whose_key_fails_costs_no_copies_and_keeps_no_other_waiting(
+    sending: Callable[..., Sending], delay: str
+) -> None:
+    world = sending("billing")
+    queues, bad = world.stack.service.queues, {"m3"}
+    queues.refuse_if(lambda each: each.text in bad, permanent=True, code="KMS.InternalException")
+    bodies = world.send("m", 60, delay=delay)
+    world.advance(hours=3)
+    assert world.copies("billing") == once([each for each in bodies if each not in bad])
+    assert world.latest_s("billing") < 2
+    bad.clear()
+    world.advance(seconds=610)
+    assert world.copies("billing") == once(bodies) and not world.parks() and not queues.refused
+
+
+@pytest.mark.parametrize("delay", ["1m", "2h"])
 def test_two_messages_that_a_queue_never_takes_are_refused_and_stop_no_other(
     sending: Callable[..., Sending], delay: str
 ) -> None:

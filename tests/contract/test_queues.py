@@ -36,6 +36,7 @@ class QueuesUnderTest:
     jobs: Callable[[], list[Job]]
     refused: Callable[[], list[dict[str, Any]]]
     remove: Callable[[], None]
+    fail_entries: Callable[[str, str], None]
 
 
 def on_memory() -> QueuesUnderTest:
@@ -55,11 +56,13 @@ def on_memory() -> QueuesUnderTest:
         jobs=lambda: queues.jobs,
         refused=lambda: queues.refused,
         remove=lambda: queues.remove("billing-queue"),
+        fail_entries=lambda text, code: queues.refuse_if(lambda each: each.text == text, permanent=True, code=code),
     )
 
 
 def on_sqs(sqs: Any) -> QueuesUnderTest:
     url, work, refused = make_queue(sqs), make_queue(sqs), make_queue(sqs)
+    client = FailingEntries(sqs)
 
     def take(queue_url: str) -> list[Any]:
         taken: list[Any] = []
@@ -76,13 +79,32 @@ def on_sqs(sqs: Any) -> QueuesUnderTest:
         ]
 
     return QueuesUnderTest(
-        queues=SqsQueues(sqs, work_queue_url=work, refused_queue_url=refused, sleep=lambda seconds: None),
+        queues=SqsQueues(client, work_queue_url=work, refused_queue_url=refused, sleep=lambda seconds: None),
         url=url,
         received=received,
         jobs=lambda: [job_of(each["Body"]) for each in take(work)],
         refused=lambda: [json.loads(each["Body"]) for each in take(refused)],
         remove=lambda: sqs.delete_queue(QueueUrl=url),
+        fail_entries=client.failing.__setitem__,
     )
+
+
+class FailingEntries:
+    """SQS's client, which answers for entries of some texts with codes."""
+
+    def __init__(self, sqs: Any) -> None:
+        self._sqs = sqs
+        self.failing: dict[str, str] = {}
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._sqs, name)
+
+    def send_message_batch(self, **request: Any) -> Any:
+        failed = [each for each in request["Entries"] if each["MessageBody"] in self.failing]
+        request["Entries"] = [each for each in request["Entries"] if each not in failed]
+        answer = self._sqs.send_message_batch(**request) if request["Entries"] else {}
+        told = [{"Id": e["Id"], "Code": self.failing[e["MessageBody"]], "SenderFault": True} for e in failed]
+        return {**answer, "Failed": [*answer.get("Failed", ()), *told]}
 
 
 @pytest.fixture(params=["memory", "aws"])
@@ -115,6 +137,26 @@ def test_a_queue_that_is_gone_is_unavailable_by_its_url(under_test: QueuesUnderT
     under_test.remove()
     with pytest.raises(QueueUnavailable, match="queue"):
         under_test.queues.send(under_test.url, [(a_release(), 0)])
+
+
+@pytest.mark.parametrize("code", ["KMS.InternalException", "AccessDenied"])
+def test_messages_that_a_queue_took_are_known_whatever_it_answers_for_another_of_the_batch(
+    under_test: QueuesUnderTest, code: str
+) -> None:
+    under_test.fail_entries("b", code)
+    batch = [(a_release(text, number=number), 0) for number, text in enumerate("abc")]
+    [refusal] = under_test.queues.send(under_test.url, batch)
+    assert (refusal.index, refusal.permanent, refusal.throttled, refusal.code) == (1, False, True, code)
+    assert sorted(text for text, _ in under_test.received()) == ["a", "c"]
+
+
+def test_a_queue_that_answers_for_each_message_that_its_key_is_at_fault_is_unavailable(
+    under_test: QueuesUnderTest,
+) -> None:
+    for text in "ab":
+        under_test.fail_entries(text, "KMS.DisabledException")
+    with pytest.raises(QueueUnavailable, match=r"KMS\.DisabledException"):
+        under_test.queues.send(under_test.url, [(a_release(text), 0) for text in "ab"])
 
 
 def test_more_than_ten_messages_are_no_batch(under_test: QueuesUnderTest) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from botocore.exceptions import ClientError
+from botocore.exceptions import ClientError, EndpointConnectionError
 
 from tests.contract.builders import a_message_id
 from tidewheel.aws.sqs_queues import ATTEMPTS, SqsQueues, refused_body
@@ -151,6 +151,22 @@ def test_a_queue_that_refuses_everything_is_unavailable(code: str) -> None:
     assert len(sqs.requests) == 1
     with pytest.raises(QueueUnavailable):
         queues(Sqs(fails(a=(code, True)))).send("q", releases("a"))
+
+
+def test_what_a_batch_took_before_one_of_its_messages_had_an_error_is_known() -> None:
+    def refuse(entries: list[Any]) -> list[dict[str, Any]]:
+        if len(entries) > 1:
+            raise error("InvalidMessageContents")
+        if entries[0]["MessageBody"] in "bc":
+            raise (
+                error("AccessDenied") if entries[0]["MessageBody"] == "b" else EndpointConnectionError(endpoint_url="x")
+            )
+        return []
+
+    sqs = Sqs(refuse)
+    found = queues(sqs).send("q", releases("a", "b", "c", "d"))
+    assert [(r.index, r.permanent, r.throttled) for r in found] == [(1, False, True), (2, False, True)]
+    assert sqs.bodies == ["a", "d"]
 
 
 @pytest.mark.parametrize(("code", "status"), [("KMS.ThrottlingException", 400), ("RequestThrottled", 403), ("X", 503)])

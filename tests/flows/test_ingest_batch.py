@@ -8,7 +8,7 @@ import pytest
 
 from tests.flows.world import DAY, MINUTE, TOPIC, World
 from tidewheel.errors import CorruptMetadata, CorruptPack, KeysNotSettled
-from tidewheel.flows.delivery.ingest import ingest
+from tidewheel.flows.delivery.ingest import Ingested, ingest
 from tidewheel.flows.delivery.ingest_batch import MAX_HELD_BYTES, NamedPack, PendingPacks, groups, ingest_group
 from tidewheel.flows.delivery.keys import candidates_of
 from tidewheel.model.key import KeyEntry
@@ -64,11 +64,11 @@ def test_messages_whose_keys_cannot_be_settled_are_refused_and_fail_no_other() -
     packs = [(f"m{i}", world.pack(DAY, key=f"key-{i}")) for i in range(64)]
     bad = [packs[20][1], packs[40][1]]
 
-    def ingest_packs(some: list[Pack]) -> None:
+    def ingest_packs(some: list[Pack]) -> Ingested:
         tries.append(len(some))
         if any(pack in some for pack in bad):
             raise unsettled(*bad)
-        ingest(world.service, TOPIC, some)
+        return ingest(world.service, TOPIC, some)
 
     assert ingest_group(packs, ingest_packs, refusing, always) == []
     assert refusing.refused == [("m20", 1, "entry key-20"), ("m40", 1, "entry key-40")], "each with its own reason"
@@ -81,10 +81,10 @@ def test_another_senders_message_with_the_same_id_is_not_refused() -> None:
     bad = world.pack(DAY, key="cart-17")
     victim = replace(world.pack(DAY), ids=bad.ids)
 
-    def ingest_packs(some: list[Pack]) -> None:
+    def ingest_packs(some: list[Pack]) -> Ingested:
         if bad in some:
             raise unsettled(bad)
-        ingest(world.service, TOPIC, some)
+        return ingest(world.service, TOPIC, some)
 
     assert ingest_group([("bad", bad), ("victim", victim)], ingest_packs, refusing, always) == []
     assert [name for name, *_ in refusing.refused] == ["bad"]
@@ -96,10 +96,11 @@ def test_nothing_of_a_pack_is_ingested_before_its_messages_are_refused() -> None
     world, ingested = World(), []
     packs = [(name, world.pack(DAY, key=name)) for name in ("down", "up", "good")]
 
-    def ingest_packs(some: list[Pack]) -> None:
+    def ingest_packs(some: list[Pack]) -> Ingested:
         if len(some) > 1:
             raise unsettled(packs[0][1], packs[1][1])
         ingested.extend(some)
+        return ingest(world.service, TOPIC, some)
 
     [left] = ingest_group(packs, ingest_packs, refusing := Refusing("down"), always)
     assert (left.names, type(left.error)) == (["down"], ConnectionError)
@@ -128,7 +129,7 @@ def test_keys_that_cannot_be_settled_and_are_of_no_pack_end_the_tries() -> None:
     world = World()
     packs, tries, error = named(world, 4), [], unsettled(world.pack(DAY, key="other"))
 
-    def ingest_packs(some: list[Pack]) -> None:
+    def ingest_packs(some: list[Pack]) -> Ingested:
         tries.append(len(some))
         raise error
 
@@ -142,7 +143,7 @@ def test_what_there_is_no_time_to_refuse_comes_again() -> None:
     world, answers, refusing = World(), iter([True, True, False]), Refusing()
     packs = [(f"m{i}", world.pack(DAY, key=f"key-{i}")) for i in range(3)]
 
-    def ingest_packs(some: list[Pack]) -> None:
+    def ingest_packs(some: list[Pack]) -> Ingested:
         raise unsettled(*some)
 
     left = ingest_group(packs, ingest_packs, refusing, lambda: next(answers))
@@ -171,9 +172,9 @@ def test_the_progress_of_a_pack_is_known_for_as_long_as_its_queue_keeps_the_pack
     world, ends_s = World(), []
     put = world.service.notes.put
 
-    def watched(topic: str, name: str, below_slot: int, ttl_s: int) -> None:
+    def watched(topic: str, name: str, below_slot: int, ttl_s: int, waiting: frozenset[bytes]) -> None:
         ends_s.append(ttl_s - world.clock.now_ms() // 1000)
-        put(topic, name, below_slot, ttl_s)
+        put(topic, name, below_slot, ttl_s, waiting)
 
     monkeypatch.setattr(world.service.notes, "put", watched)
     world.ingest(replace(world.pack(MINUTE), arrival=Arrival(name="m1", retried=True)))
@@ -197,10 +198,10 @@ def test_what_there_is_no_time_for_comes_again_and_is_not_begun() -> None:
     world = World()
     packs, answers = named(world, 4), iter([True, True, False])
 
-    def ingest_packs(some: list[Pack]) -> None:
+    def ingest_packs(some: list[Pack]) -> Ingested:
         if len(some) > 2:
             raise CorruptPack("a message")
-        ingest(world.service, TOPIC, some)
+        return ingest(world.service, TOPIC, some)
 
     assert ingest_group(packs, ingest_packs, Refusing(), lambda: next(answers)) == [
         PendingPacks(names=["m2", "m3"], error=None)

@@ -560,7 +560,7 @@ def test_a_cancel_by_key_while_the_topic_is_rebuilt_changes_nothing() -> None:
 def test_a_message_that_was_too_late_to_be_cancelled_comes_although_its_pack_comes_again() -> None:
     world = World()
     pack = keyed(world, HOUR)
-    settle_keys(world.ports, world.state, [pack])  # and then ingest died
+    settle_keys(world.ports, world.state, [pack], {})  # and then ingest died
     assert world.service.topic_states.seal(world.state, (START_MS + 2 * HOUR) // world.state.slot_ms) is not None
     world.clock.set_ms(START_MS + HOUR - MINUTE)
     late = cancel_by_key(world)

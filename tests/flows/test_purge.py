@@ -304,8 +304,8 @@ def test_rows_are_dropped_if_and_only_if_a_mark_says_so(
 
 def test_the_newest_mark_is_told_to_senders() -> None:
     world = World(subscribe=False)
-    assert world.state.last_purge_ms == 0
+    assert world.state.sent_at_ms(0) == 0
     run_purge(world)
-    assert world.state.last_purge_ms == START_MS + 1
+    assert world.state.sent_at_ms(0) == START_MS + 1
     run_purge(world, 0, DAY)
-    assert world.state.last_purge_ms == START_MS + 2
+    assert world.state.sent_at_ms(0) == START_MS + 2

@@ -293,7 +293,7 @@ class Administrators:
             finally:
                 # It is not after its caller's clock, nor after an earlier purge by a clock that was ahead.
                 state = self.world.service.topic_states.read(life.name)
-                known_ms = 0 if state is None else state.last_purge_ms
+                known_ms = 0 if state is None else state.sent_at_ms(0)
                 purging.sent_before_ms = max(known_ms, self.world.now_ms + 2 * MAX_SKEW_MS)
             if state is None or state.generation != life.generation:
                 for other in promises.lives:  # a topic of the same name was purged in its place

@@ -98,6 +98,10 @@ class AnyOrder:
         yield from {place: task(items[place]) for place in order}.items()
 
 
+def _ids(queued: Sequence[Queued]) -> list[str]:
+    return [id_text(each.pack.ids[i : i + 16]) for each in queued for i in range(0, len(each.pack.ids), 16)]
+
+
 class Triggers:
     """All triggers of one world.
 
@@ -200,16 +204,16 @@ class Triggers:
         if aside_ms:
             return
         packs = [each.pack for each in batch]
-        ids = [id_text(pack.ids[i : i + 16]) for pack in packs for i in range(0, len(pack.ids), 16)]
 
         def call(ports: FaultyPorts) -> None:
             done = ingest(ports, first.topic, packs)
             for name in ("superseded", "cancelled", "expired", "parked", "ledger_rows", "direct_rows"):
                 self.world.exercised[f"ingest: {name}"] += getattr(done, name)
-            self.packs = [each for each in self.packs if each not in batch]
+            ingested = [each for place, each in enumerate(batch) if place not in done.left]
+            self.packs = [each for each in self.packs if each not in ingested]
             state = self.world.service.topic_states.read(first.topic)
             if state is not None and state.generation == first.generation:
-                self.world.promises.ingested(ids, state.sealed)
+                self.world.promises.ingested(_ids(ingested), state.sealed)
 
         def ended(_: Task) -> None:
             if first.topic in self.world.at_rest:
@@ -219,7 +223,7 @@ class Triggers:
 
         start = partial(self.world.start, topic=first.topic, limit_ms=INGEST_MS, ended=ended)
         start("ingest", call)
-        self.world.note(f"ingest {self.world.names}: packs of {first.topic} with {', '.join(ids)}")
+        self.world.note(f"ingest {self.world.names}: packs of {first.topic} with {', '.join(_ids(batch))}")
         if self._goes_wrong("packs twice", 0.1):
             start("ingest again", call)
 

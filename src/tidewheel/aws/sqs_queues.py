@@ -87,7 +87,7 @@ class SqsQueues:
         If SQS refuses the whole batch, sends each message in its own request, to find the bad message.
 
         Raises:
-            QueueUnavailable: the queue does not exist, or the queue or its key denies access.
+            QueueUnavailable: the queue does not exist, or the queue or its key denies access. Nothing was taken.
         """
         entries: list[Entry] = [
             {
@@ -107,8 +107,10 @@ class SqsQueues:
             answer = self._client.send_message_batch(QueueUrl=queue_url, Entries=entries)
         except ClientError as error:
             return self._refused_whole(queue_url, entries, error)
-        failed: Sequence[Mapping[str, Any]] = answer.get("Failed") or ()
-        return [_refusal(queue_url, entry) for entry in failed]
+        refusals = [_refusal(entry) for entry in answer.get("Failed") or ()]
+        if len(refusals) == len(entries) and all(_unavailable(each.code) for each in refusals):
+            raise QueueUnavailable(queue_url, f"{refusals[0].code}: {refusals[0].reason}")
+        return refusals
 
     def _refused_whole(self, queue_url: str, entries: list[Entry], error: ClientError) -> list[Refusal]:
         code, reason = error.response["Error"]["Code"], error.response["Error"]["Message"]
@@ -116,12 +118,22 @@ class SqsQueues:
             raise QueueUnavailable(queue_url, f"{code}: {reason}") from error
         fault = _last_part(code) in _MESSAGE_FAULTS
         if fault and len(entries) > 1:
-            return [refusal for entry in entries for refusal in self._send(queue_url, [entry])]
+            return self._sent_alone(queue_url, entries)
         status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 500)
         if fault or status >= 500 or status == 429 or _throttled(code):
             # The request failed as a whole, so no single message is the reason.
             return [Refusal(int(entry["Id"]), fault, code, reason, throttled=not fault) for entry in entries]
         raise error
+
+    def _sent_alone(self, queue_url: str, entries: list[Entry]) -> list[Refusal]:
+        """Sends each entry in its own request. An error refuses its entry alone, so what was taken is known."""
+        refusals = []
+        for entry in entries:
+            try:
+                refusals += self._send(queue_url, [entry])
+            except Exception as error:
+                refusals.append(Refusal(int(entry["Id"]), False, type(error).__name__, str(error), throttled=True))
+        return refusals
 
     def enqueue_parts(self, key: DeliveryKey, parts: Sequence[int]) -> None:
         """Sends parts to the work queue, ten in each request. Retries parts that SQS did not take.
@@ -194,12 +206,10 @@ def _unavailable(code: str) -> bool:
     return _last_part(code) in _UNAVAILABLE or (code.lower().startswith("kms") and not _throttled(code))
 
 
-def _refusal(queue_url: str, entry: Mapping[str, Any]) -> Refusal:
+def _refusal(entry: Mapping[str, Any]) -> Refusal:
     code, reason = str(entry["Code"]), str(entry.get("Message", ""))
-    if _unavailable(code):
-        raise QueueUnavailable(queue_url, f"{code}: {reason}")
-    throttled = _throttled(code)
-    return Refusal(int(entry["Id"]), bool(entry["SenderFault"]) and not throttled, code, reason, throttled)
+    alike = _throttled(code) or _unavailable(code)
+    return Refusal(int(entry["Id"]), bool(entry["SenderFault"]) and not alike, code, reason, alike)
 
 
 def refused_body(document: Mapping[str, object]) -> str:

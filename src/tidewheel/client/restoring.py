@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from tidewheel.flows.ports.objects import Objects
-from tidewheel.model.refused import read_document, restored
+from tidewheel.model.pack import PACK_ATTRIBUTE
+from tidewheel.model.refused import REDRIVEN, read_document, restored
 from tidewheel.model.settings import ServiceSettings
 from tidewheel.model.untrusted import text
 
@@ -66,6 +67,8 @@ def _restore(sqs: SQSClient, objects: Objects, settings: ServiceSettings, body: 
         given, attributes = restored(document)
     except ValueError:
         return None
+    if PACK_ATTRIBUTE in attributes:
+        attributes[REDRIVEN] = {"DataType": "String", "StringValue": "yes"}
     sqs.send_message(QueueUrl=url, MessageBody=given, MessageAttributes=attributes)  # type: ignore[arg-type]
     return url
 

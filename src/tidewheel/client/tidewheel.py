@@ -450,8 +450,8 @@ class Tidewheel:
         """Drops all messages sent to a topic before now, or only messages due from `start` until before `end`.
 
         Messages that are already in the subscriptions' queues (of slots that are sealed) stay
-        there; purge these queues with SQS. Send times come from each sender's clock. If another client's clock is
-        behind, messages that it sends shortly after the purge may be dropped too.
+        there; purge these queues with SQS. A message that SQS takes after this client's time of the purge is not
+        dropped, unless its sender's clock is behind by more than five minutes.
 
         Args:
             topic: the topic.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
+from tidewheel.flows.ports.notes import Note
 from tidewheel.flows.ports.parks import JobNote, Parked
 from tidewheel.memory.store import MemoryStore
 from tidewheel.model.park import Park, ParkKey
@@ -29,7 +30,7 @@ class MemoryParks:
                 return Parked.MOVED
             items.parks[key] = park
             if note is not None:
-                items.notes[note.name] = 0, note.ttl_s
+                items.notes[note.name] = Note(0), note.ttl_s
             return Parked.PARKED
 
     def park_part(self, key: DeliveryKey, part: int, park: Park) -> Parked:

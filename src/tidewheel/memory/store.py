@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from tidewheel.flows.ports.merges import Trash
+from tidewheel.flows.ports.notes import Note
 from tidewheel.ledger.bucket import Bucket, BucketId
 from tidewheel.model.key import KeyEntry
 from tidewheel.model.message import MessageId
@@ -33,7 +34,7 @@ class TopicItems:
     tombstones: dict[tuple[int, MessageId], Tombstone] = field(default_factory=dict)
     keys: dict[str, KeyEntry] = field(default_factory=dict)
     moves: dict[MessageId, tuple[MessageId, int]] = field(default_factory=dict)
-    notes: dict[str, tuple[int, int]] = field(default_factory=dict)
+    notes: dict[str, tuple[Note, int]] = field(default_factory=dict)
     recurring: dict[str, Recurring] = field(default_factory=dict)
     trash: dict[tuple[int, str], Trash] = field(default_factory=dict)
     imports: set[str] = field(default_factory=set)

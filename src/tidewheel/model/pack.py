@@ -81,10 +81,12 @@ class Arrival:
     Attributes:
         name: of the pack's progress. A pack that is redriven keeps its name, and not its SQS message id.
         retried: whether an earlier try may have sent messages.
+        taken_ms: when SQS took the pack from its sender, by SQS's clock. 0 for a pack that was redriven.
     """
 
     name: str
     retried: bool
+    taken_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,6 +21,8 @@ from typing import Any
 
 from tidewheel.model.untrusted import json_object_of, mapping, text
 
+REDRIVEN = "redriven"
+"""The attribute of a pack that was refused and sent again."""
 _MARKS = ("queue_arn", "sqs_message_id", "sent_at_ms", "reason")
 
 

@@ -16,6 +16,7 @@ version is refused.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -135,23 +136,19 @@ class TopicState:
             times.append(self.merge_at_ms)
         return min(times, default=None)
 
-    @property
-    def last_purge_ms(self) -> int:
-        """The time of the newest purge, or 0.
-
-        A message sent before this time may be dropped. A message sent at this time or later is not dropped.
-        """
-        return max(self.purge_ms, *(each.sent_before_ms for each in self.purges), 0)
-
     def purged(self, due_ms: int, sent_ms: int) -> bool:
         """Returns whether a message with this due time and send time was purged."""
         return sent_ms < self.purge_ms or any(
             each.first_ms <= due_ms < each.end_ms and sent_ms < each.sent_before_ms for each in self.purges
         )
 
-    def sent_at_ms(self, now_ms: int) -> int:
-        """Returns the send timestamp, the later of now and the last known purge."""
-        return max(now_ms, self.last_purge_ms)
+    def sent_at_ms(self, now_ms: int, known_until_ms: float = math.inf) -> int:
+        """Returns the send timestamp, the later of now and the last purge until a time.
+
+        A message sent before a purge may be dropped. A message sent at the time of the purge or later is not dropped.
+        """
+        purges_ms = [self.purge_ms, *(each.sent_before_ms for each in self.purges)]
+        return max([now_ms, *(each for each in purges_ms if each <= known_until_ms)])
 
     def purges_in_force(self, now_ms: int, held_from: int | None) -> tuple[Purge, ...]:
         """Returns the purged ranges that may still affect a message.

@@ -19,6 +19,7 @@ from tidewheel.aws import table_layout as layout
 from tidewheel.aws.dynamodb.writes import Item, Value, item_of
 from tidewheel.errors import CorruptMetadata, NewerRelease, TidewheelError, UnsupportedLayout
 from tidewheel.flows.ports.merges import Trash
+from tidewheel.flows.ports.notes import Note
 from tidewheel.flows.ports.topic_states import NextWork
 from tidewheel.ledger.bucket import Bucket, BucketId, Tail
 from tidewheel.ledger.segment_table import decode_segments, encode_segments
@@ -524,15 +525,24 @@ def decode_move(item: Item) -> MessageId | None:
     return _message_id(item, "moves")
 
 
-def encode_note(key: layout.Key, number: int, ttl_s: int) -> Item:
-    """Returns the item of a note."""
-    return item_of(key, {"v": VERSION, layout.TTL_ATTRIBUTE: ttl_s, "number": number})
+def encode_note(key: layout.Key, note: Note, ttl_s: int) -> Item:
+    """Returns the item of a note.
+
+    A release that does not know of waiting messages reads the number 0 beside them, and sends the whole pack.
+    """
+    fields: dict[str, Value | None] = {"v": VERSION, layout.TTL_ATTRIBUTE: ttl_s, "number": note.number}
+    if note.waiting:
+        fields |= {"number": 0, "done_below": note.number, "waiting": b"".join(sorted(note.waiting))}
+    return item_of(key, fields)
 
 
 @_reading
-def decode_note(item: Item) -> int:
-    """Reads the number of a note."""
-    return _number(item, "number")
+def decode_note(item: Item) -> Note:
+    """Reads a note."""
+    if "waiting" not in item:
+        return Note(_number(item, "number"))
+    ids = _binary(item, "waiting")
+    return Note(_number(item, "done_below"), frozenset(ids[i : i + 16] for i in range(0, len(ids), 16)))
 
 
 def encode_recurring(recurring: Recurring) -> Item:

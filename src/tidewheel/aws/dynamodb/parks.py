@@ -9,6 +9,7 @@ from tidewheel.aws import table_layout as layout
 from tidewheel.aws.dynamodb import items
 from tidewheel.aws.dynamodb.table import Table
 from tidewheel.aws.dynamodb.writes import Change, Check, Delete, Put, Write
+from tidewheel.flows.ports.notes import Note
 from tidewheel.flows.ports.parks import JobNote, Parked
 from tidewheel.model.park import Park, ParkKey
 from tidewheel.model.subscription_state import DeliveryKey, State, SubscriptionState
@@ -34,7 +35,7 @@ class DynamoParks:
         )
         writes: list[Write] = [owner]
         if note is not None:
-            item = items.encode_note(layout.note_key(key.topic, note.name), 0, note.ttl_s)
+            item = items.encode_note(layout.note_key(key.topic, note.name), Note(0), note.ttl_s)
             writes.append(Put(item=item, if_absent=True))
         failed = self._transact_park(park, writes, "put_park")
         if not failed:

@@ -10,7 +10,8 @@ _NAME = "away"
 
 def away_since_s(ports: Ports, topic: str) -> int:
     """Returns when the last rebuild of a topic began, in seconds of Unix time, or 0."""
-    return ports.notes.read(topic, _NAME) or 0
+    note = ports.notes.read(topic, _NAME)
+    return 0 if note is None else note.number
 
 
 def note_away(ports: Ports, topic: str) -> None:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from tidewheel import deadline
 from tidewheel.deadline import TRY_S
@@ -19,7 +18,7 @@ from tidewheel.errors import (
 )
 from tidewheel.flows.delivery.commit import commit_bucket
 from tidewheel.flows.delivery.direct import Direct, send_direct
-from tidewheel.flows.delivery.keys import settle_keys
+from tidewheel.flows.delivery.keys import CandidateName, settle_keys
 from tidewheel.flows.delivery.progress import Progress
 from tidewheel.flows.delivery.schedules import schedule
 from tidewheel.flows.ports import Ports
@@ -55,6 +54,7 @@ class Ingested:
         cancelled: direct messages that were dropped because they were cancelled or purged.
         parked: direct messages that were parked, counted for each subscription.
         unread: subscriptions that could not be read, and whose direct messages are set aside.
+        left: place in the batch -> the error of a pack that comes again, alone or for some of its messages.
     """
 
     ledger_rows: int
@@ -67,6 +67,7 @@ class Ingested:
     expired: int = 0
     parked: int = 0
     unread: int = 0
+    left: Mapping[int, Exception] = field(default_factory=dict)
 
 
 def ingest(ports: Ports, topic: str, packs: Sequence[Pack]) -> Ingested:
@@ -79,7 +80,11 @@ def ingest(ports: Ports, topic: str, packs: Sequence[Pack]) -> Ingested:
         after the object is put: nothing refers to the object, which stays as waste; the queue brings the packs again.
         after the commit: a repetition finds the bucket, sends direct messages again, and creates the schedule.
 
-    The caller acknowledges the packs when this returns, and not if it raises.
+    Messages whose keys cannot be settled now, and packs whose progress cannot be read or written, wait and fail no
+    others. If it stops after the commit and before the progress of a pack with such messages is written, the pack's
+    other messages come once more.
+
+    The caller acknowledges the packs that are not `left` when this returns, and none if it raises.
 
     Raises:
         UnknownTopic: there is no topic of this name; nothing was done.
@@ -96,12 +101,11 @@ def ingest(ports: Ports, topic: str, packs: Sequence[Pack]) -> Ingested:
     for pack in packs:
         if pack.generation != state.generation:
             raise TopicReplaced(topic, pack.generation)
-    superseded = settle_keys(ports, state, packs)
-    progress = Progress(ports, state, packs)
-    tables = [_unsent_rows(pack, state.slot_ms, progress.sent_below(pack)) for pack in packs]
-    rows = without_repeats(sort_rows(pa.concat_tables(tables).combine_chunks()))
-    slots = np.asarray(rows.column("deliver_at_ms")) // state.slot_ms
-    state = _seal_what_is_due(ports, state, slots)
+    progress = Progress(ports, state, [_after_purges(state, pack) for pack in packs])
+    unsettled: dict[CandidateName, Exception] = {}
+    superseded = settle_keys(ports, state, progress.packs.values(), unsettled)
+    progress.wait_for(unsettled)
+    state, rows, slots = _unsent(ports, state, progress)
     sealed = _SealedRows(ports, progress, rows, slots)
     try:
         with deadline.reserve(_PROGRESS_S):
@@ -109,6 +113,7 @@ def ingest(ports: Ports, topic: str, packs: Sequence[Pack]) -> Ingested:
     except Exception:
         progress.keep()
         raise
+    progress.finish()
     if unscheduled is not None:
         schedule(ports, topic, unscheduled, state.settings)
     return Ingested(
@@ -122,7 +127,18 @@ def ingest(ports: Ports, topic: str, packs: Sequence[Pack]) -> Ingested:
         expired=sum(each.expired for each in sealed.sent),
         parked=sum(each.parked for each in sealed.sent),
         unread=max((each.unread for each in sealed.sent), default=0),
+        left=progress.left,
     )
+
+
+def _after_purges(state: TopicState, pack: Pack) -> Pack:
+    """Returns a pack as a sender sends it who knows of all purges until SQS took the pack.
+
+    So a message is not purged that was sent after the purge on a machine whose clock is behind, by SENDER_SKEW_MS at
+    most.
+    """
+    taken_ms = 0 if pack.arrival is None else pack.arrival.taken_ms
+    return replace(pack, sent_at_ms=state.sent_at_ms(pack.sent_at_ms, taken_ms))
 
 
 class _SealedRows:
@@ -151,25 +167,29 @@ class _SealedRows:
         end = int(np.searchsorted(self._slots, state.sealed))
         if end <= self.end:
             return
-        self._progress.begin(state.sealed)
+        if not self._progress.begin(state.sealed):
+            raise next(reversed(self._progress.left.values()))
         self.sent.append(send_direct(self._ports, state, self._rows.slice(self.end, end - self.end)))
         self._progress.sent(state.sealed)
         self.end = end
 
 
-def _unsent_rows(pack: Pack, slot_ms: int, sent_below: int) -> pa.Table:
-    """Returns a pack's rows, without rows that an earlier try sent.
+def _unsent(ports: Ports, state: TopicState, progress: Progress) -> tuple[TopicState, pa.Table, np.ndarray]:
+    """Returns the rows that are to be ingested, with their slots, and the topic state that routes them.
 
     Raises:
         CorruptPack: a message cannot be a row.
     """
-    try:
-        rows = pack_rows(pack)
-    except (ValueError, TypeError, OverflowError) as error:
-        raise CorruptPack(f"a message that no ledger can hold ({type(error).__name__})") from error
-    if not sent_below:
-        return rows
-    return rows.filter(pc.greater_equal(rows.column("deliver_at_ms"), sent_below * slot_ms))
+    while True:
+        try:
+            tables = [pack_rows(pack) for pack in progress.packs.values() if len(pack)]
+        except (ValueError, TypeError, OverflowError) as error:
+            raise CorruptPack(f"a message that no ledger can hold ({type(error).__name__})") from error
+        rows = without_repeats(sort_rows(pa.concat_tables(tables or [SCHEMA.empty_table()]).combine_chunks()))
+        slots = np.asarray(rows.column("deliver_at_ms")) // state.slot_ms
+        state = _seal_what_is_due(ports, state, slots)
+        if progress.begin(state.sealed):
+            return state, rows, slots
 
 
 def pack_rows(pack: Pack) -> pa.Table:

@@ -11,10 +11,11 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from tidewheel.errors import CorruptPack, KeysNotSettled
+from tidewheel.flows.delivery.ingest import Ingested
 from tidewheel.flows.delivery.keys import candidates_of
 from tidewheel.ledger.bucket import content_id
 from tidewheel.model.pack import PACK_ATTRIBUTE, SENDER_SKEW_MS, Arrival, Pack, decode_pack, select
-from tidewheel.model.refused import QueuedMessage
+from tidewheel.model.refused import REDRIVEN, QueuedMessage
 
 MAX_HELD_BYTES = 64 * 1024 * 1024
 """Decompressed bytes of packs that are ingested at one time. Several copies fit into ingest's memory."""
@@ -29,7 +30,7 @@ def pack_of(message: QueuedMessage) -> Pack:
     The sender's time counts up to SQS's own time and the skew of an honest clock. A later time would outlive purges
     that come after the message, and would win its key for ever.
 
-    A pack that is older than its SQS message was redriven: it was refused, or a dead letter.
+    A pack is redriven if `restore_refused` says so, or if it is older than its SQS message, like a dead letter.
 
     Raises:
         CorruptPack: the message has no pack, or an unreadable pack.
@@ -39,12 +40,14 @@ def pack_of(message: QueuedMessage) -> Pack:
     if data is None:
         raise CorruptPack(f"no Binary attribute {PACK_ATTRIBUTE!r}")
     pack = decode_pack(data, message.sent_at_ms)
+    redriven = REDRIVEN in message.attributes or pack.sent_at_ms + SENDER_SKEW_MS < message.sent_at_ms
     return replace(
         pack,
         sent_at_ms=min(pack.sent_at_ms, message.sent_at_ms + SENDER_SKEW_MS),
         arrival=Arrival(
             name=content_id(data),
-            retried=message.receives > 1 or pack.sent_at_ms + SENDER_SKEW_MS < message.sent_at_ms,
+            retried=message.receives > 1 or redriven,
+            taken_ms=0 if redriven else message.sent_at_ms,
         ),
     )
 
@@ -99,11 +102,11 @@ class PendingPacks:
 
 def ingest_group(
     packs: list[NamedPack],
-    ingest_packs: Callable[[list[Pack]], object],
+    ingest_packs: Callable[[list[Pack]], Ingested],
     refuse_some: Callable[[str, Pack, Exception], None],
     in_time: Callable[[], bool],
 ) -> list[PendingPacks]:
-    """Ingests packs of one topic and generation. Halves the group while a pack fails the others.
+    """Ingests packs of one topic and generation. Halves the group while a corrupt pack fails the others.
 
     A pack can fail the others only before the commit. After a commit the same packs come again together, and find
     their ledger. Messages whose keys cannot be settled are refused before the others of their packs are ingested. If
@@ -120,8 +123,8 @@ def ingest_group(
         if not in_time():
             return [*pending, _left(packs, None)]
         try:
-            ingest_packs([pack for _, pack in packs])
-            return pending
+            done = ingest_packs([pack for _, pack in packs])
+            return [*pending, *_left_of(packs, done)]
         except KeysNotSettled as error:
             rests: list[NamedPack] = []
             for place, (name, pack) in enumerate(packs):
@@ -145,6 +148,14 @@ def ingest_group(
                 pending += ingest_group(part, ingest_packs, refuse_some, in_time)
             return pending
     return pending
+
+
+def _left_of(packs: list[NamedPack], done: Ingested) -> list[PendingPacks]:
+    """Returns the packs that come again, by their errors."""
+    found: dict[int, PendingPacks] = {}
+    for place, error in done.left.items():
+        found.setdefault(id(error), PendingPacks(names=[], error=error)).names.append(packs[place][0])
+    return list(found.values())
 
 
 def _left(packs: list[NamedPack], error: Exception | None) -> PendingPacks:

@@ -6,12 +6,13 @@ tombstone is put before the ledger, and before the direct path reads tombstones,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from tidewheel.errors import ConcurrentModification, CorruptMetadata, InvalidValue, KeysNotSettled, NewerRelease
 from tidewheel.flows.ports import Ports
+from tidewheel.flows.ports.parallel import each_alone
 from tidewheel.model.key import KeyEntry
 from tidewheel.model.message import MessageId, id_bytes, id_deliver_at_ms, id_text
 from tidewheel.model.pack import Pack
@@ -24,8 +25,9 @@ _ATTEMPTS = 50
 _MOST_MOVES = 20
 
 
-_Name = tuple[str, str | None, str | None]
-_Unread = dict[_Name, Exception]
+CandidateName = tuple[str, str | None, str | None]
+"""The id, key and moved id of a message, as sent."""
+_Errors = dict[CandidateName, Exception]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,13 +41,13 @@ class Candidate:
     """
 
     id: MessageId
-    name: _Name
+    name: CandidateName
     place: int
     sent_ms: int
     options: Options
 
 
-def settle_keys(ports: Ports, state: TopicState, packs: Sequence[Pack]) -> int:
+def settle_keys(ports: Ports, state: TopicState, packs: Iterable[Pack], unsettled: _Errors) -> int:
     """Claims keys and replaces moved messages. Returns how many messages lost.
 
     Each message with a key claims the key. Each message that moves another message replaces it.
@@ -54,9 +56,14 @@ def settle_keys(ports: Ports, state: TopicState, packs: Sequence[Pack]) -> int:
     or its tombstone. A message that has claimed its key is still in an ingest queue or in the queue of refused
     messages, so the message that it superseded has a successor.
 
+    A call that fails leaves the messages of its key alone. They must wait, and all others are settled. A message that
+    waits may have claimed its key. In which order messages of a key are settled does not matter.
+
+    Args:
+        unsettled: gets the messages that must wait, each with the error.
+
     Raises:
-        KeysNotSettled: items of some messages cannot be read. All others are settled.
-        ConcurrentModification: others changed a key under every attempt; the batch may come again.
+        KeysNotSettled: items of some messages cannot be read. All others are settled or wait.
     """
     # SQS may hand a pack out twice: a message must not lose against itself.
     candidates = list({each.id: each for pack in packs for each in candidates_of(pack)}.values())
@@ -64,21 +71,21 @@ def settle_keys(ports: Ports, state: TopicState, packs: Sequence[Pack]) -> int:
         return 0
     settling = _Settling(ports, state)
     losers: list[MessageId] = []
-    unread: _Unread = {}
-    candidates = _with_allowed_moves(ports, state.topic, candidates, unread)
+    unread: _Errors = {}
+    candidates = _with_allowed_moves(ports, state.topic, candidates, unread, unsettled)
 
     def side_by_side(groups: list[list[Candidate]], settle: Callable[[list[Candidate]], list[MessageId]]) -> None:
         def one(index: int) -> None:
             with _noted(unread, groups[index]):
                 losers.extend(settle(groups[index]))
 
-        for _ in ports.parallel(one, range(len(groups))):
-            pass
+        for index, error in each_alone(ports.parallel, one, range(len(groups))).items():
+            unsettled.update((each.name, error) for each in groups[index])
 
     side_by_side([[each] for each in candidates if each.options.moves is not None], settling.move)
     by_key: dict[str, list[Candidate]] = {}
     for each in candidates:
-        if each.options.key is not None and each.id not in losers and each.name not in unread:
+        if each.options.key is not None and each.id not in losers and each.name not in {**unread, **unsettled}:
             by_key.setdefault(each.options.key, []).append(each)
     side_by_side(list(by_key.values()), settling.claim)
     if unread:
@@ -98,7 +105,7 @@ def candidates_of(pack: Pack) -> list[Candidate]:
 
 
 @contextmanager
-def _noted(unread: _Unread, candidates: Sequence[Candidate]) -> Iterator[None]:
+def _noted(unread: _Errors, candidates: Sequence[Candidate]) -> Iterator[None]:
     """Notes the error of candidates for whose keys or moves an item cannot be read."""
     try:
         yield
@@ -108,7 +115,9 @@ def _noted(unread: _Unread, candidates: Sequence[Candidate]) -> Iterator[None]:
         unread.update(dict.fromkeys((each.name for each in candidates), error))
 
 
-def _with_allowed_moves(ports: Ports, topic: str, candidates: list[Candidate], unread: _Unread) -> list[Candidate]:
+def _with_allowed_moves(
+    ports: Ports, topic: str, candidates: list[Candidate], unread: _Errors, unsettled: _Errors
+) -> list[Candidate]:
     """Returns the candidates without moves that nobody allowed: such a message comes beside the other message.
 
     A pack may name any ids. Only the item that `reschedule` writes under its own permission makes a move count.
@@ -121,9 +130,10 @@ def _with_allowed_moves(ports: Ports, topic: str, candidates: list[Candidate], u
             if moved is not None and not ports.tombstones.may_move(topic, mine.id, moved):
                 candidates[index] = replace(mine, options=replace(mine.options, moves=None))
 
-    for _ in ports.parallel(check, [i for i, each in enumerate(candidates) if each.options.moves is not None]):
-        pass
-    return [each for each in candidates if each.name not in unread]
+    moving = [i for i, each in enumerate(candidates) if each.options.moves is not None]
+    for index, error in each_alone(ports.parallel, check, moving).items():
+        unsettled[candidates[index].name] = error
+    return [each for each in candidates if each.name not in {**unread, **unsettled}]
 
 
 class _Settling:

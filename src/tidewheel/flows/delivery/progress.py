@@ -1,80 +1,145 @@
-"""Keeps how far the direct rows of packs were sent, so that retries of the packs send no copies."""
+"""Keeps which rows of packs are done, so that retries of the packs send no copies."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
+from tidewheel.flows.delivery.keys import CandidateName, candidates_of
 from tidewheel.flows.ports import Ports
-from tidewheel.model.message import id_deliver_at_ms
-from tidewheel.model.pack import Pack
+from tidewheel.flows.ports.notes import Note
+from tidewheel.flows.ports.parallel import each_alone, persistently
+from tidewheel.model.message import TIMES_END_MS, id_deliver_at_ms
+from tidewheel.model.pack import Pack, select
 from tidewheel.model.topic_state import TopicState
 from tidewheel.model.triggers import RETENTION_S
 
+_NOTHING = Note(0)
+_EVERY_SLOT = TIMES_END_MS
+"""Above each slot, since a slot has more than a millisecond."""
+
 
 class Progress:
-    """The progress of the packs of one call.
+    """The progress of the packs of one call. A call of the table that fails leaves its own pack alone.
 
     The first try of a pack writes only if the ledger fails after the direct rows were sent. A retry writes before and
     after it sends, and sends nothing if the first write is refused. So a table that refuses for hours makes one copy,
     and not a copy a try. Only a table that takes the first write and refuses the second makes a copy a try.
 
+    A pack with messages that wait for their keys writes before the others are sent, and when they are done. It comes
+    again for the messages that wait.
+
     Attributes:
         again: whether a pack may have been tried before. Nobody knows it of a pack without an arrival.
+        packs: place in the batch -> the messages that this call ingests. Not those that are done, wait or are left.
+        left: place in the batch -> the error of a pack that comes again.
     """
 
     def __init__(self, ports: Ports, state: TopicState, packs: Sequence[Pack]) -> None:
         """Reads the progress of packs that were tried before."""
         self._ports = ports
         self._state = state
-        self._packs = {pack.arrival.name: pack for pack in packs if pack.arrival is not None}
-        arrivals = [pack.arrival for pack in packs if pack.arrival is not None]
-        retried = list(dict.fromkeys(each.name for each in arrivals if each.retried))
-        self._retried = bool(retried)
-        self.again = len(arrivals) < len(packs) or self._retried
-        self._known: dict[str, int] = {}
+        self.packs = dict(enumerate(packs))
+        self.left: dict[int, Exception] = {}
+        self._names = {place: pack.arrival.name for place, pack in self.packs.items() if pack.arrival is not None}
+        self._retried = {
+            place for place, pack in self.packs.items() if pack.arrival is not None and pack.arrival.retried
+        }
+        self.again = bool(self._retried) or len(self._names) < len(packs)
+        self._known: dict[int, Note] = {}
+        self._waiting: dict[int, frozenset[bytes]] = {}
+        self._begun: set[int] = set()
         self._below_slot: int | None = None
 
         def read(place: int) -> None:
-            known = ports.notes.read(state.topic, retried[place])
+            known = ports.notes.read(state.topic, self._names[place])
             if known is not None:
-                self._known[retried[place]] = known
+                self._known[place] = known
 
-        for _ in ports.parallel(read, range(len(retried))):
-            pass
+        self._leave(each_alone(ports.parallel, read, sorted(self._retried)))
+        for place in self._known:
+            pack, known = self.packs[place], self._known[place]
+            self.packs[place] = select(pack, [i for i, id in enumerate(_ids(pack)) if not self._is_done(id, known)])
 
-    def sent_below(self, pack: Pack) -> int:
-        """Returns the slot below which all rows of a pack were sent."""
-        return 0 if pack.arrival is None else self._known.get(pack.arrival.name, 0)
+    def _is_done(self, id: bytes, known: Note) -> bool:
+        return id not in known.waiting and id_deliver_at_ms(id) < known.number * self._state.slot_ms
 
-    def begin(self, below_slot: int) -> None:
-        """Checks, for a retry, that the table takes the progress of the rows that are sent next."""
-        if self._retried:
-            known = self._below_slot or 0
-            self._put({name: max(known, self.sent_below(pack)) for name, pack in self._packs.items()}, below_slot)
+    def _leave(self, errors: Mapping[int, Exception]) -> None:
+        self.left |= errors
+        for place in errors:
+            self.packs.pop(place, None)
+
+    def wait_for(self, unsettled: Mapping[CandidateName, Exception]) -> None:
+        """Takes messages out of their packs whose keys cannot be settled now.
+
+        The rest of a pack is left, too, if the table does not take its progress.
+        """
+        for place, pack in [*self.packs.items()]:
+            waiting = {each.place: unsettled[each.name] for each in candidates_of(pack) if each.name in unsettled}
+            if waiting and (len(waiting) == len(pack) or place not in self._names):
+                self._leave({place: next(iter(waiting.values()))})
+            elif waiting:
+                self.left[place] = next(iter(waiting.values()))
+                self.packs[place] = select(pack, [i for i in range(len(pack)) if i not in waiting])
+                self._waiting[place] = frozenset(id for i, id in enumerate(_ids(pack)) if i in waiting)
+        self._begin(self._waiting)
+
+    def begin(self, below_slot: int) -> bool:
+        """Checks, for retries, that the table takes the progress of the rows that are sent next.
+
+        Returns whether it does. If not, `packs` has fewer packs than before.
+        """
+        return self._begin([place for place in self._retried if self._has_rows(place, below_slot)])
+
+    def _begin(self, places: Collection[int]) -> bool:
+        errors = self._put({place: self._note(place) for place in places if place not in self._begun})
+        self._begun |= {*places} - errors.keys()
+        self._leave(errors)
+        return not errors
 
     def sent(self, below_slot: int) -> None:
         """Keeps in mind that all rows below a slot were sent. A retry writes this at once."""
         self._below_slot = below_slot
-        if self._retried:
-            self.keep()
+        self._keep(self._retried)
 
     def keep(self) -> None:
-        """Writes the progress, if rows were sent."""
-        if self._below_slot is not None:
-            self._put(dict.fromkeys(self._packs, self._below_slot), self._below_slot)
+        """Writes the progress of all packs. Raises nothing: without it, a retry sends copies."""
+        self._keep(self.packs)
 
-    def _put(self, slots: dict[str, int], below_slot: int) -> None:
-        """Writes the progress of each pack that has a row below a slot."""
-        names = [name for name in slots if _first_due_ms(self._packs[name]) < below_slot * self._state.slot_ms]
+    def _keep(self, places: Iterable[int]) -> None:
+        if (below_slot := self._below_slot) is not None:
+            self._put({place: self._note(place) for place in places if self._has_rows(place, below_slot)})
+
+    def finish(self) -> None:
+        """Writes that all messages of the packs are done, except those that wait."""
+        self._put({place: Note(_EVERY_SLOT, ids) for place, ids in self._waiting.items() if place in self.packs})
+
+    def _has_rows(self, place: int, below_slot: int) -> bool:
+        """Whether a pack has a row below a slot."""
+        end_ms = below_slot * self._state.slot_ms
+        return (
+            place in self.packs
+            and place in self._names
+            and any(id_deliver_at_ms(id) < end_ms for id in _ids(self.packs[place]))
+        )
+
+    def _note(self, place: int) -> Note:
+        """Returns what is known of a pack, by the messages that wait and the slots whose rows were sent."""
+        known, below_slot = self._known.get(place, _NOTHING), self._below_slot or 0
+        end_ms = below_slot * self._state.slot_ms
+        unsent = {id for id in known.waiting if id_deliver_at_ms(id) >= end_ms}
+        return Note(max(known.number, below_slot), self._waiting.get(place, frozenset()) | unsent)
+
+    def _put(self, notes: Mapping[int, Note]) -> dict[int, Exception]:
         # Longer than one stay in the ingest queue, and one in the queue of refused messages or of dead letters.
         ttl_s = self._ports.clock.now_ms() // 1000 + 2 * RETENTION_S
 
         def put(place: int) -> None:
-            self._ports.notes.put(self._state.topic, names[place], slots[names[place]], ttl_s)
+            note = notes[place]
+            name = self._names[place]
+            persistently(lambda: self._ports.notes.put(self._state.topic, name, note.number, ttl_s, note.waiting))
 
-        for _ in self._ports.parallel(put, range(len(names))):
-            pass
+        return each_alone(self._ports.parallel, put, notes)
 
 
-def _first_due_ms(pack: Pack) -> int:
-    return id_deliver_at_ms(min(pack.ids[i : i + 6] for i in range(0, len(pack.ids), 16)))
+def _ids(pack: Pack) -> list[bytes]:
+    return [pack.ids[i : i + 16] for i in range(0, len(pack.ids), 16)]

@@ -205,7 +205,7 @@ class _Sending:
                     self.outcome.refused += 1
         except Exception as error:  # no answer, or none that says which messages were taken
             self.outcome.error = error
-            self.outcome.unavailable |= isinstance(error, QueueUnavailable)
+            self.outcome.unavailable |= isinstance(error, QueueUnavailable) and len(waiting) == len(batch)
             return False
         return True
 

@@ -3,7 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Protocol
+from contextlib import suppress
+from typing import Protocol, TypeVar
+
+T = TypeVar("T")
+
+
+_MOST_FAILED = 10
+_TRIES = 4
 
 
 class Parallel(Protocol):
@@ -25,3 +32,40 @@ def in_order(call: Callable[[int], None], arguments: Iterable[int], /) -> Iterat
     for argument in arguments:
         call(argument)
         yield
+
+
+def each_alone(parallel: Parallel, call: Callable[[int], None], arguments: Iterable[int]) -> dict[int, Exception]:
+    """Calls `call` with each argument, side by side. Returns the errors by argument. An error stops no other call.
+
+    Once _MOST_FAILED more calls have failed than succeeded, no further calls are made, so that an outage does not cost
+    a call for each argument. The remaining arguments get an earlier error.
+    """
+    errors: dict[int, Exception] = {}
+    surplus = 0
+
+    def one(argument: int) -> None:
+        nonlocal surplus
+        if surplus >= _MOST_FAILED:
+            errors[argument] = next(iter(errors.values()))
+            return
+        try:
+            call(argument)
+            surplus = max(0, surplus - 1)
+        except Exception as error:
+            errors[argument] = error
+            surplus += 1
+
+    for _ in parallel(one, arguments):
+        pass
+    return errors
+
+
+def persistently(call: Callable[[], T]) -> T:
+    """Makes a write whose failure costs copies, with at most _TRIES tries. Raises the last error.
+
+    The adapters wait between their own tries.
+    """
+    for _ in range(_TRIES - 1):
+        with suppress(Exception):
+            return call()
+    return call()
