@@ -42,6 +42,8 @@ def _packs() -> list[bytes]:
     others = [check_message(each, ids, NOW_MS) for each in more]
     others.append(check_message(Message(body=b"again"), ids, NOW_MS, resend=again))
     others.append(check_message(Message(body="moved"), ids, NOW_MS, resend=Options(moves=IDS[1], recurring="daily")))
+    large = check_message(Message(body=b"large"), ids, NOW_MS).with_payload(_PAYLOAD, "a pointer", b"large")
+    others.append(large)
     return [data for each in (checked, others) for _, data in packs("orders", "g1", NOW_MS, each)]
 
 
@@ -178,7 +180,8 @@ def _received(**header: Any) -> dict[str, Any]:
     }
 
 
-RECEIVED = [_received(seq=3, attempt=1, of=IDS[1], ref=_PAYLOAD, only="billing", first=NOW_MS)]
+_RETRY: dict[str, Any] = {"seq": 3, "attempt": 1, "of": IDS[1], "ref": _PAYLOAD, "only": "billing", "first": NOW_MS}
+RECEIVED = [_received(**_RETRY), _received(**_RETRY, sha256="0" * 64, bytes=2_000_000)]
 
 
 def ledger(messages: int = 60, *, segment_rows: int = 20) -> Ledger:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import time
@@ -11,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import cache, partial
 from random import Random
 from types import SimpleNamespace
-from typing import cast
+from typing import Any, cast
 
 from tests.fuzz.damage import damaged
 from tests.fuzz.good import CHECKPOINT, ITEMS, NOW_MS, PACKS, PLAN, RECEIVED, SLOTS, TABLE, ledger
@@ -56,7 +57,7 @@ class Kind:
         read: reads one as the product does; equal bytes give equal values.
         lie: damages one and makes its checksums right again.
         checked: all of it is read, so any damage is noticed. Of a plan's own rows one segment is read, and a large
-            body carries no checksum of ours.
+            body of an earlier release has no hash.
     """
 
     good: tuple[bytes, ...]
@@ -230,8 +231,15 @@ def _read_marks(data: bytes) -> object:
     return found
 
 
-def _read_body(data: bytes) -> object:
-    message, objects = parse_received(RECEIVED[0]), MemoryObjects()
+_BODY = b"x" * 500 + "\N{WATER WAVE}".encode() * 50
+
+
+def _read_hashed_body(data: bytes) -> object:
+    return _read_body(data, payload_sha256=hashlib.sha256(_BODY).hexdigest(), payload_bytes=len(_BODY))
+
+
+def _read_body(data: bytes, **sent: Any) -> object:
+    message, objects = replace(parse_received(RECEIVED[0]), **sent), MemoryObjects()
     objects.put(str(message.payload), data)
     return fetch_payload(cast(Connection, SimpleNamespace(objects=objects)), message).body
 
@@ -291,7 +299,8 @@ _MAKERS: dict[str, Callable[[], Kind]] = {
     "checkpoint": lambda: Kind(good=(CHECKPOINT,), read=decode_checkpoint, lie=_recompressed()),
     "pack": lambda: Kind(good=tuple(PACKS), read=lambda data: decode_pack(data, NOW_MS), lie=_recompressed(1)),
     "marks of large bodies": lambda: Kind(good=(_MARKS,), read=_read_marks, lie=_resealed),
-    "large body": lambda: Kind(good=(b"x" * 500 + "\N{WATER WAVE}".encode() * 50,), read=_read_body, checked=False),
+    "large body": lambda: Kind(good=(_BODY,), read=_read_hashed_body),
+    "large body of an earlier release": lambda: Kind(good=(_BODY,), read=_read_body, checked=False),
     "input of an import": _import_input,
     **{name: partial(Kind, good=(b"\1planted" * 5,), read=read, checked=False) for name, read in PLANTED.items()},
 }

@@ -88,7 +88,17 @@ def test_a_number_without_an_end_in_a_segment_table_is_refused_at_once() -> None
 
 @pytest.mark.parametrize(
     "header",
-    [{"seq": "3"}, {"attempt": None}, {"key": 7}, {"ref": "ledgers/orders/x"}, {"only": []}],
+    [
+        {"seq": "3"},
+        {"attempt": None},
+        {"key": 7},
+        {"ref": "ledgers/orders/x"},
+        {"only": []},
+        {"sha256": 7},
+        {"sha256": None},
+        {"bytes": -1},
+        {"bytes": 1.0},
+    ],
 )
 def test_a_header_with_a_value_that_cannot_be_is_none_of_ours(header: dict[str, Any]) -> None:
     whole = {"id": "01KDVDNA00A000000000000000", "enc": 0, "sent": NOW_MS} | header

@@ -263,6 +263,8 @@ class Clients:
                     [new] = messages
                     assert new.options is not None and new.options.moves is not None
                     self.promises.sent[new.options.moves].family.doubts += 1
+                    if new.options.payload is not None:
+                        self.world.count("client: large body moved")
                     made.extend(self._put(ports, state, life, messages, now_ms))
                     return [Receipt(id=id_text(new.id), topic=life.name, deliver_at_ms=new.deliver_at_ms)]
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 from tests.simulation.damage import Damages
 from tests.simulation.promises import Promises, Reader, Repeated, Sent, TopicLife, Violation
@@ -72,8 +74,17 @@ class Watch:
                 self._check_late(reader, message_id, due_ms, rule.made_ms, visible_ms)
         else:
             self._break(f"{message_id} came to {reader.name}, but nobody sent it", life.name, message_id)
-        if "ref" in header and header["ref"] not in self._gone and not self._world.service.objects.names(header["ref"]):
-            self._break(f"{message_id} was handed out without its body {header['ref']}", life.name, message_id)
+        if "ref" in header and header["ref"] not in self._gone:
+            self._check_body(life, message_id, header)
+
+    def _check_body(self, life: TopicLife, message_id: MessageId, header: Mapping[str, Any]) -> None:
+        objects, name = self._world.service.objects, header["ref"]
+        if not objects.names(name):
+            self._break(f"{message_id} was handed out without its body {name}", life.name, message_id)
+            return
+        data = objects.get_range(name, 0, 1 << 20)
+        if (hashlib.sha256(data).hexdigest(), len(data)) != (header["sha256"], header["bytes"]):
+            self._break(f"{message_id} was handed out with another body {name}", life.name, message_id)
 
     def _where_it_is(self, life: TopicLife, reader: Reader) -> tuple[TopicLife, Reader]:
         """Moves a subscription whose maker died, if that was in the next life of the topic."""

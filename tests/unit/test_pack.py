@@ -16,9 +16,25 @@ from tests.packs import fields_of, pack_of, raw_pack
 from tidewheel.errors import CorruptPack, NewerRelease
 from tidewheel.model.checksum import opened, sealed
 from tidewheel.model.duration import MAX_DELAY_MS
-from tidewheel.model.message import MAX_MESSAGE_BYTES, SQS_MAX_BYTES, Encoding, IdSource, Message
-from tidewheel.model.pack import MAX_MESSAGES, MAX_PACK_BYTES, MAX_RAW_BYTES, decode_pack, packs
-from tidewheel.model.validation import OutgoingMessage, check_message
+from tidewheel.model.message import (
+    MAX_MESSAGE_BYTES,
+    SQS_MAX_BYTES,
+    TIMES_END_MS,
+    Encoding,
+    IdSource,
+    Message,
+    id_text,
+)
+from tidewheel.model.pack import (
+    _MOST_HEADER_BYTES,
+    MAX_MESSAGES,
+    MAX_PACK_BYTES,
+    MAX_RAW_BYTES,
+    _header_bytes,
+    decode_pack,
+    packs,
+)
+from tidewheel.model.validation import MAX_PAYLOAD_BYTES, Options, OutgoingMessage, check_message
 
 NOW_MS = 1_800_000_000_000
 CHARACTERS = st.characters(min_codepoint=0x20, exclude_categories=["Cs"], exclude_characters="\ufffe\uffff")
@@ -242,3 +258,57 @@ def test_a_bomb_is_refused_within_bounded_memory(unit: bytes, size: int) -> None
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < 40 * MAX_RAW_BYTES
+
+
+# ---- large bodies
+_LARGE = {
+    "payload": f"payloads/orders/2027-01-15/{'0' * 26}-{'0' * 16}",
+    "payload_sha256": "a" * 64,
+    "payload_bytes": 9,
+}
+
+
+@pytest.mark.parametrize("given", [_LARGE, {"payload": _LARGE["payload"]}])
+def test_the_hash_and_the_length_of_a_body_in_s3_come_in_a_pack_or_neither_does(given: dict[str, Any]) -> None:
+    [options, _] = decode_pack(pack_of(document(opts=[given, None]), version=2), NOW_MS).options or []
+    assert options is not None and options.document() == given
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"payload_sha256": None},
+        {"payload_bytes": None},
+        {"payload": None},
+        {"payload_sha256": "A" * 64},
+        {"payload_sha256": "a" * 63},
+        {"payload_sha256": "a" * 65},
+        {"payload_sha256": "a" * 64 + "\n"},
+        {"payload_sha256": 7},
+        {"payload_bytes": -1},
+        {"payload_bytes": 9.0},
+        {"payload_bytes": True},
+        {"payload_bytes": MAX_PAYLOAD_BYTES + 1},
+    ],
+)
+def test_a_hash_or_length_that_no_body_has_is_refused(wrong: dict[str, Any]) -> None:
+    given = {name: value for name, value in (_LARGE | wrong).items() if value is not None}
+    with pytest.raises(CorruptPack, match=r"payload|body in S3"):
+        decode_pack(pack_of(document(opts=[given, None]), version=2), NOW_MS)
+
+
+def test_the_largest_header_is_as_large_as_is_reckoned_with() -> None:
+    key = "\U0010ffff" * 256
+    options = Options(
+        seq=(1 << 53) - 1,
+        expires_at_ms=TIMES_END_MS - 1,
+        attempt=(1 << 53) - 1,
+        original_id=id_text(b"\x7f" * 16),
+        payload=f"payloads/{'t' * 48}/2027-01-15/{'0' * 26}-{'0' * 16}",
+        payload_sha256="a" * 64,
+        payload_bytes=MAX_PAYLOAD_BYTES,
+        recurring=key,
+        only="s" * 48,
+        first_version=(key, TIMES_END_MS - 1, (1 << 53) - 1),
+    )
+    assert _header_bytes(b"\x7f" * 16, TIMES_END_MS - 1, options) < _MOST_HEADER_BYTES
