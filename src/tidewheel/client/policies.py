@@ -3,6 +3,7 @@
 A topic's items and objects carry its name, so most statements apply to a single topic:
 
     items     dynamodb:LeadingKeys    T#orders, T#orders#...      never T#orders*, which is also topic "orders2"
+              dynamodb:Attributes     in puts, the attributes of the items that clients write
     objects   the ARN                 ledgers/orders/*, payloads/orders/*
     sending   the ARN                 the topic's own ingest queues
 
@@ -55,6 +56,8 @@ KMS_ACTIONS = (DECRYPT, MAKE_DATA_KEY)
 """The actions that a sender needs on the key of an encrypted queue."""
 LEADING_KEYS = "dynamodb:LeadingKeys"
 """IAM's condition key for the partition keys of a request."""
+ATTRIBUTES = "dynamodb:Attributes"
+"""IAM's condition key for the top-level attributes of a request: of its item, its key and its expressions."""
 DNS_SUFFIXES = {"aws-cn": "amazonaws.com.cn"}
 """Partition -> its suffix, for partitions with another suffix than DNS_SUFFIX."""
 DNS_SUFFIX = "amazonaws.com"
@@ -121,9 +124,10 @@ def sender_statements(
     readable = [layout.topic_partition(topic), *(marks if changes or looks else [])]
     statements = [_reading_settings(settings, place), _items(settings, place, reads, readable)]
     if changes:
-        written = [*marks, *[layout.moves_partition(topic)] * ("reschedule" in wanted)]
-        checked = [layout.topic_partition(topic)]
-        statements.append(_items(settings, place, ["dynamodb:PutItem"], written, checked=checked))
+        moves = "reschedule" in wanted
+        written = [*marks, *[layout.moves_partition(topic)] * moves]
+        kinds = ["tombstone", "key", *["move"] * moves]
+        statements.append(_puts(settings, place, written, kinds, checked=layout.topic_partition(topic)))
     if wanted & {"send", "reschedule"}:
         statements.append(_sending(settings, topic, place))
     ledgers, payloads = (
@@ -319,30 +323,37 @@ def _reading_settings(settings: ServiceSettings, place: _Place) -> Statement:
     return _allow(["ssm:GetParameter"], [place.arn("ssm", f"parameter{parameter_name(settings.stack)}")])
 
 
-def _items(
-    settings: ServiceSettings,
-    place: _Place,
-    actions: Sequence[str],
-    partitions: Sequence[str],
-    *,
-    checked: Sequence[str] = (),
+def _items(settings: ServiceSettings, place: _Place, actions: Sequence[str], partitions: Sequence[str]) -> Statement:
+    """Allows actions such as "dynamodb:GetItem" on the items of some partitions, given as patterns of their keys."""
+    # ForAllValues is true for a request without a partition key.
+    condition = {"ForAllValues:StringLike": {LEADING_KEYS: list(partitions)}, "Null": {LEADING_KEYS: "false"}}
+    return {**_allow(actions, [_table_arn(settings, place)]), "Condition": condition}
+
+
+def _puts(
+    settings: ServiceSettings, place: _Place, partitions: Sequence[str], kinds: Iterable[str], *, checked: str
 ) -> Statement:
-    """Allows actions on the items of some partitions, and denies requests without a partition key.
+    """Allows to put items of some kinds into some partitions, alone and in transactions.
+
+    IAM may compare a put with the keys and attributes of the whole transaction (docs/security.md). So a request may
+    name the partition and the attributes that the same transaction checks, but only together with at least one of the
+    partitions.
 
     Args:
         settings, place: the service and its location.
-        actions: such as "dynamodb:PutItem".
         partitions: patterns of partition keys.
-        checked: partitions in which the same transaction checks an item. IAM may compare an action with the keys of the
-            whole transaction (docs/security.md), so a request may name these partitions, but only together with at
-            least one of `partitions`.
+        kinds: names in `table_layout.CLIENT_ITEMS`.
+        checked: the partition in which the transaction checks an item.
     """
-    # ForAllValues is true for a request without a partition key; ForAnyValue is not.
-    some = (
-        {"ForAnyValue:StringLike": {LEADING_KEYS: list(partitions)}} if checked else {"Null": {LEADING_KEYS: "false"}}
-    )
-    condition = {"ForAllValues:StringLike": {LEADING_KEYS: [*checked, *partitions]}, **some}
-    return {**_allow(actions, [_table_arn(settings, place)]), "Condition": condition}
+    own = {layout.PARTITION_KEY, layout.SORT_KEY} | layout.CHECKED_BY_CLIENTS
+    condition = {
+        "ForAllValues:StringLike": {LEADING_KEYS: [checked, *partitions]},
+        "ForAnyValue:StringLike": {LEADING_KEYS: list(partitions)},
+        "ForAllValues:StringEquals": {ATTRIBUTES: sorted(own.union(*(layout.CLIENT_ITEMS[kind] for kind in kinds)))},
+        # ForAllValues is true for a request without attributes.
+        "Null": {ATTRIBUTES: "false"},
+    }
+    return {**_allow(["dynamodb:PutItem"], [_table_arn(settings, place)]), "Condition": condition}
 
 
 def _sending(settings: ServiceSettings, topic: str, place: _Place) -> Statement:

@@ -18,7 +18,14 @@ from typing import Any
 Statement = Mapping[str, Any]
 
 CONDITION_KEYS = frozenset(
-    {"cloudwatch:namespace", "dynamodb:leadingkeys", "iam:passedtoservice", "kms:viaservice", "s3:prefix"}
+    {
+        "cloudwatch:namespace",
+        "dynamodb:attributes",
+        "dynamodb:leadingkeys",
+        "iam:passedtoservice",
+        "kms:viaservice",
+        "s3:prefix",
+    }
 )
 """Condition keys set by `iam_requests` and `iam_resources` wherever AWS has them, in lower case.
 
