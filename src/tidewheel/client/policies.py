@@ -27,6 +27,7 @@ from typing import Any, Literal, get_args
 from urllib.parse import urlsplit
 
 from tidewheel.aws import table_layout as layout
+from tidewheel.client.subscription_queues import DEAD_LETTERS, ROLE_TAG, SERVICE, STACK_TAG, SUBSCRIPTION
 from tidewheel.errors import InvalidValue
 from tidewheel.model.object_names import LEDGERS, PARKED, PAYLOADS, PLANS, REFUSED, topic_prefix
 from tidewheel.model.settings import ServiceSettings, parameter_name, roles_parameter_name
@@ -238,13 +239,14 @@ def administrator_statements(
         InvalidValue: the settings do not say where the service is, or a queue is not valid.
     """
     place = _place(settings, region, account, partition, dns_suffix)
-    items = ("ConditionCheckItem", "DeleteItem", "GetItem", "PutItem", "Query", "Scan", "UpdateItem")
-    queues = ("CreateQueue", "DeleteQueue", "GetQueueAttributes", "GetQueueUrl", "ListQueueTags", "TagQueue")
+    reads = [f"dynamodb:{name}" for name in ("GetItem", "Query", "Scan")]
+    writes = [f"dynamodb:{name}Item" for name in ("ConditionCheck", "Delete", "Put", "Update")]
     roles = place.arn("ssm", f"parameter{roles_parameter_name(settings.stack)}")
     return [
         _allow(["ssm:GetParameter"], [*_reading_settings(settings, place)["Resource"], roles]),
-        _allow([f"dynamodb:{name}" for name in items], [_table_arn(settings, place)]),
-        _allow([f"sqs:{name}" for name in queues], [place.arn("sqs", f"{settings.stack}-*")]),
+        _allow(reads, [_table_arn(settings, place)]),
+        _items(settings, place, writes, [layout.EVERY_TOPIC]),  # not the service's own items
+        *_making_queues(settings, place),
         _allow(
             ["sqs:SendMessage"],
             [_queue_arn(url, place) for url in (settings.work_queue_url, settings.refused_queue_url)],
@@ -258,6 +260,24 @@ def administrator_statements(
         _allow(["s3:DeleteObject"], [place.object_arn(settings.s3_bucket, f"{PARKED}*")]),
         *(_redriving(settings, dead_letter_queues, place) if dead_letter_queues else ()),
         *_key_use(settings, place, decrypt=["dynamodb", "s3", "sqs"], encrypt=["s3", "sqs"]),
+    ]
+
+
+def _making_queues(settings: ServiceSettings, place: _Place) -> list[Statement]:
+    """Allows to make and delete queues of subscriptions. Tags tell these from the service's own and from neighbours'.
+
+    The queues of a stack "a-b" have names of a stack "a", too.
+    """
+    named = [place.arn("sqs", f"{settings.stack}-*")]
+    stack, role = (f"aws:ResourceTag/{tag}" for tag in (STACK_TAG, ROLE_TAG))
+    untaken = {"StringEqualsIfExists": {stack: settings.stack}, "StringNotEquals": {role: SERVICE}}
+    ours = {"StringEquals": {stack: settings.stack, role: [SUBSCRIPTION, DEAD_LETTERS]}}
+    return [
+        _allow(
+            [f"sqs:{name}" for name in ("CreateQueue", "GetQueueAttributes", "GetQueueUrl", "ListQueueTags")], named
+        ),
+        {**_allow(["sqs:TagQueue"], named), "Condition": untaken},
+        {**_allow(["sqs:DeleteQueue"], named), "Condition": ours},
     ]
 
 

@@ -21,8 +21,9 @@ RETENTION_S = 14 * 86_400
 """The longest that SQS allows."""
 
 STACK_TAG, ROLE_TAG = "tidewheel:stack", "tidewheel:role"
-SUBSCRIPTION, DEAD_LETTERS = "subscription", "dead letters"
-"""Values of ROLE_TAG. The functions may send to queues tagged with their service and SUBSCRIPTION."""
+SUBSCRIPTION, DEAD_LETTERS, SERVICE = "subscription", "dead letters", "service"
+"""Values of ROLE_TAG. The functions may send to queues tagged with their service and SUBSCRIPTION. The stack's own
+queues are tagged SERVICE, so that administrators can neither delete them nor tag them anew."""
 
 _DEAD = "-dead"
 _HASH_CHARACTERS = 8
