@@ -27,7 +27,7 @@ from tidewheel.client.policies import (
     consumer_statements,
     sender_statements,
 )
-from tidewheel.client.subscription_queues import ROLE_TAG, STACK_TAG, SUBSCRIPTION
+from tidewheel.client.queue_tags import ROLE_TAG, STACK_TAG, SUBSCRIPTION
 from tidewheel.local import LocalTidewheel
 from tidewheel.local.emulator.iam_policy import Request, allowed
 from tidewheel.local.emulator.iam_requests import requests_of

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import ClientError
 
+from tidewheel.client.queue_tags import DEAD_LETTERS, ROLE_TAG, STACK_TAG, SUBSCRIPTION
 from tidewheel.errors import AlreadyExists, InvalidValue, QueueUnavailable
 
 if TYPE_CHECKING:
@@ -19,11 +20,6 @@ MAX_QUEUE_NAME = 80
 MAX_RECEIVE_COUNT = 5
 RETENTION_S = 14 * 86_400
 """The longest that SQS allows."""
-
-STACK_TAG, ROLE_TAG = "tidewheel:stack", "tidewheel:role"
-SUBSCRIPTION, DEAD_LETTERS, SERVICE = "subscription", "dead letters", "service"
-"""Values of ROLE_TAG. The functions may send to queues tagged with their service and SUBSCRIPTION. The stack's own
-queues are tagged SERVICE, so that administrators can neither delete them nor tag them anew."""
 
 _DEAD = "-dead"
 _HASH_CHARACTERS = 8
