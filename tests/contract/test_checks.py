@@ -58,6 +58,41 @@ def test_many_topics_are_due_wherever_the_index_keeps_them(store: Store) -> None
     assert store.checks.due(0) == ([], [], [], [])
 
 
+@pytest.mark.parametrize(
+    ("partition", "sort_key"),
+    [
+        ("T#orders#TOMB", "STATE"),
+        ("T#orders#KEY#00", "DELIVERY#billing#g1#000000000005"),
+        ("T#orders#MOVE", "PARK#billing#g1#x"),
+        ("T#orders#NOTE", "ASIDE#billing#g1#x"),
+        ("T#", "STATE"),
+        ("orders", "STATE"),
+        ("SERVICE", "ORPHANS"),
+        ("T#orders", "STATE#"),
+        ("T#orders", "NOTE"),
+        ("T#orders", "BUCKET#x"),
+        ("T#orders", "DELIVERY#billing#g1#5"),
+        ("T#orders", "DELIVERY#billing#g1#x"),
+        ("T#orders", "DELIVERY#billing#g1#000000000005#r#x"),
+        ("T#orders", "PARK#billing#x"),
+        ("T#other", "STATE"),
+    ],
+)
+def test_a_key_that_the_service_does_not_write_into_a_shard_is_not_due_and_no_failure(
+    dynamodb: Any, partition: str, sort_key: str
+) -> None:
+    store = aws_store(dynamodb)
+    store.topic(next_check_ms=7)
+    shard = layout.check_shard("orders")
+    assert layout.check_shard("other") != shard
+    forged = {"pk": {"S": partition}, "sk": {"S": sort_key}, "check_shard": {"S": shard}, "next_check_ms": {"N": "0"}}
+    table: Any = store.checks._table  # type: ignore[attr-defined]
+    dynamodb.put_item(TableName=table._name, Item=forged)
+    failed: dict[str, Exception] = {}
+    assert store.checks.due(10, failed) == store.checks.due(10) == (["orders"], [], [], [])
+    assert failed == {}
+
+
 def test_daily_work_is_one_callers_until_its_time(store: Store) -> None:
     storage = store
     assert storage.checks.claim_daily("ORPHANS", 100, 200)

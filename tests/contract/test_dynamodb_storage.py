@@ -471,14 +471,13 @@ def test_a_check_that_cannot_be_read_hides_no_other(dynamodb: Any, store: Store)
         store.topic_states.create(replace(a_state(), topic=topic, next_check_ms=5000))
     damage(dynamodb, store, layout.STATE, "next_check_ms", {"N": "4999.5"})
     assert sorted(store.checks.due(6000).topics) == ["bad", "good"]
-    [good] = [item for key, item in raw_items(dynamodb, store).items() if "good" in key[0]]
-    strange = {name: good[name] for name in ("pk", "check_shard", "next_check_ms")} | {"sk": {"S": "NOTE"}}
-    dynamodb.put_item(TableName=table_of(store), Item=strange)
-    failed: dict[str, Exception] = {}
-    assert sorted(store.checks.due(6000, failed).topics) == ["bad", "good"]
-    assert [*failed] == ["T#good#NOTE"]
-    with pytest.raises(CorruptMetadata):
-        store.checks.due(6000)
+
+
+def test_items_that_a_sender_put_beside_its_topic_are_no_topics(dynamodb: Any, store: Store) -> None:
+    store.topic()
+    for partition in (layout.tombstone_partition("orders"), *layout.key_partitions("orders")[:1], "T#", "orders"):
+        dynamodb.put_item(TableName=table_of(store), Item={"pk": {"S": partition}, "sk": {"S": layout.STATE}})
+    assert [each.topic for each in store.topic_states.all()] == ["orders"]
 
 
 def test_a_key_that_cannot_be_read_hides_no_other_and_few_keys_take_one_query_a_partition(

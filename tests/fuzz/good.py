@@ -158,6 +158,7 @@ ITEMS: dict[str, dict[str, Any]] = {
     "tombstone": items.encode_tombstone("orders", _TOMBSTONE),
     "recurring": items.encode_recurring(_RECURRING),
     "key": items.encode_key("orders", _KEY),
+    "move": items.encode_move("orders", MessageId(IDS[0]), MessageId(IDS[1]), 9),
 }
 """By what follows `decode_` in the name of the decoder."""
 

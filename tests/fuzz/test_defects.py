@@ -13,6 +13,7 @@ from tests.fuzz.good import CHECKPOINT, IDS, ITEMS, NOW_MS, PACKS, PLAN
 from tests.packs import fields_of, pack_of
 from tidewheel import InvalidValue
 from tidewheel.aws.dynamodb import items
+from tidewheel.aws.table_layout import CLIENT_ITEMS
 from tidewheel.errors import CorruptMetadata, CorruptPack, NewerRelease, UnsupportedLayout
 from tidewheel.flows.delivery.ingest import pack_rows
 from tidewheel.flows.delivery.release import releases
@@ -138,8 +139,20 @@ def test_an_item_of_a_newer_version_says_to_upgrade_and_one_of_a_newer_layout_to
     decode = getattr(items, f"decode_{kind}")
     with pytest.raises(CorruptMetadata, match="reads version 1: upgrade"):
         decode(ITEMS[kind] | {"v": {"N": "2"}})
+    newer_layout = ITEMS[kind] | {"layout": {"N": "2"}}
+    if kind in CLIENT_ITEMS:  # a sender may put one, with any attribute: see below
+        assert decode(newer_layout) == decode(ITEMS[kind])
+        return
     with pytest.raises(UnsupportedLayout):
-        decode(ITEMS[kind] | {"layout": {"N": "2"}})
+        decode(newer_layout)
+
+
+@pytest.mark.parametrize("kind", CLIENT_ITEMS)
+def test_an_item_that_a_sender_may_put_is_never_a_reason_to_wait_for_an_upgrade(kind: str) -> None:
+    decode = getattr(items, f"decode_{kind}")
+    with pytest.raises(CorruptMetadata) as refused:
+        decode(ITEMS[kind] | {"v": {"N": "99"}, "layout": {"N": "99"}})
+    assert type(refused.value) is CorruptMetadata
 
 
 def test_a_plan_a_checkpoint_and_a_pack_of_a_newer_version_are_refused_as_such() -> None:

@@ -42,8 +42,8 @@ def world() -> Iterator[World]:
         yield World(stack)
 
 
-def client_of(world: World, given: Sequence[Statement]) -> Tidewheel:
-    """A client whose requests IAM refuses unless the statements allow them."""
+def session_of(world: World, given: Sequence[Statement]) -> Any:
+    """A session whose requests IAM refuses unless the statements allow them."""
     session = world.stack._emulator.session()  # type: ignore[attr-defined]
 
     def enforce(params: dict[str, Any], model: Any, **_: Any) -> None:
@@ -54,7 +54,12 @@ def client_of(world: World, given: Sequence[Statement]) -> Tidewheel:
                     raise ClientError({"Error": answer, "ResponseMetadata": {"HTTPStatusCode": 400}}, model.name)
 
     session.events.register("before-parameter-build.*.*", enforce)
-    return Tidewheel(world.stack.stack_name, session=session, clock=world.stack.clock)
+    return session
+
+
+def client_of(world: World, given: Sequence[Statement]) -> Tidewheel:
+    """A client with a session of `session_of`."""
+    return Tidewheel(world.stack.stack_name, session=session_of(world, given), clock=world.stack.clock)
 
 
 def refused(error: BaseException) -> bool:

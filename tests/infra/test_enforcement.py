@@ -19,7 +19,7 @@ from tests.infra.denied import DENIED, check_denied, names_of
 from tests.infra.enforced import FLOWS, World
 from tests.infra.roles import COMPACT, DISPATCH, FUNCTION_ROLES, INGEST, SCHEDULE, SWEEP, role_arn
 from tests.infra.variants import template_of
-from tidewheel.client.subscription_queues import ROLE_TAG, STACK_TAG, SUBSCRIPTION
+from tidewheel.client.queue_tags import ROLE_TAG, STACK_TAG, SUBSCRIPTION
 from tidewheel.local import LocalTidewheel
 from tidewheel.local.emulator.access import Denial, Grant, grants_of
 

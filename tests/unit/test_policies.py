@@ -17,6 +17,7 @@ from infra.local_template import normalized
 from tests.conftest import REPOSITORY
 from tests.infra.dedicated import synthesized
 from tidewheel.aws import table_layout
+from tidewheel.aws.dynamodb import items
 from tidewheel.cli.main import app
 from tidewheel.cli.target import Target
 from tidewheel.client.policies import (
@@ -32,7 +33,10 @@ from tidewheel.errors import InvalidValue
 from tidewheel.local import LocalTidewheel
 from tidewheel.local.emulator.iam_policy import Request, allowed
 from tidewheel.local.emulator.iam_requests import requests_of
+from tidewheel.model.key import KeyEntry
+from tidewheel.model.message import MessageId
 from tidewheel.model.settings import DELIVERY_ROLES, ServiceSettings, parameter_name
+from tidewheel.model.tombstone import Tombstone
 
 MINE, SHARED = "orders", "invoices"
 ARN = "arn:aws:sqs:us-east-1:123456789012:mine"
@@ -89,11 +93,11 @@ def test_a_request_that_names_no_partition_is_not_allowed() -> None:
 def transaction(*writes: tuple[str, str]) -> list[Request]:
     """What a transaction asks IAM for: of each write its kind and its partition."""
     table = {"TableName": "arn:aws:dynamodb:eu-west-1:111122223333:table/table"}
-    items = [
+    parts = [
         {kind: {**table, "Item" if kind == "Put" else "Key": {"pk": {"S": partition}, "sk": {"S": "x"}}}}
         for kind, partition in writes
     ]
-    return requests_of("dynamodb", "TransactWriteItems", {"TransactItems": items})
+    return requests_of("dynamodb", "TransactWriteItems", {"TransactItems": parts})
 
 
 TOPIC, TOMBSTONES, KEY = "T#orders", "T#orders#TOMB", "T#orders#KEY#07"
@@ -143,6 +147,91 @@ def test_neither_reading_lets_a_transaction_touch_another_topic(writes: list[tup
         )
         assert not all(allowed(given_, each) for each in one_by_one)
         assert not (together and all(allowed(given_, each) for each in together))
+
+
+def put(partition: str, **fields: Any) -> dict[str, Any]:
+    """A put of an item with these fields."""
+    item = {"pk": {"S": partition}, "sk": {"S": "x"}, **{name: {"N": "0"} for name in fields}}
+    return {"TableName": "arn:aws:dynamodb:eu-west-1:111122223333:table/table", "Item": item}
+
+
+MARKS = [*table_layout.partitions(MINE)[1:3], KEY]
+CHECKING = {"Key": {"pk": {"S": TOPIC}, "sk": {"S": "STATE"}}, "ConditionExpression": "sealed <= :s"}
+
+
+@pytest.mark.parametrize("actions", [("cancel",), ("reschedule",), ("send", "cancel", "reschedule", "look")])
+@pytest.mark.parametrize("name", [table_layout.CHECK_PARTITION_KEY, table_layout.CHECK_SORT_KEY, "generation"])
+@pytest.mark.parametrize("partition", MARKS)
+def test_a_sender_puts_no_item_with_an_attribute_that_its_items_do_not_have_in_whatever_request(
+    actions: Any, name: str, partition: str
+) -> None:
+    given_ = sender_statements(SETTINGS, MINE, actions=actions)
+    forged, honest = put(partition, **{name: 0}), put(KEY, ttl=0)
+    check = {"ConditionCheck": {**CHECKING, "TableName": forged["TableName"]}}
+    for writes in ([{"Put": forged}], [check, {"Put": forged}], [{"Put": honest}, {"Put": forged}]):
+        requests = requests_of("dynamodb", "TransactWriteItems", {"TransactItems": writes})
+        puts = [each for each in requests if each.action == "dynamodb:PutItem"]
+        named = [each for each in puts if name in dict(each.context)["dynamodb:Attributes"]]
+        assert named and not any(allowed(given_, each) for each in named)
+    [alone] = requests_of("dynamodb", "PutItem", forged)
+    assert not allowed(given_, alone)
+    asks = {**honest, "ConditionExpression": f"attribute_exists({name})"}
+    assert not any(allowed(given_, each) for each in requests_of("dynamodb", "PutItem", asks))
+
+
+def test_a_put_is_not_allowed_where_iam_is_told_no_attributes() -> None:
+    [told] = requests_of("dynamodb", "PutItem", put(KEY))
+    given_ = sender_statements(SETTINGS, MINE, actions=("cancel",))
+    assert allowed(given_, told)
+    assert not allowed(given_, replace(told, context=told.context[:1]))
+
+
+def test_the_attributes_that_clients_may_write_are_those_of_their_items() -> None:
+    id = MessageId("0" * 26)
+    written = {
+        "tombstone": items.encode_tombstone(MINE, Tombstone(1, id, 9, to=id, certain=False, put_ms=1)),
+        "key": items.encode_key(
+            MINE,
+            KeyEntry(key="k", id=id, sent_ms=1, seq=1, ttl_s=9, replace=True, cancelled=True, floor=(1, 1), tail_ms=1),
+        ),
+        "move": items.encode_move(MINE, id, id, 9),
+    }
+    keys = {table_layout.PARTITION_KEY, table_layout.SORT_KEY}
+    assert {kind: frozenset(item) - keys for kind, item in written.items()} == table_layout.CLIENT_ITEMS
+
+
+@pytest.mark.parametrize(
+    ("operation", "params", "expected"),
+    [
+        ("PutItem", {"Item": {"pk": {"S": "a"}, "x": {"N": "1"}}}, "pk x"),
+        ("PutItem", {"Item": {"pk": {"S": "a"}}, "ConditionExpression": "attribute_not_exists(y) OR y > :y"}, "pk y"),
+        ("PutItem", {"Item": {"pk": {"S": "a"}}, "Expected": {"z": {"Exists": False}}}, "pk z"),
+        (
+            "UpdateItem",
+            {
+                "Key": {"pk": {"S": "a"}},
+                "UpdateExpression": "SET m.#inner = :v, l[0] = if_not_exists(n, :x) REMOVE #r ADD c :c",
+                "ExpressionAttributeNames": {"#inner": "i", "#r": "set"},
+            },
+            "c l m n pk set",
+        ),
+        ("UpdateItem", {"Key": {"pk": {"S": "a"}}, "AttributeUpdates": {"u": {}}}, "pk u"),
+        ("DeleteItem", {"Key": {"pk": {"S": "a"}}, "ConditionExpression": "NOT d IN (:a, :b)"}, "d pk"),
+        ("GetItem", {"Key": {"pk": {"S": "a"}}, "ProjectionExpression": "p, q.r"}, "p pk q"),
+        (
+            "Query",
+            {
+                "KeyConditionExpression": "pk = :pk AND begins_with(sk, :s)",
+                "FilterExpression": "size(f) BETWEEN :a AND :b",
+                "ExpressionAttributeValues": {":pk": {"S": "a"}},
+            },
+            "f pk sk",
+        ),
+    ],
+)
+def test_iam_is_told_the_attributes_that_a_request_names(operation: str, params: Any, expected: str) -> None:
+    [request] = requests_of("dynamodb", operation, {"TableName": "t", **params})
+    assert dict(request.context)["dynamodb:Attributes"] == tuple(expected.split())
 
 
 def test_what_is_denied_is_not_allowed_and_an_unknown_condition_is_an_error() -> None:

@@ -27,6 +27,8 @@ are `check_shard` and `next_check_ms`.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
 from zlib import crc32
 
 from tidewheel.ledger.bucket import SLOT_DIGITS, BucketId
@@ -34,6 +36,7 @@ from tidewheel.model.message import MessageId
 from tidewheel.model.park import ParkKey
 from tidewheel.model.set_aside import SetAsideKey
 from tidewheel.model.subscription_state import DeliveryKey
+from tidewheel.model.topic import check_name
 
 PARTITION_KEY = "pk"
 SORT_KEY = "sk"
@@ -68,6 +71,20 @@ EVERY_NOTES = "T#*#NOTE"
 SERVICE = "SERVICE"
 """The partition of items that belong to no topic."""
 
+CLIENT_ITEMS = {
+    "tombstone": frozenset({"v", TTL_ATTRIBUTE, "moved_to", "uncertain", "put_ms"}),
+    "key": frozenset(
+        {"v", TTL_ATTRIBUTE, "id", "sent_ms", "seq", "replaces", "cancelled", "floor_ms", "floor_seq", "tail_ms"}
+    ),
+    "move": frozenset({"v", TTL_ATTRIBUTE, "moves"}),
+}
+"""Kind of an item that clients write -> its attributes beside its key.
+
+The policies of clients allow no other attributes, and readers ignore others: an older policy allows all.
+"""
+CHECKED_BY_CLIENTS = frozenset({"layout", "sealed"})
+"""Attributes of the topic state that a client's transaction checks."""
+
 Key = tuple[str, str]
 """A partition key and a sort key."""
 
@@ -97,6 +114,14 @@ def tombstone_partition(topic: str) -> str:
 def topic_of(partition: str) -> str:
     """Returns the topic of a partition from `topic_partition`."""
     return partition.removeprefix(_TOPIC)
+
+
+def is_topic_partition(partition: str) -> bool:
+    """Returns whether a partition is from `topic_partition`. Clients write into others, under any sort key."""
+    try:
+        return topic_partition(check_name("topic", topic_of(partition))) == partition
+    except ValueError:
+        return False
 
 
 def topic_state_key(topic: str) -> Key:
@@ -288,6 +313,29 @@ def check_shard(topic: str) -> str:
 def check_shards() -> list[str]:
     """Returns all partitions of the index `checks`."""
     return [_shard(number) for number in range(CHECK_SHARDS)]
+
+
+def checked_key(shard: str, key: Key) -> str | DeliveryKey | ParkKey | SetAsideKey | None:
+    """Returns what a key in a shard of the index `checks` names. A topic is named by a str.
+
+    Returns None for a key that the service does not write into this shard. A sender with an older policy may put such
+    items beside its topic.
+    """
+    parse, build = _CHECKED.get(key[1].partition("#")[0] + "#", (lambda key: topic_of(key[0]), topic_state_key))
+    try:
+        named: str | DeliveryKey | ParkKey | SetAsideKey = parse(key)
+    except ValueError:
+        return None
+    ours = is_topic_partition(key[0]) and build(named) == key and check_shard(topic_of(key[0])) == shard
+    return named if ours else None
+
+
+_CHECKED: dict[str, tuple[Callable[[Key], Any], Callable[[Any], Key]]] = {
+    DELIVERIES: (parse_delivery_key, delivery_key),
+    PARKS: (parse_park_key, park_key),
+    SET_ASIDE: (parse_set_aside_key, set_aside_key),
+}
+"""Prefix of sort keys -> functions that parse and build such keys. All other keys in the index are topic states'."""
 
 
 def _shard(number: int) -> str:

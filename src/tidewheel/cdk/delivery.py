@@ -13,7 +13,7 @@ from tidewheel.cdk.nag_suppressions import acknowledge_wildcards
 from tidewheel.cdk.names import service_name
 from tidewheel.cdk.queues import grant_queue_sends, read_queue, source_queue, terminal_queue
 from tidewheel.cdk.storage import NOTES, TOMBSTONES, TOPICS, TOPICS_AND_NOTES, Storage
-from tidewheel.client.subscription_queues import ROLE_TAG, STACK_TAG, SUBSCRIPTION
+from tidewheel.client.queue_tags import ROLE_TAG, STACK_TAG, SUBSCRIPTION
 from tidewheel.model.object_names import ASIDE, LEDGERS, PARKED, PLANS, REFUSED
 from tidewheel.model.triggers import WORK_QUEUE
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from aws_cdk import Duration
+from aws_cdk import Duration, Tags
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_lambda as lambda_
@@ -14,6 +14,7 @@ from constructs import Construct
 from tidewheel.cdk.encryption import DATA_KEY_REUSE, key_of
 from tidewheel.cdk.environment import Environment
 from tidewheel.cdk.nag_suppressions import acknowledge
+from tidewheel.client.queue_tags import ROLE_TAG, SERVICE
 from tidewheel.model.triggers import RETENTION_S, SourceQueue
 
 RETENTION = Duration.seconds(RETENTION_S)
@@ -39,6 +40,7 @@ def terminal_queue(scope: Construct, id_: str, environment: Environment, *, why:
         enforce_ssl=True,
         **queue_encryption(key_of(scope)),
     )
+    Tags.of(queue).add(ROLE_TAG, SERVICE)
     if why is not None:
         acknowledge(queue, "AwsSolutions-SQS3", why)
     return queue
@@ -52,7 +54,7 @@ def source_queue(
 ) -> sqs.Queue:
     """Creates a queue for a function, with its dead-letter queue `<id>DeadLetters`."""
     dead_letters = terminal_queue(scope, f"{id_}DeadLetters", environment)
-    return sqs.Queue(
+    queue = sqs.Queue(
         scope,
         id_,
         visibility_timeout=Duration.seconds(settings.visibility_s),
@@ -62,6 +64,8 @@ def source_queue(
         dead_letter_queue=sqs.DeadLetterQueue(max_receive_count=settings.receives, queue=dead_letters),
         **queue_encryption(key_of(scope)),
     )
+    Tags.of(queue).add(ROLE_TAG, SERVICE)
+    return queue
 
 
 def read_queue(

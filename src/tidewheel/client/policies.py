@@ -3,6 +3,7 @@
 A topic's items and objects carry its name, so most statements apply to a single topic:
 
     items     dynamodb:LeadingKeys    T#orders, T#orders#...      never T#orders*, which is also topic "orders2"
+              dynamodb:Attributes     in puts, the attributes of the items that clients write
     objects   the ARN                 ledgers/orders/*, payloads/orders/*
     sending   the ARN                 the topic's own ingest queues
 
@@ -26,6 +27,7 @@ from typing import Any, Literal, get_args
 from urllib.parse import urlsplit
 
 from tidewheel.aws import table_layout as layout
+from tidewheel.client.queue_tags import DEAD_LETTERS, ROLE_TAG, SERVICE, STACK_TAG, SUBSCRIPTION
 from tidewheel.errors import InvalidValue
 from tidewheel.model.object_names import LEDGERS, PARKED, PAYLOADS, PLANS, REFUSED, topic_prefix
 from tidewheel.model.settings import ServiceSettings, parameter_name, roles_parameter_name
@@ -57,6 +59,8 @@ CREATED_ONLY = {"Null": {"s3:if-none-match": "false"}}
 """A condition under which an object is written only if none has its name: S3 takes no value but `*` in the header."""
 LEADING_KEYS = "dynamodb:LeadingKeys"
 """IAM's condition key for the partition keys of a request."""
+ATTRIBUTES = "dynamodb:Attributes"
+"""IAM's condition key for the top-level attributes of a request: of its item, its key and its expressions."""
 DNS_SUFFIXES = {"aws-cn": "amazonaws.com.cn"}
 """Partition -> its suffix, for partitions with another suffix than DNS_SUFFIX."""
 DNS_SUFFIX = "amazonaws.com"
@@ -123,9 +127,10 @@ def sender_statements(
     readable = [layout.topic_partition(topic), *(marks if changes or looks else [])]
     statements = [_reading_settings(settings, place), _items(settings, place, reads, readable)]
     if changes:
-        written = [*marks, *[layout.moves_partition(topic)] * ("reschedule" in wanted)]
-        checked = [layout.topic_partition(topic)]
-        statements.append(_items(settings, place, ["dynamodb:PutItem"], written, checked=checked))
+        moves = "reschedule" in wanted
+        written = [*marks, *[layout.moves_partition(topic)] * moves]
+        kinds = ["tombstone", "key", *["move"] * moves]
+        statements.append(_puts(settings, place, written, kinds, checked=layout.topic_partition(topic)))
     if wanted & {"send", "reschedule"}:
         statements.append(_sending(settings, topic, place))
     ledgers = place.object_arn(settings.s3_bucket, f"{topic_prefix(LEDGERS, topic)}*")
@@ -232,13 +237,14 @@ def administrator_statements(
         InvalidValue: the settings do not say where the service is, or a queue is not valid.
     """
     place = _place(settings, region, account, partition, dns_suffix)
-    items = ("ConditionCheckItem", "DeleteItem", "GetItem", "PutItem", "Query", "Scan", "UpdateItem")
-    queues = ("CreateQueue", "DeleteQueue", "GetQueueAttributes", "GetQueueUrl", "ListQueueTags", "TagQueue")
+    reads = [f"dynamodb:{name}" for name in ("GetItem", "Query", "Scan")]
+    writes = [f"dynamodb:{name}Item" for name in ("ConditionCheck", "Delete", "Put", "Update")]
     roles = place.arn("ssm", f"parameter{roles_parameter_name(settings.stack)}")
     return [
         _allow(["ssm:GetParameter"], [*_reading_settings(settings, place)["Resource"], roles]),
-        _allow([f"dynamodb:{name}" for name in items], [_table_arn(settings, place)]),
-        _allow([f"sqs:{name}" for name in queues], [place.arn("sqs", f"{settings.stack}-*")]),
+        _allow(reads, [_table_arn(settings, place)]),
+        _items(settings, place, writes, [layout.EVERY_TOPIC]),  # not the service's own items
+        *_making_queues(settings, place),
         _allow(
             ["sqs:SendMessage"],
             [_queue_arn(url, place) for url in (settings.work_queue_url, settings.refused_queue_url)],
@@ -252,6 +258,24 @@ def administrator_statements(
         _allow(["s3:DeleteObject"], [place.object_arn(settings.s3_bucket, f"{PARKED}*")]),
         *(_redriving(settings, dead_letter_queues, place) if dead_letter_queues else ()),
         *_key_use(settings, place, decrypt=["dynamodb", "s3", "sqs"], encrypt=["s3", "sqs"]),
+    ]
+
+
+def _making_queues(settings: ServiceSettings, place: _Place) -> list[Statement]:
+    """Allows to make and delete queues of subscriptions. Tags tell these from the service's own and from neighbours'.
+
+    The queues of a stack "a-b" have names of a stack "a", too.
+    """
+    named = [place.arn("sqs", f"{settings.stack}-*")]
+    stack, role = (f"aws:ResourceTag/{tag}" for tag in (STACK_TAG, ROLE_TAG))
+    untaken = {"StringEqualsIfExists": {stack: settings.stack}, "StringNotEquals": {role: SERVICE}}
+    ours = {"StringEquals": {stack: settings.stack, role: [SUBSCRIPTION, DEAD_LETTERS]}}
+    return [
+        _allow(
+            [f"sqs:{name}" for name in ("CreateQueue", "GetQueueAttributes", "GetQueueUrl", "ListQueueTags")], named
+        ),
+        {**_allow(["sqs:TagQueue"], named), "Condition": untaken},
+        {**_allow(["sqs:DeleteQueue"], named), "Condition": ours},
     ]
 
 
@@ -317,30 +341,37 @@ def _reading_settings(settings: ServiceSettings, place: _Place) -> Statement:
     return _allow(["ssm:GetParameter"], [place.arn("ssm", f"parameter{parameter_name(settings.stack)}")])
 
 
-def _items(
-    settings: ServiceSettings,
-    place: _Place,
-    actions: Sequence[str],
-    partitions: Sequence[str],
-    *,
-    checked: Sequence[str] = (),
+def _items(settings: ServiceSettings, place: _Place, actions: Sequence[str], partitions: Sequence[str]) -> Statement:
+    """Allows actions such as "dynamodb:GetItem" on the items of some partitions, given as patterns of their keys."""
+    # ForAllValues is true for a request without a partition key.
+    condition = {"ForAllValues:StringLike": {LEADING_KEYS: list(partitions)}, "Null": {LEADING_KEYS: "false"}}
+    return {**_allow(actions, [_table_arn(settings, place)]), "Condition": condition}
+
+
+def _puts(
+    settings: ServiceSettings, place: _Place, partitions: Sequence[str], kinds: Iterable[str], *, checked: str
 ) -> Statement:
-    """Allows actions on the items of some partitions, and denies requests without a partition key.
+    """Allows to put items of some kinds into some partitions, alone and in transactions.
+
+    IAM may compare a put with the keys and attributes of the whole transaction (docs/security.md). So a request may
+    name the partition and the attributes that the same transaction checks, but only together with at least one of the
+    partitions.
 
     Args:
         settings, place: the service and its location.
-        actions: such as "dynamodb:PutItem".
         partitions: patterns of partition keys.
-        checked: partitions in which the same transaction checks an item. IAM may compare an action with the keys of the
-            whole transaction (docs/security.md), so a request may name these partitions, but only together with at
-            least one of `partitions`.
+        kinds: names in `table_layout.CLIENT_ITEMS`.
+        checked: the partition in which the transaction checks an item.
     """
-    # ForAllValues is true for a request without a partition key; ForAnyValue is not.
-    some = (
-        {"ForAnyValue:StringLike": {LEADING_KEYS: list(partitions)}} if checked else {"Null": {LEADING_KEYS: "false"}}
-    )
-    condition = {"ForAllValues:StringLike": {LEADING_KEYS: [*checked, *partitions]}, **some}
-    return {**_allow(actions, [_table_arn(settings, place)]), "Condition": condition}
+    own = {layout.PARTITION_KEY, layout.SORT_KEY} | layout.CHECKED_BY_CLIENTS
+    condition = {
+        "ForAllValues:StringLike": {LEADING_KEYS: [checked, *partitions]},
+        "ForAnyValue:StringLike": {LEADING_KEYS: list(partitions)},
+        "ForAllValues:StringEquals": {ATTRIBUTES: sorted(own.union(*(layout.CLIENT_ITEMS[kind] for kind in kinds)))},
+        # ForAllValues is true for a request without attributes.
+        "Null": {ATTRIBUTES: "false"},
+    }
+    return {**_allow(["dynamodb:PutItem"], [_table_arn(settings, place)]), "Condition": condition}
 
 
 def _large_bodies(settings: ServiceSettings, topic: str, place: _Place) -> str:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from botocore.exceptions import ClientError
 
+from tidewheel.client.queue_tags import DEAD_LETTERS, ROLE_TAG, STACK_TAG, SUBSCRIPTION
 from tidewheel.errors import AlreadyExists, InvalidValue, QueueDeletedRecently, QueueUnavailable
 
 if TYPE_CHECKING:
@@ -24,10 +25,6 @@ MAX_QUEUE_NAME = 80
 MAX_RECEIVE_COUNT = 5
 RETENTION_S = 14 * 86_400
 """The longest that SQS allows."""
-
-STACK_TAG, ROLE_TAG = "tidewheel:stack", "tidewheel:role"
-SUBSCRIPTION, DEAD_LETTERS = "subscription", "dead letters"
-"""Values of ROLE_TAG. The functions may send to queues tagged with their service and SUBSCRIPTION."""
 
 _DEAD = "-dead"
 _HASH_CHARACTERS = 8

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from tidewheel.aws import table_layout as layout
 from tidewheel.aws.dynamodb import items
 from tidewheel.aws.dynamodb.table import Table
 from tidewheel.aws.dynamodb.writes import Change
-from tidewheel.errors import CorruptMetadata
 from tidewheel.flows.ports.checks import DailyClaim, Due
+from tidewheel.model.park import ParkKey
+from tidewheel.model.set_aside import SetAsideKey
+from tidewheel.model.subscription_state import DeliveryKey
 
 
 class DynamoChecks:
@@ -18,8 +22,11 @@ class DynamoChecks:
         self._not_before_ms: dict[str, int] = {}
 
     def due(self, now_ms: int, failed: dict[str, Exception] | None = None) -> Due:
-        """Finds due checks with a query for each of the index's 16 shards."""
-        due: list[tuple[int, layout.Key]] = []
+        """Finds due checks with a query for each of the index's 16 shards.
+
+        Ignores keys that the service does not write, without a failure: they are a sender's, who may put any number.
+        """
+        due: list[tuple[int, layout.Key, object]] = []
         for shard in layout.check_shards():
             try:
                 for item in self._table.query(
@@ -27,31 +34,22 @@ class DynamoChecks:
                     {"shard": shard, "now": now_ms},
                     index=layout.CHECK_INDEX,
                 ):
+                    key = items.key_of(item)
+                    if (named := layout.checked_key(shard, key)) is None:
+                        continue
                     try:
                         next_check_ms = items.next_check_ms_of(item)
                     except ValueError:  # no whole number: whoever reads the item says so
                         next_check_ms = 0
-                    due.append((next_check_ms, items.key_of(item)))
+                    due.append((next_check_ms, key, named))
             except Exception as error:
                 if failed is None:
                     raise
                 failed[shard] = error
-        found = Due([], [], [], [])
-        for _, key in sorted(due):
-            try:
-                if key[1] == layout.STATE:
-                    found.topics.append(layout.topic_of(key[0]))
-                elif key[1].startswith(layout.PARKS):
-                    found.parks.append(layout.parse_park_key(key))
-                elif key[1].startswith(layout.SET_ASIDE):
-                    found.set_aside.append(layout.parse_set_aside_key(key))
-                else:
-                    found.deliveries.append(layout.parse_delivery_key(key))
-            except ValueError as error:
-                if failed is None:
-                    raise CorruptMetadata(f"item {key} is not readable ({error!r})") from error
-                failed["#".join(key)] = error
-        return found
+        found: dict[type, list[Any]] = {str: [], DeliveryKey: [], ParkKey: [], SetAsideKey: []}
+        for _, _, each in sorted(due, key=lambda each: each[:2]):
+            found[type(each)].append(each)
+        return Due(*found.values())
 
     def claim_daily(self, name: str, now_ms: int, next_ms: int) -> DailyClaim | None:
         """Claims a daily job with an UpdateItem.

@@ -74,6 +74,26 @@ def _reading(decode: Callable[[Item], T]) -> Callable[[Item], T]:
     return checked
 
 
+def _of_client(kind: str) -> Callable[[Callable[[Item], T]], Callable[[Item], T]]:
+    """Makes a decoder see only the attributes of its kind, and raise CorruptMetadata for an item of any newer version.
+
+    Clients write these items. A forged item must stop no message but its own, as a newer version or layout would.
+    """
+
+    def decorated(decode: Callable[[Item], T]) -> Callable[[Item], T]:
+        @wraps(decode)
+        def checked(item: Item) -> T:
+            seen = {layout.PARTITION_KEY, layout.SORT_KEY} | layout.CLIENT_ITEMS[kind]
+            try:
+                return decode({name: value for name, value in item.items() if name in seen})
+            except NewerRelease as error:
+                raise CorruptMetadata(str(error)) from None
+
+        return checked
+
+    return decorated
+
+
 def _name(item: Item) -> str:
     return "/".join(item.get(part, {}).get("S", "?") for part in (layout.PARTITION_KEY, layout.SORT_KEY))
 
@@ -505,6 +525,7 @@ def encode_tombstone(topic: str, tombstone: Tombstone) -> Item:
     return item_of(layout.tombstone_key(topic, tombstone.slot, tombstone.id), fields)
 
 
+@_of_client("tombstone")
 @_reading
 def decode_tombstone(item: Item) -> Tombstone:
     """Reads a tombstone."""
@@ -519,6 +540,7 @@ def encode_move(topic: str, mover: MessageId, moved: MessageId, ttl_s: int) -> I
     return item_of(layout.move_key(topic, mover), {"v": VERSION, layout.TTL_ATTRIBUTE: ttl_s, "moves": moved})
 
 
+@_of_client("move")
 @_reading
 def decode_move(item: Item) -> MessageId | None:
     """Reads which message may be moved."""
@@ -595,6 +617,7 @@ def encode_key(topic: str, entry: KeyEntry) -> Item:
     return item_of(layout.key_key(topic, entry.key), fields)
 
 
+@_of_client("key")
 @_reading
 def decode_key(item: Item) -> KeyEntry:
     """Reads a key's entry."""

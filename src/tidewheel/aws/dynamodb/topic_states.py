@@ -33,7 +33,8 @@ class DynamoTopicStates:
     def all(self) -> list[TopicState]:
         """Lists all topics by a scan of the whole table, for administrators only."""
         found = self._table.scan("sk = :state AND attribute_not_exists(deleting_at_ms)", {"state": layout.STATE})
-        return sorted((items.decode_topic_state(item) for item in found), key=lambda state: state.topic)
+        ours = (item for item in found if layout.is_topic_partition(items.key_of(item)[0]))
+        return sorted((items.decode_topic_state(item) for item in ours), key=lambda state: state.topic)
 
     def seal(self, state: TopicState, slot: int) -> TopicState | None:
         """Seals slots with a single UpdateItem, even if nothing changes."""

@@ -36,7 +36,7 @@ class Checks(Protocol):
     def due(self, now_ms: int, failed: dict[str, Exception] | None = None) -> Due:
         """Returns topics, open deliveries, parks and suspects whose next check has come, earliest first.
 
-        The read is eventually consistent.
+        The read is eventually consistent. Names what the service itself stored: what a client put there is left out.
 
         Args:
             now_ms: the time.

@@ -20,6 +20,7 @@ Statement = Mapping[str, Any]
 CONDITION_KEYS = frozenset(
     {
         "cloudwatch:namespace",
+        "dynamodb:attributes",
         "dynamodb:leadingkeys",
         "iam:passedtoservice",
         "kms:viaservice",

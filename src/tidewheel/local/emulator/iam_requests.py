@@ -5,14 +5,17 @@ The source is AWS's service authorization reference.
 Why: moto 5.2.5 checks DynamoDB and EventBridge Scheduler against the resource `*`, a transaction as an action that
 does not exist in IAM, and no `iam:PassRole`.
 
-AWS does not say which `dynamodb:LeadingKeys` an action of a transaction has: the key of its own item, or the keys of
-all items of the transaction. So a transaction asks for both, and a policy must allow both.
+AWS does not say which `dynamodb:LeadingKeys` and `dynamodb:Attributes` an action of a transaction has: those of its own
+item, or of all items of the transaction. So a transaction asks for both, and a policy must allow both.
+
+`dynamodb:Attributes` are the top-level attributes that a request names: in its item or key, in expressions, and in the
+older parameters that expressions replaced. A request that names none has no such condition key.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 from urllib.parse import urlsplit
@@ -26,7 +29,7 @@ from tidewheel.local.emulator.wire_calls import UnknownCall
 
 HOME = f"{REGION}:{DEFAULT_ACCOUNT_ID}"
 SCHEDULER = "scheduler.amazonaws.com"
-LEADING_KEYS = "dynamodb:LeadingKeys"
+LEADING_KEYS, ATTRIBUTES = "dynamodb:LeadingKeys", "dynamodb:Attributes"
 
 PartitionKey = Callable[[str, str | None], str | None]
 """Returns the partition key attribute of a table, or of its index. Returns None if the table or index does not
@@ -35,6 +38,14 @@ exist."""
 _WRITES = {"Put": "PutItem", "Update": "UpdateItem", "Delete": "DeleteItem", "ConditionCheck": "ConditionCheckItem"}
 _WRITE_REQUESTS = {"PutRequest": "Item", "DeleteRequest": "Key"}
 _REDRIVE = ("StartMessageMoveTask", "ReceiveMessage", "DeleteMessage", "GetQueueAttributes")
+_NAMING = (
+    *("Item", "Key", "AttributesToGet", "AttributeUpdates", "Expected"),
+    *("KeyConditions", "QueryFilter", "ScanFilter"),
+)
+"""Parameters that hold names of attributes."""
+_NAME = re.compile(r"(?<![\w#:.])#?[A-Za-z_][\w-]*(?![\w-]*\s*\()")
+"""A word of an expression that is no value, no inner part of a path and no function."""
+_WORDS = frozenset({"add", "and", "between", "delete", "in", "not", "or", "remove", "set"})
 _WITHOUT_KEYS = frozenset({"Scan", "DescribeTable", "DeleteTable", "UpdateTable", "CreateTable"})
 _S3_OBJECT_ACTIONS = {
     "AbortMultipartUpload": "AbortMultipartUpload",
@@ -93,29 +104,42 @@ def _dynamodb(operation: str, params: Mapping[str, Any], partition_key: Partitio
     for action, part in _table_parts(operation, params):
         name = part["TableName"]
         arn = name if name.startswith("arn:") else f"arn:aws:dynamodb:{HOME}:table/{name}"
-        keys: tuple[tuple[str, tuple[str, ...]], ...] = ()
+        context: dict[str, tuple[str, ...]] = {}
         index = part.get("IndexName")
         if action not in _WITHOUT_KEYS:
             attribute = partition_key(name.rpartition("/")[2], index)
-            keys = () if attribute is None else ((LEADING_KEYS, (_partition(part, attribute),)),)
+            context = {} if attribute is None else {LEADING_KEYS: (_partition(part, attribute),)}
+        if attributes := _attributes(part):
+            context[ATTRIBUTES] = tuple(sorted(attributes))
         resource = arn if index is None else f"{arn}/index/{index}"
-        yield Request(action=f"dynamodb:{action}", resource=resource, context=keys)
+        yield Request(action=f"dynamodb:{action}", resource=resource, context=tuple(context.items()))
 
 
-def _with_all_keys(requests: Iterable[Request]) -> list[Request]:
-    """Repeats each action of a transaction with the partition keys of all items in the same table.
+def _attributes(part: Mapping[str, Any]) -> set[str]:
+    """Returns the top-level attributes that a request names."""
+    names: Mapping[str, str] = part.get("ExpressionAttributeNames") or {}
+    found = {name for parameter in _NAMING for name in part.get(parameter) or ()}
+    for parameter, text in part.items():
+        if parameter.endswith("Expression"):
+            found |= {names.get(word, word) for word in _NAME.findall(text) if word.lower() not in _WORDS}
+    return found
 
-    Returns nothing if all items are in one partition, since the requests would be the same.
+
+def _with_all_keys(requests: Sequence[Request]) -> list[Request]:
+    """Repeats each action of a transaction with the keys and attributes of all items in the same table.
+
+    Leaves out requests that would be the same.
     """
-    keys: dict[str, set[str]] = {}
+    together: dict[str, dict[str, set[str]]] = {}
     for each in requests:
-        keys.setdefault(each.resource, set()).update(dict(each.context).get(LEADING_KEYS, ()))
-    together = [
-        replace(each, context=((LEADING_KEYS, tuple(sorted(keys[each.resource]))),))
-        for each in requests
-        if len(keys[each.resource]) > 1
-    ]
-    return list(dict.fromkeys(together))
+        for name, values in each.context:
+            together.setdefault(each.resource, {}).setdefault(name, set()).update(values)
+    united = {
+        resource: tuple((name, tuple(sorted(values))) for name, values in found.items())
+        for resource, found in together.items()
+    }
+    repeated = [replace(each, context=united.get(each.resource, ())) for each in requests]
+    return [each for each in dict.fromkeys(repeated) if each not in requests]
 
 
 def _table_parts(operation: str, params: Mapping[str, Any]) -> Iterable[tuple[str, Mapping[str, Any]]]:

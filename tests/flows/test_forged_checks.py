@@ -1,0 +1,73 @@
+"""A sender who may cancel puts items beside its topic that the index of checks holds, too: they keep nobody waiting.
+
+The policies of this release allow no such item. Those of earlier releases do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pytest
+
+from tests.flows.test_sweep import slow, topics_in_need
+from tests.flows.world import HOUR, World
+from tidewheel.aws import table_layout as layout
+from tidewheel.aws.dynamodb.checks import DynamoChecks
+from tidewheel.flows.upkeep.sweep import sweep
+
+FORGED = 80_000
+PAGE_ITEMS, PAGE_MS = 1_000, 30
+"""A page of the index has a megabyte, and keys have up to a kilobyte."""
+READ_MS = 5
+"""Of an item, with 16 side by side."""
+
+
+class FloodedTable:
+    """Answers queries of the index: a sender's items, which are due for the longest, and then the service's own."""
+
+    def __init__(self, world: World, partition: str, sort_key: str) -> None:
+        self._world = world
+        self._forged = [(partition.format(n), sort_key.format(n)) for n in range(FORGED)]
+
+    def query(self, _condition: str, values: Mapping[str, Any], *, index: str) -> Iterator[dict[str, Any]]:
+        assert index == layout.CHECK_INDEX
+        shard, now_ms = values["shard"], values["now"]
+        shards = layout.check_shards()
+        forged = [(0, key) for key in self._forged[shards.index(shard) :: len(shards)]]
+        states = [items.state for items in self._world.service.store.topics.values() if items.state is not None]
+        own = [
+            (each.next_check_ms, layout.topic_state_key(each.topic))
+            for each in states
+            if each.next_check_ms is not None and layout.check_shard(each.topic) == shard
+        ]
+        for number, (next_check_ms, (pk, sk)) in enumerate(forged + [each for each in own if each[0] <= now_ms]):
+            if number % PAGE_ITEMS == 0:
+                self._world.clock.advance_ms(PAGE_MS)
+            yield {"pk": {"S": pk}, "sk": {"S": sk}, "next_check_ms": {"N": str(next_check_ms)}}
+
+
+@pytest.mark.parametrize(
+    ("partition", "sort_key"),
+    [
+        ("T#forger#KEY#{}", "STATE"),
+        ("T#forger#TOMB", "DELIVERY#s#g1#{:012d}"),
+        ("T#forger#TOMB", "PARK#s#g1#{}"),
+        ("T#forger#TOMB", "ASIDE#s#g1#{}"),
+        ("T#forger#MOVE", "{}"),
+    ],
+)
+def test_80_000_forged_items_in_the_index_of_checks_keep_no_topic_from_being_healed(
+    partition: str, sort_key: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = World(subscribe=False)
+    topics_in_need(world, "victim")
+    world.clock.advance_ms(HOUR)
+    checks: Any = DynamoChecks(FloodedTable(world, partition, sort_key))  # type: ignore[arg-type]
+    monkeypatch.setattr(world.service.checks, "due", checks.due)
+    told: list[int] = []
+    for port, method in (("topic_states", "read"), ("subscriptions", "read"), ("parks", "read"), ("deletions", "read")):
+        slow(world, getattr(world.service, port), method, monkeypatch, READ_MS)
+    swept = sweep(world.ports, lambda due, _: told.append(len(due.topics)))
+    assert swept.dispatched == ["victim"]
+    assert (swept.left, swept.failures, swept.deleted, told) == (0, {}, [], [1])
