@@ -6,6 +6,7 @@ import json
 import random
 import string
 from dataclasses import replace
+from itertools import count
 from typing import Any
 
 import pytest
@@ -408,6 +409,18 @@ def test_a_few_refused_calls_after_an_outage_keep_their_own_packs_alone() -> Non
     late = [body for body, late_s in found if late_s >= 1]
     assert len(late) < 30 and not [body for body in late if body.startswith("later")]
     assert max(late_s for _, late_s in found) < 2 * 16 * MINUTE_S
+
+
+def test_a_table_that_refuses_every_second_note_while_s3_refuses_makes_no_copies() -> None:
+    faults = HalfWell()
+    stack, _ = opened(faults)
+    faults.refuse("objects.put", minutes=40)
+    numbers = count()
+    faults.refuse("notes.put", minutes=60, applies=lambda *_, **__: next(numbers) % 2 == 0)
+    for number in range(9):
+        put_pack(stack, a_message(stack, f"{number}", MINUTE_S), a_message(stack, f"later {number}", 6 * HOUR_S))
+    stack.advance(hours=1)
+    assert [body for body, _ in taken(stack)] == [f"{number}" for number in range(9)]
 
 
 def test_an_outage_of_the_table_does_not_cost_a_try_for_each_pack_or_key() -> None:

@@ -148,6 +148,24 @@ def test_a_message_whose_key_fails_costs_no_copies_and_keeps_no_other_waiting(
     assert world.copies("billing") == once(bodies) and not world.parks() and not queues.refused
 
 
+@pytest.mark.parametrize("marks", ["deliveries.*", "parks.delete", "parks.replace"])
+def test_a_table_that_refuses_every_second_mark_of_what_was_sent_makes_no_copies(
+    sending: Callable[..., Sending], marks: str
+) -> None:
+    world = sending("billing", "audit", inline_rows=20, part_rows=20)
+    numbers = count()
+    for name in ("deliveries.part_done", "deliveries.delete") if marks == "deliveries.*" else (marks,):
+        world.faults.refuse(name, applies=lambda *_, **__: next(numbers) % 2 == 0)
+    if marks == "parks.replace":
+        world.throttle("billing", half_of_the_messages)
+    bodies = [*world.send("m", 200, delay="2h"), *world.send("n", 200, delay="1m")]
+    world.advance(hours=5)
+    world.faults.heal()
+    world.advance(seconds=610)
+    assert world.copies("audit") == once(bodies)
+    assert world.copies("billing") == once(bodies)
+
+
 @pytest.mark.parametrize("delay", ["1m", "2h"])
 def test_two_messages_that_a_queue_never_takes_are_refused_and_stop_no_other(
     sending: Callable[..., Sending], delay: str

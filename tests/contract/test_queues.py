@@ -150,15 +150,6 @@ def test_messages_that_a_queue_took_are_known_whatever_it_answers_for_another_of
     assert sorted(text for text, _ in under_test.received()) == ["a", "c"]
 
 
-def test_a_queue_that_answers_for_each_message_that_its_key_is_at_fault_is_unavailable(
-    under_test: QueuesUnderTest,
-) -> None:
-    for text in "ab":
-        under_test.fail_entries(text, "KMS.DisabledException")
-    with pytest.raises(QueueUnavailable, match=r"KMS\.DisabledException"):
-        under_test.queues.send(under_test.url, [(a_release(text), 0) for text in "ab"])
-
-
 def test_more_than_ten_messages_are_no_batch(under_test: QueuesUnderTest) -> None:
     with pytest.raises(ValueError, match="11"):
         under_test.queues.send(under_test.url, [(a_release(), 0)] * 11)

@@ -150,7 +150,7 @@ def test_a_queue_that_refuses_everything_is_unavailable(code: str) -> None:
         queues(sqs).send("q", releases("a", "b"))
     assert len(sqs.requests) == 1
     with pytest.raises(QueueUnavailable):
-        queues(Sqs(fails(a=(code, True)))).send("q", releases("a"))
+        queues(Sqs(fails(a=(code, True), b=(code, False)))).send("q", releases("a", "b"))
 
 
 def test_what_a_batch_took_before_one_of_its_messages_had_an_error_is_known() -> None:

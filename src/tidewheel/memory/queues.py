@@ -13,7 +13,6 @@ from tidewheel.errors import QueueUnavailable
 from tidewheel.flows.ports.queues import Refusal, Release
 from tidewheel.memory.sqs import MemorySqs
 from tidewheel.memory.sqs_message import SqsError
-from tidewheel.memory.sqs_queue import MemoryQueue
 from tidewheel.model.job import CatchUpJob, DrainJob, HoldJob, Job, PartJob, SetAsideJob, job_body, job_of
 from tidewheel.model.message import HEADER_ATTRIBUTE, SQS_MAX_BYTES
 from tidewheel.model.park import ParkKey
@@ -166,7 +165,7 @@ class MemoryQueues:
         """Accepts messages, except messages refused by a rule.
 
         Raises:
-            QueueUnavailable: the queue was removed, or the rules deny access for each message.
+            QueueUnavailable: the queue was removed.
             ValueError: over ten messages, or a delay that SQS does not accept; no message was accepted.
         """
         if not 1 <= len(batch) <= MAX_BATCH:
@@ -177,27 +176,20 @@ class MemoryQueues:
         with self._lock:
             if queue_url in self._state.gone:
                 raise QueueUnavailable(queue_url, "it does not exist")
-            try:
-                queue = None if self._sqs is None else self._sqs.queue(queue_url)
-            except SqsError as error:
-                raise QueueUnavailable(queue_url, str(error)) from error
-            answers = [self._take(queue_url, queue, index, *entry) for index, entry in enumerate(batch)]
-        refusals = [each for each in answers if each is not None]
-        if len(refusals) == len(batch) and all(_unavailable(each.code) for each in refusals):
-            raise QueueUnavailable(queue_url, f"{refusals[0].code}: {refusals[0].reason}")
-        return refusals
+            refusals = [self._take(queue_url, index, *entry) for index, entry in enumerate(batch)]
+            return [refusal for refusal in refusals if refusal is not None]
 
-    def _take(
-        self, queue_url: str, queue: MemoryQueue | None, index: int, release: Release, delay_s: int
-    ) -> Refusal | None:
+    def _take(self, queue_url: str, index: int, release: Release, delay_s: int) -> Refusal | None:
         rule = self._rule_for(release)
         if rule is not None:
-            alike = "Throttl" in rule.code or _unavailable(rule.code)
+            alike = "Throttl" in rule.code or rule.code.startswith(("AccessDenied", "KMS"))
             return Refusal(index, rule.permanent and not alike, rule.code, rule.reason, alike)
-        if queue is not None:
+        if self._sqs is not None:
             try:
-                queue.put(release.text, _attributes(release), delay_s)
+                self._sqs.queue(queue_url).put(release.text, _attributes(release), delay_s)
             except SqsError as error:
+                if error.code.endswith("NonExistentQueue"):
+                    raise QueueUnavailable(queue_url, str(error)) from error
                 return Refusal(index, True, error.code, error.message)
         now_ms = self._clock.now_ms()
         sent = SentMessage(
@@ -256,10 +248,6 @@ class MemoryQueues:
             lengths.setdefault(longest, len(whole))
             kept[longest] = whole[: len(whole) // 2]
         self.refused_queue.put(text)
-
-
-def _unavailable(code: str) -> bool:
-    return code.startswith("AccessDenied") or (code.startswith("KMS") and "Throttl" not in code)
 
 
 def _attributes(release: Release) -> dict[str, dict[str, str]]:

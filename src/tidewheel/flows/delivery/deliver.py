@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -16,6 +17,7 @@ from tidewheel.flows.delivery.parking import HOLDING_S, DrainHint, enqueue_drain
 from tidewheel.flows.delivery.plan_anew import deliver_anew
 from tidewheel.flows.delivery.set_aside import deliver_unindexed, set_aside, set_aside_all
 from tidewheel.flows.ports import Ports
+from tidewheel.flows.ports.parallel import persistently
 from tidewheel.ledger.rows import without_repeats
 from tidewheel.model.plan import Piece, Plan
 from tidewheel.model.set_aside import SetAside
@@ -146,7 +148,7 @@ def _plan(ports: Ports, key: DeliveryKey) -> Plan:
 
 
 def _done(ports: Ports, key: DeliveryKey, part: int) -> None:
-    _delete_complete(ports, ports.deliveries.part_done(key, part))
+    _delete_complete(ports, persistently(lambda: ports.deliveries.part_done(key, part)))
 
 
 def _delete_complete(ports: Ports, delivery: Delivery | None) -> None:
@@ -171,7 +173,7 @@ def _park_rest(
             hints = [park_part(ports, state, key, part, left, refused=outcome.refused_some)]
     except Exception:
         hints = park_inline(ports, state, key, left, tried=True, refused=outcome.refused_some)
-        ports.deliveries.part_done(key, part)
+        persistently(lambda: ports.deliveries.part_done(key, part))
     _delete_complete(ports, ports.deliveries.read(key))
     enqueue_drains(ports, hints)
     return int(left.num_rows)
@@ -253,7 +255,7 @@ def _delete_done(ports: Ports, deliveries: Sequence[Delivery], failures: list[Ex
         failures.append(error)
         for delivery in deliveries:
             for part in range(delivery.parts):
-                ports.deliveries.part_done(delivery.key, part)
+                persistently(partial(ports.deliveries.part_done, delivery.key, part))
 
 
 def _leave_to_queue(ports: Ports, deliveries: Sequence[Delivery], failures: list[Exception]) -> None:

@@ -13,6 +13,7 @@ from tidewheel.flows.delivery.deliver import Delivered
 from tidewheel.flows.delivery.due_rows import is_damage, without_expired, without_purged
 from tidewheel.flows.delivery.parking import DrainHint, enqueue_drains, mark_broken, park_inline, parked_rows, remainder
 from tidewheel.flows.ports import Ports
+from tidewheel.flows.ports.parallel import persistently
 from tidewheel.flows.ports.parks import Parked
 from tidewheel.flows.ports.queues import Release
 from tidewheel.model.checked_clock import unchecked_ms
@@ -181,7 +182,7 @@ def _settle(
     own = sorted(blamed)
     others = [place for place in outcome.places if place not in blamed]
     if not own and not others:
-        drop_parks(ports, [park])
+        persistently(lambda: drop_parks(ports, [park]))
         return set()
     now_ms = unchecked_ms(ports.clock)
     # A queue that takes some is soon asked again for the others.
@@ -199,11 +200,11 @@ def _settle(
         for each, places in kinds:
             left_rows = rows.take(pa.array(places))
             hints += park_inline(ports, state, subscription, left_rows, tried=True, refused=each is refused)
-        drop_parks(ports, [park])
+        persistently(lambda: drop_parks(ports, [park]))
         enqueue_drains(ports, hints)
         return set()
     left = {each.key for each in parks}
-    replaced = ports.parks.replace(park, parks)
+    replaced = persistently(lambda: ports.parks.replace(park, parks))
     if replaced is Parked.EXISTS:  # the same messages are parked already
         parks = [each for each in parks if ports.parks.read(each.key) is None]
         replaced = ports.parks.replace(park, parks)

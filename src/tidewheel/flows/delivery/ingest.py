@@ -111,7 +111,7 @@ def ingest(ports: Ports, topic: str, packs: Sequence[Pack]) -> Ingested:
         with deadline.reserve(_PROGRESS_S):
             state, committed, commits, unscheduled = _commit(ports, state, rows, slots, sealed)
     except Exception:
-        progress.keep()
+        progress.keep(progress.packs)
         raise
     progress.finish()
     if unscheduled is not None:

@@ -152,10 +152,10 @@ def ingest_group(
 
 def _left_of(packs: list[NamedPack], done: Ingested) -> list[PendingPacks]:
     """Returns the packs that come again, by their errors."""
-    found: dict[int, PendingPacks] = {}
+    names: dict[Exception, list[str]] = {}
     for place, error in done.left.items():
-        found.setdefault(id(error), PendingPacks(names=[], error=error)).names.append(packs[place][0])
-    return list(found.values())
+        names.setdefault(error, []).append(packs[place][0])
+    return [PendingPacks(names=some, error=error) for error, some in names.items()]
 
 
 def _left(packs: list[NamedPack], error: Exception | None) -> PendingPacks:

@@ -71,12 +71,11 @@ def settle_keys(ports: Ports, state: TopicState, packs: Iterable[Pack], unsettle
         return 0
     settling = _Settling(ports, state)
     losers: list[MessageId] = []
-    unread: _Errors = {}
-    candidates = _with_allowed_moves(ports, state.topic, candidates, unread, unsettled)
+    candidates = _with_allowed_moves(ports, state.topic, candidates, unsettled)
 
     def side_by_side(groups: list[list[Candidate]], settle: Callable[[list[Candidate]], list[MessageId]]) -> None:
         def one(index: int) -> None:
-            with _noted(unread, groups[index]):
+            with _noted(unsettled, groups[index]):
                 losers.extend(settle(groups[index]))
 
         for index, error in each_alone(ports.parallel, one, range(len(groups))).items():
@@ -85,9 +84,10 @@ def settle_keys(ports: Ports, state: TopicState, packs: Iterable[Pack], unsettle
     side_by_side([[each] for each in candidates if each.options.moves is not None], settling.move)
     by_key: dict[str, list[Candidate]] = {}
     for each in candidates:
-        if each.options.key is not None and each.id not in losers and each.name not in {**unread, **unsettled}:
+        if each.options.key is not None and each.id not in losers and each.name not in unsettled:
             by_key.setdefault(each.options.key, []).append(each)
     side_by_side(list(by_key.values()), settling.claim)
+    unread = {name: each for name, each in unsettled.items() if _is_unreadable(each)}
     if unread:
         raise KeysNotSettled(state.topic, unread)
     return len(losers)
@@ -105,19 +105,21 @@ def candidates_of(pack: Pack) -> list[Candidate]:
 
 
 @contextmanager
-def _noted(unread: _Errors, candidates: Sequence[Candidate]) -> Iterator[None]:
+def _noted(unsettled: _Errors, candidates: Sequence[Candidate]) -> Iterator[None]:
     """Notes the error of candidates for whose keys or moves an item cannot be read."""
     try:
         yield
-    except NewerRelease:
-        raise
-    except (CorruptMetadata, InvalidValue) as error:
-        unread.update(dict.fromkeys((each.name for each in candidates), error))
+    except Exception as error:
+        if not _is_unreadable(error):
+            raise
+        unsettled.update((each.name, error) for each in candidates)
 
 
-def _with_allowed_moves(
-    ports: Ports, topic: str, candidates: list[Candidate], unread: _Errors, unsettled: _Errors
-) -> list[Candidate]:
+def _is_unreadable(error: Exception) -> bool:
+    return isinstance(error, CorruptMetadata | InvalidValue) and not isinstance(error, NewerRelease)
+
+
+def _with_allowed_moves(ports: Ports, topic: str, candidates: list[Candidate], unsettled: _Errors) -> list[Candidate]:
     """Returns the candidates without moves that nobody allowed: such a message comes beside the other message.
 
     A pack may name any ids. Only the item that `reschedule` writes under its own permission makes a move count.
@@ -126,14 +128,14 @@ def _with_allowed_moves(
     def check(index: int) -> None:
         mine = candidates[index]
         moved = mine.options.moves
-        with _noted(unread, [mine]):
+        with _noted(unsettled, [mine]):
             if moved is not None and not ports.tombstones.may_move(topic, mine.id, moved):
                 candidates[index] = replace(mine, options=replace(mine.options, moves=None))
 
     moving = [i for i, each in enumerate(candidates) if each.options.moves is not None]
     for index, error in each_alone(ports.parallel, check, moving).items():
         unsettled[candidates[index].name] = error
-    return [each for each in candidates if each.name not in {**unread, **unsettled}]
+    return [each for each in candidates if each.name not in unsettled]
 
 
 class _Settling:

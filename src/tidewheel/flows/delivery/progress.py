@@ -8,12 +8,12 @@ from tidewheel.flows.delivery.keys import CandidateName, candidates_of
 from tidewheel.flows.ports import Ports
 from tidewheel.flows.ports.notes import Note
 from tidewheel.flows.ports.parallel import each_alone, persistently
+from tidewheel.model.checked_clock import unchecked_ms
 from tidewheel.model.message import TIMES_END_MS, id_deliver_at_ms
 from tidewheel.model.pack import Pack, select
 from tidewheel.model.topic_state import TopicState
 from tidewheel.model.triggers import RETENTION_S
 
-_NOTHING = Note(0)
 _EVERY_SLOT = TIMES_END_MS
 """Above each slot, since a slot has more than a millisecond."""
 
@@ -40,28 +40,24 @@ class Progress:
         self._state = state
         self.packs = dict(enumerate(packs))
         self.left: dict[int, Exception] = {}
-        self._names = {place: pack.arrival.name for place, pack in self.packs.items() if pack.arrival is not None}
-        self._retried = {
-            place for place, pack in self.packs.items() if pack.arrival is not None and pack.arrival.retried
-        }
-        self.again = bool(self._retried) or len(self._names) < len(packs)
+        self._arrivals = {place: pack.arrival for place, pack in self.packs.items() if pack.arrival is not None}
+        self._retried = {place for place, each in self._arrivals.items() if each.retried}
+        self.again = bool(self._retried) or len(self._arrivals) < len(packs)
         self._known: dict[int, Note] = {}
         self._waiting: dict[int, frozenset[bytes]] = {}
         self._begun: set[int] = set()
-        self._below_slot: int | None = None
+        self._below_slot = 0
 
         def read(place: int) -> None:
-            known = ports.notes.read(state.topic, self._names[place])
+            known = ports.notes.read(state.topic, self._arrivals[place].name)
             if known is not None:
                 self._known[place] = known
 
         self._leave(each_alone(ports.parallel, read, sorted(self._retried)))
-        for place in self._known:
-            pack, known = self.packs[place], self._known[place]
-            self.packs[place] = select(pack, [i for i, id in enumerate(_ids(pack)) if not self._is_done(id, known)])
-
-    def _is_done(self, id: bytes, known: Note) -> bool:
-        return id not in known.waiting and id_deliver_at_ms(id) < known.number * self._state.slot_ms
+        for place, known in self._known.items():
+            ids, end_ms = _ids(self.packs[place]), known.number * state.slot_ms
+            left = [i for i, id in enumerate(ids) if id in known.waiting or id_deliver_at_ms(id) >= end_ms]
+            self.packs[place] = select(self.packs[place], left)
 
     def _leave(self, errors: Mapping[int, Exception]) -> None:
         self.left |= errors
@@ -75,7 +71,7 @@ class Progress:
         """
         for place, pack in [*self.packs.items()]:
             waiting = {each.place: unsettled[each.name] for each in candidates_of(pack) if each.name in unsettled}
-            if waiting and (len(waiting) == len(pack) or place not in self._names):
+            if waiting and (len(waiting) == len(pack) or place not in self._arrivals):
                 self._leave({place: next(iter(waiting.values()))})
             elif waiting:
                 self.left[place] = next(iter(waiting.values()))
@@ -88,7 +84,7 @@ class Progress:
 
         Returns whether it does. If not, `packs` has fewer packs than before.
         """
-        return self._begin([place for place in self._retried if self._has_rows(place, below_slot)])
+        return self._begin(self._with_rows(self._retried, below_slot))
 
     def _begin(self, places: Collection[int]) -> bool:
         errors = self._put({place: self._note(place) for place in places if place not in self._begun})
@@ -99,43 +95,33 @@ class Progress:
     def sent(self, below_slot: int) -> None:
         """Keeps in mind that all rows below a slot were sent. A retry writes this at once."""
         self._below_slot = below_slot
-        self._keep(self._retried)
+        self.keep(self._retried)
 
-    def keep(self) -> None:
-        """Writes the progress of all packs. Raises nothing: without it, a retry sends copies."""
-        self._keep(self.packs)
-
-    def _keep(self, places: Iterable[int]) -> None:
-        if (below_slot := self._below_slot) is not None:
-            self._put({place: self._note(place) for place in places if self._has_rows(place, below_slot)})
+    def keep(self, places: Iterable[int]) -> None:
+        """Writes the progress of packs of which rows were sent. Raises nothing: without it, a retry sends copies."""
+        self._put({place: self._note(place) for place in self._with_rows(places, self._below_slot)})
 
     def finish(self) -> None:
         """Writes that all messages of the packs are done, except those that wait."""
         self._put({place: Note(_EVERY_SLOT, ids) for place, ids in self._waiting.items() if place in self.packs})
 
-    def _has_rows(self, place: int, below_slot: int) -> bool:
-        """Whether a pack has a row below a slot."""
-        end_ms = below_slot * self._state.slot_ms
-        return (
-            place in self.packs
-            and place in self._names
-            and any(id_deliver_at_ms(id) < end_ms for id in _ids(self.packs[place]))
-        )
+    def _with_rows(self, places: Iterable[int], below_slot: int) -> list[int]:
+        """Returns the packs that this call ingests and that have a row below a slot."""
+        end_ms, named = below_slot * self._state.slot_ms, self.packs.keys() & self._arrivals.keys() & {*places}
+        return [place for place in named if any(id_deliver_at_ms(id) < end_ms for id in _ids(self.packs[place]))]
 
     def _note(self, place: int) -> Note:
         """Returns what is known of a pack, by the messages that wait and the slots whose rows were sent."""
-        known, below_slot = self._known.get(place, _NOTHING), self._below_slot or 0
-        end_ms = below_slot * self._state.slot_ms
+        known, end_ms = self._known.get(place, Note(0)), self._below_slot * self._state.slot_ms
         unsent = {id for id in known.waiting if id_deliver_at_ms(id) >= end_ms}
-        return Note(max(known.number, below_slot), self._waiting.get(place, frozenset()) | unsent)
+        return Note(max(known.number, self._below_slot), self._waiting.get(place, frozenset()) | unsent)
 
     def _put(self, notes: Mapping[int, Note]) -> dict[int, Exception]:
         # Longer than one stay in the ingest queue, and one in the queue of refused messages or of dead letters.
-        ttl_s = self._ports.clock.now_ms() // 1000 + 2 * RETENTION_S
+        ttl_s = unchecked_ms(self._ports.clock) // 1000 + 2 * RETENTION_S
 
         def put(place: int) -> None:
-            note = notes[place]
-            name = self._names[place]
+            name, note = self._arrivals[place].name, notes[place]
             persistently(lambda: self._ports.notes.put(self._state.topic, name, note.number, ttl_s, note.waiting))
 
         return each_alone(self._ports.parallel, put, notes)

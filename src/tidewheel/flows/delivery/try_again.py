@@ -16,6 +16,7 @@ from tidewheel.flows.delivery.due_rows import due_rows, is_damage, others_read, 
 from tidewheel.flows.delivery.index_again import index_again
 from tidewheel.flows.delivery.set_aside import plan_of, put_indexed, ranges_of
 from tidewheel.flows.ports import Ports
+from tidewheel.flows.ports.parallel import persistently
 from tidewheel.model.object_names import copy_name
 from tidewheel.model.set_aside import (
     DAMAGED_AFTER_MS,
@@ -97,7 +98,7 @@ def _read_again(ports: Ports, state: TopicState, subscription: SubscriptionState
         smaller = replace(item, plan=plan_of(item.plan, left), ranges=ranges_of(left))
         damaged = _failed(ports, item, smaller, [unread[piece] for piece in left])
     else:
-        ports.set_aside.delete([item.key])
+        persistently(lambda: ports.set_aside.delete([item.key]))
     segments = len({piece.planned for piece in pieces}) - len(found.unread)
     expired = wanted.num_rows - rows.num_rows
     failures = tuple(each.error for each in found.unread)
@@ -125,7 +126,7 @@ def _failed(ports: Ports, seen: SetAside, item: SetAside, errors: Sequence[Excep
     if not all(is_damage(error) or isinstance(error, CorruptMetadata | InvalidValue) for error in errors):
         # S3's trouble may end at any time. Damage lasts until somebody restores what is damaged.
         after = replace(after, next_check_ms=ports.clock.now_ms() + wait_ms(0))
-    if not ports.set_aside.change(seen, after):
+    if not persistently(lambda: ports.set_aside.change(seen, after)):
         return 0
     age_ms = ports.clock.now_ms() - item.first_seen_ms
     old = age_ms >= (REFUSED_AFTER_MS if refused else DAMAGED_AFTER_MS)

@@ -45,10 +45,9 @@ def each_alone(parallel: Parallel, call: Callable[[int], None], arguments: Itera
 
     def one(argument: int) -> None:
         nonlocal surplus
-        if surplus >= _MOST_FAILED:
-            errors[argument] = next(iter(errors.values()))
-            return
         try:
+            if surplus >= _MOST_FAILED:
+                raise next(iter(errors.values()))
             call(argument)
             surplus = max(0, surplus - 1)
         except Exception as error:
