@@ -32,8 +32,10 @@ from tidewheel.model.filter_policy import FilterPolicy
 from tidewheel.model.job import CatchUpJob, DrainJob
 from tidewheel.model.object_names import LEDGERS, PARKED
 from tidewheel.model.park import MAX_WAIT_S, Park
+from tidewheel.model.plan import Plan
+from tidewheel.model.set_aside import SetAside, SetAsideKey
 from tidewheel.model.settings import LEASE_MS
-from tidewheel.model.subscription_state import DeliveryKey, State
+from tidewheel.model.subscription_state import DeliveryKey, State, SubscriptionState
 
 REDRIVE = 30 * MINUTE
 LARGE = random.Random(7).randbytes(450_000).hex()
@@ -709,6 +711,81 @@ def test_a_deleted_subscription_s_work_ends_and_the_others_are_not_touched() -> 
     assert world.received("billing") == once(ids)
     world.collect()
     assert nothing_is_left(world)
+
+
+def an_aside(world: World, name: str = "billing") -> SetAsideKey:
+    """Puts an item for segments of a subscription that could not be read."""
+    subscription = world.service.subscriptions.read(TOPIC, name)
+    assert subscription is not None
+    key = SetAsideKey(topic=TOPIC, subscription=name, generation=subscription.generation, id="x")
+    plan = Plan(topic=TOPIC, first_slot=0, end_slot=1, segments=())
+    item = SetAside(key=key, plan=plan, ranges=(), start=0, reason="", first_seen_ms=0, next_check_ms=None)
+    world.service.set_aside.put(item)
+    return key
+
+
+def work_of(world: World, name: str) -> list[int]:
+    """How many deliveries, parks and set-aside items a subscription's generations of a name have."""
+    storage = world.service
+    kept = storage.deliveries.all(TOPIC), storage.parks.all(TOPIC), storage.set_aside.all(TOPIC)
+    return [sum(each.key.subscription == name for each in found) for found in kept]
+
+
+def with_work(world: World, *names: str) -> list[str]:
+    """Gives subscriptions an open delivery, a park and a set-aside item each. Returns the ids of its messages."""
+    ids = world.send(HOUR, HOUR + 1)
+    world.clock.set_ms(START_MS + HOUR - 8 * MINUTE)
+    dispatch(world.ports, TOPIC)
+    for name in names:
+        world.service.queues.remove(f"queue-{name}")
+        an_aside(world, name)
+    ids += world.send(MINUTE)
+    for name in names:
+        world.service.queues.restore(f"queue-{name}")
+        assert work_of(world, name) == [1, 1, 1]
+    return ids
+
+
+def test_nothing_of_a_deleted_subscription_is_sent_from_then_on_though_it_was_handed_out() -> None:
+    world = World("billing", "audit", inline_rows=1)
+    ids = with_work(world, "billing", "audit")
+    delete(world, "audit")
+    assert (work_of(world, "audit"), work_of(world, "billing")) == ([0, 0, 0], [1, 1, 1])
+    world.work()
+    world.run(HOUR, sweeps=True)
+    assert not world.received("audit")
+    assert world.received("billing") == once(ids)
+
+
+def test_a_deletion_takes_nothing_of_a_successor_that_has_work_before_it_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(inline_rows=1)
+    ids: list[str] = []
+    delete_item = world.service.subscriptions.delete
+
+    def then_successor(subscription: SubscriptionState) -> bool:
+        deleted = delete_item(subscription)
+        world.subscribe("billing")
+        ids.extend(with_work(world, "billing"))
+        return deleted
+
+    monkeypatch.setattr(world.service.subscriptions, "delete", then_successor)
+    delete(world)
+    assert work_of(world, "billing") == [1, 1, 1]
+    world.work()
+    world.run(HOUR, sweeps=True)
+    assert world.received() == once(ids)
+
+
+def test_of_two_deletions_the_later_does_not_take_the_successor(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World()
+    [seen] = world.service.subscriptions.all(TOPIC)
+    delete(world)
+    world.subscribe("billing")
+    monkeypatch.setattr(world.service.subscriptions, "read", lambda topic, name: seen)  # as read before the first
+    with pytest.raises(UnknownSubscription):
+        delete(world)
+    [left] = world.service.subscriptions.all(TOPIC)
+    assert left.generation != seen.generation
 
 
 def test_collection_no_longer_waits_for_a_deleted_subscription() -> None:
