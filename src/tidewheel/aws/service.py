@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 import boto3
 from botocore.config import Config
 
+from tidewheel import __version__
 from tidewheel import clock as clocks
 from tidewheel.aws.dynamodb.storage import DynamoStorage
 from tidewheel.aws.runs import AwsRuns
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
 _T = TypeVar("_T")
+
+USER_AGENT = f"tidewheel/{__version__}"
+"""The header, with Botocore's version behind. Without this, botocore makes a longer one anew for each request."""
 
 
 class Service(DynamoStorage):
@@ -131,7 +135,7 @@ def client_config(send_threads: int) -> Config:
         read_timeout=20,
         tcp_keepalive=True,
         max_pool_connections=max(10, send_threads),
-        user_agent_extra="tidewheel",
+        user_agent=USER_AGENT,
         # Our own code builds all requests. Validation took a fifth of the client's CPU for ten (0.16 of 0.85 ms).
         parameter_validation=False,
     )
@@ -139,7 +143,7 @@ def client_config(send_threads: int) -> Config:
 
 def hint_config() -> Config:
     """Returns the settings of the scheduler's client: one short attempt, since the sweep does without schedules."""
-    return Config(retries={"total_max_attempts": 1}, connect_timeout=2, read_timeout=2, user_agent_extra="tidewheel")
+    return Config(retries={"total_max_attempts": 1}, connect_timeout=2, read_timeout=2, user_agent=USER_AGENT)
 
 
 def queue_config(send_threads: int) -> Config:
