@@ -11,7 +11,7 @@ from pathlib import Path
 from infra.kept_file import write_or_check
 from tidewheel.cdk.alarms import anchor
 from tidewheel.ledger.schema import COLUMNS
-from tidewheel.telemetry.metrics import METRICS, Alarm
+from tidewheel.telemetry.metrics import METRICS
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 
@@ -52,8 +52,8 @@ def _metrics() -> Iterable[tuple[str, ...]]:
         yield f"`{each.name}`", each.unit, each.meaning, ", ".join(each.emitters), _link(each.alarm)
 
 
-def _link(alarm: Alarm | None) -> str:
-    return "" if alarm is None else f"[{alarm.title}](runbook.md#{anchor(alarm.title)})"
+def _link(title: str | None) -> str:
+    return "" if title is None else f"[{title}](runbook.md#{anchor(title)})"
 
 
 TABLES = {

@@ -5,7 +5,7 @@ units at list prices, its storage, and what always runs. A poller always asks, a
 run counts the first part, and the difference of two runs of the same length counts the second. The line through both is
 exact for what is asked once a message, and an estimate for requests that take up to ten messages.
 
-No bill contains logs, metrics or alarms, except Tidewheel's. No bill contains consumers. Redis's poller is one.
+No bill contains logs or alarms, except Tidewheel's. No bill contains consumers. Redis's poller is one.
 
 Prices are US dollars in us-east-1, on demand, without free tiers, as AWS's price list had them on 2026-10-02. All
 others are those of `tidewheel.cost.prices`.
@@ -20,7 +20,7 @@ from benchmarks.peers.account import Run
 from benchmarks.peers.peer import Peer
 from benchmarks.peers.stream import mean_body_bytes
 from benchmarks.peers.tidewheel_stack import BATCH
-from tidewheel.cost.bill import METRICS, TELEMETRY, bill, total
+from tidewheel.cost.bill import LOGS, bill, total
 from tidewheel.cost.deployed import ENVIRONMENTS
 from tidewheel.cost.prices import (
     ASSUMED_GB_SECONDS,
@@ -149,12 +149,12 @@ def tidewheel_cost(rate: float, *, batch: int = BATCH, telemetry: bool = True) -
     Args:
         rate: messages a day.
         batch: messages a send.
-        telemetry: with metrics, logs and traces, which the other bills leave out.
+        telemetry: with logs, which the other bills leave out.
     """
     found = bill(workload(rate, batch), ENVIRONMENTS[ENVIRONMENT])
 
     def kept(service: str, flow: str) -> bool:
-        return telemetry or (service not in ("CloudWatch", "X-Ray") and flow not in (METRICS, TELEMETRY))
+        return telemetry or (service != "CloudWatch" and flow != LOGS)
 
     return Cost(
         messages=total(line for line in found.messages if kept(line.service, line.flow)),

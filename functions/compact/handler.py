@@ -38,7 +38,7 @@ def handler(event: dict[str, Any], context: LambdaContext) -> None:
         if merged is None:
             logger.info("nothing to merge: no such topic, or another run is at it")
             return
-        telemetry.add(metrics.UNREADABLE_LEDGERS, len(merged.skipped))
+        telemetry.add(metrics.DAMAGED, len(merged.skipped))
         for error in merged.skipped:
             telemetry.failed("source left as it is", error, ledger=error.object_name)
         logger.info(

@@ -10,6 +10,9 @@ import re
 from importlib import import_module
 from typing import Any
 
+__version__ = "0.1.0"
+"""The version in pyproject.toml. Not every archive with this package has the package's metadata."""
+
 
 def _homes() -> dict[str, str]:
     """Returns the module of each public name, as the stub file imports it."""
@@ -23,15 +26,9 @@ __all__ = [*_HOMES, "__version__"]  # noqa: PLE0604  # all of them are texts
 
 
 def __getattr__(name: str) -> Any:
-    if name == "__version__":
-        from importlib.metadata import version
-
-        value = version(__name__)
-    elif name in _HOMES:
-        value = getattr(import_module(_HOMES[name]), name)
-    else:
+    if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    globals()[name] = value
+    value = globals()[name] = getattr(import_module(_HOMES[name]), name)
     return value
 
 

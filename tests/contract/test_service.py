@@ -5,10 +5,16 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
+import tomllib
+from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
+import boto3
+import botocore
 import pytest
 
+from tests.conftest import REPOSITORY
 from tests.contract.aws_resources import REGION
 from tidewheel.aws.service import Service, client_config, parallel_of
 from tidewheel.clock import ManualClock, use
@@ -58,6 +64,27 @@ def test_there_are_as_many_connections_as_threads() -> None:
     config: Any = client_config(64)
     assert config.max_pool_connections == 64
     assert config.retries["mode"] == "standard"
+
+
+def test_every_request_has_the_same_short_user_agent_with_the_version(
+    monkeypatch: pytest.MonkeyPatch, aws: None
+) -> None:
+    monkeypatch.setenv("AWS_DEFAULT_REGION", REGION)
+    project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    session, sent = boto3.session.Session(), []
+    session.events.register_first("before-send", lambda request, **_: sent.append(request.headers["User-Agent"]))
+    service = Service.cold_start(session, ENVIRONMENT)
+    calls: list[Callable[[], object]] = [
+        lambda: service.topic_states.read("orders"),
+        lambda: service.topic_states.read("orders"),
+        lambda: service.objects.put("a", b""),
+        lambda: service.queues.enqueue_catch_up("orders", "billing", "g"),
+        lambda: service.wheel.schedule("orders", 1, 0),
+    ]
+    for call in calls:
+        with suppress(Exception):  # none of the resources exists
+            call()
+    assert sent == [f"tidewheel/{project['version']} Botocore/{botocore.__version__}".encode()] * len(calls)
 
 
 @pytest.mark.parametrize("threads", [1, 4])

@@ -40,7 +40,6 @@ NOT_LIMITS = {
     "tidewheel.memory.queues.MAX_BATCH": "SQS's own, in memory",
     "tidewheel.memory.sqs_message.MAX_ATTRIBUTES": "SQS's own, in memory",
     "tidewheel.memory.sqs_queue.MAX_VISIBILITY_S": "SQS's own, in memory",
-    "tidewheel.telemetry.samples.MOST_VALUES": "how values are shared out among records of metrics",
 }
 """Constants whose names look like limits, and why no user has to know them."""
 

@@ -144,7 +144,7 @@ def test_a_service_without_a_name_is_called_like_its_own_stack_in_every_template
 
 def test_the_dead_letters_of_a_declared_subscription_ring_and_are_on_the_dashboard() -> None:
     def make(stack: Stack) -> None:
-        service = service_in(stack, environment=Environment.production())
+        service = service_in(stack, environment=Environment.production(dashboard=True))
         orders = service.add_topic("orders")
         for name in ("mail", "audit", "old-mail"):
             orders.add_subscription(name)

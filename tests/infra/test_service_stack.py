@@ -6,10 +6,14 @@ import json
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
+import aws_cdk as cdk
 import pytest
+from aws_cdk.assertions import Template
 
+from infra.application import BUNDLING_STACKS
 from tests.conftest import REPOSITORY
 from tests.infra.variants import template_of
+from tidewheel.cdk import Environment, TidewheelService
 from tidewheel.ledger.bucket import bucket_id
 from tidewheel.ledger.rows import SCHEMA
 from tidewheel.model import object_names
@@ -73,7 +77,7 @@ def test_there_are_the_five_functions_on_python_3_13_and_arm64(stack: StackTempl
     for name, properties in functions.items():
         assert properties["Runtime"] == "python3.13"
         assert properties["Architectures"] == ["arm64"]
-        assert properties["TracingConfig"] == {"Mode": "Active"}
+        assert properties["TracingConfig"] == {"Mode": "PassThrough"}
         assert joined(properties["FunctionName"]) == f"<AWS::StackName>-{name}"
 
 
@@ -233,3 +237,34 @@ def joined(value: Any) -> str:
     if "Fn::Sub" in value:
         return str(value["Fn::Sub"])
     return "".join(joined(part) for part in value["Fn::Join"][1])
+
+
+WITHOUT_TAGS = {
+    "AWS::Glue::Database",
+    "AWS::Glue::Table",
+    "AWS::IAM::Policy",
+    "AWS::Lambda::EventInvokeConfig",
+    "AWS::Lambda::Permission",
+    "AWS::S3::BucketPolicy",
+    "AWS::SNS::TopicPolicy",
+    "AWS::SQS::QueuePolicy",
+}
+"""The types that CloudFormation cannot tag."""
+
+
+@pytest.mark.parametrize("environment", ["development", "production"])
+def test_each_resource_that_can_have_tags_names_the_stack(environment: str) -> None:
+    for name, resource in template_of(environment)["Resources"].items():
+        tags = resource.get("Properties", {}).get("Tags", [])
+        named = tags if isinstance(tags, dict) else {tag["Key"]: tag["Value"] for tag in tags}
+        assert (resource["Type"] in WITHOUT_TAGS) is ("tidewheel:stack" not in named), name
+        # Functions may send to queues with this tag and the role of a subscription.
+        assert named.get("tidewheel:role") is None, name
+
+
+def test_functions_are_traced_only_if_the_environment_asks_for_it() -> None:
+    assert not Environment.production().tracing and not Environment.development().tracing
+    stack = cdk.Stack(cdk.App(context={BUNDLING_STACKS: []}), "traced")
+    TidewheelService(stack, "Default", environment=Environment.production(tracing=True))
+    traced = Template.from_stack(stack).find_resources("AWS::Lambda::Function").values()
+    assert [each["Properties"]["TracingConfig"]["Mode"] for each in traced] == ["Active"] * 5

@@ -108,8 +108,8 @@ class Service:
 
 
 @contextmanager
-def _up(log: Path, port: int) -> Iterator[Service]:
-    process = _start(log, "local", "up", "--port", str(port))
+def _up(log: Path, port: int, *arguments: str) -> Iterator[Service]:
+    process = _start(log, "local", "up", "--port", str(port), *arguments)
     try:
         _await(process, log, "Ctrl-C stops it")
         yield Service(process, log, port)

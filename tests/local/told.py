@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from tidewheel.telemetry.metrics import NAMESPACE
+from tidewheel.telemetry.metrics import BY_NAME, DIMENSION, NAMESPACE
 
 TELLING = {"POWERTOOLS_METRICS_DISABLED": "false"}
 """Switches metrics on in the local stack's functions: they go to standard output."""
@@ -15,18 +15,19 @@ TELLING = {"POWERTOOLS_METRICS_DISABLED": "false"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Point:
-    """One metric of one record."""
+    """One metric of one record, or a field that is none in CloudWatch."""
 
     name: str
     unit: str
     dimensions: tuple[tuple[str, str], ...]
     values: tuple[float, ...]
     function: str
+    billed: bool
 
 
 def points(output: str) -> list[Point]:
-    """Reads the metrics out of a function's standard output, as CloudWatch does by the embedded metric format."""
-    return [point for record in documents(output) if "_aws" in record for point in _points(record)]
+    """Reads the records out of a function's standard output, as CloudWatch does by the embedded metric format."""
+    return [point for record in documents(output) if "requests" in record for point in _points(record)]
 
 
 def documents(output: str) -> list[dict[str, Any]]:
@@ -40,16 +41,17 @@ def total(found: list[Point], name: str) -> float:
 
 
 def _points(record: dict[str, Any]) -> Iterator[Point]:
-    for directive in record["_aws"]["CloudWatchMetrics"]:
-        assert directive["Namespace"] == NAMESPACE
-        [names] = directive["Dimensions"]
-        dimensions = tuple((name, record[name]) for name in names)
-        for metric in directive["Metrics"]:
-            values = record[metric["Name"]]
-            yield Point(
-                name=metric["Name"],
-                unit=metric["Unit"],
-                dimensions=dimensions,
-                values=tuple(values if isinstance(values, list) else [values]),
-                function=record["function"],
-            )
+    billed: dict[str, str] = {}
+    for directive in record.get("_aws", {}).get("CloudWatchMetrics", ()):
+        assert (directive["Namespace"], directive["Dimensions"]) == (NAMESPACE, [[DIMENSION]])
+        billed |= {metric["Name"]: metric["Unit"] for metric in directive["Metrics"]}
+    assert set(billed) <= set(record)
+    for name in record.keys() - {"_aws", "requests", "function", DIMENSION}:
+        yield Point(
+            name=name,
+            unit=billed.get(name, BY_NAME[name].unit),
+            dimensions=((DIMENSION, record[DIMENSION]),),
+            values=(record[name],),
+            function=record["function"],
+            billed=name in billed,
+        )

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import boto3
 from botocore.config import Config
 
+from tidewheel import __version__
 from tidewheel import clock as clocks
 from tidewheel import deadline
 from tidewheel.aws.dynamodb.storage import DynamoStorage
@@ -29,6 +30,9 @@ if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
 _T = TypeVar("_T")
+
+USER_AGENT = f"tidewheel/{__version__}"
+"""The header, with Botocore's version behind. Without this, botocore makes a longer one anew for each request."""
 
 
 class Service(DynamoStorage):
@@ -149,7 +153,7 @@ def client_config(send_threads: int) -> Config:
         read_timeout=3,
         tcp_keepalive=True,
         max_pool_connections=max(10, send_threads),
-        user_agent_extra="tidewheel",
+        user_agent=USER_AGENT,
         # Our own code builds all requests. Validation took a fifth of the client's CPU for ten (0.16 of 0.85 ms).
         parameter_validation=False,
     )
@@ -162,7 +166,7 @@ def object_config(send_threads: int) -> Config:
 
 def hint_config() -> Config:
     """Returns the settings of the scheduler's client: one short attempt, since the sweep does without schedules."""
-    return Config(retries={"total_max_attempts": 1}, connect_timeout=2, read_timeout=2, user_agent_extra="tidewheel")
+    return Config(retries={"total_max_attempts": 1}, connect_timeout=2, read_timeout=2, user_agent=USER_AGENT)
 
 
 def parallel_of(threads: int) -> Parallel:

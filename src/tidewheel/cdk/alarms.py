@@ -1,13 +1,15 @@
 """Creates the service's alarms and their SNS topic.
 
 Each alarm has a page in the runbook, and its description ends with the command that prints the page. CloudWatch bills
-each metric that an alarm reads. The alarms on the service's own metrics are declared in `telemetry/metrics.py`, and are
-left out if the functions emit none. Each dead-letter queue that is created for a subscription has one more alarm.
+each metric that an alarm reads. So alarms read what shows that messages are late or kept back, and not each cause: if
+the table or a function is throttled, calls fail, or packs and messages grow old. The alarms on the service's own
+metrics are left out if the functions emit none. Each dead-letter queue that is created for a subscription has one more
+alarm.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from aws_cdk import Aws
 from aws_cdk import aws_cloudwatch as cloudwatch
@@ -31,9 +33,13 @@ MOST_METRICS = 10
 THROTTLED = ("ReadThrottleEvents", "WriteThrottleEvents")
 """DynamoDB's metrics of throttled requests, of a table without its indexes or of an index. No data means none.
 https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/metrics-dimensions.html"""
-UNSCHEDULED = ("TargetErrorCount", "TargetErrorThrottledCount", "InvocationThrottleCount", "InvocationDroppedCount")
+DROPPED = "InvocationDroppedCount"
+"""EventBridge Scheduler's metric of invocations given up, after errors or throttles."""
+UNSCHEDULED = ("TargetErrorCount", "TargetErrorThrottledCount", "InvocationThrottleCount", DROPPED)
 """EventBridge Scheduler's metrics of failed invocations: error or throttle of the function, own throttle, given up.
 https://docs.aws.amazon.com/scheduler/latest/UserGuide/monitoring-cloudwatch.html"""
+FAILED_SHARE = 0.05
+"""The share of a function's calls that fail, or of all calls that leave failed work, from which somebody is told."""
 ALL = "SUM(FILL(METRICS(), 0))"
 WORST = "MAX(FILL(METRICS(), 0))"
 
@@ -73,34 +79,42 @@ class Alarms(Construct):
 
     def watch(self, watched: Watched, environment: Environment) -> None:
         """Reports failed job runs to the topic, and creates the alarms if the environment has alarms."""
-        rule = self._tell_broken_jobs(watched) if watched.jobs else None
+        if watched.jobs:
+            self._tell_broken_jobs(watched)
         if not environment.alarms:
             return
         self._runbook, self._name = environment.runbook_url, watched.service_name
         if environment.metrics:
             self._watch_own(watched, environment)
         self._watch_queues(watched, environment)
-        self._watch_functions(watched)
-        self._watch_merges(watched, environment)
-        self._watch_table(watched)
-        self._watch_scheduler(watched)
-        if rule is not None:
-            self._watch_jobs(rule)
+        self._watch_functions(watched, environment)
+        self._watch_scheduler(watched, environment)
 
     def _watch_own(self, watched: Watched, environment: Environment) -> None:
-        """Creates the alarms that are declared with the service's own metrics."""
-        for metric in metrics.METRICS:
-            if (alarm := metric.alarm) is not None:
-                threshold = alarm.threshold
-                self._alarm(
-                    alarm.name,
-                    alarm.title,
-                    alarm.says,
-                    watched.own(metric),
-                    threshold=getattr(environment, threshold) if isinstance(threshold, str) else threshold,
-                    seen=alarm.seen,
-                    periods=alarm.periods,
-                )
+        """Creates the alarms that read only the service's own metrics."""
+        self._alarm(
+            "OldestDue",
+            "Oldest due message",
+            "A message has been due for longer than it should be, and is not delivered.",
+            watched.own(metrics.OLDEST_DUE_AGE),
+            threshold=environment.oldest_due_alarm_s,
+            # Of an open delivery that deliver is to send, the age is measured only each half an hour (`redrive_s`).
+            periods=7,
+        )
+        self._alarm(
+            "BrokenSubscriptions",
+            "Broken subscriptions",
+            "A subscription's queue is gone or refuses messages; they are parked.",
+            watched.own(metrics.BROKEN_SUBSCRIPTIONS),
+            periods=3,
+        )
+        self._alarm(
+            "Damaged",
+            "Damaged data",
+            "Stored data cannot be read; its own messages do not come, all others do.",
+            watched.own(metrics.DAMAGED),
+            periods=12,
+        )
 
     def _watch_queues(self, watched: Watched, environment: Environment) -> None:
         """Creates the alarms on the service's own queues."""
@@ -132,16 +146,24 @@ class Alarms(Construct):
             threshold=environment.queue_age_alarm_s,
         )
 
-    def _watch_functions(self, watched: Watched) -> None:
-        """Creates the alarms on functions that fail, are throttled, or do not run."""
-        # A failed merge is not retried by Lambda: merges have their own alarm.
-        errors = [watched.of_function(name, "Errors") for name in watched.functions if name != "compact"]
-        throttles = [watched.of_function(name, "Throttles") for name in ("ingest", "dispatch", "deliver")]
+    def _watch_functions(self, watched: Watched, environment: Environment) -> None:
+        """Creates the alarms on functions that fail or do not run.
+
+        A failed merge is not retried by Lambda: its record is a dead letter.
+        """
+        names = [name for name in watched.functions if name != "compact"]
+        read = {f"e{number}": watched.of_function(name, "Errors") for number, name in enumerate(names)}
+        calls = {f"c{number}": watched.of_function(name, "Invocations") for number, name in enumerate(names)}
+        shares = [f"FILL({failed} / {called}, 0)" for failed, called in zip(read, calls, strict=True)]
+        if environment.metrics:
+            read["f"] = watched.own(metrics.FAILURES)
+            shares.append(f"FILL(f / SUM(FILL([{', '.join(calls)}], 0)), 0)")
         self._alarm(
-            "Functions",
-            "Function errors and throttles",
-            "Functions fail, run into their time-out, or are throttled.",
-            _together(ALL, errors + throttles),
+            "Failures",
+            "Failures",
+            f"{FAILED_SHARE:.0%} of a function's calls fail, or calls leave as much work to another try.",
+            _combined(f"MAX([{', '.join(shares)}])", {**read, **calls}),
+            threshold=FAILED_SHARE,
             seen=2,
             periods=3,
         )
@@ -149,76 +171,32 @@ class Alarms(Construct):
             "SweepMissing",
             "Sweep not running",
             "The sweep has not run: nothing heals a lost schedule, and nothing above is measured.",
-            watched.of_function("sweep", "Invocations"),
+            # Periods without a call after one with a call are zero. Periods before the first call have no value.
+            _together("FILL(m0, 0) * FILL(m0, REPEAT)", [watched.of_function("sweep", "Invocations")]),
             below=True,
-            # The sweep's interval is at most one period.
-            seen=3,
-            periods=3,
-        )
-
-    def _watch_merges(self, watched: Watched, environment: Environment) -> None:
-        """Creates the alarm on failed merges.
-
-        A single failure raises the alarm, since the next try comes only with new ledgers.
-        """
-        failed = [watched.of_function("compact", "Errors")]
-        if environment.metrics:
-            failed.append(watched.own(metrics.UNREADABLE_LEDGERS))
-        self._alarm(
-            "Merges",
-            "Merge failures",
-            "A merge failed, or left out a ledger that it cannot read.",
-            _together(ALL, failed),
-            periods=12,
-        )
-
-    def _watch_table(self, watched: Watched) -> None:
-        """Creates the alarm on throttles of the table and its index.
-
-        Short throttles do no harm, since each request is retried.
-        """
-        throttled = [watched.of_table(name) for name in THROTTLED]
-        throttled += [watched.of_check_index(name) for name in THROTTLED]
-        self._alarm(
-            "TableThrottles",
-            "Table throttles",
-            "DynamoDB goes on throttling requests of the table or of its index.",
-            _together(ALL, throttled),
-            seen=3,
+            # The sweep's interval is at most one period. Calls that come late leave every other period empty, at most.
+            seen=4,
             periods=6,
         )
 
-    def _watch_scheduler(self, watched: Watched) -> None:
-        """Creates the alarm on the coarse wheel."""
+    def _watch_scheduler(self, watched: Watched, environment: Environment) -> None:
+        """Creates the alarm on schedules that go on being refused or given up. The sweep does without them."""
+        own = [watched.own(metrics.SCHEDULE_REFUSED)] if environment.metrics else []
         self._alarm(
             "Scheduler",
-            "Scheduler errors and throttles",
-            "EventBridge Scheduler cannot invoke dispatch, or is throttled.",
-            _together(ALL, [watched.of_scheduler(name) for name in UNSCHEDULED]),
-            seen=2,
+            "Scheduler errors",
+            "EventBridge Scheduler goes on refusing schedules, or giving up dispatches; only the sweep starts them.",
+            _together(ALL, [watched.of_scheduler(DROPPED), *own]),
+            seen=3,
             periods=3,
         )
 
-    def _watch_jobs(self, rule: events.Rule) -> None:
-        """Creates the alarm on failed job runs, for the console only.
-
-        The rule already reports each failed run, so the alarm does not report it again.
-        """
-        triggered = cloudwatch.Metric(
-            namespace="AWS/Events",
-            metric_name="TriggeredRules",
-            dimensions_map={"RuleName": rule.rule_name},
-            period=PERIOD,
-            statistic="Sum",
-        )
-        self._alarm("Jobs", "Job failures", "A run of a Glue job failed.", triggered, tells=False)
-
-    def _tell_broken_jobs(self, watched: Watched) -> events.Rule:
+    def _tell_broken_jobs(self, watched: Watched) -> None:
         """Creates the rule that reports each failed job run, with its error, to the topic.
 
         Glue has no metric that counts failed runs, only events. A failed run that Glue retries is reported too.
         """
-        return events.Rule(
+        events.Rule(
             self,
             "BrokenJobs",
             description="Runs of a Glue job of Tidewheel that failed",
@@ -241,11 +219,10 @@ class Alarms(Construct):
         seen: int = 1,
         periods: int = 1,
         below: bool = False,
-        tells: bool = True,
     ) -> None:
         """Creates an alarm on `seen` of `periods` periods at or above a threshold, or below it.
 
-        A period without data counts as below the threshold.
+        Without any data, the former is quiet, and the latter stays as it is.
         """
         comparison = cloudwatch.ComparisonOperator
         missing = cloudwatch.TreatMissingData
@@ -261,12 +238,11 @@ class Alarms(Construct):
             comparison_operator=comparison.LESS_THAN_THRESHOLD
             if below
             else comparison.GREATER_THAN_OR_EQUAL_TO_THRESHOLD,
-            treat_missing_data=missing.BREACHING if below else missing.NOT_BREACHING,
+            treat_missing_data=missing.IGNORE if below else missing.NOT_BREACHING,
         )
         self.alarms.append(alarm)
-        if tells:
-            alarm.add_alarm_action(SnsAction(self.topic))
-            alarm.add_ok_action(SnsAction(self.topic))
+        alarm.add_alarm_action(SnsAction(self.topic))
+        alarm.add_ok_action(SnsAction(self.topic))
 
 
 def watch_dead_letters(
@@ -308,5 +284,8 @@ def _visible(queue: sqs.IQueue) -> cloudwatch.Metric:
 
 def _together(expression: str, parts: Sequence[cloudwatch.Metric]) -> cloudwatch.MathExpression:
     """Returns a metric that combines several metrics."""
-    using: dict[str, cloudwatch.IMetric] = {f"m{number}": part for number, part in enumerate(parts)}
-    return cloudwatch.MathExpression(expression=expression, using_metrics=using, period=PERIOD)
+    return _combined(expression, {f"m{number}": part for number, part in enumerate(parts)})
+
+
+def _combined(expression: str, using: Mapping[str, cloudwatch.IMetric]) -> cloudwatch.MathExpression:
+    return cloudwatch.MathExpression(expression=expression, using_metrics=dict(using), period=PERIOD)

@@ -10,7 +10,16 @@ from collections.abc import Sequence
 from aws_cdk import Duration
 from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_sqs as sqs
-from aws_cdk.aws_cloudwatch import GraphWidget, HorizontalAnnotation, IMetric, IWidget, TextWidget, YAxisProps
+from aws_cdk.aws_cloudwatch import (
+    GraphWidget,
+    HorizontalAnnotation,
+    IMetric,
+    IWidget,
+    LogQueryVisualizationType,
+    LogQueryWidget,
+    TextWidget,
+    YAxisProps,
+)
 from constructs import Construct
 
 from tidewheel.cdk.alarms import THROTTLED, UNSCHEDULED
@@ -112,12 +121,7 @@ class Dashboard(Construct):
     def _late(self, alarms: Sequence[cloudwatch.IAlarm]) -> list[IWidget]:
         width = 8 if alarms else 12
         widgets: list[IWidget] = [
-            _graph(
-                metrics.LATENESS.graph,
-                *(self._watched.own(metrics.LATENESS, statistic) for statistic in ("p50", "p99", "Maximum")),
-                width=width,
-                limits={"promised": PROMISE_MS},
-            ),
+            self._logged(metrics.LATENESS.graph, width=width),
             self._own(
                 metrics.OLDEST_DUE_AGE.graph, width=width, limits={"alarm": self._environment.oldest_due_alarm_s}
             ),
@@ -129,8 +133,7 @@ class Dashboard(Construct):
         return widgets
 
     def _flow(self) -> list[IWidget]:
-        titles = ("1 Accepted", "2 Ledgers", "3 Planned", "4 Delivered", "Put aside", "Dropped")
-        return [self._own(title, width=4) for title in titles]
+        return [self._logged("Messages", width=COLUMNS)]
 
     def _causes(self) -> list[IWidget]:
         watched = self._watched
@@ -152,7 +155,7 @@ class Dashboard(Construct):
                 width=6,
                 limits={"alarm": self._environment.queue_age_alarm_s},
             ),
-            self._own("Unfinished work", width=6),
+            self._logged("Unfinished work", width=6),
             self._own(
                 "Errors of functions", *(watched.of_function(name, "Errors") for name in watched.functions), width=6
             ),
@@ -189,9 +192,8 @@ class Dashboard(Construct):
 
     def _cost(self) -> list[IWidget]:
         watched = self._watched
-        hour = Duration.hours(1)
         return [
-            self._own("Requests to AWS", width=6),
+            self._logged("Requests to AWS", width=6),
             _graph(
                 "Units of the table",
                 watched.table.metric_consumed_write_capacity_units(period=PERIOD, label="write"),
@@ -204,13 +206,29 @@ class Dashboard(Construct):
                 width=6,
                 stacked=True,
             ),
-            _graph(metrics.BACKLOG.graph, watched.own(metrics.BACKLOG, period=hour), width=6),
+            self._logged(metrics.BACKLOG.graph, width=6),
         ]
 
     def _own(self, title: str, *before: IMetric, width: int, limits: dict[str, float] | None = None) -> GraphWidget:
         """Returns the graph of the service's own metrics that are declared for a title, behind the given metrics."""
         own = (self._watched.own(metric) for metric in metrics.METRICS if metric.graph == title)
         return _graph(title, *before, *own, width=width, limits=limits)
+
+    def _logged(self, title: str, *, width: int) -> LogQueryWidget:
+        """Returns the graph of the fields of the functions' log records that are declared for a title."""
+        fields = [
+            f"{'max' if metric.gauge else 'sum'}({metric.name}) as {metric.name}_"
+            for metric in metrics.METRICS
+            if metric.graph == title
+        ]
+        return LogQueryWidget(
+            title=title,
+            log_group_names=[each.log_group.log_group_name for each in self._watched.functions.values()],
+            query_lines=["filter ispresent(requests)", f"stats {', '.join(fields)} by bin(5m)"],
+            view=LogQueryVisualizationType.LINE,
+            width=width,
+            height=_HEIGHT,
+        )
 
 
 _HEIGHT = 6

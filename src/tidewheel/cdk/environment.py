@@ -161,18 +161,20 @@ class Environment(FunctionSettings):
         ),
     ] = field(default_factory=dict, hash=False)
     alarms: Annotated[bool, Setting("Whether the stack has alarms. Failed job runs are reported even without.")] = False
-    dashboard: Annotated[bool, Setting("Whether the stack has a dashboard.")] = False
+    dashboard: Annotated[
+        bool, Setting("Whether the stack has a dashboard, at $3 a month. An account's first three may be free.")
+    ] = False
     metrics: Annotated[
         bool,
         Setting(
-            "Whether the functions emit the service's own metrics. Without these metrics, five of the alarms are left "
-            "out, and much of the dashboard is empty."
+            "Whether the functions record what they did, with metrics of what went wrong. Without these records, three "
+            "alarms are left out, two see less, and much of the dashboard is empty."
         ),
     ] = True
     tracing: Annotated[
         bool,
-        Setting("Whether each function's calls are traced, with Lambda's sampling. Otherwise only a traced caller's."),
-    ] = True
+        Setting("Whether X-Ray samples each function's calls, at a cost. Otherwise only a traced caller's are traced."),
+    ] = False
     log_level: Annotated[
         str, Setting("The lowest level that the functions log.", choices=("DEBUG", "INFO", "WARNING", "ERROR"))
     ] = "INFO"
@@ -264,4 +266,4 @@ class Environment(FunctionSettings):
         Its data is kept when the stack is deleted.
         """
         kept = cls(name="production", removal_policy=RemovalPolicy.RETAIN, deleted_object_days=7)
-        return replace(replace(kept, alarms=True, dashboard=True), **changes)
+        return replace(replace(kept, alarms=True), **changes)

@@ -43,15 +43,15 @@ class Watched:
     jobs: tuple[GlueJob, ...]
     schedule_group: str
 
-    def own(self, metric: Metric, statistic: str | None = None, *, period: Duration = PERIOD) -> cloudwatch.Metric:
-        """Returns one of the service's own metrics, by default an amount's sum or a gauge's maximum."""
+    def own(self, metric: Metric) -> cloudwatch.Metric:
+        """Returns one of the service's own metrics that alarms read: an amount's sum or a gauge's maximum."""
         return cloudwatch.Metric(
             namespace=NAMESPACE,
             metric_name=metric.name,
             dimensions_map={DIMENSION: self.service_name},
-            statistic=statistic or ("Maximum" if metric.gauge else "Sum"),
-            period=period,
-            label=metric.name if statistic is None else f"{metric.name} {statistic}",
+            statistic="Maximum" if metric.gauge else "Sum",
+            period=PERIOD,
+            label=metric.name,
         )
 
     def of_function(self, name: str, metric_name: str, statistic: str = "Sum") -> cloudwatch.Metric:

@@ -1,7 +1,6 @@
 """Makes the SDK a Lambda layer for a team's own functions, without Docker.
 
     python/tidewheel/                  the package without the files that `bundling.LEFT_OUT` names
-    python/tidewheel-<version>.dist-info/
     python/pyroaring... cronsim/ ...   from PyPI, as pinned in requirements.lock, for one architecture
 
 The layer has no boto3, since it would replace Lambda's own boto3 for all code of the function. `get` and `peek` read
@@ -13,7 +12,6 @@ from __future__ import annotations
 
 import tempfile
 from functools import partial
-from importlib.metadata import version
 from pathlib import Path
 
 import jsii
@@ -109,7 +107,7 @@ class SameArchitecture:
 def layer_hash(machine: Machine) -> str:
     """Returns the hash of a layer's asset."""
     own = Path(__file__).read_text(encoding="utf-8")
-    inputs = (pinned(PACKAGES, machine), version(PACKAGE.name), own, *makers())
+    inputs = (pinned(PACKAGES, machine), own, *makers())
     return fingerprint(own_modules(), machine.architecture, *inputs)
 
 
@@ -133,7 +131,3 @@ def fill(folder: Path, machine: Machine = LAMBDA) -> None:
     packages = folder / "python"
     packages.mkdir()
     install_files(packages, pinned(PACKAGES, machine), own_modules(), machine)
-    # `tidewheel.__version__` reads this file.
-    metadata = packages / f"{PACKAGE.name}-{version(PACKAGE.name)}.dist-info" / "METADATA"
-    metadata.parent.mkdir()
-    metadata.write_text(f"Metadata-Version: 2.4\nName: {PACKAGE.name}\nVersion: {version(PACKAGE.name)}\n")

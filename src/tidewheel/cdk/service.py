@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Unpack
 
-from aws_cdk import Stack
+from aws_cdk import Stack, Tags
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_lambda as lambda_
@@ -31,6 +31,7 @@ from tidewheel.cdk.storage import Storage
 from tidewheel.cdk.timing_wheel import TimingWheel
 from tidewheel.cdk.topics import Subscription, Topic, TopicProperties
 from tidewheel.client.policies import RECEIVE, SENDER_ACTIONS, ConsumerAction, SenderAction
+from tidewheel.client.subscription_queues import STACK_TAG
 from tidewheel.errors import InvalidValue
 from tidewheel.model.setting import settings_of
 from tidewheel.model.settings import (
@@ -125,6 +126,7 @@ class TidewheelService(Construct):
         self.backlog = Backlog(self, "Backlog", storage=self.storage)
         self.settings = self._settings(environment)
         self._publish(self.settings)
+        Tags.of(self).add(STACK_TAG, self.service_name)
         for function in (
             self.ingestion.ingest,
             self.timing_wheel.dispatch,

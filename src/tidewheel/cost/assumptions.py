@@ -27,10 +27,7 @@ class Assumptions:
         glue_waiting_bytes: waiting bytes of a topic above which some merges are too large for the function. In the
             policy's simulation (`tests/unit/test_merge.py`), no merge was too large up to 1.7 GB.
         glue_run_bytes: incoming bytes for each of these large merges; 0.7 to 5 GB in the same simulation.
-        log_bytes: log bytes of a call: three lines of Lambda's, a line of ours, a line of metrics.
-        metrics: custom metrics with values in normal operation: accepted, ledgers, planned, delivered, lateness,
-            requests, backlog.
-        traced_share: share of calls beyond the first each second that X-Ray samples.
+        log_bytes: log bytes of a call: three lines of Lambda's, a line of ours, a record.
     """
 
     stored_fixed_bytes: float = 31.0
@@ -47,8 +44,6 @@ class Assumptions:
     glue_waiting_bytes: float = 2.0 * 1024**3
     glue_run_bytes: float = 0.75 * 1024**3
     log_bytes: float = 2000.0
-    metrics: int = 7
-    traced_share: float = 0.05
 
     def stored_bytes(self, size_bytes: float) -> float:
         """Returns the bytes stored in S3 for a message with a body of this size."""

@@ -11,15 +11,13 @@ from tidewheel.cost.deployed import POLLERS, Deployed
 from tidewheel.cost.function_time import gb_seconds
 from tidewheel.cost.prices import DAYS_A_MONTH, SERVICES
 from tidewheel.cost.requests import FLOWS
-from tidewheel.cost.stream import Runs, Stream, any_of
+from tidewheel.cost.stream import Runs, Stream
 from tidewheel.cost.workload import DAY_S, Workload
 from tidewheel.model.settings import TopicSettings
 
-TRACED_A_SECOND = 1.0
-"""Calls a second that X-Ray records before it samples."""
 GB = 1e9
-STORAGE, TELEMETRY, METRICS = "storage", "logs and traces", "metrics"
-BESIDE_REQUESTS = (STORAGE, TELEMETRY, METRICS)
+STORAGE, LOGS = "storage", "logs"
+BESIDE_REQUESTS = (STORAGE, LOGS)
 """Flows that are neither requests nor function time."""
 MOST_TOPICS = 1000
 """Maximum topics whose backlog is counted (`tidewheel.flows.upkeep.health`)."""
@@ -117,8 +115,7 @@ def bill(
     lines = [line for run in runs for line in _lines(run)]
     if workload.per_day:
         calls = sum(run.calls for run in runs)
-        lines += [*_telemetry(TELEMETRY, calls, deployed, taken), *_storage(stream, deployed)]
-        lines += _metrics(calls, deployed, taken)
+        lines += [_logs(LOGS, calls, taken), *_storage(stream, deployed)]
     return Bill(
         workload=workload,
         messages=tuple(lines),
@@ -168,32 +165,14 @@ def _dollars(unit: str, count: float) -> float:
     return count * prices.DOLLARS_PER_GB_SECOND if unit == "GB-second" else prices.dollars(unit, count)
 
 
-def _telemetry(flow: str, calls_a_day: float, deployed: Deployed, taken: Assumptions) -> list[Line]:
-    """Returns the lines for logs and traces of calls."""
+def _logs(flow: str, calls_a_day: float, taken: Assumptions) -> Line:
     gigabytes = calls_a_day * taken.log_bytes * DAYS_A_MONTH / GB
-    most = DAY_S * TRACED_A_SECOND
-    traces = (min(calls_a_day, most) + max(0.0, calls_a_day - most) * taken.traced_share) * DAYS_A_MONTH
-    lines = [
-        Line(
-            flow=flow,
-            service="CloudWatch",
-            what=f"{gigabytes:,.3f} GB of logs, kept for a month",
-            dollars=gigabytes * (prices.LOGS_GB + LOGS_COMPRESSED * prices.LOGS_GB_MONTH),
-        )
-    ]
-    if deployed.traced:
-        what = f"{traces:,.0f} traces: one a second, and {taken.traced_share:.0%} of the rest"
-        lines.append(Line(flow=flow, service="X-Ray", what=what, dollars=prices.dollars("xray.trace", traces)))
-    return lines
-
-
-def _metrics(calls_a_day: float, deployed: Deployed, taken: Assumptions) -> list[Line]:
-    """Returns the line of custom metrics. Each metric is billed for the hours in which it has values."""
-    if not deployed.metrics:
-        return []
-    hours = any_of(calls_a_day / 24)
-    what = f"{taken.metrics} custom metrics, ${prices.METRIC_MONTH:.2f} each, in {hours:.0%} of all hours"
-    return [Line(flow=METRICS, service="CloudWatch", what=what, dollars=taken.metrics * hours * prices.METRIC_MONTH)]
+    return Line(
+        flow=flow,
+        service="CloudWatch",
+        what=f"{gigabytes:,.3f} GB of logs, kept for a month",
+        dollars=gigabytes * (prices.LOGS_GB + LOGS_COMPRESSED * prices.LOGS_GB_MONTH),
+    )
 
 
 def _storage(stream: Stream, deployed: Deployed) -> list[Line]:
@@ -225,7 +204,7 @@ def _standing(workload: Workload, deployed: Deployed, taken: Assumptions) -> lis
     if workload.per_day:
         measures |= {"hour_topic": 24 * min(MOST_TOPICS, workload.topics), "orphans_topic": workload.topics}
     sweep = Runs(flow="sweep", label="sweep", calls=sweeps, measures=measures)
-    lines = [*_lines(sweep), *_telemetry("sweep", sweeps, deployed, taken)]
+    lines = [*_lines(sweep), _logs("sweep", sweeps, taken)]
     polls = POLLERS * DAY_S / taken.idle_poll_s * DAYS_A_MONTH
     lines.append(
         Line(
@@ -235,13 +214,10 @@ def _standing(workload: Workload, deployed: Deployed, taken: Assumptions) -> lis
             dollars=prices.dollars("sqs.request", polls * deployed.polled_queues),
         )
     )
-    for flow, count, what, each in (
-        ("alarms", deployed.alarms, "alarms", prices.ALARM_MONTH),
-        ("dashboard", deployed.dashboards, "dashboards", prices.DASHBOARD_MONTH),
-    ):
-        if count:
-            text = f"{count} {what}, ${each:.2f} each"
-            lines.append(Line(flow=flow, service="CloudWatch", what=text, dollars=count * each))
+    if deployed.alarms:
+        text = f"{deployed.alarms} metrics of alarms, ${prices.ALARM_MONTH:.2f} each"
+        dollars = deployed.alarms * prices.ALARM_MONTH
+        lines.append(Line(flow="alarms", service="CloudWatch", what=text, dollars=dollars))
     if deployed.keys:
         text = f"{deployed.keys} keys, ${prices.KEY_MONTH:.2f} each, without their requests"
         lines.append(Line(flow="key", service="KMS", what=text, dollars=deployed.keys * prices.KEY_MONTH))

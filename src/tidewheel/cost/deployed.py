@@ -20,28 +20,22 @@ class Deployed:
 
     Attributes:
         alarms: metrics with alarms.
-        dashboards: CloudWatch dashboards.
-        metrics: whether the functions emit custom metrics.
         polled_queues: queues that Lambda polls; two more for each dedicated topic.
         keys: KMS keys.
         sweep_interval_s: time between two sweeps.
-        traced: whether X-Ray samples the functions' calls.
         deleted_object_days: days for which S3 keeps deleted objects.
     """
 
     alarms: int
-    dashboards: int
-    metrics: bool
     polled_queues: int = 3
     keys: int = 0
     sweep_interval_s: int = SWEEP_INTERVAL_S
-    traced: bool = True
     deleted_object_days: int = 0
 
 
-_ALARMS = 27 + sum(metric.alarm is not None for metric in METRICS)
-"""The metrics that alarms read: of AWS and of merges, and those with an alarm of their own."""
+_ALARMS = 18 + sum(metric.alarm is not None for metric in METRICS)
+"""The metrics that alarms read: of AWS, and the service's own."""
 ENVIRONMENTS: Mapping[str, Deployed] = {
-    "development": Deployed(alarms=0, dashboards=0, metrics=True),
-    "production": Deployed(alarms=_ALARMS, dashboards=1, metrics=True, deleted_object_days=7),
+    "development": Deployed(alarms=0),
+    "production": Deployed(alarms=_ALARMS, deleted_object_days=7),
 }

@@ -23,7 +23,6 @@ DOLLARS_PER_MILLION = {
     "s3.get": 0.40,
     "lambda.invocation": 0.20,
     "scheduler.invocation": 1.00,
-    "xray.trace": 5.00,
     "kms.request": 3.00,
     "stepfunctions.transition": 25.00,
 }
@@ -35,7 +34,6 @@ DOLLARS_PER_MILLION = {
 - s3.put: PUT, COPY, POST, LIST; s3.get: GET and all others; S3 Standard. https://aws.amazon.com/s3/pricing/
 - lambda.invocation: https://aws.amazon.com/lambda/pricing/
 - scheduler.invocation: EventBridge Scheduler. https://aws.amazon.com/eventbridge/pricing/
-- xray.trace: a recorded trace. https://aws.amazon.com/xray/pricing/
 - kms.request: https://aws.amazon.com/kms/pricing/
 - stepfunctions.transition: Standard workflows. https://aws.amazon.com/step-functions/pricing/
 """
@@ -68,12 +66,6 @@ LOGS_GB_MONTH = 0.03
 
 ALARM_MONTH = 0.10
 """A standard-resolution alarm, for each of its metrics. https://aws.amazon.com/cloudwatch/pricing/"""
-
-METRIC_MONTH = 0.30
-"""A custom metric, the first 10,000, for the hours with values. https://aws.amazon.com/cloudwatch/pricing/"""
-
-DASHBOARD_MONTH = 3.00
-"""A dashboard. https://aws.amazon.com/cloudwatch/pricing/"""
 
 KEY_MONTH = 1.00
 """A customer key. https://aws.amazon.com/kms/pricing/"""

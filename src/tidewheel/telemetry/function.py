@@ -7,17 +7,17 @@ to them.
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial, wraps
 from typing import Any, TypeVar
 
 import boto3
 from aws_lambda_powertools import Logger
-from aws_lambda_powertools.metrics import EphemeralMetrics
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from tidewheel import clock as clocks
@@ -29,7 +29,6 @@ from tidewheel.model.checked_clock import CheckedClock
 from tidewheel.telemetry import metrics as own
 from tidewheel.telemetry.metrics import DIMENSION, NAMESPACE, Metric
 from tidewheel.telemetry.request_count import RequestCount
-from tidewheel.telemetry.samples import sample
 from tidewheel.telemetry.watched_queues import WatchedQueues
 from tidewheel.telemetry.watched_wheel import WatchedWheel
 
@@ -147,11 +146,11 @@ class Telemetry:
             self.add(own.REQUESTS, requests.total())
         if sent.messages:
             self.add(own.DELIVERED, sent.messages)
-        values: dict[str, Sequence[float]] = {name: [value] for name, value in self._values.items() if value}
         if sent.late_ms:
-            values[own.LATENESS.name] = sample(sent.late_ms)
+            self.add(own.LATENESS, max(sent.late_ms))
+        values = {name: value for name, value in self._values.items() if value}
         self._values.clear()
-        if values:
+        if values and os.environ.get("POWERTOOLS_METRICS_DISABLED") != "true":
             self._write(values, requests)
 
     def _schedule_refused(self, topic: str, slot: int, error: Exception) -> None:
@@ -159,17 +158,18 @@ class Telemetry:
         self.add(own.SCHEDULE_REFUSED, 1)
         self.logger.warning("schedule refused", exc_info=error, extra={"topic": topic, "slot": slot})
 
-    def _write(self, values: Mapping[str, Sequence[float]], requests: Mapping[str, int]) -> None:
-        record = EphemeralMetrics(namespace=NAMESPACE)
-        # A service name would be a second dimension, and each function's metrics would be billed separately.
-        record.service = ""
-        record.add_dimension(DIMENSION, self.service.settings.stack)
-        record.add_metadata("function", self._function)
-        record.add_metadata("requests", dict(requests))
-        for name, each in values.items():
-            for value in each:
-                record.add_metric(name, own.BY_NAME[name].unit.value, value)
-        record.flush_metrics()
+    def _write(self, values: Mapping[str, float], requests: Mapping[str, int]) -> None:
+        """Writes the values in CloudWatch's embedded metric format. Only those with an alarm become billed metrics.
+
+        https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/CloudWatch_Embedded_Metric_Format_Specification.html
+        """
+        record: dict[str, object] = {DIMENSION: self.service.settings.stack, "function": self._function}
+        billed = [own.BY_NAME[name] for name in values if own.BY_NAME[name].alarm is not None]
+        if billed:
+            units = [{"Name": metric.name, "Unit": metric.unit.value} for metric in billed]
+            directive = {"Namespace": NAMESPACE, "Dimensions": [[DIMENSION]], "Metrics": units}
+            record["_aws"] = {"Timestamp": self._clock.local.now_ms(), "CloudWatchMetrics": [directive]}
+        print(json.dumps({**record, "requests": dict(requests), **values}))
 
     def _forget(self) -> None:
         """Drops the metrics of an earlier call that was cut off in the same process."""

@@ -18,6 +18,7 @@ from email.utils import formatdate
 from functools import partial
 from http import HTTPStatus
 from io import BytesIO
+from posixpath import normpath
 from threading import RLock, Thread, current_thread
 from typing import Any
 from urllib.parse import SplitResult, unquote, urlencode, urlsplit
@@ -53,6 +54,8 @@ from tidewheel.local.emulator.wire_calls import WireRequest, of_botocore, of_wsg
 REGION = "us-east-1"
 ACCESS_KEY = "AKIALOCALTIDEWHEEL00"
 _AUTHORIZATION = f"AWS4-HMAC-SHA256 Credential={ACCESS_KEY}/20260101/{REGION}/local/aws4_request"
+_OWN_HOST = re.compile(r"(?:(?:[\w.-]+\.)?localhost|127(?:\.\d{1,3}){3}|\[::1\])(?::\d+)?", re.ASCII | re.IGNORECASE)
+"""The names of this machine that no other machine can have. S3's buckets may be below `localhost`."""
 _CONFIG: dict[str, Any] = {
     "region": REGION,
     # The AWS settings of the developer's shell must not redirect our clients.
@@ -287,6 +290,24 @@ def _check_free(port: int) -> None:
             raise InvalidValue("port", port, advice) from None
 
 
+def _refusal(environ: Mapping[str, Any]) -> str | None:
+    """Returns why a request is refused, or None.
+
+    Web pages must not use the endpoint. Browsers send `Sec-Fetch-Site` or `Origin`, and AWS SDKs send neither. A page
+    whose own name was made to resolve to this machine sends that name as `Host`. moto's own interface checks no rights
+    and can end the process.
+    """
+    for header, key in (("Origin", "HTTP_ORIGIN"), ("Sec-Fetch-Site", "HTTP_SEC_FETCH_SITE")):
+        if key in environ:
+            return f"the header {header} is {environ[key]!a}. Web pages may not use this endpoint, AWS SDKs may"
+    host, path = environ.get("HTTP_HOST", ""), environ["PATH_INFO"]
+    if not _OWN_HOST.fullmatch(host):
+        return f"the header Host is {host!a}. Use localhost, a name that ends in .localhost, or 127.0.0.1"
+    if normpath("/" + path.lstrip("/")).startswith("/moto-api"):
+        return f"the path is {path!a}. moto's own interface is closed here. Start the stack again to empty it"
+    return None
+
+
 def _whole(application: Any, environ: dict[str, Any], start_response: Any) -> list[bytes]:
     chunks = application(environ, start_response)
     try:
@@ -323,6 +344,11 @@ class HttpServer:
         application = DomainDispatcherApplication(create_backend_app)
 
         def locked(environ: dict[str, Any], start_response: Any) -> list[bytes]:
+            refusal = _refusal(environ)
+            if refusal is not None:
+                text = f"Refused: {refusal}.\n".encode()
+                start_response("403 Forbidden", [("Content-Type", "text/plain"), ("Content-Length", str(len(text)))])
+                return [text]
             # Read before the lock is taken, so that a slow sender does not hold up other requests.
             length = int(environ.get("CONTENT_LENGTH") or 0)
             body = environ["wsgi.input"].read(length) if length else b""

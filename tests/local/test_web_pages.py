@@ -1,0 +1,178 @@
+"""`tidewheel local up` in a process, asked by web pages and by AWS clients."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import boto3
+import pytest
+from botocore.config import Config
+from botocore.exceptions import ClientError
+
+from tests.local.test_processes import Service, _free_port, _up
+
+PAGE = "http://localhost:3000"
+FORM = "application/x-www-form-urlencoded"
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    log: Path = tmp_path_factory.mktemp("web") / "log"
+    with _up(log, _free_port(), "--topic", "orders:billing") as up:
+        yield up
+
+
+def ask(service: Service, line: str, *headers: str, body: str = "") -> tuple[int, str, str]:
+    """Sends a request as it stands. Returns the answer's status, its headers in lower case, and its body."""
+    sent = [line, *headers, "Connection: close", *([f"Content-Length: {len(body)}"] if body else []), "", body]
+    with socket.create_connection(("127.0.0.1", service.port), timeout=120) as connection:
+        connection.sendall("\r\n".join(sent).encode())
+        answer = b"".join(iter(lambda: connection.recv(65536), b"")).decode()
+    head, _, content = answer.partition("\r\n\r\n")
+    return int(head.split()[1]), head.lower(), content
+
+
+def client(service: Service, name: str, host: str = "127.0.0.1", **config: Any) -> Any:
+    return boto3.client(  # type: ignore[call-overload]
+        name,
+        endpoint_url=f"http://{host}:{service.port}",
+        region_name="us-east-1",
+        aws_access_key_id="local",
+        aws_secret_access_key="local",
+        config=Config(retries={"total_max_attempts": 1}, **config),
+    )
+
+
+def refused(answer: tuple[int, str, str], named: str) -> None:
+    """Checks that an answer is a refusal that names its reason, and that no page can read it."""
+    status, head, text = answer
+    assert status == 403
+    assert text.startswith("Refused: ")
+    assert named in text
+    assert "access-control" not in head
+
+
+def works(service: Service) -> None:
+    """Checks that the process lives, and that its topic and its queues are as they were made."""
+    assert service.process.poll() is None
+    assert [each["name"] for each in service("topics", "list")] == ["orders"]
+
+
+LIST_QUEUES = "Action=ListQueues&Version=2012-11-05"
+
+
+@pytest.mark.parametrize(
+    ("line", "headers", "body", "named"),
+    [
+        ("POST / HTTP/1.1", [f"Origin: {PAGE}", f"Content-Type: {FORM}"], LIST_QUEUES, PAGE),
+        ("POST / HTTP/1.1", ["Origin: null", f"Content-Type: {FORM}"], LIST_QUEUES, "null"),
+        ("POST / HTTP/1.1", ["Sec-Fetch-Site: cross-site", f"Content-Type: {FORM}"], LIST_QUEUES, "cross-site"),
+        ("GET /?Action=ListQueues HTTP/1.1", ["Sec-Fetch-Site: same-site"], "", "same-site"),
+        ("GET / HTTP/1.1", ["Sec-Fetch-Site: none"], "", "none"),
+        ("GET /page.html HTTP/1.1", ["sec-fetch-site: same-origin"], "", "same-origin"),
+        (
+            "OPTIONS / HTTP/1.1",
+            [f"Origin: {PAGE}", "Access-Control-Request-Method: POST", "Access-Control-Request-Headers: x-amz-target"],
+            "",
+            PAGE,
+        ),
+    ],
+)
+def test_a_web_page_is_refused(service: Service, line: str, headers: list[str], body: str, named: str) -> None:
+    refused(ask(service, line, f"Host: 127.0.0.1:{service.port}", *headers, body=body), named)
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "rebound.example",
+        "localhost.rebound.example",
+        "127.0.0.1.rebound.example",
+        "notlocalhost",
+        "rebound.example/.localhost",
+        "rebound.example,localhost",
+        "localhost@rebound.example",
+        "10.0.0.1",
+        "[::2]",
+        "",
+    ],
+)
+def test_a_name_that_was_made_to_resolve_to_this_machine_is_refused(service: Service, host: str) -> None:
+    refused(ask(service, "GET / HTTP/1.1", f"Host: {host}"), f"Host is {host!r}")
+
+
+def test_a_request_without_a_host_or_with_two_is_refused(service: Service) -> None:
+    refused(ask(service, "GET / HTTP/1.0"), "Host is ''")
+    refused(ask(service, "GET / HTTP/1.1", "Host: localhost", "Host: rebound.example"), "rebound.example")
+    refused(ask(service, "GET http://rebound.example/ HTTP/1.1", "Host: localhost"), "rebound.example")
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/moto-api",
+        "/moto-api/",
+        "/moto-api/reset",
+        "/moto-api/data.json?x=1",
+        "/moto-api?/..",
+        "//moto-api/reset",
+        "///moto-api/reset",
+        "/./moto-api/reset",
+        "/x/../moto-api/reset",
+        "/%2Fmoto-api/reset",
+        "%2Fmoto-api/reset",
+        "/moto%2Dapi/reset",
+        "/%6doto-api%2freset",
+        "http://localhost/moto-api/reset",
+    ],
+)
+def test_motos_own_interface_is_closed_to_everybody(service: Service, path: str) -> None:
+    refused(ask(service, f"POST {path} HTTP/1.1", "Host: localhost"), "moto-api")
+    works(service)
+
+
+def test_a_signature_for_motos_own_interface_opens_it_to_nobody(service: Service) -> None:
+    signed = "Authorization: AWS4-HMAC-SHA256 Credential=a/20260101/amazonaws.com/motoapi/aws4_request, Signature=a"
+    for path in ("/reset", "/x/moto-api/reset", "//x//moto-api/reset", "/favicon.ico"):
+        assert ask(service, f"POST {path} HTTP/1.1", "Host: localhost", signed)[0] >= 400
+    works(service)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "LOCALHOST", "tidewheel.localhost", "[::1]", "127.8.8.8"])
+def test_a_client_may_name_this_machine_as_it_likes(service: Service, host: str) -> None:
+    headers = f"Host: {host}:{service.port}", f"Content-Type: {FORM}", "Sec-Fetch-Mode: cors"  # Node's fetch sends it
+    signed = "Authorization: AWS4-HMAC-SHA256 Credential=a/20260101/us-east-1/sqs/aws4_request, Signature=a"
+    status, _, text = ask(service, "POST / HTTP/1.1", *headers, signed, body=LIST_QUEUES)
+    assert status == 200
+    assert "orders" in text
+
+
+def test_sqs_and_dynamodb_answer_boto3_as_before(service: Service) -> None:
+    sqs, dynamodb = client(service, "sqs"), client(service, "dynamodb", "localhost")
+    url = sqs.create_queue(QueueName="mine")["QueueUrl"]
+    sqs.send_message(QueueUrl=url, MessageBody="hello")
+    assert sqs.receive_message(QueueUrl=url)["Messages"][0]["Body"] == "hello"
+    assert dynamodb.list_tables()["TableNames"]
+
+
+@pytest.mark.parametrize("style", ["path", "virtual"])
+def test_s3_answers_boto3_as_before_in_both_styles(
+    service: Service, style: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    resolve = socket.getaddrinfo  # not every machine resolves names below localhost
+    monkeypatch.setattr(socket, "getaddrinfo", lambda host, *rest, **more: resolve("127.0.0.1", *rest, **more))
+    s3 = client(service, "s3", "localhost", s3={"addressing_style": style})
+    s3.create_bucket(Bucket=f"{style}-bucket")
+    s3.put_object(Bucket=f"{style}-bucket", Key="a/moto-api/b c", Body=b"content")
+    assert s3.get_object(Bucket=f"{style}-bucket", Key="a/moto-api/b c")["Body"].read() == b"content"
+    assert [each["Key"] for each in s3.list_objects_v2(Bucket=f"{style}-bucket")["Contents"]] == ["a/moto-api/b c"]
+
+
+def test_an_sdk_that_uses_another_name_reads_why_it_is_refused(service: Service) -> None:
+    sqs = client(service, "sqs")
+    sqs.meta.events.register("before-sign", lambda request, **_: request.headers.add_header("Host", "up.example"))
+    with pytest.raises(ClientError, match=r"Host is 'up\.example'.*Use localhost"):
+        sqs.list_queues()
