@@ -290,5 +290,10 @@ def check_shards() -> list[str]:
     return [_shard(number) for number in range(CHECK_SHARDS)]
 
 
+def check_owner(key: Key) -> Key:
+    """Returns the partition of an item of the index `checks`, and the prefix of its owner's items of the same kind."""
+    return key[0], "".join(f"{part}#" for part in key[1].split("#")[:3])
+
+
 def _shard(number: int) -> str:
     return f"W#{number:02d}"
