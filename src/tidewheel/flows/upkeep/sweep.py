@@ -125,7 +125,7 @@ def _dispatch_overdue(
     now_ms = ports.clock.now_ms()
     _all(ports, swept, topics, read, now_ms + (ends_ms - now_ms) // 2)
     fires = [
-        (fires_at_ms(each.next_slot, each.settings), topic)
+        (fires_at_ms(topic, each.next_slot, each.settings), topic)
         for topic, each in states.items()
         if each.next_slot is not None
     ]
