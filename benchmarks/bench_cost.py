@@ -145,7 +145,7 @@ class Run:
             ingest(self.ports, TOPIC, [pack])
         state = self.ports.topic_states.read(TOPIC)
         assert state is not None
-        if state.next_slot is not None and fires_at_ms(state.next_slot, state.settings) <= clock.now_ms():
+        if state.next_slot is not None and fires_at_ms(state.topic, state.next_slot, state.settings) <= clock.now_ms():
             done = dispatch(self.ports, TOPIC)
             assert done is not None and not done.failures
             if done.collect:

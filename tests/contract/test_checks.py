@@ -13,6 +13,7 @@ from tests.contract.builders import (
     a_state,
 )
 from tests.contract.conftest import aws_store
+from tests.contract.test_parks import a_park
 from tidewheel.aws import table_layout as layout
 from tidewheel.flows.ports.checks import DailyClaim
 from tidewheel.flows.ports.deliveries import HandOut
@@ -93,6 +94,40 @@ def test_a_key_that_the_service_does_not_write_into_a_shard_is_not_due_and_no_fa
     assert failed == {}
 
 
+def test_of_each_owner_so_many_items_are_due_at_most_and_they_keep_none_of_others_from_being_found(
+    store: Store,
+) -> None:
+    store.topic(next_check_ms=9)
+    many, few = store.subscribed("many", "few", cursor=100)
+    for number in range(70):
+        store.parks.put(a_park(many, f"{number:02d}", next_check_ms=number // 50), many.state)
+    store.parks.put(a_park(few, "00", next_check_ms=8), few.state)
+    due = store.checks.due(10, most=3)
+    assert [key.subscription for key in due.parks] == ["many"] * 3 + ["few"] and due.topics == ["orders"]
+    assert {key.id for key in due.parks[:3]} <= {f"{number:02d}" for number in range(50)}
+
+
+def test_pages_of_the_index_that_are_full_of_one_owners_items_are_not_sent(dynamodb: Any) -> None:
+    store = aws_store(dynamodb, page_size=5)
+    store.topic(next_check_ms=9)
+    [subscription] = store.subscribed(cursor=100)
+    for number in range(40):
+        store.parks.put(a_park(subscription, f"{number:02d}", next_check_ms=number), subscription.state)
+    sent: list[int] = []
+    table: Any = store.checks._table  # type: ignore[attr-defined]
+    query = table._client.query
+
+    def counting(**request: Any) -> Any:
+        answer = query(**request)
+        sent.append(len(answer["Items"]))
+        return answer
+
+    with patch.object(table._client, "query", counting):
+        due = store.checks.due(100, most=3)
+    assert (len(due.parks), due.topics) == (3, ["orders"])
+    assert sum(sent) <= 5 + 1 and len(sent) >= 16 + 41 // 5
+
+
 def test_daily_work_is_one_callers_until_its_time(store: Store) -> None:
     storage = store
     assert storage.checks.claim_daily("ORPHANS", 100, 200)
@@ -128,15 +163,15 @@ def test_a_query_that_fails_keeps_no_other_from_its_answer(dynamodb: Any) -> Non
     for number in range(60):
         store.topic_states.create(a_state(f"topic-{number}", next_check_ms=number))
     table: Any = store.checks._table  # type: ignore[attr-defined]
-    query, [shard, *_] = table.query, layout.check_shards()
+    query, [shard, *_] = table.query_filtered, layout.check_shards()
 
-    def refuse(condition: str, values: dict[str, Any], **more: Any) -> Any:
+    def refuse(condition: str, values: dict[str, Any], *more: Any, **others: Any) -> Any:
         if values["shard"] == shard:
             raise OSError("throttled")
-        return query(condition, values, **more)
+        return query(condition, values, *more, **others)
 
     failed: dict[str, Exception] = {}
-    with patch.object(table, "query", refuse):
+    with patch.object(table, "query_filtered", refuse):
         found = store.checks.due(100, failed)
         with pytest.raises(OSError, match="throttled"):
             store.checks.due(100)

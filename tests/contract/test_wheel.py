@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from botocore.exceptions import ClientError
+from botocore.exceptions import ClientError, ReadTimeoutError
 
 from tests.contract.aws_resources import client
 from tidewheel.aws.scheduler_wheel import SchedulerWheel
@@ -18,7 +19,9 @@ from tidewheel.memory import MemoryWheel
 NOW_MS = 1_769_817_600_000  # 2026-01-31T00:00:00Z
 
 
-def scheduler_wheel(scheduler: Any, clock: ManualClock | None = None) -> SchedulerWheel:
+def scheduler_wheel(
+    scheduler: Any, clock: ManualClock | None = None, sleep: Callable[[float], None] = lambda _: None
+) -> SchedulerWheel:
     return SchedulerWheel(
         scheduler,
         clock or ManualClock(NOW_MS),
@@ -26,6 +29,7 @@ def scheduler_wheel(scheduler: Any, clock: ManualClock | None = None) -> Schedul
         dispatch_arn="arn:aws:lambda:eu-west-1:123456789012:function:tidewheel-dispatch",
         role_arn="arn:aws:iam::123456789012:role/schedules",
         dead_letter_arn="arn:aws:sqs:eu-west-1:123456789012:schedule-dead-letters",
+        sleep=sleep,
     )
 
 
@@ -92,14 +96,15 @@ def test_schedules_that_are_due_are_taken_from_the_fake_in_order_of_time() -> No
 # ---- EventBridge Scheduler
 @dataclass
 class Scheduler:
-    """Notes requests, and may refuse them."""
+    """Notes requests, and may refuse them, or as many as `times`."""
 
     refusal: str | None = None
+    times: int = 99
     requests: list[dict[str, Any]] = field(default_factory=list)
 
     def create_schedule(self, **request: Any) -> None:
         self.requests.append(request)
-        if self.refusal is not None:
+        if self.refusal is not None and len(self.requests) <= self.times:
             raise ClientError({"Error": {"Code": self.refusal, "Message": "no"}}, "CreateSchedule")
 
 
@@ -135,6 +140,31 @@ def test_a_schedule_that_exists_is_fine_and_any_other_refusal_comes_out() -> Non
     scheduler_wheel(Scheduler(refusal="ConflictException")).schedule("orders", 100, NOW_MS)
     with pytest.raises(ClientError, match="ServiceQuotaExceededException"):
         scheduler_wheel(Scheduler(refusal="ServiceQuotaExceededException")).schedule("orders", 100, NOW_MS)
+
+
+def test_a_refused_schedule_is_asked_for_once_more_after_a_random_wait() -> None:
+    waits: list[float] = []
+    for _ in range(20):
+        scheduler = Scheduler(refusal="ThrottlingException", times=1)
+        scheduler_wheel(scheduler, sleep=waits.append).schedule("orders", 100, NOW_MS)
+        assert len(scheduler.requests) == 2
+    assert len(set(waits)) == 20 and min(waits) >= 0 and max(waits) <= 1
+    scheduler = Scheduler(refusal="ThrottlingException")
+    with pytest.raises(ClientError, match="ThrottlingException"):
+        scheduler_wheel(scheduler).schedule("orders", 100, NOW_MS)
+    assert len(scheduler.requests) == 2
+
+
+def test_a_scheduler_that_does_not_answer_is_asked_once() -> None:
+    class Hanging(Scheduler):
+        def create_schedule(self, **request: Any) -> None:
+            super().create_schedule(**request)
+            raise ReadTimeoutError(endpoint_url="scheduler")
+
+    scheduler = Hanging()
+    with pytest.raises(ReadTimeoutError):
+        scheduler_wheel(scheduler).schedule("orders", 100, NOW_MS)
+    assert len(scheduler.requests) == 1
 
 
 class Fired:

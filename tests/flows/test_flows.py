@@ -426,7 +426,7 @@ def test_a_ledger_of_the_same_wake_makes_no_second_schedule() -> None:
     world.send(HOUR)
     world.send(2 * HOUR)
     [(_, _, fires_at_ms)] = set(wheel.schedules.values()) - for_the_new_subscription
-    assert fires_at_ms == START_MS + HOUR - 8 * MINUTE
+    assert 0 <= fires_at_ms - (START_MS + HOUR - 8 * MINUTE) <= MINUTE
     world.send(30 * MINUTE)
     assert len(set(wheel.schedules.values()) - for_the_new_subscription) == 2
 

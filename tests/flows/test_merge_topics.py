@@ -183,7 +183,7 @@ def test_no_swap_comes_shortly_before_a_schedule_or_during_its_dispatch() -> Non
 
 def next_schedule_ms(world: World) -> int:
     assert world.state.next_slot is not None
-    return fires_at_ms(world.state.next_slot, world.state.settings)
+    return fires_at_ms(TOPIC, world.state.next_slot, world.state.settings)
 
 
 @pytest.mark.parametrize(("slot_s", "wait_ms"), [(5, 5_000), (300, LONGEST_WAIT_MS)])

@@ -166,6 +166,36 @@ def test_cancelled_messages_stay_cancelled() -> None:
 
 
 @pytest.mark.parametrize("lost", [False, True])
+@pytest.mark.parametrize("kept", [{}, {"retention_s": 120 * 86_400}], ids=["paused", "paused, kept"])
+def test_a_cancelled_message_of_a_long_pause_stays_cancelled_after_a_rebuild(kept: dict[str, int], lost: bool) -> None:
+    world = a_world(**kept)
+    pause(world.service, TOPIC, "billing")
+    [waits, cancelled] = world.send(2 * DAY, 2 * DAY)
+    assert cancel(world.service, TOPIC, world.state.slot_ms, MessageId(cancelled), START_MS)
+    for _ in range(80):
+        world.run(DAY, sweeps=True, every_ms=12 * HOUR)
+        world.service.store.expire(world.clock.now_ms() // 1000)
+    if lost:
+        lose_table(world)
+    run_rebuild(world, replace_index=True)
+    resume(world.service, world.service.queues, world.clock, TOPIC, "billing")
+    world.run(DAY, sweeps=True)
+    assert world.received() == once([waits])
+
+
+def test_tombstones_are_renewed_only_while_somebody_has_still_to_read_their_slots() -> None:
+    world = a_world()
+    early, late = world.send(2 * DAY, 90 * DAY)
+    for id in (early, late):
+        assert cancel(world.service, TOPIC, world.state.slot_ms, MessageId(id), START_MS)
+    before = world.service.tombstones.all(TOPIC)
+    world.run(40 * DAY, sweeps=True, every_ms=12 * HOUR)
+    assert [each for each in world.service.tombstones.all(TOPIC) if each.slot > world.state.sealed] == before[1:]
+    world.service.store.expire(world.clock.now_ms() // 1000)
+    assert world.service.tombstones.all(TOPIC) == before[1:]
+
+
+@pytest.mark.parametrize("lost", [False, True])
 def test_after_a_rebuild_a_late_tombstone_of_a_message_that_was_sent_cancels_nothing(lost: bool) -> None:
     world = a_world()
     [sent] = world.send(HOUR)

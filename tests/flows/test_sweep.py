@@ -1,26 +1,35 @@
-"""A sweep is over in its time: what is late comes first, and it starts so many dispatches at most, each once."""
+"""A sweep is over in its time: what is late comes first, and no kind of work, topic or subscription fills it."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from tests.flows.world import DAY, HOUR, MINUTE, START_MS, TOPIC, World
 from tidewheel.flows.administration.delete_topic import delete_topic
+from tidewheel.flows.administration.pause import pause, resume
 from tidewheel.flows.administration.purge import purge
 from tidewheel.flows.administration.subscribe import create_subscription, create_topic
 from tidewheel.flows.administration.update_topic import update_topic
 from tidewheel.flows.delivery.schedules import schedule_again
+from tidewheel.flows.ports.checks import owner_of
 from tidewheel.flows.ports.topic_states import AT_ONCE_MS
 from tidewheel.flows.upkeep import sweep as module
 from tidewheel.flows.upkeep.collect import collect
 from tidewheel.flows.upkeep.consider_merge import consider_merge
-from tidewheel.flows.upkeep.sweep import SWEEP_MS, sweep
+from tidewheel.flows.upkeep.due_checks import MOST_PARKS, by_owner, in_turn
+from tidewheel.flows.upkeep.sweep import SHARES_S, SWEEP_MS, sweep
+from tidewheel.model.job import CatchUpJob, DrainJob
+from tidewheel.model.park import Park, ParkKey
 from tidewheel.model.settings import TopicSettings
+from tidewheel.model.subscription_state import Delivery, DeliveryKey
 
 
 def topics_in_need(world: World, *names: str) -> None:
@@ -46,30 +55,40 @@ def slow(world: World, port: Any, method: str, patch: pytest.MonkeyPatch, takes_
     return calls
 
 
-def test_a_sweep_starts_the_longest_overdue_dispatches_and_no_more_than_the_most(
+def test_a_sweep_starts_overdue_dispatches_until_its_time_for_them_is_over_the_longest_overdue_first(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     world = World(subscribe=False)
     topics_in_need(world, "d", "b", "c", "a", "e")
     world.clock.advance_ms(HOUR)
-    monkeypatch.setattr(module, "MOST_DISPATCHES", 3)
-    first = sweep(world.ports)
-    assert (first.dispatched, first.left) == (["d", "b", "c"], 2)
-    assert world.service.runs.dispatches == ["d", "b", "c"]
+    with monkeypatch.context() as patch:
+        slow(world, world.service.runs, "dispatch", patch, SHARES_S["dispatches"] * 1000 // 3)
+        first = sweep(world.ports)
+    assert first.dispatched == world.service.runs.dispatches == ["d", "b", "c"]
     world.dispatch_started()
     second = sweep(world.ports)
     assert (second.dispatched, second.left) == (["a", "e"], 0)
 
 
-def test_a_topic_without_a_schedule_is_dispatched_in_its_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_1200_late_topics_are_dispatched_by_one_sweep() -> None:
+    world = World(subscribe=False)
+    topics_in_need(world, "first")
+    state = world.service.store.of("first").state
+    assert state is not None
+    for number in range(1200):
+        world.service.store.of(f"topic-{number}").state = replace(state, topic=f"topic-{number}")
+    world.clock.advance_ms(HOUR)
+    assert len(sweep(world.ports).dispatched) == 1201
+
+
+def test_a_topic_without_a_schedule_is_dispatched_in_its_turn() -> None:
     world = World(subscribe=False)
     topics_in_need(world, "a", "b")
     items = world.service.store.of("b")
     assert items.state is not None
     items.state = replace(items.state, next_check_ms=AT_ONCE_MS)
     world.clock.advance_ms(HOUR)
-    monkeypatch.setattr(module, "MOST_DISPATCHES", 1)
-    assert sweep(world.ports).dispatched == ["a"]
+    assert sweep(world.ports).dispatched == ["a", "b"]
 
 
 def test_a_topic_is_dispatched_once_a_sweep_though_its_wake_and_its_collection_both_ask_for_it(
@@ -103,7 +122,6 @@ def test_a_dispatch_that_could_not_be_started_is_a_failure_and_is_not_counted(mo
         start(topic)
 
     monkeypatch.setattr(world.service.runs, "dispatch", throttled)
-    monkeypatch.setattr(module, "MOST_DISPATCHES", 1)
     swept = sweep(world.ports)
     assert swept.dispatched == ["b"] and list(swept.failures) == ["a"]
 
@@ -157,18 +175,116 @@ def test_many_topics_that_are_slow_to_delete_keep_nothing_waiting_that_is_late(m
     assert all(world.service.deletions.read(name) is None for name in names)
 
 
-def test_nothing_is_begun_after_the_end_and_the_next_sweep_sees_it_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_kind_of_work_has_its_share_of_a_sweep_however_slow_the_kinds_before_it_are(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     world = World(subscribe=False)
     topics_in_need(world, *"abcdef")
     world.clock.advance_ms(HOUR)
-    slow(world, world.service.runs, "dispatch", monkeypatch, SWEEP_MS // 4)
-    daily = slow(world, module, "sweep_orphans_daily", monkeypatch, 0)
-    first = sweep(world.ports)
-    assert first.dispatched == list("abcd") and daily == []
-    assert first.left == len("ef") + len(("health", *"abcdef", "orphans", "payloads"))
+    dispatches = slow(world, world.service.runs, "dispatch", monkeypatch, SHARES_S["dispatches"] * 250)
+    collections = slow(world, module, "check_topic", monkeypatch, 20_000)
+    daily = slow(world, module, "sweep_orphans_daily", monkeypatch, SWEEP_MS)
+    told: list[object] = []
+    first = sweep(world.ports, lambda *health: told.append(health))
+    assert first.dispatched == dispatches == list("abcd")
+    assert len(told) == 1 and len(collections) == 4 and len(daily) == 1
+    assert first.left == len("ef") + len("ef") + len(("payloads",))
     world.dispatch_started()
-    second = sweep(world.ports)
-    assert second.dispatched == list("ef") and daily == [world.ports]
+    assert sweep(world.ports).dispatched == list("ef")
+
+
+def many_parks(world: World, name: str, count: int, *, topic: str = TOPIC) -> None:
+    """Gives a subscription many parks that are due and hold nothing."""
+    subscription = world.service.subscriptions.read(topic, name)
+    assert subscription is not None
+    parks = world.service.store.of(topic).parks
+    for number in range(count):
+        key = ParkKey(topic=topic, subscription=name, generation=subscription.generation, id=f"{number:06d}")
+        parks[key] = Park(key=key, rows=1, size_bytes=6, next_check_ms=1, ledger=b"ledger")
+
+
+@pytest.mark.parametrize("state", ["paused", "broken", "active"])
+def test_a_backlog_of_parks_takes_few_requests_of_a_sweep_and_its_other_work_is_done(
+    state: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = World("billing", "audit")
+    world.send(MINUTE)
+    if state == "paused":
+        pause(world.service, TOPIC, "audit")
+    if state == "broken":
+        world.service.queues.remove("queue-audit")
+        world.send(MINUTE)
+    for name in ("billing", "audit"):
+        many_parks(world, name, 10 if name == "billing" else 120_000)
+    world.service.queues.take_jobs()
+    world.clock.advance_ms(HOUR)
+    reads = slow(world, world.service.parks, "read", monkeypatch, 1)
+    daily = slow(world, module, "sweep_orphans_daily", monkeypatch, 0)
+    swept = sweep(world.ports)
+    assert not swept.failures and swept.left == 0 and len(daily) == 1
+    assert len(set(reads)) <= MOST_PARKS + 10
+    jobs = world.service.queues.take_jobs()
+    assert sum(isinstance(job, DrainJob) and job.key.subscription == "billing" for job in jobs) == 10
+    tried = sum(isinstance(job, DrainJob) and job.key.subscription == "audit" for job in jobs)
+    assert tried == {"paused": 0, "broken": 3, "active": MOST_PARKS}[state]
+    assert sum(isinstance(job, CatchUpJob) for job in jobs) == (state == "active")
+
+
+def test_the_parks_of_a_resumed_subscription_whose_job_was_lost_are_all_drained_by_the_next_sweep() -> None:
+    world = World()
+    pause(world.service, TOPIC, "billing")
+    ids = [id for _ in range(3 * MOST_PARKS) for id in world.send(MINUTE)]
+    world.clock.advance_ms(HOUR)
+    world.sweep()
+    resume(world.service, world.service.queues, world.clock, TOPIC, "billing")
+    assert world.service.queues.take_jobs()  # the job is lost
+    world.clock.advance_ms(5 * MINUTE)
+    world.sweep()
+    assert world.received() == Counter(ids)
+
+
+def test_topics_take_turns_in_a_sweep_and_so_do_the_subscriptions_of_a_topic() -> None:
+    def keys(topic: str, name: str, count: int) -> list[ParkKey]:
+        return [ParkKey(topic=topic, subscription=name, generation="g", id=f"{n}") for n in range(count)]
+
+    flood = [*keys("a", "x", 50), *keys("a", "y", 2), *keys("b", "x", 1), *keys("c", "z", 2)]
+    turns = [(key.topic, key.subscription, key.id) for key in in_turn(flood)]
+    assert turns[:3] == [("a", "x", "0"), ("b", "x", "0"), ("c", "z", "0")]
+    assert turns[3:6] == [("a", "y", "0"), ("c", "z", "1"), ("a", "x", "1")]
+    assert turns[6:] == [("a", "y", "1"), *(("a", "x", f"{n}") for n in range(2, 50))]
+    assert [(group[0].topic, len(group)) for group in by_owner(flood)] == [("a", 50), ("b", 1), ("c", 2), ("a", 2)]
+
+
+@settings(max_examples=50)
+@given(st.lists(st.tuples(st.sampled_from("ab"), st.sampled_from("xy"))))
+def test_turns_keep_every_key_and_the_order_of_each_owner(owners: list[tuple[str, str]]) -> None:
+    keys = [ParkKey(topic=t, subscription=s, generation="g", id=f"{n}") for n, (t, s) in enumerate(owners)]
+    turns = in_turn(keys)
+    assert sorted(turns, key=keys.index) == keys
+    for owner in set(map(owner_of, keys)):
+        assert [key for key in turns if owner_of(key) == owner] == [key for key in keys if owner_of(key) == owner]
+
+
+def test_the_deliveries_of_one_topic_keep_no_other_topics_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World()
+    topics_in_need(world, "other")
+    for topic, name, count in ((TOPIC, "billing", 8_000), ("other", "s", 2)):
+        subscription = world.service.subscriptions.read(topic, name)
+        assert subscription is not None
+        for number in range(count):
+            key = DeliveryKey(topic=topic, subscription=name, generation=subscription.generation, plan=number)
+            world.service.store.of(topic).deliveries[key] = Delivery(
+                key=key, queue_url="q", parts=1, start=0, next_check_ms=number
+            )
+    world.clock.advance_ms(HOUR)
+    checked = slow(world, world.service.deliveries, "read", monkeypatch, 1000)
+    daily = slow(world, module, "sweep_orphans_daily", monkeypatch, 0)
+    sweep(world.ports)
+    assert len({key for key in checked if key.topic == "other"}) == 2 and len(daily) == 1
+
+
+def test_the_shares_of_the_kinds_are_a_sweeps_time() -> None:
+    assert sum(SHARES_S.values()) * 1000 == SWEEP_MS
 
 
 def test_a_sweep_that_cannot_read_the_index_of_checks_does_the_rest_and_tells_no_health() -> None:

@@ -122,7 +122,7 @@ DENIED = {
         roles=but(SWEEP),
     ),
     # Partitions.
-    "forge a tombstone": items("put_item", "PutItem", TOMB, but(INGEST, REBUILD)),
+    "forge a tombstone": items("put_item", "PutItem", TOMB, but(DISPATCH, INGEST, REBUILD, SWEEP)),
     "lift a cancellation": items("delete_item", "DeleteItem", TOMB, but(DISPATCH, SWEEP)),
     "put a key": items("put_item", "PutItem", KEY, but(INGEST, REBUILD)),
     "delete a key": items("delete_item", "DeleteItem", KEY, but(SWEEP)),
@@ -135,7 +135,7 @@ DENIED = {
         call="dynamodb.transact_write_items",
         params={"TransactItems": [{"Put": {"TableName": "{T}", "Item": item(TOMB)}}]},
         action="dynamodb:PutItem",
-        roles=but(INGEST, REBUILD),
+        roles=but(DISPATCH, INGEST, REBUILD, SWEEP),
     ),
     # Objects: by prefix.
     "write a ledger": objects("put_object", "PutObject", LEDGER, (DISPATCH, DELIVER, SWEEP)),

@@ -545,6 +545,27 @@ def is_collected_by_dispatch(world: World) -> None:
     assert state.collect_at_ms is None
 
 
+def is_paused_for_long(world: World) -> None:
+    """Dispatch and the sweep renew tombstones that end soon, of a topic that waits for a subscription."""
+    topic = world.topic("long", collect_interval_s=3_600)
+    with world.patched(tidewheel__model__tombstone__KEPT_S=0):
+        world.client.cancel(topic, world.client.send(topic, "x", delay="2h").id)
+    world.client.send(topic, "y", delay="2h")
+    world.client.pause(topic, "mail")
+    module = "tidewheel__flows__upkeep__tombstone_renewal__"
+    with world.patched(**{f"{module}KEPT_S": 60, f"{module}_MARGIN_S": 60}):
+        world.stack.advance(hours=3)
+        for _ in range(2):
+            collect_at_ms = topic_state(world.client, topic).collect_at_ms
+            assert collect_at_ms is not None
+            world.stack.advance(milliseconds=max(0, collect_at_ms - world.stack.clock.now_ms()))
+            world.invoke("dispatch", topic)
+        world.stack.advance(days=2)
+    world.client.resume(topic, "mail")
+    world.stack.advance(minutes=20)
+    assert world.bodies(topic) == ["y"]
+
+
 def is_deleted(world: World) -> None:
     """Of a topic that is deleted the sweep takes away all: schedules, items, objects."""
     topic = world.topic("deleted")
@@ -611,6 +632,7 @@ FLOWS: dict[str, Callable[[World], None]] = {
         has_orphans,
         is_deleted,
         is_collected_by_dispatch,
+        is_paused_for_long,
         fails_for_good,
         is_large,
     )

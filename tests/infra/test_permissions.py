@@ -82,7 +82,7 @@ ERASING = {"DeleteObjectVersion", "ListBucketVersions"}
                 TOGETHER: {"ConditionCheckItem", "PutItem"},
             },
         ),
-        (DISPATCH, {TOPICS: WRITES, TOMBSTONES: {"DeleteItem", "Query"}, KEYS: {"Query"}}),
+        (DISPATCH, {TOPICS: WRITES, TOMBSTONES: {"DeleteItem", "PutItem", "Query"}, KEYS: {"Query"}}),
         (
             DELIVER,
             {
@@ -96,7 +96,7 @@ ERASING = {"DeleteObjectVersion", "ListBucketVersions"}
             SWEEP,
             {
                 TOPICS: WRITES - {"PutItem"},
-                TOMBSTONES: {"DeleteItem", "Query"},
+                TOMBSTONES: {"DeleteItem", "PutItem", "Query"},
                 KEYS: {"DeleteItem", "Query"},
                 OF_PACKS: {"DeleteItem", "Query"},
                 DAILY: {"UpdateItem"},

@@ -174,8 +174,7 @@ class Simulation:
             stack.enter_context(patch.object(ledger, "_read", _READ_ONCE))
             stack.enter_context(patch.object(retention, "SLACK_BYTES", self.slack_bytes))
             if self.world.lasting is not None:
-                dispatches = stack.enter_context(drawn(self.seed))["MOST_DISPATCHES"]
-                self.world.sweeps = -(-len(self.administrators.settings) // dispatches)
+                stack.enter_context(drawn(self.seed))
             try:
                 self.administrators.prepare()
                 for _ in range(self.steps):

@@ -65,7 +65,7 @@ def early_from_the_start(patch: Patch) -> None:
 
 
 def scheduled_a_day_late(patch: Patch) -> None:
-    patch.setattr(schedules, "fires_at_ms", lambda slot, settings: slot * settings.slot_ms + 86_400_000)
+    patch.setattr(schedules, "fires_at_ms", lambda _, slot, settings: slot * settings.slot_ms + 86_400_000)
 
 
 def scheduled_too_rarely(patch: Patch) -> None:

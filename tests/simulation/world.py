@@ -85,7 +85,6 @@ class World:
         deleted: names of topics that somebody ever began to delete: their functions may find nothing.
         at_rest: topics that are being rebuilt, or whose rebuild died: there is no topic state.
         rested_ms: topic -> when its last rebuild ended.
-        sweeps: after how many sweeps each overdue topic was dispatched, as one sweep starts a limited number.
     """
 
     odds: Odds
@@ -106,7 +105,6 @@ class World:
     deleted: set[str] = field(default_factory=set)
     at_rest: set[str] = field(default_factory=set)
     rested_ms: dict[str, int] = field(default_factory=dict)
-    sweeps: int = 1
     trace: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -132,7 +130,7 @@ class World:
     def most_late_ms(self, due_ms: int) -> int:
         """Returns the maximum lateness of a message that no fault of its own delays."""
         if self.lasting is not None:
-            return _CALM_LATE_MS + (self.sweeps * _SWEEP_MS if self.lasting.family == "wheel" else 0)
+            return _CALM_LATE_MS + (_SWEEP_MS if self.lasting.family == "wheel" else 0)
         return _IN_TIME_MS if self.healed_ms is not None and due_ms > self.healed_ms else _CALM_LATE_MS
 
     @property

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import random
+import time
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -17,6 +20,8 @@ if TYPE_CHECKING:
 MAX_EVENT_AGE_S = 300
 """Time for which EventBridge Scheduler tries to invoke dispatch. The sweep finds slots whose invocations failed."""
 MAX_RETRIES = 3
+_WAIT_S = 1.0
+"""The longest wait before the second request for a schedule. All topics' requests of a second are spread over it."""
 
 
 class SchedulerWheel:
@@ -29,6 +34,7 @@ class SchedulerWheel:
         dispatch_arn: the function that schedules invoke, with {"topic": ..., "slot": ...}.
         role_arn: the role with which schedules invoke the function.
         dead_letter_arn: the queue of invocations that failed permanently.
+        sleep: waits for some seconds before the second request.
     """
 
     def __init__(
@@ -40,6 +46,7 @@ class SchedulerWheel:
         dispatch_arn: str,
         role_arn: str,
         dead_letter_arn: str,
+        sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self._client = client
         self._clock = clock
@@ -47,16 +54,27 @@ class SchedulerWheel:
         self._dispatch_arn = dispatch_arn
         self._role_arn = role_arn
         self._dead_letter_arn = dead_letter_arn
+        self._sleep = sleep
 
     def schedule(self, topic: str, slot: int, fires_at_ms: int) -> None:
-        """Creates a schedule that deletes itself after firing. An existing schedule is no error."""
+        """Creates a schedule that deletes itself after firing. An existing schedule is no error.
+
+        A refusal leads to a second request after a random wait. A scheduler that does not answer is asked once.
+        """
+        try:
+            self._create(topic, slot, fires_at_ms)
+        except ClientError:
+            self._sleep(random.uniform(0, _WAIT_S))
+            self._create(topic, slot, fires_at_ms)
+
+    def _create(self, topic: str, slot: int, fires_at_ms: int) -> None:
         time_s = schedule_time_s(fires_at_ms, self._clock.now_ms())
-        time = datetime.fromtimestamp(time_s, UTC)
+        at = datetime.fromtimestamp(time_s, UTC)
         try:
             self._client.create_schedule(
                 Name=schedule_name(topic, slot),
                 GroupName=self._group,
-                ScheduleExpression=f"at({time:%Y-%m-%dT%H:%M:%S})",
+                ScheduleExpression=f"at({at:%Y-%m-%dT%H:%M:%S})",
                 ScheduleExpressionTimezone="UTC",
                 FlexibleTimeWindow={"Mode": "OFF"},
                 ActionAfterCompletion="DELETE",

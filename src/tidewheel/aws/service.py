@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import boto3
 from botocore.config import Config
 
-from tidewheel import __version__
+from tidewheel import __version__, deadline
 from tidewheel import clock as clocks
-from tidewheel import deadline
 from tidewheel.aws.dynamodb.storage import DynamoStorage
 from tidewheel.aws.runs import AwsRuns
 from tidewheel.aws.s3_objects import S3Objects

@@ -338,5 +338,10 @@ _CHECKED: dict[str, tuple[Callable[[Key], Any], Callable[[Any], Key]]] = {
 """Prefix of sort keys -> functions that parse and build such keys. All other keys in the index are topic states'."""
 
 
+def check_owner(key: Key) -> Key:
+    """Returns the partition of an item of the index `checks`, and the prefix of its owner's items of the same kind."""
+    return key[0], "".join(f"{part}#" for part in key[1].split("#")[:3])
+
+
 def _shard(number: int) -> str:
     return f"W#{number:02d}"

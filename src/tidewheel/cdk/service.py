@@ -31,7 +31,7 @@ from tidewheel.cdk.storage import Storage
 from tidewheel.cdk.timing_wheel import TimingWheel
 from tidewheel.cdk.topics import Subscription, Topic, TopicProperties
 from tidewheel.client.policies import RECEIVE, SENDER_ACTIONS, ConsumerAction, SenderAction
-from tidewheel.client.subscription_queues import STACK_TAG
+from tidewheel.client.queue_tags import STACK_TAG
 from tidewheel.errors import InvalidValue
 from tidewheel.model.setting import settings_of
 from tidewheel.model.settings import (

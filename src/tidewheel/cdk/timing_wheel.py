@@ -189,7 +189,8 @@ class TimingWheel(Construct):
             storage.grant_items(
                 function, TOPICS, "dynamodb:DeleteItem", "dynamodb:GetItem", "dynamodb:Query", "dynamodb:UpdateItem"
             )
-            storage.grant_items(function, TOMBSTONES, "dynamodb:DeleteItem", "dynamodb:Query")
+            # Those that are needed for longer are put again.
+            storage.grant_items(function, TOMBSTONES, "dynamodb:DeleteItem", "dynamodb:PutItem", "dynamodb:Query")
             storage.grant_items(function, KEYS, "dynamodb:Query")  # a checkpoint has the keys that no ledger has
             storage.grant_objects(function, "s3:GetObject", "s3:PutObject", prefixes=(CHECKPOINTS,))
             storage.grant_objects(function, "s3:DeleteObject", prefixes=(LEDGERS, PLANS, CHECKPOINTS))

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-from tidewheel.flows.ports.checks import DailyClaim, Due
+from collections import Counter
+from typing import TypeVar
+
+from tidewheel.flows.ports.checks import MOST_DUE, DailyClaim, Due, owner_of
 from tidewheel.memory.store import MemoryStore
-from tidewheel.model.park import Park
-from tidewheel.model.subscription_state import Delivery
+from tidewheel.model.park import Park, ParkKey
+from tidewheel.model.set_aside import SetAsideKey
+from tidewheel.model.subscription_state import Delivery, DeliveryKey
+
+_Key = TypeVar("_Key", DeliveryKey, ParkKey, SetAsideKey)
 
 
 class MemoryChecks:
@@ -14,7 +20,7 @@ class MemoryChecks:
     def __init__(self, store: MemoryStore) -> None:
         self._store = store
 
-    def due(self, now_ms: int, failed: dict[str, Exception] | None = None) -> Due:  # noqa: ARG002
+    def due(self, now_ms: int, failed: dict[str, Exception] | None = None, most: int = MOST_DUE) -> Due:  # noqa: ARG002
         with self._store.lock:
             states = [items.state for items in self._store.topics.values() if items.state is not None]
             deliveries = [delivery for items in self._store.topics.values() for delivery in items.deliveries.values()]
@@ -25,9 +31,11 @@ class MemoryChecks:
             topics = sorted((each.next_check_ms, each.topic) for each in states if each.next_check_ms is not None)
             return Due(
                 [topic for next_check_ms, topic in topics if next_check_ms <= now_ms],
-                [each.key for each in sorted(deliveries, key=_next_check_ms) if each.next_check_ms <= now_ms],
-                [each.key for each in sorted(parks, key=_next_check_ms) if each.next_check_ms <= now_ms],
-                [key for next_check_ms, key in suspects if next_check_ms <= now_ms],
+                _most(
+                    [each.key for each in sorted(deliveries, key=_next_check_ms) if each.next_check_ms <= now_ms], most
+                ),
+                _most([each.key for each in sorted(parks, key=_next_check_ms) if each.next_check_ms <= now_ms], most),
+                _most([key for next_check_ms, key in suspects if next_check_ms <= now_ms], most),
             )
 
     def next_check_ms(self) -> int | None:
@@ -56,3 +64,14 @@ class MemoryChecks:
 
 def _next_check_ms(each: Delivery | Park) -> int:
     return each.next_check_ms
+
+
+def _most(keys: list[_Key], most: int) -> list[_Key]:
+    """Returns the first keys of each owner."""
+    seen: Counter[tuple[str, str, str]] = Counter()
+    found = []
+    for key in keys:
+        seen[owner_of(key)] += 1
+        if seen[owner_of(key)] <= most:
+            found.append(key)
+    return found

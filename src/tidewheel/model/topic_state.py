@@ -131,7 +131,7 @@ class TopicState:
         """
         times = [] if collect_at_ms is None else [collect_at_ms + self.settings.collect_interval_s * 1000]
         if next_slot is not None:
-            times.append(fires_at_ms(next_slot, self.settings) + self.settings.heal_grace_ms)
+            times.append(fires_at_ms(self.topic, next_slot, self.settings) + self.settings.heal_grace_ms)
         if self.merge_at_ms is not None:
             times.append(self.merge_at_ms)
         return min(times, default=None)

@@ -2,21 +2,31 @@
 
 The coarse wheel is a schedule for each slot, the fine wheel is SQS's DelaySeconds.
 
-    schedule of slot s fires                 slot s
+     schedule of slot s fires                slot s
             |<------- lookahead ------->|[------------)
-    --------+---------------------------+-----x-------+----> time
-            |                                 ^ deliver_at
-            |<-- DelaySeconds (<= 900 s) ---->|
+    --------+--+------------------------+-----x-------+----> time
+            |  |                              ^ deliver_at
+            |  |<- DelaySeconds (<= 900 s) -->|
+            |  fires: later by the topic's place in SPREAD_S
+            slot s can be sealed from here on
 
 Slots below `open_from` are dispatched, so their messages go straight to the fine wheel.
 """
 
 from __future__ import annotations
 
+from zlib import crc32
+
 from tidewheel.errors import DelayTooLong
-from tidewheel.model.settings import SQS_MAX_DELAY_S, TopicSettings
+from tidewheel.model.settings import SCHEDULER_LATENESS_S, SQS_MAX_DELAY_S, TopicSettings
+from tidewheel.model.triggers import SWEEP_INTERVAL_S
 
 SOONEST_S = 5
+SPREAD_S = 60
+"""The schedules of topics with like settings are spread over this time, or less where the lookahead is short."""
+_REFUSED_S = SCHEDULER_LATENESS_S + SWEEP_INTERVAL_S + 60
+"""How late a dispatch is whose schedule was refused: the sweep's grace, a sweep, and the precision of the sweep's rule.
+The lookahead less this time is what may be spread."""
 
 
 def open_from(now_ms: int, settings: TopicSettings) -> int:
@@ -27,9 +37,14 @@ def open_from(now_ms: int, settings: TopicSettings) -> int:
     return (now_ms + settings.lookahead_ms) // settings.slot_ms + 1
 
 
-def fires_at_ms(slot: int, settings: TopicSettings) -> int:
-    """Returns when a slot's schedule fires, one lookahead before the slot starts."""
-    return slot * settings.slot_ms - settings.lookahead_ms
+def fires_at_ms(topic: str, slot: int, settings: TopicSettings) -> int:
+    """Returns when a slot's schedule fires, one lookahead before the slot starts, or up to SPREAD_S later.
+
+    A later dispatch seals the same slot, and its delays in SQS are shorter. The time is in whole seconds.
+    """
+    spread_s = min(max(settings.lookahead_s - _REFUSED_S, 0), SPREAD_S)
+    later_s = crc32(topic.encode()) % (spread_s + 1)
+    return slot * settings.slot_ms - settings.lookahead_ms + later_s * 1000
 
 
 def schedule_name(topic: str, slot: int) -> str:

@@ -42,7 +42,7 @@ class Missed:
 
 
 def _fails(_: Any, ports: Any, topic: str, slot: int, settings: Any) -> bool:
-    ports.wheel.schedule(topic, slot, fires_at_ms(slot, settings))
+    ports.wheel.schedule(topic, slot, fires_at_ms(topic, slot, settings))
     return True
 
 
@@ -50,7 +50,7 @@ def _schedules_first(dispatch_overdue: Any, ports: Any, topics: Any, *args: Any)
     for topic in topics:
         state = ports.topic_states.read(topic)
         if state is not None and state.next_slot is not None:
-            ports.wheel.schedule(topic, state.next_slot, fires_at_ms(state.next_slot, state.settings))
+            ports.wheel.schedule(topic, state.next_slot, fires_at_ms(topic, state.next_slot, state.settings))
     dispatch_overdue(ports, topics, *args)
 
 

@@ -60,21 +60,19 @@ class DynamoKeys:
     def not_in_ledgers(self, topic: str, wanted: NotInLedgers) -> FoundKeys:
         """Finds keys with a filtered query for each page, at most 16 pages of each partition."""
         examined = 0
+        sought = "floor_ms > :zero OR tail_ms > :now OR id BETWEEN :first AND :end"
+        values: dict[str, Value] = {
+            "zero": 0,
+            "now": wanted.now_ms,
+            "first": wanted.first_id,
+            "end": wanted.end_id,
+        }
 
         def found() -> Iterator[KeyEntry]:
             nonlocal examined
             for partition in layout.key_partitions(topic):
                 pages = self._table.query_filtered(
-                    "pk = :pk",
-                    "floor_ms > :zero OR tail_ms > :now OR id BETWEEN :first AND :end",
-                    {
-                        "pk": partition,
-                        "zero": 0,
-                        "now": wanted.now_ms,
-                        "first": wanted.first_id,
-                        "end": wanted.end_id,
-                    },
-                    most_pages=_PAGES,
+                    "pk = :pk", {"pk": partition}, lambda: (sought, values), most_pages=_PAGES
                 )
                 for items_of_page, scanned in pages:
                     examined += scanned

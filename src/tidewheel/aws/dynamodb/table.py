@@ -83,22 +83,35 @@ class Table:
         return self._pages(self._client.query, request, limit)
 
     def query_filtered(
-        self, condition: str, wanted: str, values: Mapping[str, Value], *, most_pages: int
+        self,
+        condition: str,
+        values: Mapping[str, Value],
+        wanted: Callable[[], tuple[str, Mapping[str, Value]]],
+        *,
+        index: str | None = None,
+        most_pages: int,
     ) -> Iterator[tuple[list[Item], int]]:
         """Yields the wanted items of each page, and how many items were read. Eventually consistent.
 
         The table filters. Items that are not wanted cost as much as the others, but are not sent.
+
+        Args:
+            condition: of the keys.
+            values: values of the condition.
+            wanted: returns the filter of the next page with its values. An empty filter wants all.
+            index: the index to read. None: the table.
+            most_pages: after these, the query ends.
         """
-        request: Item = {
-            "TableName": self._name,
-            "KeyConditionExpression": condition,
-            "FilterExpression": wanted,
-            **expression(f"{condition} {wanted}", values),
-        }
+        request: Item = {"TableName": self._name, "KeyConditionExpression": condition}
+        if index is not None:
+            request["IndexName"] = index
         if self._page_size is not None:
             request["Limit"] = self._page_size
         for _ in range(most_pages):
-            answer = self._read(self._client.query, request)
+            text, others = wanted()
+            filtered = {"FilterExpression": text} if text else {}
+            page = {**request, **filtered, **expression(f"{condition} {text}", {**values, **others})}
+            answer = self._read(self._client.query, page)
             yield answer["Items"], answer["ScannedCount"]
             after = answer.get("LastEvaluatedKey")
             if after is None:

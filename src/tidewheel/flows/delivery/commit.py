@@ -97,4 +97,4 @@ def _scheduled(ports: Ports, state: TopicState) -> bool:
     """
     if state.next_slot is None or state.next_check_ms == AT_ONCE_MS:
         return False
-    return fires_at_ms(state.next_slot, state.settings) > ports.clock.now_ms()
+    return fires_at_ms(state.topic, state.next_slot, state.settings) > ports.clock.now_ms()

@@ -17,7 +17,7 @@ def schedule(ports: Ports, topic: str, slot: int, settings: TopicSettings) -> bo
     first. The topic state names the slot, and the sweep dispatches the topic at its next check.
     """
     try:
-        ports.wheel.schedule(topic, slot, fires_at_ms(slot, settings))
+        ports.wheel.schedule(topic, slot, fires_at_ms(topic, slot, settings))
     except Exception:  # the function's telemetry has counted and logged it
         return False
     return True

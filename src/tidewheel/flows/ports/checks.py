@@ -9,6 +9,15 @@ from tidewheel.model.park import ParkKey
 from tidewheel.model.set_aside import SetAsideKey
 from tidewheel.model.subscription_state import DeliveryKey
 
+MOST_DUE = 1000
+"""Deliveries, parks and suspects each of one owner that one sweep sees. The others stay due for later sweeps."""
+OwnedKey = DeliveryKey | ParkKey | SetAsideKey
+
+
+def owner_of(key: OwnedKey) -> tuple[str, str, str]:
+    """Returns the owner of an item, which is one generation of a subscription."""
+    return key.topic, key.subscription, key.generation
+
 
 class Due(NamedTuple):
     """The topics, deliveries, parks and set-aside items that the sweep must check."""
@@ -33,7 +42,7 @@ class DailyClaim:
 class Checks(Protocol):
     """The due checks of all topics, and the claims on daily work."""
 
-    def due(self, now_ms: int, failed: dict[str, Exception] | None = None) -> Due:
+    def due(self, now_ms: int, failed: dict[str, Exception] | None = None, most: int = MOST_DUE) -> Due:
         """Returns topics, open deliveries, parks and suspects whose next check has come, earliest first.
 
         The read is eventually consistent. Names what the service itself stored: what a client put there is left out.
@@ -41,6 +50,7 @@ class Checks(Protocol):
         Args:
             now_ms: the time.
             failed: gets the name and the error of each query that failed. None: the first error is raised.
+            most: deliveries, parks and suspects each of one owner, the generation of a subscription.
         """
         ...
 

@@ -15,6 +15,7 @@ from tidewheel.flows.ports.keys import NotInLedgers
 from tidewheel.flows.ports.merges import Trash
 from tidewheel.flows.ports.objects import Objects
 from tidewheel.flows.upkeep.consider_merge import nearest
+from tidewheel.flows.upkeep.tombstone_renewal import renew_tombstones
 from tidewheel.ledger.bucket import Bucket
 from tidewheel.model.checkpoint import Checkpoint, checkpoint_of, decode_checkpoint, encode_checkpoint
 from tidewheel.model.message import id_floor, id_text
@@ -155,7 +156,7 @@ def store_checkpoint(objects: Objects, checkpoint: Checkpoint, found: Found | No
 
 
 def checkpoint_topic(ports: Ports, topic: str, *, ahead_ms: int = 0, tell: Told | None = None) -> bool:
-    """Reads a topic and writes its checkpoint. Returns False if nothing was written.
+    """Renews tombstones, and writes a topic's checkpoint. Returns False if no checkpoint was written.
 
     If it stops, `write_checkpoint` describes the result.
 
@@ -174,6 +175,7 @@ def checkpoint_topic(ports: Ports, topic: str, *, ahead_ms: int = 0, tell: Told 
     state = ports.topic_states.read(topic)
     if state is None:
         return False
+    renew_tombstones(ports, state)  # first: an item that cannot be read must not keep them from it
     subscriptions = ports.subscriptions.all(topic)
     opened = ports.deliveries.all(topic)
     # With a newer checkpoint, a rebuild would not look for messages whose item cannot be read.

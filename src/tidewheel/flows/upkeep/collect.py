@@ -13,6 +13,7 @@ from tidewheel.flows.ports.merges import Trash
 from tidewheel.flows.ports.topic_states import check_again_at
 from tidewheel.flows.upkeep.checkpoint import write_checkpoint
 from tidewheel.flows.upkeep.consider_merge import NO_REWRITE, Rewrite, nearest, rewrite_of
+from tidewheel.flows.upkeep.tombstone_renewal import renew_tombstones
 from tidewheel.ledger.bucket import Bucket
 from tidewheel.model.needed import needed
 from tidewheel.model.subscription_state import DeliveryKey
@@ -65,6 +66,7 @@ def collect(ports: Ports, topic: str) -> Collected | None:
     if state is None:
         return None
     now_ms = ports.clock.now_ms()
+    renew_tombstones(ports, state)  # first: an item that cannot be read must not keep them from it
     try:
         # Cursors before deliveries: a delivery that was handed out meanwhile is then seen.
         subscriptions = ports.subscriptions.all(topic)

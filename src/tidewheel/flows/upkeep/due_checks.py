@@ -1,21 +1,55 @@
-"""Enqueues the overdue work of a delivery, a park or a set-aside item again."""
+"""Enqueues the overdue work of a delivery, of an owner of parks, or of a set-aside item again."""
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from itertools import islice
+from operator import itemgetter
+from typing import TypeVar
 
 from tidewheel.errors import CorruptMetadata
 from tidewheel.flows.administration.pause import drop_parks
 from tidewheel.flows.ports import Ports
+from tidewheel.flows.ports.checks import OwnedKey, owner_of
 from tidewheel.flows.upkeep.sweep_result import SweepResult
-from tidewheel.model.park import Park, ParkKey, least_tried
+from tidewheel.model.park import Park, ParkKey
 from tidewheel.model.set_aside import SetAsideKey
 from tidewheel.model.settings import LEASE_MS
-from tidewheel.model.subscription_state import DeliveryKey, State, SubscriptionState
+from tidewheel.model.subscription_state import DeliveryKey, State
 
+_Key = TypeVar("_Key", DeliveryKey, ParkKey, SetAsideKey)
+MOST_PARKS = 20
+"""Parks of one subscription that one sweep enqueues or puts off."""
 _MOST_TRIED = 3
 """Parks of a broken subscription that one sweep tries."""
+
+
+def in_turn(keys: Sequence[_Key]) -> list[_Key]:
+    """Orders keys so that topics take turns, and the owners of a topic, too. Keeps the order of an owner's keys."""
+    ordered = list(keys)
+    for group in (owner_of, _topic_of):
+        seen: Counter[object] = Counter()
+        ranks = []
+        for key in ordered:
+            ranks.append(seen[group(key)])
+            seen[group(key)] += 1
+        ordered = [key for _, key in sorted(zip(ranks, ordered, strict=True), key=itemgetter(0))]
+    return ordered
+
+
+def by_owner(keys: Sequence[_Key]) -> list[list[_Key]]:
+    """Returns each owner's keys in their order. Topics take turns."""
+    owners: dict[object, list[_Key]] = {}
+    for key in in_turn(keys):
+        owners.setdefault(owner_of(key), []).append(key)
+    return list(owners.values())
+
+
+def _topic_of(key: OwnedKey) -> str:
+    return key.topic
 
 
 def check_delivery(ports: Ports, key: DeliveryKey, swept: SweepResult) -> None:
@@ -69,46 +103,54 @@ def check_set_aside(ports: Ports, key: SetAsideKey, swept: SweepResult) -> None:
             swept.tries += 1
 
 
-def check_park(ports: Ports, key: ParkKey, swept: SweepResult) -> None:
-    """Enqueues an old park. Deletes a park without a subscription.
+def check_parks(ports: Ports, keys: Sequence[ParkKey], swept: SweepResult) -> None:
+    """Enqueues due parks of one owner, at most MOST_PARKS. Deletes parks without a subscription.
 
-    If it stops after the first stamp, or the queue takes no jobs for now, the next sweep tries again.
+    So a sweep makes the same few requests however many parks an owner has. The parks beyond these stay due. A broken
+    subscription's queue is tried with the parks that have waited for the longest: the drain of one enqueues the others.
+    More due parks of an active subscription mean that its jobs are lost, so the job of a resume enqueues all.
+
+    If it stops after the stamp of a park, or the queue takes no jobs for now, the next sweep tries again.
+
+    Args:
+        ports: the service.
+        keys: due parks of one generation of a subscription, the longest overdue first.
+        swept: gets the counts.
     """
-    state = ports.topic_states.read(key.topic)
-    park = ports.parks.read(key)
-    if state is None or park is None:
+    topic, name, generation = keys[0].topic, keys[0].subscription, keys[0].generation
+    state = ports.topic_states.read(topic)
+    if state is None:
         return
-    subscription = ports.subscriptions.read(key.topic, key.subscription)
-    if subscription is None or subscription.generation != key.generation:
-        drop_parks(ports, [park])
+    subscription = ports.subscriptions.read(topic, name)
+    parks = _readable(ports, keys, swept)
+    if subscription is None or subscription.generation != generation:
+        drop_parks(ports, parks)
         return
+    broken = subscription.state is State.BROKEN
     now_ms = ports.clock.now_ms()
-    if park.next_check_ms > now_ms:  # another sweep has it, or this sweep has tried it
-        return
     settled_ms = now_ms + state.settings.redrive_s * 1000
-    owner = key.topic, key.subscription
-    if subscription.state is State.BROKEN and owner not in swept.tried:
-        swept.tried.add(owner)
-        tried = _try_queue(ports, subscription, swept)
-        if key in tried:
-            return
-    if subscription.state is not State.ACTIVE:
-        ports.parks.set_next_check(key, park.next_check_ms, settled_ms)
-        return
-    if _enqueue_park(ports, park, swept):
-        ports.parks.set_next_check(key, now_ms + LEASE_MS, settled_ms)
+    # Of a park that is no longer due, another sweep has made the check.
+    for park in islice((each for each in parks if each.next_check_ms <= now_ms), _MOST_TRIED if broken else MOST_PARKS):
+        if subscription.state is State.PAUSED:
+            ports.parks.set_next_check(park.key, park.next_check_ms, settled_ms)
+        elif _enqueue_park(ports, park, swept) and not broken:
+            ports.parks.set_next_check(park.key, now_ms + LEASE_MS, settled_ms)
+    if broken:
+        swept.tried.add((topic, name))
+    elif subscription.state is State.ACTIVE and len(keys) > MOST_PARKS:
+        ports.queues.enqueue_catch_up(topic, name, generation)
 
 
-def _try_queue(ports: Ports, subscription: SubscriptionState, swept: SweepResult) -> set[ParkKey]:
-    """Enqueues the least tried parks of a broken subscription. Returns their keys.
-
-    These parks show whether the queue takes messages again, and the drain of one enqueues the others. So their next
-    check is as soon as their drains must be over. The others' is after `redrive_s`.
-    """
-    tried = least_tried(ports.parks.of(subscription))[:_MOST_TRIED]
-    for park in tried:
-        _enqueue_park(ports, park, swept)
-    return {park.key for park in tried}
+def _readable(ports: Ports, keys: Sequence[ParkKey], swept: SweepResult) -> Iterator[Park]:
+    """Reads parks. Notes those that cannot be read, which stay due."""
+    for key in keys:
+        try:
+            park = ports.parks.read(key)
+        except Exception as error:
+            swept.failures[str(key)] = error
+        else:
+            if park is not None:
+                yield park
 
 
 def _enqueue_park(ports: Ports, park: Park, swept: SweepResult) -> bool:
@@ -116,5 +158,6 @@ def _enqueue_park(ports: Ports, park: Park, swept: SweepResult) -> bool:
     if not ports.parks.set_next_check(park.key, park.next_check_ms, ports.clock.now_ms() + LEASE_MS):
         return False
     ports.queues.enqueue_parks([park.key])
-    swept.drains += 1
+    with swept.lock:
+        swept.drains += 1
     return True

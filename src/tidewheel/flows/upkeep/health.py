@@ -103,7 +103,7 @@ def _with_topic(found: Health, ports: Ports, state: TopicState | None, now_ms: i
 
 def _overdue(state: TopicState, slot: int, now_ms: int) -> bool:
     """Whether the dispatch of a slot is overdue, including the allowed lateness of a schedule."""
-    return fires_at_ms(slot, state.settings) + state.settings.heal_grace_ms <= now_ms
+    return fires_at_ms(state.topic, slot, state.settings) + state.settings.heal_grace_ms <= now_ms
 
 
 def _next_occupied(ports: Ports, state: TopicState) -> int | None:

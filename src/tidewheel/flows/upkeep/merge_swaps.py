@@ -89,7 +89,7 @@ class QuietTimes:
         since_ms = max(first.since_ms, waiting.swapped_ms or 0)
         if now_ms >= since_ms + min(state.slot_ms, LONGEST_WAIT_MS):
             return True
-        return now_ms < fires_at_ms(state.next_slot, state.settings) - QUIET_MS
+        return now_ms < fires_at_ms(state.topic, state.next_slot, state.settings) - QUIET_MS
 
 
 def swap(ports: Ports, ready: ReadyMerge) -> bool:

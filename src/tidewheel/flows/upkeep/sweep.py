@@ -2,13 +2,15 @@
 
 A sweep reads no rows and sends none: it starts functions, enqueues jobs and deletes. So a sweep of thousands of topics
 takes seconds, a single topic cannot block it, and its function needs no pyarrow. Dispatches come first, cleanup comes
-last, and nothing begins after SWEEP_MS: the next sweep sees the rest.
+last. Each kind of work has a share of SWEEP_MS, and the time that the kinds before it left over. Within a kind, topics
+take turns, and the subscriptions of a topic take turns. So neither a kind nor a topic nor a subscription keeps the
+others from being served. What has no time left is seen by the next sweep.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from itertools import accumulate
 from typing import TypeVar
 
 from tidewheel.flows.administration.delete_topic import finish_deletion
@@ -18,7 +20,7 @@ from tidewheel.flows.ports.checks import Due
 from tidewheel.flows.ports.topic_states import AT_ONCE_MS
 from tidewheel.flows.upkeep.collect import collect
 from tidewheel.flows.upkeep.consider_merge import consider_merge
-from tidewheel.flows.upkeep.due_checks import check_delivery, check_park, check_set_aside
+from tidewheel.flows.upkeep.due_checks import by_owner, check_delivery, check_parks, check_set_aside, in_turn
 from tidewheel.flows.upkeep.orphans import sweep_orphans_daily
 from tidewheel.flows.upkeep.payloads import sweep_payloads_daily
 from tidewheel.flows.upkeep.sweep_result import SweepResult
@@ -30,9 +32,20 @@ _Thing = TypeVar("_Thing")
 SWEEP_MS = 180_000
 """How long after its beginning a sweep starts new work. Its function has a minute more, for the health check before,
 and for the work in progress."""
-MOST_DISPATCHES = 500
-"""Dispatches that one sweep starts, the longest overdue first. As many concurrent calls, beside ingest's 120 and
-deliver's 100, leave some of the 1,000 that Lambda runs for an account. 6,000 topics an hour are healed."""
+SHARES_S = {
+    "dispatches": 45,
+    "health": 15,
+    "schedules": 10,
+    "deliveries": 15,
+    "parks": 15,
+    "set aside": 10,
+    "topics": 15,
+    "deletions": 15,
+    "orphans": 20,
+    "payloads": 20,
+}
+"""The kinds of work in their order, with their shares of SWEEP_MS. A kind ends at the latest when its share and all
+before it are over, and what it has begun by then is done. Each kind works on `send_threads` things at one time."""
 _MOST_REFUSED_SCHEDULES = 3
 """A sweep asks for no more schedules after so many refusals. The next sweep asks again."""
 _DELETIONS_MS = 60_000
@@ -51,32 +64,37 @@ def sweep(ports: Ports, tell_health: Callable[[Due, Mapping[str, TopicState]], N
     again. A failure of one action delays no other. Late dispatches are started before all else, so that nothing that
     fails can delay them.
 
+    In the worst case every kind needs all its time: a sweep then ends SWEEP_MS after its beginning, plus its longest
+    action. The next sweep serves each kind again.
+
     Args:
         ports: the service.
         tell_health: told the index of checks, and the states of its topics as read before any dispatch was started.
     """
     swept = SweepResult()
+    begun_ms = unchecked_ms(ports.clock)
+    ends_ms = {
+        kind: begun_ms + sum_s * 1000 for kind, sum_s in zip(SHARES_S, accumulate(SHARES_S.values()), strict=True)
+    }
     # The index is read once. It may be old: each item is read again before any action, and all writes are conditional.
     # A wrong time finds other items, and the answers show that it is wrong.
     unread: dict[str, Exception] = {}
     due = _due(ports, unread)
     swept.failures |= unread
-    now_ms = ports.clock.now_ms()
-    ends_ms = now_ms + SWEEP_MS
     states: dict[str, TopicState] = {}
-    _dispatch_overdue(ports, due.topics, states, swept, ends_ms)
+    _dispatch_overdue(ports, due.topics, states, swept, ends_ms["dispatches"])
     if not unread:  # else the figures would be too good
-        _in_time(ports, swept, "health", lambda: tell_health(due, states), ends_ms)
+        _in_time(ports, swept, "health", lambda: tell_health(due, states), ends_ms["health"])
     missing = [topic for topic in due.topics if topic in states and states[topic].next_check_ms == AT_ONCE_MS]
-    _all(ports, swept, missing, lambda topic: _create_schedule(ports, topic, swept), ends_ms)
-    _all(ports, swept, due.deliveries, lambda key: check_delivery(ports, key, swept), ends_ms)
-    for park in due.parks:  # one after the other: a broken subscription is tried once
-        _in_time(ports, swept, park, partial(check_park, ports, park, swept), ends_ms)
-    _all(ports, swept, due.set_aside, lambda key: check_set_aside(ports, key, swept), ends_ms)
-    _all(ports, swept, due.topics, lambda topic: check_topic(ports, topic, swept), ends_ms)
-    _finish_deletions(ports, swept, ends_ms)
-    _in_time(ports, swept, "orphans", lambda: _sweep_orphans(ports, swept, ends_ms), ends_ms)
-    _in_time(ports, swept, "payloads", lambda: _sweep_payloads(ports, swept, ends_ms), ends_ms)
+    _all(ports, swept, missing, lambda topic: _create_schedule(ports, topic, swept), ends_ms["schedules"])
+    deliveries, parks, set_aside = in_turn(due.deliveries), by_owner(due.parks), in_turn(due.set_aside)
+    _all(ports, swept, deliveries, lambda key: check_delivery(ports, key, swept), ends_ms["deliveries"])
+    _all(ports, swept, parks, lambda keys: check_parks(ports, keys, swept), ends_ms["parks"])
+    _all(ports, swept, set_aside, lambda key: check_set_aside(ports, key, swept), ends_ms["set aside"])
+    _all(ports, swept, due.topics, lambda topic: check_topic(ports, topic, swept), ends_ms["topics"])
+    _finish_deletions(ports, swept, ends_ms["deletions"])
+    _in_time(ports, swept, "orphans", lambda: _sweep_orphans(ports, swept, ends_ms["orphans"]), ends_ms["orphans"])
+    _in_time(ports, swept, "payloads", lambda: _sweep_payloads(ports, swept, ends_ms["payloads"]), ends_ms["payloads"])
     return swept
 
 
@@ -105,9 +123,9 @@ def _dispatch_overdue(
             states[topic] = state
 
     now_ms = ports.clock.now_ms()
-    _all(ports, swept, topics, read, now_ms + SWEEP_MS // 2)
+    _all(ports, swept, topics, read, now_ms + (ends_ms - now_ms) // 2)
     fires = [
-        (fires_at_ms(each.next_slot, each.settings), topic)
+        (fires_at_ms(topic, each.next_slot, each.settings), topic)
         for topic, each in states.items()
         if each.next_slot is not None
     ]
@@ -192,7 +210,7 @@ def check_topic(ports: Ports, topic: str, swept: SweepResult) -> None:
         swept.collected.append(topic)
         if collected is not None and collected.held is not None:
             swept.held[topic] = collected.held
-        if collected is not None and collected.idle_leftovers:
+        if collected is not None and collected.idle_leftovers and topic not in swept.dispatched:
             # Only a dispatch moves the marks of an idle topic past its trash.
             _start_dispatch(ports, topic, swept)
     if state.merge_at_ms is not None and state.merge_at_ms <= now_ms:
@@ -203,17 +221,6 @@ def check_topic(ports: Ports, topic: str, swept: SweepResult) -> None:
 
 
 def _start_dispatch(ports: Ports, topic: str, swept: SweepResult) -> None:
-    """Starts a topic's dispatch, unless already started or the limit is reached."""
+    ports.runs.dispatch(topic)
     with swept.lock:
-        if topic in swept.dispatched:
-            return
-        if len(swept.dispatched) >= MOST_DISPATCHES:
-            swept.left += 1
-            return
         swept.dispatched.append(topic)
-    try:
-        ports.runs.dispatch(topic)
-    except Exception:
-        with swept.lock:
-            swept.dispatched.remove(topic)
-        raise

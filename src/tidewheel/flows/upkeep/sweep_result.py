@@ -23,7 +23,7 @@ class SweepResult:
         lock: held while a count is raised, because topics and deliveries are handled side by side.
         refused_schedules: missing schedules that the scheduler refused.
         ended: deleted topics, some of which may have left objects or items.
-        left: actions for which there was no time, and dispatches above MOST_DISPATCHES.
+        left: actions for which there was no time.
         held: topics of which nothing was collected, because an item of theirs cannot be read -> the error.
         failures: topic, delivery or park -> the error; the others were handled.
     """
