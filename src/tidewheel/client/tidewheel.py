@@ -59,6 +59,8 @@ if TYPE_CHECKING:
 class Tidewheel:
     """A deployed Tidewheel service. One client serves any number of threads.
 
+    A call ends at most 30 s after AWS last did what it was asked. docs/sdk.md tells more.
+
     Example:
         >>> tw = Tidewheel()
         >>> tw.send("orders", {"id": 17}, delay="3d")
@@ -132,7 +134,7 @@ class Tidewheel:
             InvalidValue: a value is not usable; nothing was sent.
             UnknownTopic: the topic does not exist; nothing was sent.
             LimitExceeded: the topic's limit is reached; nothing was sent.
-            QueueUnavailable: SQS did not accept the message.
+            QueueUnavailable: SQS did not accept the message, or did not answer for 7 s.
         """
         message = Message(
             body=body,
