@@ -30,7 +30,7 @@ def handler(event: dict[str, Any], context: LambdaContext) -> None:
     reason = answered(
         request,
         partial(fulfil, connection, clock),
-        remaining_s=context.get_remaining_time_in_millis() / 1000,
+        remaining_s=lambda: context.get_remaining_time_in_millis() / 1000,
         where=f"log stream {context.log_stream_name} of {context.log_group_name}",
     )
     if reason is None:

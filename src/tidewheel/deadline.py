@@ -5,12 +5,15 @@ the deadline ends earlier, and each AWS call asks `check` before each try. A flo
 `reserve`, and divides time among topics or queues with `share`. Work that has no time left raises `OutOfTime`, and goes
 the way of a refused call: it comes again, is parked or held.
 
+A call of the SDK has `patience`: its deadline moves with each answer of AWS, so that long work may go on.
+
 Without a deadline, as in a job, nothing is bounded here.
 """
 
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar, copy_context
@@ -33,10 +36,12 @@ class _Deadline:
     Attributes:
         remaining_s: tells how many seconds the call has left.
         kept_s: seconds at the end that are kept for other work.
+        answered: moves the end, when AWS did what it was asked.
     """
 
     remaining_s: Callable[[], float]
     kept_s: float = 0.0
+    answered: Callable[[], None] = lambda: None
 
 
 _current: ContextVar[_Deadline | None] = ContextVar("tidewheel_deadline", default=None)
@@ -48,8 +53,12 @@ def left_s() -> float:
     return inf if deadline is None else deadline.remaining_s() - deadline.kept_s
 
 
-def check() -> None:
+def check(try_s: float = TRY_S, what: str = "another AWS call") -> None:
     """Returns if a try of an AWS call may begin.
+
+    Args:
+        try_s: the longest that the try takes.
+        what: the AWS call, for the error.
 
     Raises:
         OutOfTime: the present work has used up its time, or the call ends before the try would.
@@ -58,8 +67,8 @@ def check() -> None:
     if deadline is None:
         return
     remaining_s = deadline.remaining_s()
-    if remaining_s < TRY_S or remaining_s <= deadline.kept_s:
-        raise OutOfTime
+    if remaining_s < try_s or remaining_s <= deadline.kept_s:
+        raise OutOfTime(what)
 
 
 def sleep(seconds: float) -> None:
@@ -72,6 +81,22 @@ def ends_in(remaining_s: Callable[[], float]) -> Iterator[None]:
     """Begins a call that has so many seconds left."""
     with _use(_Deadline(remaining_s)):
         yield
+
+
+@contextmanager
+def patience(seconds: float) -> Iterator[None]:
+    """Gives the block some seconds, and as many again after each answer. A block inside another changes nothing."""
+    last_s = deque([time.monotonic()], maxlen=1)
+    own = _Deadline(lambda: last_s[0] + seconds - time.monotonic(), answered=lambda: last_s.append(time.monotonic()))
+    with _use(_current.get() or own):
+        yield
+
+
+def answered() -> None:
+    """Tells the present call that AWS did what it was asked."""
+    deadline = _current.get()
+    if deadline is not None:
+        deadline.answered()
 
 
 @contextmanager

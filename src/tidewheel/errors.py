@@ -405,10 +405,10 @@ class ProcessesEnded(TidewheelError):
 
 
 class OutOfTime(TidewheelError):
-    """The call ends before an AWS call would. The work was not begun, and is safe to retry."""
+    """The call ends before an AWS call would. The AWS call was not begun. Repeat the work."""
 
-    def __init__(self) -> None:
-        super().__init__("no time is left for another AWS call; the work was not begun, and is safe to retry")
+    def __init__(self, what: str = "another AWS call") -> None:
+        super().__init__(f"no time is left for {what}, which was not begun; try again")
 
 
 class ClockDoubted(TidewheelError):

@@ -10,11 +10,13 @@ from typing import Any
 
 import pytest
 
+from tidewheel import deadline
 from tidewheel.aws.claims import DynamoClaims
-from tidewheel.aws.custom_resource import AnsweredAlready, Kind, Request
+from tidewheel.aws.custom_resource import Kind, Request
 from tidewheel.client.connection import Connection
 from tidewheel.client.declared import SUBSCRIPTION_TYPE, TOPIC_TYPE, DeclaredSubscription, DeclaredTopic, delete, fulfil
 from tidewheel.clock import ManualClock
+from tidewheel.errors import OutOfTime
 from tidewheel.flows.administration.subscribe import owner_of
 from tidewheel.local import LocalTidewheel
 from tidewheel.local.declarations import CustomResources
@@ -150,9 +152,9 @@ def test_a_request_that_is_repeated_finds_it_done_and_another_one_adopts(cloud: 
     connection = cloud.connection()
     first = creation(topic(), "first")
     for _ in range(2):
-        assert fulfil(connection, cloud.stack.clock, first, lambda: None) == "tidewheel/orders"
+        assert fulfil(connection, cloud.stack.clock, first) == "tidewheel/orders"
     second = creation(topic(), "second")
-    assert fulfil(connection, cloud.stack.clock, second, lambda: None) == "tidewheel/orders:adopted"
+    assert fulfil(connection, cloud.stack.clock, second) == "tidewheel/orders:adopted"
 
 
 def test_a_stack_deletes_the_topic_that_it_created_and_may_ask_twice(cloud: Cloud) -> None:
@@ -228,21 +230,21 @@ def test_a_change_of_name_to_what_is_there_does_not_delete_that_when_it_is_rolle
     assert {each.name for each in cloud.tw.topics()} == {"orders", "invoices"}
 
 
-def test_no_request_goes_out_any_more_once_the_creation_is_answered(cloud: Cloud) -> None:
+def test_no_request_goes_out_any_more_once_the_creation_is_out_of_time(cloud: Cloud) -> None:
     calls = 0
     allowed = 0
 
-    def check() -> None:
+    def remaining_s() -> float:
         nonlocal calls
         calls += 1
-        if calls > allowed:
-            raise AnsweredAlready
+        return 0 if calls > allowed else 60
 
     while True:
         calls = 0
         try:
-            fulfil(cloud.connection(), cloud.stack.clock, creation(topic(), "first"), check)
-        except AnsweredAlready:
+            with deadline.ends_in(remaining_s):
+                fulfil(cloud.connection(), cloud.stack.clock, creation(topic(), "first"))
+        except OutOfTime:
             assert calls == allowed + 1  # it is not tried again
             assert cloud.settings("orders") is None
             allowed += 1

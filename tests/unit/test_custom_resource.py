@@ -3,30 +3,34 @@
 from __future__ import annotations
 
 import json
-import socket
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from threading import Thread
 from typing import Any
 
 import boto3
 import pytest
-from botocore.exceptions import EndpointConnectionError
 
+from tests.slow_endpoint import Mode, SlowEndpoint
+from tidewheel import deadline
 from tidewheel.aws.custom_resource import (
-    ATTEMPTS,
+    PUT_S,
     PUT_TIMEOUT_S,
     RESERVE_S,
-    AnsweredAlready,
-    Check,
     Request,
     Work,
     answered,
     put_answer,
 )
 from tidewheel.client.connection import Connection
+from tidewheel.client.declared import fulfil
+from tidewheel.clock import SystemClock
 from tidewheel.errors import InvalidValue, UnknownTopic
+from tidewheel.model.settings import ServiceSettings
 
 EVENT = {
     "RequestType": "Create",
@@ -41,13 +45,18 @@ EVENT = {
 
 @dataclass
 class Answers:
-    """What was put, and a timer that goes off when the test says so."""
+    """What was put, a timer that goes off when the test says so, and the time that the function has left."""
 
     put: list[dict[str, Any]] = field(default_factory=list)
     largest: int = 0
     seconds: float | None = None
     cancelled: bool = False
-    go_off: Callable[[], None] = lambda: None
+    call: Callable[[], None] = lambda: None
+    left_s: float = 60
+
+    def go_off(self) -> None:
+        self.left_s = RESERVE_S
+        self.call()
 
     def take(self, url: str, body: bytes) -> None:
         assert url == EVENT["ResponseURL"]
@@ -55,7 +64,7 @@ class Answers:
         self.largest = max(self.largest, len(body))
 
     def timer(self, seconds: float, call: Callable[[], None]) -> Answers:
-        self.seconds, self.go_off = seconds, call
+        self.seconds, self.call = seconds, call
         return self
 
     def start(self) -> None:
@@ -67,11 +76,13 @@ class Answers:
 
 def ask(work: Work, answers: Answers, **changes: Any) -> str | None:
     request = Request.from_event({**EVENT, **changes})
-    return answered(request, work, remaining_s=60, where="the log", put=answers.take, timer=answers.timer)
+    return answered(
+        request, work, remaining_s=lambda: answers.left_s, where="the log", put=answers.take, timer=answers.timer
+    )
 
 
 def fail(error: Exception) -> Work:
-    def work(_: Request, __: Check) -> str:
+    def work(_: Request) -> str:
         raise error
 
     return work
@@ -79,7 +90,7 @@ def fail(error: Exception) -> Work:
 
 def test_what_is_done_is_answered_with_its_id() -> None:
     answers = Answers()
-    assert ask(lambda request, _: f"made {request.properties['Topic']}", answers) is None
+    assert ask(lambda request: f"made {request.properties['Topic']}", answers) is None
     assert answers.put == [
         {
             "Status": "SUCCESS",
@@ -112,7 +123,7 @@ def test_a_creation_that_failed_has_an_id_and_an_update_keeps_the_one_that_it_ha
 def test_the_timer_answers_before_lambda_ends_the_function_and_nothing_is_answered_twice() -> None:
     answers = Answers()
 
-    def slow(_: Request, __: Check) -> str:
+    def slow(_: Request) -> str:
         answers.go_off()
         return "made"
 
@@ -125,9 +136,9 @@ def test_work_that_the_timer_has_answered_for_stops_before_its_next_step() -> No
     answers = Answers()
     steps: list[str] = []
 
-    def slow(_: Request, check: Check) -> str:
+    def slow(_: Request) -> str:
         for step in ("first", "second", "third"):
-            check()
+            deadline.check()
             steps.append(step)
             if step == "second":
                 answers.go_off()
@@ -139,48 +150,9 @@ def test_work_that_the_timer_has_answered_for_stops_before_its_next_step() -> No
     assert [(each["Status"], each["Reason"]) for each in answers.put] == [("FAILED", reason)]
 
 
-def test_a_request_to_aws_is_not_repeated_once_the_answer_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("botocore.endpoint.time.sleep", lambda _: None)
-    session = boto3.Session(aws_access_key_id="a", aws_secret_access_key="b", region_name="us-east-1")
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port = server.getsockname()[1]
-    nobody = f"http://127.0.0.1:{port}"  # refuses connections, which is tried again
-    connection = Connection("x", session=session, settings=None, endpoint_url=nobody)
-    asked = []
-
-    def check() -> None:
-        asked.append(True)
-        if len(asked) == 3:  # the call, its first attempt, its second one
-            raise AnsweredAlready
-
-    with connection.checked(check), pytest.raises(AnsweredAlready):
-        connection.sqs.list_queues()
-    with pytest.raises(EndpointConnectionError):
-        connection.sqs.list_queues()  # after that nobody checks
-    assert len(asked) == 3
-
-
-def test_work_goes_on_after_a_timer_that_could_not_answer() -> None:
-    answers = Answers()
-
-    def put(url: str, body: bytes) -> None:
-        if b"FAILED" in body:
-            raise OSError("no network")
-        answers.take(url, body)
-
-    def slow(_: Request, check: Check) -> str:
-        with pytest.raises(OSError, match="no network"):
-            answers.go_off()
-        check()
-        return "made"
-
-    request = Request.from_event(EVENT)
-    assert answered(request, slow, remaining_s=60, where="", put=put, timer=answers.timer) is None
-    assert [each["PhysicalResourceId"] for each in answers.put] == ["made"]
-
-
 def test_the_reserve_is_enough_for_every_attempt_to_answer() -> None:
-    assert ATTEMPTS * PUT_TIMEOUT_S < RESERVE_S
+    assert PUT_S + 3 * PUT_TIMEOUT_S <= RESERVE_S  # connection, TLS, answer
+    assert PUT_S > 3 * PUT_TIMEOUT_S  # more than one attempt
 
 
 def test_a_timer_that_could_not_answer_leaves_it_to_the_work() -> None:
@@ -192,14 +164,36 @@ def test_a_timer_that_could_not_answer_leaves_it_to_the_work() -> None:
             raise error
         answers.take(url, body)
 
-    def slow(_: Request, __: Check) -> str:
+    def slow(_: Request) -> str:
         with pytest.raises(OSError, match="no network"):
             answers.go_off()
         return "made"
 
     request = Request.from_event(EVENT)
-    assert answered(request, slow, remaining_s=60, where="", put=put, timer=answers.timer) is None
+    assert answered(request, slow, remaining_s=lambda: answers.left_s, where="", put=put, timer=answers.timer) is None
     assert [each["Status"] for each in answers.put] == ["SUCCESS"]
+
+
+def test_work_that_needs_more_requests_after_a_timer_that_could_not_answer_has_failed() -> None:
+    answers = Answers()
+    tries = iter([OSError("no network")])
+
+    def put(url: str, body: bytes) -> None:
+        for error in tries:
+            raise error
+        answers.take(url, body)
+
+    def slow(_: Request) -> str:
+        with pytest.raises(OSError, match="no network"):
+            answers.go_off()
+        deadline.check()
+        return "made"
+
+    request = Request.from_event(EVENT)
+    remaining_s = lambda: answers.left_s  # noqa: E731
+    reason = answered(request, slow, remaining_s=remaining_s, where="", put=put, timer=answers.timer)
+    assert reason is not None and reason.startswith("not done within 50 s")
+    assert [each["Status"] for each in answers.put] == ["FAILED"]
 
 
 def test_an_answer_fits_into_what_cloudformation_takes() -> None:
@@ -235,17 +229,72 @@ class Receiver(BaseHTTPRequestHandler):
         """Says nothing."""
 
 
-@pytest.mark.parametrize(("refusals", "heard"), [(0, 1), (ATTEMPTS - 1, ATTEMPTS), (ATTEMPTS, ATTEMPTS)])
-def test_an_answer_is_put_until_it_is_taken_and_not_for_ever(refusals: int, heard: int) -> None:
+@pytest.mark.parametrize("refusals", [0, 1, 3])
+def test_an_answer_is_put_until_it_is_taken(refusals: int) -> None:
+    with receiver(refusals) as (url, bodies):
+        put_answer(url, b"{}")
+    assert bodies == [("", b"{}")] * (refusals + 1)  # the URL is signed for no content type
+
+
+def test_an_answer_is_not_put_for_ever() -> None:
+    with receiver(1_000) as (url, bodies), pytest.raises(OSError, match="503"):
+        put_answer(url, b"{}", seconds=0.3)
+    assert 2 <= len(bodies) < 10
+
+
+@contextmanager
+def receiver(refusals: int) -> Iterator[tuple[str, list[tuple[str, bytes]]]]:
     with HTTPServer(("127.0.0.1", 0), Receiver) as server:
         server.bodies, server.refusals = [], refusals  # type: ignore[attr-defined]
         Thread(target=server.serve_forever, daemon=True).start()
-        url = f"http://127.0.0.1:{server.server_port}/answer"
-        if refusals < ATTEMPTS:
-            put_answer(url, b"{}")
-        else:
-            with pytest.raises(OSError, match="503"):
-                put_answer(url, b"{}")
+        yield f"http://127.0.0.1:{server.server_port}/answer", server.bodies  # type: ignore[attr-defined]
         server.shutdown()
-    # The URL is signed for no content type.
-    assert server.bodies == [("", b"{}")] * heard  # type: ignore[attr-defined]
+
+
+SETTINGS = ServiceSettings(
+    stack="tw",
+    table="table",
+    s3_bucket="objects",
+    urgent_queue_url="urgent",
+    bulk_queue_url="bulk",
+    work_queue_url="work",
+    refused_queue_url="refused",
+    schedule_group="group",
+    schedule_role_arn="role",
+    dispatch_arn="dispatch",
+    schedule_dead_letter_arn="dead",
+    compact_function="compact",
+    merge_job="merge",
+)
+
+
+def declared(endpoint: SlowEndpoint, url: str, left_s: float) -> str | None:
+    """Creates a topic as the function does, which Lambda ends in so many seconds."""
+    session = boto3.Session(region_name="us-east-1", aws_access_key_id="a", aws_secret_access_key="b")
+    connection = Connection("tw", session=session, settings=SETTINGS, endpoint_url=endpoint.url)
+    end_s = time.monotonic() + left_s
+    return answered(
+        Request.from_event({**EVENT, "ResponseURL": url}),
+        partial(fulfil, connection, SystemClock()),
+        remaining_s=lambda: end_s - time.monotonic(),
+        where="the log",
+    )
+
+
+@pytest.mark.parametrize("mode", [Mode.HANG, Mode.THROTTLE, Mode.REFUSE])
+def test_cloudformation_gets_its_answer_before_the_function_ends_whatever_aws_does(mode: Mode) -> None:
+    with SlowEndpoint(mode=mode) as aws, receiver(0) as (url, bodies):
+        begin_s = time.monotonic()
+        reason = declared(aws, url, left_s=RESERVE_S + 5.5)  # for one try of each request
+        took_s = time.monotonic() - begin_s
+    assert reason is not None
+    [(_, body)] = bodies
+    assert json.loads(body)["Status"] == "FAILED"
+    assert took_s < RESERVE_S + 5.5
+
+
+def test_a_declaration_without_time_for_a_request_says_so_and_asks_for_nothing() -> None:
+    with SlowEndpoint(mode=Mode.HANG) as aws, receiver(0) as (url, bodies):
+        reason = declared(aws, url, left_s=RESERVE_S + 1)
+    assert reason == "not done within 1 s; deploy again, which goes on from there (see the log)"
+    assert (len(bodies), aws.asked) == (1, [])

@@ -15,26 +15,32 @@ If the function stops before the answer, CloudFormation treats the resource as f
 The next request finds all work done so far, so every request must accept work that is already done. After the answer,
 the request is complete.
 
-After FAILED, the Delete may come at once. So work that runs on after the timer's answer checks for the answer before
-each step, and stops. Later steps would create things after their deletion.
+After FAILED, the Delete may come at once. So the work has a deadline, which ends when the timer answers: no request to
+AWS begins later. It would create things after their deletion.
 """
 
 from __future__ import annotations
 
 import json
+import random
 import threading
+import time
 import urllib.request
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, Protocol
+from itertools import count
+from typing import Any
 
-from tidewheel.errors import InvalidValue, TidewheelError
+from tidewheel import deadline
+from tidewheel.errors import InvalidValue, OutOfTime, TidewheelError
 
 RESERVE_S = 10.0
-"""Time between the timer and the end of the function. Three attempts to answer take less."""
-ATTEMPTS = 3
-PUT_TIMEOUT_S = 3.0
+"""Time between the timer and the end of the function."""
+PUT_TIMEOUT_S = 1.5
+"""The longest that an attempt to answer waits: for the connection, for TLS, and for S3."""
+PUT_S = RESERVE_S - 3 * PUT_TIMEOUT_S
+"""Attempts to answer begin so long after the first."""
 MAX_REASON = 900
 """Characters of a reason. CloudFormation's limit is 4,096 bytes with the ids, and a character has up to four bytes."""
 
@@ -45,10 +51,6 @@ class Kind(StrEnum):
     CREATE = "Create"
     UPDATE = "Update"
     DELETE = "Delete"
-
-
-class AnsweredAlready(Exception):
-    """CloudFormation was told that the request failed. The work must stop."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,38 +102,25 @@ class Request:
         )
 
 
-class Timer(Protocol):
-    """The methods of `threading.Timer` used here."""
-
-    def start(self) -> None:
-        """Starts the timer."""
-
-    def cancel(self) -> None:
-        """Stops the timer."""
-
-
-StartTimer = Callable[[float, Callable[[], None]], Timer]
 Put = Callable[[str, bytes], None]
-Check = Callable[[], None]
-"""Raises AnsweredAlready once the request is answered. Waits while an answer is being put."""
-Work = Callable[[Request, Check], str]
+Work = Callable[[Request], str]
 
 
 def answered(
     request: Request,
     work: Work,
     *,
-    remaining_s: float,
+    remaining_s: Callable[[], float],
     where: str,
     put: Put | None = None,
-    timer: StartTimer = threading.Timer,
+    timer: Callable[[float, Callable[[], None]], threading.Timer] = threading.Timer,
 ) -> str | None:
     """Does a request's work and answers the request exactly once.
 
     Args:
         request: the request.
-        work: does the work and returns the physical id. Calls the check before each step that changes something.
-        remaining_s: time until Lambda ends the function.
+        work: does the work and returns the physical id. Stops at its `deadline`, which is when the timer answers.
+        remaining_s: tells the time until Lambda ends the function.
         where: where to read more about an unexpected error, such as a log stream's name.
         put: puts an answer to a URL; `put_answer` by default.
         timer: makes the timer.
@@ -143,15 +132,16 @@ def answered(
         OSError: the answer could not be put.
     """
     answer = _Answer(request, put or put_answer)
-    seconds = max(0.0, remaining_s - RESERVE_S)
+    seconds = max(0.0, remaining_s() - RESERVE_S)
     late = f"not done within {seconds:.0f} s; deploy again, which goes on from there (see {where})"
     guard = timer(seconds, lambda: answer.failed(late))
     guard.start()
     try:
-        physical_id = work(request, answer.check)
+        with deadline.ends_in(lambda: remaining_s() - RESERVE_S):
+            physical_id = work(request)
     except Exception as error:
         guard.cancel()
-        answer.failed(_reason(error, where))
+        answer.failed(late if isinstance(error, OutOfTime) else _reason(error, where))
     else:
         guard.cancel()
         answer.succeeded(physical_id)
@@ -167,12 +157,6 @@ class _Answer:
         self._lock = threading.Lock()
         self._given = False
         self.reason: str | None = None
-
-    def check(self) -> None:
-        """Raises AnsweredAlready if the request is answered."""
-        with self._lock:
-            if self._given:
-                raise AnsweredAlready(f"request {self._request.request_id} is answered already")
 
     def succeeded(self, physical_id: str) -> None:
         self._give("SUCCESS", "", physical_id)
@@ -199,20 +183,26 @@ class _Answer:
             self.reason = reason or None
 
 
-def put_answer(url: str, body: bytes) -> None:
+def put_answer(url: str, body: bytes, *, seconds: float = PUT_S) -> None:
     """Puts an answer to the presigned URL, which is signed without a content type.
 
+    Args:
+        seconds: how long attempts may begin.
+
     Raises:
-        OSError: three attempts failed.
+        OSError: all attempts failed.
     """
-    for attempt in range(1, ATTEMPTS + 1):
+    end_s = time.monotonic() + seconds
+    for attempt in count(1):
         request = urllib.request.Request(url, data=body, method="PUT", headers={"Content-Type": ""})
         try:
             with urllib.request.urlopen(request, timeout=PUT_TIMEOUT_S):
                 return
         except OSError:
-            if attempt == ATTEMPTS:
+            pause_s = random.uniform(0.05, 0.1) * 2**attempt
+            if time.monotonic() + pause_s > end_s:
                 raise
+        time.sleep(pause_s)
 
 
 def _reason(error: Exception, where: str) -> str:

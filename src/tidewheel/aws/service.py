@@ -19,6 +19,7 @@ from tidewheel.aws.runs import AwsRuns
 from tidewheel.aws.s3_objects import S3Objects
 from tidewheel.aws.scheduler_wheel import SchedulerWheel
 from tidewheel.aws.sqs_queues import SqsQueues
+from tidewheel.aws.tries import FUNCTION, HINT, Tries
 from tidewheel.clock import Clock
 from tidewheel.flows.ports.parallel import Parallel, in_order
 from tidewheel.flows.ports.queues import Queues
@@ -79,24 +80,28 @@ class Service(DynamoStorage):
 
     @classmethod
     def of(
-        cls, settings: ServiceSettings, session: boto3.session.Session, clock: Clock, *, endpoint_url: str | None = None
+        cls,
+        settings: ServiceSettings,
+        session: boto3.session.Session,
+        clock: Clock,
+        *,
+        endpoint_url: str | None = None,
+        tries: Tries = FUNCTION,
     ) -> Service:
         """Makes the service from settings. The session selects the AWS endpoints, unless an endpoint is given."""
-        client = partial(
-            bounded_client, session, config=client_config(settings.send_threads), endpoint_url=endpoint_url
-        )
+        client = partial(_client, session, endpoint_url, settings.send_threads, tries=tries)
         return cls(
             settings,
             clock,
             client("dynamodb"),
-            objects=S3Objects(client("s3", config=object_config(settings.send_threads)), s3_bucket=settings.s3_bucket),
+            objects=S3Objects(client("s3", tries=tries.for_objects), s3_bucket=settings.s3_bucket),
             queues=SqsQueues(
                 client("sqs"),
                 work_queue_url=settings.work_queue_url,
                 refused_queue_url=settings.refused_queue_url,
             ),
             wheel=SchedulerWheel(
-                client("scheduler", config=hint_config()),
+                client("scheduler", tries=HINT),
                 clock,
                 group=settings.schedule_group,
                 dispatch_arn=settings.dispatch_arn,
@@ -129,43 +134,18 @@ def once(make: Callable[[], _T]) -> Callable[[], _T]:
     return get
 
 
-def bounded_client(session: boto3.session.Session, service: str, **settings: Any) -> Any:
-    """Returns a client whose calls begin no try without time. See `tidewheel.deadline`."""
-    client: Any = session.client(cast(Any, service), **settings)
-    for event in ("before-call", "before-send"):  # before-send comes for each try; emulators never send it
-        client.meta.events.register_first(event, _check_time)
+def _client(
+    session: boto3.session.Session, endpoint_url: str | None, threads: int, service: str, *, tries: Tries
+) -> Any:
+    client = session.client(cast(Any, service), config=client_config(threads, tries), endpoint_url=endpoint_url)
+    tries.watch(client)
     return client
 
 
-def _check_time(**_: Any) -> None:
-    deadline.check()
-
-
-def client_config(send_threads: int) -> Config:
-    """Returns the connection and retry settings of the functions' clients: two tries of at most 5 s.
-
-    What fails then comes again, is parked or held, and `Table` repeats what lost a race or was throttled.
-    """
-    return Config(
-        retries={"mode": "standard", "total_max_attempts": 2},
-        connect_timeout=2,
-        read_timeout=3,
-        tcp_keepalive=True,
-        max_pool_connections=max(10, send_threads),
-        user_agent=USER_AGENT,
-        # Our own code builds all requests. Validation took a fifth of the client's CPU for ten (0.16 of 0.85 ms).
-        parameter_validation=False,
-    )
-
-
-def object_config(send_threads: int) -> Config:
-    """Returns the settings of the S3 client, which has more time: S3 answers a large object's PUT later."""
-    return client_config(send_threads).merge(Config(read_timeout=deadline.TRY_S - 2))
-
-
-def hint_config() -> Config:
-    """Returns the settings of the scheduler's client: one short attempt, since the sweep does without schedules."""
-    return Config(retries={"total_max_attempts": 1}, connect_timeout=2, read_timeout=2, user_agent=USER_AGENT)
+def client_config(send_threads: int, tries: Tries = FUNCTION) -> Config:
+    """Returns botocore's settings for a client that so many threads share."""
+    # Our own code builds all requests. Validation took a fifth of the client's CPU for ten (0.16 of 0.85 ms).
+    return tries.config(max(10, send_threads)).merge(Config(parameter_validation=False, user_agent=USER_AGENT))
 
 
 def parallel_of(threads: int) -> Parallel:

@@ -7,6 +7,7 @@ import signal
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from threading import Timer
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
@@ -18,6 +19,8 @@ from tidewheel.clock import SystemClock
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+RELEASE_S = 5
+"""How long a job may go on after Ctrl-C."""
 TopicName = Annotated[str, typer.Argument(help="The topic's name.")]
 Cores = Annotated[int | None, typer.Option(min=1, help="Parallel tasks. The default is one for each processor.")]
 
@@ -141,8 +144,11 @@ def _run(ctx: typer.Context, script: str, arguments: Mapping[str, object], cores
 
 
 def _interrupted(_signal: int, _frame: object) -> NoReturn:
-    """Lets the job release its leases. A second Ctrl-C ends the process at once."""
+    """Lets the job release its leases, for RELEASE_S. A second Ctrl-C ends the process at once."""
     signal.signal(signal.SIGINT, lambda *_: _end())
+    end = Timer(RELEASE_S, _end)
+    end.daemon = True
+    end.start()
     raise KeyboardInterrupt
 
 

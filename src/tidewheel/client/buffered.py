@@ -301,9 +301,10 @@ class BufferedSender:
         by_topic: dict[str, list[_Entry]] = {}
         for entry in batch:
             by_topic.setdefault(entry.state.topic, []).append(entry)
+        broken: dict[str, Exception] = {}
         for entries in by_topic.values():
             try:
-                sender = self._tw._sender(entries[-1].state)
+                sender = self._tw._sender(entries[-1].state, broken)
                 errors = sender.try_checked([entry.checked for entry in entries])
             except Exception as error:  # no error may end the thread
                 errors = dict.fromkeys(range(len(entries)), error)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -12,6 +12,7 @@ import boto3
 from botocore.config import Config
 from botocore.exceptions import ClientError
 
+from tidewheel.aws.tries import SDK, Tries
 from tidewheel.errors import NotConfigured
 from tidewheel.model.settings import ServiceSettings, parameter_name
 
@@ -27,13 +28,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_RETRIES = Config(
-    retries={"mode": "standard", "max_attempts": 5},
-    connect_timeout=5,
-    read_timeout=40,  # above SQS's longest poll of 20 s
-    max_pool_connections=50,
-    user_agent_extra="tidewheel",
-)
+_CONNECTIONS = 50
 
 
 class Connection:
@@ -54,7 +49,7 @@ class Connection:
         self._endpoint_url = endpoint_url
         self._lock = threading.RLock()
         self._made: dict[str, Any] = {}
-        self._check: Callable[[], None] | None = None
+        self._given_sqs = sqs
         if settings is not None:
             self._made["settings"] = settings
         if storage is not None:
@@ -102,21 +97,12 @@ class Connection:
         """The SQS client."""
         return cast("SQSClient", self._client("sqs"))
 
-    @contextmanager
-    def checked(self, check: Callable[[], None]) -> Iterator[None]:
-        """Calls `check` before each request to AWS, including retries. Errors of `check` are raised.
-
-        The check applies to all threads, and to clients that the connection created; not to clients given to it.
-        """
-        before, self._check = self._check, check
-        try:
-            yield
-        finally:
-            self._check = before
-
-    def _before_request(self, **_: Any) -> None:
-        if self._check is not None:
-            self._check()
+    def polling(self, wait_s: int) -> SQSClient:
+        """Returns the SQS client for receives that wait so long for a message."""
+        if wait_s == 0 or self._given_sqs is not None:
+            return self.sqs
+        tries = replace(SDK, read_s=SDK.read_s + wait_s)
+        return cast("SQSClient", self._once(f"sqs {wait_s}", partial(self._make_client, "sqs", tries)))
 
     def _once(self, name: str, make: Callable[[], T]) -> T:
         found = self._made.get(name)
@@ -128,19 +114,22 @@ class Connection:
         return cast(T, found)
 
     def _client(self, service: str) -> Any:
-        return self._once(service, partial(self._make_client, service))
+        return self._once(service, partial(self._make_client, service, SDK.for_objects if service == "s3" else SDK))
 
-    def _make_client(self, service: str) -> Any:
+    def _make_client(self, service: str, tries: Tries) -> Any:
         if self._session is None:
             self._session = boto3.Session()
-        config = _RETRIES
+        config = tries.config(_CONNECTIONS)
+        # Settings that the caller gave to the session come first.
+        given = cast(Any, self._session)._session.get_default_client_config()
+        if given is not None:
+            config = config.merge(given)
         if service == "s3" and self._endpoint_url is not None:
             # An emulator's host has no subdomains.
             config = config.merge(Config(s3={"addressing_style": "path"}))
         # boto3's stubs have an overload for each service, with its name as a Literal.
         client = cast(Any, self._session).client(service, endpoint_url=self._endpoint_url, config=config)
-        for event in ("before-call", "before-send"):  # before-send comes for each retry too; emulators never send it
-            client.meta.events.register_first(event, self._before_request)
+        tries.watch(client, again=given is None or given.retries is None)
         return client
 
     def _make_storage(self) -> Storage:

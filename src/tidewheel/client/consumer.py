@@ -9,7 +9,9 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from tidewheel import deadline
 from tidewheel.client import receiving
+from tidewheel.client.bounded import CALL_S
 from tidewheel.client.consumer_counts import ConsumerCounts
 from tidewheel.client.interrupts import Interrupts
 from tidewheel.client.payloads import fetch_payload
@@ -90,6 +92,7 @@ class Consumer:
             return ConsumerCounts(**self._counts)
 
     # ---- messages
+    @deadline.patience(CALL_S)
     def decode(self, raw: _Message) -> ReceivedMessage:
         """Decodes a message of ReceiveMessage's answer, a record of a Lambda event, or a Powertools SQSRecord.
 
@@ -114,11 +117,12 @@ class Consumer:
             UnknownTopic, UnknownSubscription: it does not exist.
         """
         receiving.check_receive(max_messages, wait_s)
-        return receiving.with_bodies(self._tw._connection, self._receive(max_messages, wait_s))
+        with deadline.patience(wait_s + CALL_S):
+            return receiving.with_bodies(self._tw._connection, self._receive(max_messages, wait_s))
 
     def _receive(self, max_messages: int, wait_s: int) -> list[ReceivedMessage]:
         """Receives messages without the bodies kept in S3. Acknowledges and leaves out messages to drop."""
-        taken = receiving.receive(self._tw._connection.sqs, self._queue_url, max_messages, wait_s)
+        taken = receiving.receive(self._tw._connection.polling(wait_s), self._queue_url, max_messages, wait_s)
         dropped = [message for message in taken if self._drops(message)]
         if dropped:
             self._acknowledge(dropped)
@@ -126,6 +130,7 @@ class Consumer:
             taken = [message for message in taken if message.receipt_handle not in gone]
         return taken
 
+    @deadline.patience(CALL_S)
     def retry_later(
         self,
         message: ReceivedMessage,
@@ -255,7 +260,8 @@ class Consumer:
         stop = stop or threading.Event()
         with Interrupts(stop) as interrupts:
             while not stop.is_set():
-                messages = self._receive(batch, wait_s)
+                with deadline.patience(wait_s + CALL_S):
+                    messages = self._receive(batch, wait_s)
                 for i, message in enumerate(messages):
                     if stop.is_set():
                         receiving.give_back(self._tw._connection.sqs, self._queue_url, messages[i:])

@@ -34,7 +34,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, cast
 
-from tidewheel.aws.custom_resource import Check, Kind, Request
+from tidewheel.aws.custom_resource import Kind, Request
 from tidewheel.client.connection import Connection
 from tidewheel.client.subscription_queues import check_given_queue
 from tidewheel.client.subscriptions import filter_json
@@ -215,22 +215,16 @@ def declared(resource_type: str, properties: Mapping[str, Any]) -> Declared:
     )
 
 
-def fulfil(connection: Connection, clock: Clock, request: Request, check: Check) -> str:
+def fulfil(connection: Connection, clock: Clock, request: Request) -> str:
     """Fulfils a request of CloudFormation. Returns the physical id.
 
     A new name gives a new physical id, so CloudFormation treats the update as a replacement: the new topic is created
     first, and the old topic is deleted after the rest of the stack is updated.
 
-    Args:
-        check: called before each request to AWS; an error that it raises ends the work.
-
     Raises:
         TidewheelError: as for the resource's `create`, `update` and `delete`.
     """
-    with connection.checked(check):
-        if request.kind is Kind.DELETE:
-            return _deleted(connection, clock, request)
-        return _declared(connection, clock, request)
+    return (_deleted if request.kind is Kind.DELETE else _declared)(connection, clock, request)
 
 
 def _declared(connection: Connection, clock: Clock, request: Request) -> str:

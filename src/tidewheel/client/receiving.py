@@ -6,8 +6,10 @@ import logging
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from botocore.exceptions import BotoCoreError, ClientError
+
 from tidewheel.client.payloads import fetch_payload
-from tidewheel.errors import InvalidValue, TidewheelError
+from tidewheel.errors import InvalidValue, OutOfTime, TidewheelError
 from tidewheel.model.received import ReceivedMessage, parse_received
 
 if TYPE_CHECKING:
@@ -48,19 +50,25 @@ def check_receive(max_messages: int, wait_s: int) -> None:
 def receive(sqs: SQSClient, queue_url: str, max_messages: int, wait_s: int) -> list[ReceivedMessage]:
     """Receives up to max_messages, without the bodies kept in S3.
 
-    Only the first call of SQS waits. A message that Tidewheel did not deliver is skipped with a warning: it comes again
-    after its visibility time-out, until the queue's dead-letter policy removes it.
+    Only the first call of SQS waits. If a later call fails, the messages taken so far are returned. A message that
+    Tidewheel did not deliver is skipped with a warning: it comes again after its visibility time-out, until the queue's
+    dead-letter policy removes it.
     """
     found: list[ReceivedMessage] = []
     taken = 0
     while taken < max_messages:
-        answer = sqs.receive_message(
-            QueueUrl=queue_url,
-            MaxNumberOfMessages=min(RECEIVE_BATCH, max_messages - taken),
-            WaitTimeSeconds=0 if taken else wait_s,
-            MessageAttributeNames=["All"],
-            MessageSystemAttributeNames=["ApproximateReceiveCount"],
-        )
+        try:
+            answer = sqs.receive_message(
+                QueueUrl=queue_url,
+                MaxNumberOfMessages=min(RECEIVE_BATCH, max_messages - taken),
+                WaitTimeSeconds=0 if taken else wait_s,
+                MessageAttributeNames=["All"],
+                MessageSystemAttributeNames=["ApproximateReceiveCount"],
+            )
+        except (BotoCoreError, ClientError, OutOfTime):
+            if not found:
+                raise
+            break
         raws = answer.get("Messages", [])
         for raw in raws:
             try:

@@ -11,17 +11,18 @@ messages before the pause.
 from __future__ import annotations
 
 import random
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from botocore.exceptions import BotoCoreError, ClientError
 
+from tidewheel import deadline
+from tidewheel.client.bounded import CALL_S
 from tidewheel.client.connection import Connection
 from tidewheel.client.payloads import store_payload
 from tidewheel.client.topic_cache import TopicCache
 from tidewheel.clock import Clock
-from tidewheel.errors import InvalidValue, LimitExceeded, QueueUnavailable, SendFailed
+from tidewheel.errors import InvalidValue, LimitExceeded, OutOfTime, QueueUnavailable, SendFailed
 from tidewheel.model.message import SQS_MAX_BYTES, IdSource, Message, Receipt, id_floor, id_text
 from tidewheel.model.pack import MAX_MESSAGES, PACK_ATTRIBUTE, pack_body, packs
 from tidewheel.model.topic_state import TopicState
@@ -50,7 +51,11 @@ CHUNK_BYTES = 8_000_000
 CHUNK_WAIT_MS = 500
 BATCH_ENTRIES = 10
 ATTEMPTS = 5
+_UNSENT = (BotoCoreError, ClientError, OutOfTime)
+"""Errors of AWS's calls. They fail the messages concerned, and no others."""
 _FIRST_PAUSE_S = 0.1
+_BODIES = "s3"
+"""The place of large bodies, beside the queues' URLs."""
 
 
 class _Entry(NamedTuple):
@@ -75,9 +80,14 @@ class Sender:
         state: TopicState,
         clock: Clock,
         ids: IdSource,
-        pause: Callable[[float], None] = time.sleep,
+        pause: Callable[[float], None] = deadline.sleep,
+        broken: dict[str, Exception] | None = None,
     ) -> None:
-        """Prepares a call."""
+        """Prepares a call.
+
+        Args:
+            broken: the errors of queues and of S3, which are not tried again. Calls may share it.
+        """
         self._connection = connection
         self._cache = cache
         self._sqs: SQSClient = connection.sqs
@@ -88,7 +98,7 @@ class Sender:
         self._ids = ids
         self._pause = pause
         self._failures: dict[int, Exception] = {}
-        self._broken: dict[str, Exception] = {}
+        self._broken = {} if broken is None else broken
 
     def send(self, messages: Iterable[Message]) -> list[Receipt]:
         """Sends messages.
@@ -142,7 +152,7 @@ class Sender:
                 checked = check_message(message, self._ids, now_ms, levels=self._levels, large=True)
                 self._cache.admit(self._state)
                 checked = self._without_large_body(checked)
-            except (InvalidValue, LimitExceeded, BotoCoreError, ClientError) as error:
+            except (InvalidValue, LimitExceeded, *_UNSENT) as error:
                 self._failures[index] = error
                 continue
             began_ms = began_ms if chunk else now_ms
@@ -173,7 +183,7 @@ class Sender:
         for index, message in enumerate(messages):
             try:
                 chunk.append(self._without_large_body(message))
-            except (BotoCoreError, ClientError) as error:
+            except _UNSENT as error:
                 self._failures[index] = error
             else:
                 indexes.append(index)
@@ -188,7 +198,14 @@ class Sender:
         """
         if not message.too_large:
             return message
-        return store_payload(self._connection, self._state.topic, message)
+        if _BODIES in self._broken:
+            raise self._broken[_BODIES]
+        try:
+            with deadline.patience(CALL_S):
+                return store_payload(self._connection, self._state.topic, message)
+        except _UNSENT as error:
+            self._broken[_BODIES] = error
+            raise
 
     def _send_chunk(self, indexes: list[int], chunk: list[OutgoingMessage]) -> None:
         now_ms = self._state.sent_at_ms(self._clock.now_ms())
@@ -201,7 +218,8 @@ class Sender:
         for queue_url, places, most in ways:
             entries = self._entries([indexes[i] for i in places], [chunk[i] for i in places], now_ms, most)
             for batch in _batches(entries):
-                self._send_batch(queue_url, batch)
+                with deadline.patience(CALL_S):
+                    self._send_batch(queue_url, batch)
 
     def _entries(self, indexes: list[int], messages: list[OutgoingMessage], now_ms: int, most: int) -> Iterator[_Entry]:
         topic = self._state.topic
@@ -227,7 +245,7 @@ class Sender:
             answer = self._sqs.send_message_batch(
                 QueueUrl=queue_url, Entries=[_request(i, entry, self._state.topic) for i, entry in enumerate(batch)]
             )
-        except (ClientError, BotoCoreError) as error:  # botocore has already retried
+        except _UNSENT as error:  # the SQS client has already retried
             failure = QueueUnavailable(queue_url, str(error))
             failure.__cause__ = error
             self._broken[queue_url] = failure

@@ -12,7 +12,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Unpack, cast
 
 from tidewheel import clock as _clock
+from tidewheel import deadline
 from tidewheel.client import changes, damaged, receiving, recurring, subscriptions, topics, waiting
+from tidewheel.client.bounded import CALL_S, bounded_but
 from tidewheel.client.changes import Rescheduled
 from tidewheel.client.connection import Connection
 from tidewheel.client.damaged import Damaged
@@ -53,8 +55,11 @@ if TYPE_CHECKING:
     from tidewheel.model.topic_state import TopicState
 
 
+@bounded_but("send_many", "receive")
 class Tidewheel:
     """A deployed Tidewheel service. One client serves any number of threads.
+
+    A call ends at most 30 s after AWS last did what it was asked. docs/sdk.md tells more.
 
     Example:
         >>> tw = Tidewheel()
@@ -129,7 +134,7 @@ class Tidewheel:
             InvalidValue: a value is not usable; nothing was sent.
             UnknownTopic: the topic does not exist; nothing was sent.
             LimitExceeded: the topic's limit is reached; nothing was sent.
-            QueueUnavailable: SQS did not accept the message.
+            QueueUnavailable: SQS did not accept the message, or did not answer for 7 s.
         """
         message = Message(
             body=body,
@@ -321,9 +326,10 @@ class Tidewheel:
             UnknownTopic, UnknownSubscription: it does not exist.
         """
         receiving.check_receive(max_messages, wait_s)
-        queue_url = self._cache.subscription(topic, subscription).queue_url
-        taken = receiving.receive(self._connection.sqs, queue_url, max_messages, wait_s)
-        return receiving.with_bodies(self._connection, taken)
+        with deadline.patience(wait_s + CALL_S):
+            queue_url = self._cache.subscription(topic, subscription).queue_url
+            taken = receiving.receive(self._connection.polling(wait_s), queue_url, max_messages, wait_s)
+            return receiving.with_bodies(self._connection, taken)
 
     def delete(self, topic: str, subscription: str, messages: Iterable[ReceivedMessage]) -> None:
         """Acknowledges received messages, so they do not come again.
@@ -658,9 +664,10 @@ class Tidewheel:
         """
         return redrive_service_queues(self._connection.sqs, self._connection.objects, self._connection.settings)
 
-    def _sender(self, state: TopicState) -> Sender:
-        return Sender(self._connection, self._cache, state, self._clock, self._ids)
+    def _sender(self, state: TopicState, broken: dict[str, Exception] | None = None) -> Sender:
+        return Sender(self._connection, self._cache, state, self._clock, self._ids, broken=broken)
 
+    @deadline.patience(CALL_S)
     def _check(self, topic: str, message: Message) -> tuple[TopicState, OutgoingMessage]:
         """Does all steps of `send` before the sending."""
         state = self._cache.state(topic)

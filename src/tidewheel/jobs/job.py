@@ -15,6 +15,7 @@ from itertools import pairwise
 import boto3
 
 from tidewheel.aws.service import Service
+from tidewheel.aws.tries import JOB
 from tidewheel.client.connection import Connection
 from tidewheel.clock import Clock
 from tidewheel.errors import InvalidValue
@@ -128,7 +129,7 @@ def make_job(
     settings = connection.settings
     return Job(
         arguments=arguments,
-        service=Service.of(settings, session, clock, endpoint_url=endpoint_url),
+        service=Service.of(settings, session, clock, endpoint_url=endpoint_url, tries=JOB),
         location=Location(
             root=f"s3://{settings.s3_bucket}",
             endpoint_url=endpoint_url,

@@ -91,18 +91,17 @@ def client(location: Location, service: str) -> Any:
     """
     import botocore.session
 
-    from tidewheel.aws.service import client_config
+    from tidewheel.aws.tries import JOB
 
     session = botocore.session.Session(profile=location.profile)
     access = local_access(location.endpoint_url)
     if access is not None:
         session.set_credentials(access, access)
-    return session.create_client(
-        service,
-        region_name=location.region,
-        endpoint_url=location.endpoint_url,
-        config=client_config(_CONNECTIONS),
+    made = session.create_client(
+        service, region_name=location.region, endpoint_url=location.endpoint_url, config=JOB.config(_CONNECTIONS)
     )
+    JOB.watch(made)
+    return made
 
 
 def local_access(endpoint_url: str | None) -> str | None:

@@ -1,0 +1,110 @@
+"""Repeats requests of the SDK and of jobs that AWS refused for now, or did not answer.
+
+botocore's own retries are off in these clients. They do not know how much time a call has left, and repeat what hangs
+as often as what is refused at once.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from dataclasses import dataclass, replace
+from typing import Any
+
+from botocore.config import Config
+from botocore.exceptions import ConnectionError as NotConnected
+from botocore.exceptions import ConnectTimeoutError, HTTPClientError, ReadTimeoutError
+
+from tidewheel import deadline
+
+_BUSY = re.compile(r"^(429|500|502|503|504) |Throttl|ThroughputExceeded|RequestTimeout|PriorRequestNotComplete")
+"""A status and a code that refuse a request for now."""
+_BACKOFF_S = 0.1
+_MAX_BACKOFF_S = 8.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tries:
+    """How often and how long a client tries a request.
+
+    Attributes:
+        connect_s, read_s: the longest that a try waits for the connection, and for the answer.
+        silent: tries of a request without an answer.
+        refused: tries of a request that is refused at once, and of a connection.
+    """
+
+    connect_s: float
+    read_s: float
+    silent: int
+    refused: int
+
+    @property
+    def for_objects(self) -> Tries:
+        """The same with more time for S3, which answers the PUT of a large object later."""
+        return replace(self, read_s=self.read_s + 2)
+
+    @property
+    def try_s(self) -> float:
+        """The longest that a try takes."""
+        return self.connect_s + self.read_s
+
+    def config(self, connections: int) -> Config:
+        """Returns botocore's settings, with so many connections side by side."""
+        return Config(
+            retries={"mode": "standard", "total_max_attempts": 1},
+            connect_timeout=self.connect_s,
+            read_timeout=self.read_s,
+            tcp_keepalive=True,
+            max_pool_connections=connections,
+            user_agent_extra="tidewheel",
+        )
+
+    def watch(self, client: Any, *, again: bool = True) -> None:
+        """Bounds the requests of a client by the present work's `deadline`, and tries them again if `again`."""
+        events = client.meta.events
+        for event in ("before-call", "before-send"):  # before-send comes for each try; emulators never send it
+            events.register_first(event, self._check_time)
+        events.register("after-call", _answered)
+        if again:
+            events.register("needs-retry", self._pause_s)
+
+    def _check_time(self, *, event_name: str, **_: Any) -> None:
+        deadline.check(self.try_s, event_name.partition(".")[2])
+
+    def _pause_s(self, *, caught_exception: Any, response: Any, attempts: int, **asked: Any) -> float | None:
+        """Returns how long to wait before another try. None: there is none, and an error says what was tried."""
+        silent = isinstance(caught_exception, (ConnectTimeoutError, ReadTimeoutError))
+        refusal = None if response is None else _refusal(response[1])
+        if refusal is None and not isinstance(caught_exception, (NotConnected, HTTPClientError)):
+            return None
+        pause_s: float = random.uniform(0.5, 1) * min(_MAX_BACKOFF_S, _BACKOFF_S * 2**attempts)
+        if attempts < (self.silent if silent else self.refused) and pause_s + self.try_s <= deadline.left_s():
+            return pause_s
+        called = f"{asked['operation'].service_model.service_name} {asked['operation'].name}"
+        told = f"({called} at {asked['endpoint'].host}, tried {attempts} times; check the network, or try later)"
+        if refusal is None:
+            caught_exception.args = (f"{caught_exception} {told}",)
+        else:
+            refusal["Message"] = f"{refusal.get('Message', '')} {told}"
+        return None
+
+
+def _answered(*, parsed: Any, **_: Any) -> None:
+    if "Error" not in parsed:
+        deadline.answered()
+
+
+def _refusal(answer: Any) -> dict[str, str] | None:
+    """Returns the error of an answer that refuses a request for now."""
+    error: dict[str, str] = answer.get("Error", {})
+    told = f"{answer['ResponseMetadata']['HTTPStatusCode']} {error.get('Code')}"
+    return error if _BUSY.search(told) else None
+
+
+SDK = Tries(connect_s=2, read_s=3, silent=2, refused=6)
+FUNCTION = replace(SDK, refused=2)
+"""What fails comes again, is parked or held, and `Table` repeats what lost a race or was throttled."""
+HINT = replace(FUNCTION, silent=1, refused=1)
+"""For the scheduler: the sweep does without schedules."""
+JOB = Tries(connect_s=3, read_s=10, silent=6, refused=12)
+"""A run of hours must not fail for a hiccup. A request ends within two minutes."""

@@ -1,0 +1,345 @@
+"""Each call of a client ends in time, whatever AWS does, and says what it asked for."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from math import isinf
+from typing import Any
+
+import boto3
+import botocore.session
+import pytest
+from botocore.config import Config
+from botocore.exceptions import BotoCoreError, ClientError, EndpointConnectionError, ReadTimeoutError
+
+from tests.slow_endpoint import Asked, Mode, SlowEndpoint
+from tidewheel import deadline
+from tidewheel.aws import tries
+from tidewheel.aws.service import Service
+from tidewheel.aws.tries import Tries
+from tidewheel.client import connection
+from tidewheel.client.bounded import CALL_S
+from tidewheel.client.buffered import BufferedSender
+from tidewheel.client.connection import Connection
+from tidewheel.client.consumer import Consumer
+from tidewheel.client.tidewheel import Tidewheel
+from tidewheel.client.unsent import FlushFailed
+from tidewheel.clock import SystemClock
+from tidewheel.errors import OutOfTime, QueueUnavailable, SendFailed
+from tidewheel.jobs import location
+from tidewheel.jobs.job import make_job
+from tidewheel.local import LocalTidewheel
+from tidewheel.model.message import Message
+
+QUICK = Tries(connect_s=2, read_s=0.5, silent=2, refused=3)
+"""For what hangs."""
+CALM = Tries(connect_s=2, read_s=3, silent=2, refused=3)
+"""For what moto answers, on a machine that is busy."""
+LARGE = "x" * 2_000_000
+REFUSED = (ClientError, BotoCoreError, QueueUnavailable, SendFailed, OutOfTime)
+
+
+@pytest.fixture(scope="module")
+def stack() -> Iterator[LocalTidewheel]:
+    with LocalTidewheel(stack_name="toy") as stack:
+        tw = stack.client()
+        for topic in ("orders", "carts"):
+            tw.create_topic(topic)
+            tw.create_subscription(topic, "billing")
+        yield stack
+
+
+class World:
+    """A client of a stack, behind an endpoint that is half well from now on."""
+
+    def __init__(self, stack: LocalTidewheel, endpoint: SlowEndpoint) -> None:
+        self.stack, self.endpoint = stack, endpoint
+        known = stack.client()
+        for topic in ("orders", "carts"):
+            known._cache.subscription(topic, "billing")
+            known._cache.state(topic)
+        self.message_id = known.send("orders", "a", delay="3d").id
+        settings = known._connection.settings
+        self.tw = Tidewheel("toy", session=a_session(), settings=settings, endpoint_url=endpoint.url, clock=stack.clock)
+        self.tw._cache._states |= known._cache._states
+        self.tw._cache._subscriptions |= known._cache._subscriptions
+
+    def be(self, mode: Mode, service: str, which: Callable[[Asked], bool] = lambda _: True) -> None:
+        self.endpoint.be(mode, lambda asked: asked.service == service and which(asked))
+
+    def now(self, mode: Mode, count: int) -> Callable[[Asked], bool]:
+        """Returns a rule for the first requests only."""
+        return lambda _: len(self.endpoint.asked) <= count
+
+
+def a_session() -> boto3.Session:
+    return boto3.Session(region_name="us-east-1", aws_access_key_id="a", aws_secret_access_key="b")
+
+
+@pytest.fixture
+def world(stack: LocalTidewheel, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
+    """A client that gives up early."""
+    monkeypatch.setattr(connection, "SDK", QUICK)
+    with SlowEndpoint(stack.endpoint_url) as endpoint:
+        yield World(stack, endpoint)
+
+
+@pytest.fixture
+def calm(stack: LocalTidewheel, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
+    """A client with time for AWS's answers."""
+    monkeypatch.setattr(connection, "SDK", CALM)
+    with SlowEndpoint(stack.endpoint_url) as endpoint:
+        yield World(stack, endpoint)
+
+
+CALLS: dict[str, Callable[[World], object]] = {
+    "send": lambda world: world.tw.send("new", "x"),
+    "send_many": lambda world: world.tw.send_many("new", [Message(body="x")]),
+    "cancel": lambda world: world.tw.cancel("orders", world.message_id),
+    "cancel_many": lambda world: world.tw.cancel_many("orders", [world.message_id, world.message_id]),
+    "reschedule": lambda world: world.tw.reschedule("orders", world.message_id, delay="4d"),
+    "send_recurring": lambda world: world.tw.send_recurring("orders", "daily", "x", every="1d"),
+    "recurring": lambda world: world.tw.recurring("orders"),
+    "cancel_recurring": lambda world: world.tw.cancel_recurring("orders", "daily"),
+    "receive": lambda world: world.tw.receive("orders", "new"),
+    "delete": lambda world: world.tw.delete("orders", "new", []),
+    "stats": lambda world: world.tw.stats("orders"),
+    "get": lambda world: world.tw.get("orders", world.message_id),
+    "peek": lambda world: world.tw.peek("orders"),
+    "create_topic": lambda world: world.tw.create_topic("new"),
+    "update_topic": lambda world: world.tw.update_topic("orders", max_waiting=10),
+    "delete_topic": lambda world: world.tw.delete_topic("orders"),
+    "topics": lambda world: world.tw.topics(),
+    "purge": lambda world: world.tw.purge("orders"),
+    "create_subscription": lambda world: world.tw.create_subscription("orders", "new"),
+    "subscriptions": lambda world: world.tw.subscriptions("orders"),
+    "pause": lambda world: world.tw.pause("orders", "billing"),
+    "resume": lambda world: world.tw.resume("orders", "billing"),
+    "set_filter": lambda world: world.tw.set_filter("orders", "billing", None),
+    "delete_subscription": lambda world: world.tw.delete_subscription("orders", "billing"),
+    "replay": lambda world: world.tw.replay("orders", "billing"),
+    "redrive": lambda world: world.tw.redrive("orders", "new"),
+    "damaged": lambda world: world.tw.damaged("orders"),
+    "retry_damaged": lambda world: world.tw.retry_damaged("orders", "billing:000005890755.-.8d969eef6ecad3c2"),
+    "restore_damaged": lambda world: world.tw.restore_damaged("orders", "billing:000005890755.-.8d969eef6ecad3c2"),
+    "give_up_damaged": lambda world: world.tw.give_up_damaged(
+        "orders", "billing:000005890755.-.8d969eef6ecad3c2", "why"
+    ),
+    "redrive_service": lambda world: world.tw.redrive_service(),
+}
+
+
+def test_these_are_all_calls_of_the_client() -> None:
+    assert CALLS.keys() == {name for name in vars(Tidewheel) if not name.startswith("_")}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_a_call_tries_a_request_that_hangs_twice_and_ends(world: World, name: str) -> None:
+    world.endpoint.be(Mode.HANG)
+    with pytest.raises(REFUSED):
+        CALLS[name](world)
+    assert len(world.endpoint.asked) == 2
+    # A call that waits for nothing else than AWS has a deadline, even if AWS answers, but never what it was asked.
+    if name not in ("send_many", "receive"):
+        assert name in {each for each in vars(Tidewheel) if hasattr(getattr(Tidewheel, each), "__wrapped__")}
+
+
+def test_a_call_has_as_long_as_the_page_says(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    left: list[float] = []
+    monkeypatch.setattr(world.tw._cache, "read", lambda _: left.append(deadline.left_s()))
+    for call in (lambda: world.tw.stats("orders"), lambda: world.tw.cancel("new", world.message_id)):
+        with pytest.raises(AttributeError):
+            call()
+    assert len(left) == 2
+    assert all(CALL_S - 10 < each <= CALL_S for each in left)
+    assert isinf(deadline.left_s())
+
+
+# ---- sending
+
+
+def test_a_send_to_an_sqs_that_hangs_says_which_service_where(world: World) -> None:
+    world.be(Mode.HANG, "sqs")
+    begin_s = time.monotonic()
+    with pytest.raises(QueueUnavailable) as caught:
+        world.tw.send("orders", "x", delay="1h")
+    assert f"(sqs SendMessageBatch at {world.endpoint.url}, tried 2 times; check the network" in str(caught.value)
+    assert time.monotonic() - begin_s < 15  # needs 1 s
+
+
+@pytest.mark.parametrize("mode", [Mode.THROTTLE, Mode.ERROR])
+def test_what_is_refused_at_once_is_tried_more_often(calm: World, mode: Mode) -> None:
+    calm.be(mode, "sqs", calm.now(mode, 2))
+    calm.tw.send("orders", "x", delay="1h")
+    assert calm.endpoint.count("sqs") == 3
+    calm.be(mode, "sqs")
+    with pytest.raises(QueueUnavailable, match="tried 3 times"):
+        calm.tw.send("orders", "x", delay="1h")
+    assert calm.endpoint.count("sqs") == 6
+
+
+def test_an_answer_that_is_late_is_waited_for(calm: World) -> None:
+    calm.endpoint.late_s = 0.2
+    calm.be(Mode.LATE, "sqs")
+    calm.tw.send("orders", "x", delay="1h")
+    assert calm.endpoint.count("sqs") == 1
+
+
+def test_a_send_names_the_messages_of_the_queue_that_hangs_and_sends_all_others(calm: World) -> None:
+    urgent = calm.tw._connection.settings.urgent_queue_url.rpartition("/")[2].encode()
+    calm.be(Mode.HANG, "sqs", lambda asked: urgent in asked.body)
+    messages = [Message(body=str(i), delay="1m" if i % 2 else "1d") for i in range(6)]
+    with pytest.raises(SendFailed) as caught:
+        calm.tw.send_many("orders", messages)
+    assert list(caught.value.failures) == [1, 3, 5]
+    assert [each is not None for each in caught.value.receipts] == [True, False] * 3
+
+
+def test_an_s3_that_hangs_is_not_waited_for_with_every_large_body(calm: World) -> None:
+    calm.be(Mode.HANG, "s3")
+    messages = [Message(body=body, delay="1d") for body in (LARGE, "small", LARGE, LARGE)]
+    with pytest.raises(SendFailed) as caught:
+        calm.tw.send_many("orders", messages)
+    assert list(caught.value.failures) == [0, 2, 3]
+    assert calm.endpoint.count("s3") == 2
+
+
+def test_a_buffered_batch_asks_a_queue_that_hangs_once_for_all_topics(world: World) -> None:
+    world.be(Mode.HANG, "sqs")
+    with pytest.raises(FlushFailed) as caught, BufferedSender(world.tw, max_messages=4) as sender:
+        for topic in ("orders", "carts") * 2:
+            sender.add(topic, "x", delay="1d")
+    assert caught.value.count == 4
+    assert world.endpoint.count("sqs") == 2
+
+
+# ---- receiving
+
+
+def test_a_poll_waits_as_long_as_it_was_asked_to_and_no_other_request_does(calm: World) -> None:
+    calm.endpoint.late_s = 4  # later than other requests wait
+    calm.be(Mode.LATE, "sqs")
+    assert calm.tw.receive("orders", "billing", wait_s=20) == []
+    assert calm.endpoint.count("sqs") == 1
+    with pytest.raises(ReadTimeoutError):
+        calm.tw.receive("orders", "billing")
+
+
+def test_messages_that_were_taken_are_returned_when_the_next_request_hangs(calm: World) -> None:
+    for i in range(12):
+        calm.tw.send("carts", str(i))
+    calm.stack.advance(minutes=1)
+    calm.endpoint.asked.clear()
+    calm.be(Mode.HANG, "sqs", lambda _: calm.endpoint.count("sqs") > 1)
+    assert len(calm.tw.receive("carts", "billing", max_messages=20)) == 10
+
+
+def test_a_large_body_that_cannot_be_had_leaves_time_for_the_other_messages(calm: World) -> None:
+    for body in (LARGE, LARGE, LARGE, "small"):
+        calm.tw.send("orders", body)
+    calm.stack.advance(minutes=1)
+    calm.be(Mode.HANG, "s3")
+    calm.endpoint.asked.clear()
+    with deadline.patience(CALM.for_objects.try_s + 1):  # for one try
+        found = calm.tw.receive("orders", "billing", max_messages=4)
+    assert [each.body for each in found] == ["small"]
+    assert calm.endpoint.count("s3") == 1
+
+
+def test_a_retry_of_a_consumer_ends_and_the_message_stays(calm: World) -> None:
+    calm.tw.send("carts", "again")
+    calm.stack.advance(minutes=1)
+    consumer = Consumer(calm.tw, "carts", "billing")
+    [message] = [each for each in consumer.receive(max_messages=50) if each.body == "again"]
+    calm.be(Mode.HANG, "sqs")
+    calm.endpoint.asked.clear()
+    with pytest.raises(QueueUnavailable):
+        consumer.retry_later(message)
+    assert calm.endpoint.count("sqs") == 2
+
+
+# ---- time
+
+
+def test_a_throttled_table_is_asked_while_there_is_time_and_no_longer(world: World) -> None:
+    world.be(Mode.THROTTLE, "dynamodb")
+    begin_s = time.monotonic()
+    with deadline.patience(QUICK.try_s + 1), pytest.raises((ClientError, OutOfTime)):
+        world.tw.stats("orders")
+    assert time.monotonic() - begin_s < 10  # needs 1 s; without a deadline, 15 requests and 6 s
+    assert 2 <= world.endpoint.count("dynamodb") < 15
+
+
+def test_a_long_call_goes_on_while_aws_answers(calm: World) -> None:
+    calm.endpoint.late_s = 0.7
+    calm.endpoint.be(Mode.LATE)
+    begin_s = time.monotonic()
+    with deadline.patience(CALM.try_s + 0.5):
+        calm.tw.stats("orders")
+        calm.tw.stats("carts")
+    assert time.monotonic() - begin_s > CALM.try_s + 0.5
+
+
+def test_a_request_is_not_tried_again_once_the_time_is_over(world: World) -> None:
+    world.endpoint.be(Mode.REFUSE)
+    left_s = iter([60.0, 60.0, 60.0])  # the call, its first try, the wait
+    out_of_time = pytest.raises(OutOfTime, match=r"no time is left for sqs\.ListQueues")
+    with out_of_time, deadline.ends_in(lambda: next(left_s, 0)):
+        world.tw._connection.sqs.list_queues()
+    with pytest.raises(EndpointConnectionError, match="tried 3 times"):
+        world.tw._connection.sqs.list_queues()
+
+
+# ---- other settings, functions and jobs
+
+
+def test_settings_that_the_caller_gave_to_the_session_come_first(stack: LocalTidewheel) -> None:
+    core = botocore.session.Session()
+    core.set_credentials("a", "b")
+    core.set_default_client_config(Config(retries={"total_max_attempts": 1}, read_timeout=0.3, user_agent_extra="mine"))
+    session = boto3.Session(botocore_session=core, region_name="us-east-1")
+    with SlowEndpoint(stack.endpoint_url, Mode.HANG) as endpoint:
+        client = Connection("toy", session=session, settings=None, endpoint_url=endpoint.url).sqs
+        config: Any = client.meta.config
+        assert (config.read_timeout, config.user_agent_extra, config.connect_timeout) == (0.3, "mine", 2)
+        with pytest.raises(ReadTimeoutError):
+            client.list_queues()
+        assert len(endpoint.asked) == 1
+
+
+@pytest.mark.parametrize("mode", [Mode.HANG, Mode.THROTTLE, Mode.ERROR])
+def test_a_function_tries_twice(stack: LocalTidewheel, mode: Mode, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = stack.client()._connection.settings
+    function = Tries(connect_s=2, read_s=0.3, silent=tries.FUNCTION.silent, refused=tries.FUNCTION.refused)
+    with SlowEndpoint(mode=mode) as endpoint:
+        service = Service.of(settings, a_session(), SystemClock(), endpoint_url=endpoint.url, tries=function)
+        with pytest.raises((ReadTimeoutError, ClientError)):
+            service.queues.refuse({})
+        assert len(endpoint.asked) == 2
+
+
+def test_a_job_is_patient_with_what_its_driver_and_its_tasks_ask_for(
+    stack: LocalTidewheel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = tries.JOB.for_objects
+    monkeypatch.setattr("tidewheel.aws.tries.JOB", Tries(connect_s=2, read_s=0.2, silent=3, refused=4))
+    with SlowEndpoint(stack.endpoint_url) as endpoint:
+        job = make_job({"stack": "toy"}, session=a_session(), clock=SystemClock(), endpoint_url=endpoint.url)
+        endpoint.asked.clear()
+        endpoint.be(Mode.HANG)
+        with pytest.raises(ReadTimeoutError, match="tried 3 times"):
+            location.client(job.location, "s3").list_buckets()
+        endpoint.be(Mode.THROTTLE)
+        with pytest.raises(ClientError, match="tried 4 times"):
+            location.client(job.location, "s3").list_buckets()
+        config: Any = job.service.objects._client.meta.config  # type: ignore[attr-defined]
+        assert (config.read_timeout, config.connect_timeout) == (real.read_s, real.connect_s)
+
+
+def test_a_request_of_a_job_ends_within_two_minutes() -> None:
+    job = tries.JOB.for_objects
+    pauses = [min(tries._MAX_BACKOFF_S, tries._BACKOFF_S * 2**each) for each in range(1, job.refused)]
+    assert job.silent * job.try_s + sum(pauses[: job.silent - 1]) < 120
+    assert 25 < sum(pauses) / 2  # noqa: SIM300
+    assert sum(pauses) < 120

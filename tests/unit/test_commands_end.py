@@ -1,0 +1,85 @@
+"""Each command ends in time with one line, whatever AWS does, and at once with Ctrl-C."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+
+import pytest
+from typer.testing import CliRunner
+
+from tests.slow_endpoint import Mode, SlowEndpoint
+from tidewheel.aws.tries import Tries
+from tidewheel.cli.main import INTERRUPTED, app
+from tidewheel.client import connection
+
+COMMANDS = {
+    "topics": ["topics", "list"],
+    "send": ["send", "orders", "x"],
+    "receive": ["receive", "orders", "billing", "--wait", "20"],
+    "stats": ["stats", "orders", "--watch"],
+    "merge": ["merge", "orders"],
+}
+
+
+@pytest.fixture
+def endpoint(monkeypatch: pytest.MonkeyPatch) -> Iterator[SlowEndpoint]:
+    monkeypatch.setattr(connection, "SDK", Tries(connect_s=2, read_s=0.4, silent=2, refused=3))
+    for name, value in (
+        ("AWS_ACCESS_KEY_ID", "a"),
+        ("AWS_SECRET_ACCESS_KEY", "b"),
+        ("AWS_DEFAULT_REGION", "us-east-1"),
+    ):
+        monkeypatch.setenv(name, value)
+    with SlowEndpoint() as endpoint:
+        yield endpoint
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("mode", [Mode.HANG, Mode.THROTTLE, Mode.ERROR, Mode.REFUSE])
+def test_a_command_says_in_one_line_which_service_failed_where_and_what_to_do(
+    endpoint: SlowEndpoint, mode: Mode, name: str
+) -> None:
+    endpoint.be(mode)
+    result = CliRunner().invoke(app, ["--endpoint-url", endpoint.url, *COMMANDS[name]])
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr.count("\n") == 1 and result.stderr.startswith("tidewheel: ")
+    tried = 2 if mode is Mode.HANG else 3
+    assert (
+        f"(ssm GetParameter at {endpoint.url}, tried {tried} times; check the network, or try later)" in result.stderr
+    )
+
+
+def test_ctrl_c_ends_a_command_that_waits_for_aws(endpoint: SlowEndpoint) -> None:
+    endpoint.be(Mode.HANG)
+    code = "import sys; from tidewheel.cli import run; run()"
+    asks = subprocess.Popen(
+        [sys.executable, "-c", code, "--endpoint-url", endpoint.url, "topics", "list"],
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    while not endpoint.asked and asks.poll() is None:
+        time.sleep(0.02)
+    asks.send_signal(signal.SIGINT)
+    _, shown = asks.communicate(timeout=60)
+    assert (asks.returncode, shown) == (INTERRUPTED, "")
+    assert endpoint.count("ssm") == 1
+
+
+def test_a_job_that_cannot_release_its_leases_ends_soon_after_ctrl_c() -> None:
+    code = (
+        "import os, signal, time\n"
+        "from tidewheel.cli import jobs\n"
+        "jobs.RELEASE_S = 0.2\n"
+        "signal.signal(signal.SIGINT, jobs._interrupted)\n"
+        "try:\n    os.kill(os.getpid(), signal.SIGINT); time.sleep(60)\n"
+        "finally:\n    time.sleep(60)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=50, check=False)
+    assert (done.returncode, done.stderr) == (
+        130,
+        "tidewheel: interrupted. No message is lost. Run the command again.\n",
+    )
