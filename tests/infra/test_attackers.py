@@ -27,7 +27,7 @@ from tidewheel.client.policies import (
     consumer_statements,
     sender_statements,
 )
-from tidewheel.client.queue_tags import ROLE_TAG, STACK_TAG, SUBSCRIPTION
+from tidewheel.client.queue_tags import ROLE_TAG, SERVICE, STACK_TAG, SUBSCRIPTION
 from tidewheel.local import LocalTidewheel
 from tidewheel.local.emulator.iam_policy import Request, allowed
 from tidewheel.local.emulator.iam_requests import requests_of
@@ -109,6 +109,9 @@ def queues(world: World) -> dict[str, str]:
         ],
         "lost schedules": lost_schedules,
         "named alike": sqs.create_queue(QueueName="tidewheel-named-alike")["QueueUrl"],
+        "tagged as the service's": sqs.create_queue(
+            QueueName="tidewheel-tagged", tags={STACK_TAG: "tidewheel", ROLE_TAG: SERVICE}
+        )["QueueUrl"],
         "neighbour's": neighbours,
         "nobody's": NOBODYS,
     }
