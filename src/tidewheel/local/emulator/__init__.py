@@ -171,7 +171,8 @@ class Emulator:
         """Creates a CloudFormation stack. Returns the resources that the runtime must run."""
         cloudformation = self.session().client("cloudformation")
         # moto reads YAML first, in half a second. No YAML begins with a tab, so moto then reads the template as JSON.
-        body = "\t" + json.dumps(template)
+        untagged = {name: _without_tags(resource) for name, resource in template["Resources"].items()}
+        body = "\t" + json.dumps({**template, "Resources": untagged})
         cloudformation.create_stack(StackName=stack_name, TemplateBody=body, Capabilities=["CAPABILITY_NAMED_IAM"])
         backend: Any = moto.backends.get_backend("cloudformation")[DEFAULT_ACCOUNT_ID][REGION]
         stack = backend.get_stack(stack_name)
@@ -232,6 +233,13 @@ def _refuse_mock_aws(*_: object, **__: object) -> None:
         "a LocalTidewheel is open in this process, and mock_aws would empty it: use clients of the stack's `session` "
         "for S3, DynamoDB and SQS, or close the stack first"
     )
+
+
+def _without_tags(resource: dict[str, Any]) -> dict[str, Any]:
+    """Leaves out tags that nothing here reads: moto expects those of keys and parameters in another form."""
+    if resource["Type"] == "AWS::SQS::Queue" or "Properties" not in resource:
+        return resource
+    return {**resource, "Properties": {key: value for key, value in resource["Properties"].items() if key != "Tags"}}
 
 
 def _untracked(cls: type, *_: Any, **__: Any) -> Any:

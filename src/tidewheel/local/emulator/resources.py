@@ -19,7 +19,6 @@ from moto.kms import models as kms_models
 from moto.kms.utils import KeySpec, generate_private_key
 from moto.scheduler.models import scheduler_backends
 from moto.sqs.models import sqs_backends
-from moto.ssm import models as ssm_models
 
 from tidewheel.local.emulator.patching import Patches
 
@@ -196,21 +195,9 @@ class Schedule(Resource):
         )
 
 
-class Parameter(ssm_models.Parameter):
-    """AWS::SSM::Parameter. Its tags are a map in CloudFormation, and moto expects a list."""
-
-    @classmethod
-    def create_from_cloudformation_json(
-        cls, resource_name: str, cloudformation_json: Any, account_id: str, region_name: str, **more: Any
-    ) -> ssm_models.Parameter:
-        """Makes the parameter without tags. moto calls this."""
-        given = {**cloudformation_json, "Properties": {**cloudformation_json["Properties"], "Tags": None}}
-        return super().create_from_cloudformation_json(resource_name, given, account_id, region_name, **more)
-
-
 _OUR_CUSTOM = "Custom::Tidewheel"
 
-_OURS: dict[str, tuple[type[Any], str]] = {
+_OURS: dict[str, tuple[type[Resource], str]] = {
     "AWS::CloudWatch::Alarm": (Resource, "AlarmName"),
     "AWS::Events::Rule": (Rule, "Name"),
     "AWS::Glue::Database": (Database, ""),
@@ -227,7 +214,6 @@ _OURS: dict[str, tuple[type[Any], str]] = {
     "AWS::SNS::Topic": (Topic, "TopicName"),
     "AWS::SNS::TopicPolicy": (Resource, ""),
     "AWS::SQS::QueuePolicy": (QueuePolicy, ""),
-    "AWS::SSM::Parameter": (Parameter, "Name"),
     "AWS::Scheduler::Schedule": (Schedule, "Name"),
     "AWS::Scheduler::ScheduleGroup": (ScheduleGroup, "Name"),
 }
