@@ -494,6 +494,38 @@ def test_a_table_that_takes_no_notes_while_a_key_is_throttled_makes_no_copies(mi
     assert [body for body, _ in taken(stack)] == ["far", "hot", "soon"]
 
 
+def test_a_message_that_waits_for_its_key_beside_messages_that_were_sent_is_not_lost_while_s3_refuses() -> None:
+    faults = HalfWell()
+    stack, _ = opened(faults)
+    faults.refuse("keys.*", minutes=60, instead=throttled, applies=hot)
+    faults.refuse("objects.put", minutes=30)
+    put_pack(
+        stack,
+        a_message(stack, "hot", 2 * MINUTE_S, key="hot", seq=1),
+        a_message(stack, "soon", 3 * MINUTE_S),
+        a_message(stack, "far", 6 * HOUR_S),
+    )
+    stack.advance(hours=7)
+    assert [body for body, _ in taken(stack)] == ["far", "hot", "soon"]
+
+
+def test_a_message_whose_key_is_settled_late_is_not_lost_while_s3_refuses() -> None:
+    faults = HalfWell()
+    stack, _ = opened(faults)
+    faults.refuse("keys.*", minutes=30, instead=throttled)
+    put_pack(
+        stack,
+        a_message(stack, "one", 40 * MINUTE_S, key="one", seq=1),
+        a_message(stack, "two", 5 * HOUR_S, key="two", seq=2),
+        a_message(stack, "soon", MINUTE_S),
+        a_message(stack, "far", 6 * HOUR_S),
+    )
+    stack.advance(minutes=29)
+    faults.refuse("objects.put", minutes=30)
+    stack.advance(hours=7)
+    assert [body for body, _ in taken(stack)] == ["far", "one", "soon", "two"]
+
+
 @pytest.mark.parametrize("refuses", ["", "tombstones.ids"], ids=["", "and the sending is refused at first"])
 def test_a_commit_that_moved_sends_what_was_sealed_since_once(refuses: str) -> None:
     faults = HalfWell()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from tests.simulation.few_deviations import Step, Violation
 from tests.simulation.hold_model import FailedCall, Job, World
@@ -28,6 +29,7 @@ class Try:
         served: rows that this try has sent, parked or held.
         whole: these rows when the last sending was complete.
         excused: whether a note that the table refuses excuses a copy.
+        waits: the row that waits for its key, if it does.
     """
 
     retried: bool
@@ -35,6 +37,7 @@ class Try:
     served: set[str] = field(default_factory=set)
     whole: set[str] = field(default_factory=set)
     excused: bool
+    waits: str = ""
 
 
 def ingest(w: World) -> Step:
@@ -49,9 +52,11 @@ def ingest(w: World) -> Step:
         yield None
         if "topic" not in w.down:
             yield from _ingest(w, t)
+            if t.waits and w.guard("waits_alone"):
+                return
         elif not w.guard("pack_waits") or w.hour >= UNKNOWN_WAIT + (w.away_hour if w.guard("away_counts") else 0):
             _check_away(w)
-            w.refused |= {"dA", "dB", "lA", "lB"} - (w.noted if w.guard("refuse_rest") else set())
+            w.refused |= {"dA", "dB", "lA", "lB", "wA", "wB"} - (w.noted if w.guard("refuse_rest") else set())
         else:
             return
         w.acknowledged = True
@@ -75,27 +80,57 @@ def _ingest(w: World, t: Try) -> Step:
     if not w.settled and w.guard("keys_first"):
         w.call("table", lambda: setattr(w, "settled", True))
         yield None
+    if "wA" not in t.known:
+        yield from _settle_w(w, t)
     while True:
         sealed = w.sealed
         yield COPIES if t.served and not t.retried else None
         if w.guard("sends_first"):
-            yield from _send_direct(w, t, "dkl" if sealed else "dk")
-        if sealed:
+            yield from _send_direct(w, t, "dklw" if sealed else "dk")
+        rows = "".join(row for row in "lw" if row != t.waits and row + "A" not in t.known | t.served)
+        if sealed or not rows:
             break
         w.call("s3")
         yield None if t.retried else COPIES
-        w.call("table", lambda: setattr(w, "committed", w.committed or not w.sealed))
-        if w.committed:
+        w.call("table", partial(_commit, w, rows))
+        if rows in w.ledgers:
             yield COPIES
             break
     if not w.guard("sends_first"):
-        yield from _send_direct(w, t, "dkl" if sealed else "dk")
+        yield from _send_direct(w, t, "dklw" if sealed else "dk")
     w.settled = True
+    if t.waits and w.guard("rest_noted"):
+        try:
+            w.call("table", lambda: w.noted.update(row + name for name in "AB" for row in "dkl"))
+        except FailedCall:
+            w.excuses += t.excused and "table" in w.down
+        yield None
+
+
+def _settle_w(w: World, t: Try) -> Step:
+    """Settles the key of row w, or lets the row wait."""
+    try:
+        w.call("key")
+    except FailedCall:
+        t.waits = "w"
+    yield None
+    if t.waits:
+        w.call("table", lambda: setattr(t, "excused", True))
+        yield None
+
+
+def _commit(w: World, rows: str) -> None:
+    if not w.sealed:
+        w.ledgers.add(rows)
 
 
 def _send_direct(w: World, t: Try, rows: str) -> Step:
     """Sends rows to each subscription, or parks or holds the rows."""
-    wanted = {row + name for name in "AB" for row in rows if row != "k" or not w.settled} - t.known - t.served
+    wanted = (
+        {row + name for name in "AB" for row in rows if row != t.waits and (row != "k" or not w.settled)}
+        - t.known
+        - t.served
+    )
     if not wanted:
         return
     if t.retried and w.guard("note_before"):

@@ -1,17 +1,19 @@
 """Holding what cannot be stored, as an executable specification.
 
-A pack of two subscriptions, A and B, has three rows.
+A pack of two subscriptions, A and B, has four rows.
 
     row   due    fate
     d     soon   sent directly
     k     soon   lost its key to d: superseded
     l     later  in a ledger; sent directly once its slot is sealed
+    w     later  as l, and has a key that cannot be settled at times: then it waits, and the others do not
 
 STATE    PACK (in the ingest queue until it is acknowledged), NOTE (rows of the pack that need no second send),
-         tombstone of k, ledger, PARK (subscription, rows), JOB (subscription, rows, since), NOTE of each parked job
+         tombstone of k, ledgers, PARK (subscription, rows), JOB (subscription, rows, since), NOTE of each parked job
 
-FLOWS    ingest  1 tombstone of k   2 a retry: NOTE as read   3 send   4 put a PARK, or else enqueue a JOB
-                 5 a retry: NOTE   6 put and commit the ledger IF its slot is open   7 acknowledge PACK
+FLOWS    ingest  1 tombstone of k   2 a retry, or w waits: NOTE as read   3 send   4 put a PARK, or else enqueue a JOB
+                 5 a retry: NOTE   6 put and commit the ledger IF its slot is open
+                 7 if w waits: NOTE of all other rows; otherwise acknowledge PACK
                  after an error: NOTE, if something was sent
          work    1 end if the job has a NOTE   2 put PARK and NOTE IF there is no NOTE   3 acknowledge JOB
                  after an error: enqueue JOB with the same since, or refuse the rows if their time is over
@@ -19,9 +21,9 @@ FLOWS    ingest  1 tombstone of k   2 a retry: NOTE as read   3 send   4 put a P
 
 INVARIANT   At each moment each row is in PACK, committed, sent, parked, held or refused. A row comes once, and at most
             once more for each *excuse*: a death between a send and its note, a call without an answer, a note that is
-            refused (in a retry: after the table took the write before the send), and an acknowledged pack that SQS
-            delivers again. Row k never comes. Without an excuse, no row is both refused and sent, unless two workers
-            had the same job. A job is refused once its time is over, and not before.
+            refused (in a retry, or if w waits: after the table took the write before the send), and an acknowledged
+            pack that SQS delivers again. Row k never comes. Without an excuse, no row is both refused and sent, unless
+            two workers had the same job. A job is refused once its time is over, and not before.
 
 ASSUMPTION  A refused call has no effect. All writes of the table are refused together. A function ends before its
             message comes again, or SQS delivers the message twice. Reads are answered.
@@ -42,6 +44,8 @@ GUARDS = {
     "note_on_failure": "a try that sent rows and fails notes the rows",
     "note_before": "a retry sends nothing before the table takes its note",
     "note_after": "a retry notes its rows at once",
+    "waits_alone": "a pack with a row that waits comes again",
+    "rest_noted": "the other rows of a pack with a row that waits are noted when they are done",
     "sends_first": "direct rows are sent before the ledger is committed",
     "pack_waits": "a pack waits for an unknown topic",
     "refuse_rest": "a refused pack keeps the note of its rows that were sent",
@@ -100,7 +104,7 @@ class World:
     receives: int = 0
     settled: bool = False
     noted: set[str] = field(default_factory=set)
-    committed: bool = False
+    ledgers: set[str] = field(default_factory=set)
     parks: set[tuple[str, str]] = field(default_factory=set)
     jobs: list[Job] = field(default_factory=list)
     last: Job | None = None
@@ -139,8 +143,8 @@ class World:
         held = {row + job.subscription for job in self.jobs for row in job.rows}
         if at_rest and (kept or held or not self.acknowledged):
             raise Violation("work is left for ever")
-        for pair in ("dA", "dB", "lA", "lB"):
-            stored = int(self.committed and pair[0] == "l")
+        for pair in ("dA", "dB", "lA", "lB", "wA", "wB"):
+            stored = sum(pair[0] in rows for rows in self.ledgers)
             copies = self.sent.count(pair) + stored
             if self.acknowledged and not (copies or pair in kept | held | self.refused):
                 raise Violation(f"{pair} is lost")

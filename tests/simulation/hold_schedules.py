@@ -60,7 +60,7 @@ def up(name: str) -> Actor:
     return lambda w: w.down.discard(name)
 
 
-S3, TABLE, WORK, TOPIC, A, B = "s3", "table", "work", "topic", "A", "B"
+S3, TABLE, WORK, TOPIC, KEY, A, B = "s3", "table", "work", "topic", "key", "A", "B"
 SCENARIOS: dict[str, list[Actor]] = {
     "s3": [down(B), down(S3), ingest, ingest, up(S3), seal, ingest, work, drain],
     "table": [no_keys, down(B), down(TABLE), ingest, ingest, up(TABLE), ingest, job_again, work, drain, work],
@@ -100,6 +100,8 @@ SCENARIOS: dict[str, list[Actor]] = {
         ingest,
     ],
     "away": [no_keys, down(S3), ingest, hour, up(S3), down(TOPIC), ingest, hour, ingest, up(TOPIC), pack_again],
+    "hot key": [no_keys, down(KEY), ingest, ingest, down(TABLE), ingest, up(TABLE), seal, ingest, up(KEY), ingest],
+    "hot key and s3": [no_keys, down(KEY), down(S3), ingest, ingest, up(S3), ingest, up(KEY), ingest],
     "refuses all": [
         no_keys,
         down(B),
