@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 
 from tests.flows.world import DAY, HOUR, MINUTE, START_MS, TOPIC, Crash, CrashingPorts, World, ids_of, once
+from tidewheel.clock import ManualClock
 from tidewheel.errors import CorruptLedger
 from tidewheel.flows.delivery.dispatch import dispatch
 from tidewheel.flows.ports.runs import MergeSize
@@ -278,6 +279,30 @@ def test_a_crash_at_any_call_of_a_merge_loses_and_doubles_nothing(when: str) -> 
             assert world.received(name) == once(ids), f"crashed {when} call {at}"
         assert not world.service.buckets.all(TOPIC)
     assert at > 8
+
+
+@pytest.mark.parametrize("lookahead_s", [2, 60])
+def test_a_merge_on_a_machine_whose_clock_is_ahead_drops_nothing_that_has_not_expired(lookahead_s: int) -> None:
+    world = World(slot_s=1, lookahead_s=lookahead_s)
+    delays_ms = range((lookahead_s + 5) * 1000, (lookahead_s + 65) * 1000, 10_000)
+    ids = [id for delay_ms in delays_ms for id in world.send(delay_ms, 2 * HOUR, expires_in="10s")]
+    for ahead_ms in (5 * MINUTE, 14 * MINUTE):  # DynamoDB refuses a larger error than the first, and S3 than the second
+        elsewhere = replace(world.service, clock=ManualClock(world.clock.now_ms() + ahead_ms))
+        merged = merge(elsewhere, TOPIC, in_process(elsewhere.objects), lease_s=LEASE_S, everything=True)
+        assert merged is not None and merged.error is None
+    assert len(world.service.buckets.all(TOPIC)) == 1
+    world.run(3 * HOUR, sweeps=True)
+    assert world.received() == once(ids)
+
+
+def test_a_merge_drops_what_expired_long_ago() -> None:
+    world = World()
+    world.send(HOUR, expires_in="1h")
+    [kept] = world.send(2 * DAY)
+    world.clock.advance_ms(3 * HOUR)
+    assert run_merge(world).rows == 1
+    world.run(3 * DAY, sweeps=True)
+    assert world.received() == once([kept])
 
 
 @pytest.mark.parametrize("seed", range(40))

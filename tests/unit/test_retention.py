@@ -12,7 +12,7 @@ import pytest
 
 from tests.unit.test_merge import HOUR, KIB, PLANNED, SLOT_MS, START_MS, a_bucket
 from tidewheel.flows.upkeep.merge_planning import choose
-from tidewheel.flows.upkeep.retention import NOTHING_DEAD, SLACK_BYTES, STRICT_MS, dead_of
+from tidewheel.flows.upkeep.retention import EXPIRED_FOR_MS, NOTHING_DEAD, SLACK_BYTES, STRICT_MS, dead_of
 from tidewheel.ledger.bucket import Bucket, BucketId
 from tidewheel.ledger.slots import slots_of
 from tidewheel.ledger.weighing import joined
@@ -72,7 +72,8 @@ def test_what_has_expired_is_dead_even_while_a_pause_holds_it() -> None:
     ledger = replace(a_ledger(1, {-5: 900, 1000: 100}), weights=(expiring, Weight(PLANNED + 1000, PLANNED + 1000, 100)))
     held = replace(a_state(), collected_until=PLANNED - 10)
     assert dead_share(ledger, held, NOW_MS) == 0
-    assert dead_share(ledger, held, NOW_MS + 60_000) == pytest.approx(0.9)
+    assert dead_share(ledger, held, NOW_MS + 60_000 + EXPIRED_FOR_MS - 1) == 0
+    assert dead_share(ledger, held, NOW_MS + 60_000 + EXPIRED_FOR_MS) == pytest.approx(0.9)
 
 
 def test_what_was_purged_is_dead_until_a_merge_has_left_it_out() -> None:

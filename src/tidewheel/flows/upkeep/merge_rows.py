@@ -22,6 +22,7 @@ import pyarrow.compute as pc
 from tidewheel.flows.delivery.due_rows import without_expired, without_purged
 from tidewheel.flows.ports.objects import Objects
 from tidewheel.flows.upkeep.merge_planning import Merge
+from tidewheel.flows.upkeep.retention import EXPIRED_FOR_MS
 from tidewheel.ledger.bucket import Bucket, bucket_id
 from tidewheel.ledger.joined import StoredSegment, decode_together
 from tidewheel.ledger.rows import SCHEMA, sort_rows, times_of, without_repeats
@@ -45,7 +46,7 @@ class MergeWork:
         merge: its sources are complete.
         purge_ms, purges: the topic state's; purged rows are left out.
         cancelled: ids of cancelled messages; their rows are left out.
-        now_ms: when the purges and the cancels were read. Rows that expired before are left out.
+        now_ms: when the purges and the cancels were read. Rows that expired EXPIRED_FOR_MS before are left out.
     """
 
     topic: str
@@ -138,8 +139,8 @@ def merged_rows(objects: Objects, work: MergeWork, i: int) -> Iterator[pa.Table]
 
 
 def without_dead(rows: pa.Table, work: MergeWork) -> pa.Table:
-    """Returns the rows that may still be delivered: not purged, not expired and not cancelled."""
-    rows = without_expired(without_purged(rows, work), work.now_ms)
+    """Returns the rows that may still be delivered: not purged, not long expired and not cancelled."""
+    rows = without_expired(without_purged(rows, work), work.now_ms - EXPIRED_FOR_MS)
     if not work.cancelled:
         return rows
     cancelled = pa.array(sorted(work.cancelled), pa.binary())

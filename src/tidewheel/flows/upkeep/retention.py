@@ -32,6 +32,9 @@ SLACK_BYTES = 64 * 1024
 STRICT_MS = 20 * 3_600_000
 """With strict erasure, a ledger is rewritten at most once in this time. It leaves four hours of a day for the
 collection that finds the ledger, for the rewrite, and for the collection of the old ledger."""
+EXPIRED_FOR_MS = 15 * 60_000
+"""A merge drops a message that expired so long ago. A job's clock is not checked, and its error is shorter: AWS refuses
+requests that are signed by a clock with a larger error."""
 _MORE_DEAD_THAN_ALIVE = 0.5
 _MARGIN = 1 / 32
 """Of the live bytes: how far the estimate of the dead bytes may be off."""
@@ -99,7 +102,7 @@ def dead_of(state: TopicState, buckets: Sequence[Bucket], tombstones: Iterable[T
         state: its marks and purges say what is dead.
         buckets: all of the topic's. Others share the cancelled messages among too few.
         tombstones: all of the topic's that are certain.
-        now_ms: rows that expired before this time are dead.
+        now_ms: rows that expired EXPIRED_FOR_MS before this time are dead.
     """
     cancelled = _cancelled_rows(state, buckets, tombstones)
     size_bytes: dict[BucketId, float] = {}
@@ -119,7 +122,7 @@ def _live_share(bucket: Bucket, state: TopicState, now_ms: int) -> float:
     alive = _alive(bucket, state)
     live = 0.0
     for part in parts:
-        if part.expires_s and part.expires_s * 1000 <= now_ms:
+        if part.expires_s and part.expires_s * 1000 + EXPIRED_FOR_MS <= now_ms:
             continue
         first, end = part.first_slot >> bucket.slot_shift, (part.last_slot >> bucket.slot_shift) + 1
         occupied = bucket.slots.range_cardinality(first, end)
