@@ -102,7 +102,5 @@ class DynamoChecks:
 def _but(owners: list[layout.Key]) -> tuple[str, dict[str, Value]]:
     """Returns a filter of all items but those of some owners, with its values."""
     conditions = [f"NOT (pk = :p{i} AND begins_with(sk, :s{i}))" for i in range(len(owners))]
-    values: dict[str, Value] = {}
-    for i, (partition, prefix) in enumerate(owners):
-        values |= {f"p{i}": partition, f"s{i}": prefix}
-    return " AND ".join(conditions), values
+    places = [(f"{name}{i}", each) for i, owner in enumerate(owners) for name, each in zip("ps", owner, strict=True)]
+    return " AND ".join(conditions), dict(places)

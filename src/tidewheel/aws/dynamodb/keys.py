@@ -61,12 +61,7 @@ class DynamoKeys:
         """Finds keys with a filtered query for each page, at most 16 pages of each partition."""
         examined = 0
         sought = "floor_ms > :zero OR tail_ms > :now OR id BETWEEN :first AND :end"
-        values: dict[str, Value] = {
-            "zero": 0,
-            "now": wanted.now_ms,
-            "first": wanted.first_id,
-            "end": wanted.end_id,
-        }
+        values: dict[str, Value] = {"zero": 0, "now": wanted.now_ms, "first": wanted.first_id, "end": wanted.end_id}
 
         def found() -> Iterator[KeyEntry]:
             nonlocal examined

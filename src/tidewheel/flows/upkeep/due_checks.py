@@ -7,13 +7,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import islice
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from typing import TypeVar
 
 from tidewheel.errors import CorruptMetadata
 from tidewheel.flows.administration.pause import drop_parks
 from tidewheel.flows.ports import Ports
-from tidewheel.flows.ports.checks import OwnedKey, owner_of
+from tidewheel.flows.ports.checks import owner_of
 from tidewheel.flows.upkeep.sweep_result import SweepResult
 from tidewheel.model.park import Park, ParkKey
 from tidewheel.model.set_aside import SetAsideKey
@@ -30,7 +30,7 @@ _MOST_TRIED = 3
 def in_turn(keys: Sequence[_Key]) -> list[_Key]:
     """Orders keys so that topics take turns, and the owners of a topic, too. Keeps the order of an owner's keys."""
     ordered = list(keys)
-    for group in (owner_of, _topic_of):
+    for group in (owner_of, attrgetter("topic")):
         seen: Counter[object] = Counter()
         ranks = []
         for key in ordered:
@@ -46,10 +46,6 @@ def by_owner(keys: Sequence[_Key]) -> list[list[_Key]]:
     for key in in_turn(keys):
         owners.setdefault(owner_of(key), []).append(key)
     return list(owners.values())
-
-
-def _topic_of(key: OwnedKey) -> str:
-    return key.topic
 
 
 def check_delivery(ports: Ports, key: DeliveryKey, swept: SweepResult) -> None:
