@@ -27,6 +27,7 @@ from tidewheel.jobs.folder_objects import FolderObjects
 from tidewheel.jobs.importing.checks import LATE
 from tidewheel.jobs.importing.driver import Imported, import_messages
 from tidewheel.jobs.importing.options import parse_options
+from tidewheel.jobs.importing.settled import Settled
 from tidewheel.jobs.importing.texts import refused
 from tidewheel.jobs.importing.times import read_times
 from tidewheel.jobs.importing.work import LIMITS, Limits
@@ -442,6 +443,93 @@ def test_a_second_run_adds_nothing_even_if_all_is_merged_or_delivered(small: Ben
         small.world.service.buckets.delete(TOPIC, bucket.id)
     assert small.run(path).skipped == 35
     assert small.rows() == []
+
+
+def lose(bench: Bench, *numbers: int) -> None:
+    """Takes chunks out of the table, in the order of their ledgers: their buckets and their marks."""
+    storage = bench.world.service
+    marks = sorted(storage.store.of(TOPIC).imports, key=lambda once: int(once.rpartition("#")[2]))
+    buckets = sorted(storage.buckets.all(TOPIC), key=lambda bucket: bucket.first_slot)
+    for number in numbers:
+        storage.store.of(TOPIC).imports.remove(marks[number])
+        storage.buckets.delete(TOPIC, buckets[number].id)
+
+
+@pytest.mark.parametrize("lost", [(0, 1, 2, 3), (0,), (3,), (0, 1, 2)])
+def test_what_a_lost_table_had_of_an_import_is_imported_again_and_nothing_else(
+    small: Bench, lost: tuple[int, ...]
+) -> None:
+    path = json_lines(small.folder / "in.json", messages(35))
+    assert small.run(path).imported == 35
+    everything = small.rows()
+    for _ in range(2):
+        lose(small, *lost)
+        again = small.run(path)
+        rows = sum(5 if number == 3 else 10 for number in lost)
+        assert (again.imported, again.ledgers, again.skipped) == (rows, len(lost), 35 - rows)
+        assert small.rows() == everything, "under the same ids"
+    assert small.run(path).skipped == 35
+
+
+def test_an_import_that_two_runs_finished_is_imported_again_where_its_table_is_lost(
+    small: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = json_lines(small.folder / "in.json", messages(35))
+    plan = CrashPlan()
+    plan.schedule(3, "after")
+    small.world.ports = replace(small.world.service, buckets=DyingAtCommits(small.world.service.buckets, plan))  # type: ignore[arg-type]
+    with pytest.raises(Crash):
+        small.run(path)
+    small.world.ports = small.world.service
+    assert (small.run(path).imported, small.run(path).skipped) == (5, 35)
+    lose(small, 0, 1)
+    again = small.run(path)
+    assert (again.imported, again.skipped) == (20, 15)
+    assert small.bodies() == [f"message {i:03d}" for i in range(35)]
+
+
+def test_chunks_that_another_run_commits_meanwhile_are_skipped_and_missed_where_they_are_lost(
+    small: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = [*messages(34), {"deliver_at": due(MINUTE), "body": "soon"}]
+    path = json_lines(small.folder / "in.json", rows)
+
+    def other_run() -> None:
+        with monkeypatch.context() as dies, pytest.raises(Crash):
+            dies.setattr(Settled, "finish", lambda *_: (_ for _ in ()).throw(Crash()))
+            small.run(path)
+
+    before_commit(small, other_run)
+    report = small.run(path)
+    assert (report.read, report.imported, report.skipped, report.rejected.total()) == (35, 0, 35, 0)
+    lose(small, 0, 1, 2, 3)
+    again = small.run(path)
+    assert (again.imported, again.rejected.total()) == (34, 1)
+    assert small.bodies() == [f"message {i:03d}" for i in range(34)]
+
+
+def test_a_chunk_of_which_every_row_was_rejected_is_settled_too(small: Bench) -> None:
+    rows = messages(20)
+    rows[:10] = [{"deliver_at": due(MINUTE), "body": "soon"}] * 10
+    path = json_lines(small.folder / "in.json", rows)
+    assert (small.run(path).imported, small.run(path).skipped) == (10, 20)
+    lose(small, 0)
+    again = small.run(path)
+    assert (again.imported, again.rejected.total(), again.skipped) == (10, 10, 0)
+    assert small.run(path).skipped == 20
+
+
+def test_chunks_that_another_run_committed_before_their_slots_were_sealed_are_not_told_as_late(small: Bench) -> None:
+    path = json_lines(small.folder / "in.json", messages(35))
+
+    def other_run() -> None:
+        small.run(path)
+        small.world.service.topic_states.seal(small.world.state, START_MS)
+
+    before_commit(small, other_run)
+    report = small.run(path)
+    assert (report.imported, report.skipped, report.rejected.total()) == (0, 35, 0)
+    assert len(small.ledger_names()) == 4
 
 
 def test_a_token_is_for_one_input_and_the_error_says_what_differs(bench: Bench) -> None:

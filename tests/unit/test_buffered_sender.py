@@ -229,6 +229,49 @@ def test_adding_gives_up_after_its_time_and_says_what_to_do() -> None:
     assert service.received() == ["x" * 150]
 
 
+def test_messages_fit_up_to_the_very_byte_and_those_that_were_cancelled_make_room_again() -> None:
+    service = Service()
+    with BufferedSender(service.client, max_pending_bytes=100, max_wait_s=0, max_age_s=LONG_S) as sender:
+        for _ in range(3):
+            assert sender.add(TOPIC, "x" * 60).cancel()
+            sender.flush()
+        sender.add(TOPIC, "a" * 40)
+        cancelled = sender.add(TOPIC, "b" * 60)
+        with pytest.raises(BufferFull, match="2 messages of 100 bytes"):
+            sender.add(TOPIC, "c")
+        assert cancelled.cancel()
+        with pytest.raises(BufferFull):  # its place is free when the buffer is sent
+            sender.add(TOPIC, "c")
+        sender.flush()
+        sender.add(TOPIC, "d" * 100)
+    assert service.received() == ["a" * 40, "d" * 100]
+
+
+def test_a_buffer_whose_messages_are_all_cancelled_is_sent_to_nobody_and_the_sender_goes_on() -> None:
+    service = Service()
+    with BufferedSender(service.client, max_messages=2, max_age_s=LONG_S) as sender:
+        futures = [sender.add(TOPIC, "cancelled")]
+        assert futures[0].cancel()
+        futures.append(sender.add(TOPIC, "sent"))  # the second of two: a cancelled message counts until then
+        assert futures[1].result(timeout=10) and service.batches == [1]
+        assert sender.add(TOPIC, "cancelled, too").cancel()
+        sender.flush()
+        assert (sender.pending, service.batches) == (0, [1])
+    assert service.received() == ["sent"]
+
+
+def test_a_message_on_its_way_cannot_be_cancelled_and_the_sender_goes_on() -> None:
+    service = Service()
+    service.gate.clear()
+    with BufferedSender(service.client, max_messages=1) as sender:
+        future = sender.add(TOPIC, "on its way")
+        assert service.arrived.acquire(timeout=10)
+        assert not future.cancel()
+        service.gate.set()
+        assert sender.add(TOPIC, "next").result(timeout=10)
+    assert service.received() == ["next", "on its way"]
+
+
 # ---- what is wrong
 
 
