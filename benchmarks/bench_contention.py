@@ -240,7 +240,7 @@ class Load:
         now = self.clock.now_ms()
         message = Message(body="x", delay="1d", key=f"k{random.randrange(1000)}", replace=True)
         [(_, data)] = packs(TOPIC, "g1", now, [check_message(message, self.ids, now)])
-        settle_keys(self.ports, self.state, [decode_pack(data, now)])
+        settle_keys(self.ports, self.state, [decode_pack(data, now)], {})
 
     def cancel_by_key(self) -> None:
         """A cancel by one of a thousand keys."""

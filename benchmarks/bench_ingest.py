@@ -88,10 +88,10 @@ def benchmark(*, quick: bool) -> dict[str, object]:
         def ours() -> None:
             assert ingest(ports, "t", decoded).ledger_rows == rows
 
-        prepared = {id(each): pack_rows(each) for each in decoded}
+        prepared = {each.ids: pack_rows(each) for each in decoded}
 
         def from_rows() -> None:
-            with patch("tidewheel.flows.delivery.ingest.pack_rows", lambda pack: prepared[id(pack)]):
+            with patch("tidewheel.flows.delivery.ingest.pack_rows", lambda pack: prepared[pack.ids]):
                 ours()
 
         def from_queue() -> None:
