@@ -153,6 +153,10 @@ def test_a_call_has_as_long_as_the_page_says(world: World, monkeypatch: pytest.M
             call()
     assert len(left) == 2
     assert all(CALL_S - 10 < each <= CALL_S for each in left)
+    monkeypatch.setattr(world.tw._cache, "subscription", lambda *_: left.append(deadline.left_s()))
+    with pytest.raises(AttributeError):
+        world.tw.receive("orders", "billing", wait_s=20)
+    assert CALL_S + 10 < left[2] <= CALL_S + 20
     assert isinf(deadline.left_s())
 
 
@@ -269,6 +273,30 @@ def test_a_throttled_table_is_asked_while_there_is_time_and_no_longer(world: Wor
         world.tw.stats("orders")
     assert time.monotonic() - begin_s < 10  # needs 1 s; without a deadline, 15 requests and 6 s
     assert 2 <= world.endpoint.count("dynamodb") < 15
+
+
+def test_a_refusal_gives_a_call_no_more_time_and_an_answer_does(calm: World) -> None:
+    calm.be(Mode.THROTTLE, "sqs", lambda _: calm.endpoint.count("sqs") <= CALM.refused)
+    with deadline.patience(60):
+        with pytest.raises(ClientError):
+            calm.tw._connection.sqs.list_queues()
+        left_s = deadline.left_s()
+        assert left_s < 60 - 0.2  # the waits between the tries
+        calm.tw._connection.sqs.list_queues()
+        assert deadline.left_s() > left_s
+
+
+def test_a_call_without_time_for_another_try_raises_what_aws_said(calm: World) -> None:
+    calm.be(Mode.THROTTLE, "sqs")
+    with deadline.ends_in(lambda: CALM.try_s + 0.05), pytest.raises(ClientError, match="tried 1 times"):
+        calm.tw._connection.sqs.list_queues()
+
+
+def test_a_batch_that_runs_out_of_time_names_its_messages(calm: World) -> None:
+    with deadline.ends_in(lambda: 0), pytest.raises(SendFailed) as caught:
+        calm.tw.send_many("orders", [Message(body="small", delay="1d"), Message(body=LARGE, delay="1d")])
+    assert list(caught.value.failures) == [0, 1]
+    assert isinstance(caught.value.failures[1], OutOfTime)
 
 
 def test_a_long_call_goes_on_while_aws_answers(calm: World) -> None:
