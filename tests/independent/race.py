@@ -348,11 +348,13 @@ def race_on_dynamodb(seed: int) -> tuple[Race, Network]:
     from tests.contract.aws_resources import client, make_table
     from tidewheel.aws.dynamodb.storage import DynamoStorage
     from tidewheel.aws.service import client_config
+    from tidewheel.aws.tries import FUNCTION
 
     dynamodb = client("dynamodb")
     table = make_table(dynamodb)
     clock, config = RaceClock(), client_config(16)
     dynamodb = client("dynamodb", retries=config.retries, max_pool_connections=16, parameter_validation=False)
+    FUNCTION.watch(dynamodb)
     memory = MemoryService.at(clock)
     network = Network.before(dynamodb, lost=0.02, unsent=0.005, random=random.Random(seed))
     storage = DynamoStorage(dynamodb, table=table, objects=memory.objects)
