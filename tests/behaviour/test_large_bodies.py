@@ -190,6 +190,17 @@ def test_a_forged_body_is_an_error_that_names_the_message_and_the_object(topic: 
     assert len(topic.everything_in(topic.queue_url())) == 1
 
 
+@pytest.mark.parametrize("off", [-1, 1])
+def test_a_body_of_another_length_than_the_header_says_is_not_handed_out(topic: Topic, off: int) -> None:
+    topic.send(LARGE)
+    topic.advance(seconds=1)
+    raw = raw_of(topic)
+    header = json.loads(raw["MessageAttributes"]["tidewheel"]["StringValue"])
+    raw["MessageAttributes"]["tidewheel"]["StringValue"] = json.dumps(header | {"bytes": len(LARGE) + off})
+    with pytest.raises(BodyChanged):
+        Consumer(topic.client, topic.name, "billing").decode(raw)
+
+
 def test_a_message_with_a_forged_body_is_not_moved(topic: Topic) -> None:
     sent = topic.send_and_store(LARGE, delay="3h")
     [name] = bodies_kept(topic)
