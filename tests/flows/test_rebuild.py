@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -23,13 +24,15 @@ from tidewheel.flows.recovery.audit import audit
 from tidewheel.flows.recovery.rebuild import rebuild
 from tidewheel.flows.recovery.rebuild_report import RebuildReport
 from tidewheel.flows.upkeep.checkpoint import checkpoint_topic, find_checkpoints
-from tidewheel.flows.upkeep.merge import in_process, merge
+from tidewheel.flows.upkeep.merge import Merged, in_process, merge, merge_topics
+from tidewheel.flows.upkeep.merge_outputs import Written
+from tidewheel.flows.upkeep.merge_rows import MergeWork
 from tidewheel.flows.upkeep.orphans import ORPHAN_GRACE_S, sweep_orphans
 from tidewheel.jobs.rebuild_engine import local_engine
 from tidewheel.ledger.bucket import bucket_id
 from tidewheel.model.filter_policy import FilterPolicy
 from tidewheel.model.job import PartJob
-from tidewheel.model.message import MessageId, Receipt, id_text
+from tidewheel.model.message import MessageId, Receipt, id_bytes, id_deliver_at_ms, id_text
 from tidewheel.model.object_names import ASIDE, LEDGERS, checkpoint_name, ledger_bucket_id, ledger_name
 from tidewheel.model.plan import Plan, PlannedSegment
 from tidewheel.model.segment import Segment
@@ -571,6 +574,51 @@ def test_a_rebuild_waits_for_a_merge_that_is_under_way() -> None:
 
 
 # --- dry runs -------------------------------------------------------------------------------------------------
+
+
+def merge_during_a_rebuild(world: World) -> Merged:
+    """Merges all ledgers. When the first outputs are written, the table is lost and the topic rebuilt."""
+    service, engine = world.service, in_process(world.service.objects)
+    lost: list[bool] = []
+
+    def write_all(works: Sequence[MergeWork]) -> Iterator[tuple[int, Written]]:
+        written = list(engine.write_all(works))
+        if not lost:
+            lose_table(world)
+            rebuild(service, TOPIC, local_engine(service), lease_s=LEASE_S)
+            lost.append(True)
+        yield from written
+
+    slow: Any = SimpleNamespace(write_all=write_all)
+    return merge_topics(service, [TOPIC], slow, lease_s=60, everything=True)[TOPIC]
+
+
+@pytest.mark.parametrize("delivered", [False, True])
+def test_a_merge_that_outlives_a_rebuild_leaves_out_nothing_that_is_due_again(delivered: bool) -> None:
+    world = a_world(inline_rows=1, part_rows=1, collect_interval_s=10**6)
+    ids = world.send(HOUR, 3 * DAY) + world.send(HOUR, 3 * DAY)
+    checkpoint(world)
+    if delivered:
+        world.run(2 * HOUR)
+    else:
+        world.clock.advance_ms(HOUR - 6 * MINUTE)
+        dispatch(world.service, TOPIC)
+        assert world.service.queues.take_jobs()  # they are lost with the table
+    done = merge_during_a_rebuild(world)
+    assert done.refused == 1
+    world.run(4 * DAY, sweeps=True)
+    due_again = [id for id in ids if id_deliver_at_ms(id_bytes(MessageId(id))) < START_MS + DAY]
+    assert world.received() == Counter([*ids, *(due_again if delivered else [])])
+
+
+def test_a_merge_that_outlives_a_rebuild_whose_marks_did_not_go_back_is_swapped() -> None:
+    world = a_world(collect_interval_s=10**6)
+    ids = world.send(HOUR, 3 * DAY) + world.send(2 * HOUR, 3 * DAY)
+    checkpoint(world)
+    done = merge_during_a_rebuild(world)
+    assert (done.merges, done.refused) == (1, 0)
+    world.run(4 * DAY, sweeps=True)
+    assert world.received() == once(ids)
 
 
 def test_a_dry_run_of_a_healthy_topic_finds_nothing_and_changes_nothing() -> None:

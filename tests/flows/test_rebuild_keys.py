@@ -140,6 +140,53 @@ def test_of_a_sealed_message_a_cancel_by_key_says_that_it_is_too_late() -> None:
     assert cancel_by_key(world, "direct") == TooLate(id=MessageId(direct))
 
 
+def keys_are_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Later checkpoints have the keys of the first, as those of a topic with many keys do."""
+    monkeypatch.setattr("tidewheel.flows.upkeep.checkpoint._READ_AGAIN_MS", 10 * DAY)
+
+
+def test_of_a_message_sealed_since_the_keys_were_read_a_cancel_by_key_says_that_it_is_too_late(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    keys_are_read_once(monkeypatch)
+    world = a_world(retention_s=DAY // 1000)
+    [sent] = world.send(DAY, key="k")
+    checkpoint(world)
+    world.run(DAY - 6 * MINUTE)
+    checkpoint(world)
+    lost_and_rebuilt(world)
+    assert world.state.planned * world.state.slot_ms > id_deliver_at_ms(id_bytes(MessageId(sent))), "it was handed out"
+    assert cancel_by_key(world) == TooLate(id=MessageId(sent))
+    world.run(HOUR, sweeps=True)
+    assert world.received() == once([sent])
+
+
+def test_a_message_whose_ledger_was_handed_out_keeps_its_key_until_it_is_due(monkeypatch: pytest.MonkeyPatch) -> None:
+    keys_are_read_once(monkeypatch)
+    world = a_world(retention_s=DAY // 1000)
+    [first] = world.send(DAY, key="k")
+    checkpoint(world)
+    world.run(DAY - 6 * MINUTE)
+    checkpoint(world)
+    lost_and_rebuilt(world)
+    world.send(DAY, key="k")
+    world.run(2 * DAY, sweeps=True)
+    assert world.received() == once([first])
+
+
+def test_a_key_of_a_kept_ledger_is_free_once_its_message_is_due(monkeypatch: pytest.MonkeyPatch) -> None:
+    keys_are_read_once(monkeypatch)
+    world = a_world(retention_s=10 * DAY // 1000)
+    first = world.send(DAY, key="k")
+    world.run(2 * DAY)
+    checkpoint(world)
+    lost_and_rebuilt(world)
+    assert not world.service.store.of(TOPIC).keys
+    newer = world.send(DAY, key="k")
+    world.run(2 * DAY, sweeps=True)
+    assert world.received() == once(first + newer)
+
+
 def test_of_a_message_that_became_due_while_the_table_was_gone_a_cancel_by_key_says_that_it_is_too_late() -> None:
     world = a_world()
     [sent] = world.send(HOUR, key="k")

@@ -36,7 +36,8 @@ def needed(
 ) -> Needed:
     """Returns what a topic's items need.
 
-    A damaged item needs no ledger, because its bytes were copied. A park has its own ledger.
+    A damaged item needs no ledger, because its bytes were copied. A park and direct rows have ledgers of their own. The
+    slot of direct rows may be inside a plan, and `collected_until` never is.
 
     Args:
         slot_ms: the topic's slot length.
@@ -47,6 +48,6 @@ def needed(
     """
     held = list(aside)
     ledgers = [each.cursor for each in subscriptions] + [each.key.plan for each in opened]
-    ledgers += [each.plan.first_slot for each in held if not each.damaged]
+    ledgers += [each.plan.first_slot for each in held if not each.damaged and not each.direct]
     messages = [each.plan.first_slot for each in held] + [(each.first_due_ms or 0) // slot_ms for each in parks]
     return Needed(ledgers=min(ledgers, default=None), messages=min(ledgers + messages, default=None))
