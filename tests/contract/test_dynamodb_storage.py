@@ -26,7 +26,7 @@ from tests.contract.conftest import aws_store
 from tidewheel.aws import table_layout as layout
 from tidewheel.aws.dynamodb.items import VERSION
 from tidewheel.aws.dynamodb.storage import DynamoStorage
-from tidewheel.aws.dynamodb.table import ATTEMPTS
+from tidewheel.aws.dynamodb.table import ATTEMPTS, THROTTLED_ATTEMPTS
 from tidewheel.errors import ConcurrentModification, CorruptMetadata, NewerRelease
 from tidewheel.flows.ports.buckets import Commit
 from tidewheel.flows.ports.deliveries import HandOut
@@ -412,6 +412,19 @@ def test_a_single_change_that_lost_a_race_is_tried_again(dynamodb: Any, store: S
         sealed = store.topic_states.seal(state, 105)
     assert sealed is not None
     assert sealed.sealed == 105
+
+
+@pytest.mark.parametrize(
+    "failure", [(["ThrottlingError", "None"], CANCELLED), (None, "ThrottlingException")], ids=["transaction", "write"]
+)
+def test_a_throttled_write_is_tried_a_few_times_with_longer_waits(dynamodb: Any, failure: Any) -> None:
+    pauses: list[float] = []
+    storage = DynamoStorage(dynamodb, table=make_table(dynamodb), objects=MemoryObjects(), sleep=pauses.append)
+    storage.topic_states.create(a_state())
+    with failing(dynamodb, [failure] * ATTEMPTS), pytest.raises(ConcurrentModification):
+        storage.buckets.commit(a_state(), a_bucket(105), NEXT)
+    assert len(pauses) == THROTTLED_ATTEMPTS - 1
+    assert all(pause <= 0.1 * 2 ** (place + 1) for place, pause in enumerate(pauses))
 
 
 def test_who_loses_every_race_is_told_so(dynamodb: Any, store: Store) -> None:

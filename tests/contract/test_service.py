@@ -117,6 +117,17 @@ def test_four_threads_run_four_calls_at_once() -> None:
     assert list(parallel_of(4)(meet, range(4))) == [None] * 4
 
 
+@pytest.mark.timeout(60)
+def test_calls_that_a_call_makes_side_by_side_wait_for_no_other_thread() -> None:
+    parallel, done = parallel_of(2), []
+
+    def outer(number: int) -> None:
+        list(parallel(lambda inner: done.append((number, inner)), range(3)))
+
+    list(parallel(outer, range(4)))
+    assert sorted(done) == [(number, inner) for number in range(4) for inner in range(3)]
+
+
 def test_without_threads_calls_are_made_in_order() -> None:
     done: list[int] = []
     assert list(in_order(done.append, [3, 1, 2])) == [None] * 3

@@ -35,9 +35,9 @@ def test_a_portion_is_dealt_with_before_the_next_is_read() -> None:
     packs = [(name, replace(pack, raw_bytes=MAX_HELD_BYTES // 2)) for name, pack in named(World(), 6)]
     read: list[str] = []
     found = []
-    for group, _ in groups((read.append(each[0]), each)[1] for each in packs):
-        found.append(([name for name, _ in group], len(read)))
-    assert found == [(["m0", "m1", "m2"], 3), (["m3", "m4", "m5"], 6)]
+    for group, of in groups((read.append(each[0]), each)[1] for each in packs):
+        found.append(([name for name, _ in group], len(read), of))
+    assert found == [(["m0", "m1", "m2"], 3, 2), (["m3", "m4", "m5"], 6, 2)], "a portion leaves time for the next"
 
 
 def unsettled(*packs: Pack) -> KeysNotSettled:

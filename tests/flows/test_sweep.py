@@ -70,6 +70,14 @@ def test_a_sweep_starts_overdue_dispatches_until_its_time_for_them_is_over_the_l
     assert (second.dispatched, second.left) == (["a", "e"], 0)
 
 
+def test_a_slow_read_of_the_index_takes_no_time_of_the_dispatches(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(subscribe=False)
+    topics_in_need(world, "a", "b")
+    world.clock.advance_ms(HOUR)
+    slow(world, world.service.checks, "due", monkeypatch, (SHARES_S["dispatches"] + 5) * 1000)
+    assert sweep(world.ports).dispatched == ["a", "b"]
+
+
 def test_1200_late_topics_are_dispatched_by_one_sweep() -> None:
     world = World(subscribe=False)
     topics_in_need(world, "first")
@@ -212,6 +220,7 @@ def test_a_backlog_of_parks_takes_few_requests_of_a_sweep_and_its_other_work_is_
     if state == "paused":
         pause(world.service, TOPIC, "audit")
     if state == "broken":
+        world.clock.advance_ms(3 * MINUTE)  # new subscriptions are not marked
         world.service.queues.remove("queue-audit")
         world.send(MINUTE)
     for name in ("billing", "audit"):

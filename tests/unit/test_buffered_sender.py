@@ -12,6 +12,7 @@ from concurrent.futures import Future
 from typing import Any
 
 import pytest
+from botocore.exceptions import ClientError
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -146,6 +147,26 @@ def test_a_body_too_large_for_sqs_is_kept_in_s3() -> None:
     with BufferedSender(service.client) as sender:
         sender.add(TOPIC, "x" * 1_500_000)
     assert service.received() == ["x" * 1_500_000]
+
+
+def test_a_topic_whose_large_bodies_are_refused_fails_no_other_topics(monkeypatch: pytest.MonkeyPatch) -> None:
+    service = Service()
+    service.client.create_topic("other")
+    objects = service.client._connection.objects
+    put = objects.put
+
+    def refusing(name: str, data: bytes, *, new: bool = False) -> None:
+        if f"/{TOPIC}/" in name:
+            raise ClientError({"Error": {"Code": "AccessDenied"}}, "PutObject")
+        put(name, data, new=new)
+
+    monkeypatch.setattr(objects, "put", refusing)
+    sender = BufferedSender(service.client, max_age_s=LONG_S)
+    refused, taken = (sender.add(topic, "x" * 1_500_000) for topic in (TOPIC, "other"))
+    with pytest.raises(FlushFailed):
+        sender.close()
+    assert isinstance(refused.exception(), ClientError)
+    assert taken.exception() is None
 
 
 def test_a_future_that_is_cancelled_takes_its_message_out() -> None:

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from threading import Lock
+from threading import Lock, local
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import boto3
@@ -149,12 +149,18 @@ def client_config(send_threads: int, tries: Tries = FUNCTION) -> Config:
 
 
 def parallel_of(threads: int) -> Parallel:
-    """Returns a mapper that runs calls on several threads, or in order for a single thread."""
+    """Returns a mapper that runs calls on several threads, or in order for a single thread.
+
+    Calls that one of these threads makes by the mapper run in order: waiting for other threads, all could wait forever.
+    """
     if threads <= 1:
         return in_order
-    pool = ThreadPoolExecutor(max_workers=threads, thread_name_prefix="tidewheel")
+    own = local()
+    pool = ThreadPoolExecutor(threads, "tidewheel", initializer=lambda: setattr(own, "thread", True))
 
     def run(call: Callable[[int], None], arguments: Iterable[int], /) -> Iterable[None]:
+        if hasattr(own, "thread"):
+            return map(call, arguments)
         return pool.map(deadline.carried(call), arguments)
 
     return run

@@ -55,7 +55,7 @@ _UNSENT = (BotoCoreError, ClientError, OutOfTime)
 """Errors of AWS's calls. They fail the messages concerned, and no others."""
 _FIRST_PAUSE_S = 0.1
 _BODIES = "s3"
-"""The place of large bodies, beside the queues' URLs."""
+"""The place of a topic's large bodies, beside the queues' URLs."""
 
 
 class _Entry(NamedTuple):
@@ -198,13 +198,14 @@ class Sender:
         """
         if not message.too_large:
             return message
-        if _BODIES in self._broken:
-            raise self._broken[_BODIES]
+        place = f"{_BODIES} {self._state.topic}"  # policies are by topic
+        if place in self._broken:
+            raise self._broken[place]
         try:
             with deadline.patience(CALL_S):
                 return store_payload(self._connection, self._state.topic, message)
         except _UNSENT as error:
-            self._broken[_BODIES] = error
+            self._broken[place] = error
             raise
 
     def _send_chunk(self, indexes: list[int], chunk: list[OutgoingMessage]) -> None:

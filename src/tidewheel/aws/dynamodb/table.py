@@ -30,8 +30,20 @@ _MAX_BACKOFF_S = 0.32
 """
 _CONDITION = "ConditionalCheckFailed"
 _LOST_RACES = frozenset({"TransactionConflict", "ThrottlingError", "ProvisionedThroughputExceeded"})
-_THROTTLED = frozenset({"ProvisionedThroughputExceededException", "RequestLimitExceeded", "ThrottlingException"})
-_RETRIED = _THROTTLED | {"TransactionConflictException", "TransactionInProgressException"}
+_RETRIED = frozenset(
+    {
+        "ProvisionedThroughputExceededException",
+        "RequestLimitExceeded",
+        "ThrottlingException",
+        "TransactionConflictException",
+        "TransactionInProgressException",
+    }
+)
+_THROTTLED = (_LOST_RACES | _RETRIED) - {
+    "TransactionConflict",
+    "TransactionConflictException",
+    "TransactionInProgressException",
+}
 _KINDS: dict[type[Write], str] = {Put: "Put", Change: "Update", Check: "ConditionCheck", Delete: "Delete"}
 
 
@@ -224,7 +236,7 @@ class Table:
             The positions of the writes whose conditions failed; empty if all writes were done.
 
         Raises:
-            Contended: other transactions came first each time.
+            ConcurrentModification: other transactions came first each time.
         """
         items: list[Any] = [{_KINDS[type(write)]: write.request(self._name)} for write in writes]
         token = uuid.uuid4().hex
@@ -250,7 +262,7 @@ class Table:
             except ClientError as error:
                 if not _lost_a_race(error):
                     raise
-                throttled += error.response["Error"]["Code"] in _THROTTLED
+                throttled += bool(_codes(error) & _THROTTLED)
             if attempt == ATTEMPTS or throttled == THROTTLED_ATTEMPTS:
                 break
             self._sleep(_throttled_backoff_s(throttled) if throttled else backoff_s(attempt))
@@ -267,8 +279,15 @@ def _throttled_backoff_s(throttled: int) -> float:
 
 
 def _lost_a_race(error: ClientError) -> bool:
+    codes = _codes(error)
+    return bool(codes) and codes <= _LOST_RACES | _RETRIED
+
+
+def _codes(error: ClientError) -> set[str]:
+    """Returns the codes of an error: of a cancelled transaction those of its refused writes."""
     answer: Item = dict(error.response)
-    if answer["Error"]["Code"] == "TransactionCanceledException":
-        codes = {reason.get("Code") for reason in answer.get("CancellationReasons", ())}
-        return bool(codes & _LOST_RACES) and codes <= _LOST_RACES | {"None", None}
-    return answer["Error"]["Code"] in _RETRIED
+    if answer["Error"]["Code"] != "TransactionCanceledException":
+        return {answer["Error"]["Code"]}
+    return {
+        reason["Code"] for reason in answer.get("CancellationReasons", ()) if reason.get("Code") not in ("None", None)
+    }

@@ -57,7 +57,8 @@ class Group(NamedTuple):
 
     Attributes:
         packs: the packs.
-        of: how many groups of the portion are left, with this group. The caller gives it as large a share of its time.
+        of: how many groups are left, with this group. Portions still to come count as one. The caller gives the group
+            as large a share of its time.
     """
 
     packs: list[NamedPack]
@@ -77,14 +78,14 @@ def groups(packs: Iterable[NamedPack]) -> Iterator[Group]:
         held.setdefault((pack.topic, pack.generation), []).append((name, pack))
         held_bytes += pack.raw_bytes
         if held_bytes > MAX_HELD_BYTES:
-            yield from _emptied(held)
+            yield from _emptied(held, more=1)
             held_bytes = 0
-    yield from _emptied(held)
+    yield from _emptied(held, more=0)
 
 
-def _emptied(held: dict[tuple[str, str], list[NamedPack]]) -> Iterator[Group]:
+def _emptied(held: dict[tuple[str, str], list[NamedPack]], more: int) -> Iterator[Group]:
     for topic in sorted(held, key=lambda each: sum(pack.raw_bytes for _, pack in held[each])):
-        yield Group(held.pop(topic), of=len(held) + 1)
+        yield Group(held.pop(topic), of=len(held) + 1 + more)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
+from threading import Lock
 from typing import Protocol, TypeVar
 
 T = TypeVar("T")
@@ -35,24 +36,29 @@ def in_order(call: Callable[[int], None], arguments: Iterable[int], /) -> Iterat
 
 
 def each_alone(parallel: Parallel, call: Callable[[int], None], arguments: Iterable[int]) -> dict[int, Exception]:
-    """Calls `call` with each argument, side by side. Returns the errors by argument. An error stops no other call.
+    """Calls `call` with each argument, side by side. Returns the errors by argument.
 
-    Once _MOST_FAILED more calls have failed than succeeded, no further calls are made, so that an outage does not cost
-    a call for each argument. The remaining arguments get an earlier error.
+    A single error stops no other call. Once _MOST_FAILED more calls have failed than succeeded, no further calls are
+    made, so that an outage does not cost a call for each argument. The remaining arguments get the last error.
     """
     errors: dict[int, Exception] = {}
-    surplus = 0
+    last: list[Exception] = []
+    surplus, lock = 0, Lock()
 
     def one(argument: int) -> None:
         nonlocal surplus
         try:
             if surplus >= _MOST_FAILED:
-                raise next(iter(errors.values()))
+                raise last[-1]
             call(argument)
-            surplus = max(0, surplus - 1)
         except Exception as error:
             errors[argument] = error
-            surplus += 1
+            last.append(error)
+            change = 1
+        else:
+            change = -1
+        with lock:
+            surplus = max(0, surplus + change)
 
     for _ in parallel(one, arguments):
         pass

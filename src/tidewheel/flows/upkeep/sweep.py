@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import accumulate
 from typing import TypeVar
 
+from tidewheel import deadline
 from tidewheel.flows.administration.delete_topic import finish_deletion
 from tidewheel.flows.delivery.schedules import schedule_again
 from tidewheel.flows.ports import Ports
@@ -30,8 +31,8 @@ from tidewheel.model.wheel import fires_at_ms
 
 _Thing = TypeVar("_Thing")
 SWEEP_MS = 180_000
-"""How long after its beginning a sweep starts new work. Its function has a minute more, for the health check before,
-and for the work in progress."""
+"""How long a sweep starts new work, after it has read the index. Its function has a minute more, for the index and for
+the work in progress."""
 SHARES_S = {
     "dispatches": 45,
     "health": 15,
@@ -46,6 +47,8 @@ SHARES_S = {
 }
 """The kinds of work in their order, with their shares of SWEEP_MS. A kind ends at the latest when its share and all
 before it are over, and what it has begun by then is done. Each kind works on `send_threads` things at one time."""
+_INDEX_S = 30
+"""How long a sweep reads the index of checks. Shards that were not read then count as failed."""
 _MOST_REFUSED_SCHEDULES = 3
 """A sweep asks for no more schedules after so many refusals. The next sweep asks again."""
 _DELETIONS_MS = 60_000
@@ -72,15 +75,15 @@ def sweep(ports: Ports, tell_health: Callable[[Due, Mapping[str, TopicState]], N
         tell_health: told the index of checks, and the states of its topics as read before any dispatch was started.
     """
     swept = SweepResult()
-    begun_ms = unchecked_ms(ports.clock)
-    ends_ms = {
-        kind: begun_ms + sum_s * 1000 for kind, sum_s in zip(SHARES_S, accumulate(SHARES_S.values()), strict=True)
-    }
     # The index is read once. It may be old: each item is read again before any action, and all writes are conditional.
     # A wrong time finds other items, and the answers show that it is wrong.
     unread: dict[str, Exception] = {}
     due = _due(ports, unread)
     swept.failures |= unread
+    begun_ms = ports.clock.now_ms()
+    ends_ms = {
+        kind: begun_ms + sum_s * 1000 for kind, sum_s in zip(SHARES_S, accumulate(SHARES_S.values()), strict=True)
+    }
     states: dict[str, TopicState] = {}
     _dispatch_overdue(ports, due.topics, states, swept, ends_ms["dispatches"])
     if not unread:  # else the figures would be too good
@@ -101,7 +104,8 @@ def sweep(ports: Ports, tell_health: Callable[[Due, Mapping[str, TopicState]], N
 def _due(ports: Ports, failed: dict[str, Exception]) -> Due:
     """Returns what the index of checks names. Notes each query that failed: the rest of the sweep goes on."""
     try:
-        return ports.checks.due(unchecked_ms(ports.clock), failed)
+        with deadline.within(_INDEX_S):
+            return ports.checks.due(unchecked_ms(ports.clock), failed)
     except Exception as error:
         failed["checks"] = error
         return Due([], [], [], [])
@@ -171,10 +175,7 @@ def _sweep_payloads(ports: Ports, swept: SweepResult, ends_ms: int) -> None:
 def _all(
     ports: Ports, swept: SweepResult, things: Sequence[_Thing], look_after: Callable[[_Thing], None], ends_ms: int
 ) -> None:
-    """Calls `look_after` for things side by side.
-
-    `look_after` must not use `parallel` itself, or it would wait for its own turn.
-    """
+    """Calls `look_after` for things side by side."""
 
     def one(number: int) -> None:
         thing = things[number]

@@ -12,8 +12,8 @@ from tidewheel.model.topic_state import TopicState
 
 _MARGIN_S = KEPT_S // 2
 """A tombstone is renewed so long before its end. The daily work may fail for as long."""
-MOST_RENEWED = 10_000
-"""Tombstones that one visit renews, those that end first: a few seconds."""
+MOST_RENEWED = 2_000
+"""Tombstones that one visit renews, those that end first: 20 s at most, one after the other."""
 
 
 def renew_tombstones(ports: Ports, state: TopicState) -> None:
