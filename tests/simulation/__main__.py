@@ -24,7 +24,7 @@ from rich.console import Console
 
 from benchmarks import results
 from benchmarks.arguments import INTERRUPTED, at_least, check_directory, check_file
-from tests.simulation.faults import MODES
+from tests.simulation.faults import EVERYTHING, MODES
 from tests.simulation.runs import Figures, all_runs, table
 from tests.simulation.service import STEPS, Simulation, Violation
 from tidewheel.errors import InvalidValue
@@ -38,7 +38,7 @@ _SEEDS = 1 << 40
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the requested seeds. Returns the exit code."""
     given = _asked(arguments)
-    modes = list(MODES) if given.mode == "all" else [given.mode]
+    modes = list(EVERYTHING) if given.mode == "all" else [given.mode]
     try:
         if given.seed is not None:
             return max(_one(given.seed, mode, given.steps, given.trace) for mode in modes)

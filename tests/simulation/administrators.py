@@ -24,8 +24,9 @@ from tidewheel.flows.recovery.rebuild import rebuild
 from tidewheel.flows.upkeep.checkpoint import find_checkpoints
 from tidewheel.jobs.rebuild_engine import local_engine
 from tidewheel.memory import MemoryService
+from tidewheel.model.park import Park, ParkKey
 from tidewheel.model.settings import TopicSettings
-from tidewheel.model.subscription_state import Delivery
+from tidewheel.model.subscription_state import Delivery, State
 from tidewheel.model.topic_state import TopicState
 
 LASTING = ("audit", "billing")
@@ -73,6 +74,36 @@ class Administrators:
         for number in range(self._crowd):
             reader = self._reader(first, f"crowd-{number}", self.random.choice(POLICIES))
             self._subscribe(self.world.service, first, reader, "latest")
+
+    def stall(self, life: TopicLife, name: str, parks: int) -> None:
+        """Makes a paused subscription with many parks, if the topic exists. It is deleted before they are drained."""
+        service = self.world.service
+        state = service.topic_states.read(life.name)
+        if life.ending or state is None:
+            return
+        reader = self._reader(life, name, None)
+        self._subscribe(service, life, reader, "latest")
+        pause(service, life.name, name)
+        reader.hindered = reader.ended = True
+        subscription = service.subscriptions.read(life.name, name)
+        assert subscription is not None
+        for number in range(parks):
+            key = ParkKey(topic=life.name, subscription=name, generation=subscription.generation, id=f"{number:032d}")
+            park = Park(
+                key=key,
+                rows=1,
+                size_bytes=1,
+                next_check_ms=self.world.now_ms,
+                ledger=b"?",
+                first_due_ms=self.world.now_ms,
+            )
+            service.parks.put(park, State.PAUSED)
+
+    def end_stalled(self, name: str) -> None:
+        """Deletes the paused subscription with its parks."""
+        for topic in self.settings:
+            if self.world.service.subscriptions.read(topic, name) is not None:
+                delete_subscription(self.world.service, topic, name)
 
     def _begun(self, topic: str, state: TopicState) -> TopicLife:
         known = self.world.promises.of_generation(topic, state.generation)
@@ -257,19 +288,20 @@ class Administrators:
             self.world.count("client: a queue is gone")
         self.world.note(f"{queue} {'is gone' if queue in self.queues_gone else 'is back'}")
 
-    def something_lasts(self, life: TopicLife) -> None:
-        """Begins a fault that lasts."""
+    def something_lasts(self, life: TopicLife) -> bool:
+        """Begins a fault that lasts. Returns whether there was room for it."""
         lasting = self.world.lasting
         assert lasting is not None
         reader = life.reader(lasting.victim)
         fault = lasting.begin(self.world.now_ms, None if reader is None or not reader.made else reader.queue_url)
         if fault is None:
-            return
+            return False
         if reader is not None and fault.queue_url is not None:
             reader.refused_for_long = True
         last_s = (fault.until_ms - self.world.now_ms) // 1000
         self.world.count(f"fault: {fault.kind} for long")
         self.world.note(f"{fault.kind} {fault.queue_url or ''} refused for {last_s} s, share {fault.share}")
+        return True
 
     # ---- purge, replay
     def purge(self, life: TopicLife) -> None:

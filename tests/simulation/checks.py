@@ -143,9 +143,15 @@ class Checks:
             return False
         if sent.expires_at_ms is None:
             return True
-        if not self._calm or sent.accepted_ms is None:
+        if sent.accepted_ms is None:
             return False
         from_ms = max(sent.deliver_at_ms, sent.accepted_ms)
+        if self._world.narrow is not None and self._world.narrow.family == "job":
+            suffers_ms = self._world.suffers_ms
+            in_time = suffers_ms is not None and sent.accepted_ms >= suffers_ms
+            return in_time and sent.expires_at_ms > from_ms + 2_000
+        if not self._calm:
+            return False
         return sent.expires_at_ms > from_ms + self._world.most_late_ms(sent.deliver_at_ms) + MAX_SKEW_MS
 
     def _comes(self, sent: Sent) -> bool:

@@ -11,17 +11,20 @@ from typing import Any
 from tests.simulation.faults import FaultyPorts
 from tests.simulation.promises import Family, KeyCancel, KeyHistory, Promises, Sent, TopicLife, Violation
 from tests.simulation.triggers import Queued, Triggers
-from tests.simulation.world import START_MS, World
+from tests.simulation.world import MAX_SKEW_MS, START_MS, World
 from tidewheel.client.changes import Rescheduled, reschedule
 from tidewheel.errors import UnknownMessage
 from tidewheel.flows.administration.cancel import Cancelled, CancelResult, TooLate, cancel, cancel_key, cancel_many
+from tidewheel.flows.delivery.ingest_batch import pack_of
 from tidewheel.model.message import IdSource, Message, MessageId, Receipt, id_text
 from tidewheel.model.object_names import payload_name
-from tidewheel.model.pack import decode_pack, packs
+from tidewheel.model.pack import PACK_ATTRIBUTE, Pack, packs
+from tidewheel.model.refused import QueuedMessage
 from tidewheel.model.topic_state import TopicState
 from tidewheel.model.validation import Options, OutgoingMessage, check_message
 
 MOST_SENT = 60
+_KNOWN_MS = 60_000
 KEYS = ("key-1", "key-2")
 COLOURS = ("red", "blue", None)
 UNSENDABLE = "SQS refuses this"
@@ -33,13 +36,16 @@ class Clients:
 
     Args:
         days: the longest delay of some messages, in days. All others are due within two hours.
+        most: how many messages are sent.
     """
 
-    def __init__(self, world: World, triggers: Triggers, *, days: int) -> None:
+    def __init__(self, world: World, triggers: Triggers, *, days: int, most: int = MOST_SENT) -> None:
         self.world = world
         self.triggers = triggers
         self._ids = IdSource()
         self.days = days
+        self._most = most
+        self._states: dict[str, tuple[int, TopicState | None]] = {}
 
     @property
     def promises(self) -> Promises:
@@ -56,7 +62,7 @@ class Clients:
         """Sends one to six messages."""
         random = self.random
         state = self.world.service.topic_states.read(life.name)
-        if state is None or len(self.promises.sent) >= MOST_SENT:
+        if state is None or len(self.promises.sent) >= self._most:
             return
         delays = self._delays(state)
         kind = random.choice(["plain", "plain", "plain", "key", "upsert", "expiry", "large", "refused", "only"])
@@ -76,7 +82,20 @@ class Clients:
             with self.world.unanswered("send"):
                 self._send(ports, life, wanted)
 
-        self.world.start("send", call, topic=life.name)
+        narrow = self.world.narrow
+        self.world.start("send", call, topic=life.name, unchecked_ms=None if narrow is None else narrow.sender_ms)
+
+    def send_many(self, life: TopicLife, packs: int) -> None:
+        """Sends packs of one message each, due in half an hour to two hours."""
+        delays = [self.random.randint(1_800, 7_200) for _ in range(packs)]
+
+        def call(ports: FaultyPorts) -> None:
+            with self.world.unanswered("send"):
+                for delay in delays:
+                    self._send(ports, life, [(Message(body=f"after {delay} s", delay=delay), "plain")])
+
+        if packs:
+            self.world.start("send many", call, topic=life.name)
 
     def _when(self, state: TopicState, delay: int) -> dict[str, Any]:
         """Returns a delay, or as often a time on the edge of a slot, a minute, an hour or a day."""
@@ -97,7 +116,7 @@ class Clients:
         return delays
 
     def _send(self, ports: FaultyPorts, life: TopicLife, wanted: list[tuple[Message, str]]) -> None:
-        state = ports.topic_states.read(life.name)
+        state = self._known(ports, life.name)
         if state is None or state.generation != life.generation:
             return
         now_ms = ports.clock.now_ms()
@@ -107,6 +126,16 @@ class Clients:
         if any(kind == "large" for _, kind in wanted):
             checked = [self._with_payload(ports, life.name, each) for each in checked]
         self._put(ports, state, life, checked, now_ms)
+
+    def _known(self, ports: FaultyPorts, topic: str) -> TopicState | None:
+        """Reads a topic state. A sender whose clock is wrong knows it for a minute, as the SDK does."""
+        if self.world.narrow is None or self.world.narrow.family != "sender":
+            return ports.topic_states.read(topic)  # type: ignore[no-any-return]
+        read_ms, state = self._states.get(topic, (0, None))
+        if state is None or self.world.now_ms - read_ms > _KNOWN_MS:
+            state = ports.topic_states.read(topic)
+            self._states[topic] = self.world.now_ms, state
+        return state
 
     def _with_payload(self, ports: FaultyPorts, topic: str, message: OutgoingMessage) -> OutgoingMessage:
         name = payload_name(topic, message.deliver_at_ms, id_text(message.id), ports.objects.new_attempt())
@@ -135,13 +164,27 @@ class Clients:
         self, ports: FaultyPorts, state: TopicState, life: TopicLife, checked: Sequence[OutgoingMessage], now_ms: int
     ) -> None:
         for _, data in packs(life.name, state.generation, state.sent_at_ms(now_ms), checked):
-            pack = decode_pack(data, now_ms)
-            queued = Queued(content=pack, visible_ms=self.world.now_ms, id=f"{ports.task.name}/{self.world.step}")
+            pack = self._pack(data)
+            queued = Queued(
+                content=pack, visible_ms=self.triggers.comes_ms(pack), id=f"{ports.task.name}/{self.world.step}"
+            )
 
             def take(queued: Queued = queued) -> None:
                 self.triggers.packs.append(queued)
 
             ports.faults.around(ports.task, "ingest_queue.send", take, f" {len(pack)} to {life.name}")
+
+    def _pack(self, data: bytes) -> Pack:
+        """Returns a pack as ingest reads it from a message that SQS takes now."""
+        message = QueuedMessage(
+            id="",
+            body="",
+            attributes={PACK_ATTRIBUTE: {"BinaryValue": data}},
+            sent_at_ms=self.world.now_ms,
+            receives=1,
+            queue_arn="",
+        )
+        return pack_of(message)
 
     def _noted(self, life: TopicLife, message: OutgoingMessage, sent_ms: int) -> Sent:
         options = message.options or Options()
@@ -165,6 +208,7 @@ class Clients:
             moves=moves,
             refused=message.text == UNSENDABLE,
             only=options.only,
+            begun_ms=self.world.now_ms - 2 * MAX_SKEW_MS,
         )
         self.promises.add(sent)
         return sent

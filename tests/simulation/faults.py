@@ -16,6 +16,7 @@ import pyarrow as pa
 from tests.simulation.interleaving import Died, Task
 from tests.simulation.lasting import LastingFaults
 from tests.simulation.naming import named
+from tests.simulation.narrow import KINDS, NarrowFaults
 from tests.stored_ports import TABLE_PORTS
 from tidewheel.clock import Clock
 from tidewheel.errors import ConcurrentModification, CorruptMetadata, QueueUnavailable
@@ -75,12 +76,14 @@ class Mode:
         odds: how likely single calls go wrong.
         unreliable: whether triggers come late, twice or never, and functions are killed.
         lasting: whether AWS refuses the same calls for minutes or hours.
+        narrow: whether these are faults that are not everybody's.
         family: what lasts then; None: the seed decides.
     """
 
     odds: Odds = NO_FAULTS
     unreliable: bool = False
     lasting: bool = False
+    narrow: bool = False
     family: str | None = None
 
 
@@ -89,21 +92,25 @@ MODES = {
     "late": Mode(unreliable=True),
     "faults": Mode(odds=FAULTS, unreliable=True),
     "half_well": Mode(lasting=True),
+    "narrow": Mode(lasting=True, narrow=True),
+    **{f"narrow-{kind}": Mode(lasting=True, narrow=True, family=kind) for kind in KINDS},
 }
+EVERYTHING = tuple(name for name in MODES if not name.startswith("narrow-"))
+"""The modes of `--mode all`: a run of `narrow` draws one of its kinds."""
 _PAGED = 0.3
 """How likely a query takes two pages."""
 
 
 class SkewedClock:
-    """A clock with a constant skew."""
+    """A clock with a skew, which a function may tell."""
 
-    def __init__(self, clock: Clock, skew_ms: int) -> None:
+    def __init__(self, clock: Clock, skew_ms: int | Callable[[], int]) -> None:
         self._clock = clock
         self._skew_ms = skew_ms
 
     def now_ms(self) -> int:
         """Returns the time of this machine's clock."""
-        return self._clock.now_ms() + self._skew_ms
+        return self._clock.now_ms() + (self._skew_ms() if callable(self._skew_ms) else self._skew_ms)
 
 
 def _ignore(*_: object) -> None:
@@ -138,13 +145,13 @@ class Faults:
     right_ms: Callable[[], int] = lambda: 0
     damaged: set[ItemKey] = field(default_factory=set)
 
-    def around(self, task: Task, what: str, call: Callable[[], Any], detail: str = "") -> Any:
-        """Makes a call as one step of a task."""
+    def around(self, task: Task, what: str, call: Callable[[], Any], detail: str = "", args: Sequence[Any] = ()) -> Any:
+        """Makes a call with some arguments as one step of a task."""
         task.pause()
         task.calls.append(what)
         odds = self.odds()
         before_ms = None if task.clock is None else task.clock.local.before_call_ms()
-        if self.lasting is not None and self.lasting.refuses(task, what):
+        if self.lasting is not None and self.lasting.refuses(task, what, args):
             self.exercised["fault: lasts"] += 1
             self.exercised[f"faulty: {what}"] += 1
             self.trace(f"{task.name}: {what}{detail} refused")
@@ -226,7 +233,7 @@ class FaultyPort:
                     self._faults.removed()
                 return answer if not self._faults.damaged else self._readable(name, args, answer)
 
-            return self._faults.around(self._task, f"{self._name}.{name}", effect, named(args))
+            return self._faults.around(self._task, f"{self._name}.{name}", effect, named(args), args)
 
         setattr(self, name, call)  # the same next time, without being made again
         return call
@@ -295,13 +302,13 @@ class FaultyQueries(FaultyPort):
         def page() -> list[Any]:
             return sorted(read(), key=order)
 
-        first = self._faults.around(self._task, f"{self._name}.{name}", page, f" {topic}")
+        first = self._faults.around(self._task, f"{self._name}.{name}", page, f" {topic}", (topic,))
         if not first or self._faults.random.random() > _PAGED:
             yield first
             return
         last = order(self._faults.random.choice(first))
         yield [each for each in first if order(each) <= last]
-        second = self._faults.around(self._task, f"{self._name}.{name} page 2", page, f" {topic}")
+        second = self._faults.around(self._task, f"{self._name}.{name} page 2", page, f" {topic}", (topic,))
         yield [each for each in second if order(each) > last]
 
     def _can_be_read(self, each: Any, *args: Any) -> bool:
@@ -325,7 +332,8 @@ class FaultyPlans(FaultyQueries):
         def call() -> Any:
             return self._port.commit(state, plan, b, hand_outs, next_work, rows=rows)
 
-        done: bool = self._faults.around(self._task, way, call, named((state, plan, b, hand_outs, next_work)))
+        args = (state, plan, b, hand_outs, next_work)
+        done: bool = self._faults.around(self._task, way, call, named(args), args)
         return done
 
 
@@ -355,7 +363,7 @@ class FaultyParks(FaultyQueries):
                 note_sent(self._service, self._task, park.key, data)
             return answer
 
-        done: Parked = self._faults.around(self._task, f"parks.{name}", call, named(args))
+        done: Parked = self._faults.around(self._task, f"parks.{name}", call, named(args), args)
         return done
 
 
@@ -449,17 +457,13 @@ class FaultyQueues(FaultyPort):
         taken = [i for i in range(len(batch)) if i not in refused]
         if refused:
             self._faults.exercised["fault: half sent"] += 1
+        send = lasting.queue(queue_url, self._send) if isinstance(lasting, NarrowFaults) else self._send
 
         def call() -> list[Refusal]:
             if lasting is not None and lasting.denies(queue_url):
                 raise QueueUnavailable(queue_url, "KMS.DisabledException: the key is disabled")
             some = [batch[i] for i in taken]
-            found = self._port.send(queue_url, some) if some else []
-            not_taken = {each.index for each in found}
-            for place, (release, delay_s) in enumerate(some):
-                if place not in not_taken:
-                    self._task.sent.append((queue_url, release.header[7:33]))
-                    self._faults.took(queue_url, release, delay_s)
+            found = send(queue_url, some) if some else []
             return [Refusal(taken[each.index], each.permanent, each.code, each.reason) for each in found] + [
                 Refusal(i, False, "ServiceUnavailable", "not now") for i in refused
             ]
@@ -467,6 +471,16 @@ class FaultyQueues(FaultyPort):
         detail = f" to {queue_url}: {', '.join(each.header[7:33] for each, _ in batch)}"
         answer: list[Refusal] = self._faults.around(self._task, "queues.send", call, detail)
         return answer
+
+    def _send(self, queue_url: str, batch: Sequence[tuple[Release, int]]) -> list[Refusal]:
+        """Sends messages, and notes which the queue took."""
+        found: list[Refusal] = self._port.send(queue_url, batch)
+        not_taken = {each.index for each in found}
+        for place, (release, delay_s) in enumerate(batch):
+            if place not in not_taken:
+                self._task.sent.append((queue_url, release.header[7:33]))
+                self._faults.took(queue_url, release, delay_s)
+        return found
 
     def enqueue_hold(self, job: HoldJob, *, delay_s: int = 0) -> None:
         """Puts messages that the table does not take into the work queue."""

@@ -16,8 +16,10 @@ A run has faults of one family, so that its promises can be exact:
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from random import Random
+from typing import Any
 
 from tests.simulation.interleaving import Task
 from tests.stored_ports import TABLE_PORTS
@@ -40,7 +42,7 @@ _HOUR_MS = 3_600_000
 _LASTS_S = (300, 1800, 7200)
 _MOST = 2
 """Faults at one time."""
-_READS = re.compile(r"\w+\.(read|all|ids|next|ranges|objects|trash|imported|due\w*|is_\w+|get_\w+|list\w*)( page 2)?\Z")
+READS = re.compile(r"\w+\.(read|all|ids|next|ranges|objects|trash|imported|due\w*|is_\w+|get_\w+|list\w*)( page 2)?\Z")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +67,7 @@ class Lasting:
             case "wheel":
                 return port == "wheel"
             case "table":
-                return port in TABLE_PORTS and not _READS.match(what)
+                return port in TABLE_PORTS and not READS.match(what)
             case "objects":
                 return what in ("objects.put", "objects.create", "objects.copy", "objects.move")
             case "jobs":
@@ -154,7 +156,7 @@ class LastingFaults:
         self.faults = [each for each in self.faults if each.until_ms > now_ms]
         return over
 
-    def refuses(self, task: Task, what: str) -> bool:
+    def refuses(self, task: Task, what: str, args: Sequence[Any] = ()) -> bool:
         """Whether a call is refused. A function whose progress the table does not take may repeat what it has sent."""
         refused = any(each.refuses(what) for each in self.faults)
         if refused and what.partition(".")[0] in TABLE_PORTS and task.sent:

@@ -119,7 +119,8 @@ class Purging:
 
     def drops(self, sent: Sent) -> bool:
         """Whether the purge covers a message."""
-        return self.first_ms <= sent.deliver_at_ms < self.end_ms and sent.sent_ms < self.sent_before_ms
+        sent_ms = max(sent.sent_ms, sent.begun_ms)
+        return self.first_ms <= sent.deliver_at_ms < self.end_ms and sent_ms < self.sent_before_ms
 
 
 @dataclass(slots=True, kw_only=True)
@@ -154,6 +155,7 @@ class Sent:
         purge_doubt: whether a purge may have dropped it.
         refused: whether SQS refuses its body.
         only: the one subscription that it is for.
+        begun_ms: when its sending began, by the true clock and not later.
         ingested_open: whether ingest was done with it while its slot was open.
     """
 
@@ -179,6 +181,7 @@ class Sent:
     purge_doubt: bool = False
     refused: bool = False
     only: str | None = None
+    begun_ms: int = 0
     ingested_open: bool = False
 
 

@@ -27,11 +27,12 @@ from tests.simulation.clients import UNSENDABLE, Clients
 from tests.simulation.damage import Damages
 from tests.simulation.faults import MODES, NO_FAULTS, Mode
 from tests.simulation.lasting import LastingFaults
+from tests.simulation.narrow import PARKS, NarrowFaults
 from tests.simulation.promises import Promises, TopicLife, Violation
 from tests.simulation.rules import Rules
 from tests.simulation.story import story
 from tests.simulation.thresholds import SLACKS, drawn
-from tests.simulation.triggers import SWEEP_MS, Triggers
+from tests.simulation.triggers import STALLED, SWEEP_MS, Triggers
 from tests.simulation.watching import Watch
 from tests.simulation.world import CALM_MS, MAX_SKEW_MS, START_MS, Running, World
 from tidewheel.clock import ManualClock
@@ -54,11 +55,17 @@ LIVELY_MS = 610_000 + CALM_MS
 """How long a message waits at most after the last fault has ended, beside the time that functions take."""
 _HEALED_MS = 8 * 3_600_000
 """From the last message that is due: some sweeps find what is left, and what they start may find more."""
+_SOON_MS = 5_000
+"""After a purge, messages are sent."""
 _RULES_MS = 1_800_000
 """How long recurring messages go on while all is well."""
 _CROWDS = (*[0] * 20, 3, 12, 47, 60)
 _MANY = (*_CROWDS, 120, 198)
 """Subscriptions besides the others. A dispatch hands out to 49 in one transaction."""
+_MOST_PACKS = 1_000
+"""Of a batch of ingest, where many packs come again."""
+_MOST_NARROW = 300
+"""Messages of a run with narrow faults."""
 _REBUILDS = 3
 """Of a topic whose rebuild has died, when nothing goes wrong any more: the first waits for a lease at most."""
 _EXPIRES = 0.7
@@ -113,7 +120,7 @@ class Simulation:
         self.world = World(
             odds=self.mode.odds,
             unreliable=self.mode.unreliable,
-            lasting=LastingFaults(random, self.mode.family) if self.mode.lasting else None,
+            lasting=self._lasting(),
             random=random,
             clock=clock,
             service=service,
@@ -129,16 +136,19 @@ class Simulation:
         damaged = self.world.lasting is not None and self.world.lasting.family == "damage"
         self.damages = Damages(self.world) if damaged else None
         self.rebuilds = 1 if self.seed % 8 == 2 and not damaged else 0
-        self.clients = Clients(self.world, self.triggers, days=_DAYS.get(self.seed % 8, 0))
-        topics = TOPICS[: random.choice([1, 1, 2, 3])]
+        most = {"most": _MOST_NARROW} if self.mode.narrow else {}
+        self.clients = Clients(self.world, self.triggers, days=_DAYS.get(self.seed % 8, 0), **most)
+        topics = TOPICS[: 3 if self.mode.narrow else random.choice([1, 1, 2, 3])]
         settings = {each: self._settings() for each in topics}
-        crowd = random.choice(_MANY if self.mode.lasting else _CROWDS)
+        crowd = 0 if self.mode.narrow else random.choice(_MANY if self.mode.lasting else _CROWDS)
         self.administrators = Administrators(self.world, settings, crowd=crowd)
         self.rules = Rules(self.world, self.clients)
         self.watch = Watch(self.world, self.damages)
         self.checks = Checks(self.world, self.damages, calm=self.world.calm)
         self.at_once = random.randint(3, 8)
         # Apart from the run's chance, so that a seed's story stays.
+        if self.mode.narrow:
+            self.triggers.most_packs = _MOST_PACKS
         self.slack_bytes = Random(f"slack {self.seed}").choice(SLACKS)
 
     @property
@@ -180,6 +190,8 @@ class Simulation:
                 self.administrators.prepare()
                 for _ in range(self.steps):
                     self._move()
+                if isinstance(self.world.lasting, NarrowFaults):
+                    self._suffer(self.world.lasting)
                 self.heal()
                 self.checks.all()
             except Violation as error:
@@ -196,6 +208,11 @@ class Simulation:
 
     def _hex(self, length: int = 16) -> str:
         return self.random.randbytes(length).hex()
+
+    def _lasting(self) -> LastingFaults | None:
+        if self.mode.narrow:
+            return NarrowFaults(self.random, self.mode.family, topic=self.random.choice(TOPICS))
+        return LastingFaults(self.random, self.mode.family) if self.mode.lasting else None
 
     def _settings(self) -> TopicSettings:
         random = self.random
@@ -289,11 +306,20 @@ class Simulation:
             (0 if self.unasked else 4, lambda life: self.triggers.dispatch_now(life.name)),
         ]
         if self.world.lasting is not None:
-            actions.append((3, self.administrators.something_lasts))
+            actions.append((3, self._something_lasts))
             actions.append((0 if self.damages is None else 3, self._damage))
             actions.append((0.5, lambda _: self.triggers.strangers.put()))
         weights = [weight for weight, _ in actions]
         self.random.choices([action for _, action in actions], weights)[0](life)
+
+    def _something_lasts(self, life: TopicLife) -> None:
+        lasting = self.world.lasting
+        if not isinstance(lasting, NarrowFaults):
+            self.administrators.something_lasts(life)
+            return
+        victim = self._life(lasting.topic)
+        if self.administrators.something_lasts(victim):
+            self.clients.send_many(victim, lasting.kind.gathers)
 
     def _damage(self, life: TopicLife) -> None:
         assert self.damages is not None
@@ -301,6 +327,30 @@ class Simulation:
 
     def _merge(self, life: TopicLife) -> None:
         self.triggers.merge(life.name, MergeSize.LARGE, everything=self.random.random() < 0.7)
+
+    def _suffer(self, lasting: NarrowFaults) -> None:
+        """Lets hours pass in which a narrow fault lasts, while clients go on sending."""
+        self._until_idle()
+        now_ms = self.world.suffers_ms = self.world.now_ms
+        if lasting.family == "backlog":
+            self.administrators.stall(self._life(lasting.topic), STALLED, PARKS)
+        while self.world.now_ms < now_ms + lasting.longest_ms:
+            self._something_lasts(self._life(lasting.topic))
+            lives = [each for each in map(self._life, self.administrators.settings) if not each.ending]
+            if lasting.family == "sender" and lives:
+                self.administrators.purge(self.random.choice(lives))
+                self._until_ms(self.world.now_ms + _SOON_MS)
+            for life in lives:
+                self.clients.send(life)
+                if lasting.family == "job":
+                    self._merge(life)
+            self._until_ms(self.world.now_ms + lasting.kind.pause_ms)
+        self.administrators.end_stalled(STALLED)
+
+    def _life(self, topic: str) -> TopicLife:
+        life = self.promises.life(topic)
+        assert life is not None
+        return life
 
     # ---- the end
     def heal(self) -> None:

@@ -13,6 +13,7 @@ from tests.simulation.interleaving import Task
 from tests.simulation.promises import Violation
 from tests.simulation.strangers import Strangers
 from tests.simulation.world import START_MS, World
+from tidewheel.client.sender import URGENT_MS
 from tidewheel.flows.delivery.deliver import Delivered
 from tidewheel.flows.delivery.dispatch import dispatch
 from tidewheel.flows.delivery.ingest import ingest
@@ -24,9 +25,10 @@ from tidewheel.flows.upkeep.merge import Merged, in_process, merge
 from tidewheel.flows.upkeep.sweep import sweep
 from tidewheel.flows.upkeep.sweep_result import SweepResult
 from tidewheel.model.job import job_of
-from tidewheel.model.message import id_text
-from tidewheel.model.pack import Arrival, Pack
-from tidewheel.model.triggers import SWEEP_INTERVAL_S, URGENT_QUEUE, WORK_QUEUE
+from tidewheel.model.message import id_deliver_at_ms, id_text
+from tidewheel.model.pack import Pack
+from tidewheel.model.subscription_state import State
+from tidewheel.model.triggers import SWEEP_INTERVAL_S, URGENT_QUEUE, WORK_QUEUE, bulk_queue
 
 SWEEP_MS = SWEEP_INTERVAL_S * 1000
 INGEST_MS, DELIVER_MS, DISPATCH_MS, SWEEP_LIFE_MS, MERGE_MS = 60_000, 60_000, 120_000, 240_000, 300_000
@@ -42,6 +44,10 @@ PACKS_OF_NOBODY = 3
 """Receives after which a pack of a topic that is no more is given up here; SQS does after some hours."""
 START_TAKES_MS = 500
 """How long a schedule takes to start a function, at most, when all is well."""
+STALLED = "stalled"
+"""The paused subscription whose parks are more than a sweep can look after."""
+MOST_SWEEPS = 6
+"""After so many, one has come to everything that is due."""
 RETRY_MS = (60_000, 120_000)
 """When Lambda repeats an asynchronous call that failed."""
 
@@ -59,7 +65,8 @@ class Queued:
     def pack(self) -> Pack:
         """The pack, as SQS hands it out."""
         pack: Pack = self.content
-        return replace(pack, arrival=Arrival(name=self.id, retried=self.received > 1))
+        assert pack.arrival is not None
+        return replace(pack, arrival=replace(pack.arrival, name=self.id, retried=self.received > 1))
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -109,6 +116,7 @@ class Triggers:
         jobs: the work queue.
         calls: asynchronous calls of dispatch that are to come.
         strangers: messages of other programs, in both queues.
+        most_packs: of a batch of ingest.
         next_sweep_ms: when the sweep's schedule fires.
         sweep_asked: whether somebody relies on the next sweep.
     """
@@ -119,6 +127,7 @@ class Triggers:
         self.jobs: list[Queued] = []
         self.calls: list[Call] = []
         self.strangers = Strangers(world)
+        self.most_packs = 10
         self._sweep_ms = sweep_ms
         self.next_sweep_ms = START_MS + sweep_ms
         self.sweep_asked = False
@@ -185,17 +194,26 @@ class Triggers:
         return True
 
     # ---- ingest
+    def comes_ms(self, pack: Pack, *, again: bool = False) -> int:
+        """Returns when ingest gets a pack that is sent now, or that it gets now and does not acknowledge."""
+        now_ms, narrow = self.world.now_ms, self.world.narrow
+        window_ms = 0 if narrow is None else narrow.kind.window_ms
+        if not window_ms or min(map(id_deliver_at_ms, _ids_of(pack))) < now_ms + URGENT_MS:
+            return now_ms + again * URGENT_VISIBILITY_MS
+        waits_ms = again * bulk_queue(window_ms / 1000).visibility_s * 1000
+        return -(-(now_ms + waits_ms) // window_ms) * window_ms
+
     def _ingest(self, due: list[Queued]) -> None:
         first: Pack = self.world.random.choice(due).content
         alike = [
             each for each in due if (each.content.topic, each.content.generation) == (first.topic, first.generation)
         ]
-        batch = alike[: self.world.random.randint(1, 10)]
+        batch = alike[: self.world.random.randint(1, self.most_packs)]
         aside_ms = 0
         if self._goes_wrong("packs to dead letters", 0.02):
             aside_ms = self.world.random.randint(1, _MOST_DAYS_ASIDE) * _DAY_MS
         for each in batch:
-            each.visible_ms = self.world.now_ms + (aside_ms or URGENT_VISIBILITY_MS)
+            each.visible_ms = self.world.now_ms + aside_ms if aside_ms else self.comes_ms(each.pack, again=True)
             each.received += 1
         if aside_ms:
             return
@@ -300,7 +318,39 @@ class Triggers:
         self.next_sweep_ms = self.world.now_ms + self._sweep_ms
         self.sweep_asked = False
         if not self._goes_wrong("sweep lost", 0.1):
-            self.world.start("sweep", lambda ports: self._swept(sweep(ports)), limit_ms=SWEEP_LIFE_MS)
+            narrow = self.world.narrow
+            call_ms = 0 if narrow is None else narrow.call_ms
+            self.world.start(
+                "sweep",
+                lambda ports: self._swept(sweep(ports)),
+                limit_ms=SWEEP_LIFE_MS,
+                call_ms=call_ms,
+                ended=lambda _: self.starved() if call_ms else None,
+            )
+
+    def starved(self) -> None:
+        """Checks that sweeps come to all that is due, while one subscription has more than a sweep can look after.
+
+        Raises:
+            Violation: something was due for long.
+        """
+        narrow = self.world.narrow
+        assert narrow is not None
+        for topic, items in self.world.service.store.topics.items():
+            due_ms: dict[str, int | None] = {}
+            if items.state is not None and topic not in self.world.at_rest:
+                due_ms = {"collection": items.state.collect_at_ms, "merge": items.state.merge_at_ms}
+            due_ms |= {str(key): each.next_check_ms for key, each in items.set_aside.items()}
+            due_ms |= {str(key): each.next_check_ms for key, each in items.deliveries.items()}
+            # Of a queue that is gone three parks are tried in each sweep, and of a paused subscription none.
+            active = {each.name for each in items.subscriptions.values() if each.state is State.ACTIVE}
+            parks = {key: each for key, each in items.parks.items() if key.subscription in active}
+            due_ms |= {str(key): each.next_check_ms for key, each in parks.items()}
+            for what, at_ms in due_ms.items():
+                since_ms = max(at_ms or self.world.now_ms, self.world.suffers_ms or self.world.now_ms)
+                if self.world.now_ms - since_ms > MOST_SWEEPS * SWEEP_MS:
+                    late_s = (self.world.now_ms - since_ms) // 1000
+                    raise Violation(f"{topic}: {what} was due {late_s} s ago, and no sweep came to it", topic)
 
     def _swept(self, swept: SweepResult) -> None:
         self.world.exercised["sweep: dispatches started"] += len(swept.dispatched)
@@ -329,7 +379,9 @@ class Triggers:
             done = merge(ports, topic, writer, lease_s=lease_s, largest=size, everything=everything)
             self._merged(done, topic)
 
-        self.world.start("merge", call, topic=topic, limit_ms=MERGE_MS)
+        narrow = self.world.narrow
+        unchecked_ms = None if narrow is None or size is not MergeSize.LARGE else narrow.job_ms
+        self.world.start("merge", call, topic=topic, limit_ms=MERGE_MS, unchecked_ms=unchecked_ms)
 
     def _merged(self, done: Merged | None, topic: str) -> None:
         if done is not None:
@@ -337,3 +389,7 @@ class Triggers:
             self.world.exercised["merge: ledgers rewritten alone"] += 0 < done.merges == done.sources
             self.world.exercised["merge: refused"] += done.refused
             self._only_expected(done.skipped, topic)
+
+
+def _ids_of(pack: Pack) -> list[bytes]:
+    return [pack.ids[i : i + 16] for i in range(0, len(pack.ids), 16)]

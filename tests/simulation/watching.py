@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 
 from tests.simulation.damage import Damages
 from tests.simulation.promises import Promises, Reader, Repeated, Sent, TopicLife, Violation
-from tests.simulation.world import LONGEST_MS, MAX_SKEW_MS, World
+from tests.simulation.world import CALM_MS, LONGEST_MS, MAX_SKEW_MS, World
 from tidewheel.flows.ports.queues import Release
 from tidewheel.memory.store import TopicItems
 from tidewheel.model.message import MessageId, id_bytes, id_deliver_at_ms, id_text
@@ -64,12 +64,12 @@ class Watch:
             if came != asked:
                 self._break(f"{message_id} came as {came}, and was sent as {asked}", life.name, message_id)
             if reader in sent.due_from and reader.takes(sent) == {True}:
-                self._check_late(reader, message_id, due_ms, sent.accepted_ms, visible_ms)
+                self._check_late(life, reader, message_id, due_ms, sent.accepted_ms, visible_ms, sent.key)
         elif (rule := self._rule_of(life, message_id, due_ms, header.get("key"))) is not None:
             self._check_occurrence(life, reader, rule, message_id, release)
             # A rule that is restored is found by the next dispatch.
             if reader in rule.due_from and reader.takes_colour(rule.colour) == {True} and not rule.missed:
-                self._check_late(reader, message_id, due_ms, rule.made_ms, visible_ms)
+                self._check_late(life, reader, message_id, due_ms, rule.made_ms, visible_ms)
         else:
             self._break(f"{message_id} came to {reader.name}, but nobody sent it", life.name, message_id)
         if "ref" in header and header["ref"] not in self._gone and not self._world.service.objects.names(header["ref"]):
@@ -115,20 +115,33 @@ class Watch:
             self._break(f"{message_id} came to {reader.name}, which does not take {rule.name}", life.name, rule.name)
 
     def _check_late(
-        self, reader: Reader, message_id: MessageId, due_ms: int, known_ms: int | None, visible_ms: int
+        self,
+        life: TopicLife,
+        reader: Reader,
+        message_id: MessageId,
+        due_ms: int,
+        known_ms: int | None,
+        visible_ms: int,
+        key: str | None = None,
     ) -> None:
         """Bounds the lateness of a first copy in a calm run. `known_ms` is the time of the sender's answer."""
         first = self._promises.copies[reader.queue_url, message_id] == 1
         touched = self._damages is not None and message_id in self._damages.touched
-        if not self._timely(reader) or not first or known_ms is None or touched:
+        if known_ms is None or not self._timely(life, reader, key, known_ms) or not first or touched:
             return
-        late_ms = visible_ms - max(due_ms, known_ms)
-        if late_ms > self._world.most_late_ms(due_ms):
+        from_ms, most_ms, narrow = max(due_ms, known_ms), self._world.most_late_ms(due_ms), self._world.narrow
+        if narrow is not None and narrow.waits(due_ms, known_ms):
+            from_ms, most_ms = narrow.in_service_ms(from_ms), narrow.kind.longest_wait_ms + CALM_MS
+        late_ms = visible_ms - from_ms
+        if late_ms > most_ms:
             self._break(f"{message_id} came to {reader.name} {late_ms} ms late", message_id)
 
-    def _timely(self, reader: Reader) -> bool:
+    def _timely(self, life: TopicLife, reader: Reader, key: str | None, known_ms: int) -> bool:
         """Whether nothing may delay what a reader gets."""
         lasting = self._world.lasting
+        if self._world.narrow is not None:
+            spared = self._world.narrow.spares(life.name, key, known_ms)
+            return spared and not reader.hindered and not reader.refused_for_long
         if lasting is None:
             return self._calm and not reader.hindered
         known = lasting.family in ("queues", "key", "wheel", "damage")

@@ -12,6 +12,7 @@ from typing import Any
 from tests.simulation.faults import CallFailed, Faults, FaultyPorts, Odds, SkewedClock
 from tests.simulation.interleaving import Died, Task
 from tests.simulation.lasting import LastingFaults
+from tests.simulation.narrow import NarrowFaults
 from tests.simulation.promises import Promises, Violation
 from tidewheel.clock import Clock, ManualClock
 from tidewheel.errors import (
@@ -83,6 +84,7 @@ class World:
         healed_ms: when everything was healed; from then on nothing takes any time but the wheel; None: not yet.
         broken: promises that were broken inside a function, which may not notice.
         deleted: names of topics that somebody ever began to delete: their functions may find nothing.
+        suffers_ms: since when time passes with a narrow fault, and functions take little time; None: it does not.
         at_rest: topics that are being rebuilt, or whose rebuild died: there is no topic state.
         rested_ms: topic -> when its last rebuild ended.
         sweeps: after how many sweeps each overdue topic was dispatched, as one sweep starts a limited number.
@@ -104,6 +106,7 @@ class World:
     healed_ms: int | None = None
     broken: list[Violation] = field(default_factory=list)
     deleted: set[str] = field(default_factory=set)
+    suffers_ms: int | None = None
     at_rest: set[str] = field(default_factory=set)
     rested_ms: dict[str, int] = field(default_factory=dict)
     sweeps: int = 1
@@ -118,6 +121,11 @@ class World:
     def exercised(self) -> Counter[str]:
         """The counts of events."""
         return self.faults.exercised
+
+    @property
+    def narrow(self) -> NarrowFaults | None:
+        """The run's narrow faults, if it has any."""
+        return self.lasting if isinstance(self.lasting, NarrowFaults) else None
 
     @property
     def calm(self) -> bool:
@@ -168,20 +176,27 @@ class World:
         limit_ms: int | None = None,
         ended: Ended | None = None,
         administers: bool = False,
+        unchecked_ms: int | None = None,
+        call_ms: int = 0,
     ) -> None:
         """Begins a function or client with its own clock. It stops before its first call.
 
         Args:
             limit_ms: how long the function lives; None: it is a client.
+            unchecked_ms: how far its clock is ahead, which it does not doubt. None: it does.
+            call_ms: how long each of its calls takes by its clock.
         """
         self.names += 1
         skew_ms = self.random.randint(*self.skews_ms)
         clock: Clock = SkewedClock(self.clock, skew_ms)
-        if self.lasting is not None and limit_ms is not None:
+        if unchecked_ms is not None:
+            clock = SkewedClock(self.clock, skew_ms + unchecked_ms)
+        elif self.lasting is not None and limit_ms is not None and not call_ms:
             clock = CheckedClock(self.lasting.clock(self.clock, skew_ms))
 
         def run(task: Task) -> None:
-            call(FaultyPorts(self.service, task, self.faults, clock))
+            own = SkewedClock(clock, lambda: call_ms * len(task.calls)) if call_ms else clock
+            call(FaultyPorts(self.service, task, self.faults, own))
 
         task = Task(f"{name} {self.names}", run, self.now_ms)
         self.note(f"{task.name}: begins")

@@ -1,0 +1,23 @@
+"""Seeds in which a fault is not everybody's. What has no part in the fault is in time while it lasts."""
+
+import pytest
+
+from tests.simulation.exercised import missing
+from tests.simulation.narrow import KINDS
+from tests.simulation.runs import sound_runs
+
+STEPS = 500
+SEEDS: dict[str, tuple[int, ...]] = {
+    "topic": (0, 1, 2, 3, 4),
+}
+"""Of each kind. Where the service once broke a promise, a seed that showed it is among them."""
+HAPPENS: dict[str, tuple[str, ...]] = {
+    "topic": ("fault: topic for long", "faulty: topic_states.read"),
+}
+"""What the runs of each kind did."""
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_fault_that_is_not_everybodys_hurts_nobody_else(kind: str) -> None:
+    exercised = sound_runs(SEEDS[kind], f"narrow-{kind}", STEPS)
+    assert missing(exercised, HAPPENS[kind]) == []
