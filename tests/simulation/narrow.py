@@ -3,6 +3,7 @@
 A run has one kind, which lasts for two hours:
 
     topic     the table refuses all calls of one topic, as when its partitions are throttled
+    notes     an outage of S3; then the notes of one topic are refused, while its packs come again
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from tests.simulation.lasting import READS, Lasting, LastingFaults
 from tests.stored_ports import TABLE_PORTS
 from tidewheel.aws.sqs_queues import SqsQueues
 from tidewheel.flows.ports.queues import Refusal, Release
+from tidewheel.model.triggers import BULK_WINDOW_S
 
 LASTS_MS = 7_200_000
 PARKS = 400
@@ -64,6 +66,14 @@ KINDS: dict[str, Kind] = {
     "topic": Kind(
         refuses=lambda faults, what, args: is_of_the_table(what) and topic_of(args) == faults.topic,
         spares=lambda faults, topic, *_: topic != faults.topic,
+    ),
+    "notes": Kind(
+        refuses=lambda faults, what, args: what.startswith("notes.") and topic_of(args) == faults.topic,
+        # A pack that was never tried has no note.
+        spares=lambda faults, topic, _, known_ms: topic != faults.topic or not faults.gathered(known_ms),
+        gathers=10,
+        window_ms=BULK_WINDOW_S * 1000,
+        longest_wait_ms=960_000,
     ),
 }
 
