@@ -4,6 +4,7 @@ A run has one kind, which lasts for two hours:
 
     topic     the table refuses all calls of one topic, as when its partitions are throttled
     notes     an outage of S3; then the notes of one topic are refused, while its packs come again
+    hot-key   the item of one key is refused
 """
 
 from __future__ import annotations
@@ -74,6 +75,12 @@ KINDS: dict[str, Kind] = {
         gathers=10,
         window_ms=BULK_WINDOW_S * 1000,
         longest_wait_ms=960_000,
+    ),
+    "hot-key": Kind(
+        refuses=lambda faults, what, args: (
+            what.startswith("keys.") and topic_of(args) == faults.topic and HOT_KEY in map(_key_of, args)
+        ),
+        spares=lambda faults, topic, key, _: (topic, key) != (faults.topic, HOT_KEY),
     ),
 }
 
