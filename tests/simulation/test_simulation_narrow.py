@@ -11,12 +11,14 @@ SEEDS: dict[str, tuple[int, ...]] = {
     "topic": (0, 1, 2, 3, 4),
     "notes": (0, 1, 5),
     "hot-key": (0, 2, 5, 6),
+    "few": (0, 3, 5),
 }
 """Of each kind. Where the service once broke a promise, a seed that showed it is among them."""
 HAPPENS: dict[str, tuple[str, ...]] = {
     "topic": ("fault: topic for long", "faulty: topic_states.read"),
     "notes": ("fault: objects for long", "faulty: objects.put", "faulty: notes.read"),
     "hot-key": ("fault: hot-key for long", "faulty: keys.claim"),
+    "few": ("fault: objects for long", "faulty: notes.read", "faulty: topic_states.read"),
 }
 """What the runs of each kind did."""
 
