@@ -6,6 +6,7 @@ A run has one kind, which lasts for two hours:
     notes     an outage of S3; then the notes of one topic are refused, while its packs come again
     hot-key   the item of one key is refused
     few       an outage of S3; then about one in a hundred of the table's calls is refused, while many packs come again
+    entries   one queue fails single entries of its batches, with the codes of internal errors and of its key
 """
 
 from __future__ import annotations
@@ -84,6 +85,7 @@ KINDS: dict[str, Kind] = {
         spares=lambda faults, topic, key, _: (topic, key) != (faults.topic, HOT_KEY),
     ),
     "few": Kind(refuses=lambda faults, what, _: is_of_the_table(what) and faults.is_its_turn(), gathers=120),
+    "entries": Kind(),
 }
 
 

@@ -12,6 +12,7 @@ SEEDS: dict[str, tuple[int, ...]] = {
     "notes": (0, 1, 5),
     "hot-key": (0, 2, 5, 6),
     "few": (0, 3, 5),
+    "entries": (0, 1, 2, 3),
 }
 """Of each kind. Where the service once broke a promise, a seed that showed it is among them."""
 HAPPENS: dict[str, tuple[str, ...]] = {
@@ -19,6 +20,7 @@ HAPPENS: dict[str, tuple[str, ...]] = {
     "notes": ("fault: objects for long", "faulty: objects.put", "faulty: notes.read"),
     "hot-key": ("fault: hot-key for long", "faulty: keys.claim"),
     "few": ("fault: objects for long", "faulty: notes.read", "faulty: topic_states.read"),
+    "entries": ("fault: entries for long",),
 }
 """What the runs of each kind did."""
 
