@@ -7,6 +7,7 @@ A run has one kind, which lasts for two hours:
     hot-key   the item of one key is refused
     few       an outage of S3; then about one in a hundred of the table's calls is refused, while many packs come again
     entries   one queue fails single entries of its batches, with the codes of internal errors and of its key
+    half      the table refuses each second write
 """
 
 from __future__ import annotations
@@ -86,6 +87,10 @@ KINDS: dict[str, Kind] = {
     ),
     "few": Kind(refuses=lambda faults, what, _: is_of_the_table(what) and faults.is_its_turn(), gathers=120),
     "entries": Kind(),
+    "half": Kind(
+        refuses=lambda faults, what, _: is_write_of_the_table(what) and faults.random.random() < 0.5,
+        spares=lambda *_: False,
+    ),
 }
 
 

@@ -13,6 +13,7 @@ SEEDS: dict[str, tuple[int, ...]] = {
     "hot-key": (0, 2, 5, 6),
     "few": (0, 3, 5),
     "entries": (0, 1, 2, 3),
+    "half": (0, 1, 2, 3),
 }
 """Of each kind. Where the service once broke a promise, a seed that showed it is among them."""
 HAPPENS: dict[str, tuple[str, ...]] = {
@@ -21,6 +22,7 @@ HAPPENS: dict[str, tuple[str, ...]] = {
     "hot-key": ("fault: hot-key for long", "faulty: keys.claim"),
     "few": ("fault: objects for long", "faulty: notes.read", "faulty: topic_states.read"),
     "entries": ("fault: entries for long",),
+    "half": ("fault: half for long", "faulty: deliveries.part_done", "faulty: deliveries.lease_part"),
 }
 """What the runs of each kind did."""
 
