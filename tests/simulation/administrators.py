@@ -337,7 +337,9 @@ class Administrators:
             self.world.count("client: purged")
             purging.sent_before_ms = done.sent_before_ms
             for each in [each for each in promises.sent.values() if each.topic is life and purging.drops(each)]:
-                if each.deliver_at_ms // life.slot_ms >= state.sealed:
+                # What SQS takes after the purge is not purged, though its sender began before.
+                taken = each.accepted_ms is not None and each.accepted_ms < purging.sent_before_ms
+                if taken and each.deliver_at_ms // life.slot_ms >= state.sealed:
                     promises.never(each, "was purged", self.world.step)
 
         self._start("purge", life, call)

@@ -8,6 +8,7 @@ A run has one kind, which lasts for two hours:
     few       an outage of S3; then about one in a hundred of the table's calls is refused, while many packs come again
     entries   one queue fails single entries of its batches, with the codes of internal errors and of its key
     half      the table refuses each second write
+    sender    senders' clocks are half a minute behind, and somebody purges
 """
 
 from __future__ import annotations
@@ -91,6 +92,7 @@ KINDS: dict[str, Kind] = {
         refuses=lambda faults, what, _: is_write_of_the_table(what) and faults.random.random() < 0.5,
         spares=lambda *_: False,
     ),
+    "sender": Kind(),
 }
 
 

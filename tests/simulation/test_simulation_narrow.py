@@ -14,6 +14,7 @@ SEEDS: dict[str, tuple[int, ...]] = {
     "few": (0, 3, 5),
     "entries": (0, 1, 2, 3),
     "half": (0, 1, 2, 3),
+    "sender": (0, 1, 2, 18),
 }
 """Of each kind. Where the service once broke a promise, a seed that showed it is among them."""
 HAPPENS: dict[str, tuple[str, ...]] = {
@@ -23,6 +24,7 @@ HAPPENS: dict[str, tuple[str, ...]] = {
     "few": ("fault: objects for long", "faulty: notes.read", "faulty: topic_states.read"),
     "entries": ("fault: entries for long",),
     "half": ("fault: half for long", "faulty: deliveries.part_done", "faulty: deliveries.lease_part"),
+    "sender": ("fault: sender for long", "client: purged"),
 }
 """What the runs of each kind did."""
 
