@@ -9,6 +9,7 @@ A run has one kind, which lasts for two hours:
     entries   one queue fails single entries of its batches, with the codes of internal errors and of its key
     half      the table refuses each second write
     sender    senders' clocks are half a minute behind, and somebody purges
+    job       a job that merges runs on a machine whose clock is wrong by minutes
 """
 
 from __future__ import annotations
@@ -93,6 +94,7 @@ KINDS: dict[str, Kind] = {
         spares=lambda *_: False,
     ),
     "sender": Kind(),
+    "job": Kind(pause_ms=100_000),
 }
 
 

@@ -15,6 +15,7 @@ SEEDS: dict[str, tuple[int, ...]] = {
     "entries": (0, 1, 2, 3),
     "half": (0, 1, 2, 3),
     "sender": (0, 1, 2, 18),
+    "job": (0, 1, 2, 3),
 }
 """Of each kind. Where the service once broke a promise, a seed that showed it is among them."""
 HAPPENS: dict[str, tuple[str, ...]] = {
@@ -25,6 +26,7 @@ HAPPENS: dict[str, tuple[str, ...]] = {
     "entries": ("fault: entries for long",),
     "half": ("fault: half for long", "faulty: deliveries.part_done", "faulty: deliveries.lease_part"),
     "sender": ("fault: sender for long", "client: purged"),
+    "job": ("fault: job for long", "merges.swap -> yes", "merge: swaps"),
 }
 """What the runs of each kind did."""
 
