@@ -10,6 +10,7 @@ A run has one kind, which lasts for two hours:
     half      the table refuses each second write
     sender    senders' clocks are half a minute behind, and somebody purges
     job       a job that merges runs on a machine whose clock is wrong by minutes
+    backlog   one subscription is paused and has hundreds of parks; each call of a sweep takes a second
 """
 
 from __future__ import annotations
@@ -95,6 +96,7 @@ KINDS: dict[str, Kind] = {
     ),
     "sender": Kind(),
     "job": Kind(pause_ms=100_000),
+    "backlog": Kind(),
 }
 
 

@@ -16,6 +16,7 @@ SEEDS: dict[str, tuple[int, ...]] = {
     "half": (0, 1, 2, 3),
     "sender": (0, 1, 2, 18),
     "job": (0, 1, 2, 3),
+    "backlog": (1, 2, 4, 5),
 }
 """Of each kind. Where the service once broke a promise, a seed that showed it is among them."""
 HAPPENS: dict[str, tuple[str, ...]] = {
@@ -27,6 +28,7 @@ HAPPENS: dict[str, tuple[str, ...]] = {
     "half": ("fault: half for long", "faulty: deliveries.part_done", "faulty: deliveries.lease_part"),
     "sender": ("fault: sender for long", "client: purged"),
     "job": ("fault: job for long", "merges.swap -> yes", "merge: swaps"),
+    "backlog": ("fault: backlog for long", "collect: buckets"),
 }
 """What the runs of each kind did."""
 
