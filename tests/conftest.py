@@ -60,6 +60,7 @@ LONG = (
     "tests/simulation/test_simulation_again",
     "tests/simulation/test_simulation_ever_failed",
     "tests/simulation/test_simulation_half_well",
+    "tests/simulation/test_simulation_narrow",
     "tests/simulation/test_simulation_notices",
     "tests/soak/",
     "tests/spark/test_import",

@@ -197,6 +197,25 @@ def test_a_merge_is_swapped_at_least_once_a_slot_though_a_dispatch_never_ends(sl
     assert times == [begun_ms + wait_ms, begun_ms + 2 * wait_ms]
 
 
+def test_a_swap_that_a_dispatch_has_overtaken_is_tried_again() -> None:
+    world = World()
+    ids = spread(world, 3)
+    swap, answers = world.service.merges.swap, []
+
+    def overtaken(*arguments: Any) -> bool:
+        if not answers:
+            world.clock.set_ms(START_MS + 2 * DAY + HOUR)
+            dispatch(world.ports, TOPIC)
+        answers.append(swap(*arguments))
+        return answers[-1]
+
+    world.service.merges.swap = overtaken  # type: ignore[method-assign]
+    merged = run(world)[TOPIC]
+    assert (answers, merged.merges, merged.refused) == ([False, True], 1, 0)
+    world.run(8 * DAY, sweeps=True)
+    assert world.received() == once(ids)
+
+
 def test_a_clock_that_only_its_owner_moves_does_not_stop_a_run() -> None:
     world = World()
     spread(world, 9)

@@ -76,15 +76,17 @@ class Administrators:
             self._subscribe(self.world.service, first, reader, "latest")
 
     def stall(self, life: TopicLife, name: str, parks: int) -> None:
-        """Makes a paused subscription with many parks. It is deleted before they are drained."""
+        """Makes a paused subscription with many parks, if the topic exists. It is deleted before they are drained."""
         service = self.world.service
+        state = service.topic_states.read(life.name)
+        if life.ending or state is None:
+            return
         reader = self._reader(life, name, None)
         self._subscribe(service, life, reader, "latest")
         pause(service, life.name, name)
         reader.hindered = reader.ended = True
         subscription = service.subscriptions.read(life.name, name)
-        state = service.topic_states.read(life.name)
-        assert subscription is not None and state is not None
+        assert subscription is not None
         for number in range(parks):
             key = ParkKey(topic=life.name, subscription=name, generation=subscription.generation, id=f"{number:032d}")
             park = Park(

@@ -77,7 +77,7 @@ KINDS: dict[str, Kind] = {
     "notes": Kind(
         refuses=lambda faults, what, args: what.startswith("notes.") and topic_of(args) == faults.topic,
         # A pack that was never tried has no note.
-        spares=lambda faults, topic, _, known_ms: topic != faults.topic or faults.in_service_ms(known_ms) == known_ms,
+        spares=lambda faults, topic, _, known_ms: topic != faults.topic or not faults.gathered(known_ms),
         gathers=10,
         window_ms=BULK_WINDOW_S * 1000,
         longest_wait_ms=960_000,
@@ -178,7 +178,11 @@ class NarrowFaults(LastingFaults):
 
     def waits(self, due_ms: int, known_ms: int) -> bool:
         """Whether a message may be late by the time until its pack comes again."""
-        return self.family == "few" or any(self.in_service_ms(each) > each for each in (due_ms, known_ms))
+        return self.family == "few" or self.gathered(known_ms) or self.in_service_ms(due_ms) > due_ms
+
+    def gathered(self, known_ms: int) -> bool:
+        """Whether ingest may have got a pack in an outage, by when its sender was answered."""
+        return any(first_ms - self.kind.window_ms <= known_ms <= end_ms for first_ms, end_ms in self.outages)
 
     def in_service_ms(self, at_ms: int) -> int:
         """Returns the end of the outage of S3 at a time, or the time itself."""
