@@ -465,7 +465,7 @@ def test_a_plan_that_cannot_be_read_is_made_anew_and_its_messages_come_once_and_
     cancelled = next(iter(sent))
     client.cancel("orders", cancelled)
     faults.refuse("queues.enqueue_parts", minutes=118 - 18)
-    stack.advance(hours=1, minutes=34)  # planned, and nobody has a part yet
+    stack.advance(hours=1, minutes=35)  # planned, and nobody has a part yet
     service = stack.service
     if damage == "gone":
         service.store.of("orders").plans.clear()

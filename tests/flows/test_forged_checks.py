@@ -30,7 +30,9 @@ class FloodedTable:
         self._world = world
         self._forged = [(partition.format(n), sort_key.format(n)) for n in range(FORGED)]
 
-    def query(self, _condition: str, values: Mapping[str, Any], *, index: str) -> Iterator[dict[str, Any]]:
+    def query_filtered(
+        self, _condition: str, values: Mapping[str, Any], _wanted: object, *, index: str, most_pages: int
+    ) -> Iterator[tuple[list[dict[str, Any]], int]]:
         assert index == layout.CHECK_INDEX
         shard, now_ms = values["shard"], values["now"]
         shards = layout.check_shards()
@@ -41,10 +43,15 @@ class FloodedTable:
             for each in states
             if each.next_check_ms is not None and layout.check_shard(each.topic) == shard
         ]
-        for number, (next_check_ms, (pk, sk)) in enumerate(forged + [each for each in own if each[0] <= now_ms]):
-            if number % PAGE_ITEMS == 0:
-                self._world.clock.advance_ms(PAGE_MS)
-            yield {"pk": {"S": pk}, "sk": {"S": sk}, "next_check_ms": {"N": str(next_check_ms)}}
+        found = [
+            {"pk": {"S": pk}, "sk": {"S": sk}, "next_check_ms": {"N": str(next_check_ms)}}
+            for next_check_ms, (pk, sk) in forged + [each for each in own if each[0] <= now_ms]
+        ]
+        assert len(found) <= most_pages * PAGE_ITEMS
+        for start in range(0, len(found), PAGE_ITEMS):
+            self._world.clock.advance_ms(PAGE_MS)
+            page = found[start : start + PAGE_ITEMS]
+            yield page, len(page)
 
 
 @pytest.mark.parametrize(

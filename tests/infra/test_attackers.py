@@ -229,8 +229,6 @@ def reached(given: Sequence[Statement], attacks: Iterable[Attack]) -> dict[str, 
 OWN_QUEUES = "orders mail, orders mail dead"
 RECEIVES = {f"sqs:{name}": OWN_QUEUES for name in ("ChangeMessageVisibility", "DeleteMessage", "ReceiveMessage")}
 MARKS = "orders tombstones, orders keys"
-BODIES = {"s3:PutObject": "orders bodies", "s3:CreateMultipartUpload": "orders bodies"}
-ANY_PAYLOAD = dict.fromkeys(BODIES, "payloads/orders/, orders bodies")
 ITEMS_OF_TOPICS = ", ".join(place for place in partitions() if place not in ("SERVICE", "elsewhere"))
 STORED = ", ".join(f"{prefix}{topic}/" for topic in (MINE, OTHER) for prefix in ("ledgers/", "parked/", "plans/"))
 QUEUES_OF_SUBSCRIPTIONS = f"{OWN_QUEUES}, orders2 mail, orders2 mail dead"
@@ -250,11 +248,11 @@ REACHED: dict[str, dict[str, str]] = {
     "sender cancel": {"dynamodb:PutItem": MARKS},
     "sender reschedule": {"dynamodb:PutItem": f"{MARKS}, orders moves", "sqs:SendMessage": "orders ingest"},
     "sender look": {},
-    "sender large_bodies": BODIES,
-    "sender of all": {"dynamodb:PutItem": f"{MARKS}, orders moves", "sqs:SendMessage": "orders ingest", **BODIES},
+    "sender large_bodies": {},  # creates bodies, and overwrites none: test_large_bodies_attacked
+    "sender of all": {"dynamodb:PutItem": f"{MARKS}, orders moves", "sqs:SendMessage": "orders ingest"},
     "sender of shared queues": {"sqs:SendMessage": "shared ingest"},
     "consumer receive": RECEIVES,
-    "consumer retry_later": {**RECEIVES, **ANY_PAYLOAD, "sqs:SendMessage": "orders ingest, orders mail dead"},
+    "consumer retry_later": {**RECEIVES, "sqs:SendMessage": "orders ingest, orders mail dead"},
     "consumer redrive": {
         **RECEIVES,
         "sqs:SendMessage": "orders mail",
@@ -262,7 +260,6 @@ REACHED: dict[str, dict[str, str]] = {
     },
     "consumer of all": {
         **RECEIVES,
-        **ANY_PAYLOAD,
         "sqs:SendMessage": f"orders ingest, {OWN_QUEUES}",
         "sqs:StartMessageMoveTask": ", ".join(
             f"orders mail dead to {target}" for target in ("orders ingest", "orders mail", "orders mail dead")

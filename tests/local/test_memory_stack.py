@@ -348,7 +348,8 @@ def test_a_function_that_fails_for_a_schedule_is_tried_again_after_a_minute_and_
     stack.advance(minutes=107)
     failed_at_ms = [failure.at_ms for failure in stack.failures]
     assert {failure.function for failure in stack.failures} == {"dispatch"}
-    assert [at_ms - failed_at_ms[0] for at_ms in failed_at_ms][:3] == [0, 60_000, 180_000]
+    # A sweep may start the dispatch in between.
+    assert {0, 60_000, 180_000} <= {at_ms - failed_at_ms[0] for at_ms in failed_at_ms}
     assert stack.failures[0].event == {"topic": TOPIC}
     ingested = False
     stack.advance(hours=29)  # the sweep finds what was not dispatched
