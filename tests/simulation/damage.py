@@ -64,6 +64,7 @@ class Damages:
         losses: whether ledgers are lost for ever, and nothing else is damaged.
         touched: messages that damage delays, or that are lost.
         gone: names of objects that were ever deleted.
+        flipped: names of objects that ever had a wrong bit.
         again: how often a message may come once more, because a plan is made anew: from each ledger that has it.
     """
 
@@ -72,6 +73,7 @@ class Damages:
     under_way: list[Damage] = field(default_factory=list)
     touched: set[MessageId] = field(default_factory=set)
     gone: set[str] = field(default_factory=set)
+    flipped: set[str] = field(default_factory=set)
     again: Counter[MessageId] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
@@ -139,6 +141,7 @@ class Damages:
             self.gone.add(name)
             place = None
         else:
+            self.flipped.add(name)
             place = self.random.randrange(len(whole))
             flipped = bytes([whole[place] ^ 1 << self.random.randrange(8)])
             objects.put(name, whole[:place] + flipped + whole[place + 1 :])
