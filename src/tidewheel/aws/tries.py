@@ -107,4 +107,4 @@ FUNCTION = replace(SDK, refused=2)
 HINT = replace(FUNCTION, silent=1, refused=1)
 """For the scheduler: the sweep does without schedules."""
 JOB = Tries(connect_s=3, read_s=10, silent=6, refused=12)
-"""A run of hours must not fail for a hiccup. A request ends within four minutes."""
+"""A run of hours must not fail for a hiccup. A request ends within two minutes if refusals come at once."""
