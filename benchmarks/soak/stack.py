@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from benchmarks.soak.watch import Forwarding, Watch
 from tidewheel.flows.ports import Ports
-from tidewheel.flows.ports.checks import Due
+from tidewheel.flows.ports.checks import MOST_DUE, Due
 from tidewheel.local import MemoryTidewheel
 from tidewheel.local.event_source import EventSource, Failed
 from tidewheel.memory import MemoryService
@@ -50,11 +50,11 @@ class _Sweepable(Forwarding):
         super().__init__(checks)
         self._stack = stack
 
-    def due(self, now_ms: int, failed: dict[str, Exception] | None = None) -> Due:
+    def due(self, now_ms: int, failed: dict[str, Exception] | None = None, most: int = MOST_DUE) -> Due:
         """What a sweep asks first."""
         if self._stack.no_sweep:
             raise StandsStill("sweep")
-        return cast("Due", self._real.due(now_ms, failed))
+        return cast("Due", self._real.due(now_ms, failed, most))
 
 
 class SoakStack(MemoryTidewheel):
