@@ -18,7 +18,7 @@ INDEX := $(or $(UV_DEFAULT_INDEX),$(PIP_INDEX_URL),$(shell $(PYTHON) -m pip conf
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-all test-independent lint types imports simulate bench bench-all bench-record crash fuzz peers soak synth tables deploy diff destroy build bundle lock aws-smoke clean
+.PHONY: help install demo test test-all test-independent lint types imports simulate bench bench-all bench-record crash fuzz peers soak synth derived deploy diff destroy build bundle lock aws-smoke clean
 
 ##@ Start
 
@@ -113,15 +113,11 @@ aws-smoke: install node_modules/.installed  ## deploy a service, try all of it, 
 
 ##@ Build
 
-tables: install  ## write the pages and tables of docs/ that derive from code
-	$(BIN)/python -m infra.doc_tables
-	$(BIN)/python -m infra.settings_page
-	$(BIN)/python -m infra.sdk_reference
+derived: install  ## write all that derives from code: templates, pages, tables, figures
+	$(BIN)/python -m infra.derived
 
-synth: install  ## synthesize the template into cdk.out/, and its copies
+synth: install  ## synthesize the template into cdk.out/
 	CDK_OUTDIR=cdk.out $(BIN)/python app.py
-	$(BIN)/python -m infra.local_template
-	$(BIN)/python -m infra.snapshot
 
 build: install  ## make the wheel and the source distribution, in dist/
 	$(BIN)/python -m hatchling build -d dist

@@ -26,7 +26,7 @@ INTERNAL = ("CorruptPack", "DelayTooLong", "KeysNotSettled", "NotTaken", "PartLe
 _HEAD = """\
 # SDK reference
 
-All public names of `tidewheel`, from their docstrings. The guide is [sdk.md](sdk.md). `make tables` writes this page.
+All public names of `tidewheel`, from their docstrings. The guide is [sdk.md](sdk.md). `make derived` writes this page.
 """
 _SECTION = re.compile(r"^(Args|Attributes|Raises|Returns|Yields|Example):(.*)$")
 _ENTRY = re.compile(r"(\*{0,2}[\w., ]+?): (.*)", re.DOTALL)

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import ast
-import importlib
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -15,19 +13,6 @@ import infra  # noqa: F401 - finds node for the modules that import aws_cdk
 ROOT = Path(__file__).resolve().parent.parent.parent
 PACKAGE = ROOT / "src" / "tidewheel"
 DOCUMENT = ROOT / "docs" / "limits.md"
-
-UNITS = {
-    "bytes": 1,
-    "KiB": 1024,
-    "MiB": 1024**2,
-    "GiB": 1024**3,
-    "characters": 1,
-    "s": 1,
-    "hours": 3_600,
-    "days": 86_400,
-    "": 1,
-}
-"""What one of each unit is, in bytes or seconds."""
 
 NOT_LIMITS = {
     "tidewheel.aws.custom_resource.MAX_REASON": "how long an error's text is cut in CloudFormation's console",
@@ -63,21 +48,6 @@ def named_like_limits() -> set[str]:
                 if re.match(r"(?:MAX|MIN|MOST)_", name):
                     found.add(f"{module}.{name}")
     return found
-
-
-def enforced(constant: str) -> float:
-    """Returns a constant's value in bytes, seconds, or as it is."""
-    module, _, name = constant.rpartition(".")
-    value: Any = getattr(importlib.import_module(module), name)
-    if hasattr(value, "to_seconds"):
-        return float(value.to_seconds())
-    return value / 1000 if name.endswith("_MS") else float(value)
-
-
-@pytest.mark.parametrize(("limit", "value", "constant"), rows(), ids=str)
-def test_a_documented_limit_is_the_one_that_is_enforced(limit: str, value: str, constant: str) -> None:
-    number, _, unit = value.replace(",", "").partition(" ")
-    assert float(number) * UNITS[unit] == enforced(constant), limit
 
 
 def test_every_limit_is_documented() -> None:

@@ -9,7 +9,7 @@ from tidewheel import Tidewheel
 
 
 def test_the_reference_is_what_the_docstrings_say() -> None:
-    assert PAGE.read_text(encoding="utf-8") == page(), "make tables"
+    assert PAGE.read_text(encoding="utf-8") == page(), "make derived"
 
 
 def test_every_public_name_and_every_call_of_the_client_has_a_heading() -> None:

@@ -19,7 +19,7 @@ import pytest
 from typer.main import get_command
 from typer.testing import CliRunner
 
-from infra import doc_tables, settings_page
+from infra import doc_figures, doc_tables, settings_page
 from tidewheel import Message
 from tidewheel.cdk.backlog import PARTITIONS
 from tidewheel.cli import demo, local
@@ -226,6 +226,18 @@ def test_the_page_of_settings_is_the_one_that_the_declarations_make() -> None:
 @pytest.mark.parametrize("name", doc_tables.TABLES)
 def test_a_table_of_a_document_is_the_one_that_the_declarations_make(name: str) -> None:
     assert (doc_tables.DOCS / name).read_text(encoding="utf-8") == doc_tables.page(name)
+
+
+@pytest.mark.parametrize("name", doc_figures.FIGURES)
+def test_a_figure_of_a_document_is_the_one_that_the_code_makes(name: str) -> None:
+    assert (doc_figures.DOCS / name).read_text(encoding="utf-8") == doc_figures.page(name), "make derived"
+
+
+def test_a_page_without_the_words_around_a_figure_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "monitoring.md").write_text("Nothing.\n")
+    monkeypatch.setattr(doc_figures, "DOCS", tmp_path)
+    with pytest.raises(SystemExit, match=r"monitoring\.md: nothing is like"):
+        doc_figures.page("monitoring.md")
 
 
 def test_every_argument_of_the_local_stack_is_listed() -> None:

@@ -22,7 +22,7 @@ from tidewheel.aws.scheduler_wheel import SchedulerWheel
 from tidewheel.cdk.alarms import anchor
 from tidewheel.clock import Clock
 from tidewheel.cost.assumptions import Assumptions
-from tidewheel.cost.prices import ALARM_MONTH, LOGS_GB
+from tidewheel.cost.prices import LOGS_GB
 from tidewheel.errors import InvalidValue
 from tidewheel.local import LocalTidewheel
 from tidewheel.model.message import Message
@@ -429,12 +429,6 @@ def test_every_page_says_what_it_means_how_to_look_what_to_do_and_when_it_clears
 
 def test_each_alarm_is_made_to_fire_here(alarms: dict[str, dict[str, Any]]) -> None:
     assert set(alarms) == {*(each[0] for each in SCENARIOS), *AWS_METRICS, "SweepMissing"}
-
-
-def test_alarms_cost_what_the_documents_say(alarms: dict[str, dict[str, Any]]) -> None:
-    read = sum(len(series_in(alarm)) for alarm in alarms.values())
-    monitoring = (REPOSITORY / "docs" / "monitoring.md").read_text(encoding="utf-8")
-    assert f"| ${read * ALARM_MONTH:.2f}: {read} metrics at ${ALARM_MONTH:.2f}, in {len(alarms)} alarms |" in monitoring
 
 
 def test_the_documents_count_logs_as_the_bill_does() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
@@ -14,7 +13,6 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner, Result
 
 from infra.local_template import normalized
-from tests.conftest import REPOSITORY
 from tests.infra.dedicated import synthesized
 from tidewheel.aws import table_layout
 from tidewheel.aws.dynamodb import items
@@ -23,7 +21,6 @@ from tidewheel.cli.target import Target
 from tidewheel.client.policies import (
     administrator_statements,
     consumer_statements,
-    policy_document,
     queue_policy,
     sender_statements,
 )
@@ -419,25 +416,3 @@ def test_the_command_says_what_is_wrong(stack: LocalTidewheel) -> None:
         assert result.exit_code == 1 and problem in result.stderr
     result = run(stack, "administrator", name="elsewhere")
     assert result.exit_code == 1 and "no SSM parameter /tidewheel/elsewhere/settings" in result.stderr
-
-
-# ---- the document
-
-
-def test_the_document_gives_the_statements_as_they_are() -> None:
-    text = (REPOSITORY / "docs" / "permissions.md").read_text(encoding="utf-8")
-    given_ = [json.loads(block) for block in re.findall(r"^```json\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)]
-    url = "https://sqs.eu-west-1.amazonaws.com/111122223333/tidewheel-orders-"
-    settings = replace(
-        SETTINGS,
-        stack="tidewheel",
-        table="tidewheel-Table",
-        s3_bucket="tidewheel-objects",
-        topic_queues={"orders": (f"{url}urgent", f"{url}bulk")},
-    )
-    roles = [f"arn:aws:iam::111122223333:role/tidewheel-{name}" for name in ("Deliver", "Dispatch", "Ingest", "Sweep")]
-    assert given_ == [
-        policy_document(sender_statements(settings, "orders")),
-        policy_document(consumer_statements(settings, "orders", f"{url}billing")),
-        queue_policy("arn:aws:sqs:eu-west-1:444455556666:legacy", role_arns=roles),
-    ]

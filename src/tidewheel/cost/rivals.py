@@ -8,6 +8,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from tidewheel.cost.bill import bill, total
+from tidewheel.cost.deployed import Deployed
 from tidewheel.cost.prices import (
     DAYS_A_MONTH,
     DOLLARS_PER_GB_SECOND,
@@ -61,6 +63,22 @@ def schedules_dollars(copies: float, chunks: int = 1) -> float:
         chunks: SQS requests billed for each copy, one for each 64 KiB.
     """
     return copies * (dollars("scheduler.invocation", 1) + dollars("sqs.request", chunks))
+
+
+def schedules_cheaper_below(batch: int, deployed: Deployed) -> float:
+    """Returns the messages a day below which a schedule a message costs less than Tidewheel.
+
+    Args:
+        batch: Messages that a client sends together.
+        deployed: The environment.
+    """
+    low, high = 1.0, 1e9
+    while high / low > 1.001:
+        middle = math.sqrt(low * high)
+        found = bill(Workload(per_day=middle, batch=batch), deployed)
+        cheaper = schedules_dollars(found.a_month) < total((*found.messages, *found.standing))
+        low, high = (middle, high) if cheaper else (low, middle)
+    return low
 
 
 def _scheduler(workload: Workload) -> Rival:

@@ -1,0 +1,221 @@
+"""Writes the figures in README.md and docs/ that derive from code: `python -m infra.doc_figures [--check]`.
+
+Each figure is found by the words around it. A page whose words changed is refused, with the words that are missing.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import re
+import shlex
+import sys
+from collections.abc import Callable
+from functools import cache, partial
+from typing import Any
+
+from typer.testing import CliRunner
+
+from infra.doc_tables import DOCS
+from infra.kept_file import write_or_check
+from infra.snapshot import PATH as PRODUCTION
+from tidewheel.cli.main import app
+from tidewheel.client.policies import consumer_statements, policy_document, queue_policy, sender_statements
+from tidewheel.cost.bill import BESIDE_REQUESTS, Bill, bill, total
+from tidewheel.cost.deployed import ENVIRONMENTS
+from tidewheel.cost.prices import ALARM_MONTH, DAYS_A_MONTH
+from tidewheel.cost.rivals import schedules_cheaper_below, schedules_dollars
+from tidewheel.cost.workload import Workload
+from tidewheel.model.settings import ServiceSettings
+
+README = "../README.md"
+MODULE = "infra.doc_figures"
+TERMINAL = {"COLUMNS": "100", "NO_COLOR": "1"}
+"""The terminal of the commands whose output a page shows."""
+UNITS = {
+    "bytes": 1,
+    "KiB": 1024,
+    "MiB": 1024**2,
+    "GiB": 1024**3,
+    "characters": 1,
+    "s": 1,
+    "hours": 3600,
+    "days": 86_400,
+}
+"""What one of each unit of docs/limits.md is, in bytes, characters or seconds."""
+
+Made = Callable[[re.Match[str]], str]
+
+
+def page(name: str) -> str:
+    """Returns a document, relative to docs/, with its figures as the code makes them."""
+    text = (DOCS / name).read_text(encoding="utf-8")
+    for pattern, made in FIGURES[name]:
+        text, found = re.subn(pattern, made, text, flags=re.MULTILINE)
+        if not found:
+            raise SystemExit(f"{name}: nothing is like {pattern!r}; correct the page, or the pattern in {MODULE}")
+    return text
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Writes the documents, or compares them with the code. Returns the exit code."""
+    return max(
+        write_or_check((DOCS / name).resolve(), partial(page, name), module=MODULE, about=__doc__, arguments=arguments)
+        for name in FIGURES
+    )
+
+
+def enforced(constant: str) -> float:
+    """Returns the value of a constant, given by its full name: in bytes, seconds, or as it is."""
+    module, _, name = constant.rpartition(".")
+    value: Any = getattr(importlib.import_module(module), name)
+    if hasattr(value, "to_seconds"):
+        return float(value.to_seconds())
+    return value / 1000 if name.endswith("_MS") else float(value)
+
+
+@cache
+def _bill(per_day: float, batch: int, environment: str) -> Bill:
+    return bill(Workload(per_day=per_day, batch=batch), ENVIRONMENTS[environment])
+
+
+def _month(per_day: float, batch: int, environment: str) -> float:
+    """Returns the dollars of a month, all told."""
+    found = _bill(per_day, batch, environment)
+    return total((*found.messages, *found.standing))
+
+
+def _rate(batch: int, environment: str = "development") -> str:
+    """Returns the messages a day below which a schedule a message is cheaper, to two digits."""
+    return f"{int(float(f'{schedules_cheaper_below(batch, ENVIRONMENTS[environment]):.2g}')):,}"
+
+
+def _typical(row: re.Match[str]) -> str:
+    """Returns a row of README's table, with its costs."""
+    per_day, batch = int(row["per_day"].replace(",", "")), int(row["batch"] or 1)
+    costs = (
+        *(_month(per_day, batch, name) for name in ("development", "production")),
+        schedules_dollars(per_day * DAYS_A_MONTH),
+    )
+    return row["shown"] + "".join(f" ${cost:,.2f} |" for cost in costs)
+
+
+def _output(block: re.Match[str]) -> str:
+    """Returns a block of a page with the output of its command."""
+    result = CliRunner().invoke(app, shlex.split(block["command"]), env=TERMINAL)
+    if result.exit_code:
+        raise SystemExit(f"tidewheel {block['command']}: {result.output}")
+    shown = "\n".join(line.rstrip() for line in result.output.splitlines()).strip()
+    return f"```text\n$ tidewheel {block['command']}\n\n{shown}\n```\n"
+
+
+def _batch(row: re.Match[str]) -> str:
+    """Returns a row of the table of batches, at a million messages a day."""
+    batch = int(row["batch"].replace(",", ""))
+    found = _bill(1e6, batch, "development")
+    month = total(line for line in found.messages if line.flow not in BESIDE_REQUESTS)
+    requests = month / found.a_month * 1e6
+    return f"| {batch:,} | ${requests:.{2 if requests > 0.5 else 3}f} | ${_a_million('development', batch):.2f} |"
+
+
+def _a_million(environment: str, batch: int = 100) -> float:
+    return _month(1e6, batch, environment) / DAYS_A_MONTH
+
+
+def _alarms_month() -> float:
+    return ENVIRONMENTS["production"].alarms * ALARM_MONTH
+
+
+def _alarms(_: re.Match[str]) -> str:
+    alarms = sum(
+        each["Type"] == "AWS::CloudWatch::Alarm" for each in json.loads(PRODUCTION.read_text())["Resources"].values()
+    )
+    metrics = ENVIRONMENTS["production"].alarms
+    return f"${_alarms_month():.2f}: {metrics} metrics at ${ALARM_MONTH:.2f}, in {alarms} alarms"
+
+
+def _limit(row: re.Match[str]) -> str:
+    """Returns a row of docs/limits.md with its constant's value, in the unit that the row has."""
+    value = enforced(row["constant"]) / UNITS.get(row["unit"], 1)
+    return f"{row['limit']}{value:,.{0 if value.is_integer() else 3}f}{row['rest']}"
+
+
+def _policies(text: re.Match[str]) -> str:
+    """Returns docs/permissions.md with its policies, in the order of the page."""
+    url = "https://sqs.eu-west-1.amazonaws.com/111122223333/tidewheel-orders-"
+    settings = ServiceSettings(
+        stack="tidewheel",
+        table="tidewheel-Table",
+        s3_bucket="tidewheel-objects",
+        topic_queues={"orders": (f"{url}urgent", f"{url}bulk")},
+        urgent_queue_url=url,
+        bulk_queue_url=url,
+        work_queue_url=url,
+        refused_queue_url=url,
+        schedule_group="tidewheel",
+        schedule_role_arn="role",
+        schedule_dead_letter_arn="dead",
+        dispatch_arn="arn:aws:lambda:eu-west-1:111122223333:function:tidewheel-dispatch",
+        compact_function="tidewheel-compact",
+    )
+    roles = [f"arn:aws:iam::111122223333:role/tidewheel-{name}" for name in ("Deliver", "Dispatch", "Ingest", "Sweep")]
+    policies = iter(
+        (
+            policy_document(sender_statements(settings, "orders")),
+            policy_document(consumer_statements(settings, "orders", f"{url}billing")),
+            queue_policy("arn:aws:sqs:eu-west-1:444455556666:legacy", role_arns=roles),
+        )
+    )
+    return re.sub(r"(?s)(?<=^```json\n).*?(?=^```$)", lambda _: _json(next(policies)), text[0], flags=re.MULTILINE)
+
+
+def _json(policy: object) -> str:
+    """Returns a policy as JSON. A short list, or a condition of one value, is one line."""
+    text = json.dumps(policy, indent=2) + "\n"
+    flat = re.compile(r"[\[{][^\[\]{}]*[\]}]")
+    return flat.sub(lambda part: _one_line(part[0]) if len(part[0]) < 100 else part[0], text)
+
+
+def _one_line(text: str) -> str:
+    return re.sub(r"(?<=[\[{]) | (?=[\]}])", "", " ".join(text.split()))
+
+
+def _dollars(told: Callable[[], float]) -> Made:
+    return lambda _: f"${told():.2f}"
+
+
+FIGURES: dict[str, tuple[tuple[str, Made], ...]] = {
+    README: (
+        (
+            r"^(?P<shown>\| (?P<per_day>[\d,]+)(?:: [^|]+)? \| (?:(?P<batch>\d+) at a time )?\|)(?: \$[\d,.]+ \|){3}",
+            _typical,
+        ),
+        (r"(?<=cheaper below )[\d,]+(?= messages a day sent in\s+batches)", lambda _: _rate(100)),
+        (r"(?<=batches, or )[\d,]+", lambda _: _rate(1)),
+        (
+            r"(?<=it is cheaper below )[\d,]+, or [\d,]+",
+            lambda _: ", or ".join(_rate(n, "production") for n in (100, 1)),
+        ),
+    ),
+    "cost.md": (
+        (r"```text\n\$ tidewheel (?P<command>cost .*)\n(?:.*\n)*?```\n", _output),
+        (r"\| (?P<batch>[\d,]+) \| \$[\d.]+ \| \$[\d.]+ \|", _batch),
+        (r"(?<=\(monitoring.md\) at )\$[\d.]+\d", _dollars(_alarms_month)),
+        (
+            r"(?<=costs )\$[\d.]+(?= a month more)",
+            _dollars(lambda: _month(1e6, 100, "production") - _month(1e6, 100, "development")),
+        ),
+        (r"(?<=a month more, so )\$[\d.]+", _dollars(lambda: _a_million("production"))),
+        (r"(?<=per-day 100` prints )\$[\d.]+", _dollars(lambda: _month(100, 100, "development"))),
+    ),
+    "limits.md": (
+        (r"^(?P<limit>\| [^|]+ \| )[\d,.]+(?P<rest>(?: (?P<unit>\w+))? \| `(?P<constant>tide[\w.]+)` \|)$", _limit),
+    ),
+    "monitoring.md": ((r"\$[\d.]+: \d+ metrics at \$[\d.]+, in \d+ alarms", _alarms),),
+    "permissions.md": ((r"(?s)\A.*\Z", _policies),),
+}
+"""Document, relative to docs/ -> its figures: the pattern that finds one, and what makes it."""
+
+
+if __name__ == "__main__":
+    sys.exit(main())
