@@ -191,6 +191,7 @@ FIGURES: dict[str, tuple[tuple[str, Made], ...]] = {
             _typical,
         ),
         (r"(?<=cheaper below )[\d,]+(?= messages a day sent in\s+batches)", lambda _: _rate(100)),
+        (r"(?<=a million cost )\$[\d.]+(?=, and \$1\.40 with)", _dollars(lambda: _a_million("development"))),
         (r"(?<=batches, or )[\d,]+", lambda _: _rate(1)),
         (
             r"(?<=it is cheaper below )[\d,]+, or [\d,]+",

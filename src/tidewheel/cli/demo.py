@@ -13,8 +13,11 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from tidewheel.cost.bill import bill, total
+from tidewheel.cost.deployed import ENVIRONMENTS
 from tidewheel.cost.prices import cost
-from tidewheel.cost.rivals import schedules_dollars
+from tidewheel.cost.rivals import schedules_cheaper_below, schedules_dollars
+from tidewheel.cost.workload import Workload
 from tidewheel.local import LocalTidewheel
 from tidewheel.local.replay import (
     SUBSCRIPTIONS,
@@ -31,14 +34,13 @@ _REAL_LOOKAHEAD_S = 4
 # As deployed: the local runtime has one clock and would leave no room for skew.
 _SKEW = {"TIDEWHEEL_MAX_SKEW_MS": "100"}
 
-INSTEAD = "a schedule a copy instead"
-"""The label of EventBridge Scheduler's costs."""
+_BATCH = 100
+"""Messages that a client sends together, in what is told of other rates."""
 _ABOUT_COSTS = """\
-A schedule a copy: EventBridge Scheduler calls SQS once for each copy.
-Few copies share a slot here, so each pays for most of the slot's requests. At a
-higher rate a copy costs less: tidewheel cost --per-day 1000000. A deployed
-service also costs something while nothing is due: tidewheel cost --per-day 0.
-Function time is assumed: 0.1 GB-seconds a call.
+Few copies share a slot in these 60 days, so each pays for most of the slot's
+requests. At a million messages a day, a million cost ${a_million:.2f} with all that a
+deployed service costs, and ${schedules:.2f} with EventBridge Scheduler, which is cheaper
+below {rate:,} a day. Other rates: tidewheel cost --per-day 1000.
 """
 
 app = typer.Typer(pretty_exceptions_enable=False)
@@ -92,7 +94,7 @@ def run_demo(output: Path, real_seconds: int, limit: int | None, as_json: bool) 
         for table in (_outcome(results), _requests(results), _costs(results)):
             console.print(table)
             console.print()
-        console.print(_ABOUT_COSTS, highlight=False)
+        console.print(_about_costs(), highlight=False)
         console.print(f"Plot: {plot}")
         console.print(
             "[green]Every message arrived once, none early.[/]" if sound else "[red]The replay is unsound.[/]"
@@ -178,21 +180,26 @@ def _requests(results: dict[str, Result]) -> Table:
 
 
 def _costs(results: dict[str, Result]) -> Table:
-    """Returns the costs of the runs, beside the costs of the same copies with EventBridge Scheduler."""
-    table = _table("What these requests cost", results)
+    """Returns the costs of the runs' requests and of their function time, assumed to be 0.1 GB-seconds a call."""
+    table = _table("What a million copies cost at this rate", results)
     runs = list(results.values())
     costs = [cost(run.units) for run in runs]
     totals = [sum(by_service.values()) for by_service in costs]
-    schedules = [schedules_dollars(run.delivered) for run in runs]
-    table.add_row("this run", *(_cents(dollars) for dollars in totals), style="bold")
-    table.add_row(INSTEAD, *(_cents(dollars) for dollars in schedules))
-    table.add_section()
-    table.add_row("a million copies", *(_dollars(d, run) for d, run in zip(totals, runs, strict=True)), style="bold")
+    table.add_row("all", *(_dollars(d, run) for d, run in zip(totals, runs, strict=True)), style="bold")
     for service in costs[0]:
         table.add_row(f"  {service}", *(_dollars(each[service], run) for each, run in zip(costs, runs, strict=True)))
-    table.add_section()
-    table.add_row(INSTEAD, *(_dollars(d, run) for d, run in zip(schedules, runs, strict=True)))
     return table
+
+
+def _about_costs() -> str:
+    """Returns what the same messages cost at other rates, as `tidewheel cost` calculates it."""
+    deployed = ENVIRONMENTS["development"]
+    found = bill(Workload(per_day=1_000_000, batch=_BATCH), deployed)
+    return _ABOUT_COSTS.format(
+        a_million=total((*found.messages, *found.standing)) / found.a_month * 1e6,
+        schedules=schedules_dollars(1e6),
+        rate=int(float(f"{schedules_cheaper_below(_BATCH, deployed):.2g}")),
+    )
 
 
 def _table(title: str, results: dict[str, Result]) -> Table:
@@ -201,10 +208,6 @@ def _table(title: str, results: dict[str, Result]) -> Table:
     for name in results:
         table.add_column(name, justify="right", no_wrap=True)
     return table
-
-
-def _cents(dollars: float) -> str:
-    return f"{dollars * 100:,.2f} cents"
 
 
 def _dollars(dollars: float, result: Result) -> str:
