@@ -18,6 +18,6 @@ with LocalTidewheel(clock="real", slot_s=1, lookahead_s=4) as stack:
         aws_access_key_id="local",
         aws_secret_access_key="local",
     )
-    answer = sqs.receive_message(QueueUrl=subscription.queue_url, WaitTimeSeconds=10)
+    answer = sqs.receive_message(QueueUrl=subscription.queue_url, WaitTimeSeconds=20)
     assert answer["Messages"][0]["Body"] == "hello"
 # endregion
