@@ -527,6 +527,19 @@ def test_a_worker_that_is_told_to_stop_gives_the_rest_of_its_batch_back_at_once(
     assert service.stack.queue(service.url).approximate_number_of_messages == 4
 
 
+def test_a_queue_without_a_visibility_time_out_gives_each_message_once_a_receive() -> None:
+    service = Service()
+    service.stack.sqs.set_queue_attributes(QueueUrl=service.url, Attributes={"VisibilityTimeout": "0"})
+    sent = sorted(each.id for each in service.client.send_many(TOPIC, [Message(body=str(i)) for i in range(25)]))
+    service.stack.advance(seconds=1)
+    found = service.client.receive(TOPIC, "billing", max_messages=100)
+    assert sorted(each.id for each in found) == sent
+    assert sorted(each.id for each in service.consumer.receive(max_messages=100)) == sent
+    assert sorted(each.id for each in service.stack.receive(TOPIC, "billing")) == sent
+    service.client.delete(TOPIC, "billing", service.client.receive(TOPIC, "billing", max_messages=100))
+    assert service.bodies(service.url) == []  # each had its last receipt handle
+
+
 def test_ctrl_c_lets_the_message_in_hand_be_finished_and_a_second_one_does_not() -> None:
     service = Service()
     service.client.send_many(TOPIC, [Message(body=str(i)) for i in range(3)])
