@@ -22,7 +22,8 @@ PATIENCE_S = 120
 HIDDEN_S = 3600
 """The queue's visibility time-out: what is not given back does not come again within a test."""
 PROGRAM = """
-import asyncio, json, pathlib, sys, time
+import asyncio, json, pathlib, signal, sys, time
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job ignores it
 from tidewheel import BufferedSender, Consumer, Tidewheel
 
 kind, url, folder, options = sys.argv[1], sys.argv[2], pathlib.Path(sys.argv[3]), json.loads(sys.argv[4])

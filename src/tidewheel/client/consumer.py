@@ -262,17 +262,17 @@ class Consumer:
 
         SIGTERM and Ctrl-C, in the main thread, end the run: messages that were received and not begun go back to the
         queue at once, the current poll and the messages in hand are finished. After `finish_s` seconds, the run ends
-        without them. With one thread, the function then gets a KeyboardInterrupt, and its message goes back too. With
-        more, their messages come again after the visibility time-out. A second signal ends the program at once. A
-        handler for these signals that the program has set itself stays: let it set `stop`, as also where `run` is
-        called in another thread.
+        without them. The function in the caller's thread then gets a KeyboardInterrupt, but not on Windows, and its
+        message goes back too. Messages of other threads come again after the visibility time-out. A second signal ends
+        the program at once. A handler for these signals that the program has set itself stays: let it set `stop`, as
+        also where `run` is called in another thread.
 
         Args:
-            function: gets the messages, in the caller's thread if `at_once` is 1.
+            function: gets the messages, in the caller's thread and in `at_once` - 1 others.
             stop: when set, ends the run likewise, without a limit of time.
             wait_s: how long a poll waits, 0 to 20 seconds.
             batch: how many messages to receive at a time.
-            at_once: how many messages are handled at once, each in a thread that receives by itself; 1 to 50.
+            at_once: how many messages are handled at once, each in a thread that receives by itself.
             finish_s: seconds after a signal for what was begun. ECS and Kubernetes kill after 30 by default.
             signals: whether signals end the run.
 
@@ -282,6 +282,7 @@ class Consumer:
             QueueUnavailable: AWS refuses, such as for want of permission, at the start or for a minute.
         """
         with Interrupts(signals) as interrupts:
+            stop = stop or threading.Event()
             run = Run(self, function, interrupts, interrupts.interrupt, stop, wait_s, batch, at_once, finish_s)
             run.start(run.workers[1:])
             run.workers[0].work()
@@ -319,12 +320,11 @@ class Consumer:
             finally:
                 running.discard(future)
 
-        def cancel() -> None:
-            for future in list(running):
-                future.cancel()
+        def cancel() -> object:
+            return [each.cancel() for each in list(running)]
 
         with Interrupts(signals) as interrupts:
-            run = Run(self, handle, interrupts, cancel, stop, wait_s, batch, at_once, finish_s)
+            run = Run(self, handle, interrupts, cancel, stop or threading.Event(), wait_s, batch, at_once, finish_s)
             run.start(run.workers)
             ended = asyncio.wrap_future(run.ended)
             try:

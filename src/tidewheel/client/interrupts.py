@@ -24,8 +24,7 @@ class Interrupts:
     def __init__(self, wanted: bool) -> None:
         self.caught = False
         self._wanted = wanted
-        self._late = self._left = False
-        self._lock = threading.Lock()
+        self._late = False
         self._installed: list[signal.Signals] = []
 
     def __enter__(self) -> Self:
@@ -38,27 +37,23 @@ class Interrupts:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool:
-        self._left = True
-        with self._lock:
-            self._restore()
+        self._restore()
         return kind is KeyboardInterrupt and self._late
 
     def interrupt(self) -> None:
         """Ends the block in the main thread, from another thread, by a KeyboardInterrupt that the block keeps.
 
-        Windows cannot do that: there the block goes on.
+        The block must wait for this call, or the signal could come after it. Windows cannot do this: there the block
+        goes on.
         """
-        with self._lock:
-            if self._installed and not self._left and hasattr(signal, "pthread_kill"):
-                self._late = True
-                signal.pthread_kill(threading.main_thread().ident or 0, self._installed[0])
+        for number in self._installed[:1] if hasattr(signal, "pthread_kill") else ():
+            self._late = True
+            signal.pthread_kill(threading.main_thread().ident or 0, number)
 
     def _noted(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002
         if self._late:
-            if self._left:
-                return
             raise KeyboardInterrupt
-        if self.caught or self._left:
+        if self.caught:
             self._restore()
             signal.raise_signal(number)
         self.caught = True

@@ -60,7 +60,7 @@ class Run:
     function: Callable[[ReceivedMessage], object]
     interrupts: Interrupts
     interrupt: Callable[[], object]
-    stop: threading.Event | None
+    stop: threading.Event
     wait_s: int
     batch: int
     at_once: int
@@ -77,13 +77,13 @@ class Run:
         if not self.at_once >= 1 or not self.finish_s >= 0:
             raise InvalidValue("at_once, finish_s", (self.at_once, self.finish_s), "give at least 1, and seconds")
         self.name = f"{self.consumer.topic}/{self.consumer.subscription}"
-        self.told = self.stop or threading.Event()
+        self.ended.set_running_or_notify_cancel()  # nobody can cancel it
         self.workers = [Worker(self) for _ in range(self.at_once)]
 
     @property
     def stopping(self) -> bool:
         """Whether the workers begin nothing more."""
-        return self.told.is_set() or self.interrupts.caught or any(each.ended.done() for each in self.workers)
+        return self.stop.is_set() or self.interrupts.caught or any(each.ended.done() for each in self.workers)
 
     def start(self, workers: list[Worker]) -> None:
         """Starts the thread of the run, and one for each of these workers."""
@@ -117,7 +117,7 @@ class Run:
         while not self.stopping:
             wait(working, _LOOK_S, FIRST_COMPLETED)
         if self.interrupts.caught:
-            self.told.set()
+            self.stop.set()
         self._leave(Worker.give_back)
         end_s = time.monotonic() + self.finish_s
         while (left := wait(working, _LOOK_S).not_done) and not self.late:
@@ -200,7 +200,7 @@ class Worker:
                         self._rest = self._in_hand
             except AWS_ERRORS as error:
                 run.failed(error)
-                run.told.wait(random.uniform(0.5, 1) * pause_s)
+                run.stop.wait(random.uniform(0.5, 1) * pause_s)
                 pause_s = min(_MAX_PAUSE_S, 2 * pause_s)
 
     def _begins(self) -> bool:
