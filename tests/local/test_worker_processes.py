@@ -218,8 +218,6 @@ def test_a_buffered_sender_sends_its_messages_when_the_worker_ends(world: World)
     [
         ("one", Mode.REFUSE),
         ("one", Mode.HANG),
-        ("one", Mode.ERROR),
-        ("one", Mode.THROTTLE),
         ("threads", Mode.REFUSE),
         ("async", Mode.REFUSE),
     ],

@@ -388,3 +388,19 @@ def test_a_buffered_sender_that_is_closed_soon_gives_up_a_queue_that_hangs(
     with pytest.raises(FlushFailed):
         sender.close()
     assert time.monotonic() - began_s < 0.5 * CALL_S  # it took one second, not nine tries or CALL_S
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "expected"),
+    [
+        (503, "ServiceUnavailable", True),
+        (500, "InternalError", True),
+        (400, "RequestThrottled", True),
+        (403, "AccessDenied", False),
+        (403, "ExpiredToken", False),
+        (400, "AWS.SimpleQueueService.NonExistentQueue", False),
+    ],
+)
+def test_throttling_and_errors_of_aws_itself_pass_and_refusals_do_not(status: int, code: str, expected: bool) -> None:
+    answer: Any = {"Error": {"Code": code}, "ResponseMetadata": {"HTTPStatusCode": status}}
+    assert tries.passes(ClientError(answer, "ReceiveMessage")) is expected
