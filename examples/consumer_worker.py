@@ -26,7 +26,7 @@ def handle(message: ReceivedMessage) -> None:
 
 
 def main() -> None:
-    """Works until Ctrl-C. After five attempts, a message goes to the dead-letter queue."""
+    """Works until SIGTERM or Ctrl-C. After five attempts, a message goes to the dead-letter queue."""
     Consumer(Tidewheel(), "orders", "billing", max_attempts=5, drop_superseded=True).run(handle)
 
 

@@ -84,10 +84,18 @@ def ends_in(remaining_s: Callable[[], float]) -> Iterator[None]:
 
 
 @contextmanager
-def patience(seconds: float) -> Iterator[None]:
-    """Gives the block some seconds, and as many again after each answer. A block inside another changes nothing."""
+def patience(seconds: float | Callable[[], float]) -> Iterator[None]:
+    """Gives the block some seconds, and as many again after each answer. A block inside another changes nothing.
+
+    Args:
+        seconds: a function's answer may change while the block waits.
+    """
     last_s = deque([time.monotonic()], maxlen=1)
-    own = _Deadline(lambda: last_s[0] + seconds - time.monotonic(), answered=lambda: last_s.append(time.monotonic()))
+
+    def remaining_s() -> float:
+        return last_s[0] + (seconds() if callable(seconds) else seconds) - time.monotonic()
+
+    own = _Deadline(remaining_s, answered=lambda: last_s.append(time.monotonic()))
     with _use(_current.get() or own):
         yield
 

@@ -346,12 +346,12 @@ class DelayTooLong(TidewheelError):
 
 
 class QueueUnavailable(TidewheelError):
-    """A subscription's queue does not exist or refuses messages. Create the queue again or correct its policy."""
+    """A subscription's queue does not exist or refuses calls. Create the queue again or correct its policy."""
 
-    def __init__(self, queue_url: str, reason: str) -> None:
+    def __init__(self, queue_url: str, reason: str, what: str = "does not accept messages") -> None:
         self.queue_url = queue_url
         self.reason = reason
-        super().__init__(f"queue {queue_url} does not accept messages: {reason}")
+        super().__init__(f"queue {queue_url} {what}: {reason}")
 
 
 class QueueDeletedRecently(TidewheelError):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 import subprocess
 import sys
+import threading
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 
 from tests.docs.recipe import RECIPES, RECURRING, ROOT, Service, load
+from tidewheel import Consumer, RetryLater
 
 
 @pytest.mark.parametrize("path", [*sorted(RECIPES.glob("*.py")), RECURRING], ids=lambda path: path.stem)
@@ -178,6 +180,66 @@ def test_what_succeeds_at_last_is_tried_no_more() -> None:
         recipe.work(service.tw, consumer, call, 0)
     assert attempts == [0, 1, 3]
     assert service.tw.stats(recipe.TOPIC).dead == 0
+
+
+# ---- once
+
+
+@pytest.fixture
+def bill() -> sqlite3.Connection:
+    """A database with bills, in which the recipe keeps its ids."""
+    connection = sqlite3.connect(":memory:")
+    connection.execute("CREATE TABLE bills (number INTEGER)")
+    load("once").set_up(connection)
+    return connection
+
+
+def bills(db: sqlite3.Connection) -> list[int]:
+    return [number for (number,) in db.execute("SELECT number FROM bills ORDER BY number")]
+
+
+def test_a_copy_changes_nothing_in_a_database_that_keeps_the_ids(bill: sqlite3.Connection) -> None:
+    recipe, service = load("once"), Service()
+    service.make(recipe.TOPIC, recipe.SUBSCRIPTION)
+    service.tw.send(recipe.TOPIC, {"order": 17})
+    service.stack.advance(seconds=1)
+
+    def work(body: Any) -> None:
+        bill.execute("INSERT INTO bills VALUES (?)", (body["order"],))
+
+    [message] = service.tw.receive(recipe.TOPIC, recipe.SUBSCRIPTION)
+    assert recipe.once(bill, message, work)
+    service.stack.advance(minutes=30)  # the worker died before it acknowledged
+    [copy] = service.tw.receive(recipe.TOPIC, recipe.SUBSCRIPTION)
+    assert not recipe.once(bill, copy, work)
+    assert bills(bill) == [17]
+    recipe.forget(bill)
+    assert not recipe.once(bill, copy, work)  # remembered for weeks
+
+
+def test_what_failed_leaves_nothing_and_is_done_at_its_next_attempt(bill: sqlite3.Connection) -> None:
+    recipe, service = load("once"), Service()
+    service.make(recipe.TOPIC, recipe.SUBSCRIPTION)
+    service.tw.send(recipe.TOPIC, {"order": 17})
+    service.stack.advance(seconds=1)
+    stop, tries = threading.Event(), 0
+
+    def work(body: Any) -> None:
+        nonlocal tries
+        tries += 1
+        bill.execute("INSERT INTO bills VALUES (?)", (body["order"],))
+        if tries == 1:
+            stop.set()
+            raise RetryLater(delay="1m")
+
+    consumer = Consumer(service.tw, recipe.TOPIC, recipe.SUBSCRIPTION)
+    consumer.run(lambda message: recipe.once(bill, message, work), stop=stop)
+    assert bills(bill) == []
+    service.stack.advance(minutes=2)
+    [again] = service.tw.receive(recipe.TOPIC, recipe.SUBSCRIPTION)
+    assert again.original_id is not None
+    assert recipe.once(bill, again, work) and not recipe.once(bill, again, work)
+    assert bills(bill) == [17]
 
 
 # ---- trial expiry

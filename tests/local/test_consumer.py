@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib
 import json
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from types import ModuleType, SimpleNamespace
@@ -16,6 +18,7 @@ import boto3
 import pytest
 from aws_lambda_powertools.utilities.batch import BatchProcessor, EventType, process_partial_response
 from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
+from botocore.exceptions import ClientError, EndpointConnectionError
 from moto import mock_aws
 
 from tidewheel import (
@@ -24,16 +27,26 @@ from tidewheel import (
     ConsumerCounts,
     InvalidValue,
     Message,
+    QueueUnavailable,
     ReceivedMessage,
     RetryLater,
     Tidewheel,
+    UnknownSubscription,
     parse_received,
 )
+from tidewheel.client import worker
 from tidewheel.local import LocalTidewheel, MemoryTidewheel
 
 TOPIC = "orders"
 LARGE = "x" * 1_500_000
 """More than SQS takes."""
+
+
+def until(true: Callable[[], object]) -> None:
+    end_s = time.monotonic() + 60
+    while not true():
+        assert time.monotonic() < end_s
+        time.sleep(0.01)
 
 
 class Service:
@@ -527,6 +540,19 @@ def test_a_worker_that_is_told_to_stop_gives_the_rest_of_its_batch_back_at_once(
     assert service.stack.queue(service.url).approximate_number_of_messages == 4
 
 
+def test_a_queue_without_a_visibility_time_out_gives_each_message_once_a_receive() -> None:
+    service = Service()
+    service.stack.sqs.set_queue_attributes(QueueUrl=service.url, Attributes={"VisibilityTimeout": "0"})
+    sent = sorted(each.id for each in service.client.send_many(TOPIC, [Message(body=str(i)) for i in range(25)]))
+    service.stack.advance(seconds=1)
+    found = service.client.receive(TOPIC, "billing", max_messages=100)
+    assert sorted(each.id for each in found) == sent
+    assert sorted(each.id for each in service.consumer.receive(max_messages=100)) == sent
+    assert sorted(each.id for each in service.stack.receive(TOPIC, "billing")) == sent
+    service.client.delete(TOPIC, "billing", service.client.receive(TOPIC, "billing", max_messages=100))
+    assert service.bodies(service.url) == []  # each had its last receipt handle
+
+
 def test_ctrl_c_lets_the_message_in_hand_be_finished_and_a_second_one_does_not() -> None:
     service = Service()
     service.client.send_many(TOPIC, [Message(body=str(i)) for i in range(3)])
@@ -559,6 +585,168 @@ def test_ctrl_c_while_nothing_is_in_hand_ends_the_run() -> None:
     service.stack.sqs.receive_message = interrupted  # type: ignore[method-assign]
     service.consumer.run(pytest.fail)
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_a_signal_leaves_the_programs_own_handlers_alone_and_all_of_them_if_it_is_told_so() -> None:
+    service = Service()
+    seen: list[int] = []
+    stop = threading.Event()
+
+    def own(number: int, frame: object) -> None:
+        seen.append(number)
+        stop.set()
+
+    def look(message: ReceivedMessage) -> None:
+        signal.raise_signal(signal.SIGTERM)
+
+    before = signal.signal(signal.SIGTERM, own)
+    try:
+        service.client.send_many(TOPIC, [Message(body=str(i)) for i in range(3)])
+        service.stack.advance(seconds=1)
+        service.consumer.run(look, stop=stop)
+        assert seen == [signal.SIGTERM] and signal.getsignal(signal.SIGTERM) is own
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert service.consumer.counts == ConsumerCounts(handled=1)
+    asked: list[object] = []
+
+    def ask(message: ReceivedMessage) -> None:
+        asked.append((signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)))
+        stop.set()
+
+    stop.clear()
+    service.consumer.run(ask, stop=stop, signals=False)
+    assert asked == [(signal.SIG_DFL, signal.default_int_handler)]
+
+
+def test_a_worker_in_another_thread_sets_no_handlers_and_ends_when_it_is_told_to_stop() -> None:
+    service = Service()
+    service.client.send_many(TOPIC, [Message(body=str(i)) for i in range(5)])
+    service.stack.advance(seconds=1)
+    stop, begun, go = threading.Event(), threading.Event(), threading.Event()
+
+    def handle(message: ReceivedMessage) -> None:
+        begun.set()
+        go.wait(60)
+
+    thread = threading.Thread(target=service.consumer.run, args=(handle,), kwargs={"stop": stop})
+    thread.start()
+    assert begun.wait(60)
+    assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+    stop.set()
+    until(lambda: service.stack.queue(service.url).approximate_number_of_messages == 4)  # at once
+    go.set()
+    thread.join(60)
+    assert service.consumer.counts == ConsumerCounts(handled=1)
+
+
+def test_a_worker_of_several_threads_handles_each_message_once() -> None:
+    service = Service()
+    service.client.send_many(TOPIC, [Message(body=str(i)) for i in range(40)])
+    service.stack.advance(seconds=1)
+    stop, seen = threading.Event(), list[str]()
+
+    def handle(message: ReceivedMessage) -> None:
+        seen.append(message.body)
+        if len(seen) == 40:
+            stop.set()
+
+    service.consumer.run(handle, stop=stop, at_once=4, batch=3)
+    assert sorted(seen) == sorted(str(i) for i in range(40))
+    assert service.bodies(service.url) == []
+
+
+def test_a_worker_handles_coroutines_side_by_side_in_the_loop_of_its_caller() -> None:
+    service = Service()
+    service.client.send_many(TOPIC, [Message(body=str(i)) for i in range(3)])
+    service.stack.advance(seconds=1)
+
+    async def work() -> None:
+        stop, loop, begun = threading.Event(), asyncio.get_running_loop(), list[str]()
+        all_begun = asyncio.Event()
+
+        async def handle(message: ReceivedMessage) -> None:
+            assert asyncio.get_running_loop() is loop
+            begun.append(message.body)
+            if len(begun) == 3:
+                all_begun.set()
+                stop.set()
+            await all_begun.wait()
+            if message.body == "1":
+                raise RetryLater(delay="1h")
+
+        await service.consumer.run_async(handle, stop=stop, batch=1, at_once=3)
+
+    asyncio.run(asyncio.wait_for(work(), 60))
+    assert service.consumer.counts == ConsumerCounts(handled=2, retried=1)
+
+
+@pytest.mark.parametrize("error", ["AccessDenied", "AWS.SimpleQueueService.NonExistentQueue", "ExpiredToken"])
+def test_what_aws_refuses_ends_a_worker_at_the_start_and_later_after_a_minute(
+    error: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    service = Service()
+    receive = service.stack.sqs.receive_message
+    answers: list[bool] = []
+    stop = threading.Event()
+
+    def refused(**arguments: Any) -> Any:
+        answers.append(len(answers) in good)
+        if answers[-1]:
+            return receive(**arguments)
+        if len(answers) == last:
+            stop.set()
+        raise ClientError({"Error": {"Code": error, "Message": "no"}}, "ReceiveMessage")
+
+    service.stack.sqs.receive_message = refused  # type: ignore[method-assign]
+    monkeypatch.setattr(worker, "_FIRST_PAUSE_S", 0.001)
+    good, last = [1], 0
+    with pytest.raises(QueueUnavailable, match=rf"orders/billing gives no messages: .*{error}"):
+        service.consumer.run(pytest.fail)
+    assert len(answers) == 1
+    good, last = [1, 4], 7
+    service.consumer.run(pytest.fail, stop=stop)
+    assert [record.message.partition(":")[2][:16] for record in caplog.records] == [
+        " connection lost",
+        " connected again",
+        " connection lost",
+    ]
+    monkeypatch.setattr(worker, "REFUSED_S", 0.01)
+    stop.clear()
+    answers.clear()
+    good, last = [0], 0
+    with pytest.raises(QueueUnavailable):
+        service.consumer.run(pytest.fail, stop=stop, at_once=2)
+
+
+def test_a_subscription_that_is_gone_ends_a_worker() -> None:
+    service = Service()
+    service.client.delete_subscription(TOPIC, "billing")
+    with pytest.raises(UnknownSubscription):
+        service.consumer.run(pytest.fail)
+
+
+@pytest.mark.parametrize("wrong", [{"at_once": 0}, {"finish_s": -1}, {"batch": 0}, {"wait_s": 21}])
+def test_a_worker_refuses_values_that_are_not_usable(wrong: dict[str, int]) -> None:
+    with pytest.raises(InvalidValue):
+        Service().consumer.run(pytest.fail, **wrong)  # type: ignore[arg-type]
+
+
+def test_a_table_that_cannot_be_reached_does_not_keep_a_worker_from_its_queue() -> None:
+    service = Service()
+    service.client.send(TOPIC, "x")
+    service.stack.advance(seconds=1)
+    assert service.consumer.receive(max_messages=1)  # it knows the queue
+    service.stack.advance(minutes=5)
+    subscriptions = service.client._connection.storage.subscriptions
+
+    def unreachable(*_: object) -> None:
+        raise EndpointConnectionError(endpoint_url="table")
+
+    subscriptions.read = unreachable  # type: ignore[method-assign, assignment]
+    stop = threading.Event()
+    service.consumer.run(lambda _: stop.set(), stop=stop)
+    assert service.bodies(service.url) == []
 
 
 # ---- beside others

@@ -139,9 +139,10 @@ def test_a_local_service_that_was_killed_starts_again_on_the_same_port(tmp_path:
         _send_and_receive(service)
 
 
-def test_ctrl_c_ends_the_local_service_without_a_traceback(tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["Ctrl-C", "SIGTERM"])
+def test_a_signal_ends_the_local_service_without_a_traceback(tmp_path: Path, number: signal.Signals) -> None:
     with _up(tmp_path / "log", _free_port()) as service:
-        service.process.send_signal(signal.SIGINT)
+        service.process.send_signal(number)
         assert service.process.wait(PATIENCE_S) in (0, 130)
         log = service.log.read_text(errors="replace")
         assert "All messages are gone" in log and "Traceback" not in log

@@ -18,7 +18,7 @@ from tidewheel import deadline
 from tidewheel.aws import tries
 from tidewheel.aws.service import Service
 from tidewheel.aws.tries import Tries
-from tidewheel.client import connection
+from tidewheel.client import buffered, connection
 from tidewheel.client.bounded import CALL_S
 from tidewheel.client.buffered import BufferedSender
 from tidewheel.client.connection import Connection
@@ -372,3 +372,35 @@ def test_a_request_of_a_job_ends_within_two_minutes() -> None:
     assert job.silent * job.try_s + sum(pauses[: job.silent - 1]) < 120
     assert 25 < sum(pauses) / 2  # noqa: SIM300
     assert sum(pauses) < 120
+
+
+def test_a_buffered_sender_that_is_closed_soon_gives_up_a_queue_that_hangs(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection, "SDK", Tries(connect_s=2, read_s=1, silent=9, refused=9))
+    monkeypatch.setattr(buffered, "CLOSE_S", 1)
+    world.be(Mode.HANG, "sqs")
+    sender = BufferedSender(world.tw, max_age_s=0)
+    sender.add("orders", "x", delay="3d")
+    while not world.endpoint.count("sqs"):
+        time.sleep(0.01)
+    began_s = time.monotonic()
+    with pytest.raises(FlushFailed):
+        sender.close()
+    assert time.monotonic() - began_s < 0.5 * CALL_S  # it took one second, not nine tries or CALL_S
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "expected"),
+    [
+        (503, "ServiceUnavailable", True),
+        (500, "InternalError", True),
+        (400, "RequestThrottled", True),
+        (403, "AccessDenied", False),
+        (403, "ExpiredToken", False),
+        (400, "AWS.SimpleQueueService.NonExistentQueue", False),
+    ],
+)
+def test_throttling_and_errors_of_aws_itself_pass_and_refusals_do_not(status: int, code: str, expected: bool) -> None:
+    answer: Any = {"Error": {"Code": code}, "ResponseMetadata": {"HTTPStatusCode": status}}
+    assert tries.passes(ClientError(answer, "ReceiveMessage")) is expected

@@ -69,13 +69,14 @@ def test_ctrl_c_ends_a_command_that_waits_for_aws(endpoint: SlowEndpoint) -> Non
     assert endpoint.count("ssm") == 1
 
 
-def test_a_job_that_cannot_release_its_leases_ends_soon_after_ctrl_c() -> None:
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
+def test_a_job_that_cannot_release_its_leases_ends_soon_after_a_signal(name: str) -> None:
     code = (
         "import os, signal, time\n"
         "from tidewheel.cli import jobs\n"
         "jobs.RELEASE_S = 0.2\n"
-        "signal.signal(signal.SIGINT, jobs._interrupted)\n"
-        "try:\n    os.kill(os.getpid(), signal.SIGINT); time.sleep(60)\n"
+        f"signal.signal(signal.{name}, jobs._interrupted)\n"
+        f"try:\n    os.kill(os.getpid(), signal.{name}); time.sleep(60)\n"
         "finally:\n    time.sleep(60)\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=50, check=False)
@@ -83,3 +84,19 @@ def test_a_job_that_cannot_release_its_leases_ends_soon_after_ctrl_c() -> None:
         130,
         "tidewheel: interrupted. No message is lost. Run the command again.\n",
     )
+
+
+def test_sigterm_ends_a_command_as_ctrl_c_does(endpoint: SlowEndpoint) -> None:
+    endpoint.be(Mode.HANG)
+    code = "import sys; from tidewheel.cli import run; run()"
+    asks = subprocess.Popen(
+        [sys.executable, "-c", code, "--endpoint-url", endpoint.url, "send", "orders", "-"],
+        stdin=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    while not endpoint.asked and asks.poll() is None:
+        time.sleep(0.02)
+    asks.send_signal(signal.SIGTERM)
+    _, shown = asks.communicate(timeout=60)
+    assert (asks.returncode, shown) == (INTERRUPTED, "")

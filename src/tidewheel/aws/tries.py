@@ -11,14 +11,18 @@ import re
 from dataclasses import dataclass, replace
 from typing import Any
 
+from botocore import exceptions as boto
 from botocore.config import Config
-from botocore.exceptions import ConnectionError as NotConnected
-from botocore.exceptions import ConnectTimeoutError, HTTPClientError, ReadTimeoutError
+from botocore.parsers import ResponseParserError
 
 from tidewheel import deadline
+from tidewheel.errors import OutOfTime
 
 _BUSY = re.compile(r"^(429|500|502|503|504) |Throttl|ThroughputExceeded|RequestTimeout|PriorRequestNotComplete")
 """A status and a code that refuse a request for now."""
+_NOT_REACHED = (boto.ConnectionError, boto.HTTPClientError, boto.IncompleteReadError, ResponseParserError, OutOfTime)
+AWS_ERRORS = (boto.ClientError, boto.BotoCoreError, *_NOT_REACHED)
+"""What a request raises that AWS refused, or that did not reach it."""
 _BACKOFF_S = 0.1
 _MAX_BACKOFF_S = 8.0
 
@@ -73,9 +77,9 @@ class Tries:
 
     def _pause_s(self, *, caught_exception: Any, response: Any, attempts: int, **asked: Any) -> float | None:
         """Returns how long to wait before another try. None: there is none, and an error says what was tried."""
-        silent = isinstance(caught_exception, (ConnectTimeoutError, ReadTimeoutError))
+        silent = isinstance(caught_exception, (boto.ConnectTimeoutError, boto.ReadTimeoutError))
         refusal = None if response is None else _refusal(response[1])
-        if refusal is None and not isinstance(caught_exception, (NotConnected, HTTPClientError)):
+        if refusal is None and not isinstance(caught_exception, (boto.ConnectionError, boto.HTTPClientError)):
             return None
         pause_s: float = random.uniform(0.5, 1) * min(_MAX_BACKOFF_S, _BACKOFF_S * 2**attempts)
         if attempts < (self.silent if silent else self.refused) and pause_s + self.try_s <= deadline.left_s():
@@ -89,6 +93,13 @@ class Tries:
         return None
 
 
+def passes(error: BaseException) -> bool:
+    """Returns whether an error says only that AWS was not reached, or that it refuses for now."""
+    if isinstance(error, boto.ClientError):
+        return _refusal(error.response) is not None
+    return isinstance(error, _NOT_REACHED)
+
+
 def _answered(*, parsed: Any, **_: Any) -> None:
     if "Error" not in parsed:
         deadline.answered()
@@ -97,7 +108,7 @@ def _answered(*, parsed: Any, **_: Any) -> None:
 def _refusal(answer: Any) -> dict[str, str] | None:
     """Returns the error of an answer that refuses a request for now."""
     error: dict[str, str] = answer.get("Error", {})
-    told = f"{answer['ResponseMetadata']['HTTPStatusCode']} {error.get('Code')}"
+    told = f"{answer.get('ResponseMetadata', {}).get('HTTPStatusCode')} {error.get('Code')}"
     return error if _BUSY.search(told) else None
 
 

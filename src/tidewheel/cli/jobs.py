@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 RELEASE_S = 5
 """How long a job may go on after Ctrl-C."""
+_ENDS = (signal.SIGINT, signal.SIGTERM)
 TopicName = Annotated[str, typer.Argument(help="The topic's name.")]
 Cores = Annotated[int | None, typer.Option(min=1, help="Parallel tasks. The default is one for each processor.")]
 
@@ -123,7 +124,7 @@ def _run(ctx: typer.Context, script: str, arguments: Mapping[str, object], cores
         for name, value in arguments.items()
         if value is not None and value is not False
     }
-    before = signal.signal(signal.SIGINT, _interrupted)
+    before = {number: signal.signal(number, _interrupted) for number in _ENDS}
     try:
         with _progress(script.replace("_", " ")) as (say, advance):
             return run_job(
@@ -140,12 +141,14 @@ def _run(ctx: typer.Context, script: str, arguments: Mapping[str, object], cores
     except KeyboardInterrupt:
         _end()
     finally:
-        signal.signal(signal.SIGINT, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _interrupted(_signal: int, _frame: object) -> NoReturn:
-    """Lets the job release its leases, for RELEASE_S. A second Ctrl-C ends the process at once."""
-    signal.signal(signal.SIGINT, lambda *_: _end())
+    """Lets the job release its leases, for RELEASE_S. A second signal ends the process at once."""
+    for number in _ENDS:
+        signal.signal(number, lambda *_: _end())
     end = Timer(RELEASE_S, _end)
     end.daemon = True
     end.start()

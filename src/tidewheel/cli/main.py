@@ -6,6 +6,7 @@ application named `app`, which takes the arguments after the command's name.
 
 from __future__ import annotations
 
+import signal
 import sys
 from importlib import import_module
 from typing import Annotated
@@ -119,7 +120,9 @@ def demo(ctx: typer.Context) -> None:
 
 
 def run() -> None:
-    """Runs the command line."""
+    """Runs the command line. SIGTERM is Ctrl-C, unless it is ignored."""
+    if signal.getsignal(signal.SIGTERM) == signal.SIG_DFL:
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         app()
     except KeyboardInterrupt:  # while something was being loaded

@@ -19,6 +19,7 @@ from datetime import datetime, timedelta
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
+from tidewheel.client.bounded import CALL_S
 from tidewheel.client.closed import Closed
 from tidewheel.client.unsent import BufferFull, FailedMessage, FlushFailed
 from tidewheel.errors import InvalidValue
@@ -28,6 +29,9 @@ from tidewheel.model.validation import OutgoingMessage
 
 if TYPE_CHECKING:
     from tidewheel.client.tidewheel import Tidewheel
+
+CLOSE_S = 8
+"""How long a closed sender waits for each queue, and for S3: a program that was told to end has half a minute."""
 
 _log = logging.getLogger(__name__)
 
@@ -208,6 +212,8 @@ class BufferedSender:
     def close(self) -> None:
         """Flushes the buffer and ends the thread. `add` then raises Closed. Repeating is harmless.
 
+        A queue that gives no useful answer for 8 seconds is given up, and so is S3.
+
         Raises:
             FlushFailed: as for `flush`.
         """
@@ -304,7 +310,7 @@ class BufferedSender:
         broken: dict[str, Exception] = {}
         for entries in by_topic.values():
             try:
-                sender = self._tw._sender(entries[-1].state, broken)
+                sender = self._tw._sender(entries[-1].state, broken=broken, call_s=self._call_s)
                 errors = sender.try_checked([entry.checked for entry in entries])
             except Exception as error:  # no error may end the thread
                 errors = dict.fromkeys(range(len(entries)), error)
@@ -313,6 +319,9 @@ class BufferedSender:
                     self._fail(entry, errors[i])
                 else:
                     entry.future.set_result(entry.receipt)
+
+    def _call_s(self) -> float:
+        return CLOSE_S if self._closed else CALL_S
 
     def _fail(self, entry: _Entry, error: Exception) -> None:
         failed = FailedMessage(index=entry.index, message=entry.message, receipt=entry.receipt, error=error)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping
+from concurrent.futures import CancelledError, Future, wait
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tidewheel import deadline
+from tidewheel.aws.tries import passes
 from tidewheel.client import receiving
 from tidewheel.client.bounded import CALL_S
 from tidewheel.client.consumer_counts import ConsumerCounts
@@ -17,7 +20,8 @@ from tidewheel.client.interrupts import Interrupts
 from tidewheel.client.payloads import fetch_payload
 from tidewheel.client.receiving import DeleteFailed
 from tidewheel.client.retries import Delay, RetryLater, bury, dead_letter_url, retry_due_ms, sent_again, supersedes
-from tidewheel.errors import InvalidValue
+from tidewheel.client.worker import Run
+from tidewheel.errors import InvalidValue, QueueUnavailable
 from tidewheel.model.levels import Backoff
 from tidewheel.model.message import Receipt
 from tidewheel.model.received import ReceivedMessage, parse_received
@@ -122,13 +126,17 @@ class Consumer:
 
     def _receive(self, max_messages: int, wait_s: int) -> list[ReceivedMessage]:
         """Receives messages without the bodies kept in S3. Acknowledges and leaves out messages to drop."""
-        taken = receiving.receive(self._tw._connection.polling(wait_s), self._queue_url, max_messages, wait_s)
+        taken = self._take(max_messages, wait_s)
         dropped = [message for message in taken if self._drops(message)]
         if dropped:
             self._acknowledge(dropped)
             gone = {message.receipt_handle for message in dropped}
             taken = [message for message in taken if message.receipt_handle not in gone]
         return taken
+
+    def _take(self, max_messages: int, wait_s: int) -> list[ReceivedMessage]:
+        with deadline.patience(wait_s + CALL_S):
+            return receiving.receive(self._tw._connection.polling(wait_s), self._queue_url, max_messages, wait_s)
 
     @deadline.patience(CALL_S)
     def retry_later(
@@ -238,45 +246,106 @@ class Consumer:
         stop: threading.Event | None = None,
         wait_s: int = 20,
         batch: int = 10,
+        at_once: int = 1,
+        finish_s: float = 20,
+        signals: bool = True,
     ) -> None:
-        """Receives messages, calls a function with each and acknowledges them, until `stop` is set.
+        """Receives messages, calls a function with each and acknowledges them, until told to stop.
 
         An error of the function is logged, and so is a large body that cannot be had. The message then comes again
         after the queue's visibility time-out, which must be longer than a batch takes. RetryLater sends the message
-        again instead. An error while receiving ends the run.
+        again instead.
+
+        While AWS cannot be reached, throttles or answers with an error of its own, the run goes on trying, with
+        pauses of up to 20 seconds, and logs the loss and the end of it. A message that was handled is acknowledged
+        before others are received.
+
+        SIGTERM and Ctrl-C, in the main thread, end the run: messages that were received and not begun go back to the
+        queue at once, the current poll and the messages in hand are finished. After `finish_s` seconds, the run ends
+        without them. The function in the caller's thread then gets a KeyboardInterrupt, but not on Windows, and its
+        message goes back too. Messages of other threads come again after the visibility time-out. A second signal ends
+        the program at once. A handler for these signals that the program has set itself stays: let it set `stop`, as
+        also where `run` is called in another thread.
 
         Args:
-            function: gets the messages in turn; run several threads or processes for more at once.
-            stop: when set, ends the run after the message in hand, or after the current poll. Ctrl-C in the main thread
-                does the same, at once if no message is in hand. The rest of a batch goes back to the queue.
+            function: gets the messages, in the caller's thread and in `at_once` - 1 others.
+            stop: when set, ends the run likewise, without a limit of time.
             wait_s: how long a poll waits, 0 to 20 seconds.
             batch: how many messages to receive at a time.
+            at_once: how many messages are handled at once, each in a thread that receives by itself.
+            finish_s: seconds after a signal for what was begun. ECS and Kubernetes kill after 30 by default.
+            signals: whether signals end the run.
 
         Raises:
             InvalidValue: a value is not usable.
             UnknownTopic, UnknownSubscription: it does not exist.
+            QueueUnavailable: AWS refuses, such as for want of permission, at the start or for a minute.
         """
-        receiving.check_receive(batch, wait_s)
-        stop = stop or threading.Event()
-        with Interrupts(stop) as interrupts:
-            while not stop.is_set():
-                with deadline.patience(wait_s + CALL_S):
-                    messages = self._receive(batch, wait_s)
-                for i, message in enumerate(messages):
-                    if stop.is_set():
-                        receiving.give_back(self._tw._connection.sqs, self._queue_url, messages[i:])
-                        break
-                    with interrupts.message_in_hand():
-                        self._work(message, function)
+        with Interrupts(signals) as interrupts:
+            stop = stop or threading.Event()
+            run = Run(self, function, interrupts, interrupts.interrupt, stop, wait_s, batch, at_once, finish_s)
+            run.start(run.workers[1:])
+            run.workers[0].work()
+            while not run.ended.done():
+                wait([run.ended], 1)  # a signal does not end a longer wait on Windows
+        run.ended.result()
 
-    def _work(self, message: ReceivedMessage, function: Callable[[ReceivedMessage], object]) -> None:
+    async def run_async(
+        self,
+        function: Callable[[ReceivedMessage], Coroutine[Any, Any, object]],
+        *,
+        stop: threading.Event | None = None,
+        wait_s: int = 20,
+        batch: int = 10,
+        at_once: int = 10,
+        finish_s: float = 20,
+        signals: bool = True,
+    ) -> None:
+        """As `run`, for a coroutine function, in the running event loop.
+
+        What is not finished in time is cancelled, and its messages go back at once. To cancel this call, as Ctrl-C does
+        under `asyncio.run`, is a signal.
+
+        Args:
+            at_once: how many messages are handled at once; a thread receives for each.
+        """
+        loop = asyncio.get_running_loop()
+        running: set[Future[object]] = set()
+
+        def handle(message: ReceivedMessage) -> None:
+            future = asyncio.run_coroutine_threadsafe(function(message), loop)
+            running.add(future)
+            try:
+                future.result()
+            finally:
+                running.discard(future)
+
+        def cancel() -> object:
+            return [each.cancel() for each in list(running)]
+
+        with Interrupts(signals) as interrupts:
+            run = Run(self, handle, interrupts, cancel, stop or threading.Event(), wait_s, batch, at_once, finish_s)
+            run.start(run.workers)
+            ended = asyncio.wrap_future(run.ended)
+            try:
+                await asyncio.shield(ended)
+            except asyncio.CancelledError:
+                interrupts.caught = True
+                await ended
+                raise
+
+    def _work(self, function: Callable[[ReceivedMessage], object], message: ReceivedMessage) -> bool:
+        """Handles a message. Returns whether to acknowledge it."""
         try:
-            # Here, not when the batch is received: S3 may take long for one body, and the others have a time-out.
-            self._call(self._with_body(message), function)
-        except Exception:
-            _log.exception("message %s was not handled; it comes again after its visibility time-out", message.id)
-        else:
-            self._acknowledge([message])
+            # Here, not when the batch is received: AWS may take long for one message, and the others have a time-out.
+            if not self._drops(message):
+                self._call(self._with_body(message), function)
+        except Exception as error:
+            again = "message %s was not handled; it comes again after its visibility time-out: %s"
+            told = passes(error) or isinstance(error, (CancelledError, QueueUnavailable))
+            _log.error(again, message.id, repr(error), exc_info=not told)
+            return False
+        return True
 
     # ---- inside
     def _with_body(self, message: ReceivedMessage) -> ReceivedMessage:
@@ -340,6 +409,9 @@ class Consumer:
             self._dead_url = dead_letter_url(connection.sqs, self._queue_url)
         bury(connection.sqs, self._dead_url, connection.settings.s3_bucket, message)
         self._count("dead")
+
+    def _give_back(self, messages: list[ReceivedMessage]) -> None:
+        receiving.give_back(self._tw._connection.sqs, self._queue_url, messages)
 
     def _acknowledge(self, messages: list[ReceivedMessage]) -> None:
         try:

@@ -1,56 +1,64 @@
-"""Lets a worker finish the message in hand before Ctrl-C ends the worker."""
+"""Lets a worker finish what it has begun before SIGTERM or Ctrl-C ends it."""
 
 from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from types import FrameType, TracebackType
-from typing import Self
+from typing import Any, Self
+
+_USUAL: dict[signal.Signals, Any] = {signal.SIGTERM: signal.SIG_DFL, signal.SIGINT: signal.default_int_handler}
+"""The handlers that Python sets. A program with others decides itself what a signal means."""
 
 
 class Interrupts:
-    """Makes Ctrl-C stop a worker between two messages, inside its `with` block.
+    """Notes the first SIGTERM or Ctrl-C, inside its `with` block in the main thread.
 
-    While a message is in hand, the first Ctrl-C sets `stop`, and the second Ctrl-C interrupts. While no message is in
-    hand, the first Ctrl-C ends the wait and the block. Outside the main thread, or if the program has its own handler,
-    this class has no effect.
+    The second one meets the handlers of before. Outside the main thread, or if the program has its own handler, this
+    class has no effect. A handler runs between any two steps of the main thread, so it takes no lock.
+
+    Attributes:
+        caught: whether there was a signal.
     """
 
-    def __init__(self, stop: threading.Event) -> None:
-        self._stop = stop
-        self._in_hand = False
-        self._wait_ended = False
-        self._installed = False
+    def __init__(self, wanted: bool) -> None:
+        self.caught = False
+        self._wanted = wanted
+        self._late = False
+        self._installed: list[signal.Signals] = []
 
     def __enter__(self) -> Self:
-        main = threading.current_thread() is threading.main_thread()
-        if main and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-            signal.signal(signal.SIGINT, self._interrupted)
-            self._installed = True
+        if self._wanted and threading.current_thread() is threading.main_thread():
+            self._installed = [number for number, usual in _USUAL.items() if signal.getsignal(number) == usual]
+            for number in self._installed:
+                signal.signal(number, self._noted)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool:
-        if self._installed:
-            signal.signal(signal.SIGINT, signal.default_int_handler)
-        return kind is KeyboardInterrupt and self._wait_ended
+        self._restore()
+        return kind is KeyboardInterrupt and self._late
 
-    @contextmanager
-    def message_in_hand(self) -> Iterator[None]:
-        """Holds back the first Ctrl-C until the block ends."""
-        self._in_hand = True
-        try:
-            yield
-        finally:
-            self._in_hand = False
+    def interrupt(self) -> None:
+        """Ends the block in the main thread, from another thread, by a KeyboardInterrupt that the block keeps.
 
-    def _interrupted(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002
-        again = self._stop.is_set()
-        self._stop.set()
-        if self._in_hand and not again:
-            return
-        self._wait_ended = not self._in_hand
-        raise KeyboardInterrupt
+        The block must wait for this call, or the signal could come after it. Windows cannot do this: there the block
+        goes on.
+        """
+        for number in self._installed[:1] if hasattr(signal, "pthread_kill") else ():
+            self._late = True
+            signal.pthread_kill(threading.main_thread().ident or 0, number)
+
+    def _noted(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002
+        if self._late:
+            raise KeyboardInterrupt
+        if self.caught:
+            self._restore()
+            signal.raise_signal(number)
+        self.caught = True
+
+    def _restore(self) -> None:
+        for number in self._installed:
+            signal.signal(number, _USUAL[number])
+        self._installed = []

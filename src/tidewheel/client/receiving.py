@@ -6,10 +6,9 @@ import logging
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from botocore.exceptions import BotoCoreError, ClientError
-
+from tidewheel.aws.tries import AWS_ERRORS
 from tidewheel.client.payloads import fetch_payload
-from tidewheel.errors import InvalidValue, OutOfTime, TidewheelError
+from tidewheel.errors import InvalidValue, TidewheelError
 from tidewheel.model.received import ReceivedMessage, parse_received
 
 if TYPE_CHECKING:
@@ -48,37 +47,37 @@ def check_receive(max_messages: int, wait_s: int) -> None:
 
 
 def receive(sqs: SQSClient, queue_url: str, max_messages: int, wait_s: int) -> list[ReceivedMessage]:
-    """Receives up to max_messages, without the bodies kept in S3.
+    """Receives up to max_messages, each once, without the bodies kept in S3.
 
-    Only the first call of SQS waits. If a later call fails, the messages taken so far are returned. A message that
-    Tidewheel did not deliver is skipped with a warning: it comes again after its visibility time-out, until the queue's
-    dead-letter policy removes it.
+    Only the first call of SQS waits. If a later call fails, the messages taken so far are returned. A queue with a
+    visibility time-out of 0 gives the same messages again: the receiving ends when a call gives nothing new, and a
+    message has its last receipt handle. A message that Tidewheel did not deliver is skipped with a warning: it comes
+    again after its visibility time-out, until the queue's dead-letter policy removes it.
     """
-    found: list[ReceivedMessage] = []
-    taken = 0
-    while taken < max_messages:
+    found: dict[str, ReceivedMessage | None] = {}  # by SQS's MessageId, which differs between copies
+    new = True
+    while new and len(found) < max_messages:
         try:
             answer = sqs.receive_message(
                 QueueUrl=queue_url,
-                MaxNumberOfMessages=min(RECEIVE_BATCH, max_messages - taken),
-                WaitTimeSeconds=0 if taken else wait_s,
+                MaxNumberOfMessages=min(RECEIVE_BATCH, max_messages - len(found)),
+                WaitTimeSeconds=0 if found else wait_s,
                 MessageAttributeNames=["All"],
                 MessageSystemAttributeNames=["ApproximateReceiveCount"],
             )
-        except (BotoCoreError, ClientError, OutOfTime):
-            if not found:
+        except AWS_ERRORS:
+            if not any(found.values()):
                 raise
             break
-        raws = answer.get("Messages", [])
-        for raw in raws:
+        known = len(found)
+        for raw in answer.get("Messages", []):
             try:
-                found.append(parse_received(raw))
+                found[raw["MessageId"]] = parse_received(raw)
             except InvalidValue as error:
-                _log.warning("message %s of queue %s passed over: %s", raw.get("MessageId"), queue_url, error)
-        if not raws:
-            break
-        taken += len(raws)
-    return found
+                found[raw["MessageId"]] = None
+                _log.warning("message %s of queue %s passed over: %s", raw["MessageId"], queue_url, error)
+        new = len(found) > known
+    return [message for message in found.values() if message is not None]
 
 
 def with_bodies(connection: Connection, messages: Iterable[ReceivedMessage]) -> list[ReceivedMessage]:

@@ -14,15 +14,14 @@ import random
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from botocore.exceptions import BotoCoreError, ClientError
-
 from tidewheel import deadline
+from tidewheel.aws.tries import AWS_ERRORS
 from tidewheel.client.bounded import CALL_S
 from tidewheel.client.connection import Connection
 from tidewheel.client.payloads import store_payload
 from tidewheel.client.topic_cache import TopicCache
 from tidewheel.clock import Clock
-from tidewheel.errors import InvalidValue, LimitExceeded, OutOfTime, QueueUnavailable, SendFailed
+from tidewheel.errors import InvalidValue, LimitExceeded, QueueUnavailable, SendFailed
 from tidewheel.model.message import SQS_MAX_BYTES, IdSource, Message, Receipt, id_floor, id_text
 from tidewheel.model.pack import MAX_MESSAGES, PACK_ATTRIBUTE, pack_body, packs
 from tidewheel.model.topic_state import TopicState
@@ -51,8 +50,6 @@ CHUNK_BYTES = 8_000_000
 CHUNK_WAIT_MS = 500
 BATCH_ENTRIES = 10
 ATTEMPTS = 5
-_UNSENT = (BotoCoreError, ClientError, OutOfTime)
-"""Errors of AWS's calls. They fail the messages concerned, and no others."""
 _FIRST_PAUSE_S = 0.1
 _BODIES = "s3"
 """The place of a topic's large bodies, beside the queues' URLs."""
@@ -82,11 +79,13 @@ class Sender:
         ids: IdSource,
         pause: Callable[[float], None] = deadline.sleep,
         broken: dict[str, Exception] | None = None,
+        call_s: float | Callable[[], float] = CALL_S,
     ) -> None:
         """Prepares a call.
 
         Args:
             broken: the errors of queues and of S3, which are not tried again. Calls may share it.
+            call_s: how long each of them is waited for, as of `deadline.patience`.
         """
         self._connection = connection
         self._cache = cache
@@ -99,6 +98,7 @@ class Sender:
         self._pause = pause
         self._failures: dict[int, Exception] = {}
         self._broken = {} if broken is None else broken
+        self._call_s = call_s
 
     def send(self, messages: Iterable[Message]) -> list[Receipt]:
         """Sends messages.
@@ -152,7 +152,7 @@ class Sender:
                 checked = check_message(message, self._ids, now_ms, levels=self._levels, large=True)
                 self._cache.admit(self._state)
                 checked = self._without_large_body(checked)
-            except (InvalidValue, LimitExceeded, *_UNSENT) as error:
+            except (InvalidValue, LimitExceeded, *AWS_ERRORS) as error:
                 self._failures[index] = error
                 continue
             began_ms = began_ms if chunk else now_ms
@@ -183,7 +183,7 @@ class Sender:
         for index, message in enumerate(messages):
             try:
                 chunk.append(self._without_large_body(message))
-            except _UNSENT as error:
+            except AWS_ERRORS as error:
                 self._failures[index] = error
             else:
                 indexes.append(index)
@@ -202,9 +202,9 @@ class Sender:
         if place in self._broken:
             raise self._broken[place]
         try:
-            with deadline.patience(CALL_S):
+            with deadline.patience(self._call_s):
                 return store_payload(self._connection, self._state.topic, message)
-        except _UNSENT as error:
+        except AWS_ERRORS as error:
             self._broken[place] = error
             raise
 
@@ -219,7 +219,7 @@ class Sender:
         for queue_url, places, most in ways:
             entries = self._entries([indexes[i] for i in places], [chunk[i] for i in places], now_ms, most)
             for batch in _batches(entries):
-                with deadline.patience(CALL_S):
+                with deadline.patience(self._call_s):
                     self._send_batch(queue_url, batch)
 
     def _entries(self, indexes: list[int], messages: list[OutgoingMessage], now_ms: int, most: int) -> Iterator[_Entry]:
@@ -246,7 +246,7 @@ class Sender:
             answer = self._sqs.send_message_batch(
                 QueueUrl=queue_url, Entries=[_request(i, entry, self._state.topic) for i, entry in enumerate(batch)]
             )
-        except _UNSENT as error:  # the SQS client has already retried
+        except AWS_ERRORS as error:  # the SQS client has already retried
             failure = QueueUnavailable(queue_url, str(error))
             failure.__cause__ = error
             self._broken[queue_url] = failure

@@ -664,8 +664,8 @@ class Tidewheel:
         """
         return redrive_service_queues(self._connection.sqs, self._connection.objects, self._connection.settings)
 
-    def _sender(self, state: TopicState, broken: dict[str, Exception] | None = None) -> Sender:
-        return Sender(self._connection, self._cache, state, self._clock, self._ids, broken=broken)
+    def _sender(self, state: TopicState, **options: Any) -> Sender:
+        return Sender(self._connection, self._cache, state, self._clock, self._ids, **options)
 
     @deadline.patience(CALL_S)
     def _check(self, topic: str, message: Message) -> tuple[TopicState, OutgoingMessage]:

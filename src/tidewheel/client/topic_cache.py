@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING
 
+from tidewheel.aws.tries import passes
 from tidewheel.client.connection import Connection
 from tidewheel.client.limits import FRESH_MS, Limits
 from tidewheel.errors import UnknownSubscription, UnknownTopic
@@ -72,7 +73,7 @@ class TopicCache:
                 del self._subscriptions[known]
 
     def subscription(self, topic: str, name: str) -> SubscriptionState:
-        """Returns a subscription's state, read at most CACHE_MS ago.
+        """Returns a subscription's state, read at most CACHE_MS ago, or before if the table cannot be reached.
 
         Raises:
             InvalidValue: a name is not valid.
@@ -85,7 +86,12 @@ class TopicCache:
             known = self._subscriptions.get((topic, name))
         if known is not None and now_ms - known[0] < CACHE_MS:
             return known[1]
-        found = self._connection.storage.subscriptions.read(topic, name)
+        try:
+            found = self._connection.storage.subscriptions.read(topic, name)
+        except Exception as error:
+            if known is None or not passes(error):
+                raise
+            found = known[1]
         if found is None:
             self.state(topic)
             raise UnknownSubscription(topic, name)

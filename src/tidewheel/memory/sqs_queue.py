@@ -191,6 +191,8 @@ class MemoryQueue:
                     break
             # After the loop, so that a visibility time-out of 0 does not return a message twice in the same call.
             for message in taken:
+                if visibility_s == 0:  # behind the others that are receivable now
+                    message.arrival = next(self._account.numbers)
                 heapq.heappush(self._heap, (message.ready_at_ms, message.arrival, message))
             return [copy.copy(message) for message in taken]
 

@@ -1,0 +1,216 @@
+"""Receives and handles messages until told to stop, whatever becomes of the connection to AWS.
+
+    received --> rest --> in hand --function--> done --DeleteMessage--> gone
+                  |          +-- failed: comes again after its visibility time-out
+                  +-- told to stop, or the connection was lost: visible again at once
+
+Each thread of a run is a `Worker`. One more thread, of `Run`, looks after them: when they are to stop, it gives back
+what they have not begun, and waits for the rest.
+
+A worker acknowledges what is done before it receives more. So a lost connection makes one copy at most of each message
+in hand, if it lasts beyond the visibility time-out.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from dataclasses import dataclass, field
+from math import inf
+from typing import TYPE_CHECKING
+
+from tidewheel import deadline
+from tidewheel.aws.tries import AWS_ERRORS, passes
+from tidewheel.client import receiving
+from tidewheel.client.interrupts import Interrupts
+from tidewheel.errors import InvalidValue, QueueUnavailable
+from tidewheel.model.received import ReceivedMessage
+
+if TYPE_CHECKING:
+    from tidewheel.client.consumer import Consumer
+
+REFUSED_S = 60
+"""How long a worker that has received before tries what AWS refuses: a policy or a queue may be made anew just now."""
+LAST_CALL_S = 6
+"""How long a run that ends tries to acknowledge, and to give back: a try that hangs, or some that are refused."""
+_FIRST_PAUSE_S, _MAX_PAUSE_S = 1.0, 20.0
+_LOOK_S = 0.2
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass
+class Run:
+    """What a run's workers share.
+
+    Attributes:
+        consumer: handles, acknowledges and gives back.
+        function, stop, wait_s, batch, at_once, finish_s: as for `Consumer.run`.
+        interrupts: notes a signal.
+        interrupt: ends what is being handled, when it is too late.
+        late: whether the time to finish what was begun is over.
+        ended: done when all workers have ended, or when it is too late for them. Its exception ended the run.
+    """
+
+    consumer: Consumer
+    function: Callable[[ReceivedMessage], object]
+    interrupts: Interrupts
+    interrupt: Callable[[], object]
+    stop: threading.Event
+    wait_s: int
+    batch: int
+    at_once: int
+    finish_s: float
+    late: bool = False
+    ended: Future[None] = field(default_factory=Future)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _lost: bool = False
+    _worked: bool = False
+    _refused_s: float = inf
+
+    def __post_init__(self) -> None:
+        receiving.check_receive(self.batch, self.wait_s)
+        if not self.at_once >= 1 or not self.finish_s >= 0:
+            raise InvalidValue("at_once, finish_s", (self.at_once, self.finish_s), "give at least 1, and seconds")
+        self.name = f"{self.consumer.topic}/{self.consumer.subscription}"
+        self.ended.set_running_or_notify_cancel()  # nobody can cancel it
+        self.workers = [Worker(self) for _ in range(self.at_once)]
+
+    @property
+    def stopping(self) -> bool:
+        """Whether the workers begin nothing more."""
+        return self.stop.is_set() or self.interrupts.caught or any(each.ended.done() for each in self.workers)
+
+    def start(self, workers: list[Worker]) -> None:
+        """Starts the thread of the run, and one for each of these workers."""
+        for work in [self._look_after, *(each.work for each in workers)]:
+            threading.Thread(target=work, name="tidewheel-worker", daemon=True).start()
+
+    def reached(self) -> None:
+        """Notes that AWS did what it was asked."""
+        with self._lock:
+            if self._lost:
+                _log.warning("%s: connected again", self.name)
+            self._lost, self._worked, self._refused_s = False, True, inf
+
+    def failed(self, error: Exception) -> None:
+        """Notes that AWS did not do what it was asked.
+
+        Raises:
+            QueueUnavailable: AWS refuses, and did so at the start or for REFUSED_S.
+        """
+        with self._lock:
+            if not passes(error):
+                self._refused_s = min(self._refused_s, time.monotonic())
+                if not self._worked or time.monotonic() - self._refused_s >= REFUSED_S:
+                    raise QueueUnavailable(self.name, str(error), "gives no messages") from None
+            if not self._lost:
+                _log.warning("%s: connection lost, trying until it is back: %s", self.name, error)
+            self._lost = True
+
+    def _look_after(self) -> None:
+        working = [each.ended for each in self.workers]
+        while not self.stopping:
+            wait(working, _LOOK_S, FIRST_COMPLETED)
+        if self.interrupts.caught:
+            self.stop.set()
+        self._leave(Worker.give_back)
+        end_s = time.monotonic() + self.finish_s
+        while (left := wait(working, _LOOK_S).not_done) and not self.late:
+            if self.interrupts.caught and time.monotonic() >= end_s:
+                _log.warning("%s: no time is left for %d messages in hand; they come again", self.name, len(left))
+                self.late = True
+                self.interrupt()
+        self._leave(Worker.settle)
+        errors = [error for each in working if each.done() and (error := each.exception())]
+        self.ended.set_exception(errors[0] if errors else None)
+
+    def _leave(self, step: Callable[[Worker], None]) -> None:
+        """Does a last step of all workers. Messages for which it fails come again after their time-out."""
+        with deadline.within(LAST_CALL_S):
+            for each in self.workers:
+                try:
+                    step(each)
+                except Exception as error:
+                    _log.warning("%s: messages come again after their visibility time-out: %s", self.name, error)
+
+
+class Worker:
+    """One thread of a run.
+
+    Attributes:
+        ended: done when the thread has ended, with its error.
+    """
+
+    def __init__(self, run: Run) -> None:
+        self.ended: Future[None] = Future()
+        self._run = run
+        self._lock = threading.Lock()
+        self._rest: list[ReceivedMessage] = []
+        self._in_hand: list[ReceivedMessage] = []
+        self._done: list[ReceivedMessage] = []
+
+    def work(self) -> None:
+        """Works until the run stops."""
+        error: BaseException | None = None
+        try:
+            self._work()
+        except KeyboardInterrupt:
+            if not self._run.late:
+                raise  # the second Ctrl-C does not wait
+        except BaseException as raised:
+            error = raised
+        finally:
+            self.ended.set_exception(error)
+
+    def give_back(self) -> None:
+        """Makes the rest visible at once. The run's thread may do this while the worker has a message in hand."""
+        with self._lock:
+            rest, self._rest = self._rest, []
+        if rest:
+            self._run.consumer._give_back(rest)
+
+    def settle(self) -> None:
+        """Acknowledges and gives back what a worker that has ended left, also what was interrupted."""
+        if self.ended.done():
+            self._acknowledge()
+            self._rest += self._in_hand
+            self.give_back()
+
+    def _work(self) -> None:
+        run, pause_s = self._run, _FIRST_PAUSE_S
+        while not run.stopping:
+            try:
+                self._acknowledge()
+                self.give_back()
+                rest = run.consumer._take(run.batch, run.wait_s)
+                with self._lock:
+                    self._rest = rest
+                run.reached()
+                pause_s = _FIRST_PAUSE_S
+                while self._begins():
+                    if run.consumer._work(run.function, self._in_hand[0]):
+                        self._done, self._in_hand = self._in_hand, []
+                        self._acknowledge()
+                    elif run.late:
+                        self._rest = self._in_hand
+            except AWS_ERRORS as error:
+                run.failed(error)
+                run.stop.wait(random.uniform(0.5, 1) * pause_s)
+                pause_s = min(_MAX_PAUSE_S, 2 * pause_s)
+
+    def _begins(self) -> bool:
+        """Takes the next message in hand. Returns whether there is one."""
+        with self._lock:
+            self._in_hand = [] if self._run.stopping else self._rest[:1]
+            self._rest = self._rest[len(self._in_hand) :]
+            return bool(self._in_hand)
+
+    def _acknowledge(self) -> None:
+        if self._done:
+            self._run.consumer._acknowledge(self._done)
+            self._done = []
