@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,17 +16,20 @@ from tidewheel.jobs.importing.attributes import read_attributes
 from tidewheel.jobs.importing.options import Columns
 from tidewheel.jobs.importing.texts import decoded, is_bytes, is_text, lengths_of, none_of, refused, valid_text
 from tidewheel.jobs.importing.times import NO_ZONE, NOT_A_TIME, Times, read_times
+from tidewheel.jobs.importing.values import attribute_texts, key_texts, payloads, shown
 from tidewheel.jobs.importing.work import Mask, Rows, Terms
 from tidewheel.ledger.rows import SCHEMA
 from tidewheel.model.duration import MAX_DELAY_MS
-from tidewheel.model.message import MAX_MESSAGE_BYTES, Encoding
+from tidewheel.model.message import MAX_MESSAGE_BYTES, TIMES_END_MS, Encoding
 from tidewheel.model.validation import MAX_KEY_CHARACTERS
 
 LATE = "became due while it was imported"
+UNREADABLE = "has a value that cannot be read; write it as text"
 _SHOWN = 100
 _CONTROLS = r"[\x00-\x1f\x7f-\x{9f}\x{fffe}\x{ffff}]"
 
 Int64s = npt.NDArray[np.int64]
+Encodings = npt.NDArray[np.int8]
 Show = Callable[[int], object]
 
 
@@ -72,7 +76,11 @@ class _Problems:
 
 
 def check(rows: Rows, columns: Columns, terms: Terms) -> Checked:
-    """Maps and checks rows."""
+    """Maps and checks rows.
+
+    Raises:
+        ValueError: a value cannot be held; it says which column's.
+    """
     count = len(rows)
     problems = _Problems(count)
     due = read_times(rows.due, terms.time_zone)
@@ -80,9 +88,12 @@ def check(rows: Rows, columns: Columns, terms: Terms) -> Checked:
     problems.add(f"{columns.deliver_at} is missing", ~due.known)
     for kind, wrong in rows.wrong.items():
         problems.add(kind, wrong)
-    body_bytes = _check_body(problems, columns.body, rows)
+    with _named(columns.body):
+        payload = payloads(rows.payload)
+    body_bytes = _check_body(problems, columns.body, payload, rows.encoding)
     attributes = None if rows.attributes is None or rows.attributes.null_count == count else rows.attributes
-    about = None if attributes is None else read_attributes(attributes)
+    with _named(columns.attributes):
+        about = None if attributes is None else read_attributes(attribute_texts(attributes))
     if about is not None:
         for kind, wrong in about.problems.items():
             problems.add(f"{columns.attributes} {kind}", wrong, about.show)
@@ -99,17 +110,39 @@ def check(rows: Rows, columns: Columns, terms: Terms) -> Checked:
         "deliver_at_ms": pa.array(due.ms),
         "key": key,
         "attributes": pa.nulls(count, SCHEMA.field("attributes").type) if about is None else about.maps,
-        "payload": rows.payload,
+        "payload": payload,
         "encoding": pa.array(rows.encoding),
         "sent_at_ms": pa.array(np.full(count, terms.now_ms)),
         "expires_at_ms": pa.nulls(count, pa.int64()) if expiry is None else pa.array(expiry.ms, mask=~expiry.known),
     }
-    weight = lengths_of(rows.payload) + key_sent + (0 if about is None else about.size) + 48
+    weight = lengths_of(payload) + key_sent + (0 if about is None else about.size) + 48
     return Checked(columns=made, weight=weight, kinds=problems.kinds, problem=problems.problem, shown=problems.shown)
 
 
+def unreadable(rows: Rows, error: Exception) -> Checked:
+    """Rejects rows that `check` cannot check."""
+    count = len(rows)
+    return Checked(
+        columns={field.name: pa.nulls(count, field.type) for field in SCHEMA if field.name != "message_id"},
+        weight=np.full(count, 48),
+        kinds=[UNREADABLE],
+        problem=np.zeros(count, np.int16),
+        shown=[lambda _: error],
+    )
+
+
+@contextmanager
+def _named(column: str | None) -> Iterator[None]:
+    try:
+        yield
+    except MemoryError:
+        raise
+    except Exception as error:
+        raise ValueError(f"{column}: {error}") from None
+
+
 def _value(column: pa.Array) -> Show:
-    return lambda row: column[row].as_py()
+    return lambda row: shown(column, row)
 
 
 def _check_time(problems: _Problems, name: str, times: Times, column: pa.Array) -> None:
@@ -117,13 +150,14 @@ def _check_time(problems: _Problems, name: str, times: Times, column: pa.Array) 
     problems.add(f"{name} {NOT_A_TIME}", times.not_a_time, _value(column))
 
 
-def _check_body(problems: _Problems, name: str, rows: Rows) -> Int64s:
+def _check_body(problems: _Problems, name: str, payload: pa.BinaryArray, encoding: Encodings) -> Int64s:
     """Checks bodies. Returns their bytes, as SQS counts them."""
-    lengths = lengths_of(rows.payload)
+    lengths = lengths_of(payload)
     problems.add(f"{name} is missing", lengths == 0)
-    as_bytes = rows.encoding == Encoding.BYTES
+    as_bytes = encoding == Encoding.BYTES
     if not as_bytes.all():
-        problems.add(f"{name} has characters that SQS refuses; give bytes", refused(rows.payload), _value(rows.payload))
+        wrong = refused(payload) & ~as_bytes
+        problems.add(f"{name} has characters that SQS refuses; give bytes", wrong, _value(payload))
     return np.where(as_bytes, -(-lengths // 3) * 4, lengths)
 
 
@@ -133,7 +167,7 @@ def _key(problems: _Problems, name: str | None, rows: Rows) -> tuple[pa.Array, I
     if rows.key is None or rows.key.null_count == count:
         return pa.nulls(count, pa.string()), np.zeros(count, np.int64)
     column = decoded(rows.key)
-    key, bad = valid_text(column) if is_text(column.type) or is_bytes(column.type) else (column.cast(pa.string()), None)
+    key, bad = valid_text(column) if is_text(column.type) or is_bytes(column.type) else (key_texts(column), None)
     wrong = none_of(count) if bad is None else bad
     key = pc.if_else(pc.equal(key, ""), pa.scalar(None, pa.string()), key)
     too_long = pc.greater(pc.utf8_length(key), MAX_KEY_CHARACTERS)
@@ -152,6 +186,7 @@ def _expiry(problems: _Problems, name: str | None, rows: Rows, due: Times, terms
     expiry = read_times(rows.expires, terms.time_zone)
     _check_time(problems, name, expiry, rows.expires)
     problems.add(f"{name} is not after its delivery", expiry.known & (expiry.ms <= due.ms), _value(rows.expires))
+    problems.add(f"{name} is after the year 9999", expiry.ms >= TIMES_END_MS, _value(rows.expires))
     return expiry
 
 

@@ -15,18 +15,20 @@ If it stops after a ledger is written: no metadata names the ledger, and the orp
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from hashlib import shake_256
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from tidewheel.flows.upkeep.merge_rows import store_rows
-from tidewheel.jobs.importing.checks import Checked, check
+from tidewheel.jobs.importing.checks import Checked
 from tidewheel.jobs.importing.dividing import read_part
-from tidewheel.jobs.importing.rejects import Rejects
+from tidewheel.jobs.importing.guard import checked_rows
+from tidewheel.jobs.importing.rejects import Rejects, columns_of
 from tidewheel.jobs.importing.work import Chunk, FileProblem, Part, Rows, Work
 from tidewheel.ledger.rows import SCHEMA
 
@@ -73,8 +75,7 @@ class WritePart:
         chunk: _OpenChunk | None = None
         number = 0
         committed = part.chunks(self.committed)
-        for rows in read_part(self.work.location, part, batch_rows):
-            checked = check(rows, part.columns, self.work.terms)
+        for rows, checked in checked_rows(read_part(self.work.location, part, batch_rows), part, self.work.terms):
             start = 0
             first = True
             while start < len(rows) or first:
@@ -129,7 +130,8 @@ class _OpenChunk:
         for place, kind, text in rows.malformed:
             self._chunk.rejected[kind] += 1
             if self._rejects.wanted:
-                self._rejects.add({"file": self._part.file.name, **place, "reason": f"{kind}: {text[:1000]}"})
+                given = columns_of(text) if self._part.file.format == "json" else {}
+                self._reject(place, given, f"{kind}: {text[:1000]}")
 
     def add(self, rows: Rows, checked: Checked, start: int, end: int) -> None:
         """Adds rows [start, end)."""
@@ -147,7 +149,7 @@ class _OpenChunk:
             self._chunk.rejected.update({checked.kinds[kind]: count for kind, count in counts.items()})
             if self._rejects.wanted:
                 for row in np.flatnonzero(~good) + start:
-                    self._reject(rows, int(row), checked.reason(int(row)))
+                    self._reject(rows.place(int(row)), rows.given(int(row)), checked.reason(int(row)))
             table, places = table.filter(pa.array(good)), places[good]
         if table.num_rows:
             self._tables.append(table)
@@ -168,10 +170,9 @@ class _OpenChunk:
             )
         return self._chunk
 
-    def _reject(self, rows: Rows, row: int, reason: str) -> None:
-        place = {"file": self._part.file.name, **rows.place(row)}
-        given = {name: value for name, value in rows.given(row).items() if name not in place}
-        self._rejects.add({**place, **given, "reason": reason})
+    def _reject(self, place: Mapping[str, Any], given: Mapping[str, str], reason: str) -> None:
+        place = {"file": self._part.file.name, **place}
+        self._rejects.add(place, given, reason, self._part.columns.names)
 
     def _sorted(self) -> Iterator[pa.Table]:
         table = pa.concat_tables(self._tables).combine_chunks()

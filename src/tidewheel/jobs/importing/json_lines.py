@@ -15,8 +15,10 @@ import numpy as np
 import pyarrow as pa
 
 from tidewheel.jobs.importing.options import Columns
+from tidewheel.jobs.importing.rejects import columns_of
 from tidewheel.jobs.importing.streams import Stream, stream_of
-from tidewheel.jobs.importing.work import MALFORMED, FileProblem, Part, Rows
+from tidewheel.jobs.importing.texts import from_base64
+from tidewheel.jobs.importing.work import ENCODING, MALFORMED, FileProblem, Part, Rows
 from tidewheel.jobs.location import Location
 from tidewheel.model.message import Encoding
 
@@ -116,6 +118,8 @@ class _Lines:
         ):
             if name is not None:
                 fields[field] = (name, type_, default)
+        if ENCODING not in columns.names:
+            fields["packed"] = (ENCODING, Any, None)
         for name, _, _ in fields.values():
             if _NO_FIELD.search(name):
                 raise FileProblem(f"a column named {name!r} cannot be read; name it without quotes and backslashes")
@@ -162,7 +166,7 @@ class _Lines:
         return self._rows(
             found,
             place=lambda row: place(number_of(row)),
-            given=lambda row: json.loads(line_of(number_of(row))),
+            given=lambda row: columns_of(line_of(number_of(row)).decode(errors="replace")),
             malformed=[(place(number), kind, text) for number, kind, text in malformed],
         )
 
@@ -181,6 +185,9 @@ class _Lines:
     def _rows(self, found: list[Any], **about: Any) -> Rows:
         payload, encoding, odd = _bodies([bytes(row.body) for row in found])
         columns: dict[str, Any] = {}
+        packed = np.fromiter((getattr(row, "packed", None) == "bytes" for row in found), bool, len(found))
+        payload, not_base64 = from_base64(payload, packed) if packed.any() else (payload, packed)
+        encoding[packed] = Encoding.BYTES
         if "key" in self._fields:
             columns["key"] = _texts([row.key for row in found])
         if "expires" in self._fields:
@@ -192,7 +199,10 @@ class _Lines:
             due=_times([row.due for row in found]),
             payload=payload,
             encoding=encoding,
-            wrong={f"{self._columns.body} is a number or a flag; give text, an object or a list": odd},
+            wrong={
+                f"{self._columns.body} is a number or a flag; give text, an object or a list": odd,
+                f"{self._columns.body} is not base64, as its {ENCODING} says": not_base64,
+            },
             **columns,
             **about,
         )

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import asdict
-from typing import Any
 
-import msgspec
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from tidewheel.jobs.importing.attributes import object_text
+from tidewheel.jobs.importing import values
 from tidewheel.jobs.importing.files import opened
+from tidewheel.jobs.importing.guard import explained
 from tidewheel.jobs.importing.options import Columns
-from tidewheel.jobs.importing.streams import first_line
-from tidewheel.jobs.importing.texts import decoded, is_bytes, is_text
+from tidewheel.jobs.importing.texts import is_bytes, is_text
 from tidewheel.jobs.importing.times import ACCEPTED, takes
-from tidewheel.jobs.importing.work import FileProblem, InputFile, Limits, Part, Rows
+from tidewheel.jobs.importing.work import ENCODING, FileProblem, InputFile, Limits, Part, Rows
 from tidewheel.jobs.location import Location
 from tidewheel.model.message import Encoding
 
@@ -38,7 +36,7 @@ def row_groups(location: Location, part: Part, limits: Limits) -> list[tuple[int
     runs: list[tuple[int, int, int]] = []
     rows = limits.rows
     for number in range(found.metadata.num_row_groups):
-        with _explained("its footer"):
+        with explained("its footer"):
             group = found.metadata.row_group(number)
             size = sum(_sizes(group, part.columns))
         if group.num_rows < 0 or size < 0:
@@ -70,7 +68,7 @@ def check_types(schema: pa.Schema, columns: Columns) -> None:
         if schema.names.count(name) > 1:
             raise FileProblem(f"it has two columns {name!r}; give each column a name of its own")
         type_ = schema.field(name).type
-        if not accepts(type_.value_type if pa.types.is_dictionary(type_) else type_):
+        if not accepts(values.plain_type(type_.value_type if pa.types.is_dictionary(type_) else type_)):
             raise FileProblem(f"column {name!r} (--{field.replace('_', '-')}) is a {type_}; {advice}")
 
 
@@ -82,19 +80,24 @@ def read_parquet(location: Location, part: Part, batch_rows: int) -> Iterator[Ro
     """
     file = _open(location, part.file)
     names = list(dict.fromkeys(name for name in asdict(part.columns).values() if name is not None))
+    far = _int96(file, part.columns)
+    exact = [_open(location, part.file, unit) for unit in ("ms", "ns") if far]
     for number in range(part.first, part.end):
         where = f"row group {number}"
-        with _explained("its footer"):
+        with explained("its footer"):
             group = file.metadata.row_group(number)
         mean = max(1, sum(_sizes(group, part.columns)) // max(1, group.num_rows))
         rows = max(1, min(batch_rows, _BATCH_ROWS, _BATCH_BYTES // mean))
         batches = file.iter_batches(rows, row_groups=[number], columns=names, use_threads=False)
+        times = [each.iter_batches(rows, row_groups=[number], columns=far, use_threads=False) for each in exact]
         read = 0
         while True:
-            with _explained(where):
+            with explained(where):
                 batch = next(batches, None)
                 if batch is None:
                     break
+                if times:
+                    batch = _with_times(batch, *map(next, times))
                 found = _rows(batch, part.columns, number, read)
             yield found
             read += batch.num_rows
@@ -102,26 +105,35 @@ def read_parquet(location: Location, part: Part, batch_rows: int) -> Iterator[Ro
             raise FileProblem(f"{where} holds {read} rows, and its footer says {group.num_rows}; make the file again")
 
 
-def _open(location: Location, file: InputFile) -> pq.ParquetFile:
-    with _explained("its footer"):
+def _int96(file: pq.ParquetFile, columns: Columns) -> list[str]:
+    """Returns the mapped times that are stored as INT96, whose years an integer of nanoseconds does not hold."""
+    stored = (file.schema.column(number) for number in range(len(file.schema)))
+    times = (columns.deliver_at, columns.expires_at)
+    return [each.path for each in stored if each.physical_type == "INT96" and each.path in times]
+
+
+def _with_times(batch: pa.RecordBatch, in_ms: pa.RecordBatch, in_ns: pa.RecordBatch) -> pa.RecordBatch:
+    """Returns a batch with times of milliseconds, rounded up by their nanoseconds, which may have overflowed."""
+    for name in in_ms.schema.names:
+        down, ns = (pc.cast(each.column(name), pa.int64()) for each in (in_ms, in_ns))
+        more = pc.not_equal(pc.multiply(pc.divide(ns, 1_000_000), 1_000_000), ns).cast(pa.int64())
+        place = batch.schema.get_field_index(name)
+        batch = batch.set_column(place, name, pc.add(down, more).cast(in_ms.schema.field(name).type))
+    return batch
+
+
+def _open(location: Location, file: InputFile, int96_unit: str = "us") -> pq.ParquetFile:
+    with explained("its footer"):
         found = pq.ParquetFile(
             pa.PythonFile(opened(location, file), mode="r"),
             buffer_size=_BUFFER_BYTES,
             pre_buffer=False,
             page_checksum_verification=True,
+            coerce_int96_timestamp_unit=int96_unit,
+            arrow_extensions_enabled=True,
         )
         assert found.schema_arrow is not None  # a damaged schema fails here
         return found
-
-
-@contextmanager
-def _explained(where: str) -> Iterator[None]:
-    try:
-        yield
-    except MemoryError:
-        raise
-    except (pa.ArrowException, OSError, ValueError, KeyError, IndexError, OverflowError) as error:
-        raise FileProblem(f"{where} cannot be read: {first_line(error)}; make the file again") from None
 
 
 def _sizes(group: pq.RowGroupMetaData, columns: Columns) -> Iterator[int]:
@@ -133,44 +145,30 @@ def _sizes(group: pq.RowGroupMetaData, columns: Columns) -> Iterator[int]:
 
 
 def _rows(batch: pa.RecordBatch, columns: Columns, group: int, before: int) -> Rows:
-    body = decoded(batch.column(columns.body))
-    payload, encoding = _body(body)
-
     def column(name: str | None) -> pa.Array | None:
-        return None if name is None else batch.column(name)
+        return None if name is None else values.plain(batch.column(name))
 
+    payload = values.plain(batch.column(columns.body))
     return Rows(
         due=batch.column(columns.deliver_at),
         payload=payload,
-        encoding=np.full(batch.num_rows, encoding, np.int8),
+        encoding=np.full(batch.num_rows, values.encoding_of(payload.type), np.int8),
         key=column(columns.key),
-        attributes=_attributes(column(columns.attributes)),
+        attributes=column(columns.attributes),
         expires=column(columns.expires_at),
         place=lambda row: {"row_group": group, "row": before + row + 1},
-        given=lambda row: {name: batch.column(name)[row].as_py() for name in batch.schema.names},
+        given=lambda row: _given(batch, columns, row),
     )
 
 
-def _body(body: pa.Array) -> tuple[pa.BinaryArray, Encoding]:
-    if is_text(body.type):
-        return body.cast(pa.binary()), Encoding.TEXT
-    if is_bytes(body.type) or pa.types.is_null(body.type):
-        return body.cast(pa.binary()), Encoding.BYTES
-    encode = msgspec.json.Encoder(enc_hook=str).encode
-    values = body.to_pylist(maps_as_pydicts="lossy")
-    return pa.array([None if value is None else encode(value) for value in values], pa.binary()), Encoding.JSON
-
-
-def _attributes(column: pa.Array | None) -> pa.Array | None:
-    if column is None or column.null_count == len(column):
-        return None
-    column = decoded(column)
-    if is_text(column.type):
-        return column.cast(pa.string())
-    pairs: list[Any] = column.to_pylist()
-    if pa.types.is_struct(column.type):
-        pairs = [None if each is None else each.items() for each in pairs]
-    return pa.array([None if each is None else object_text(each) for each in pairs], pa.string())
+def _given(batch: pa.RecordBatch, columns: Columns, row: int) -> dict[str, str]:
+    """Returns the mapped columns of a row as JSON, as they are read from JSON lines."""
+    forms = {getattr(columns, field): form for field, form in _FORMS.items()}
+    given = {name: values.json_of(batch.column(name), row, forms[name]) for name in batch.schema.names}
+    body = values.plain(batch.column(columns.body).slice(row, 1))
+    if values.encoding_of(body.type) is Encoding.BYTES and not body.null_count:
+        given[ENCODING] = '"bytes"'
+    return given
 
 
 def _is_nested(type_: pa.DataType) -> bool:
@@ -203,3 +201,11 @@ _ACCEPTED: dict[str, tuple[Callable[[pa.DataType], bool], str]] = {
     "attributes": (_is_attributes, "give a map or struct of texts, or the text of a JSON object"),
     "expires_at": (takes, ACCEPTED),
 }
+_FORMS = {
+    "expires_at": values.time_json,
+    "attributes": values.attributes_json,
+    "key": values.key_json,
+    "deliver_at": values.time_json,
+    "body": values.body_json,
+}
+"""The later ones count if two fields are of one column."""

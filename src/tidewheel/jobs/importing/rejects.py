@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import base64
 import json
+import re
+from collections.abc import Collection, Mapping
 from contextlib import ExitStack, suppress
-from datetime import date, datetime
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from botocore.exceptions import BotoCoreError, ClientError
 
 from tidewheel.errors import InvalidValue, TidewheelError
@@ -19,6 +20,9 @@ from tidewheel.ledger.sink import Sink
 
 _FLUSH_BYTES = 1024 * 1024
 _TRIAL = "_tidewheel-writes-here"
+_COLUMNS = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_HALF = re.compile(r"\\(?:u[dD][89abAB]\w\w\\u[dD][c-fC-F]\w\w|(u[dD][89a-fA-F]\w\w)|.)")
+"""Half a surrogate pair in JSON, as its group. Whole pairs and other escapes have no group."""
 
 
 class Rejects:
@@ -45,10 +49,20 @@ class Rejects:
         """Whether rejected rows are kept."""
         return self._place is not None
 
-    def add(self, row: dict[str, Any]) -> None:
-        """Writes a row."""
-        line = json.dumps(row, ensure_ascii=False, default=_plain) + "\n"
-        self._lines.append(line)
+    def add(self, place: Mapping[str, Any], given: Mapping[str, str], reason: str, mapped: Collection[str]) -> None:
+        """Writes a row.
+
+        Args:
+            place: where the row stands.
+            given: its columns, each as JSON.
+            reason: why it is rejected.
+            mapped: columns that are imported. They keep their names; of others, place and reason take the name.
+        """
+        about = {_free(name, mapped): json.dumps(value, ensure_ascii=False) for name, value in place.items()}
+        why = {_free("reason", mapped): json.dumps(reason, ensure_ascii=False)}
+        row = {**about, **{name: text for name, text in given.items() if name not in about}, **why}
+        line = ", ".join(f"{json.dumps(name, ensure_ascii=False)}: {text}" for name, text in row.items())
+        self._lines.append(f"{{{line}}}\n")
         self._bytes += len(line)
         if self._bytes >= _FLUSH_BYTES:
             self._flush()
@@ -98,9 +112,13 @@ def _absolute(name: str) -> str:
     return url.rstrip("/") if url.startswith(S3) else str(Path(url).absolute())
 
 
-def _plain(value: object) -> object:
-    if isinstance(value, bytes):
-        return base64.b64encode(value).decode()
-    if isinstance(value, datetime | date):
-        return value.isoformat()
-    return str(value)
+def columns_of(line: str) -> Mapping[str, str]:
+    """Returns the columns of a line of JSON as they stand there, without any if it is no object."""
+    for text in (line, _HALF.sub(lambda found: "\\ufffd" if found[1] else found[0], line)):
+        with suppress(msgspec.MsgspecError, RecursionError):
+            return {name: str(value, "utf-8") for name, value in _COLUMNS.decode(text).items()}
+    return {}
+
+
+def _free(name: str, mapped: Collection[str]) -> str:
+    return _free(f"_{name}", mapped) if name in mapped else name

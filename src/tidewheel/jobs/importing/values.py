@@ -1,0 +1,129 @@
+"""Turns columns of Arrow's types into what is sent, and single values into JSON that is read as the same."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable
+
+import msgspec
+import pyarrow as pa
+
+from tidewheel.jobs.importing.attributes import object_text
+from tidewheel.jobs.importing.texts import decoded, is_bytes, is_text
+from tidewheel.model.message import Encoding
+
+_SHOWN = 1000
+
+
+def plain_type(type_: pa.DataType) -> pa.DataType:
+    """Returns the type of a column's `plain` form. Extension types that have none stay as they are."""
+    if not isinstance(type_, pa.BaseExtensionType):
+        return type_
+    known = {"arrow.uuid": pa.string(), "arrow.bool8": pa.bool_(), "arrow.json": type_.storage_type}
+    return known.get(type_.extension_name, type_)
+
+
+def plain(column: pa.Array) -> pa.Array:
+    """Returns JSON and UUIDs as text, and flags as flags, without a dictionary."""
+    if not isinstance(column.type, pa.BaseExtensionType):
+        return decoded(column)
+    if column.type.extension_name == "arrow.uuid":
+        return pa.array([None if each is None else str(each) for each in column.to_pylist()], pa.string())
+    return column.storage.cast(plain_type(column.type))
+
+
+def encoding_of(type_: pa.DataType) -> Encoding:
+    """Returns how bodies of a type are sent."""
+    if is_text(type_):
+        return Encoding.TEXT
+    return Encoding.BYTES if is_bytes(type_) or pa.types.is_null(type_) else Encoding.JSON
+
+
+def payloads(column: pa.Array) -> pa.BinaryArray:
+    """Returns bodies as bytes, nested values as JSON.
+
+    Raises:
+        Exception: JSON or Python cannot hold a value.
+    """
+    if encoding_of(column.type) is not Encoding.JSON:
+        return column.cast(pa.binary())
+    encode = msgspec.json.Encoder(enc_hook=str).encode
+    values = column.to_pylist(maps_as_pydicts="lossy")
+    return pa.array([None if value is None else encode(value) for value in values], pa.binary())
+
+
+def attribute_texts(column: pa.Array) -> pa.Array:
+    """Returns maps and structs as texts of JSON objects, and texts as they are.
+
+    Raises:
+        Exception: Python cannot hold a value.
+    """
+    if is_text(column.type) or is_bytes(column.type):
+        return column.cast(pa.binary())
+    pairs = column.to_pylist()
+    if pa.types.is_struct(column.type):
+        pairs = [None if each is None else each.items() for each in pairs]
+    return pa.array([None if each is None else object_text(each) for each in pairs], pa.string())
+
+
+def key_texts(column: pa.Array) -> pa.Array:
+    """Returns keys as text."""
+    return column.cast(pa.string())
+
+
+def shown(column: pa.Array, row: int) -> object:
+    """Returns a value for people, as text if Python cannot hold it."""
+    try:
+        return column[row].as_py()
+    except Exception:
+        one = column.slice(row, 1)
+    try:
+        return one.cast(pa.string())[0].as_py()
+    except Exception:
+        return " ".join(one.to_string().split())[:_SHOWN]
+
+
+def json_of(column: pa.Array, row: int, form: Callable[[pa.Array], str]) -> str:
+    """Returns a value in a form of JSON. A value that has no such form is shown as text."""
+    one = plain(column.slice(row, 1))
+    if not one.is_valid()[0].as_py():
+        return "null"
+    try:
+        return form(one)
+    except Exception:
+        return json.dumps(str(shown(one, 0)), ensure_ascii=False)
+
+
+def body_json(one: pa.Array) -> str:
+    """Returns a body as JSON: what is JSON as it is, bytes as base64."""
+    [payload] = payloads(one).to_pylist()
+    match encoding_of(one.type):
+        case Encoding.JSON:
+            return str(payload, "utf-8")
+        case Encoding.BYTES:
+            return json.dumps(base64.b64encode(payload).decode())
+        case _:
+            return json.dumps(payload.decode(), ensure_ascii=False)
+
+
+def attributes_json(one: pa.Array) -> str:
+    """Returns attributes as a JSON object, or as the text that the column has."""
+    [text] = attribute_texts(one).cast(pa.string()).to_pylist()
+    return json.dumps(text, ensure_ascii=False) if is_text(one.type) else text
+
+
+def key_json(one: pa.Array) -> str:
+    """Returns a key as JSON text."""
+    return json.dumps(key_texts(one)[0].as_py(), ensure_ascii=False)
+
+
+def time_json(one: pa.Array) -> str:
+    """Returns a time as JSON: numbers as they are, decimals as text, and the rest in ISO 8601, without loss."""
+    if pa.types.is_integer(one.type) or pa.types.is_floating(one.type):
+        return json.dumps(one[0].as_py(), allow_nan=False)
+    if pa.types.is_timestamp(one.type) and one.type.tz is not None:
+        one = one.cast(pa.timestamp(one.type.unit, "UTC"))
+    text: str = one.cast(pa.string())[0].as_py()
+    iso = text.replace(" ", "T") if pa.types.is_timestamp(one.type) and text[:1].isdigit() else text
+    return json.dumps(iso, ensure_ascii=False)
