@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -13,18 +12,20 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidewheel.jobs.importing.attributes import read_attributes
+from tidewheel.jobs.importing.guard import explained
 from tidewheel.jobs.importing.options import Columns
 from tidewheel.jobs.importing.texts import decoded, is_bytes, is_text, lengths_of, none_of, refused, valid_text
 from tidewheel.jobs.importing.times import NO_ZONE, NOT_A_TIME, Times, read_times
-from tidewheel.jobs.importing.values import attribute_texts, key_texts, payloads, shown
-from tidewheel.jobs.importing.work import Mask, Rows, Terms
+from tidewheel.jobs.importing.values import attribute_texts, payloads, shown
+from tidewheel.jobs.importing.work import Mask, Part, Rows, Terms
 from tidewheel.ledger.rows import SCHEMA
 from tidewheel.model.duration import MAX_DELAY_MS
 from tidewheel.model.message import MAX_MESSAGE_BYTES, TIMES_END_MS, Encoding
 from tidewheel.model.validation import MAX_KEY_CHARACTERS
 
 LATE = "became due while it was imported"
-UNREADABLE = "has a value that cannot be read; write it as text"
+UNREADABLE = "a value cannot be read"
+_AS_TEXT = "write it as text"
 _SHOWN = 100
 _CONTROLS = r"[\x00-\x1f\x7f-\x{9f}\x{fffe}\x{ffff}]"
 
@@ -75,11 +76,59 @@ class _Problems:
             self.shown.append(show)
 
 
+def checked_rows(reader: Iterator[Rows], part: Part, terms: Terms) -> Iterator[tuple[Rows, Checked]]:
+    """Reads and checks rows. If a value of them cannot be held, they are halved until its row is alone and rejected.
+
+    Raises:
+        FileProblem: the file cannot be read.
+    """
+    with explained("it"):
+        for rows in reader:
+            yield from _checked(rows, part.columns, terms)
+
+
+def _checked(rows: Rows, columns: Columns, terms: Terms) -> Iterator[tuple[Rows, Checked]]:
+    half = len(rows) // 2
+    try:
+        checked = check(rows, columns, terms)
+    except MemoryError:
+        raise
+    except Exception as error:
+        if half:
+            yield from _checked(_slice(rows, 0, half), columns, terms)
+            yield from _checked(_slice(rows, half, len(rows)), columns, terms)
+            return
+        checked = _unreadable(error)
+    yield rows, checked
+
+
+def _slice(rows: Rows, start: int, end: int) -> Rows:
+    names = ("due", "payload", "encoding", "key", "attributes", "expires")
+    there = {name: column for name in names if (column := getattr(rows, name)) is not None}
+    return replace(
+        rows,
+        **{name: column[start:end] for name, column in there.items()},
+        wrong={kind: wrong[start:end] for kind, wrong in rows.wrong.items()},
+        place=lambda row: rows.place(start + row),
+        given=lambda row: rows.given(start + row),
+        malformed=[] if start else rows.malformed,
+    )
+
+
+def _unreadable(error: Exception) -> Checked:
+    """Rejects one row."""
+    columns = {field.name: pa.nulls(1, field.type) for field in SCHEMA if field.name != "message_id"}
+    one = np.ones(1, np.int64)
+    return Checked(
+        columns=columns, weight=one, kinds=[UNREADABLE], problem=one.astype(np.int16) - 1, shown=[lambda _: error]
+    )
+
+
 def check(rows: Rows, columns: Columns, terms: Terms) -> Checked:
     """Maps and checks rows.
 
     Raises:
-        ValueError: a value cannot be held; it says which column's.
+        FileProblem: Python or JSON cannot hold a value.
     """
     count = len(rows)
     problems = _Problems(count)
@@ -88,11 +137,11 @@ def check(rows: Rows, columns: Columns, terms: Terms) -> Checked:
     problems.add(f"{columns.deliver_at} is missing", ~due.known)
     for kind, wrong in rows.wrong.items():
         problems.add(kind, wrong)
-    with _named(columns.body):
+    with explained(columns.body, _AS_TEXT):
         payload = payloads(rows.payload)
     body_bytes = _check_body(problems, columns.body, payload, rows.encoding)
     attributes = None if rows.attributes is None or rows.attributes.null_count == count else rows.attributes
-    with _named(columns.attributes):
+    with explained(columns.attributes, _AS_TEXT):
         about = None if attributes is None else read_attributes(attribute_texts(attributes))
     if about is not None:
         for kind, wrong in about.problems.items():
@@ -117,28 +166,6 @@ def check(rows: Rows, columns: Columns, terms: Terms) -> Checked:
     }
     weight = lengths_of(payload) + key_sent + (0 if about is None else about.size) + 48
     return Checked(columns=made, weight=weight, kinds=problems.kinds, problem=problems.problem, shown=problems.shown)
-
-
-def unreadable(rows: Rows, error: Exception) -> Checked:
-    """Rejects rows that `check` cannot check."""
-    count = len(rows)
-    return Checked(
-        columns={field.name: pa.nulls(count, field.type) for field in SCHEMA if field.name != "message_id"},
-        weight=np.full(count, 48),
-        kinds=[UNREADABLE],
-        problem=np.zeros(count, np.int16),
-        shown=[lambda _: error],
-    )
-
-
-@contextmanager
-def _named(column: str | None) -> Iterator[None]:
-    try:
-        yield
-    except MemoryError:
-        raise
-    except Exception as error:
-        raise ValueError(f"{column}: {error}") from None
 
 
 def _value(column: pa.Array) -> Show:
@@ -167,7 +194,7 @@ def _key(problems: _Problems, name: str | None, rows: Rows) -> tuple[pa.Array, I
     if rows.key is None or rows.key.null_count == count:
         return pa.nulls(count, pa.string()), np.zeros(count, np.int64)
     column = decoded(rows.key)
-    key, bad = valid_text(column) if is_text(column.type) or is_bytes(column.type) else (key_texts(column), None)
+    key, bad = valid_text(column) if is_text(column.type) or is_bytes(column.type) else (column.cast(pa.string()), None)
     wrong = none_of(count) if bad is None else bad
     key = pc.if_else(pc.equal(key, ""), pa.scalar(None, pa.string()), key)
     too_long = pc.greater(pc.utf8_length(key), MAX_KEY_CHARACTERS)

@@ -25,9 +25,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tidewheel.flows.upkeep.merge_rows import store_rows
-from tidewheel.jobs.importing.checks import Checked
+from tidewheel.jobs.importing.checks import Checked, checked_rows
 from tidewheel.jobs.importing.dividing import read_part
-from tidewheel.jobs.importing.guard import checked_rows
 from tidewheel.jobs.importing.rejects import Rejects, columns_of
 from tidewheel.jobs.importing.work import Chunk, FileProblem, Part, Rows, Work
 from tidewheel.ledger.rows import SCHEMA

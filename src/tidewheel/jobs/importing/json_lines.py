@@ -27,7 +27,6 @@ _LONGEST_LINE = 16 * 1024 * 1024
 _WRONG_TYPE = re.compile(r"Expected `.*`, got `(\w+)`(?: - at `\$\.(.*)`)?\Z")
 _NO_FIELD = re.compile(r'["\\\x00-\x1f]')
 _TIME = int | float | str | None
-_TEXT = int | float | str | bool | None
 _LINES = msgspec.json.Decoder(str)
 _UTF_8_MARK = b"\xef\xbb\xbf"
 
@@ -112,7 +111,7 @@ class _Lines:
             "body": (columns.body, raw, raw()),
         }
         for field, name, type_, default in (
-            ("key", columns.key, _TEXT, None),
+            ("key", columns.key, Any, None),
             ("attributes", columns.attributes, raw, raw()),
             ("expires", columns.expires_at, _TIME, None),
         ):
@@ -130,7 +129,7 @@ class _Lines:
             rename={field: name for field, (name, _, _) in fields.items()},
             gc=False,
         )
-        self._decoder = msgspec.json.Decoder(row)
+        self._decoder = msgspec.json.Decoder(row, float_hook=str)  # a key is its number as it stands
 
     def block(self, block: bytes, *, line: int | None, offset: int) -> Rows:
         """Decodes the lines of a block. `line` is the first line's number, `offset` the block's place in the file."""
@@ -188,8 +187,11 @@ class _Lines:
         packed = np.fromiter((getattr(row, "packed", None) == "bytes" for row in found), bool, len(found))
         payload, not_base64 = from_base64(payload, packed) if packed.any() else (payload, packed)
         encoding[packed] = Encoding.BYTES
+        wrong = {f"{self._columns.body} is not base64, as its {ENCODING} says": not_base64}
         if "key" in self._fields:
             columns["key"] = _texts([row.key for row in found])
+            nested = np.fromiter((isinstance(row.key, dict | list) for row in found), bool, len(found))
+            wrong[f"{self._columns.key} is an object or a list; give text or a number"] = nested
         if "expires" in self._fields:
             columns["expires"] = _times([row.expires for row in found])
         if "attributes" in self._fields:
@@ -201,7 +203,7 @@ class _Lines:
             encoding=encoding,
             wrong={
                 f"{self._columns.body} is a number or a flag; give text, an object or a list": odd,
-                f"{self._columns.body} is not base64, as its {ENCODING} says": not_base64,
+                **wrong,
             },
             **columns,
             **about,

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import asdict
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from tidewheel.jobs.importing import values
@@ -32,7 +31,7 @@ def row_groups(location: Location, part: Part, limits: Limits) -> list[tuple[int
         FileProblem: the file cannot be read, or a column has a type that cannot be mapped.
     """
     found = _open(location, part.file)
-    check_types(found.schema_arrow, part.columns)
+    check_types(found, part.columns)
     runs: list[tuple[int, int, int]] = []
     rows = limits.rows
     for number in range(found.metadata.num_row_groups):
@@ -55,19 +54,25 @@ def names_of(location: Location, file: InputFile) -> tuple[str, ...]:
     return tuple(_open(location, file).schema_arrow.names)
 
 
-def check_types(schema: pa.Schema, columns: Columns) -> None:
+def check_types(file: pq.ParquetFile, columns: Columns) -> None:
     """Checks the types of the mapped columns.
 
     Raises:
         FileProblem: a column has a type that cannot be mapped.
     """
+    schema, enums = file.schema_arrow, _stored(file, "ENUM", columns.names)
     for field, (accepts, advice) in _ACCEPTED.items():
         name = getattr(columns, field)
         if name is None:
             continue
         if schema.names.count(name) > 1:
             raise FileProblem(f"it has two columns {name!r}; give each column a name of its own")
-        type_ = schema.field(name).type
+        type_ = pa.string() if name in enums else schema.field(name).type
+        inside = [path for path in enums if path.startswith(f"{name}.")]
+        if inside:
+            raise FileProblem(
+                f"column {name!r} (--{field.replace('_', '-')}) has an ENUM, {inside[0]}; write it as text"
+            )
         if not accepts(values.plain_type(type_.value_type if pa.types.is_dictionary(type_) else type_)):
             raise FileProblem(f"column {name!r} (--{field.replace('_', '-')}) is a {type_}; {advice}")
 
@@ -80,7 +85,8 @@ def read_parquet(location: Location, part: Part, batch_rows: int) -> Iterator[Ro
     """
     file = _open(location, part.file)
     names = list(dict.fromkeys(name for name in asdict(part.columns).values() if name is not None))
-    far = _int96(file, part.columns)
+    enums = [name for name in _stored(file, "ENUM", names) if name in names]
+    far = _stored(file, "INT96", [part.columns.deliver_at, part.columns.expires_at])
     exact = [_open(location, part.file, unit) for unit in ("ms", "ns") if far]
     for number in range(part.first, part.end):
         where = f"row group {number}"
@@ -96,6 +102,8 @@ def read_parquet(location: Location, part: Part, batch_rows: int) -> Iterator[Ro
                 batch = next(batches, None)
                 if batch is None:
                     break
+                for name in enums:
+                    batch = batch.set_column(batch.schema.names.index(name), name, batch.column(name).view(pa.string()))
                 if times:
                     batch = _with_times(batch, *map(next, times))
                 found = _rows(batch, part.columns, number, read)
@@ -105,20 +113,20 @@ def read_parquet(location: Location, part: Part, batch_rows: int) -> Iterator[Ro
             raise FileProblem(f"{where} holds {read} rows, and its footer says {group.num_rows}; make the file again")
 
 
-def _int96(file: pq.ParquetFile, columns: Columns) -> list[str]:
-    """Returns the mapped times that are stored as INT96, whose years an integer of nanoseconds does not hold."""
-    stored = (file.schema.column(number) for number in range(len(file.schema)))
-    times = (columns.deliver_at, columns.expires_at)
-    return [each.path for each in stored if each.physical_type == "INT96" and each.path in times]
+def _stored(file: pq.ParquetFile, type_: str, names: Collection[str | None]) -> list[str]:
+    """Returns the paths of columns, or inside of them, that Parquet stores as a physical or logical type."""
+    found = (file.schema.column(number) for number in range(len(file.schema)))
+    of_type = (each.path for each in found if type_ in (each.physical_type, each.logical_type.type))
+    return [path for path in of_type if path in names or path.partition(".")[0] in names]
 
 
 def _with_times(batch: pa.RecordBatch, in_ms: pa.RecordBatch, in_ns: pa.RecordBatch) -> pa.RecordBatch:
-    """Returns a batch with times of milliseconds, rounded up by their nanoseconds, which may have overflowed."""
+    """Returns a batch with its INT96 times in milliseconds, rounded up by their nanoseconds unless these overflowed."""
     for name in in_ms.schema.names:
-        down, ns = (pc.cast(each.column(name), pa.int64()) for each in (in_ms, in_ns))
-        more = pc.not_equal(pc.multiply(pc.divide(ns, 1_000_000), 1_000_000), ns).cast(pa.int64())
-        place = batch.schema.get_field_index(name)
-        batch = batch.set_column(place, name, pc.add(down, more).cast(in_ms.schema.field(name).type))
+        down, ns = (each.column(name).cast(pa.int64()).fill_null(0).to_numpy() for each in (in_ms, in_ns))
+        up = down + ((ns // 1_000_000 == down) & (ns % 1_000_000 > 0))
+        times = pa.array(up, mask=in_ms.column(name).is_null().to_numpy(zero_copy_only=False))
+        batch = batch.set_column(batch.schema.names.index(name), name, times.cast(in_ms.schema.field(name).type))
     return batch
 
 
@@ -140,7 +148,7 @@ def _sizes(group: pq.RowGroupMetaData, columns: Columns) -> Iterator[int]:
     wanted = set(asdict(columns).values())
     for number in range(group.num_columns):
         column = group.column(number)
-        if column.path_in_schema.partition(".")[0] in wanted:
+        if column.path_in_schema in wanted or column.path_in_schema.partition(".")[0] in wanted:
             yield column.total_uncompressed_size
 
 
@@ -171,8 +179,18 @@ def _given(batch: pa.RecordBatch, columns: Columns, row: int) -> dict[str, str]:
     return given
 
 
-def _is_nested(type_: pa.DataType) -> bool:
-    return bool(pa.types.is_nested(type_))
+def _is_body(type_: pa.DataType) -> bool:
+    nested = pa.types.is_nested(type_) and _has_json(type_)
+    return bool(is_text(type_) or is_bytes(type_) or pa.types.is_null(type_) or nested)
+
+
+def _has_json(type_: pa.DataType) -> bool:
+    """Returns whether a nested type has no values that only their own library reads: opaque ones, tensors, variants."""
+    inside = [type_.field(number) for number in range(type_.num_fields)]
+    names = {field.name for field in inside}
+    variant = "metadata" in names and not names.isdisjoint(("value", "typed_value"))
+    own = isinstance(values.plain_type(type_), pa.BaseExtensionType)
+    return not variant and not own and all(_has_json(field.type) for field in inside)
 
 
 def _is_plain(type_: pa.DataType) -> bool:
@@ -193,10 +211,7 @@ def _is_attributes(type_: pa.DataType) -> bool:
 
 _ACCEPTED: dict[str, tuple[Callable[[pa.DataType], bool], str]] = {
     "deliver_at": (takes, ACCEPTED),
-    "body": (
-        lambda type_: is_text(type_) or is_bytes(type_) or _is_nested(type_) or bool(pa.types.is_null(type_)),
-        "give text, binary, a struct, a list or a map",
-    ),
+    "body": (_is_body, "give text, binary, a struct, a list or a map, with plain types in it"),
     "key": (_is_plain, "give a column of text"),
     "attributes": (_is_attributes, "give a map or struct of texts, or the text of a JSON object"),
     "expires_at": (takes, ACCEPTED),

@@ -67,11 +67,6 @@ def attribute_texts(column: pa.Array) -> pa.Array:
     return pa.array([None if each is None else object_text(each) for each in pairs], pa.string())
 
 
-def key_texts(column: pa.Array) -> pa.Array:
-    """Returns keys as text."""
-    return column.cast(pa.string())
-
-
 def shown(column: pa.Array, row: int) -> object:
     """Returns a value for people, as text if Python cannot hold it."""
     try:
@@ -97,14 +92,11 @@ def json_of(column: pa.Array, row: int, form: Callable[[pa.Array], str]) -> str:
 
 def body_json(one: pa.Array) -> str:
     """Returns a body as JSON: what is JSON as it is, bytes as base64."""
-    [payload] = payloads(one).to_pylist()
-    match encoding_of(one.type):
-        case Encoding.JSON:
-            return str(payload, "utf-8")
-        case Encoding.BYTES:
-            return json.dumps(base64.b64encode(payload).decode())
-        case _:
-            return json.dumps(payload.decode(), ensure_ascii=False)
+    payload, encoding = payloads(one)[0].as_py(), encoding_of(one.type)
+    if encoding is Encoding.JSON:
+        return str(payload, "utf-8")
+    text = base64.b64encode(payload) if encoding is Encoding.BYTES else payload
+    return json.dumps(text.decode(), ensure_ascii=False)
 
 
 def attributes_json(one: pa.Array) -> str:
@@ -115,7 +107,7 @@ def attributes_json(one: pa.Array) -> str:
 
 def key_json(one: pa.Array) -> str:
     """Returns a key as JSON text."""
-    return json.dumps(key_texts(one)[0].as_py(), ensure_ascii=False)
+    return json.dumps(one.cast(pa.string())[0].as_py(), ensure_ascii=False)
 
 
 def time_json(one: pa.Array) -> str:
