@@ -164,6 +164,7 @@ class _Lines:
 
         return self._rows(
             found,
+            may_be_packed=ENCODING.encode() in block,
             place=lambda row: place(number_of(row)),
             given=lambda row: columns_of(line_of(number_of(row)).decode(errors="replace")),
             malformed=[(place(number), kind, text) for number, kind, text in malformed],
@@ -181,17 +182,20 @@ class _Lines:
                 malformed.append((number, _problem_of(error), line.decode(errors="replace").rstrip("\r")))
         return found, numbers, malformed
 
-    def _rows(self, found: list[Any], **about: Any) -> Rows:
+    def _rows(self, found: list[Any], *, may_be_packed: bool, **about: Any) -> Rows:
         payload, encoding, odd = _bodies([bytes(row.body) for row in found])
         columns: dict[str, Any] = {}
-        packed = np.fromiter((getattr(row, "packed", None) == "bytes" for row in found), bool, len(found))
-        payload, not_base64 = from_base64(payload, packed) if packed.any() else (payload, packed)
-        encoding[packed] = Encoding.BYTES
-        wrong = {f"{self._columns.body} is not base64, as its {ENCODING} says": not_base64}
+        wrong = {}
+        if may_be_packed:
+            packed = np.fromiter((getattr(row, "packed", None) == "bytes" for row in found), bool, len(found))
+            encoding[packed] = Encoding.BYTES
+            kind = f"{self._columns.body} is not base64, as its {ENCODING} says"
+            payload, wrong[kind] = from_base64(payload, packed)
         if "key" in self._fields:
             columns["key"] = _texts([row.key for row in found])
-            nested = np.fromiter((isinstance(row.key, dict | list) for row in found), bool, len(found))
-            wrong[f"{self._columns.key} is an object or a list; give text or a number"] = nested
+            if columns["key"].null_count < len(found):
+                kind = f"{self._columns.key} is an object or a list; give text or a number"
+                wrong[kind] = np.fromiter((isinstance(row.key, (dict, list)) for row in found), bool, len(found))
         if "expires" in self._fields:
             columns["expires"] = _times([row.expires for row in found])
         if "attributes" in self._fields:

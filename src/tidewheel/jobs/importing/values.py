@@ -49,7 +49,7 @@ def payloads(column: pa.Array) -> pa.BinaryArray:
     if encoding_of(column.type) is not Encoding.JSON:
         return column.cast(pa.binary())
     encode = msgspec.json.Encoder(enc_hook=str).encode
-    values = column.to_pylist(maps_as_pydicts="lossy")
+    values = column.to_pylist(maps_as_pydicts="strict")
     return pa.array([None if value is None else encode(value) for value in values], pa.binary())
 
 
