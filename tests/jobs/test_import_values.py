@@ -21,7 +21,9 @@ import pytest
 
 from tests.flows.world import DAY, HOUR, START_MS
 from tests.jobs.test_import import Bench, bench, due, json_lines
+from tidewheel.client.waiting import waiting_message
 from tidewheel.errors import InvalidValue
+from tidewheel.flows.waiting.peek import peek_messages
 from tidewheel.jobs.importing import child, dividing
 from tidewheel.jobs.importing.work import FileProblem
 from tidewheel.model.message import Encoding
@@ -385,6 +387,7 @@ def test_json_and_uuids_are_text(bench: Bench) -> None:
     ("option", "odd", "said"),
     [
         ("body", pa.ExtensionArray.from_storage(pa.opaque(pa.binary(), "geo", "x"), pa.array([b"a"])), "arrow.opaque"),
+        ("body", pa.array([{"metadata": b"m", "value": b"v"}]), "struct<metadata: binary"),
         ("body", pa.array([[1, 2]], pa.list_(pa.int32(), 2)), "arrow.fixed_shape_tensor"),
         ("key", pa.ExtensionArray.from_storage(pa.opaque(pa.string(), "geo", "x"), pa.array(["a"])), "arrow.opaque"),
     ],
@@ -452,7 +455,9 @@ def test_a_variant_and_an_enum_inside_are_refused(bench: Bench) -> None:
         bench.run(path)
     pq.write_table(good_rows(1, body=pa.array([{"state": "OPEN"}])), path, store_schema=False)
     stored_as(path, 4, 4)
-    with pytest.raises(InvalidValue, match=r"column 'body' \(--body\) has an ENUM, body\.state; write it as text"):
+    with pytest.raises(
+        InvalidValue, match=r"column 'body' \(--body\) is a struct.*, with the ENUM body\.state; give text"
+    ):
         bench.run(path)
 
 
@@ -529,3 +534,31 @@ def test_an_expiry_after_the_year_9999_is_rejected_for_no_reader_of_messages_tak
     pq.write_table(good_rows(2, expires_at=times), bench.folder / "in.parquet")
     report = bench.run(bench.folder / "in.parquet")
     assert (report.imported, dict(report.rejected)) == (1, {"expires_at is after the year 9999": 1})
+
+
+def test_a_struct_with_the_names_of_a_variant_is_a_body(bench: Bench) -> None:
+    pq.write_table(good_rows(1, body=pa.array([{"metadata": "m", "value": 1}])), bench.folder / "in.parquet")
+    assert bench.run(bench.folder / "in.parquet").imported == 1
+    assert sent(bench)[0][0] == b'{"metadata":"m","value":1}'
+
+
+def test_attributes_of_bytes_are_base64_as_in_bodies(bench: Bench) -> None:
+    odd = pa.array([[("a", b"\xff")]], pa.map_(pa.string(), pa.binary()))
+    pq.write_table(good_rows(1, attributes=odd), bench.folder / "in.parquet")
+    assert bench.run(bench.folder / "in.parquet").imported == 1
+    assert sent(bench)[0][3] == [("a", "/w==")]
+
+
+def test_a_map_with_a_name_twice_is_no_body(bench: Bench) -> None:
+    odd = pa.array([[("a", 1), ("a", 2)], [("a", 1), ("b", 2)]], pa.map_(pa.string(), pa.int64()))
+    pq.write_table(good_rows(2, body=odd), bench.folder / "in.parquet")
+    assert dict(bench.run(bench.folder / "in.parquet").rejected) == {"a value cannot be read": 1}
+    assert sent(bench)[0][0] == b'{"a":1,"b":2}'
+
+
+def test_a_peek_shows_the_key_of_an_imported_message(bench: Bench) -> None:
+    pq.write_table(good_rows(2, key=pa.array(["order-1", None])), bench.folder / "in.parquet")
+    bench.run(bench.folder / "in.parquet")
+    service = bench.world.service
+    found = peek_messages(service, bench.world.state, 10, START_MS)  # type: ignore[arg-type]
+    assert {waiting_message(each).key for each in found} == {"order-1", None}

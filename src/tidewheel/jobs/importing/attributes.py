@@ -6,6 +6,7 @@ Few rows differ in their attributes as a rule, so each distinct text is read onc
 from __future__ import annotations
 
 import json
+from base64 import b64encode
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -130,7 +131,11 @@ def _json(value: Any) -> str:
         return "{" + ",".join(f"{_json(name)}:{_json(inner)}" for name, inner in value) + "}"
     if isinstance(value, list):
         return "[" + ",".join(map(_json, value)) + "]"
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str)
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=_text)
+
+
+def _text(value: object) -> str:
+    return b64encode(value).decode() if isinstance(value, bytes) else str(value)
 
 
 def _is_taken(value: str) -> bool:

@@ -68,13 +68,10 @@ def check_types(file: pq.ParquetFile, columns: Columns) -> None:
         if schema.names.count(name) > 1:
             raise FileProblem(f"it has two columns {name!r}; give each column a name of its own")
         type_ = pa.string() if name in enums else schema.field(name).type
-        inside = [path for path in enums if path.startswith(f"{name}.")]
-        if inside:
-            raise FileProblem(
-                f"column {name!r} (--{field.replace('_', '-')}) has an ENUM, {inside[0]}; write it as text"
-            )
-        if not accepts(values.plain_type(type_.value_type if pa.types.is_dictionary(type_) else type_)):
-            raise FileProblem(f"column {name!r} (--{field.replace('_', '-')}) is a {type_}; {advice}")
+        inside = [f", with the ENUM {path}" for path in enums if path.startswith(f"{name}.")]
+        if inside or not accepts(values.plain_type(type_.value_type if pa.types.is_dictionary(type_) else type_)):
+            shown = f"{type_}{''.join(inside[:1])}"
+            raise FileProblem(f"column {name!r} (--{field.replace('_', '-')}) is a {shown}; {advice}")
 
 
 def read_parquet(location: Location, part: Part, batch_rows: int) -> Iterator[Rows]:
@@ -158,7 +155,7 @@ def _rows(batch: pa.RecordBatch, columns: Columns, group: int, before: int) -> R
 
     payload = values.plain(batch.column(columns.body))
     return Rows(
-        due=batch.column(columns.deliver_at),
+        due=values.plain(batch.column(columns.deliver_at)),
         payload=payload,
         encoding=np.full(batch.num_rows, values.encoding_of(payload.type), np.int8),
         key=column(columns.key),
@@ -173,10 +170,8 @@ def _given(batch: pa.RecordBatch, columns: Columns, row: int) -> dict[str, str]:
     """Returns the mapped columns of a row as JSON, as they are read from JSON lines."""
     forms = {getattr(columns, field): form for field, form in _FORMS.items()}
     given = {name: values.json_of(batch.column(name), row, forms[name]) for name in batch.schema.names}
-    body = values.plain(batch.column(columns.body).slice(row, 1))
-    if values.encoding_of(body.type) is Encoding.BYTES and not body.null_count:
-        given[ENCODING] = '"bytes"'
-    return given
+    bytes_ = values.encoding_of(values.plain_type(batch.schema.field(columns.body).type)) is Encoding.BYTES
+    return given | ({ENCODING: '"bytes"'} if bytes_ else {})
 
 
 def _is_body(type_: pa.DataType) -> bool:
@@ -187,8 +182,8 @@ def _is_body(type_: pa.DataType) -> bool:
 def _has_json(type_: pa.DataType) -> bool:
     """Returns whether a nested type has no values that only their own library reads: opaque ones, tensors, variants."""
     inside = [type_.field(number) for number in range(type_.num_fields)]
-    names = {field.name for field in inside}
-    variant = "metadata" in names and not names.isdisjoint(("value", "typed_value"))
+    binary = {field.name for field in inside if is_bytes(field.type)}
+    variant = "metadata" in binary and {field.name for field in inside} <= {"metadata", "value", "typed_value"}
     own = isinstance(values.plain_type(type_), pa.BaseExtensionType)
     return not variant and not own and all(_has_json(field.type) for field in inside)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Callable
+from contextlib import suppress
 
 import msgspec
 import pyarrow as pa
@@ -69,25 +70,20 @@ def attribute_texts(column: pa.Array) -> pa.Array:
 
 def shown(column: pa.Array, row: int) -> object:
     """Returns a value for people, as text if Python cannot hold it."""
-    try:
-        return column[row].as_py()
-    except Exception:
-        one = column.slice(row, 1)
-    try:
+    one = column.slice(row, 1)
+    with suppress(Exception):
+        return one[0].as_py()
+    with suppress(Exception):
         return one.cast(pa.string())[0].as_py()
-    except Exception:
-        return " ".join(one.to_string().split())[:_SHOWN]
+    return " ".join(one.to_string().split())[:_SHOWN]
 
 
 def json_of(column: pa.Array, row: int, form: Callable[[pa.Array], str]) -> str:
     """Returns a value in a form of JSON. A value that has no such form is shown as text."""
     one = plain(column.slice(row, 1))
-    if not one.is_valid()[0].as_py():
-        return "null"
-    try:
-        return form(one)
-    except Exception:
-        return json.dumps(str(shown(one, 0)), ensure_ascii=False)
+    with suppress(Exception):
+        return form(one) if one.is_valid()[0].as_py() else "null"
+    return json.dumps(str(shown(one, 0)), ensure_ascii=False)
 
 
 def body_json(one: pa.Array) -> str:
