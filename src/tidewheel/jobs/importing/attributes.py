@@ -86,11 +86,10 @@ def read_attributes(column: pa.Array) -> Attributes:
 
 def object_text(pairs: Iterable[tuple[str, Any]]) -> str:
     """Returns pairs as the text of a JSON object of texts. Repeated names are kept."""
-    texts = [(str(name), _json(value)) for name, value in pairs]
+    texts = ((str(name), _json(value)) for name, value in pairs)
     # A decimal has become a text already. JSON has no NaN, but a text of it.
-    return _json(
-        _Object((name, _Number(text if text[0] == '"' or text == "null" else _json(text))) for name, text in texts)
-    )
+    strict = ((name, text if text[0] == '"' or text == "null" else _json(text)) for name, text in texts)
+    return "{" + ",".join(f"{_json(name)}:{text}" for name, text in strict) + "}"
 
 
 def _read(text: str | bytes) -> tuple[Pairs | None, str | None, str]:
@@ -107,9 +106,8 @@ def _read(text: str | bytes) -> tuple[Pairs | None, str | None, str]:
             return None, None, ""
         if not isinstance(given, _Object):
             return None, NOT_AN_OBJECT, text
-        pairs = [
-            (name, value if isinstance(value, str) else _json(value)) for name, value in given if value is not None
-        ]
+        there = [(name, value) for name, value in given if value is not None]
+        pairs = [(name, value if isinstance(value, str) else _json(value)) for name, value in there]
     except (ValueError, RecursionError):
         return None, NOT_AN_OBJECT, text
     names = [name for name, _ in pairs]

@@ -30,11 +30,10 @@ _SHOWN = 100
 _CONTROLS = r"[\x00-\x1f\x7f-\x{9f}\x{fffe}\x{ffff}]"
 
 Int64s = npt.NDArray[np.int64]
-Encodings = npt.NDArray[np.int8]
 Show = Callable[[int], object]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Checked:
     """Rows in a ledger's columns, without ids.
 
@@ -88,26 +87,25 @@ def checked_rows(reader: Iterator[Rows], part: Part, terms: Terms) -> Iterator[t
 
 
 def _checked(rows: Rows, columns: Columns, terms: Terms) -> Iterator[tuple[Rows, Checked]]:
-    half = len(rows) // 2
     try:
         checked = check(rows, columns, terms)
     except MemoryError:
         raise
     except Exception as error:
+        half = len(rows) // 2
         if half:
-            yield from _checked(_slice(rows, 0, half), columns, terms)
-            yield from _checked(_slice(rows, half, len(rows)), columns, terms)
+            for start, end in ((0, half), (half, len(rows))):
+                yield from _checked(_slice(rows, start, end), columns, terms)
             return
-        checked = _unreadable(error)
+        checked = _unreadable(len(rows), error)
     yield rows, checked
 
 
 def _slice(rows: Rows, start: int, end: int) -> Rows:
     names = ("due", "payload", "encoding", "key", "attributes", "expires")
-    there = {name: column for name in names if (column := getattr(rows, name)) is not None}
     return replace(
         rows,
-        **{name: column[start:end] for name, column in there.items()},
+        **{name: column[start:end] for name in names if (column := getattr(rows, name)) is not None},
         wrong={kind: wrong[start:end] for kind, wrong in rows.wrong.items()},
         place=lambda row: rows.place(start + row),
         given=lambda row: rows.given(start + row),
@@ -115,13 +113,9 @@ def _slice(rows: Rows, start: int, end: int) -> Rows:
     )
 
 
-def _unreadable(error: Exception) -> Checked:
-    """Rejects one row."""
-    columns = {field.name: pa.nulls(1, field.type) for field in SCHEMA if field.name != "message_id"}
-    one = np.ones(1, np.int64)
-    return Checked(
-        columns=columns, weight=one, kinds=[UNREADABLE], problem=one.astype(np.int16) - 1, shown=[lambda _: error]
-    )
+def _unreadable(count: int, error: Exception) -> Checked:
+    nulls = {field.name: pa.nulls(count, field.type) for field in SCHEMA if field.name != "message_id"}
+    return Checked(nulls, np.ones(count, np.int64), [UNREADABLE], np.zeros(count, np.int16), [lambda _: error])
 
 
 def check(rows: Rows, columns: Columns, terms: Terms) -> Checked:
@@ -139,7 +133,7 @@ def check(rows: Rows, columns: Columns, terms: Terms) -> Checked:
         problems.add(kind, wrong)
     with explained(columns.body, _AS_TEXT):
         payload = payloads(rows.payload)
-    body_bytes = _check_body(problems, columns.body, payload, rows.encoding)
+    body_bytes = _check_body(problems, columns.body, payload, rows.encoding == Encoding.BYTES)
     attributes = None if rows.attributes is None or rows.attributes.null_count == count else rows.attributes
     with explained(columns.attributes, _AS_TEXT):
         about = None if attributes is None else read_attributes(attribute_texts(attributes))
@@ -177,11 +171,10 @@ def _check_time(problems: _Problems, name: str, times: Times, column: pa.Array) 
     problems.add(f"{name} {NOT_A_TIME}", times.not_a_time, _value(column))
 
 
-def _check_body(problems: _Problems, name: str, payload: pa.BinaryArray, encoding: Encodings) -> Int64s:
+def _check_body(problems: _Problems, name: str, payload: pa.BinaryArray, as_bytes: Mask) -> Int64s:
     """Checks bodies. Returns their bytes, as SQS counts them."""
     lengths = lengths_of(payload)
     problems.add(f"{name} is missing", lengths == 0)
-    as_bytes = encoding == Encoding.BYTES
     if not as_bytes.all():
         wrong = refused(payload) & ~as_bytes
         problems.add(f"{name} has characters that SQS refuses; give bytes", wrong, _value(payload))

@@ -114,11 +114,10 @@ class _Lines:
             ("key", columns.key, Any, None),
             ("attributes", columns.attributes, raw, raw()),
             ("expires", columns.expires_at, _TIME, None),
+            ("packed", ENCODING, Any, None),
         ):
             if name is not None:
                 fields[field] = (name, type_, default)
-        if ENCODING not in columns.names:
-            fields["packed"] = (ENCODING, Any, None)
         for name, _, _ in fields.values():
             if _NO_FIELD.search(name):
                 raise FileProblem(f"a column named {name!r} cannot be read; name it without quotes and backslashes")
@@ -185,9 +184,9 @@ class _Lines:
     def _rows(self, found: list[Any], *, may_be_packed: bool, **about: Any) -> Rows:
         payload, encoding, odd = _bodies([bytes(row.body) for row in found])
         columns: dict[str, Any] = {}
-        wrong = {}
+        wrong = {f"{self._columns.body} is a number or a flag; give text, an object or a list": odd}
         if may_be_packed:
-            packed = np.fromiter((getattr(row, "packed", None) == "bytes" for row in found), bool, len(found))
+            packed = np.fromiter((row.packed == "bytes" for row in found), bool, len(found))
             encoding[packed] = Encoding.BYTES
             kind = f"{self._columns.body} is not base64, as its {ENCODING} says"
             payload, wrong[kind] = from_base64(payload, packed)
@@ -205,10 +204,7 @@ class _Lines:
             due=_times([row.due for row in found]),
             payload=payload,
             encoding=encoding,
-            wrong={
-                f"{self._columns.body} is a number or a flag; give text, an object or a list": odd,
-                **wrong,
-            },
+            wrong=wrong,
             **columns,
             **about,
         )

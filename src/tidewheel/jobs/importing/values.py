@@ -97,8 +97,7 @@ def body_json(one: pa.Array) -> str:
 
 def attributes_json(one: pa.Array) -> str:
     """Returns attributes as a JSON object, or as the text that the column has."""
-    [text] = attribute_texts(one).cast(pa.string()).to_pylist()
-    return json.dumps(text, ensure_ascii=False) if is_text(one.type) else text
+    return key_json(one) if is_text(one.type) else str(attribute_texts(one)[0].as_py())
 
 
 def key_json(one: pa.Array) -> str:
@@ -112,6 +111,4 @@ def time_json(one: pa.Array) -> str:
         return json.dumps(one[0].as_py(), allow_nan=False)
     if pa.types.is_timestamp(one.type) and one.type.tz is not None:
         one = one.cast(pa.timestamp(one.type.unit, "UTC"))
-    text: str = one.cast(pa.string())[0].as_py()
-    iso = text.replace(" ", "T") if pa.types.is_timestamp(one.type) and text[:1].isdigit() else text
-    return json.dumps(iso, ensure_ascii=False)
+    return key_json(one)
