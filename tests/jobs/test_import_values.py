@@ -562,3 +562,32 @@ def test_a_peek_shows_the_key_of_an_imported_message(bench: Bench) -> None:
     service = bench.world.service
     found = peek_messages(service, bench.world.state, 10, START_MS)  # type: ignore[arg-type]
     assert {waiting_message(each).key for each in found} == {"order-1", None}
+
+
+def test_what_is_no_text_is_refused_until_it_is_corrected(bench: Bench) -> None:
+    """Replacement characters, and the text of a value that cannot be held, would be bodies that nobody wrote."""
+    good = due(2 * HOUR).encode()
+    (bench.folder / "a.csv").write_bytes(b"deliver_at,body,key\n" + good + b",caf\xe9,k\n" + good + b",ok,\xe9\n")
+    lines = [b'"caf\xe9","key":"k"', b'{"a":"\xe9"}', b'"ok","key":"\xe9"', b'"\\ud800 \\ud83d\\ude00 \\\\ud800"']
+    (bench.folder / "b.json").write_bytes(b"".join(b'{"deliver_at":"%s","body":%s}\n' % (good, each) for each in lines))
+    far = pa.StructArray.from_arrays([pa.array([2**62], pa.timestamp("us"))], ["at"])
+    pq.write_table(good_rows(1, body=far), bench.folder / "c.parquet")
+    pq.write_table(good_rows(1, body=NOT_UTF_8), bench.folder / "d.parquet")
+    pq.write_table(good_rows(1, key=NOT_UTF_8), bench.folder / "e.parquet")
+    for number, name in enumerate(("a.csv", "b.json", "c.parquet", "d.parquet", "e.parquet")):
+        rejects = bench.folder / f"rejects-{name}"
+        report = bench.run(bench.folder / name, rejects=str(rejects))
+        count = [2, 4, 1, 1, 1][number]
+        assert (report.imported, report.rejected.total(), report.failed) == (0, count, {}), name
+        path = bench.folder / f"again-{number}.json"
+        path.write_text("".join(f"{line}\n" for line in rejected_lines(rejects)))
+        rejects = bench.folder / f"again-{name}"
+        again = bench.run(path, rejects=str(rejects))
+        assert (again.imported, again.rejected.total()) == (0, count), name
+        assert len(rejected_lines(rejects)) == count
+        assert all('"deliver_at": ' in line and '"body": ' in line for line in rejected_lines(rejects))
+    [last] = [line for line in rejected_lines(bench.folder / "rejects-b.json") if '"line": 4,' in line]
+    assert r'"body": "\ud800 \ud83d\ude00 \\ud800"' in last, "as it stood"
+    path = bench.folder / "corrected.json"
+    path.write_text(corrected(last, "body", '"x"'))
+    assert bench.run(path).imported == 1

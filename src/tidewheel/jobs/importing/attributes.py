@@ -106,8 +106,7 @@ def _read(text: str | bytes) -> tuple[Pairs | None, str | None, str]:
             return None, None, ""
         if not isinstance(given, _Object):
             return None, NOT_AN_OBJECT, text
-        there = [(name, value) for name, value in given if value is not None]
-        pairs = [(name, value if isinstance(value, str) else _json(value)) for name, value in there]
+        pairs = [(name, each if isinstance(each, str) else _json(each)) for name, each in given if each is not None]
     except (ValueError, RecursionError):
         return None, NOT_AN_OBJECT, text
     names = [name for name, _ in pairs]

@@ -15,10 +15,9 @@ If it stops after a ledger is written: no metadata names the ledger, and the orp
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from hashlib import shake_256
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -108,7 +107,7 @@ class _OpenChunk:
         self._tables: list[pa.Table] = []
         self._places: list[npt.NDArray[np.int64]] = []
         name = f"{work.target.import_id}-{part.file.number}-{part.number}-{number}.json"
-        self._rejects = Rejects(work.location, work.rejects if wanted else None, name)
+        self._rejects = Rejects(work.location, work.rejects if wanted else None, name, part)
 
     @property
     def full(self) -> bool:
@@ -130,7 +129,7 @@ class _OpenChunk:
             self._chunk.rejected[kind] += 1
             if self._rejects.wanted:
                 given = columns_of(text) if self._part.file.format == "json" else {}
-                self._reject(place, given, f"{kind}: {text[:1000]}")
+                self._rejects.add(place, given, f"{kind}: {text[:1000]}")
 
     def add(self, rows: Rows, checked: Checked, start: int, end: int) -> None:
         """Adds rows [start, end)."""
@@ -148,7 +147,7 @@ class _OpenChunk:
             self._chunk.rejected.update({checked.kinds[kind]: count for kind, count in counts.items()})
             if self._rejects.wanted:
                 for row in np.flatnonzero(~good) + start:
-                    self._reject(rows.place(int(row)), rows.given(int(row)), checked.reason(int(row)))
+                    self._rejects.add(rows.place(int(row)), rows.given(int(row)), checked.reason(int(row)))
             table, places = table.filter(pa.array(good)), places[good]
         if table.num_rows:
             self._tables.append(table)
@@ -168,10 +167,6 @@ class _OpenChunk:
                 content=target.content(self._mark),
             )
         return self._chunk
-
-    def _reject(self, place: Mapping[str, Any], given: Mapping[str, str], reason: str) -> None:
-        place = {"file": self._part.file.name, **place}
-        self._rejects.add(place, given, reason, self._part.columns.names)
 
     def _sorted(self) -> Iterator[pa.Table]:
         table = pa.concat_tables(self._tables).combine_chunks()

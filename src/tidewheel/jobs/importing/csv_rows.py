@@ -109,7 +109,7 @@ def _rows(batch: pa.RecordBatch, part: Part, numbers: Any, malformed: list[tuple
         return None if name is None else batch.column(name)
 
     def given(row: int) -> dict[str, str]:
-        texts = {name: batch.column(name)[row].as_py().decode(errors="replace") for name in batch.schema.names}
+        texts = {name: batch.column(name)[row].as_py().decode(errors="surrogateescape") for name in batch.schema.names}
         return {name: json.dumps(text, ensure_ascii=False) for name, text in texts.items()}
 
     return Rows(

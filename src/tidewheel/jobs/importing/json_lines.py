@@ -165,7 +165,7 @@ class _Lines:
             found,
             may_be_packed=ENCODING.encode() in block,
             place=lambda row: place(number_of(row)),
-            given=lambda row: columns_of(line_of(number_of(row)).decode(errors="replace")),
+            given=lambda row: columns_of(line_of(number_of(row)).decode(errors="surrogateescape")),
             malformed=[(place(number), kind, text) for number, kind, text in malformed],
         )
 
@@ -178,7 +178,7 @@ class _Lines:
                 found.append(self._decoder.decode(line))
                 numbers.append(number)
             except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-                malformed.append((number, _problem_of(error), line.decode(errors="replace").rstrip("\r")))
+                malformed.append((number, _problem_of(error), line.decode(errors="surrogateescape").rstrip("\r")))
         return found, numbers, malformed
 
     def _rows(self, found: list[Any], *, may_be_packed: bool, **about: Any) -> Rows:

@@ -73,17 +73,15 @@ def shown(column: pa.Array, row: int) -> object:
     one = column.slice(row, 1)
     with suppress(Exception):
         return one[0].as_py()
-    with suppress(Exception):
-        return one.cast(pa.string())[0].as_py()
     return " ".join(one.to_string().split())[:_SHOWN]
 
 
 def json_of(column: pa.Array, row: int, form: Callable[[pa.Array], str]) -> str:
-    """Returns a value in a form of JSON. A value that has no such form is shown as text."""
+    """Returns a value in a form of JSON. A value without such a form is shown as text that no reader takes."""
     one = plain(column.slice(row, 1))
     with suppress(Exception):
         return form(one) if one.is_valid()[0].as_py() else "null"
-    return json.dumps(str(shown(one, 0)), ensure_ascii=False)
+    return json.dumps(f"\udfff{shown(one, 0)}")
 
 
 def body_json(one: pa.Array) -> str:
