@@ -591,3 +591,20 @@ def test_what_is_no_text_is_refused_until_it_is_corrected(bench: Bench) -> None:
     path = bench.folder / "corrected.json"
     path.write_text(corrected(last, "body", '"x"'))
     assert bench.run(path).imported == 1
+
+
+def test_a_time_of_which_arrow_writes_another_year_is_not_imported_from_the_rejects(bench: Bench) -> None:
+    """Arrow writes the year 67562 as 2026."""
+    far_s = AT_MS // 1000 + 65536 * 31_556_952
+    for zone in (None, "UTC"):
+        odd = pa.array([far_s * 1000], pa.timestamp("ms", zone))
+        path = bench.folder / f"{zone}.parquet"
+        pq.write_table(good_rows(1, odd=odd), path)
+        rejects = bench.folder / f"rejects-{zone}"
+        assert bench.run(path, deliver_at="odd", time_zone="UTC", rejects=str(rejects)).rejected.total() == 1
+        [line] = rejected_lines(rejects)
+        path = bench.folder / f"{zone}.json"
+        path.write_text(line)
+        assert bench.run(path, deliver_at="odd", time_zone="UTC").rejected.total() == 1
+        path.write_text(corrected(line, "odd"))
+        assert bench.run(path, deliver_at="odd", time_zone="UTC").imported == 1

@@ -12,9 +12,8 @@ import pyarrow as pa
 
 from tidewheel.jobs.importing.attributes import object_text
 from tidewheel.jobs.importing.texts import decoded, is_bytes, is_text
+from tidewheel.jobs.importing.times import read_times
 from tidewheel.model.message import Encoding
-
-_SHOWN = 1000
 
 
 def plain_type(type_: pa.DataType) -> pa.DataType:
@@ -62,10 +61,8 @@ def attribute_texts(column: pa.Array) -> pa.Array:
     """
     if is_text(column.type) or is_bytes(column.type):
         return column.cast(pa.binary())
-    pairs = column.to_pylist()
-    if pa.types.is_struct(column.type):
-        pairs = [None if each is None else each.items() for each in pairs]
-    return pa.array([None if each is None else object_text(each) for each in pairs], pa.string())
+    pairs = dict.items if pa.types.is_struct(column.type) else iter
+    return pa.array([None if each is None else object_text(pairs(each)) for each in column.to_pylist()], pa.string())
 
 
 def shown(column: pa.Array, row: int) -> object:
@@ -73,7 +70,7 @@ def shown(column: pa.Array, row: int) -> object:
     one = column.slice(row, 1)
     with suppress(Exception):
         return one[0].as_py()
-    return " ".join(one.to_string().split())[:_SHOWN]
+    return " ".join(one.to_string().split())[:1000]
 
 
 def json_of(column: pa.Array, row: int, form: Callable[[pa.Array], str]) -> str:
@@ -104,9 +101,15 @@ def key_json(one: pa.Array) -> str:
 
 
 def time_json(one: pa.Array) -> str:
-    """Returns a time as JSON: numbers as they are, decimals as text, and the rest in ISO 8601, without loss."""
+    """Returns a time as JSON: numbers as they are, decimals as text, and the rest in ISO 8601, without loss.
+
+    Raises:
+        ValueError: the time is so far away that Arrow would write another year.
+    """
     if pa.types.is_integer(one.type) or pa.types.is_floating(one.type):
         return json.dumps(one[0].as_py(), allow_nan=False)
+    if pa.types.is_temporal(one.type) and not read_times(one, "UTC").known[0]:
+        raise ValueError("out of range")
     if pa.types.is_timestamp(one.type) and one.type.tz is not None:
         one = one.cast(pa.timestamp(one.type.unit, "UTC"))
     return key_json(one)
