@@ -36,7 +36,7 @@ from benchmarks.bench_ledger import DATA, SPAN_MS, START_MS
 from benchmarks.process_memory import tree, watched
 from benchmarks.rounds import spread_figures
 from tidewheel.clock import ManualClock
-from tidewheel.jobs.importing import chunks
+from tidewheel.jobs.importing import checks, chunks
 from tidewheel.jobs.importing.child import Apart
 from tidewheel.jobs.importing.driver import Imported, import_messages
 from tidewheel.jobs.job import Job
@@ -203,7 +203,7 @@ def steps_of(folder: Path, file_format: str, rows: int) -> dict[str, object]:
     with (
         patch.object(Apart, "__call__", lambda apart, item: apart.task(item)),
         patch.object(chunks, "read_part", steps.iterated("read", chunks.read_part)),
-        patch.object(chunks, "check", steps.timed("check", chunks.check)),
+        patch.object(checks, "check", steps.timed("check", checks.check)),
         patch.object(chunks._OpenChunk, "_sorted", steps.iterated("sort", sorted_rows)),
         patch.object(chunks, "store_rows", steps.timed("encode_and_store", chunks.store_rows)),
     ):

@@ -216,7 +216,8 @@ def waiting_message(found: FoundMessage) -> WaitingMessage:
         encoding=checked.encoding,
         attributes=checked.attributes,
         sent_at=_utc(found.sent_at_ms),
-        key=options.key,
+        # As consumers see it: that of an occurrence, of an imported message, and of a retry is not settled by ingest.
+        key=options.key or options.recurring or (options.first_version or (None,))[0],
         expires_at=None if options.expires_at_ms is None else _utc(options.expires_at_ms),
         attempt=options.attempt or 0,
         original_id=options.original_id,

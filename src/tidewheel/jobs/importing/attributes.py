@@ -6,6 +6,7 @@ Few rows differ in their attributes as a rule, so each distinct text is read onc
 from __future__ import annotations
 
 import json
+from base64 import b64encode
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -30,6 +31,15 @@ Pairs = list[tuple[str, str]]
 
 class _Object(list[tuple[str, Any]]):
     """The names and values of a JSON object, with repeated names."""
+
+
+class _Number(str):
+    """A number as it stands in JSON: no type of Python holds every one."""
+
+
+_decode = json.JSONDecoder(
+    object_pairs_hook=_Object, parse_float=_Number, parse_int=_Number, parse_constant=_Number
+).decode
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,8 +85,11 @@ def read_attributes(column: pa.Array) -> Attributes:
 
 
 def object_text(pairs: Iterable[tuple[str, Any]]) -> str:
-    """Returns pairs as the text of a JSON object. Repeated names are kept."""
-    return "{" + ",".join(f"{_json(str(name))}:{_json(value)}" for name, value in pairs) + "}"
+    """Returns pairs as the text of a JSON object of texts. Repeated names are kept."""
+    texts = ((str(name), _json(value)) for name, value in pairs)
+    # A decimal has become a text already. JSON has no NaN, but a text of it.
+    strict = ((name, text if text[0] == '"' or text == "null" else _json(text)) for name, text in texts)
+    return "{" + ",".join(f"{_json(name)}:{text}" for name, text in strict) + "}"
 
 
 def _read(text: str | bytes) -> tuple[Pairs | None, str | None, str]:
@@ -88,14 +101,14 @@ def _read(text: str | bytes) -> tuple[Pairs | None, str | None, str]:
     if not text.strip():
         return None, None, ""
     try:
-        given = json.loads(text, object_pairs_hook=_Object)
+        given = _decode(text)
+        if given is None:
+            return None, None, ""
+        if not isinstance(given, _Object):
+            return None, NOT_AN_OBJECT, text
+        pairs = [(name, each if isinstance(each, str) else _json(each)) for name, each in given if each is not None]
     except (ValueError, RecursionError):
-        given = None
-    if given is None and text.strip() == "null":
-        return None, None, ""
-    if not isinstance(given, _Object):
         return None, NOT_AN_OBJECT, text
-    pairs = [(name, value if isinstance(value, str) else _json(value)) for name, value in given if value is not None]
     names = [name for name, _ in pairs]
     if len(names) > MAX_ATTRIBUTES:
         return None, TOO_MANY, ", ".join(names)
@@ -109,12 +122,17 @@ def _read(text: str | bytes) -> tuple[Pairs | None, str | None, str]:
 
 
 def _json(value: Any) -> str:
-    def plain(each: Any) -> Any:
-        if isinstance(each, _Object):
-            return {name: plain(inner) for name, inner in each}
-        return [plain(inner) for inner in each] if isinstance(each, list) else each
+    if isinstance(value, _Number):
+        return value
+    if isinstance(value, _Object):
+        return "{" + ",".join(f"{_json(name)}:{_json(inner)}" for name, inner in value) + "}"
+    if isinstance(value, list):
+        return "[" + ",".join(map(_json, value)) + "]"
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=_text)
 
-    return json.dumps(plain(value), ensure_ascii=False, separators=(",", ":"), default=str)
+
+def _text(value: object) -> str:
+    return b64encode(value).decode() if isinstance(value, bytes) else str(value)
 
 
 def _is_taken(value: str) -> bool:

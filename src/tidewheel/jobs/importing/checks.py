@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -12,16 +12,20 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidewheel.jobs.importing.attributes import read_attributes
+from tidewheel.jobs.importing.guard import explained
 from tidewheel.jobs.importing.options import Columns
 from tidewheel.jobs.importing.texts import decoded, is_bytes, is_text, lengths_of, none_of, refused, valid_text
 from tidewheel.jobs.importing.times import NO_ZONE, NOT_A_TIME, Times, read_times
-from tidewheel.jobs.importing.work import Mask, Rows, Terms
+from tidewheel.jobs.importing.values import attribute_texts, payloads, shown
+from tidewheel.jobs.importing.work import Mask, Part, Rows, Terms
 from tidewheel.ledger.rows import SCHEMA
 from tidewheel.model.duration import MAX_DELAY_MS
-from tidewheel.model.message import MAX_MESSAGE_BYTES, Encoding
+from tidewheel.model.message import MAX_MESSAGE_BYTES, TIMES_END_MS, Encoding
 from tidewheel.model.validation import MAX_KEY_CHARACTERS
 
 LATE = "became due while it was imported"
+UNREADABLE = "a value cannot be read"
+_AS_TEXT = "write it as text"
 _SHOWN = 100
 _CONTROLS = r"[\x00-\x1f\x7f-\x{9f}\x{fffe}\x{ffff}]"
 
@@ -29,7 +33,7 @@ Int64s = npt.NDArray[np.int64]
 Show = Callable[[int], object]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Checked:
     """Rows in a ledger's columns, without ids.
 
@@ -71,8 +75,55 @@ class _Problems:
             self.shown.append(show)
 
 
+def checked_rows(reader: Iterator[Rows], part: Part, terms: Terms) -> Iterator[tuple[Rows, Checked]]:
+    """Reads and checks rows. If a value of them cannot be held, they are halved until its row is alone and rejected.
+
+    Raises:
+        FileProblem: the file cannot be read.
+    """
+    with explained("it"):
+        for rows in reader:
+            yield from _checked(rows, part.columns, terms)
+
+
+def _checked(rows: Rows, columns: Columns, terms: Terms) -> Iterator[tuple[Rows, Checked]]:
+    try:
+        checked = check(rows, columns, terms)
+    except MemoryError:
+        raise
+    except Exception as error:
+        half = len(rows) // 2
+        if half:
+            for start, end in ((0, half), (half, len(rows))):
+                yield from _checked(_slice(rows, start, end), columns, terms)
+            return
+        checked = _unreadable(len(rows), error)
+    yield rows, checked
+
+
+def _slice(rows: Rows, start: int, end: int) -> Rows:
+    names = ("due", "payload", "encoding", "key", "attributes", "expires")
+    return replace(
+        rows,
+        **{name: column[start:end] for name in names if (column := getattr(rows, name)) is not None},
+        wrong={kind: wrong[start:end] for kind, wrong in rows.wrong.items()},
+        place=lambda row: rows.place(start + row),
+        given=lambda row: rows.given(start + row),
+        malformed=[] if start else rows.malformed,
+    )
+
+
+def _unreadable(count: int, error: Exception) -> Checked:
+    nulls = {field.name: pa.nulls(count, field.type) for field in SCHEMA if field.name != "message_id"}
+    return Checked(nulls, np.ones(count, np.int64), [UNREADABLE], np.zeros(count, np.int16), [lambda _: error])
+
+
 def check(rows: Rows, columns: Columns, terms: Terms) -> Checked:
-    """Maps and checks rows."""
+    """Maps and checks rows.
+
+    Raises:
+        FileProblem: Python or JSON cannot hold a value.
+    """
     count = len(rows)
     problems = _Problems(count)
     due = read_times(rows.due, terms.time_zone)
@@ -80,9 +131,12 @@ def check(rows: Rows, columns: Columns, terms: Terms) -> Checked:
     problems.add(f"{columns.deliver_at} is missing", ~due.known)
     for kind, wrong in rows.wrong.items():
         problems.add(kind, wrong)
-    body_bytes = _check_body(problems, columns.body, rows)
+    with explained(columns.body, _AS_TEXT):
+        payload = payloads(rows.payload)
+    body_bytes = _check_body(problems, columns.body, payload, rows.encoding == Encoding.BYTES)
     attributes = None if rows.attributes is None or rows.attributes.null_count == count else rows.attributes
-    about = None if attributes is None else read_attributes(attributes)
+    with explained(columns.attributes, _AS_TEXT):
+        about = None if attributes is None else read_attributes(attribute_texts(attributes))
     if about is not None:
         for kind, wrong in about.problems.items():
             problems.add(f"{columns.attributes} {kind}", wrong, about.show)
@@ -99,17 +153,17 @@ def check(rows: Rows, columns: Columns, terms: Terms) -> Checked:
         "deliver_at_ms": pa.array(due.ms),
         "key": key,
         "attributes": pa.nulls(count, SCHEMA.field("attributes").type) if about is None else about.maps,
-        "payload": rows.payload,
+        "payload": payload,
         "encoding": pa.array(rows.encoding),
         "sent_at_ms": pa.array(np.full(count, terms.now_ms)),
         "expires_at_ms": pa.nulls(count, pa.int64()) if expiry is None else pa.array(expiry.ms, mask=~expiry.known),
     }
-    weight = lengths_of(rows.payload) + key_sent + (0 if about is None else about.size) + 48
+    weight = lengths_of(payload) + key_sent + (0 if about is None else about.size) + 48
     return Checked(columns=made, weight=weight, kinds=problems.kinds, problem=problems.problem, shown=problems.shown)
 
 
 def _value(column: pa.Array) -> Show:
-    return lambda row: column[row].as_py()
+    return lambda row: shown(column, row)
 
 
 def _check_time(problems: _Problems, name: str, times: Times, column: pa.Array) -> None:
@@ -117,13 +171,13 @@ def _check_time(problems: _Problems, name: str, times: Times, column: pa.Array) 
     problems.add(f"{name} {NOT_A_TIME}", times.not_a_time, _value(column))
 
 
-def _check_body(problems: _Problems, name: str, rows: Rows) -> Int64s:
+def _check_body(problems: _Problems, name: str, payload: pa.BinaryArray, as_bytes: Mask) -> Int64s:
     """Checks bodies. Returns their bytes, as SQS counts them."""
-    lengths = lengths_of(rows.payload)
+    lengths = lengths_of(payload)
     problems.add(f"{name} is missing", lengths == 0)
-    as_bytes = rows.encoding == Encoding.BYTES
     if not as_bytes.all():
-        problems.add(f"{name} has characters that SQS refuses; give bytes", refused(rows.payload), _value(rows.payload))
+        wrong = refused(payload) & ~as_bytes
+        problems.add(f"{name} has characters that SQS refuses; give bytes", wrong, _value(payload))
     return np.where(as_bytes, -(-lengths // 3) * 4, lengths)
 
 
@@ -152,6 +206,7 @@ def _expiry(problems: _Problems, name: str | None, rows: Rows, due: Times, terms
     expiry = read_times(rows.expires, terms.time_zone)
     _check_time(problems, name, expiry, rows.expires)
     problems.add(f"{name} is not after its delivery", expiry.known & (expiry.ms <= due.ms), _value(rows.expires))
+    problems.add(f"{name} is after the year 9999", expiry.ms >= TIMES_END_MS, _value(rows.expires))
     return expiry
 
 

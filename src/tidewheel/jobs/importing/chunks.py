@@ -24,9 +24,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tidewheel.flows.upkeep.merge_rows import store_rows
-from tidewheel.jobs.importing.checks import Checked, check
+from tidewheel.jobs.importing.checks import Checked, checked_rows
 from tidewheel.jobs.importing.dividing import read_part
-from tidewheel.jobs.importing.rejects import Rejects
+from tidewheel.jobs.importing.rejects import Rejects, columns_of
 from tidewheel.jobs.importing.work import Chunk, FileProblem, Part, Rows, Work
 from tidewheel.ledger.rows import SCHEMA
 
@@ -73,8 +73,7 @@ class WritePart:
         chunk: _OpenChunk | None = None
         number = 0
         committed = part.chunks(self.committed)
-        for rows in read_part(self.work.location, part, batch_rows):
-            checked = check(rows, part.columns, self.work.terms)
+        for rows, checked in checked_rows(read_part(self.work.location, part, batch_rows), part, self.work.terms):
             start = 0
             first = True
             while start < len(rows) or first:
@@ -108,7 +107,7 @@ class _OpenChunk:
         self._tables: list[pa.Table] = []
         self._places: list[npt.NDArray[np.int64]] = []
         name = f"{work.target.import_id}-{part.file.number}-{part.number}-{number}.json"
-        self._rejects = Rejects(work.location, work.rejects if wanted else None, name)
+        self._rejects = Rejects(work.location, work.rejects if wanted else None, name, part)
 
     @property
     def full(self) -> bool:
@@ -129,7 +128,8 @@ class _OpenChunk:
         for place, kind, text in rows.malformed:
             self._chunk.rejected[kind] += 1
             if self._rejects.wanted:
-                self._rejects.add({"file": self._part.file.name, **place, "reason": f"{kind}: {text[:1000]}"})
+                given = columns_of(text) if self._part.file.format == "json" else {}
+                self._rejects.add(place, given, f"{kind}: {text[:1000]}")
 
     def add(self, rows: Rows, checked: Checked, start: int, end: int) -> None:
         """Adds rows [start, end)."""
@@ -147,7 +147,7 @@ class _OpenChunk:
             self._chunk.rejected.update({checked.kinds[kind]: count for kind, count in counts.items()})
             if self._rejects.wanted:
                 for row in np.flatnonzero(~good) + start:
-                    self._reject(rows, int(row), checked.reason(int(row)))
+                    self._rejects.add(rows.place(int(row)), rows.given(int(row)), checked.reason(int(row)))
             table, places = table.filter(pa.array(good)), places[good]
         if table.num_rows:
             self._tables.append(table)
@@ -167,11 +167,6 @@ class _OpenChunk:
                 content=target.content(self._mark),
             )
         return self._chunk
-
-    def _reject(self, rows: Rows, row: int, reason: str) -> None:
-        place = {"file": self._part.file.name, **rows.place(row)}
-        given = {name: value for name, value in rows.given(row).items() if name not in place}
-        self._rejects.add({**place, **given, "reason": reason})
 
     def _sorted(self) -> Iterator[pa.Table]:
         table = pa.concat_tables(self._tables).combine_chunks()

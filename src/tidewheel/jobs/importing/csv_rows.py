@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections import deque
 from collections.abc import Iterator
@@ -107,8 +108,9 @@ def _rows(batch: pa.RecordBatch, part: Part, numbers: Any, malformed: list[tuple
     def column(name: str | None) -> pa.Array | None:
         return None if name is None else batch.column(name)
 
-    def given(row: int) -> dict[str, Any]:
-        return {name: batch.column(name)[row].as_py().decode(errors="replace") for name in batch.schema.names}
+    def given(row: int) -> dict[str, str]:
+        texts = {name: batch.column(name)[row].as_py().decode(errors="surrogateescape") for name in batch.schema.names}
+        return {name: json.dumps(text, ensure_ascii=False) for name, text in texts.items()}
 
     return Rows(
         due=batch.column(columns.deliver_at),

@@ -8,6 +8,7 @@ from typing import Any
 
 from tidewheel.jobs.importing.csv_rows import header_of, read_csv
 from tidewheel.jobs.importing.files import codec_of
+from tidewheel.jobs.importing.guard import explained
 from tidewheel.jobs.importing.json_lines import check_lines, read_lines
 from tidewheel.jobs.importing.options import Columns, ImportOptions
 from tidewheel.jobs.importing.parquet import names_of, read_parquet, row_groups
@@ -23,6 +24,7 @@ class Divide:
     options: ImportOptions
     limits: Limits
 
+    @explained("it")
     def __call__(self, file: InputFile) -> list[Part]:
         """Returns the parts of a file.
 

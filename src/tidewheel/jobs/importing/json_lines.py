@@ -15,8 +15,10 @@ import numpy as np
 import pyarrow as pa
 
 from tidewheel.jobs.importing.options import Columns
+from tidewheel.jobs.importing.rejects import columns_of
 from tidewheel.jobs.importing.streams import Stream, stream_of
-from tidewheel.jobs.importing.work import MALFORMED, FileProblem, Part, Rows
+from tidewheel.jobs.importing.texts import from_base64
+from tidewheel.jobs.importing.work import ENCODING, MALFORMED, FileProblem, Part, Rows
 from tidewheel.jobs.location import Location
 from tidewheel.model.message import Encoding
 
@@ -25,7 +27,6 @@ _LONGEST_LINE = 16 * 1024 * 1024
 _WRONG_TYPE = re.compile(r"Expected `.*`, got `(\w+)`(?: - at `\$\.(.*)`)?\Z")
 _NO_FIELD = re.compile(r'["\\\x00-\x1f]')
 _TIME = int | float | str | None
-_TEXT = int | float | str | bool | None
 _LINES = msgspec.json.Decoder(str)
 _UTF_8_MARK = b"\xef\xbb\xbf"
 
@@ -110,9 +111,10 @@ class _Lines:
             "body": (columns.body, raw, raw()),
         }
         for field, name, type_, default in (
-            ("key", columns.key, _TEXT, None),
+            ("key", columns.key, Any, None),
             ("attributes", columns.attributes, raw, raw()),
             ("expires", columns.expires_at, _TIME, None),
+            ("packed", ENCODING, Any, None),
         ):
             if name is not None:
                 fields[field] = (name, type_, default)
@@ -126,7 +128,7 @@ class _Lines:
             rename={field: name for field, (name, _, _) in fields.items()},
             gc=False,
         )
-        self._decoder = msgspec.json.Decoder(row)
+        self._decoder = msgspec.json.Decoder(row, float_hook=str)  # a key is its number as it stands
 
     def block(self, block: bytes, *, line: int | None, offset: int) -> Rows:
         """Decodes the lines of a block. `line` is the first line's number, `offset` the block's place in the file."""
@@ -161,8 +163,9 @@ class _Lines:
 
         return self._rows(
             found,
+            may_be_packed=ENCODING.encode() in block,
             place=lambda row: place(number_of(row)),
-            given=lambda row: json.loads(line_of(number_of(row))),
+            given=lambda row: columns_of(line_of(number_of(row)).decode(errors="surrogateescape")),
             malformed=[(place(number), kind, text) for number, kind, text in malformed],
         )
 
@@ -175,14 +178,23 @@ class _Lines:
                 found.append(self._decoder.decode(line))
                 numbers.append(number)
             except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-                malformed.append((number, _problem_of(error), line.decode(errors="replace").rstrip("\r")))
+                malformed.append((number, _problem_of(error), line.decode(errors="surrogateescape").rstrip("\r")))
         return found, numbers, malformed
 
-    def _rows(self, found: list[Any], **about: Any) -> Rows:
+    def _rows(self, found: list[Any], *, may_be_packed: bool, **about: Any) -> Rows:
         payload, encoding, odd = _bodies([bytes(row.body) for row in found])
         columns: dict[str, Any] = {}
+        wrong = {f"{self._columns.body} is a number or a flag; give text, an object or a list": odd}
+        if may_be_packed:
+            packed = np.fromiter((row.packed == "bytes" for row in found), bool, len(found))
+            encoding[packed] = Encoding.BYTES
+            kind = f"{self._columns.body} is not base64, as its {ENCODING} says"
+            payload, wrong[kind] = from_base64(payload, packed)
         if "key" in self._fields:
             columns["key"] = _texts([row.key for row in found])
+            if columns["key"].null_count < len(found):
+                kind = f"{self._columns.key} is an object or a list; give text or a number"
+                wrong[kind] = np.fromiter((isinstance(row.key, (dict, list)) for row in found), bool, len(found))
         if "expires" in self._fields:
             columns["expires"] = _times([row.expires for row in found])
         if "attributes" in self._fields:
@@ -192,7 +204,7 @@ class _Lines:
             due=_times([row.due for row in found]),
             payload=payload,
             encoding=encoding,
-            wrong={f"{self._columns.body} is a number or a flag; give text, an object or a list": odd},
+            wrong=wrong,
             **columns,
             **about,
         )

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import asdict
-from typing import Any
 
-import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tidewheel.jobs.importing.attributes import object_text
+from tidewheel.jobs.importing import values
 from tidewheel.jobs.importing.files import opened
+from tidewheel.jobs.importing.guard import explained
 from tidewheel.jobs.importing.options import Columns
-from tidewheel.jobs.importing.streams import first_line
-from tidewheel.jobs.importing.texts import decoded, is_bytes, is_text
+from tidewheel.jobs.importing.texts import is_bytes, is_text
 from tidewheel.jobs.importing.times import ACCEPTED, takes
-from tidewheel.jobs.importing.work import FileProblem, InputFile, Limits, Part, Rows
+from tidewheel.jobs.importing.work import ENCODING, FileProblem, InputFile, Limits, Part, Rows
 from tidewheel.jobs.location import Location
 from tidewheel.model.message import Encoding
 
@@ -34,11 +31,11 @@ def row_groups(location: Location, part: Part, limits: Limits) -> list[tuple[int
         FileProblem: the file cannot be read, or a column has a type that cannot be mapped.
     """
     found = _open(location, part.file)
-    check_types(found.schema_arrow, part.columns)
+    check_types(found, part.columns)
     runs: list[tuple[int, int, int]] = []
     rows = limits.rows
     for number in range(found.metadata.num_row_groups):
-        with _explained("its footer"):
+        with explained("its footer"):
             group = found.metadata.row_group(number)
             size = sum(_sizes(group, part.columns))
         if group.num_rows < 0 or size < 0:
@@ -57,21 +54,24 @@ def names_of(location: Location, file: InputFile) -> tuple[str, ...]:
     return tuple(_open(location, file).schema_arrow.names)
 
 
-def check_types(schema: pa.Schema, columns: Columns) -> None:
+def check_types(file: pq.ParquetFile, columns: Columns) -> None:
     """Checks the types of the mapped columns.
 
     Raises:
         FileProblem: a column has a type that cannot be mapped.
     """
+    schema, enums = file.schema_arrow, _stored(file, "ENUM", columns.names)
     for field, (accepts, advice) in _ACCEPTED.items():
         name = getattr(columns, field)
         if name is None:
             continue
         if schema.names.count(name) > 1:
             raise FileProblem(f"it has two columns {name!r}; give each column a name of its own")
-        type_ = schema.field(name).type
-        if not accepts(type_.value_type if pa.types.is_dictionary(type_) else type_):
-            raise FileProblem(f"column {name!r} (--{field.replace('_', '-')}) is a {type_}; {advice}")
+        type_ = pa.string() if name in enums else schema.field(name).type
+        inside = [f", with the ENUM {path}" for path in enums if path.startswith(f"{name}.")]
+        if inside or not accepts(values.plain_type(type_.value_type if pa.types.is_dictionary(type_) else type_)):
+            shown = f"{type_}{''.join(inside[:1])}"
+            raise FileProblem(f"column {name!r} (--{field.replace('_', '-')}) is a {shown}; {advice}")
 
 
 def read_parquet(location: Location, part: Part, batch_rows: int) -> Iterator[Rows]:
@@ -82,19 +82,27 @@ def read_parquet(location: Location, part: Part, batch_rows: int) -> Iterator[Ro
     """
     file = _open(location, part.file)
     names = list(dict.fromkeys(name for name in asdict(part.columns).values() if name is not None))
+    enums = [name for name in _stored(file, "ENUM", names) if name in names]
+    far = _stored(file, "INT96", [part.columns.deliver_at, part.columns.expires_at])
+    exact = [_open(location, part.file, unit) for unit in ("ms", "ns") if far]
     for number in range(part.first, part.end):
         where = f"row group {number}"
-        with _explained("its footer"):
+        with explained("its footer"):
             group = file.metadata.row_group(number)
         mean = max(1, sum(_sizes(group, part.columns)) // max(1, group.num_rows))
         rows = max(1, min(batch_rows, _BATCH_ROWS, _BATCH_BYTES // mean))
         batches = file.iter_batches(rows, row_groups=[number], columns=names, use_threads=False)
+        times = [each.iter_batches(rows, row_groups=[number], columns=far, use_threads=False) for each in exact]
         read = 0
         while True:
-            with _explained(where):
+            with explained(where):
                 batch = next(batches, None)
                 if batch is None:
                     break
+                for name in enums:
+                    batch = batch.set_column(batch.schema.names.index(name), name, batch.column(name).view(pa.string()))
+                if times:
+                    batch = _with_times(batch, *map(next, times))
                 found = _rows(batch, part.columns, number, read)
             yield found
             read += batch.num_rows
@@ -102,79 +110,82 @@ def read_parquet(location: Location, part: Part, batch_rows: int) -> Iterator[Ro
             raise FileProblem(f"{where} holds {read} rows, and its footer says {group.num_rows}; make the file again")
 
 
-def _open(location: Location, file: InputFile) -> pq.ParquetFile:
-    with _explained("its footer"):
+def _stored(file: pq.ParquetFile, type_: str, names: Collection[str | None]) -> list[str]:
+    """Returns the paths of columns, or inside of them, that Parquet stores as a physical or logical type."""
+    found = (file.schema.column(number) for number in range(len(file.schema)))
+    of_type = (each.path for each in found if type_ in (each.physical_type, each.logical_type.type))
+    return [path for path in of_type if path in names or path.partition(".")[0] in names]
+
+
+def _with_times(batch: pa.RecordBatch, in_ms: pa.RecordBatch, in_ns: pa.RecordBatch) -> pa.RecordBatch:
+    """Returns a batch with its INT96 times in milliseconds, rounded up by their nanoseconds unless these overflowed."""
+    for name in in_ms.schema.names:
+        down, ns = (each.column(name).cast(pa.int64()).fill_null(0).to_numpy() for each in (in_ms, in_ns))
+        up = down + ((ns // 1_000_000 == down) & (ns % 1_000_000 > 0))
+        times = pa.array(up, mask=in_ms.column(name).is_null().to_numpy(zero_copy_only=False))
+        batch = batch.set_column(batch.schema.names.index(name), name, times.cast(in_ms.schema.field(name).type))
+    return batch
+
+
+def _open(location: Location, file: InputFile, int96_unit: str = "us") -> pq.ParquetFile:
+    with explained("its footer"):
         found = pq.ParquetFile(
             pa.PythonFile(opened(location, file), mode="r"),
             buffer_size=_BUFFER_BYTES,
             pre_buffer=False,
             page_checksum_verification=True,
+            coerce_int96_timestamp_unit=int96_unit,
+            arrow_extensions_enabled=True,
         )
         assert found.schema_arrow is not None  # a damaged schema fails here
         return found
-
-
-@contextmanager
-def _explained(where: str) -> Iterator[None]:
-    try:
-        yield
-    except MemoryError:
-        raise
-    except (pa.ArrowException, OSError, ValueError, KeyError, IndexError, OverflowError) as error:
-        raise FileProblem(f"{where} cannot be read: {first_line(error)}; make the file again") from None
 
 
 def _sizes(group: pq.RowGroupMetaData, columns: Columns) -> Iterator[int]:
     wanted = set(asdict(columns).values())
     for number in range(group.num_columns):
         column = group.column(number)
-        if column.path_in_schema.partition(".")[0] in wanted:
+        if column.path_in_schema in wanted or column.path_in_schema.partition(".")[0] in wanted:
             yield column.total_uncompressed_size
 
 
 def _rows(batch: pa.RecordBatch, columns: Columns, group: int, before: int) -> Rows:
-    body = decoded(batch.column(columns.body))
-    payload, encoding = _body(body)
-
     def column(name: str | None) -> pa.Array | None:
-        return None if name is None else batch.column(name)
+        return None if name is None else values.plain(batch.column(name))
 
+    payload = values.plain(batch.column(columns.body))
     return Rows(
-        due=batch.column(columns.deliver_at),
+        due=values.plain(batch.column(columns.deliver_at)),
         payload=payload,
-        encoding=np.full(batch.num_rows, encoding, np.int8),
+        encoding=np.full(batch.num_rows, values.encoding_of(payload.type), np.int8),
         key=column(columns.key),
-        attributes=_attributes(column(columns.attributes)),
+        attributes=column(columns.attributes),
         expires=column(columns.expires_at),
         place=lambda row: {"row_group": group, "row": before + row + 1},
-        given=lambda row: {name: batch.column(name)[row].as_py() for name in batch.schema.names},
+        given=lambda row: _given(batch, columns, row),
     )
 
 
-def _body(body: pa.Array) -> tuple[pa.BinaryArray, Encoding]:
-    if is_text(body.type):
-        return body.cast(pa.binary()), Encoding.TEXT
-    if is_bytes(body.type) or pa.types.is_null(body.type):
-        return body.cast(pa.binary()), Encoding.BYTES
-    encode = msgspec.json.Encoder(enc_hook=str).encode
-    values = body.to_pylist(maps_as_pydicts="lossy")
-    return pa.array([None if value is None else encode(value) for value in values], pa.binary()), Encoding.JSON
+def _given(batch: pa.RecordBatch, columns: Columns, row: int) -> dict[str, str]:
+    """Returns the mapped columns of a row as JSON, as they are read from JSON lines."""
+    forms = {getattr(columns, field): form for field, form in _FORMS.items()}
+    given = {name: values.json_of(batch.column(name), row, forms[name]) for name in batch.schema.names}
+    bytes_ = values.encoding_of(values.plain_type(batch.schema.field(columns.body).type)) is Encoding.BYTES
+    return given | ({ENCODING: '"bytes"'} if bytes_ else {})
 
 
-def _attributes(column: pa.Array | None) -> pa.Array | None:
-    if column is None or column.null_count == len(column):
-        return None
-    column = decoded(column)
-    if is_text(column.type):
-        return column.cast(pa.string())
-    pairs: list[Any] = column.to_pylist()
-    if pa.types.is_struct(column.type):
-        pairs = [None if each is None else each.items() for each in pairs]
-    return pa.array([None if each is None else object_text(each) for each in pairs], pa.string())
+def _is_body(type_: pa.DataType) -> bool:
+    nested = pa.types.is_nested(type_) and _has_json(type_)
+    return bool(is_text(type_) or is_bytes(type_) or pa.types.is_null(type_) or nested)
 
 
-def _is_nested(type_: pa.DataType) -> bool:
-    return bool(pa.types.is_nested(type_))
+def _has_json(type_: pa.DataType) -> bool:
+    """Returns whether a nested type has no values that only their own library reads: opaque ones, tensors, variants."""
+    inside = [type_.field(number) for number in range(type_.num_fields)]
+    binary = {field.name for field in inside if is_bytes(field.type)}
+    variant = "metadata" in binary and {field.name for field in inside} <= {"metadata", "value", "typed_value"}
+    own = isinstance(values.plain_type(type_), pa.BaseExtensionType)
+    return not variant and not own and all(_has_json(field.type) for field in inside)
 
 
 def _is_plain(type_: pa.DataType) -> bool:
@@ -195,11 +206,16 @@ def _is_attributes(type_: pa.DataType) -> bool:
 
 _ACCEPTED: dict[str, tuple[Callable[[pa.DataType], bool], str]] = {
     "deliver_at": (takes, ACCEPTED),
-    "body": (
-        lambda type_: is_text(type_) or is_bytes(type_) or _is_nested(type_) or bool(pa.types.is_null(type_)),
-        "give text, binary, a struct, a list or a map",
-    ),
+    "body": (_is_body, "give text, binary, a struct, a list or a map, with plain types in it"),
     "key": (_is_plain, "give a column of text"),
     "attributes": (_is_attributes, "give a map or struct of texts, or the text of a JSON object"),
     "expires_at": (takes, ACCEPTED),
 }
+_FORMS = {
+    "expires_at": values.time_json,
+    "attributes": values.attributes_json,
+    "key": values.key_json,
+    "deliver_at": values.time_json,
+    "body": values.body_json,
+}
+"""The later ones count if two fields are of one column."""

@@ -1,24 +1,34 @@
-"""Writes rejected rows as JSON lines."""
+"""Writes rejected rows as JSON lines.
+
+What is no text, such as bytes that are not UTF-8, becomes half a surrogate pair. So the line is malformed until it is
+corrected: no message holds what stands in the place of a value.
+"""
 
 from __future__ import annotations
 
-import base64
 import json
+import re
+from collections.abc import Collection, Mapping
 from contextlib import ExitStack, suppress
-from datetime import date, datetime
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from botocore.exceptions import BotoCoreError, ClientError
 
 from tidewheel.errors import InvalidValue, TidewheelError
 from tidewheel.flows.ports.objects import Objects
 from tidewheel.jobs.importing.files import plain_url
+from tidewheel.jobs.importing.work import Part
 from tidewheel.jobs.location import S3, Location
 from tidewheel.ledger.sink import Sink
 
 _FLUSH_BYTES = 1024 * 1024
 _TRIAL = "_tidewheel-writes-here"
+_COLUMNS = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_MARK = "\U0010fffe"
+_HALF = re.compile(r"\\(?:u[dD][89abAB]\w\w\\u[dD][c-fC-F]\w\w|(u[dD][89a-fA-F]\w\w)|.)")
+"""Half a surrogate pair in JSON, as its group. Whole pairs and other escapes have no group."""
 
 
 class Rejects:
@@ -27,9 +37,9 @@ class Rejects:
     The object's name is that of the import and the chunk, so that a repeated try replaces it.
     """
 
-    def __init__(self, location: Location, folder: str | None, name: str) -> None:
+    def __init__(self, location: Location, folder: str | None, name: str, part: Part) -> None:
         self._place = None if folder is None else _place(location, folder)
-        self._name = name
+        self._name, self._part = name, part
         self._stack = ExitStack()
         self._sink: Sink | None = None
         self._lines: list[str] = []
@@ -45,10 +55,20 @@ class Rejects:
         """Whether rejected rows are kept."""
         return self._place is not None
 
-    def add(self, row: dict[str, Any]) -> None:
-        """Writes a row."""
-        line = json.dumps(row, ensure_ascii=False, default=_plain) + "\n"
-        self._lines.append(line)
+    def add(self, place: Mapping[str, Any], given: Mapping[str, str], reason: str) -> None:
+        """Writes a row. Mapped columns keep their names; of others, place and reason take the name.
+
+        Args:
+            place: where the row stands in its file.
+            given: its columns, each as JSON.
+            reason: why it is rejected.
+        """
+        mapped, place = self._part.columns.names, {"file": self._part.file.name, **place}
+        about = {_free(name, mapped): _clean(value) for name, value in place.items()}
+        why = {_free("reason", mapped): _clean(reason)}
+        row = {**about, **{name: text for name, text in given.items() if name not in about}, **why}
+        line = ", ".join(f"{json.dumps(name, ensure_ascii=False)}: {text}" for name, text in row.items())
+        self._lines.append(f"{{{line}}}\n")
         self._bytes += len(line)
         if self._bytes >= _FLUSH_BYTES:
             self._flush()
@@ -59,7 +79,7 @@ class Rejects:
         if self._sink is None:
             objects, prefix = self._place
             self._sink = self._stack.enter_context(objects.create(f"{prefix}{self._name}"))
-        self._sink.write("".join(self._lines).encode(errors="replace"))
+        self._sink.write("".join(self._lines).encode(errors="backslashreplace"))
         self._lines, self._bytes = [], 0
 
 
@@ -98,9 +118,19 @@ def _absolute(name: str) -> str:
     return url.rstrip("/") if url.startswith(S3) else str(Path(url).absolute())
 
 
-def _plain(value: object) -> object:
-    if isinstance(value, bytes):
-        return base64.b64encode(value).decode()
-    if isinstance(value, datetime | date):
-        return value.isoformat()
-    return str(value)
+def columns_of(line: str) -> Mapping[str, str]:
+    """Returns the columns of a line of JSON as they stand there, without any if it is no object."""
+    text = line.encode(errors="backslashreplace").decode()
+    marked = _HALF.sub(lambda found: f"{_MARK}{found[1]}" if found[1] else found[0], text)
+    for each, mark in ((text, "\\"), (marked, _MARK)):
+        with suppress(msgspec.MsgspecError, RecursionError):
+            return {name: str(value, "utf-8").replace(mark, "\\") for name, value in _COLUMNS.decode(each).items()}
+    return {}
+
+
+def _clean(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False).encode(errors="replace").decode()
+
+
+def _free(name: str, mapped: Collection[str]) -> str:
+    return _free(f"_{name}", mapped) if name in mapped else name

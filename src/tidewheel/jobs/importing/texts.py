@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from base64 import b64decode
+
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -46,11 +48,12 @@ def decoded(column: pa.Array) -> pa.Array:
 
 def valid_text(column: pa.Array) -> tuple[pa.StringArray, Mask]:
     """Returns bytes as text, with empty texts for bytes that are not UTF-8, and the mask of these."""
+    data = column.cast(pa.binary())  # Arrow checks what becomes text, and not what a file calls text
     try:
-        return column.cast(pa.string()), none_of(len(column))
+        return data.cast(pa.string()), none_of(len(data))
     except pa.ArrowInvalid:
-        bad = np.fromiter((not _is_utf_8(each) for each in column.to_pylist()), bool, len(column))
-        return pc.if_else(pa.array(bad), pa.scalar(b"", pa.binary()), column.cast(pa.binary())).cast(pa.string()), bad
+        bad = np.fromiter((not _is_utf_8(each) for each in data.to_pylist()), bool, len(data))
+        return pc.if_else(pa.array(bad), pa.scalar(b"", pa.binary()), data).cast(pa.string()), bad
 
 
 def bytes_of(column: pa.BinaryArray) -> tuple[Bytes, Int64s]:
@@ -85,6 +88,17 @@ def refused(column: pa.BinaryArray) -> Mask:
             values = [value or b"" for value in column.to_pylist()]
             found |= np.fromiter((any(each in value for each in _NONCHARACTERS) for value in values), bool, len(values))
     return found
+
+
+def from_base64(column: pa.BinaryArray, packed: Mask) -> tuple[pa.BinaryArray, Mask]:
+    """Decodes some rows of a column. Returns it, and which of them are not base64."""
+    values, bad = column.to_pylist(), none_of(len(column))
+    for row in np.flatnonzero(packed):
+        try:
+            values[row] = b64decode(values[row] or b"", validate=True)
+        except ValueError:
+            bad[row] = True
+    return pa.array(values, pa.binary()), bad
 
 
 def _is_utf_8(data: bytes | None) -> bool:

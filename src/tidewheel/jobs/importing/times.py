@@ -82,6 +82,8 @@ def takes(type_: pa.DataType) -> bool:
 def read_times(column: pa.Array, time_zone: str | None) -> Times:
     """Reads a column of a type that `takes` accepts, or of text in bytes."""
     column = decoded(column)
+    if pa.types.is_decimal(column.type):
+        column = column.cast(pa.string())
     there = column.is_valid().to_numpy(zero_copy_only=False)
     if is_text(column.type) or is_bytes(column.type):
         return _of_text(column, time_zone)
@@ -91,7 +93,7 @@ def read_times(column: pa.Array, time_zone: str | None) -> Times:
         ms = _of_units(column)
         if time_zone is None:
             return Times(np.zeros_like(ms), none_of(len(ms)), none_of(len(ms)), there)
-        near = np.abs(ms) < _MOST_MS
+        near = _within(ms, _MOST_MS)
         return _checked(np.where(near, -(-_utc(np.where(near, ms, 0) * 1000, time_zone) // 1000), ms), there)
     if pa.types.is_null(column.type):
         return _checked(np.zeros(len(column), np.int64), there)
@@ -99,8 +101,13 @@ def read_times(column: pa.Array, time_zone: str | None) -> Times:
 
 
 def _checked(ms: Int64s, there: Mask) -> Times:
-    known = there & (np.abs(ms) < _MOST_MS)
+    known = there & _within(ms, _MOST_MS)
     return Times(np.where(known, ms, 0), known, there & ~known, none_of(len(ms)))
+
+
+def _within(numbers: Int64s, most: int) -> Mask:
+    # The least integer has no absolute value.
+    return (numbers > -most) & (numbers < most)
 
 
 def _of_units(column: pa.Array) -> Int64s:
@@ -110,19 +117,19 @@ def _of_units(column: pa.Array) -> Int64s:
     raw: Int64s = column.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
     match column.type.unit:
         case "s":
-            return np.where(np.abs(raw) < _MOST_MS // 1000, raw, _MOST_MS // 1000) * 1000
+            return np.where(_within(raw, _MOST_MS // 1000), raw, _MOST_MS // 1000) * 1000
         case "ms":
             return raw
         case "us":
-            return -(-raw // 1000)
+            return raw // 1000 + (raw % 1000 > 0)
         case _:
-            return -(-raw // 1_000_000)
+            return raw // 1_000_000 + (raw % 1_000_000 > 0)
 
 
 def _of_number(column: pa.Array) -> Int64s:
     if pa.types.is_integer(column.type) and not pa.types.is_uint64(column.type):
         whole: Int64s = column.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
-        return np.where(np.abs(whole) < _LEAST_MS, whole * np.where(np.abs(whole) < _LEAST_MS, 1000, 1), whole)
+        return whole * np.where(_within(whole, _LEAST_MS), 1000, 1)
     return _of_floats(column.cast(pa.float64(), safe=False).fill_null(0).to_numpy(zero_copy_only=False))
 
 
@@ -155,7 +162,7 @@ def _of_text(column: pa.Array, time_zone: str | None) -> Times:
             found = left & _mask(pc.match_substring_regex(text, _LOCAL))
             if found.any():
                 ms[found] = _locals(text.filter(pa.array(found)), time_zone)
-    known = there & (np.abs(ms) < _MOST_MS)
+    known = there & _within(ms, _MOST_MS)
     return Times(np.where(known, ms, 0), known, there & ~known & ~no_zone, no_zone)
 
 

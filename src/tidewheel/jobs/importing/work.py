@@ -19,6 +19,8 @@ from tidewheel.model.settings import TopicSettings
 
 MALFORMED = "the line is malformed"
 """The problem of a line that is no row."""
+ENCODING = "tidewheel.encoding"
+"""A column of JSON lines. It is `bytes` if the body is base64, as in the rejects of binary bodies."""
 
 _MOST_PARTS = 100_000
 _MOST_CHUNKS = 100_000
@@ -181,13 +183,13 @@ class Rows:
 
     Attributes:
         due, expires: times as the file has them.
-        payload: the body's bytes.
+        payload: the body's bytes, or nested values, which become JSON.
         encoding: of each body.
         key: text or numbers.
-        attributes: the text of a JSON object.
+        attributes: the text of a JSON object, or a map or struct.
         wrong: kinds of problems that the reader found, each with its rows.
         place: where a row stands in its file, for people.
-        given: a row's columns.
+        given: a row's columns, each as JSON.
         malformed: places, kinds of problems and texts of lines that are no rows.
     """
 
@@ -199,7 +201,7 @@ class Rows:
     expires: pa.Array | None = None
     wrong: Mapping[str, Mask] = field(default_factory=dict)
     place: Callable[[int], dict[str, Any]]
-    given: Callable[[int], dict[str, Any]]
+    given: Callable[[int], Mapping[str, str]]
     malformed: list[tuple[dict[str, Any], str, str]] = field(default_factory=list)
 
     def __len__(self) -> int:
