@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from tidewheel.jobs.importing.options import Columns
-from tidewheel.jobs.importing.streams import Stream, stream_of
+from tidewheel.jobs.importing.streams import UTF_8_MARK, Stream, stream_of, text_of
 from tidewheel.jobs.importing.work import MALFORMED, FileProblem, Part, Rows
 from tidewheel.jobs.location import Location
 from tidewheel.model.message import Encoding
@@ -27,7 +27,6 @@ _NO_FIELD = re.compile(r'["\\\x00-\x1f]')
 _TIME = int | float | str | None
 _TEXT = int | float | str | bool | None
 _LINES = msgspec.json.Decoder(str)
-_UTF_8_MARK = b"\xef\xbb\xbf"
 
 
 def check_lines(location: Location, part: Part, needed: Mapping[str, str]) -> None:
@@ -38,7 +37,7 @@ def check_lines(location: Location, part: Part, needed: Mapping[str, str]) -> No
     """
     stream = stream_of(location, part.file)
     names: dict[str, None] = {}
-    lines = stream.read(_BLOCK_BYTES // 4).removeprefix(_UTF_8_MARK).split(b"\n")
+    lines = text_of(stream.read(_BLOCK_BYTES // 4)).split(b"\n")
     for line in lines if len(lines) == 1 else lines[:-1]:
         try:
             given = json.loads(line)
@@ -69,8 +68,8 @@ def read_lines(location: Location, part: Part) -> Iterator[Rows]:
     while whole or offset < part.end:
         more = stream.read(_BLOCK_BYTES)
         data = rest + more
-        if offset == 0 and data.startswith(_UTF_8_MARK):
-            offset, data = len(_UTF_8_MARK), data[len(_UTF_8_MARK) :]
+        if offset == 0 and data.startswith(UTF_8_MARK):
+            offset, data = len(UTF_8_MARK), data[len(UTF_8_MARK) :]
         if not data:
             return
         end = data.rfind(b"\n") + 1 if more else len(data)
