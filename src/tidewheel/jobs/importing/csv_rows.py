@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.csv as pc
 
-from tidewheel.jobs.importing.csv_strict import StrictCsv
+from tidewheel.jobs.importing.csv_strict import Malformed, RowTooLong, StrictCsv
 from tidewheel.jobs.importing.options import Dialect
 from tidewheel.jobs.importing.streams import first_line, stream_of
 from tidewheel.jobs.importing.work import FileProblem, Part, Rows
@@ -45,18 +45,25 @@ def read_csv(location: Location, part: Part) -> Iterator[Rows]:
     stream = stream_of(location, part.file)
     _, begin = strict.header(stream)
     number = 1
-    for data, malformed in strict.blocks(stream, begin, len(part.header)):
-        wrong: list[int] = []
-        table = _parsed(data, part.dialect, part.header, wrong)
-        numbers = np.arange(number, number + table.num_rows + len(wrong))
-        places = [{"row": number + n - 1} for n in wrong]
-        number += len(numbers)
-        yield _rows(
-            pa.RecordBatch.from_arrays([column.combine_chunks() for column in table.columns], table.column_names),
-            part,
-            np.delete(numbers, np.array(wrong, np.int64) - 1),
-            [(place | each.place, each.kind, each.text) for place, each in zip(places, malformed, strict=True)],
-        )
+    try:
+        for data, malformed in strict.blocks(stream, begin, len(part.header)):
+            rows = _block(data, malformed, part, number)
+            number += len(rows) + len(malformed)
+            yield rows
+    except RowTooLong as problem:
+        raise FileProblem(f"row {number} {problem}") from None
+
+
+def _block(data: bytes, malformed: list[Malformed], part: Part, first: int) -> Rows:
+    wrong: list[int] = []
+    table = _parsed(data, part.dialect, part.header, wrong)
+    numbers = np.arange(first, first + table.num_rows + len(wrong))
+    return _rows(
+        pa.RecordBatch.from_arrays([column.combine_chunks() for column in table.columns], table.column_names),
+        part,
+        np.delete(numbers, np.array(wrong, np.int64) - 1),
+        [({"row": first + n - 1} | each.place, each.kind, each.text) for n, each in zip(wrong, malformed, strict=True)],
+    )
 
 
 def _parsed(data: bytes, dialect: Dialect, names: tuple[str, ...], wrong: list[int] | None = None) -> pa.Table:

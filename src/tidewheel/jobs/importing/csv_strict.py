@@ -5,8 +5,8 @@
              with an escape character: "..." with this character before each quote and escape character of the value,
              and perhaps before a comma or line end; none outside quotes, but in \\N, which is no value
 
-If no escape is given, a value with a backslash before its first inner or its closing quote is rejected. It is a value
-that ends in a backslash in one dialect, and a value with a quote in another.
+If no escape is given, a row is rejected where a backslash stands before a value's first inner quote, its closing quote
+or a line end. The value holds the backslash in one dialect, and what follows the backslash in another.
 
 A malformed row ends at the first line end where a row ends in two lenient readings, one of doubled and one of escaped
 quotes. Otherwise lines within a value could pass for rows. So a quote that is not closed takes the lines up to the next
@@ -25,8 +25,15 @@ from tidewheel.jobs.importing.work import MALFORMED, FileProblem
 
 _BLOCK_BYTES = 8 * 1024 * 1024
 _LONGEST_ROW = 16 * 1024 * 1024
-_OVER_LINES = ", and takes later lines with it, for a quote is not closed"
+_OVER_LINES = ", and takes later lines with it, which may be parts of its values"
 _HINT = "; if backslashes escape quotes in the file, give --csv-escape '\\', if quotes are doubled, --csv-escape '\"'"
+_TEXT = "[^Q]*+"
+_TEXT_OF_LINES = r"[^Q\\]*+(?:\\(?![\r\n])[^Q\\]*+)*+"
+"""Has no backslash before a line end. Takes longer."""
+
+
+class RowTooLong(Exception):
+    """A row is too long, or its quotes are not closed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,23 +55,25 @@ class StrictCsv:
 
     def __init__(self, dialect: Dialect) -> None:
         self._dialect = dialect
-        plain = r"[^Q,\r\n]*+"
+        plain, end = r"[^Q,\r\n]*+", r"\r*+\n"
         if dialect.escape is None:
-            quoted = r"Q[^Q]*+(?<!\\)Q(?:Q[^Q]*+Q)*+"
+            quoted, end = r"QT(?<!\\)Q(?:QTQ)*+", r"(?<!\\)\r*+\n"
         elif dialect.doubled:
             quoted = r"(?:Q[^Q]*+Q)++"
         else:
             quoted, plain = r"Q[^QE]*+(?:E[QE,\r\n][^QE]*+)*+Q", r"(?:EN(?=[,\r\n])|[^QE,\r\n]*+)"
-        self._field = f"(?:{quoted}|{plain})"
-        readings = [r"(?:Q[^Q]*+Q)++"] + [r"Q[^QE]*+(?:E.[^QE]*+)*+Q"] * (dialect.escape != dialect.quote)
-        fields = [rf"(?:{reading}|(?!Q))[^,\n]*+" for reading in readings]
-        self._lenient = [self._pattern(rf"{field}(?:,{field})*+\n") for field in fields]
+        self._field, self._end = f"(?:{quoted}|{plain})", end
+        lenient = [r"(?:(?:Q[^Q]*+Q)++(?!Q)|(?!Q))[^,\n]*+"]
+        if dialect.escape != dialect.quote:
+            lenient.append(r"(?:Q[^QE]*+(?:E.[^QE]*+)*+Q|(?!Q))[^,\nE]*+(?:E.[^,\nE]*+)*+")
+        self._lenient = [self._pattern(rf"{field}(?:,{field})*+\n") for field in lenient]
         self._null = self._pattern(r"(?<![^,\n])EN(?=[,\r\n])")
 
-    def _pattern(self, text: str) -> re.Pattern[bytes]:
-        """Compiles a pattern in which Q and E stand for the quote and the escape character."""
-        named = {"Q": re.escape(self._dialect.quote), "E": re.escape(self._dialect.escape or "\\")}
-        return re.compile(re.sub("[QE]", lambda found: named[found[0]], text).encode(), re.DOTALL)
+    def _pattern(self, text: str, quoted_text: str = _TEXT) -> re.Pattern[bytes]:
+        """Compiles a pattern in which Q and E stand for the quote and the escape character, and T for quoted text."""
+        text = text.replace("T", quoted_text).replace("Q", re.escape(self._dialect.quote))
+        text = text.replace("E", re.escape(self._dialect.escape or "\\"))
+        return re.compile(text.encode(), re.DOTALL)
 
     def header(self, stream: Stream) -> tuple[bytes, bytes]:
         """Reads the first row. Returns it, and the bytes after it that were read. A file without rows has no header.
@@ -72,7 +81,7 @@ class StrictCsv:
         Raises:
             FileProblem: the row is malformed, or not UTF-8.
         """
-        pattern = self._pattern(rf"(?:\r*+\n)*+({self._field}(?:,{self._field})*+\r*+\n)")
+        pattern = self._pattern(rf"(?:\r*+\n)*+({self._field}(?:,{self._field})*+{self._end})")
         data = more = text_of(stream.read(_BLOCK_BYTES))
         while more and pattern.match(data) is None and len(data) <= _LONGEST_ROW:
             more = stream.read(_BLOCK_BYTES)
@@ -92,13 +101,16 @@ class StrictCsv:
             columns: of the header.
 
         Raises:
-            FileProblem: the file cannot be read, or a row is too long.
+            FileProblem: the file cannot be read.
+            RowTooLong: the row after those that were yielded is too long.
         """
-        rows = self._pattern(rf"(?:{self._field}(?:,{self._field}){{{columns - 1}}}+\r*+\n|\r*+\n)*+")
+        text = rf"(?:{self._field}(?:,{self._field}){{{columns - 1}}}+{self._end}|\r*+\n)*+"
+        fast, careful = self._pattern(text), self._pattern(text, _TEXT_OF_LINES)
         more = data or b"\n"
         while more:
             more = stream.read(_BLOCK_BYTES)
             data += more or b"\n"
+            rows = careful if b"\\\n" in data or b"\\\r" in data else fast
             found, malformed, start = [], [], 0
             while True:
                 end = start + _length(rows.match(data, start))
@@ -113,7 +125,7 @@ class StrictCsv:
                 yield b"".join(found), malformed
             data = data[start:]
             if len(data) > _LONGEST_ROW:
-                raise FileProblem(f"a row is longer than {_LONGEST_ROW:,} bytes, or its quotes are not closed{_HINT}")
+                raise RowTooLong(f"is longer than {_LONGEST_ROW:,} bytes, or its quotes are not closed{_HINT}")
 
     def _end_of_malformed(self, data: bytes, start: int) -> int | None:
         """Returns where a row ends in every reading. None if it does not in these bytes."""
@@ -128,7 +140,7 @@ class StrictCsv:
 
     def _malformed(self, row: bytes) -> Malformed:
         text = row.decode(errors="replace").rstrip("\r\n")
-        hint = _HINT if self._dialect.escape is None and "\\" + self._dialect.quote in text else ""
+        hint = _HINT if self._dialect.escape is None and "\\" in text else ""
         lines = text.count("\n") + 1
         return Malformed(f"{MALFORMED}{_OVER_LINES if lines > 1 else ''}{hint}", text, lines)
 
