@@ -15,6 +15,8 @@ from tests.jobs.test_import import Bench, bench, due, json_lines, messages
 from tests.jobs.test_import_bad_input import problem
 from tidewheel.errors import InvalidValue
 from tidewheel.local import LocalTidewheel
+from tidewheel.model.message import Encoding
+from tidewheel.model.validation import _TO_JSON, _encode_body
 
 __all__ = ["bench"]
 
@@ -154,3 +156,37 @@ def test_archives_that_are_cut_or_end_in_other_bytes_are_refused_and_the_others_
         for name, why in report.failed.items():
             assert Path(name).name[0].isdigit() and "it cannot be read to its end" in why, why
             assert "make it again" in why and "-2" not in why
+
+
+# --- bodies of JSON lines -------------------------------------------------------------------------------------
+
+
+def test_numbers_and_flags_are_imported_as_the_sdk_sends_them(bench: Bench) -> None:
+    values: list[Any] = [17, -1, 1.5, 0.1, True, False, 10**40, [], {}, [None], {"a": {"b": 1.5}}, "17", "true", "null"]
+    path = bench.folder / "in.json"
+    path.write_text("".join(f'{{"deliver_at":"{due(2 * HOUR)}","body":{_TO_JSON(each)}}}\n' for each in values))
+    assert bench.run(path).imported == len(values)
+    found = {(row["payload"].decode(), row["encoding"]) for row in bench.rows()}
+    assert found == {_encode_body(each) for each in values}
+
+
+@pytest.mark.parametrize(
+    "text", ["1e400", "1.50", "1" * 5000, '{"a":1,"a":2}', "[1E+2, -0.0]", '{"n":12345678901234567890.10}']
+)
+def test_json_that_python_cannot_hold_is_sent_as_it_stands(bench: Bench, text: str) -> None:
+    path = bench.folder / "in.json"
+    path.write_text(f'{{"deliver_at":"{due(2 * HOUR)}","body":{text}}}\n')
+    assert bench.run(path).imported == 1
+    assert bench.bodies() == [text]
+    assert bench.rows()[0]["encoding"] == Encoding.JSON
+
+
+@pytest.mark.parametrize(
+    "text", ["null", "NaN", "Infinity", "01", "1.", "tru", '"\\ud800"', '{"a":NaN}', "[1,]", "", "'x'"]
+)
+def test_what_is_no_json_or_no_body_is_rejected_and_the_others_go_on(bench: Bench, text: str) -> None:
+    path = bench.folder / "in.json"
+    at = due(2 * HOUR)
+    path.write_text(f'{{"deliver_at":"{at}","body":{text}}}\n{{"deliver_at":"{at}","body":17}}\n')
+    report = bench.run(path)
+    assert (report.imported, report.rejected.total(), bench.bodies()) == (1, 1, ["17"])

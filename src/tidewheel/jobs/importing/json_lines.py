@@ -1,4 +1,4 @@
-"""Reads JSON lines. Objects and lists are kept as they stand in the line.
+"""Reads JSON lines. Objects, lists, numbers and flags are kept as they stand in the line.
 
 A file that is not compressed is divided at any bytes: a part has the lines that begin in it.
 """
@@ -178,7 +178,7 @@ class _Lines:
         return found, numbers, malformed
 
     def _rows(self, found: list[Any], **about: Any) -> Rows:
-        payload, encoding, odd = _bodies([bytes(row.body) for row in found])
+        payload, encoding = _bodies([bytes(row.body) for row in found])
         columns: dict[str, Any] = {}
         if "key" in self._fields:
             columns["key"] = _texts([row.key for row in found])
@@ -191,7 +191,6 @@ class _Lines:
             due=_times([row.due for row in found]),
             payload=payload,
             encoding=encoding,
-            wrong={f"{self._columns.body} is a number or a flag; give text, an object or a list": odd},
             **columns,
             **about,
         )
@@ -206,20 +205,15 @@ def _problem_of(error: Exception) -> str:
     return f"{name} is of JSON's type {found}; give {'text or a number' if wrong[2] else 'an object'}"
 
 
-def _bodies(raw: list[bytes]) -> tuple[pa.BinaryArray, Any, Any]:
-    """Returns bodies, their encodings, and which are neither text, object nor list."""
-    as_is = pa.array(raw, pa.binary())
+def _bodies(raw: list[bytes]) -> tuple[pa.BinaryArray, Any]:
+    """Returns bodies and their encodings. All but text is JSON as it stands; null is no body."""
     first = np.fromiter((each[0] if each else 0 for each in raw), np.uint8, len(raw))
-    quoted, nested = first == ord('"'), (first == ord("{")) | (first == ord("["))
-    encoding = np.where(nested, Encoding.JSON, Encoding.TEXT).astype(np.int8)
-    if nested.all():
-        return as_is, encoding, ~nested
-    values = [None if each in (b"null", b"") else each for each in raw]
+    quoted = first == ord('"')
+    encoding = np.where(quoted, Encoding.TEXT, Encoding.JSON).astype(np.int8)
     if quoted.any():
         texts = iter(_decoded([each for each, is_text in zip(raw, quoted, strict=True) if is_text]))
-        values = [next(texts) if is_text else each for each, is_text in zip(values, quoted, strict=True)]
-    missing = np.fromiter((each is None for each in values), bool, len(values))
-    return pa.array(values, pa.binary()), encoding, ~(quoted | nested | missing)
+        raw = [next(texts) if is_text else each for each, is_text in zip(raw, quoted, strict=True)]
+    return pa.array(raw, pa.binary(), mask=(first == ord("n")) | (first == 0)), encoding
 
 
 def _decoded(quoted: list[bytes]) -> list[bytes]:
