@@ -136,6 +136,9 @@ def test_escaped_quotes_are_read_as_they_were_written_and_no_other_body_comes_wi
         good, bad = read(path, Dialect())
         doubled = [(AT, body.replace("\\", "\\\\"), "")]
         assert bad or good == doubled, "a backslash that escapes no quote and no line end is a plain character"
+    path.write_bytes(b"deliver_at,body,key\n" + write(bodies))
+    good, bad = read(path, Dialect())
+    assert {row[1] for row in good} < set(bodies) and bad, "where other rows show what a backslash means"
 
 
 def test_a_backslash_before_a_quote_is_rejected_unless_the_dialect_is_given(bench: Bench) -> None:
@@ -167,6 +170,20 @@ def test_a_dialect_gives_an_import_of_its_own(bench: Bench) -> None:
 def test_a_character_that_is_none_is_refused(bench: Bench, option: str, value: str) -> None:
     with pytest.raises(InvalidValue, match=f"--{option.replace('_', '-')}"):
         bench.run(written(bench.folder / "in.csv", ["x"]), **{option: value})
+
+
+def test_rows_keep_their_places_around_malformed_ones_whatever_the_chunks(small: Bench) -> None:
+    path = small.folder / "in.csv"
+    lines = [f'{AT},"x"y' if n % 7 == 3 else f"{AT},body {n:02d}" for n in range(60)]
+    path.write_text("deliver_at,body\n" + "\n".join(lines))
+    report = small.run(path, rejects=str(small.folder / "rejects"))
+    assert (report.imported, report.rejected.total(), report.ledgers) == (51, 9, 6)
+    assert sorted(small.bodies()) == [f"body {n:02d}" for n in range(60) if n % 7 != 3]
+    texts = [each.read_text() for each in (small.folder / "rejects").glob("*.json")]
+    rows = [json.loads(line)["row"] for text in texts for line in text.splitlines()]
+    assert sorted(rows) == [n + 1 for n in range(60) if n % 7 == 3]
+    again = small.run(path)
+    assert (again.imported, again.skipped) == (0, 60)
 
 
 # --- malformed rows -------------------------------------------------------------------------------------------

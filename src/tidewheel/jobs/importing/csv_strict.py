@@ -6,7 +6,8 @@
              and perhaps before a comma or line end; none outside quotes, but in \\N, which is no value
 
 If no escape is given, a row is rejected where a backslash stands before a value's first inner quote, its closing quote
-or a line end. The value holds the backslash in one dialect, and what follows the backslash in another.
+or a line end. The value holds the backslash in one dialect, and what follows the backslash in another. Where the first
+bytes of a file have quotes that only a backslash can mean, two backslashes in a quoted value are rejected too.
 
 A malformed row ends at the first line end where a row ends in two lenient readings, one of doubled and one of escaped
 quotes. Otherwise lines within a value could pass for rows. So a quote that is not closed takes the lines up to the next
@@ -30,6 +31,8 @@ _HINT = "; if backslashes escape quotes in the file, give --csv-escape '\\', if 
 _TEXT = "[^Q]*+"
 _TEXT_OF_LINES = r"[^Q\\]*+(?:\\(?![\r\n])[^Q\\]*+)*+"
 """Has no backslash before a line end. Takes longer."""
+_TEXT_OF_ESCAPES = r"[^Q\\]*+(?:\\(?![\r\n\\])[^Q\\]*+)*+"
+"""Has no backslash before another either."""
 
 
 class RowTooLong(Exception):
@@ -55,6 +58,7 @@ class StrictCsv:
 
     def __init__(self, dialect: Dialect) -> None:
         self._dialect = dialect
+        self._escapes = False
         plain, end = r"[^Q,\r\n]*+", r"\r*+\n"
         if dialect.escape is None:
             quoted, end = r"QT(?<!\\)Q(?:QTQ)*+", r"(?<!\\)\r*+\n"
@@ -83,6 +87,7 @@ class StrictCsv:
         """
         pattern = self._pattern(rf"(?:\r*+\n)*+({self._field}(?:,{self._field})*+{self._end})")
         data = more = text_of(stream.read(_BLOCK_BYTES))
+        self._escapes = self._dialect.escape is None and self._pattern(r"\\Q[^Q,\r\n]").search(data) is not None
         while more and pattern.match(data) is None and len(data) <= _LONGEST_ROW:
             more = stream.read(_BLOCK_BYTES)
             data += more or b"\n"
@@ -105,12 +110,12 @@ class StrictCsv:
             RowTooLong: the row after those that were yielded is too long.
         """
         text = rf"(?:{self._field}(?:,{self._field}){{{columns - 1}}}+{self._end}|\r*+\n)*+"
-        fast, careful = self._pattern(text), self._pattern(text, _TEXT_OF_LINES)
+        fast, careful = self._pattern(text), self._pattern(text, _TEXT_OF_ESCAPES if self._escapes else _TEXT_OF_LINES)
         more = data or b"\n"
         while more:
             more = stream.read(_BLOCK_BYTES)
             data += more or b"\n"
-            rows = careful if b"\\\n" in data or b"\\\r" in data else fast
+            rows = careful if self._escapes or b"\\\n" in data or b"\\\r" in data else fast
             found, malformed, start = [], [], 0
             while True:
                 end = start + _length(rows.match(data, start))
