@@ -24,10 +24,12 @@ from tidewheel.jobs.importing.options import Dialect
 from tidewheel.jobs.importing.streams import Stream, text_of
 from tidewheel.jobs.importing.work import MALFORMED, FileProblem
 
+_FIRST_BYTES = 1024 * 1024
 _BLOCK_BYTES = 8 * 1024 * 1024
 _LONGEST_ROW = 16 * 1024 * 1024
 _OVER_LINES = ", and takes later lines with it, which may be parts of its values"
 _HINT = "; if backslashes escape quotes in the file, give --csv-escape '\\', if quotes are doubled, --csv-escape '\"'"
+_ESCAPED_END = re.compile(rb"\\[\r\n]")
 _TEXT = "[^Q]*+"
 _TEXT_OF_LINES = r"[^Q\\]*+(?:\\(?![\r\n])[^Q\\]*+)*+"
 """Has no backslash before a line end. Takes longer."""
@@ -86,7 +88,7 @@ class StrictCsv:
             FileProblem: the row is malformed, or not UTF-8.
         """
         pattern = self._pattern(rf"(?:\r*+\n)*+({self._field}(?:,{self._field})*+{self._end})")
-        data = more = text_of(stream.read(_BLOCK_BYTES))
+        data = more = text_of(stream.read(_FIRST_BYTES))
         self._escapes = self._dialect.escape is None and self._pattern(r"\\Q[^Q,\r\n]").search(data) is not None
         while more and pattern.match(data) is None and len(data) <= _LONGEST_ROW:
             more = stream.read(_BLOCK_BYTES)
@@ -115,7 +117,7 @@ class StrictCsv:
         while more:
             more = stream.read(_BLOCK_BYTES)
             data += more or b"\n"
-            rows = careful if self._escapes or b"\\\n" in data or b"\\\r" in data else fast
+            rows = careful if self._escapes or _ESCAPED_END.search(data) else fast
             found, malformed, start = [], [], 0
             while True:
                 end = start + _length(rows.match(data, start))
