@@ -80,6 +80,16 @@ def import_messages(
         str | None, typer.Option(metavar="COLUMN", help="The time at which a message expires.")
     ] = None,
     time_zone: Annotated[str | None, typer.Option(help="Time zone of times without a zone.")] = None,
+    csv_escape: Annotated[
+        str | None,
+        typer.Option(
+            metavar="CHARACTER",
+            help="What escapes a quote in a CSV value, such as '\\'. By default quotes are doubled.",
+        ),
+    ] = None,
+    csv_quote: Annotated[
+        str | None, typer.Option(metavar="CHARACTER", help="What stands around a CSV value. The default is '\"'.")
+    ] = None,
     rejects: Annotated[str | None, typer.Option(help="Folder for refused rows, with the reasons.")] = None,
     token: Annotated[
         str | None,
@@ -104,6 +114,8 @@ def import_messages(
         "attributes": attributes,
         "expires-at": expires_at,
         "time-zone": time_zone,
+        "csv-escape": csv_escape,
+        "csv-quote": csv_quote,
         "rejects": rejects,
         "token": token,
         "min-lead": min_lead,

@@ -9,7 +9,7 @@
 | `options.py`, `files.py` | read the arguments; find and open the input's files |
 | `tables.py` | lists the files of a Delta or an Iceberg table |
 | `dividing.py` | divides a file into parts |
-| `parquet.py`, `csv_rows.py`, `json_lines.py` | read the rows of a part |
+| `parquet.py`, `csv_rows.py` with `csv_strict.py`, `json_lines.py` | read the rows of a part |
 | `checks.py`, with `times.py`, `texts.py`, `attributes.py` | map and check rows |
 | `chunks.py`, `rejects.py` | write ledgers, and rejected rows |
 | `child.py` | does all this in a process that foreign bytes may end |

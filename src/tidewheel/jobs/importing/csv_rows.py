@@ -1,10 +1,8 @@
-"""Reads CSV files, by Arrow's reader. All values are text: nothing is inferred."""
+"""Reads CSV files, by Arrow's reader, from rows that are checked. All values are text: nothing is inferred."""
 
 from __future__ import annotations
 
 import json
-import re
-from collections import deque
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,23 +10,26 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.csv as pc
 
+from tidewheel.jobs.importing.csv_strict import Malformed, RowTooLong, StrictCsv
+from tidewheel.jobs.importing.options import Dialect
 from tidewheel.jobs.importing.streams import first_line, stream_of
-from tidewheel.jobs.importing.work import MALFORMED, FileProblem, Part, Rows
+from tidewheel.jobs.importing.work import FileProblem, Part, Rows
 from tidewheel.jobs.location import Location
 from tidewheel.model.message import Encoding
 
-_BLOCK_BYTES = 16 * 1024 * 1024
-"""Also the length of the longest row."""
-
 
 def header_of(location: Location, part: Part) -> tuple[str, ...]:
-    """Returns the names of a file's columns.
+    """Returns the names of a file's columns. None if the file has no row.
 
     Raises:
-        FileProblem: the file cannot be read, or two columns have the same name.
+        FileProblem: the file cannot be read, its header is malformed, or two columns have the same name.
     """
-    reader = _open(location, part, (), deque())
-    names = tuple(reader.schema.names)
+    row, _ = StrictCsv(part.dialect).header(stream_of(location, part.file))
+    try:
+        text = row.decode()
+    except UnicodeDecodeError:
+        raise FileProblem("its header is not UTF-8; write the file as UTF-8, and import it") from None
+    names = tuple(_parsed(row, part.dialect, ()).column_names) if text else ()
     repeated = sorted({name for name in names if names.count(name) > 1})
     if repeated:
         raise FileProblem(f"its header has {', '.join(repeated)} twice; give each column a name of its own")
@@ -41,65 +42,62 @@ def read_csv(location: Location, part: Part) -> Iterator[Rows]:
     Raises:
         FileProblem: the file cannot be read to its end.
     """
-    bad: deque[pc.InvalidRow] = deque()
-    reader = _open(location, part, part.header, bad)
+    strict = StrictCsv(part.dialect)
+    stream = stream_of(location, part.file)
+    _, begin = strict.header(stream)
     number = 1
-    while (batch := _next(reader)) is not None:
-        malformed = []
-        numbers = np.arange(number, number + batch.num_rows + len(bad))
-        if bad:
-            wrong = [_number(row) for row in bad]
-            malformed = [({"row": n}, MALFORMED, row.text) for n, row in zip(wrong, bad, strict=True)]
-            bad.clear()
-            numbers = np.setdiff1d(numbers, wrong)[: batch.num_rows]
-        number += batch.num_rows + len(malformed)
-        yield _rows(batch, part, numbers, malformed)
-    if bad:
-        yield _rows(_none(part), part, np.zeros(0, np.int64), [({"row": _number(r)}, MALFORMED, r.text) for r in bad])
+    try:
+        for data, malformed in strict.blocks(stream, begin, len(part.header)):
+            rows = _block(data, malformed, part, number)
+            number += len(rows) + len(malformed)
+            yield rows
+    except RowTooLong as problem:
+        raise FileProblem(f"row {number} {problem}") from None
 
 
-def _number(row: pc.InvalidRow) -> int:
-    return int(row.number) - 1 if row.number is not None else 0
+def _block(data: bytes, malformed: list[Malformed], part: Part, first: int) -> Rows:
+    wrong: list[int] = []
+    table = _parsed(data, part.dialect, part.header, wrong)
+    numbers = np.arange(first, first + table.num_rows + len(wrong))
+    return _rows(
+        pa.RecordBatch.from_arrays([column.combine_chunks() for column in table.columns], table.column_names),
+        part,
+        np.delete(numbers, np.array(wrong, np.int64) - 1),
+        [({"row": first + n - 1} | each.place, each.kind, each.text) for n, each in zip(wrong, malformed, strict=True)],
+    )
 
 
-def _none(part: Part) -> pa.RecordBatch:
-    return pa.RecordBatch.from_pydict({name: pa.array([], pa.binary()) for name in part.header})
+def _parsed(data: bytes, dialect: Dialect, names: tuple[str, ...], wrong: list[int] | None = None) -> pa.Table:
+    """Returns rows of bytes. Adds the numbers of those with a wrong number of columns to `wrong`."""
 
-
-def _open(location: Location, part: Part, header: tuple[str, ...], bad: deque[pc.InvalidRow]) -> pc.CSVStreamingReader:
-    def keep(row: pc.InvalidRow) -> str:
-        bad.append(row)
+    def skip(row: pc.InvalidRow) -> str:
+        if wrong is not None:
+            wrong.append(row.number)
         return "skip"
 
-    stream: Any = stream_of(location, part.file)
     try:
-        return pc.open_csv(
-            stream,
-            read_options=pc.ReadOptions(use_threads=False, block_size=_BLOCK_BYTES),
-            parse_options=pc.ParseOptions(newlines_in_values=True, invalid_row_handler=keep),
-            convert_options=pc.ConvertOptions(check_utf8=False, column_types=dict.fromkeys(header, pa.binary())),
+        return pc.read_csv(
+            pa.BufferReader(data),
+            read_options=pc.ReadOptions(use_threads=False, block_size=len(data) + 1, column_names=names),
+            parse_options=pc.ParseOptions(
+                quote_char=dialect.quote,
+                double_quote=dialect.doubled,
+                escape_char=False if dialect.doubled else dialect.escape,
+                newlines_in_values=True,
+                invalid_row_handler=skip,
+            ),
+            convert_options=pc.ConvertOptions(
+                check_utf8=False,
+                column_types=dict.fromkeys(names, pa.binary()),
+                null_values=["\\N"],
+                strings_can_be_null=True,
+                quoted_strings_can_be_null=False,
+            ),
         )
     except (pa.ArrowException, ValueError, KeyError) as error:
-        raise _explained(error) from None
-
-
-def _next(reader: pc.CSVStreamingReader) -> pa.RecordBatch | None:
-    try:
-        return reader.read_next_batch()
-    except StopIteration:
-        return None
-    except (pa.ArrowException, ValueError, KeyError) as error:
-        raise _explained(error) from None
-
-
-def _explained(error: Exception) -> Exception:
-    if isinstance(error, MemoryError):
-        return error
-    if "straddling" in str(error):
-        return FileProblem(f"a row is longer than {_BLOCK_BYTES:,} bytes, or a value's quotes are not closed")
-    # The rest of the text is the row.
-    said = re.sub(r"(Expected \d+ columns, got \d+).*", r"\1, and is not UTF-8", first_line(error))
-    return FileProblem(f"it is no CSV file that can be read: {said}")
+        if isinstance(error, MemoryError):
+            raise
+        raise FileProblem(f"it is no CSV file that can be read: {first_line(error)}") from None
 
 
 def _rows(batch: pa.RecordBatch, part: Part, numbers: Any, malformed: list[tuple[dict[str, Any], str, str]]) -> Rows:
@@ -109,7 +107,8 @@ def _rows(batch: pa.RecordBatch, part: Part, numbers: Any, malformed: list[tuple
         return None if name is None else batch.column(name)
 
     def given(row: int) -> dict[str, str]:
-        texts = {name: batch.column(name)[row].as_py().decode(errors="surrogateescape") for name in batch.schema.names}
+        values = {name: batch.column(name)[row].as_py() for name in batch.schema.names}
+        texts = {name: value and value.decode(errors="surrogateescape") for name, value in values.items()}
         return {name: json.dumps(text, ensure_ascii=False) for name, text in texts.items()}
 
     return Rows(

@@ -38,8 +38,9 @@ class Divide:
             case "parquet":
                 return list(self._parquet(whole))
             case "csv":
+                whole = replace(whole, dialect=self.options.dialect)
                 header = header_of(self.location, whole)
-                return [replace(whole, columns=_present(header, self.options), header=header)]
+                return [replace(whole, columns=_present(header, self.options), header=header)] if header else []
             case _:
                 check_lines(self.location, whole, needed(self.options))
                 return list(self._lines(whole))

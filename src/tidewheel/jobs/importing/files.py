@@ -5,7 +5,8 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Iterator
-from glob import glob, has_magic
+from functools import partial
+from glob import escape, glob, has_magic
 from pathlib import Path
 from typing import Any, cast
 
@@ -43,8 +44,8 @@ def find_files(location: Location, options: ImportOptions) -> list[InputFile]:
         elif is_delta(location, path):
             raise InvalidValue("--input", options.input, "it is a Delta table; give --format delta")
         else:
-            found = sorted(_in_s3(location, path) if path.startswith(S3) else _local(path))
-    except (BotoCoreError, ClientError, OSError) as error:
+            found = _named(location, path)
+    except (BotoCoreError, ClientError, OSError, re.error) as error:
         raise InvalidValue("--input", options.input, f"it cannot be listed: {error}") from None
     if not found:
         raise InvalidValue("--input", options.input, "there are no files; give a file, a folder or a glob")
@@ -164,12 +165,28 @@ class _S3File(io.RawIOBase):
         return data
 
 
-def _local(path: str) -> Iterator[tuple[str, int, str]]:
-    for name in sorted(glob(path, recursive=True)) if has_magic(path) else [path]:  # noqa: PTH207
+def _named(location: Location, path: str) -> list[tuple[str, int, str]]:
+    """Lists the files that have a name, or match it as a glob."""
+    list_ = partial(_in_s3, location) if path.startswith(S3) else _local
+    exact = sorted(list_(path, exact=True))
+    matching = sorted(list_(path)) if has_magic(path) else exact
+    others = sorted(set(matching) - set(exact)) if exact else []
+    if others:
+        advice = "write [[], [*] or [?] for a character of a name"
+        raise InvalidValue("--input", path, f"it is a name, and as a glob matches {others[0][0]} too; {advice}")
+    return exact or matching
+
+
+def _local(path: str, *, exact: bool = False) -> Iterator[tuple[str, int, str]]:
+    seen = set()
+    for name in sorted(glob(escape(path) if exact else path, recursive=True)):  # noqa: PTH207
         root = Path(name)
-        inside = root.rglob("*") if root.is_dir() else [root]
+        inside = sorted(root.rglob("*")) if root.is_dir() else [root]
         for each in inside:
-            if each.is_file() and not _is_hidden(each.relative_to(root).parts):
+            if not each.is_file() or _is_hidden(each.relative_to(root).parts):
+                continue
+            if (real := each.resolve()) not in seen:
+                seen.add(real)  # a link to it, or its folder, may match too
                 yield (str(each.absolute()), *_stat(each))
 
 
@@ -182,14 +199,15 @@ def _stat(path: Path) -> tuple[int, str]:
     return found.st_size, str(found.st_mtime_ns)
 
 
-def _in_s3(location: Location, url: str) -> Iterator[tuple[str, int, str]]:
+def _in_s3(location: Location, url: str, *, exact: bool = False) -> Iterator[tuple[str, int, str]]:
     s3_bucket, _, pattern = url.removeprefix(S3).partition("/")
-    prefix = re.split(r"[*?\[]", pattern, maxsplit=1)[0]
-    matches = re.compile(_glob_pattern(pattern.strip("/")) + r"(?:/(?P<inside>.*))?\Z", re.DOTALL)
+    prefix = pattern if exact else re.split(r"[*?\[]", pattern, maxsplit=1)[0]
+    named = pattern.strip("/")
+    matches = re.compile((re.escape(named) if exact else _glob_pattern(named)) + r"(?:/(?P<inside>.*))?\Z", re.DOTALL)
     pages = client(location, "s3").get_paginator("list_objects_v2").paginate(Bucket=s3_bucket, Prefix=prefix)
     for page in pages:
         for each in page.get("Contents", ()):
-            found = matches.match(each["Key"] if pattern.strip("/") else f"/{each['Key']}")
+            found = matches.match(each["Key"] if named else f"/{each['Key']}")
             if found is None or each["Key"].endswith("/") or _is_hidden((found["inside"] or "").split("/")):
                 continue
             yield f"{S3}{s3_bucket}/{each['Key']}", each["Size"], each["ETag"]
@@ -199,7 +217,12 @@ def _glob_pattern(glob_: str) -> str:
     """Returns a glob as a regular expression. A star matches no slash."""
     tokens = re.findall(r"\[[^\]]+\]|.", glob_, re.DOTALL)
     named = {"*": "[^/]*", "?": "[^/]"}
-    return "".join(named.get(t, t.replace("[!", "[^") if len(t) > 1 else re.escape(t)) for t in tokens)
+    return "".join(named.get(t, _one_of(t[1:-1]) if len(t) > 1 else re.escape(t)) for t in tokens)
+
+
+def _one_of(characters: str) -> str:
+    plain = characters.removeprefix("!").replace("\\", r"\\").replace("[", r"\[").replace("^", r"\^")
+    return f"[^{plain}]" if characters.startswith("!") else f"[{plain}]"
 
 
 def _stat_s3(location: Location, url: str) -> tuple[int, str]:

@@ -1,4 +1,4 @@
-"""Reads JSON lines. Objects and lists are kept as they stand in the line.
+"""Reads JSON lines. Objects, lists, numbers and flags are kept as they stand in the line.
 
 A file that is not compressed is divided at any bytes: a part has the lines that begin in it.
 """
@@ -16,9 +16,9 @@ import pyarrow as pa
 
 from tidewheel.jobs.importing.options import Columns
 from tidewheel.jobs.importing.rejects import columns_of
-from tidewheel.jobs.importing.streams import Stream, stream_of
+from tidewheel.jobs.importing.streams import UTF_8_MARK, Stream, stream_of, text_of
 from tidewheel.jobs.importing.texts import from_base64
-from tidewheel.jobs.importing.work import ENCODING, MALFORMED, FileProblem, Part, Rows
+from tidewheel.jobs.importing.work import ENCODING, MALFORMED, FileProblem, Mask, Part, Rows
 from tidewheel.jobs.location import Location
 from tidewheel.model.message import Encoding
 
@@ -28,7 +28,6 @@ _WRONG_TYPE = re.compile(r"Expected `.*`, got `(\w+)`(?: - at `\$\.(.*)`)?\Z")
 _NO_FIELD = re.compile(r'["\\\x00-\x1f]')
 _TIME = int | float | str | None
 _LINES = msgspec.json.Decoder(str)
-_UTF_8_MARK = b"\xef\xbb\xbf"
 
 
 def check_lines(location: Location, part: Part, needed: Mapping[str, str]) -> None:
@@ -39,7 +38,7 @@ def check_lines(location: Location, part: Part, needed: Mapping[str, str]) -> No
     """
     stream = stream_of(location, part.file)
     names: dict[str, None] = {}
-    lines = stream.read(_BLOCK_BYTES // 4).removeprefix(_UTF_8_MARK).split(b"\n")
+    lines = text_of(stream.read(_BLOCK_BYTES // 4)).split(b"\n")
     for line in lines if len(lines) == 1 else lines[:-1]:
         try:
             given = json.loads(line)
@@ -70,8 +69,8 @@ def read_lines(location: Location, part: Part) -> Iterator[Rows]:
     while whole or offset < part.end:
         more = stream.read(_BLOCK_BYTES)
         data = rest + more
-        if offset == 0 and data.startswith(_UTF_8_MARK):
-            offset, data = len(_UTF_8_MARK), data[len(_UTF_8_MARK) :]
+        if offset == 0 and data.startswith(UTF_8_MARK):
+            offset, data = len(UTF_8_MARK), data[len(UTF_8_MARK) :]
         if not data:
             return
         end = data.rfind(b"\n") + 1 if more else len(data)
@@ -182,9 +181,9 @@ class _Lines:
         return found, numbers, malformed
 
     def _rows(self, found: list[Any], *, may_be_packed: bool, **about: Any) -> Rows:
-        payload, encoding, odd = _bodies([bytes(row.body) for row in found])
+        payload, encoding = _bodies([bytes(row.body) for row in found])
         columns: dict[str, Any] = {}
-        wrong = {f"{self._columns.body} is a number or a flag; give text, an object or a list": odd}
+        wrong: dict[str, Mask] = {}
         if may_be_packed:
             packed = np.fromiter((row.packed == "bytes" for row in found), bool, len(found))
             encoding[packed] = Encoding.BYTES
@@ -219,20 +218,15 @@ def _problem_of(error: Exception) -> str:
     return f"{name} is of JSON's type {found}; give {'text or a number' if wrong[2] else 'an object'}"
 
 
-def _bodies(raw: list[bytes]) -> tuple[pa.BinaryArray, Any, Any]:
-    """Returns bodies, their encodings, and which are neither text, object nor list."""
-    as_is = pa.array(raw, pa.binary())
+def _bodies(raw: list[bytes]) -> tuple[pa.BinaryArray, Any]:
+    """Returns bodies and their encodings. All but text is JSON as it stands; null is no body."""
     first = np.fromiter((each[0] if each else 0 for each in raw), np.uint8, len(raw))
-    quoted, nested = first == ord('"'), (first == ord("{")) | (first == ord("["))
-    encoding = np.where(nested, Encoding.JSON, Encoding.TEXT).astype(np.int8)
-    if nested.all():
-        return as_is, encoding, ~nested
-    values = [None if each in (b"null", b"") else each for each in raw]
+    quoted = first == ord('"')
+    encoding = np.where(quoted, Encoding.TEXT, Encoding.JSON).astype(np.int8)
     if quoted.any():
         texts = iter(_decoded([each for each, is_text in zip(raw, quoted, strict=True) if is_text]))
-        values = [next(texts) if is_text else each for each, is_text in zip(values, quoted, strict=True)]
-    missing = np.fromiter((each is None for each in values), bool, len(values))
-    return pa.array(values, pa.binary()), encoding, ~(quoted | nested | missing)
+        raw = [next(texts) if is_text else each for each, is_text in zip(raw, quoted, strict=True)]
+    return pa.array(raw, pa.binary(), mask=(first == ord("n")) | (first == 0)), encoding
 
 
 def _decoded(quoted: list[bytes]) -> list[bytes]:

@@ -13,6 +13,7 @@ from tidewheel.model.duration import delay_ms
 FORMATS = ("parquet", "csv", "json", "delta", "iceberg")
 _TOKEN = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
 _MIN_LEAD = "1h"
+_PUNCTUATION = tuple("\"'\\`|^~!#$%&*/")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +41,25 @@ class Columns:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Dialect:
+    """Says how CSV quotes values.
+
+    Attributes:
+        quote: the character around values.
+        escape: the character before a quote within a value; the quote itself if quotes are doubled. None: quotes are
+            doubled, and a value is rejected if a backslash might escape a quote in it.
+    """
+
+    quote: str = '"'
+    escape: str | None = None
+
+    @property
+    def doubled(self) -> bool:
+        """Whether quotes in values are doubled."""
+        return self.escape in (None, self.quote)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ImportOptions:
     """Holds the options of one import.
 
@@ -52,6 +72,7 @@ class ImportOptions:
         token: the import's own name, for exactly once; None: a hash of the input.
         min_lead_ms: rows due sooner than this are rejected.
         time_zone: zone of times without a zone; None: such times are rejected.
+        dialect: of CSV.
     """
 
     topic: str
@@ -63,6 +84,7 @@ class ImportOptions:
     token: str | None = None
     min_lead_ms: int = 3_600_000
     time_zone: str | None = None
+    dialect: Dialect = Dialect()
 
 
 def parse_options(arguments: Mapping[str, str]) -> ImportOptions:
@@ -85,7 +107,17 @@ def parse_options(arguments: Mapping[str, str]) -> ImportOptions:
         token=_token(arguments.get("token")),
         min_lead_ms=delay_ms(arguments.get("min-lead") or _MIN_LEAD, "--min-lead"),
         time_zone=_time_zone(arguments.get("time-zone")),
+        dialect=_dialect(arguments.get("csv-quote") or '"', arguments.get("csv-escape") or None),
     )
+
+
+def _dialect(quote: str, escape: str | None) -> Dialect:
+    for option, text in (("--csv-quote", quote), ("--csv-escape", escape)):
+        if text is not None and text not in _PUNCTUATION:
+            raise InvalidValue(option, text, f"give one of {' '.join(_PUNCTUATION)}")
+    if quote == "\\":
+        raise InvalidValue("--csv-quote", quote, "a backslash escapes quotes: give --csv-escape")
+    return Dialect(quote=quote, escape=escape)
 
 
 def _format(text: str | None) -> str | None:

@@ -19,7 +19,7 @@ from typing import Any
 
 from tidewheel.errors import CorruptMetadata, InvalidValue, ObjectMissing
 from tidewheel.flows.ports.objects import Objects
-from tidewheel.jobs.importing.options import ImportOptions
+from tidewheel.jobs.importing.options import Dialect, ImportOptions
 from tidewheel.jobs.importing.work import InputFile, Limits, Part
 from tidewheel.model.checksum import opened, sealed
 from tidewheel.model.object_names import import_name
@@ -52,6 +52,8 @@ class Input:
             options={
                 "--format": files[0].format,
                 "--time-zone": options.time_zone or "",
+                "--csv-quote": options.dialect.quote,
+                "--csv-escape": options.dialect.escape or "",
                 "--min-lead": f"{options.min_lead_ms // 1000} s",
                 **{f"--{name.replace('_', '-')}": column or "" for name, column in asdict(options.columns).items()},
             },
@@ -85,6 +87,7 @@ def token_of(options: ImportOptions, files: list[InputFile]) -> str:
         asdict(options.columns),
         options.time_zone,
         [(file.name, file.size_bytes, file.changed) for file in files],
+        *([asdict(options.dialect)] if options.dialect != Dialect() else ()),
     ]
     return blake2b(json.dumps(values).encode(), digest_size=16).hexdigest()
 

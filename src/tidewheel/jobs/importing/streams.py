@@ -14,6 +14,8 @@ from tidewheel.jobs.location import Location
 _T = TypeVar("_T")
 _MOST_TIMES = 250
 _FREE_BYTES = 256 * 1024 * 1024
+_WIDE_MARKS = (b"\xff\xfe", b"\xfe\xff")
+UTF_8_MARK = b"\xef\xbb\xbf"
 
 
 class Stream:
@@ -67,6 +69,17 @@ def stream_of(location: Location, file: InputFile) -> Stream:
         return Stream(raw, max(_FREE_BYTES, 2 * file.size_bytes), file)
     most = max(_FREE_BYTES, _MOST_TIMES * file.size_bytes)
     return Stream(_told(lambda: pa.CompressedInputStream(raw, codec)), most, file)
+
+
+def text_of(begin: bytes) -> bytes:
+    """Returns the first bytes of a text file, without the mark of UTF-8.
+
+    Raises:
+        FileProblem: the file is UTF-16 or UTF-32.
+    """
+    if begin.startswith(_WIDE_MARKS) or b"\0" in begin[:4]:
+        raise FileProblem("it is UTF-16 or UTF-32; write it as UTF-8, and import it")
+    return begin.removeprefix(UTF_8_MARK)
 
 
 def _told(act: Callable[[], _T]) -> _T:

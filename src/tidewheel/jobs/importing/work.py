@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tidewheel.jobs.importing.options import Columns
+from tidewheel.jobs.importing.options import Columns, Dialect
 from tidewheel.jobs.location import Location
 from tidewheel.ledger.bucket import Bucket
 from tidewheel.model.settings import TopicSettings
@@ -58,7 +58,7 @@ class Part:
         number: its place in the file.
         first, end: row groups of Parquet, or bytes of JSON lines. Other files have one part.
         columns: the mapped columns that the file has.
-        header: the columns of a CSV file.
+        header, dialect: the columns of a CSV file, and how it quotes values.
         size_bytes: its share of the file, for progress.
     """
 
@@ -68,6 +68,7 @@ class Part:
     end: int
     columns: Columns
     header: tuple[str, ...] = ()
+    dialect: Dialect = field(default_factory=Dialect)
     size_bytes: int = 0
 
     @property
@@ -77,7 +78,7 @@ class Part:
             last = self.end - 1
             groups = f"row group {last}" if last == self.first else f"row groups {self.first} to {last}"
             return f"the rows of {groups} are not imported"
-        if self.end:
+        if self.end > 0:
             return f"the lines that begin in bytes {self.first} to {self.end - 1} are not imported"
         return "none of its rows is imported"
 
