@@ -129,7 +129,7 @@ def run() -> None:
 def _load(name: str, ctx: typer.Context) -> None:
     with needs_extra(f"tidewheel {name}", "local"):
         loaded: typer.Typer = import_module(f"tidewheel.cli.{name}").app
-    loaded(args=ctx.args, prog_name=f"tidewheel {name}")
+    loaded(args=ctx.args, prog_name=f"tidewheel {name}", obj=ctx.obj)
 
 
 def _expected(error: Exception) -> bool:
