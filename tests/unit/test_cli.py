@@ -227,9 +227,26 @@ def test_each_line_of_standard_input_is_a_message(orders: Shell) -> None:
 def test_bad_lines_are_reported_and_the_others_are_sent(orders: Shell) -> None:
     result = orders("send", "orders", "-", "--json", stdin=b"one\n\n\xff\nfour\n")
     assert result.exit_code == 1
-    assert "2 of 4 messages were not sent: message 1: body=''" in result.stderr
+    second, third, how = result.stderr.splitlines()
+    assert second.startswith("tidewheel: line 2: body=''") and third.startswith("tidewheel: line 3: body=")
+    assert how == "tidewheel: 2 of 4 lines were not sent, and sed -n '2,3p' gives them again; all others were sent"
     assert len(json.loads(result.stdout)) == 2
     assert orders.ingested(orders.urgent) == [(["one", "four"], [0, 0], None)]
+
+
+def test_a_line_that_is_not_json_fails_alone(orders: Shell) -> None:
+    result = orders("send", "orders", "-", "--json-body", stdin=b'1\n{\n3\n\n"five"\n')
+    assert result.exit_code == 1
+    assert [line.split(": ")[1] for line in result.stderr.splitlines()[:2]] == ["line 2", "line 4"]
+    assert "sed -n '2p;4p'" in result.stderr
+    assert orders.ingested(orders.urgent) == [(["1", "3", "five"], [1, 1, 0], None)]
+    nothing = orders("send", "orders", "-", "--json-body", stdin=b"{")
+    assert nothing.exit_code == 1 and "1 of 1 lines were not sent" in nothing.stderr
+
+
+def test_an_empty_standard_input_is_one_clear_line(orders: Shell) -> None:
+    result = orders("send", "orders", "-")
+    assert (result.exit_code, result.stderr) == (1, "tidewheel: BODY='-': standard input has no lines\n")
 
 
 @pytest.mark.parametrize(

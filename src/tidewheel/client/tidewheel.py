@@ -384,6 +384,7 @@ class Tidewheel:
         Raises:
             InvalidValue: a value is not usable.
             UnknownTopic: the topic does not exist.
+            PeekIncomplete: some ledgers cannot be read; the error has the messages of all others.
             ExtraMissing: pyarrow is not installed; install the extra `read`.
         """
         check_name("topic", topic)
