@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, cast
 import typer
 
 from tidewheel.cli.administration import AsJson, TopicName
-from tidewheel.cli.histogram import Bars, blocks_are_shown, histogram_text
-from tidewheel.cli.output import WIDE, print_json
+from tidewheel.cli.histogram import Bars, histogram_text
+from tidewheel.cli.output import WIDE, is_utf8, print_json
 from tidewheel.cli.target import client
 from tidewheel.errors import InvalidValue, PeekIncomplete, TidewheelError, UnknownTopic
 
@@ -175,7 +175,7 @@ def _show(found: Looked, by: Bars | None, as_json: bool) -> None:
         print_json(asdict(found))
     else:
         width = shutil.get_terminal_size((COLUMNS, 24)).columns
-        sys.stdout.write(_text(found, by, width, blocks_are_shown()))
+        sys.stdout.write(_text(found, by, width, is_utf8()))
 
 
 def _text(found: Looked, by: Bars | None, width: int, blocks: bool) -> str:
@@ -200,7 +200,7 @@ def _redraw(looks: Iterator[Looked], by: Bars | None) -> None:
     from rich.text import Text
 
     console = Console(highlight=False)
-    blocks = blocks_are_shown()  # of the terminal: Live puts another standard output in its place
+    blocks = is_utf8()  # of the terminal: Live puts another standard output in its place
     with Live(console=console, auto_refresh=False, vertical_overflow="crop") as live:
         for found in looks:
             lines = [f"{datetime.now(UTC):%H:%M:%S} UTC; Ctrl-C ends it", ""]

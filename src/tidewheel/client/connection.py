@@ -8,6 +8,7 @@ from dataclasses import replace
 from email.utils import formatdate, parsedate_to_datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, cast
+from urllib.parse import urlsplit
 
 import boto3
 from botocore.config import Config
@@ -35,6 +36,17 @@ _MOST_SKEW_S = 900
 """AWS refuses the requests of a machine whose clock is off by more."""
 
 
+def check_endpoint(name: str, url: str | None) -> None:
+    """Raises InvalidValue if an endpoint is given and is not a URL."""
+    try:
+        parts = urlsplit(url or "http://none")
+        good = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0 and " " not in parts.netloc
+    except ValueError:  # of the host, or of the port
+        good = False
+    if not good:
+        raise InvalidValue(name, url, "give a URL that starts with http:// or https://, such as http://localhost:4566")
+
+
 class Connection:
     """The AWS clients of a stack. Several threads may use the same connection."""
 
@@ -49,6 +61,7 @@ class Connection:
         sqs: SQSClient | None = None,
         clock: Clock | None = None,
     ) -> None:
+        check_endpoint("endpoint_url", endpoint_url)
         self._stack = stack
         self._clock = clock
         self._session = session
@@ -135,7 +148,10 @@ class Connection:
             # An emulator's host has no subdomains.
             config = config.merge(Config(s3={"addressing_style": "path"}))
         # boto3's stubs have an overload for each service, with its name as a Literal.
-        client = cast(Any, self._session).client(service, endpoint_url=self._endpoint_url, config=config)
+        try:
+            client = cast(Any, self._session).client(service, endpoint_url=self._endpoint_url, config=config)
+        except ValueError as error:  # such as of AWS_ENDPOINT_URL_SSM
+            raise NotConfigured(f"the AWS settings for {service} cannot be used: {error}") from error
         tries.watch(client, again=given is None or given.retries is None)
         return client
 
