@@ -28,6 +28,7 @@ from .errors import InvalidValue as InvalidValue
 from .errors import LimitExceeded as LimitExceeded
 from .errors import NotConfigured as NotConfigured
 from .errors import NothingToRestore as NothingToRestore
+from .errors import PeekIncomplete as PeekIncomplete
 from .errors import QueueDeletedRecently as QueueDeletedRecently
 from .errors import QueueUnavailable as QueueUnavailable
 from .errors import RetentionExpired as RetentionExpired

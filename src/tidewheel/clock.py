@@ -6,7 +6,8 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Protocol
+from typing import Any, Protocol
+from weakref import WeakKeyDictionary
 
 
 class Clock(Protocol):
@@ -49,6 +50,19 @@ class ManualClock:
 def pauses(clock: Clock) -> Callable[[int], None]:
     """Returns a wait of some milliseconds. The wait returns at once if only its owner moves the clock."""
     return (lambda ms: time.sleep(ms / 1000)) if isinstance(clock, SystemClock) else (lambda _: None)
+
+
+_told: WeakKeyDictionary[object, Clock] = WeakKeyDictionary()
+
+
+def tell(core_session: object, clock: Clock) -> None:
+    """Makes `of` return a clock for a botocore session, and for the boto3 sessions that are made of it."""
+    _told[core_session] = clock
+
+
+def of(session: Any) -> Clock:
+    """Returns the clock of a boto3 session's local stack, or `current()`. None: boto3's default session."""
+    return (session and _told.get(session._session)) or current()
 
 
 _current: ContextVar[Clock | None] = ContextVar("tidewheel_clock", default=None)

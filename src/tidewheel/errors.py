@@ -8,6 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
+_SHOWN = 5
+"""Failures that an error's text names."""
+
 
 class TidewheelError(Exception):
     """The root of all errors of this package."""
@@ -213,6 +216,26 @@ class SendFailed(TidewheelError):
         index, first = next(iter(failures.items()))
         more = f" (and {len(failures) - 1} more; see .failures)" if len(failures) > 1 else ""
         super().__init__(f"{len(failures)} of {len(receipts)} messages were not sent: message {index}: {first}{more}")
+
+
+class PeekIncomplete(TidewheelError):
+    """Some ledgers cannot be read, and their messages are missing. Restore the objects, or rebuild the topic's index.
+
+    Attributes:
+        messages: the messages that could be read, as `peek` returns them.
+        failures: the ledger, or the name of its item -> the error.
+    """
+
+    def __init__(self, topic: str, messages: list[object], failures: Mapping[str, Exception]) -> None:
+        self.topic = topic
+        self.messages = messages
+        self.failures = dict(failures)
+        shown = [f"{name}: {error}" for name, error in list(failures.items())[:_SHOWN]]
+        more = f"; and {len(failures) - _SHOWN} more" if len(failures) > _SHOWN else ""
+        super().__init__(
+            f"{len(failures)} ledgers of topic {topic!r} cannot be read, and their messages are missing: "
+            f"{'; '.join(shown)}{more}"
+        )
 
 
 class CorruptPack(TidewheelError):

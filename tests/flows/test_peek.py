@@ -17,7 +17,9 @@ from tidewheel.model.topic_state import Purge
 
 def found(world: World, count: int, after: bytes | None = None) -> list[FoundMessage]:
     service = world.service
-    return peek_messages(service, world.state, count, world.clock.now_ms(), after=after)
+    found, unreadable = peek_messages(service, world.state, count, world.clock.now_ms(), after=after)
+    assert not unreadable
+    return found
 
 
 def peek(world: World, count: int, after: bytes | None = None) -> list[str]:

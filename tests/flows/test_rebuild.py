@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tests.flows.test_recurring import make as make_recurring
 from tests.flows.world import DAY, HOUR, MINUTE, START_MS, TOPIC, Crash, CrashingPorts, World, ids_of, once
 from tidewheel.client.changes import reschedule
 from tidewheel.errors import ConcurrentModification, InvalidValue, UnknownTopic
@@ -672,12 +673,50 @@ def test_a_dry_run_without_an_index_says_what_a_rebuild_has() -> None:
     report = run_audit(world)
     assert (report.live, report.rows, len(report.dropped)) == (4, 12, 1)
     assert report.subscriptions == ("billing",) and report.checkpoint_ms == START_MS
+    assert not report.agrees and [*report.lines()][-2:] == [
+        "not in the table: the topic, with all its items: rebuild it",
+        "table and objects disagree",
+    ]
     assert world.service.topic_states.read(TOPIC) is None
     lose_table(world)
     world.service.objects.delete(world.service.objects.names("checkpoints/"))
     with pytest.raises(InvalidValue, match="no index and no checkpoint"):
         run_audit(world)
     assert run_audit(world, settings=TopicSettings()).live == 4
+
+
+def test_a_dry_run_names_each_item_that_the_table_has_lost() -> None:
+    world = a_world("billing", "audit")
+    first, _ = world.send(DAY, DAY + HOUR), world.send(2 * DAY)
+    make_recurring(world, "report", cron="0 9 * * *")
+    assert cancel(world.service, TOPIC, world.state.slot_ms, MessageId(first[0]), START_MS)
+    checkpoint(world)
+    world.clock.advance_ms(10 * MINUTE)
+    assert run_audit(world).agrees
+    items = world.service.store.of(TOPIC)
+    lost = next(each for each in items.buckets.values() if each.rows == 2)
+    del items.buckets[lost.id]
+    del items.subscriptions["audit"]
+    items.recurring.clear()
+    items.tombstones.clear()
+    found = [line for line in run_audit(world).lines() if line.startswith("not in the table: ")]
+    assert [line.removeprefix("not in the table: ").partition(";")[0] for line in found] == [
+        f"ledger {lost.object_name}, with 2 messages that no other ledger has",
+        "subscription audit of the checkpoint",
+        "recurring message report of the checkpoint",
+        "1 cancelled messages of the checkpoint, which would come",
+    ]
+
+
+def test_a_ledger_that_a_crash_left_is_not_called_lost() -> None:
+    world = a_world()
+    world.send(DAY)
+    [bucket] = world.service.buckets.all(TOPIC)
+    data = world.service.objects.get_range(bucket.object_name, 0, 10**6)
+    world.service.objects.put(ledger_name(TOPIC, bucket_id(1, "again"), world.state.slot_ms, "f00d"), data)
+    world.clock.advance_ms(10 * MINUTE)
+    report = run_audit(world)
+    assert report.agrees and len(report.orphaned) == 1
 
 
 # --- found in review ------------------------------------------------------------------------------------------

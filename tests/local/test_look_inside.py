@@ -13,9 +13,20 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from tidewheel import InvalidValue, Message, MessageState, Receipt, Tidewheel, UnknownTopic
+from tidewheel import (
+    InvalidValue,
+    Message,
+    MessageState,
+    PeekIncomplete,
+    Receipt,
+    Tidewheel,
+    TopicStats,
+    UnknownTopic,
+    WaitingMessage,
+)
 from tidewheel.cli.main import app
 from tidewheel.cli.target import Target
+from tidewheel.errors import CorruptMetadata
 from tidewheel.local import LocalTidewheel
 from tidewheel.local.memory_stack import MemoryTidewheel
 from tidewheel.model.message import IdSource, MessageId, id_text
@@ -259,7 +270,7 @@ def test_looking_inside_asks_little_of_aws() -> None:
             stack.advance(minutes=6)
         assert asked(stack, lambda: client.stats("orders")) == {
             "dynamodb.GetItem": 1,  # the topic state
-            "dynamodb.Query": 4,  # buckets, subscriptions, open deliveries, parks
+            "dynamodb.Query": 5,  # buckets, subscriptions, open deliveries, parks, set-aside items
             "sqs.GetQueueAttributes": 4,  # each subscription's queue and its dead-letter queue
         }
         assert asked(stack, lambda: client.peek("orders", 10)) == {
@@ -353,3 +364,95 @@ def test_the_command_line_shows_a_message_and_the_next_ones(memory: MemoryTidewh
     assert "nothing waits" in shell(client, "peek", "orders", "--after", "2026-01-02T00:00:00Z")
     memory.advance(hours=1, minutes=50)
     assert "delivered (ACTIVE)" in shell(client, "get", "orders", sent.id)
+
+
+# ---- damage
+
+
+def two_ledgers(stack: Stack) -> tuple[Tidewheel, str]:
+    """Sends a message each to two ledgers. Returns the first ledger."""
+    client = topic(stack)
+    for body in ("first", "second"):
+        client.send("orders", body, delay="2h")
+        stack.advance(minutes=6)
+    first, _ = client._connection.storage.buckets.all("orders")
+    return client, first.object_name
+
+
+@pytest.mark.parametrize("gone", [False, True])
+def test_peek_shows_what_can_be_read_and_names_the_ledger_that_cannot(memory: MemoryTidewheel, gone: bool) -> None:
+    client, bad = two_ledgers(memory)
+    if gone:
+        memory.service.objects.delete([bad])
+    else:
+        memory.service.objects.put(bad, b"rubbish" * 1000)
+    readable = {each.id for each in memory.client()._connection.storage.buckets.all("orders")}
+    with pytest.raises(PeekIncomplete, match=bad) as caught:
+        client.peek("orders")
+    assert len(readable) == 2 and list(caught.value.failures) == [bad]
+    [other] = caught.value.messages
+    assert isinstance(other, WaitingMessage) and other.body in ("first", "second")
+
+    done = CliRunner().invoke(app, ["peek", "orders"], obj=Here(made=client))
+    assert done.exit_code == 1 and other.id in done.stdout
+    assert done.stderr.startswith("tidewheel: 1 ledgers of topic 'orders' cannot be read") and bad in done.stderr
+    listed = CliRunner().invoke(app, ["peek", "orders", "--json"], obj=Here(made=client))
+    assert [each["id"] for each in json.loads(listed.stdout)] == [other.id]
+
+
+def test_peek_shows_what_can_be_read_if_an_item_of_the_table_cannot() -> None:
+    with LocalTidewheel() as stack:
+        client, _ = two_ledgers(stack)
+        dynamodb = stack.session.client("dynamodb")
+        [table] = dynamodb.list_tables()["TableNames"]
+        items = dynamodb.scan(TableName=table)["Items"]
+        bad = next(item for item in items if item["sk"]["S"].startswith("BUCKET#"))
+        dynamodb.put_item(TableName=table, Item={"pk": bad["pk"], "sk": bad["sk"], "data": {"B": b"rubbish"}})
+        with pytest.raises(PeekIncomplete) as caught:
+            client.peek("orders")
+        assert len(caught.value.messages) == len(caught.value.failures) == 1
+
+
+def test_stats_tell_of_damaged_messages_and_a_line_of_each_topic_does(memory: MemoryTidewheel) -> None:
+    client, bad = two_ledgers(memory)
+    client.create_topic("empty")
+    assert client.stats("orders").damaged == 0
+    memory.service.objects.put(bad, b"rubbish" * 1000)
+    memory.advance(hours=3)
+    found = client.stats("orders")
+    assert (found.damaged, found.waiting, len(client.damaged("orders"))) == (1, 0, 1)
+    assert "damaged     1 (see tidewheel damaged list orders)" in shell(client, "stats", "orders")
+    heading, empty, orders = shell(client, "stats").splitlines()
+    assert heading.split("  ")[0] == "topic" and heading.split()[-2:] == ["damaged", "stopped"]
+    assert empty.split()[0] == "empty" and empty.split()[-2:] == ["0", "0"]
+    assert orders.split()[0] == "orders" and orders.split()[-2:] == ["1", "0"]
+
+
+def test_all_topics_are_shown_with_few_requests_though_one_cannot_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tidewheel.cli.inspection.MOST_TOPICS", 3)
+    with LocalTidewheel() as stack:
+        client = stack.client()
+        for name in ("a", "b", "c", "d", "e"):
+            client.create_topic(name)
+            client.create_subscription(name, "billing")
+        counts = asked(stack, lambda: shell(client, "stats"))
+        assert counts == {
+            "dynamodb.Scan": 1,  # the topics
+            "dynamodb.GetItem": 3,  # each topic's state
+            "dynamodb.Query": 15,  # buckets, subscriptions, open deliveries, parks, set-aside items
+            "sqs.GetQueueAttributes": 6,  # each subscription's queue and its dead-letter queue
+        }
+
+        def stats(name: str) -> TopicStats:
+            if name == "b":
+                raise CorruptMetadata("plan 17 is damaged")
+            return Tidewheel.stats(client, name)
+
+        monkeypatch.setattr(client, "stats", stats)
+        done = CliRunner().invoke(app, ["stats"], obj=Here(made=client))
+        assert done.exit_code == 1
+        assert [line.split()[0] for line in done.stdout.splitlines()] == ["topic", "a", "c", "b:", "and"]
+        assert "b: cannot be read: plan 17 is damaged\nand 2 more topics" in done.stdout
+        listed = CliRunner().invoke(app, ["stats", "--json"], obj=Here(made=client))
+        found = json.loads(listed.stdout)
+        assert [each["topic"] for each in found["topics"]] == ["a", "c"] and list(found["failures"]) == ["b"]

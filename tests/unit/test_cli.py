@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -227,9 +228,26 @@ def test_each_line_of_standard_input_is_a_message(orders: Shell) -> None:
 def test_bad_lines_are_reported_and_the_others_are_sent(orders: Shell) -> None:
     result = orders("send", "orders", "-", "--json", stdin=b"one\n\n\xff\nfour\n")
     assert result.exit_code == 1
-    assert "2 of 4 messages were not sent: message 1: body=''" in result.stderr
+    second, third, how = result.stderr.splitlines()
+    assert second.startswith("tidewheel: line 2: body=''") and third.startswith("tidewheel: line 3: body=")
+    assert how == "tidewheel: 2 of 4 lines were not sent, and sed -n '2,3p' gives them again; all others were sent"
     assert len(json.loads(result.stdout)) == 2
     assert orders.ingested(orders.urgent) == [(["one", "four"], [0, 0], None)]
+
+
+def test_a_line_that_is_not_json_fails_alone(orders: Shell) -> None:
+    result = orders("send", "orders", "-", "--json-body", stdin=b'1\n{\n3\n\n"five"\n')
+    assert result.exit_code == 1
+    assert [line.split(": ")[1] for line in result.stderr.splitlines()[:2]] == ["line 2", "line 4"]
+    assert "sed -n '2p;4p'" in result.stderr
+    assert orders.ingested(orders.urgent) == [(["1", "3", "five"], [1, 1, 0], None)]
+    nothing = orders("send", "orders", "-", "--json-body", stdin=b"{")
+    assert nothing.exit_code == 1 and "1 of 1 lines were not sent" in nothing.stderr
+
+
+def test_an_empty_standard_input_is_one_clear_line(orders: Shell) -> None:
+    result = orders("send", "orders", "-")
+    assert (result.exit_code, result.stderr) == (1, "tidewheel: BODY='-': standard input has no lines\n")
 
 
 @pytest.mark.parametrize(
@@ -461,6 +479,12 @@ def test_the_local_runtime_needs_no_credentials() -> None:
     [
         (["--endpoint-url", "localhost:4566"], "give a URL that starts with http"),
         (["--endpoint-url", "http://localhost:1"], "Could not connect"),
+        (["--endpoint-url", "http://[bad"], "--endpoint-url='http://[bad': give a URL that starts with http"),
+        (["--endpoint-url", "http://localhost:99999"], "give a URL that starts with http"),
+        (["--endpoint-url", "http://local host"], "give a URL that starts with http"),
+        (["--endpoint-url", "http://"], "give a URL that starts with http"),
+        ([], "region=None: give a region such as eu-central-1, with --region, AWS_DEFAULT_REGION"),
+        (["--region", "Frankfurt"], "region='Frankfurt': give a region such as eu-central-1"),
         (["--region", "us-east-1"], "Unable to locate credentials"),
         (["--profile", "nobody"], "profile (nobody) could not be found"),
         (["--stack", "a/b"], "stack_name='a/b'"),
@@ -479,6 +503,65 @@ def test_a_target_that_cannot_be_reached_is_one_clear_line(
 def test_an_endpoint_that_is_no_url_is_refused() -> None:
     with pytest.raises(InvalidValue, match="--endpoint-url"):
         Target(endpoint_url="ftp://x").client()
+    for endpoint in ("ftp://x", "localhost:4566", "http://localhost:port"):
+        with pytest.raises(InvalidValue, match="endpoint_url="):
+            Tidewheel(endpoint_url=endpoint)
+
+
+@pytest.mark.usefixtures("no_credentials")
+@pytest.mark.parametrize(
+    ("name", "value", "wrong"),
+    [
+        ("AWS_ENDPOINT_URL_SSM", "nonsense", "the AWS settings for ssm cannot be used: Invalid endpoint: nonsense"),
+        ("AWS_DEFAULTS_MODE", "wild", "invalid defaults mode: wild"),
+        ("AWS_PROFILE", "nobody", "profile (nobody) could not be found"),
+        ("AWS_WEB_IDENTITY_TOKEN_FILE", "/nowhere/token", "No such file or directory: '/nowhere/token'"),
+        ("TIDEWHEEL_STACK", "a b", "stack_name='a b'"),
+        ("AWS_ENDPOINT_URL", "here", "--endpoint-url='here'"),
+        ("AWS_DEFAULT_REGION", "nowhere", "region='nowhere'"),
+        ("AWS_ACCESS_KEY_ID", "a", "missing: AWS_SECRET_ACCESS_KEY"),
+    ],
+)
+def test_a_variable_that_cannot_be_used_is_one_clear_line(
+    name: str, value: str, wrong: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+    monkeypatch.setenv("AWS_ROLE_ARN", "arn:aws:iam::123456789012:role/x")
+    monkeypatch.setenv(name, value)
+    result = CliRunner().invoke(app, ["topics", "list"])
+    assert result.exit_code == 1 and wrong in result.stderr
+    assert result.stderr.count("\n") == 1
+
+
+def test_a_log_level_that_is_none_is_one_clear_line() -> None:
+    result = CliRunner().invoke(app, ["local", "up", "--log-level", "LOUD"])
+    assert result.exit_code == 1
+    assert "tidewheel: log_level='LOUD': give one of: DEBUG, INFO, WARNING, ERROR, CRITICAL\n" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("command", "expected"),
+    [
+        ("tidewheel docs > /dev/full", (1, "tidewheel: [Errno 28] No space left on device\n")),
+        ("tidewheel docs | true; exit ${PIPESTATUS[0]}", (1, "")),
+        ("tidewheel docs cost | head -n 1 > /dev/null", (0, "")),
+        ("tidewheel docs >&-", (0, "")),
+        ("tidewheel docs 2>&-", (0, "")),
+        ("PYTHONIOENCODING=ascii tidewheel docs cost > /dev/null", (0, "")),
+        (
+            "tidewheel --endpoint-url http://127.0.0.1:1 topics delete orders <&-",
+            (1, "Delete topic orders, its subscriptions and all waiting messages? [y/N]:Aborted.\n"),
+        ),
+    ],
+)
+def test_a_stream_that_is_closed_or_full_ends_a_command_without_a_traceback(
+    command: str, expected: tuple[int, str]
+) -> None:
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    done = subprocess.run(
+        ["bash", "-c", command], env={**os.environ, "PATH": path}, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == expected
 
 
 def test_where_only_the_sdk_is_installed_the_command_says_what_to_install() -> None:

@@ -194,7 +194,17 @@ def test_creating_a_topic_again_with_the_same_settings_returns_the_same(stack: S
 def test_creating_a_topic_with_other_settings_names_the_difference(stack: Stack) -> None:
     stack.client.create_topic("orders", slot_s=60)
     with pytest.raises(AlreadyExists, match=rf"with slot_s=60 \(asked for {SLOT_MS // 1000}\); use another name"):
-        stack.client.create_topic("orders")
+        stack.client.create_topic("orders", slot_s=SLOT_MS // 1000)
+    with pytest.raises(AlreadyExists, match=r"slot_s=60 .* lookahead_s=480 \(asked for 120\)"):
+        stack.client.create_topic("orders", settings=TopicSettings(lookahead_s=120))
+
+
+def test_settings_that_a_caller_leaves_out_keep_the_values_of_the_topic(stack: Stack) -> None:
+    made = stack.client.create_topic("orders", slot_s=60, lookahead_s=150, retention_s=86_400)
+    assert stack.client.create_topic("orders") == made
+    assert stack.client.create_topic("orders", lookahead_s=150) == made
+    with pytest.raises(AlreadyExists, match=r"retention_s=86400 \(asked for 0\)"):
+        stack.client.create_topic("orders", retention_s=0)
 
 
 def test_a_topic_with_another_release_s_defaults_is_the_one_asked_for_unless_one_is_asked_for(stack: Stack) -> None:

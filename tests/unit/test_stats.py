@@ -268,6 +268,7 @@ def test_a_look_at_a_quiet_topic_reads_a_fixed_list_and_no_message(memory: Memor
         "subscriptions.all": 1,
         "deliveries.all": 1,
         "parks.all": 1,
+        "set_aside.all": 1,
         "get_queue_attributes": 4,
     }
 

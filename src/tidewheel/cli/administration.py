@@ -35,7 +35,7 @@ def list_topics(ctx: typer.Context, as_json: AsJson = False) -> None:
 @topics.command("create")
 @takes_settings(TopicSettings)
 def create_topic(ctx: typer.Context, name: TopicName, settings: dict[str, Any], as_json: AsJson = False) -> None:
-    """Create a topic. An existing topic with the same settings is left as it is."""
+    """Create a topic. An existing topic that has the given settings is left as it is."""
     _show_topics([client(ctx).create_topic(name, **settings)], as_json)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
@@ -59,8 +58,3 @@ def _bar(share: float, room: int, blocks: bool) -> str:
         return "#" * max(1, round(share * room))
     whole, eighths = divmod(max(1, round(share * room * 8)), 8)
     return (_BLOCKS[8] * whole + _BLOCKS[eighths]).rstrip()
-
-
-def blocks_are_shown() -> bool:
-    """Returns whether standard output shows block characters."""
-    return (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"

@@ -6,25 +6,30 @@ import shutil
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, cast
 
 import typer
 
 from tidewheel.cli.administration import AsJson, TopicName
-from tidewheel.cli.histogram import Bars, blocks_are_shown, histogram_text
-from tidewheel.cli.output import WIDE, print_json
+from tidewheel.cli.histogram import Bars, histogram_text
+from tidewheel.cli.output import WIDE, is_utf8, print_json
 from tidewheel.cli.target import client
-from tidewheel.errors import InvalidValue
+from tidewheel.errors import InvalidValue, PeekIncomplete, TidewheelError, UnknownTopic
 
 if TYPE_CHECKING:
     from tidewheel.client.stats import SubscriptionStats, TopicStats
+    from tidewheel.client.tidewheel import Tidewheel
     from tidewheel.client.waiting import MessageStatus, WaitingMessage
+
+Looked: TypeAlias = "TopicStats | AllTopics"
 
 WATCH_S = 5.0
 COLUMNS = 80
 """The width without a terminal."""
+MOST_TOPICS = 100
+"""Topics of which one look reads the statistics. Each takes about ten requests, see `topic_stats`."""
 _LEAST_BODY = 10
 _KEY = 20
 _ID_CHARACTERS = 26
@@ -54,17 +59,23 @@ def peek(
     as_json: AsJson = False,
 ) -> None:
     """Show the next waiting messages by due time. The messages stay in the topic."""
-    found = client(ctx).peek(topic, count, after=_after(after))
+    missing: PeekIncomplete | None = None
+    try:
+        found = client(ctx).peek(topic, count, after=_after(after))
+    except PeekIncomplete as error:
+        found, missing = cast("list[WaitingMessage]", error.messages), error
     if as_json:
         print_json([_message_json(each) for each in found])
-        return
-    width = shutil.get_terminal_size((WIDE, 24)).columns if sys.stdout.isatty() else WIDE
-    sys.stdout.write(messages_text(found, width))
+    else:
+        width = shutil.get_terminal_size((WIDE, 24)).columns if sys.stdout.isatty() else WIDE
+        sys.stdout.write(messages_text(found, width))
+    if missing is not None:
+        raise missing
 
 
 def stats(
     ctx: typer.Context,
-    topic: TopicName,
+    topic: Annotated[str | None, typer.Argument(help="The topic's name. Without a name, all topics.")] = None,
     seconds: Annotated[
         float | None,
         typer.Argument(min=0.1, help="With --watch, the seconds between two updates.", show_default=f"{WATCH_S:.0f}"),
@@ -73,17 +84,26 @@ def stats(
     watch: Annotated[bool, typer.Option("--watch", help="Update the output until Ctrl-C.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Show the waiting messages of a topic, and the progress of its subscriptions."""
+    """Show the waiting messages of a topic, and the progress of its subscriptions, or a line for each topic."""
     if seconds is not None and not watch:
         raise InvalidValue("SECONDS", seconds, "give --watch too, or leave SECONDS out")
+    if by is not None and topic is None:
+        raise InvalidValue("--by", by.value, "name a topic, or leave --by out")
     service = client(ctx)
+
+    def look() -> Looked:
+        return _all_topics(service) if topic is None else service.stats(topic)
+
     if not watch:
-        _show(service.stats(topic), by, as_json)
+        found = look()
+        _show(found, by, as_json)
+        if isinstance(found, AllTopics) and found.failures:
+            raise typer.Exit(1)
         return
 
-    def looks() -> Iterator[TopicStats]:
+    def looks() -> Iterator[Looked]:
         while True:
-            yield service.stats(topic)
+            yield look()
             time.sleep(seconds or WATCH_S)
 
     if as_json or not sys.stdout.isatty():
@@ -119,25 +139,72 @@ def _cut(text: str, room: int) -> str:
     return line if len(line) <= room and len(text) <= 4 * room else f"{line[: room - 3]}..."
 
 
-def _show(found: TopicStats, by: Bars | None, as_json: bool) -> None:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AllTopics:
+    """The statistics of the first MOST_TOPICS topics, by name.
+
+    Attributes:
+        topics: those that can be read.
+        failures: the error of each other topic.
+        more: how many topics come after these.
+    """
+
+    topics: list[TopicStats]
+    failures: dict[str, str]
+    more: int
+
+
+def _all_topics(service: Tidewheel) -> AllTopics:
+    """Reads the statistics of all topics. One that cannot be read hides no other."""
+    from botocore.exceptions import ClientError
+
+    names = [each.name for each in service.topics()]
+    found = AllTopics(topics=[], failures={}, more=max(0, len(names) - MOST_TOPICS))
+    for name in names[:MOST_TOPICS]:
+        try:
+            found.topics.append(service.stats(name))
+        except UnknownTopic:  # deleted since
+            continue
+        except (TidewheelError, ClientError) as error:
+            found.failures[name] = str(error)
+    return found
+
+
+def _show(found: Looked, by: Bars | None, as_json: bool) -> None:
     if as_json:
         print_json(asdict(found))
     else:
         width = shutil.get_terminal_size((COLUMNS, 24)).columns
-        sys.stdout.write(stats_text(found, by, width, blocks_are_shown()))
+        sys.stdout.write(_text(found, by, width, is_utf8()))
 
 
-def _redraw(looks: Iterator[TopicStats], by: Bars | None) -> None:
+def _text(found: Looked, by: Bars | None, width: int, blocks: bool) -> str:
+    if not isinstance(found, AllTopics):
+        return stats_text(found, by, width, blocks)
+    text = _table(_TOPIC_COLUMNS, [_topic_row(each) for each in found.topics], width) if found.topics else "no topics\n"
+    text += "".join(f"{name}: cannot be read: {error}\n" for name, error in found.failures.items())
+    return text + (
+        f"and {found.more:,} more topics: name one, or list them with: tidewheel topics list\n" * (found.more > 0)
+    )
+
+
+def _topic_row(each: TopicStats) -> list[str]:
+    numbers = (each.waiting, each.sealed, each.in_flight, each.dead, each.damaged + each.unreadable)
+    stopped = sum(sub.state.value != "ACTIVE" for sub in each.subscriptions)
+    return [each.topic, _time(each.next_due_at), *(f"{number:,}" for number in (*numbers, stopped))]
+
+
+def _redraw(looks: Iterator[Looked], by: Bars | None) -> None:
     from rich.console import Console
     from rich.live import Live
     from rich.text import Text
 
     console = Console(highlight=False)
-    blocks = blocks_are_shown()  # of the terminal: Live puts another standard output in its place
+    blocks = is_utf8()  # of the terminal: Live puts another standard output in its place
     with Live(console=console, auto_refresh=False, vertical_overflow="crop") as live:
         for found in looks:
             lines = [f"{datetime.now(UTC):%H:%M:%S} UTC; Ctrl-C ends it", ""]
-            lines += stats_text(found, by, console.width, blocks).splitlines()
+            lines += _text(found, by, console.width, blocks).splitlines()
             if len(lines) > console.height - 1:
                 lines[console.height - 2 :] = ["... (the rest does not fit)"]
             live.update(Text("\n".join(lines), no_wrap=True, overflow="crop"), refresh=True)
@@ -163,8 +230,9 @@ def stats_text(found: TopicStats, by: Bars | None, width: int, blocks: bool) -> 
         ("last due", _time(found.last_due_at, " UTC")),
         ("ledgers", f"{'over ' * found.partial}{found.buckets:,} ({found.ledger_bytes:,} bytes)"),
     ]
-    if found.unreadable:
-        pairs.append(("unreadable", f"{found.unreadable:,} (see tidewheel damaged list {found.topic})"))
+    for name, number in (("unreadable", found.unreadable), ("damaged", found.damaged)):
+        if number:
+            pairs.append((name, f"{number:,} (see tidewheel damaged list {found.topic})"))
     text = _lines(pairs) + "\n"
     if found.subscriptions:
         text += _table(_SUBSCRIPTION_COLUMNS, [_subscription_row(each) for each in found.subscriptions], width)
@@ -176,6 +244,7 @@ def stats_text(found: TopicStats, by: Bars | None, width: int, blocks: bool) -> 
     return text + "\n" + histogram_text(histogram, by, width, blocks)
 
 
+_TOPIC_COLUMNS = ("topic", "next due (UTC)", "waiting", "sealed", "in flight", "dead", "damaged", "stopped")
 _SUBSCRIPTION_COLUMNS = ("subscription", "state", "receivable", "delayed", "taken", "dead", "parked", "lag", "parts")
 
 

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import shlex
+import sys
 import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from shutil import which
 from typing import Annotated, Any
 
 import typer
@@ -11,6 +16,7 @@ from rich.live import Live
 from rich.table import Table
 
 from tidewheel.cli.settings import takes_settings
+from tidewheel.cli.target import Target
 from tidewheel.client.tidewheel import Tidewheel
 from tidewheel.errors import InvalidValue
 from tidewheel.local import LocalTidewheel
@@ -29,6 +35,7 @@ def local() -> None:
 @app.command()
 @takes_settings(TopicSettings)
 def up(
+    ctx: typer.Context,
     settings: dict[str, Any],
     port: Annotated[int, typer.Option(min=1, max=65535, help="Port for AWS clients, on 127.0.0.1.")] = 4566,
     topic: Annotated[
@@ -39,12 +46,13 @@ def up(
 ) -> None:
     """Serve the stack in real time on a port, for any AWS client, until Ctrl-C. All state is in memory."""
     console = Console(stderr=True)
+    target: Target = ctx.obj
     wanted = [_topic(each) for each in topic or ()]
     if settings and not wanted:
         name, value = next(iter(settings.items()))
         raise InvalidValue(name, value, "give --topic too, since a setting is for the topics that this command creates")
     with console.status("Deploying the stack ...") as status:
-        stack = LocalTidewheel(clock="real", port=port, log_level=log_level)
+        stack = LocalTidewheel(clock="real", port=port, log_level=log_level, stack_name=target.stack)
         stack.open()
         try:
             url = stack.endpoint_url
@@ -60,18 +68,9 @@ def up(
     try:
         console.print(f"Tidewheel is up at [bold]{url}[/], stack [bold]{stack.stack_name}[/]. Ctrl-C stops it.")
         console.print("In another shell:")
-        console.print(
-            "  export AWS_ENDPOINT_URL=" + url + " AWS_ACCESS_KEY_ID=local AWS_SECRET_ACCESS_KEY=local "
-            "AWS_DEFAULT_REGION=us-east-1",
-            soft_wrap=True,
-            highlight=False,
-        )
-        console.print(
-            "  tidewheel topics create orders && tidewheel subscriptions create orders billing", soft_wrap=True
-        )
-        console.print(
-            "  tidewheel send orders hello --delay 20s && tidewheel receive orders billing --wait 20", soft_wrap=True
-        )
+        for hint in _hints(url, stack.stack_name, wanted):
+            console.print("  " + hint, soft_wrap=True, highlight=False, markup=False)
+        console.print(f"For SQS, `aws` needs --endpoint-url {url}: it ignores the variable.", soft_wrap=True)
         with Live(_status(stack, client), console=console, refresh_per_second=2, transient=True) as live:
             seen = 0
             while True:
@@ -85,6 +84,20 @@ def up(
     finally:
         stack.close()
     console.print("Stopped. All messages are gone.")
+
+
+def _hints(url: str, stack: str, wanted: Sequence[tuple[str, Sequence[str]]]) -> Iterator[str]:
+    """Yields commands for another shell: they use what the options created, and create the rest."""
+    program = "tidewheel" if which("tidewheel") else shlex.quote(str(Path(sys.argv[0]).resolve()))
+    access = "AWS_ACCESS_KEY_ID=local AWS_SECRET_ACCESS_KEY=local AWS_DEFAULT_REGION=us-east-1"
+    yield f"export TIDEWHEEL_STACK={stack} AWS_ENDPOINT_URL={url} {access}"
+    topic, subscriptions = max(wanted, key=lambda each: len(each[1]), default=("orders", ()))
+    subscription = next(iter(subscriptions), "billing")
+    if not wanted:
+        yield f"{program} topics create {topic}"
+    if not subscriptions:
+        yield f"{program} subscriptions create {topic} {subscription}"
+    yield f"{program} send {topic} hello --delay 5s && {program} receive {topic} {subscription} --wait 20"
 
 
 def _topic(text: str) -> tuple[str, list[str]]:

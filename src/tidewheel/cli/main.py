@@ -6,6 +6,7 @@ application named `app`, which takes the arguments after the command's name.
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 from importlib import import_module
@@ -39,7 +40,9 @@ class _Group(TyperGroup):
 
     def invoke(self, ctx: typer.Context) -> object:  # type: ignore[override]
         try:
-            return super().invoke(ctx)
+            result = super().invoke(ctx)
+            sys.stdout.flush()
+            return result
         except KeyboardInterrupt:
             raise typer.Exit(INTERRUPTED) from None
         except Exception as error:
@@ -120,24 +123,36 @@ def demo(ctx: typer.Context) -> None:
 
 
 def run() -> None:
-    """Runs the command line. SIGTERM is Ctrl-C, unless it is ignored."""
+    """Runs the command line. SIGTERM is Ctrl-C, unless it is ignored. A closed stream is empty, or takes everything."""
     if signal.getsignal(signal.SIGTERM) == signal.SIG_DFL:
         signal.signal(signal.SIGTERM, signal.default_int_handler)
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115, PTH123
+    sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
     try:
         app()
     except KeyboardInterrupt:  # while something was being loaded
         sys.exit(INTERRUPTED)
+    finally:
+        try:
+            sys.stdout.flush()
+        except OSError:  # told already: Python would try again at its end
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _load(name: str, ctx: typer.Context) -> None:
     with needs_extra(f"tidewheel {name}", "local"):
         loaded: typer.Typer = import_module(f"tidewheel.cli.{name}").app
-    loaded(args=ctx.args, prog_name=f"tidewheel {name}")
+    loaded(args=ctx.args, prog_name=f"tidewheel {name}", obj=ctx.obj)
 
 
 def _expected(error: Exception) -> bool:
-    """Returns whether a user can act on an error. Without botocore in memory, no error is botocore's."""
-    if isinstance(error, TidewheelError):
-        return True
+    """Returns whether a user can act on an error. Without botocore in memory, no error is botocore's.
+
+    typer ends quietly when the reader of a pipe has gone.
+    """
+    if isinstance(error, (TidewheelError, OSError)):
+        return not isinstance(error, BrokenPipeError)
     exceptions = sys.modules.get("botocore.exceptions")
     return exceptions is not None and isinstance(error, (exceptions.BotoCoreError, exceptions.ClientError))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tidewheel.cli.administration import AsJson, TopicName, pairs
-from tidewheel.cli.output import print_json, print_table
+from tidewheel.cli.output import print_error, print_json, print_table
 from tidewheel.cli.target import client
 from tidewheel.errors import InvalidValue, SendFailed
 
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from tidewheel.model.received import ReceivedMessage
 
 STANDARD_INPUT = "-"
+_MOST_RANGES = 50
+"""Runs of lines that one command of the shell names."""
 
 
 def send(
@@ -68,16 +70,50 @@ def send(
         _show_receipts([service.send(topic, body_of(body, json_body), **fields)], as_json)
         return
 
-    def messages() -> Iterator[Message]:
-        for line in typer.get_binary_stream("stdin"):
-            text = line.decode(errors="surrogateescape").rstrip("\r\n")
-            yield Message(body=body_of(text, json_body), **fields)
+    numbers: list[int] = []  # of the lines that are messages
+    failures: dict[int, Exception] = {}
 
+    def messages() -> Iterator[Message]:
+        for number, line in enumerate(typer.get_binary_stream("stdin"), start=1):
+            text = line.decode(errors="surrogateescape").rstrip("\r\n")
+            try:
+                message = Message(body=body_of(text, json_body), **fields)
+            except InvalidValue as error:
+                failures[number] = error
+                continue
+            numbers.append(number)
+            yield message
+
+    receipts: list[Any] = []
     try:
-        _show_receipts(service.send_many(topic, messages()), as_json)
+        receipts = service.send_many(topic, messages())
     except SendFailed as error:
-        _show_receipts([each for each in error.receipts if each is not None], as_json)
-        raise
+        receipts = [each for each in error.receipts if each is not None]
+        unread = max([0, *numbers, *failures]) + 1  # its reading failed
+        failures |= {[*numbers, unread][index]: each for index, each in error.failures.items()}
+    except InvalidValue as error:
+        if error.field != "messages":
+            raise
+        if not failures:
+            raise InvalidValue("BODY", STANDARD_INPUT, "standard input has no lines") from None
+    _show_receipts(receipts, as_json)
+    if failures:
+        _tell_unsent(failures, len(receipts))
+        raise typer.Exit(1)
+
+
+def _tell_unsent(failures: dict[int, Exception], sent: int) -> None:
+    """Prints the number of each line that was not sent, the reason, and how to get these lines again."""
+    ranges: list[list[int]] = []
+    for number in sorted(failures):
+        print_error(f"line {number}: {failures[number]}")
+        if ranges and ranges[-1][1] == number - 1:
+            ranges[-1][1] = number
+        else:
+            ranges.append([number, number])
+    wanted = ";".join(f"{first}p" if first == last else f"{first},{last}p" for first, last in ranges)
+    again = f", and sed -n '{wanted}' gives them again" if len(ranges) <= _MOST_RANGES else ""
+    print_error(f"{len(failures)} of {len(failures) + sent} lines were not sent{again}; all others were sent")
 
 
 def receive(

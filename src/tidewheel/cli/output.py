@@ -14,7 +14,7 @@ WIDE = 200
 
 def print_json(value: object) -> None:
     """Prints JSON, with times as ISO 8601 text."""
-    sys.stdout.write(json.dumps(value, ensure_ascii=False, default=_plain) + "\n")
+    sys.stdout.write(json.dumps(value, ensure_ascii=not is_utf8(), default=_plain) + "\n")
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]], nothing: str) -> None:
@@ -33,6 +33,11 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]], nothin
     for row in rows:
         table.add_row(*(Text(_shown(cell)) for cell in row))  # Text: a body's [brackets] are no markup
     Console(width=None if sys.stdout.isatty() else WIDE).print(table)
+
+
+def is_utf8() -> bool:
+    """Returns whether standard output shows all characters."""
+    return (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
 
 
 def print_error(message: str) -> None:

@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 import typer
 
 from tidewheel.errors import InvalidValue
+from tidewheel.model.topic import check_name
 
 if TYPE_CHECKING:
     import boto3
@@ -34,22 +35,31 @@ class Target:
     profile: str | None = None
 
     def client(self) -> Tidewheel:
-        """Creates the client. Loads boto3 only here, so that help is fast.
-
-        Raises:
-            InvalidValue: the endpoint is not a URL.
-        """
+        """Creates the client. Loads boto3 only here, so that help is fast. Raises InvalidValue as `session`."""
         from tidewheel.client.tidewheel import Tidewheel
 
-        if self.endpoint_url is not None and not self.endpoint_url.startswith(("http://", "https://")):
-            raise InvalidValue("--endpoint-url", self.endpoint_url, "give a URL that starts with http:// or https://")
         return Tidewheel(self.stack, session=self.session(), endpoint_url=self.endpoint_url)
 
     def session(self) -> boto3.Session:
-        """Creates the session. An endpoint on this machine takes any credentials."""
-        import boto3
+        """Creates the session. An endpoint on this machine takes any credentials.
 
+        Raises:
+            InvalidValue: the stack's name or the endpoint is not usable, or the region is none of AWS's.
+        """
+        import boto3
+        from botocore.exceptions import UnknownRegionError
+
+        from tidewheel.client.connection import check_endpoint
+
+        check_name("stack_name", self.stack)
+        check_endpoint("--endpoint-url", self.endpoint_url)
         session = boto3.Session(region_name=self.region, profile_name=self.profile)
+        if self.endpoint_url is None:
+            try:
+                session.get_partition_for_region(session.region_name or "")
+            except UnknownRegionError:
+                advice = "give a region such as eu-central-1, with --region, AWS_DEFAULT_REGION or the profile"
+                raise InvalidValue("region", session.region_name, advice) from None
         here = self.endpoint_url is not None and urlsplit(self.endpoint_url).hostname in _THIS_MACHINE
         if not here or session.get_credentials() is not None:
             return session

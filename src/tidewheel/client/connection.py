@@ -5,15 +5,18 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from dataclasses import replace
+from email.utils import formatdate, parsedate_to_datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, cast
+from urllib.parse import urlsplit
 
 import boto3
 from botocore.config import Config
 from botocore.exceptions import ClientError
 
 from tidewheel.aws.tries import SDK, Tries
-from tidewheel.errors import NotConfigured
+from tidewheel.clock import Clock, SystemClock
+from tidewheel.errors import InvalidValue, NotConfigured
 from tidewheel.model.settings import ServiceSettings, parameter_name
 
 if TYPE_CHECKING:
@@ -29,6 +32,19 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _CONNECTIONS = 50
+_MOST_SKEW_S = 900
+"""AWS refuses the requests of a machine whose clock is off by more."""
+
+
+def check_endpoint(name: str, url: str | None) -> None:
+    """Raises InvalidValue if an endpoint is given and is not a URL."""
+    try:
+        parts = urlsplit(url or "http://none")
+        good = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0 and " " not in parts.netloc
+    except ValueError:  # of the host, or of the port
+        good = False
+    if not good:
+        raise InvalidValue(name, url, "give a URL that starts with http:// or https://, such as http://localhost:4566")
 
 
 class Connection:
@@ -43,8 +59,11 @@ class Connection:
         endpoint_url: str | None,
         storage: Storage | None = None,
         sqs: SQSClient | None = None,
+        clock: Clock | None = None,
     ) -> None:
+        check_endpoint("endpoint_url", endpoint_url)
         self._stack = stack
+        self._clock = clock
         self._session = session
         self._endpoint_url = endpoint_url
         self._lock = threading.RLock()
@@ -74,6 +93,7 @@ class Connection:
 
         Raises:
             NotConfigured: the parameter does not exist.
+            InvalidValue: the connection has the machine's clock, and the stack has virtual time.
         """
         return self._once("settings", self._read_settings)
 
@@ -128,7 +148,10 @@ class Connection:
             # An emulator's host has no subdomains.
             config = config.merge(Config(s3={"addressing_style": "path"}))
         # boto3's stubs have an overload for each service, with its name as a Literal.
-        client = cast(Any, self._session).client(service, endpoint_url=self._endpoint_url, config=config)
+        try:
+            client = cast(Any, self._session).client(service, endpoint_url=self._endpoint_url, config=config)
+        except ValueError as error:  # such as of AWS_ENDPOINT_URL_SSM
+            raise NotConfigured(f"the AWS settings for {service} cannot be used: {error}") from error
         tries.watch(client, again=given is None or given.retries is None)
         return client
 
@@ -152,7 +175,7 @@ class Connection:
         name = parameter_name(self._stack)
         ssm = cast("SSMClient", self._client("ssm"))
         try:
-            text = ssm.get_parameter(Name=name)["Parameter"]["Value"]
+            answer = ssm.get_parameter(Name=name)
         except ClientError as error:
             if error.response["Error"]["Code"] != "ParameterNotFound":
                 raise
@@ -160,4 +183,18 @@ class Connection:
                 f"no SSM parameter {name} in region {ssm.meta.region_name}: deploy the stack there, or give "
                 "the stack's name, a session of its region and account, or settings=ServiceSettings(...)"
             ) from None
-        return ServiceSettings.from_json(text, f"SSM parameter {name}")
+        if isinstance(self._clock, SystemClock):
+            date = answer.get("ResponseMetadata", {}).get("HTTPHeaders", {}).get("date")
+            _check_time(date, self._clock.now_ms() / 1000)
+        return ServiceSettings.from_json(answer["Parameter"]["Value"], f"SSM parameter {name}")
+
+
+def _check_time(date: str | None, now_s: float) -> None:
+    """Raises InvalidValue if an answer's time is not ours. All messages would come at wrong times."""
+    if date is not None and abs(parsedate_to_datetime(date).timestamp() - now_s) > _MOST_SKEW_S:
+        raise InvalidValue(
+            "clock",
+            formatdate(now_s, usegmt=True),
+            f"the stack's time is {date}; with virtual time, take the client from stack.client(), or give "
+            "session=stack.session or clock=stack.clock; for another process, open the stack with clock='real'",
+        )

@@ -95,6 +95,9 @@ class TopicStats:
         subscriptions: by name.
         unreadable: items of the table, plans and ledgers' indexes that could not be read, and are not counted anywhere
             else. `tidewheel damaged list` names the items.
+        damaged: parts of deliveries that cannot be read, and whose messages are held back: set aside, damaged or still
+            tried, or parked. `tidewheel damaged list` names them. Their messages are not counted anywhere else, unless
+            parked.
     """
 
     topic: str
@@ -112,15 +115,16 @@ class TopicStats:
     last_due_at: datetime | None
     subscriptions: tuple[SubscriptionStats, ...]
     unreadable: int
+    damaged: int
     partial: bool = False
 
 
 def topic_stats(storage: Storage, sqs: SQSClient, state: TopicState, now_ms: int) -> TopicStats:
     """Returns the stats of a topic, given its topic state.
 
-    Requests: a query each of buckets (up to MOST_BUCKETS), subscriptions, open deliveries and parks; two of SQS for
-    each subscription; a range GET for each ledger among the nearest DETAILED whose index is in its tail; and reads of
-    plans that are being delivered or were not handed out, at most twice MAX_PLANS.
+    Requests: a query each of buckets (up to MOST_BUCKETS), subscriptions, open deliveries, parks and set-aside items;
+    two of SQS for each subscription; a range GET for each ledger among the nearest DETAILED whose index is in its tail;
+    and reads of plans that are being delivered or were not handed out, at most twice MAX_PLANS.
     """
     slot_ms = state.slot_ms
     unreadable: dict[str, Exception] = {}
@@ -143,6 +147,7 @@ def topic_stats(storage: Storage, sqs: SQSClient, state: TopicState, now_ms: int
     first_slots = [slot for slot in (left.first_slot, next_due) if slot is not None]
     depths = _Depths(sqs)
     parks = storage.parks.all(state.topic, unreadable)
+    damaged = [*storage.set_aside.all(state.topic, unreadable), *(each for each in parks if each.unreadable)]
     shown = _subscriptions(state, subscriptions, opened, parks, depths)
     return TopicStats(
         topic=state.topic,
@@ -160,6 +165,7 @@ def topic_stats(storage: Storage, sqs: SQSClient, state: TopicState, now_ms: int
         last_due_at=_slot_at(max((bucket.last_slot for bucket in live), default=None), slot_ms),
         subscriptions=shown,
         unreadable=len(unreadable),
+        damaged=len(damaged),
         partial=partial,
     )
 

@@ -66,6 +66,9 @@ class Tidewheel:
         >>> tw.send("orders", {"id": 17}, delay="3d")
     """
 
+    _topic_defaults: NewTopicSettings = {}
+    """Settings of new topics in place of the defaults of TopicSettings, for the local runtimes."""
+
     def __init__(
         self,
         stack_name: str = "tidewheel",
@@ -83,12 +86,13 @@ class Tidewheel:
             stack_name: the stack whose SSM parameter holds the settings.
             session: boto3's session for region and credentials; default: boto3's own.
             settings: the service's settings, instead of the SSM parameter's.
-            clock: the source of time; default: `tidewheel.clock.current()`.
+            clock: the source of time; default: the local stack's, for a session of one, or the machine's.
             endpoint_url: the URL of AWS, for the local runtime.
             storage: the ports of stored state, for tests (`tidewheel.memory.MemoryService`); default: the stack's
                 DynamoDB table and S3 bucket.
             sqs: the SQS client, for tests; default: the session's.
         """
+        self._clock = clock or _clock.of(session)
         self._connection = Connection(
             check_name("stack_name", stack_name),
             session=session,
@@ -96,8 +100,8 @@ class Tidewheel:
             endpoint_url=endpoint_url,
             storage=storage,
             sqs=sqs,
+            clock=self._clock,
         )
-        self._clock = clock or _clock.current()
         self._ids = IdSource()
         self._cache = TopicCache(self._connection, self._clock)
 
@@ -380,6 +384,7 @@ class Tidewheel:
         Raises:
             InvalidValue: a value is not usable.
             UnknownTopic: the topic does not exist.
+            PeekIncomplete: some ledgers cannot be read; the error has the messages of all others.
             ExtraMissing: pyarrow is not installed; install the extra `read`.
         """
         check_name("topic", topic)
@@ -390,14 +395,11 @@ class Tidewheel:
     def create_topic(
         self, name: str, *, settings: TopicSettings | None = None, **changes: Unpack[NewTopicSettings]
     ) -> Topic:
-        """Creates a topic, or returns the existing topic if its settings agree.
-
-        Only slot_s, lookahead_s and settings that differ from the default are compared: a topic keeps the defaults of
-        the release that created it.
+        """Creates a topic, or returns the existing topic if the given settings agree. It keeps all others.
 
         Args:
             name: 1 to 48 letters, digits, '-' or '_'.
-            settings: all settings at once.
+            settings: all settings at once. Of these, slot_s, lookahead_s and values other than defaults are compared.
             **changes: single settings, named as TopicSettings' fields (slot_s=60); defaults for the rest.
 
         Raises:
@@ -405,7 +407,7 @@ class Tidewheel:
             AlreadyExists: the topic exists with other settings.
             TopicDeleting: an earlier topic of this name is still being deleted.
         """
-        state = topics.create(self._connection, self._clock, name, settings, changes)
+        state = topics.create(self._connection, self._clock, name, settings, changes, self._topic_defaults)
         self._cache.remember(state)
         return Topic.of(state)
 

@@ -28,17 +28,23 @@ Time = datetime | float
 
 
 def create(
-    connection: Connection, clock: Clock, name: str, settings: TopicSettings | None, changes: NewTopicSettings
+    connection: Connection,
+    clock: Clock,
+    name: str,
+    settings: TopicSettings | None,
+    changes: NewTopicSettings,
+    defaults: NewTopicSettings,
 ) -> TopicState:
-    """Creates a topic. See `Tidewheel.create_topic`."""
+    """Creates a topic. See `Tidewheel.create_topic`. A new topic has `defaults` in place of those of TopicSettings."""
     check_name("topic", name)
     if settings is None:
         given = cast("dict[str, Any]", changes)
         check_names(TopicSettings, given, "a topic")
-        settings = TopicSettings(**given)
-    elif changes:
+        settings = TopicSettings(**{**defaults, **given})
+        return subscribe.create_topic(connection.storage, clock, name, settings, given=given)
+    if changes:
         raise InvalidValue("settings", changes, "give settings= or single settings, not both")
-    elif not isinstance(settings, TopicSettings):
+    if not isinstance(settings, TopicSettings):
         raise InvalidValue("settings", settings, "give a TopicSettings, or single settings such as slot_s=60")
     return subscribe.create_topic(connection.storage, clock, name, settings)
 

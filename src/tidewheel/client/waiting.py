@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from tidewheel.errors import InvalidValue, UnknownTopic, needs_extra
+from tidewheel.errors import InvalidValue, PeekIncomplete, UnknownTopic, needs_extra
 from tidewheel.model.message import Encoding, MessageId, id_bytes, id_deliver_at_ms, id_floor, id_text
 from tidewheel.model.subscription_state import State
 from tidewheel.model.validation import Options
@@ -182,7 +182,7 @@ def peek(
         InvalidValue: `count` or `after` is not usable.
         UnknownTopic: the topic does not exist.
         ExtraMissing: pyarrow is not installed.
-        CorruptLedger, CorruptMetadata, ObjectMissing: a ledger or its item is damaged or gone.
+        PeekIncomplete: a ledger or its item is damaged or gone; the error has the messages of all others.
     """
     if not isinstance(count, int) or isinstance(count, bool) or not 1 <= count <= MAX_PEEK:
         raise InvalidValue("n", count, f"give a whole number from 1 to {MAX_PEEK}; go on with after=")
@@ -190,8 +190,11 @@ def peek(
     with needs_extra(_READING, "read"):
         from tidewheel.flows.waiting.peek import peek_messages
     state = _topic_state(connection.storage, topic)
-    found = peek_messages(connection.storage, state, count, now_ms, after=after_id)
-    return [waiting_message(each) for each in found]
+    found, unreadable = peek_messages(connection.storage, state, count, now_ms, after=after_id)
+    messages = [waiting_message(each) for each in found]
+    if unreadable:
+        raise PeekIncomplete(topic, [*messages], unreadable)
+    return messages
 
 
 def find(connection: Connection, state: TopicState, message_id: MessageId) -> FoundMessage | None:

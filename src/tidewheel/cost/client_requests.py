@@ -50,10 +50,10 @@ CLIENT_FLOWS: Mapping[str, Flow] = {
         # A ledger's segment, and the tombstones of its slots.
         segment=Asked(requests={"dynamodb.Query": 1, "s3.GetObject": 1}, units={"dynamodb.read": 1, "s3.get": 1}),
     ),
-    # Reads topic state, buckets, subscriptions, open deliveries and parks.
+    # Reads topic state, buckets, subscriptions, open deliveries, parks and set-aside items.
     "stats": _flow(
-        {"dynamodb.GetItem": 1, "dynamodb.Query": 4},
-        {"dynamodb.read": 5},
+        {"dynamodb.GetItem": 1, "dynamodb.Query": 5},
+        {"dynamodb.read": 6},
         # The subscription's queue and dead-letter queue.
         subscription=Asked(requests={"sqs.GetQueueAttributes": 2}, units={"sqs.request": 2}),
     ),

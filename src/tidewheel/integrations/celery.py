@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Unpack
 
-from tidewheel import clock as _clock
 from tidewheel.errors import InvalidValue, NotConfigured, needs_extra
 from tidewheel.integrations.queue_topics import MAX_THRESHOLD_S, QueueTopics, check_threshold
 
@@ -90,7 +89,7 @@ def install(
         tidewheel: the client.
         topics: topics of queues by the queue's name in SQS; default: the topic has the queue's name.
         threshold_s: Celery handles ETAs up to this many seconds ahead itself; 0 to 900.
-        clock: the clock to which ETAs are compared; default: `tidewheel.clock.current()`.
+        clock: the clock to which ETAs are compared; default: the client's.
 
     Raises:
         InvalidValue: the broker is not SQS, the message protocol has no headers, or an argument is not usable.
@@ -106,7 +105,7 @@ def install(
     delayed = DelayedTasks(
         topics=QueueTopics(tidewheel, topics),
         threshold_s=check_threshold(threshold_s),
-        clock=clock or _clock.current(),
+        clock=clock or tidewheel._clock,
     )
     if transport is SQS.Transport:
         app.conf.broker_transport = TRANSPORT

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING
 
 from tidewheel.client.tidewheel import Tidewheel
 from tidewheel.clock import Clock
@@ -10,8 +10,7 @@ from tidewheel.clock import Clock
 if TYPE_CHECKING:
     import boto3
 
-    from tidewheel.model.settings import NewTopicSettings, TopicSettings
-    from tidewheel.model.topic import Topic
+    from tidewheel.model.settings import NewTopicSettings
 
 
 class LocalClient(Tidewheel):
@@ -19,12 +18,4 @@ class LocalClient(Tidewheel):
 
     def __init__(self, stack_name: str, session: boto3.Session, clock: Clock, topic_settings: NewTopicSettings) -> None:
         super().__init__(stack_name, session=session, clock=clock)
-        self._topic_settings = topic_settings
-
-    def create_topic(
-        self, name: str, *, settings: TopicSettings | None = None, **changes: Unpack[NewTopicSettings]
-    ) -> Topic:
-        """As `Tidewheel.create_topic`, with defaults from the local stack's arguments."""
-        if settings is None:
-            changes = {**self._topic_settings, **changes}
-        return super().create_topic(name, settings=settings, **changes)
+        self._topic_defaults = topic_settings

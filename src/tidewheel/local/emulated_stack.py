@@ -34,6 +34,7 @@ from tidewheel.shipped import FUNCTIONS, shipped
 if TYPE_CHECKING:
     from tidewheel.client.tidewheel import Tidewheel
 
+_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 _ONE_CLOCK = {"TIDEWHEEL_MAX_SKEW_MS": "0"}
 """Sets the reserve for clock skew to zero, since functions and queues have the same clock here.
 
@@ -90,6 +91,8 @@ class LocalTidewheel(Stack):
     ) -> None:
         if clock not in ("virtual", "real"):
             raise InvalidValue("clock", clock, "give 'virtual' or 'real'")
+        if log_level.upper() not in _LEVELS:
+            raise InvalidValue("log_level", log_level, f"give one of: {', '.join(_LEVELS)}")
         if clock == "real" and start is not None:
             raise InvalidValue("start", start, "leave start out: real time starts now")
         self.virtual = clock == "virtual"

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Self, Unpack, cast
 
 from tidewheel.client.tidewheel import Tidewheel
 from tidewheel.flows.ports import Ports
-from tidewheel.local.client import LocalClient
 from tidewheel.local.event_source import EventSource
 from tidewheel.local.memory_functions import MemoryFunctions
 from tidewheel.local.memory_sqs import MemorySqsClient
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
 URGENT, BULK = "urgent", "bulk"
 
 
-class MemoryClient(LocalClient):
+class MemoryClient(Tidewheel):
     """The ordinary client over ports in memory. Its `create_topic` starts from the service's settings."""
 
     def __init__(
@@ -39,15 +38,14 @@ class MemoryClient(LocalClient):
         sqs: MemorySqsClient,
         topic_settings: NewTopicSettings,
     ) -> None:
-        Tidewheel.__init__(
-            self,
+        super().__init__(
             settings.stack,
             settings=settings,
             clock=service.clock,
             storage=service,
             sqs=cast("SQSClient", sqs),
         )
-        self._topic_settings = topic_settings
+        self._topic_defaults = topic_settings
 
 
 class MemoryTidewheel(Stack):

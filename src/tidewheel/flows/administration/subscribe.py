@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import hashlib
 import secrets
+from collections.abc import Collection
 from dataclasses import asdict
 
 from tidewheel.clock import Clock
@@ -33,16 +34,22 @@ _ATTEMPT_DIGITS = 4
 
 
 def create_topic(
-    storage: Storage, clock: Clock, name: str, settings: TopicSettings, *, owner: str | None = None
+    storage: Storage,
+    clock: Clock,
+    name: str,
+    settings: TopicSettings,
+    *,
+    given: Collection[str] | None = None,
+    owner: str | None = None,
 ) -> TopicState:
-    """Creates a topic, or returns the existing topic if its settings match.
-
-    The requested slot, the requested lookahead and all requested values other than defaults must match. Defaults change
-    with releases, and a topic keeps the defaults of the release that created it.
+    """Creates a topic, or returns the existing topic if the requested settings match.
 
     Args:
         name: the topic's.
         settings: the topic's, if it is created.
+        given: names of the requested settings, which must match; an existing topic keeps all others. None: the slot,
+            the lookahead, and all values other than defaults, because a topic keeps the defaults of the release that
+            created it.
         owner: a mark from `owner_of`, with or without `attempt_of`. The new topic's generation begins with the mark, so
             that `owns` recognizes the owner.
 
@@ -55,7 +62,7 @@ def create_topic(
     for _ in range(_ATTEMPTS):
         existing = storage.topic_states.read(name)
         if existing is not None:
-            difference = _difference(existing.settings, settings)
+            difference = _difference(existing.settings, settings, given)
             if difference:
                 raise AlreadyExists("topic", name, difference)
             return existing
@@ -142,13 +149,13 @@ def check_same_filter(existing: SubscriptionState, filter_policy: str) -> None:
         raise AlreadyExists("subscription", existing.name, difference)
 
 
-def _difference(existing: TopicSettings, asked: TopicSettings) -> str:
+def _difference(existing: TopicSettings, asked: TopicSettings, given: Collection[str] | None) -> str:
     """Lists the settings that differ from the requested settings. Empty if all match."""
     found, default = asdict(existing), asdict(TopicSettings())
     return ", ".join(
         f"{name}={found[name]} (asked for {value})"
         for name, value in asdict(asked).items()
-        if found[name] != value and (name in FIXED or value != default[name])
+        if found[name] != value and (name in given if given is not None else name in FIXED or value != default[name])
     )
 
 

@@ -9,7 +9,7 @@ from tidewheel.errors import InvalidValue, ObjectMissing
 from tidewheel.flows.ports import Ports
 from tidewheel.flows.ports.objects import StoredObject
 from tidewheel.flows.recovery.rebuild import buckets_of, generation_of, ledgers_of, report_of
-from tidewheel.flows.recovery.rebuild_engine import RebuildEngine
+from tidewheel.flows.recovery.rebuild_engine import LedgerScan, RebuildEngine
 from tidewheel.flows.recovery.rebuild_planning import differs, groups, planned_of, resolve
 from tidewheel.flows.recovery.rebuild_report import RebuildReport
 from tidewheel.flows.recovery.scan import ScanRange
@@ -19,12 +19,12 @@ from tidewheel.ledger.bucket import Bucket
 from tidewheel.ledger.inspection import Inspected
 from tidewheel.model.checkpoint import Checkpoint
 from tidewheel.model.message import TIMES_END_MS
-from tidewheel.model.settings import TopicSettings
+from tidewheel.model.settings import MAX_FUNCTION_S, TopicSettings
 from tidewheel.model.topic_state import TopicState
 
 
 def audit(ports: Ports, topic: str, engine: RebuildEngine, *, settings: TopicSettings | None = None) -> RebuildReport:
-    """Compares a topic's index with its ledgers. Without an index, reports the input of a rebuild.
+    """Compares a topic's index with its ledgers and its checkpoint. Without an index, reports the input of a rebuild.
 
     Changes nothing, except that the orphan sweep deletes objects of the scan if the audit dies.
 
@@ -48,10 +48,14 @@ def audit(ports: Ports, topic: str, engine: RebuildEngine, *, settings: TopicSet
     # Keys are not compared: no message is due then.
     scan = engine.scan(topic, stored, ScanRange(slot_ms=used.slot_ms, from_ms=from_ms, keys_from_ms=TIMES_END_MS))
     resolved = resolve(scan.inspected, topic, generation)
+    unnamed = [each for each in resolved.live if each.object_name not in named | trash]
     if state is not None:
         resolved.live = [each for each in scan.inspected if each.object_name in named and each.bucket is not None]
         resolved.dropped = []
     together = groups(resolved.live, scan.overlaps(resolved.live))
+    settled = {each.name for each in stored if each.put_at_ms < now_ms - MAX_FUNCTION_S * 1000}
+    coming = [each for each in unnamed if each.object_name in settled and _last_slot(each) >= planned]
+    lost = _lost(ports, topic, state, newest, _alone(scan, resolved.live, coming))
     scan.delete()
     orphaned = [each for each in stored if state is not None and each.name not in named | trash]
     report = report_of(newest, topic, stored, scan.inspected, resolved, together)
@@ -62,10 +66,48 @@ def audit(ports: Ports, topic: str, engine: RebuildEngine, *, settings: TopicSet
         live=len(resolved.live),
         rows=sum(each.rows for each in buckets_of(resolved)),
         missing=tuple(_missing(ports, topic, buckets, {each.name for each in stored})),
+        lost=tuple(lost),
         orphaned=tuple(each.name for each in orphaned),
         old_orphans=sum(each.put_at_ms < now_ms - ORPHAN_GRACE_S * 1000 for each in orphaned),
         differing=tuple(_differing(buckets, scan.inspected)),
     )
+
+
+def _alone(scan: LedgerScan, live: list[Inspected], others: list[Inspected]) -> list[Inspected]:
+    """Returns the other ledgers that share no message with a live ledger."""
+    everything = [*live, *others]
+    together = groups(everything, scan.overlaps(everything)) if others else []
+    shared = {place for each in together if each[0] < len(live) for place in each}
+    return [each for place, each in enumerate(others, start=len(live)) if place not in shared]
+
+
+def _lost(
+    ports: Ports, topic: str, state: TopicState | None, newest: Checkpoint | None, alone: Sequence[Inspected]
+) -> list[str]:
+    """Names what the table has not, though the checkpoint or a ledger has it. An unreadable item is there."""
+    if state is None:
+        return ["the topic, with all its items: rebuild it"]
+    found = [
+        f"ledger {each.object_name}, with {each.bucket.rows:,} messages that no other ledger has; "
+        "its item was lost, or an import or a crash left it"
+        for each in alone
+        if each.bucket is not None
+    ]
+    if newest is None or newest.generation != state.generation:
+        return found
+    there: dict[str, Exception] = {}
+    names = {each.name for each in ports.subscriptions.all(topic, there)} | there.keys()
+    rules = {each.name for each in ports.recurring.all(topic, there)} | there.keys()
+    cancelled = {each.id for each in ports.tombstones.all(topic)}
+    gone = sum(each.slot >= state.planned and each.id not in cancelled for each in newest.tombstones)
+    ended = "of the checkpoint; it was lost, or deleted since"
+    found += [f"subscription {each.name} {ended}" for each in newest.subscriptions if each.name not in names]
+    found += [f"recurring message {each.name} {ended}" for each in newest.recurring if each.name not in rules]
+    return found + ([f"{gone:,} cancelled messages of the checkpoint, which would come"] if gone else [])
+
+
+def _last_slot(ledger: Inspected) -> int:
+    return -1 if ledger.bucket is None else ledger.bucket.last_slot
 
 
 def _owner(

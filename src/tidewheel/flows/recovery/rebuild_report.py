@@ -24,6 +24,7 @@ class RebuildReport:
         damaged: unreadable data; a rebuild has moved these objects aside.
         overlapping: ledgers that share messages; a rebuild has rewritten each group as one.
         missing: ledgers that the table names, and that are gone.
+        lost: what the table has not, in words, though the checkpoint or the objects have it.
         orphaned: objects that the table does not name; `old_orphans` of them are older than the grace.
         differing: ledgers that disagree with the table, and how.
     """
@@ -44,6 +45,7 @@ class RebuildReport:
     damaged: tuple[Damage, ...] = ()
     overlapping: tuple[tuple[str, ...], ...] = ()
     missing: tuple[str, ...] = ()
+    lost: tuple[str, ...] = ()
     orphaned: tuple[str, ...] = ()
     old_orphans: int = 0
     differing: tuple[tuple[str, str], ...] = ()
@@ -51,7 +53,7 @@ class RebuildReport:
     @property
     def agrees(self) -> bool:
         """Whether table and objects agree. Orphans do no harm."""
-        return not (self.missing or self.differing or self.overlapping or self.damaged)
+        return not (self.missing or self.lost or self.differing or self.overlapping or self.damaged)
 
     def lines(self) -> Iterator[str]:
         """Yields the report for people."""
@@ -77,6 +79,7 @@ class RebuildReport:
             yield f"{len(self.dropped):,} ledgers hold copies of others only"
         if self.orphaned:
             yield f"{len(self.orphaned):,} objects that nothing names, {self.old_orphans:,} of them over a day old"
+        yield from (f"not in the table: {what}" for what in self.lost)
         if self.dry_run:
             yield "table and objects agree" if self.agrees else "table and objects disagree"
 

@@ -12,10 +12,11 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tidewheel.errors import CorruptLedger, ObjectMissing
 from tidewheel.flows.delivery.due_rows import without_purged
-from tidewheel.flows.delivery.load_index import complete
+from tidewheel.flows.delivery.load_index import complete_all
 from tidewheel.flows.ports import Storage
-from tidewheel.flows.waiting.find import FoundMessage, find_message, found_messages, reading_again, segment_rows
+from tidewheel.flows.waiting.find import FoundMessage, find_message, found_messages, segment_rows
 from tidewheel.ledger.bucket import Bucket
 from tidewheel.model.message import MessageId, id_deliver_at_ms, id_floor, id_text
 from tidewheel.model.segment import Segment
@@ -29,8 +30,8 @@ MOST_LEDGERS = 100
 
 def peek_messages(
     storage: Storage, state: TopicState, count: int, now_ms: int, *, after: bytes | None = None
-) -> list[FoundMessage]:
-    """Returns the next unplanned messages, by due time and id.
+) -> tuple[list[FoundMessage], dict[str, Exception]]:
+    """Returns the next unplanned messages, by due time and id, and the error of each ledger that cannot be read.
 
     Cancelled, purged and expired messages are left out. Segments are read in the order of the first row that they may
     hold, one at a time, until none can hold an earlier row than the rows found. So memory holds one segment, `count`
@@ -44,12 +45,13 @@ def peek_messages(
         state: of the topic, read by the caller; messages of slots that it does not call planned are waiting.
         count: the maximum number of messages.
         after: only messages whose ids are above this id.
-
-    Raises:
-        CorruptLedger: a segment is damaged.
-        ObjectMissing: a ledger that the metadata names is gone.
     """
-    return reading_again(lambda: _Peek(storage, state, count, now_ms, after or b"").messages())
+    for _ in range(2):  # a collection may delete an object after its name was read
+        peek = _Peek(storage, state, count, now_ms, after or b"")
+        found = peek.messages()
+        if not any(isinstance(each, ObjectMissing) for each in peek.unreadable.values()):
+            break
+    return found, peek.unreadable
 
 
 class _Peek:
@@ -64,7 +66,8 @@ class _Peek:
         if after:
             self._start_ms = max(self._start_ms, id_deliver_at_ms(after))
         self._after = max(after, id_floor(state.planned * state.slot_ms))
-        self._coming = storage.buckets.in_order(state.topic)
+        self.unreadable: dict[str, Exception] = {}
+        self._coming = storage.buckets.in_order(state.topic, self.unreadable)
         self._ahead = next(self._coming, None)
         self._buckets: list[Bucket] = []
         self._opened: set[int] = set()
@@ -77,7 +80,12 @@ class _Peek:
     def messages(self) -> list[FoundMessage]:
         """Reads until the found messages are certain to be the next ones."""
         for object_name, segment in self._segments():
-            self._take(object_name, segment_rows(self._storage.objects, object_name, segment))
+            try:
+                rows = segment_rows(self._storage.objects, object_name, segment)
+            except (CorruptLedger, ObjectMissing) as error:
+                self.unreadable[object_name] = error
+                continue
+            self._take(object_name, rows)
         if self._left:
             warnings.warn(
                 f"over {MOST_LEDGERS} ledgers of topic {self._state.topic!r} have messages of the same time: messages "
@@ -108,7 +116,10 @@ class _Peek:
             self._opened.add(number)
             bucket = self._buckets[number]
             if not bucket.complete:
-                bucket = self._buckets[number] = complete(self._storage.objects, bucket)
+                completed = complete_all(self._storage.objects, [bucket], self.unreadable)
+                if not completed:
+                    continue
+                [bucket] = self._buckets[number : number + 1] = completed
             at = self._next_of(number, position)
             if at is None:
                 continue

@@ -46,7 +46,7 @@ from moto.moto_server.werkzeug_app import (
 from werkzeug.exceptions import HTTPException
 from werkzeug.serving import BaseWSGIServer, make_server
 
-from tidewheel.clock import Clock
+from tidewheel.clock import Clock, tell
 from tidewheel.errors import InvalidValue
 from tidewheel.local.emulator.patching import Patches
 from tidewheel.local.emulator.wire_calls import WireRequest, of_botocore, of_wsgi
@@ -141,6 +141,7 @@ class Wire:
             return self._answer(model, params, observer, guard)
 
         core.get_component("event_emitter").register_last("before-call", answer)
+        tell(core, self._clock)
         return core
 
     def _answer(
@@ -154,7 +155,7 @@ class Wire:
             service = model.service_model.service_name
             ask = partial(self._own.get((service, model.name), self._dispatch), params)
             status, headers, body = ask() if guard is None else guard(of_botocore(service, model.name, params), ask)
-            headers = {**headers, "Date": formatdate(self._clock.now_ms() // 1000, usegmt=True)}
+            headers = {**headers, "Date": _date(self._clock)}
             response = AWSResponse(params["url"], status, headers, MockRawResponse(body))  # type: ignore[arg-type]
             described = convert_to_response_dict(response, model)
             parser = self._parsers.create_parser(model.service_model.resolved_protocol)
@@ -192,7 +193,7 @@ class Wire:
     def endpoint_url(self) -> str:
         """The endpoint of the same backends for other AWS clients. The server starts at the first use."""
         if self._server is None:
-            self._server = HttpServer(self._lock, self._port)
+            self._server = HttpServer(self._lock, self._clock, self._port)
         return self._server.url
 
     def guarded_endpoint(self, guard: Guard) -> str:
@@ -200,7 +201,7 @@ class Wire:
 
         The server runs until `close`.
         """
-        server = HttpServer(self._lock, guard=guard)
+        server = HttpServer(self._lock, self._clock, guard=guard)
         self._guarded.append(server)
         return server.url
 
@@ -275,8 +276,18 @@ def _routes_of(url: str) -> list[tuple[re.Pattern[str], Any]]:
 
 
 class _QuietHandler(MotoRequestHandler):
+    clock: Clock
+
+    def date_time_string(self, timestamp: float | None = None) -> str:  # noqa: ARG002
+        """Returns the time of an answer, by the stack's clock."""
+        return _date(self.clock)
+
     def log(self, type: str, message: str, *args: Any) -> None:
         """Logs nothing, since a line per request would drown the caller's output."""
+
+
+def _date(clock: Clock) -> str:
+    return formatdate(clock.now_ms() // 1000, usegmt=True)
 
 
 def _check_free(port: int) -> None:
@@ -333,6 +344,7 @@ class HttpServer:
 
     Args:
         lock: held for each request.
+        clock: the time of the answers.
         port: where to listen; 0 for any free port.
         guard: decides which requests are answered; without a guard, all are.
 
@@ -340,7 +352,7 @@ class HttpServer:
         InvalidValue: another program listens on the port.
     """
 
-    def __init__(self, lock: RLock, port: int = 0, guard: Guard | None = None) -> None:
+    def __init__(self, lock: RLock, clock: Clock, port: int = 0, guard: Guard | None = None) -> None:
         application = DomainDispatcherApplication(create_backend_app)
 
         def locked(environ: dict[str, Any], start_response: Any) -> list[bytes]:
@@ -361,9 +373,8 @@ class HttpServer:
 
         if port:
             _check_free(port)
-        self._server: BaseWSGIServer = make_server(
-            "127.0.0.1", port, locked, threaded=True, request_handler=_QuietHandler
-        )
+        handler = type("Handler", (_QuietHandler,), {"clock": clock})
+        self._server: BaseWSGIServer = make_server("127.0.0.1", port, locked, threaded=True, request_handler=handler)
         self._connections: WeakSet[socket.socket] = WeakSet()
         self._workers: set[Thread] = set()
         self._follow_connections()
