@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import copy
 from bisect import bisect_left, insort
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import islice, takewhile
@@ -23,6 +23,7 @@ from moto.dynamodb.models.table import Table
 from moto.dynamodb.parsing.ast_nodes import DepthFirstTraverser  # type: ignore[attr-defined]
 from moto.dynamodb.parsing.expressions import UpdateExpressionParser  # type: ignore[attr-defined]
 
+from tidewheel.aws.table_layout import SERVICE
 from tidewheel.local.emulator.patching import Patches
 
 CHECK_INDEX_HASH, CHECK_INDEX_RANGE = "check_shard", "next_check_ms"
@@ -38,13 +39,22 @@ def install(patches: Patches, index: CheckIndex) -> None:
 
 
 class CheckIndex:
-    """Holds the items of the sparse index `checks`.
+    """Holds the items of the sparse index `checks`, and the times of daily claims.
 
-    The index is updated when items are written, so no reader walks the table.
+    Both are updated when items are written, so no reader walks the table.
+
+    Attributes:
+        changes: table -> number of writes of items other than daily claims.
     """
 
     def __init__(self) -> None:
         self._items: dict[tuple[str, str, str], tuple[int, Item]] = {}
+        self._daily_ms: dict[tuple[str, str], int] = {}
+        self.changes: Counter[str] = Counter()
+
+    def next_daily_ms(self, table_name: str) -> int | None:
+        """Returns when the next daily work of a table can be claimed. Returns None if none ever was."""
+        return min((at_ms for key, at_ms in self._daily_ms.items() if key[0] == table_name), default=None)
 
     def least_ms(self, table_name: str) -> int | None:
         """Returns the earliest next_check_ms of a table. Returns None if the index is empty."""
@@ -62,6 +72,10 @@ class CheckIndex:
         hash_key, range_key = backend.get_keys_value(table, attributes)
         item = table.get_item(hash_key, range_key)
         key = (table_name, str(hash_key.value), str(range_key.value if range_key else ""))
+        if key[1] == SERVICE and item is not None and "next_at_ms" in item.attrs:
+            self._daily_ms[table_name, key[2]] = int(item.attrs["next_at_ms"].value)
+            return
+        self.changes[table_name] += 1
         if item is not None and CHECK_INDEX_HASH in item.attrs and CHECK_INDEX_RANGE in item.attrs:
             self._items[key] = int(item.attrs[CHECK_INDEX_RANGE].value), item
         else:
