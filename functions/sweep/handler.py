@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from tidewheel.errors import CorruptMetadata
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 
 telemetry = Telemetry("sweep")
 logger, service = telemetry.logger, telemetry.service
+MOST_TOLD = 20
+"""Late topics that one record names, the latest first."""
 _told: set[str] = set()
 """What the last sweep of this process could not read. `tidewheel damaged list` lists it, so it is logged once."""
 
@@ -54,6 +57,9 @@ def tell_health(due: Due, states: Mapping[str, TopicState]) -> None:
     for what, error in found.failures.items():
         if type(error) is not CorruptMetadata:  # the sweep reads the same item, and tells
             telemetry.failed("not readable", error, what=what)
+    if found.late_ms:  # no metric names a topic, since CloudWatch bills each
+        worst = sorted(found.late_ms.items(), key=itemgetter(1), reverse=True)[:MOST_TOLD]
+        logger.warning("overdue", extra={"seconds": {topic: late_ms // 1000 for topic, late_ms in worst}})
     telemetry.add(metrics.OLDEST_DUE_AGE, found.oldest_due_age_ms / 1000)
     telemetry.add(metrics.UNPLANNED_SLOTS, found.unplanned_slots)
     telemetry.add(metrics.OPEN_DELIVERIES, found.open_deliveries)

@@ -12,6 +12,7 @@ from tests.flows.world import DAY, HOUR, MINUTE, START_MS, TOPIC, Crash, Crashin
 from tidewheel.errors import CorruptMetadata, DelayTooLong, PartLeased, TopicReplaced
 from tidewheel.flows.delivery.deliver import deliver_part
 from tidewheel.flows.delivery.dispatch import dispatch
+from tidewheel.flows.delivery.planning import DueBuckets
 from tidewheel.flows.ports.buckets import Commit
 from tidewheel.flows.upkeep.collect import collect
 from tidewheel.flows.upkeep.sweep import sweep
@@ -533,3 +534,16 @@ def test_random_streams_arrive_once_each(seed: int) -> None:
 
 def slot(world: World, delay_ms: int) -> int:
     return (START_MS + delay_ms) // world.state.slot_ms
+
+
+def test_a_dispatch_keeps_no_ledger_that_is_only_kept_for_replays_or_for_a_paused_subscription() -> None:
+    world = World(retention_s=30 * DAY // 1000)
+    for number in range(40):
+        world.send((number % 20 + 1) * HOUR)
+    spanning = world.send(HOUR, 3 * DAY)
+    world.run(2 * DAY, sweeps=True)
+    assert len(world.service.buckets.all(TOPIC)) == 41
+    [kept] = DueBuckets(world.ports, world.state, {}).indexes.buckets
+    assert kept.rows == len(spanning)
+    world.run(2 * DAY, sweeps=True)
+    assert world.received()[spanning[1]] == 1

@@ -71,9 +71,9 @@ def test_a_message_that_no_dispatch_delivers_grows_old() -> None:
     world.run(2 * HOUR, schedules=False)
     assert look(world) == QUIET
     world.run(30 * MINUTE, schedules=False)
-    assert look(world) == Health(oldest_due_age_ms=30 * MINUTE)
+    assert look(world) == Health(late_ms={TOPIC: 30 * MINUTE})
     world.run(30 * MINUTE, schedules=False)
-    assert look(world) == Health(oldest_due_age_ms=HOUR)
+    assert look(world) == Health(late_ms={TOPIC: HOUR})
     world.sweep()
     assert look(world) == QUIET
 
@@ -84,7 +84,7 @@ def test_slots_that_were_sealed_and_never_planned_are_counted() -> None:
     world.send(2 * HOUR)
     world.run(2 * HOUR + MINUTE, schedules=False)
     world.service.topic_states.seal(world.state, due_slot + 3)
-    assert look(world) == Health(unplanned_slots=3, oldest_due_age_ms=MINUTE)
+    assert look(world) == Health(unplanned_slots=3, late_ms={TOPIC: MINUTE})
     dispatch(world.ports, TOPIC)
     assert look(world) == QUIET
 
@@ -107,7 +107,7 @@ def test_a_delivery_that_stays_open_is_counted_with_the_age_of_its_first_message
     assert look(world) == QUIET
     world.run(40 * MINUTE)
     found = look(world)
-    assert found == Health(open_deliveries=1, oldest_due_age_ms=found.oldest_due_age_ms)
+    assert found == Health(open_deliveries=1, late_ms=found.late_ms)
     assert 40 * MINUTE <= found.oldest_due_age_ms <= 45 * MINUTE
 
 
@@ -216,7 +216,7 @@ def test_of_a_ledger_with_a_coarse_bitmap_the_age_is_at_least_the_true_one_and_n
     world.run(2 * HOUR, schedules=False)
     assert seen_without_objects(world) == QUIET
     world.run(30 * MINUTE, schedules=False)
-    assert seen_without_objects(world) == Health(oldest_due_age_ms=30 * MINUTE)
+    assert seen_without_objects(world) == Health(late_ms={TOPIC: 30 * MINUTE})
     dispatch(world.ports, TOPIC)
     assert seen_without_objects(world) == QUIET
     world.run(4 * HOUR, schedules=False)

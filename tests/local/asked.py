@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
+from typing import Any
 
 from tests.conftest import TOPIC, Orders
 from tidewheel.cost.requests import FLOWS
@@ -14,8 +15,13 @@ Counts = tuple[Counter[str], Counter[str]]
 
 
 def settle(service: Orders) -> None:
-    """Lets the sweep look at the new subscriptions and collect after them: afterwards nothing is due."""
+    """Lets the sweep look at the new subscriptions and collect after them: afterwards nothing is due.
+
+    From then on the sweep does its daily work only if a test calls it.
+    """
     service.stack.advance(days=1)
+    triggers: Any = service.stack._running()._triggers
+    triggers._daily.next_ms = lambda *_: None
 
 
 def far(service: Orders, count: int, days: int) -> Callable[[], object]:

@@ -22,7 +22,7 @@ def test_a_message_sent_with_three_days_delay_is_received_after_three_days() -> 
         assert message.visible_at == dt.datetime(2026, 1, 4, tzinfo=dt.UTC)
         assert stack.receive("orders", "billing") == []
         assert stack.failures == []
-        assert stack.requests["s3.PutObject"] == 2  # the ledger, and a checkpoint at the first collection
+        assert stack.requests["s3.PutObject"] == 3  # the ledger, and a checkpoint of a collection and of a day
 
 
 def test_a_lost_schedule_is_healed_by_the_sweep() -> None:

@@ -195,3 +195,19 @@ def test_a_record_of_metrics_names_the_requests_behind_it(service: Orders, capsy
     assert record["requests"] == {name: count for name, count in asked.items() if name not in of_lambda}
     assert record["requests"]["s3.PutObject"] == 1
     assert record["Requests"] == sum(record["requests"].values())
+
+
+def test_the_sweep_names_the_late_topics_the_latest_first_and_no_topic_if_none_is_late(
+    service: Orders, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module, logged = service.function("sweep"), []
+    monkeypatch.setattr(module.telemetry.logger, "warning", lambda message, **given: logged.append((message, given)))
+    service.invoke("sweep")
+    assert logged == []
+    late_ms = {"carts": 400_000, TOPIC: 1_000_000, **{f"topic-{n}": 1000 for n in range(100)}}
+    monkeypatch.setattr(module, "health", lambda *_: Health(late_ms=late_ms))
+    service.invoke("sweep")
+    [(message, given)] = logged
+    seconds = given["extra"]["seconds"]
+    assert (message, list(seconds.items())[:2]) == ("overdue", [(TOPIC, 1000), ("carts", 400)])
+    assert len(seconds) == module.MOST_TOLD

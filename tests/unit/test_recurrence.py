@@ -312,6 +312,79 @@ def test_a_rule_does_not_change() -> None:
         cron("0 9 * * *").cron = "0 8 * * *"  # type: ignore[misc]
 
 
+# ---- every shape of a field, beside the words of Debian's crontab(5)
+
+RANGES = {"minute": (0, 59), "hour": (0, 23), "day": (1, 31), "month": (1, 12), "weekday": (0, 7)}
+NAMES = {
+    "month": ["JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC"],
+    "weekday": ["SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT"],
+}
+
+
+@st.composite
+def fields(draw: st.DrawFn, name: str) -> tuple[str, frozenset[int]]:
+    """A field and its values: a list of numbers, names, ranges (also of one value), each with or without a step."""
+    least, most = RANGES[name]
+
+    def text(value: int) -> str:
+        names = dict(enumerate(NAMES.get(name, []), least))
+        return draw(st.sampled_from([str(value), f"{value:02}", *([names[value]] if value in names else [])]))
+
+    terms, values = [], set[int]()
+    for _ in range(draw(st.integers(1, 3))):
+        first = draw(st.integers(least, most))
+        last = draw(st.one_of(st.just(first), st.integers(first, most)))
+        step = draw(st.one_of(st.none(), st.integers(1, most + 10)))
+        shape = draw(st.sampled_from(["*", "a", "a-b"]))
+        term = {"*": "*", "a": text(first), "a-b": f"{text(first)}-{text(last)}"}[shape]
+        found = {"*": range(least, most + 1), "a": [first], "a-b": range(first, last + 1)}[shape]
+        if step is not None:
+            term += f"/{step}"
+            found = range(first, most + 1)[::step] if shape == "a" else found[::step]  # type: ignore[index]
+        terms.append(term)
+        values |= set(found)
+    return ",".join(terms), frozenset(values)
+
+
+@given(fields("minute"), fields("hour"))
+def test_each_shape_of_minutes_and_hours_has_its_values(
+    minute: tuple[str, frozenset[int]], hour: tuple[str, frozenset[int]]
+) -> None:
+    found = cron(f"{minute[0]} {hour[0]} * * *").between(ms("2027-01-01"), ms("2027-01-02"), 1440)
+    midnight = ms("2027-01-01")
+    assert found == [midnight + h * HOUR_MS + m * MINUTE_MS for h in sorted(hour[1]) for m in sorted(minute[1])]
+
+
+@given(fields("day"), fields("month"), fields("weekday"))
+def test_each_shape_of_days_months_and_weekdays_has_its_values(
+    day: tuple[str, frozenset[int]], month: tuple[str, frozenset[int]], weekday: tuple[str, frozenset[int]]
+) -> None:
+    both = day[0].startswith("*") or weekday[0].startswith("*")
+    start, noon = "2027-12-20", datetime(2027, 12, 20, 12)
+    days = [noon + timedelta(days=number) for number in range(440)]  # with 29 February
+    sundays = {each % 7 for each in weekday[1]}
+
+    def matches(each: datetime) -> bool:
+        of_day, of_week = each.day in day[1], each.isoweekday() % 7 in sundays
+        return each.month in month[1] and (of_day and of_week if both else of_day or of_week)
+
+    try:
+        rule = cron(f"0 12 {day[0]} {month[0]} {weekday[0]}", start=start)
+    except InvalidValue as error:
+        assert "never due" in str(error)
+        assert not any(map(matches, days))
+        return
+    assert rule.between(ms(start), ms(days[-1].isoformat()) + 1, 1000) == [
+        ms(each.isoformat()) for each in days if matches(each)
+    ]
+
+
+@pytest.mark.parametrize("term", ["14-14/3", "14-14/1", "014-14/3"])
+def test_a_range_of_one_value_has_this_value_only_whatever_its_step(term: str) -> None:
+    assert due(cron(f"{term} 9 * * *"), "2027-01-01", 2) == ["01-01 09:14 +0000", "01-02 09:14 +0000"]
+    assert due(cron(f"0 9 {term} * *"), "2027-01-01", 2) == ["01-14 09:00 +0000", "02-14 09:00 +0000"]
+
+
 # ---- what is refused
 
 
@@ -320,6 +393,10 @@ def test_a_rule_does_not_change() -> None:
     [
         ("60 * * * *", "minute field '60' is wrong; use 0-59"),
         ("*/0 * * * *", "minute field '\\*/0'"),
+        ("5-5/0 * * * *", "minute field '5-5/0'"),
+        ("5-5/x * * * *", "minute field '5-5/x'"),
+        ("5-5/1/2 * * * *", "minute field '5-5/1/2'"),
+        ("70-70/2 * * * *", "minute field '70-70/2'"),
         ("* 24 * * *", "hour field '24'"),
         ("* * 0 * *", "day-of-month field '0'"),
         ("* * 5-1 * *", "day-of-month field '5-1'"),

@@ -1,7 +1,7 @@
 """Makes invocations of moto's schedules, of rules at a rate, and of requested starts of functions and jobs.
 
-A rule's start of the sweep is skipped when the table's index of checks is empty, since the sweep would find
-nothing.
+A rule's start of the sweep is skipped when the table's index of checks is empty and no daily work is due, since the
+sweep would find nothing.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Any
 from moto.scheduler.models import Schedule
 
 from tidewheel.clock import Clock
+from tidewheel.local.daily_work import DailyWork
 from tidewheel.local.deployment import Rule
 from tidewheel.local.emulator import Emulator
 from tidewheel.local.emulator.starts import JobStart
@@ -58,6 +59,7 @@ class EmulatedTriggers:
         self._requests = requests
         self._last_tick_ms: dict[Rule, int] = {}
         self._created_ms = clock.now_ms()
+        self._daily = DailyWork()
 
     def waiting(self) -> list[Trigger]:
         """Returns the next event of each schedule and start."""
@@ -82,11 +84,13 @@ class EmulatedTriggers:
             return None
         from_ms = self._last_tick_ms.get(rule, self._created_ms) + 1
         if handler.spec.folder == _SWEEP and self._table_name is not None:
-            next_check_ms = self._emulator.least_next_check_ms(self._table_name)
-            if next_check_ms is None:
+            check_ms, claim_ms, changes = self._emulator.work_of_sweep(self._table_name)
+            daily_ms = self._daily.next_ms(claim_ms, changes, self._clock.now_ms())
+            work_ms = [each for each in (check_ms, daily_ms) if each is not None]
+            if not work_ms:
                 return None
             # Earlier ticks without work stay without work.
-            from_ms = max(from_ms, next_check_ms, self._clock.now_ms())
+            from_ms = max(from_ms, min(work_ms), self._clock.now_ms())
         return rule.every.first_at_or_after_ms(self._created_ms, from_ms)
 
     def _fire_once(self, schedule: Schedule) -> list[Invocation]:

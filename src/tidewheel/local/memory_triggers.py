@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 from tidewheel.clock import Clock
+from tidewheel.local.daily_work import DailyWork
 from tidewheel.local.memory_functions import MemoryFunctions
 from tidewheel.local.pump import Invocation, Kind, Trigger
 from tidewheel.memory import MemoryService
@@ -17,13 +18,14 @@ _SWEEP = Every(interval_ms=SWEEP_INTERVAL_S * 1000)
 
 
 class MemoryTriggers:
-    """Implements `Triggers` on the ports in memory. The sweep is skipped when it would find nothing to check."""
+    """Implements `Triggers` on the ports in memory. The sweep is skipped when it would find nothing to do."""
 
     def __init__(self, service: MemoryService, clock: Clock, functions: MemoryFunctions) -> None:
         self._service = service
         self._clock = clock
         self._functions = functions
         self._created_ms = self._last_tick_ms = clock.now_ms()
+        self._daily = DailyWork()
         self._fire_from_ms = 0
         self._dispatches = 0
         self._merges = 0
@@ -35,10 +37,12 @@ class MemoryTriggers:
             # EventBridge Scheduler uses whole seconds in the future.
             fires_at_ms = -(-min(each for _, _, each in schedules) // 1000) * 1000
             yield max(fires_at_ms, self._fire_from_ms), Kind.ONCE, self._fire
-        next_check_ms = self._service.checks.next_check_ms()
-        if next_check_ms is not None:
+        checks = self._service.checks
+        daily_ms = self._daily.next_ms(checks.next_daily_ms(), self._service.store.changes(), now_ms)
+        work_ms = [each for each in (checks.next_check_ms(), daily_ms) if each is not None]
+        if work_ms:
             # Earlier ticks without work stay without work.
-            from_ms = max(self._last_tick_ms + 1, next_check_ms, now_ms)
+            from_ms = max(self._last_tick_ms + 1, min(work_ms), now_ms)
             tick_ms = _SWEEP.first_at_or_after_ms(self._created_ms, from_ms)
             yield tick_ms, Kind.RECURRING, partial(self._sweep, tick_ms)
         if self._dispatches < len(self._service.runs.dispatches):

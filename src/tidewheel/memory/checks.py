@@ -49,6 +49,11 @@ class MemoryChecks:
             )
             return min((each for each in checked if each is not None), default=None)
 
+    def next_daily_ms(self) -> int | None:
+        """Returns the earliest time at which a daily work can be claimed again. Returns None if none ever was."""
+        with self._store.lock:
+            return min((at_ms for at_ms, _ in self._store.daily.values()), default=None)
+
     def claim_daily(self, name: str, now_ms: int, next_ms: int) -> DailyClaim | None:
         with self._store.lock:
             at_ms, after = self._store.daily.get(name, (now_ms, None))

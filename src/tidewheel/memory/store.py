@@ -52,6 +52,11 @@ class MemoryStore:
     def of(self, topic: str) -> TopicItems:
         return self.topics.setdefault(topic, TopicItems())
 
+    def changes(self) -> list[object]:
+        """Returns another value after each change of a topic. Daily claims are no change."""
+        with self.lock:
+            return [(each.state, len(each.tombstones), len(each.keys)) for each in self.topics.values()]
+
     def same(self, state: TopicState) -> TopicState | None:
         """Returns the current topic state if the generation is unchanged and this release may change the topic."""
         current = self.of(state.topic).state

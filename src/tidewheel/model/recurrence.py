@@ -25,9 +25,11 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
+from itertools import islice
 from zoneinfo import ZoneInfo
 
 from cronsim import CronSim, CronSimError
+from cronsim.cronsim import Field
 
 from tidewheel.errors import InvalidValue
 from tidewheel.model.duration import MAX_DELAY_MS, delay_ms
@@ -235,7 +237,16 @@ def _is_fixed(cron: str) -> bool:
 
 
 def _simulate(cron: str, after: datetime = datetime(2000, 1, 1)) -> CronSim:
-    return CronSim(cron, after)
+    fields = zip(islice(Field, 1, None), cron.upper().split(), strict=True)
+    return CronSim(" ".join(",".join(_term(field, each) for each in part.split(",")) for field, part in fields), after)
+
+
+def _term(field: Field, term: str) -> str:
+    """Returns a term of a field as CronSim must read it, which takes the range of one value in `a-a/n` for `a/n`."""
+    values, _, step = term.partition("/")
+    first, dash, last = values.partition("-")
+    single = dash and step.isdigit() and int(step) and field.int(first) == field.int(last)
+    return first if single else term
 
 
 def _next_fixed_s(cron: str, zone: ZoneInfo, after_s: int) -> int | None:

@@ -23,7 +23,8 @@ _LOOK_AGAIN_MS = 3_600_000
 class DueBuckets:
     """The buckets that a dispatch needs, read in the order of their slots. It reads no others.
 
-    All that begin before `sealed` are read at once, with the tails of those that occupy [planned, sealed).
+    All that begin before `sealed` are read at once, with the tails of those that occupy [planned, sealed). Those that
+    end before `planned` are not kept.
 
     Attributes:
         indexes: these buckets.
@@ -42,7 +43,8 @@ class DueBuckets:
             if bucket.id_slot >= state.sealed:
                 self._ahead = chain([bucket], coming)
                 break
-            found.append(bucket)
+            if bucket.last_slot >= state.planned:  # the others wait to be collected, in any number
+                found.append(bucket)
         found += self._made_again()
         found.sort(key=lambda each: each.id)
         self.indexes = completed(ports, found, state.planned, state.sealed, state.slot_ms)

@@ -29,7 +29,7 @@ class Health:
     """The health of the service. All is zero when nothing is late.
 
     Attributes:
-        oldest_due_age_ms: how long the oldest message that is due and undelivered has been due. An upper bound: a slot,
+        late_ms: topic -> how long its oldest message that is due and undelivered has been due. An upper bound: a slot,
             a segment, a coarse slot of a wide ledger, or the range of a plan whose manifest is an object, that holds
             such a message may start before the message. Messages for a paused subscription do not count, nor messages
             still in an ingest queue.
@@ -41,15 +41,22 @@ class Health:
         failures: topic or delivery -> the read error.
     """
 
-    oldest_due_age_ms: int = 0
+    late_ms: Mapping[str, int] = field(default_factory=dict)
     unplanned_slots: int = 0
     open_deliveries: int = 0
     backlog: int | None = None
     failures: dict[str, Exception] = field(default_factory=dict)
 
-    def with_age(self, age_ms: int) -> Health:
-        """Returns the health with an age taken into account."""
-        return replace(self, oldest_due_age_ms=max(self.oldest_due_age_ms, age_ms))
+    @property
+    def oldest_due_age_ms(self) -> int:
+        """How long the oldest of these messages has been due."""
+        return max(self.late_ms.values(), default=0)
+
+    def with_age(self, topic: str, age_ms: int) -> Health:
+        """Returns the health with the age of a topic's message taken into account."""
+        if age_ms <= self.late_ms.get(topic, 0):
+            return self
+        return replace(self, late_ms={**self.late_ms, topic: age_ms})
 
 
 def health(ports: Ports, due: Due | None = None, states: Mapping[str, TopicState] | None = None) -> Health:
@@ -92,13 +99,15 @@ def _with_topic(found: Health, ports: Ports, state: TopicState | None, now_ms: i
         return found
     if state.next_slot < state.planned:
         # Lowered to a subscription's cursor: the messages that the subscription waits for are planned.
-        found = found.with_age(max((now_ms - due_ms for due_ms in _waiting_plans(ports, state)), default=0))
+        found = found.with_age(
+            state.topic, max((now_ms - due_ms for due_ms in _waiting_plans(ports, state)), default=0)
+        )
     # The next slot is a lower bound: a new subscription may lower it to an empty slot.
     slot = _next_occupied(ports, state)
     if slot is None or not _overdue(state, slot, now_ms):
         return found
     unplanned = found.unplanned_slots + max(0, state.sealed - slot)
-    return replace(found, unplanned_slots=unplanned).with_age(now_ms - slot * state.slot_ms)
+    return replace(found, unplanned_slots=unplanned).with_age(state.topic, now_ms - slot * state.slot_ms)
 
 
 def _overdue(state: TopicState, slot: int, now_ms: int) -> bool:
@@ -143,7 +152,7 @@ def _with_delivery(found: Health, ports: Ports, key: DeliveryKey, now_ms: int) -
     if state is None or plan is None:
         return counted
     age_ms = now_ms - _first_due_ms(plan, state, _open_parts(delivery), delivery.start)
-    return counted.with_age(age_ms) if age_ms > 0 else found
+    return counted.with_age(key.topic, age_ms) if age_ms > 0 else found
 
 
 def _open_parts(delivery: Delivery) -> Sequence[int]:

@@ -210,9 +210,10 @@ class Emulator:
         if denial is not None:
             raise PermissionError(denial.message)
 
-    def least_next_check_ms(self, table_name: str) -> int | None:
-        """Returns the next check time in the sparse index `checks`. Returns None if the index is empty."""
-        return self._check_index.least_ms(table_name)
+    def work_of_sweep(self, table_name: str) -> tuple[int | None, int | None, int]:
+        """Returns the next time in the index `checks`, the next time of a daily claim, and the number of changes."""
+        index = self._check_index
+        return index.least_ms(table_name), index.next_daily_ms(table_name), index.changes[table_name]
 
     def item_bytes(self, table_name: str, attributes: dict[str, Any]) -> int:
         """Returns the size of the stored item with this key, for the meter. Returns 0 if there is no item."""

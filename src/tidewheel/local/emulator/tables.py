@@ -3,15 +3,18 @@
 Why, all measured on moto 5.2.5:
 - `TransactWriteItems` deep-copies every table that it names, to be able to roll back: milliseconds for 100 items.
   Only the items that the transaction names need a copy.
-- `Query` sorts and walks all items of the table, whatever the partition key.
+- `Query` sorts and walks all items of the table, whatever the keys.
 - moto computes the types and sizes of attributes anew at each comparison, and parses an update expression at each use.
 """
 
 from __future__ import annotations
 
 import copy
+from bisect import bisect_left, insort
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import islice, takewhile
 from typing import Any
 
 from moto.dynamodb.models import DynamoDBBackend
@@ -20,6 +23,7 @@ from moto.dynamodb.models.table import Table
 from moto.dynamodb.parsing.ast_nodes import DepthFirstTraverser  # type: ignore[attr-defined]
 from moto.dynamodb.parsing.expressions import UpdateExpressionParser  # type: ignore[attr-defined]
 
+from tidewheel.aws.table_layout import SERVICE
 from tidewheel.local.emulator.patching import Patches
 
 CHECK_INDEX_HASH, CHECK_INDEX_RANGE = "check_shard", "next_check_ms"
@@ -29,23 +33,36 @@ def install(patches: Patches, index: CheckIndex) -> None:
     """Replaces the slow parts of moto's DynamoDB backend, and maintains the index of checks from now on."""
     _quicken_values(patches)
     _quicken_update_expressions(patches)
-    _narrow_queries(patches)
+    _narrow_queries(patches, index)
     _follow_writes(patches, index)
     _narrow_transactions(patches, index)
 
 
 class CheckIndex:
-    """Holds the times in the sparse index `checks`.
+    """Holds the items of the sparse index `checks`, and the times of daily claims.
 
-    The times are updated when items are written, so no reader walks the table.
+    Both are updated when items are written, so no reader walks the table.
+
+    Attributes:
+        changes: table -> number of writes of items other than daily claims.
     """
 
     def __init__(self) -> None:
-        self._next_check_ms: dict[tuple[str, str, str], int] = {}
+        self._items: dict[tuple[str, str, str], tuple[int, Item]] = {}
+        self._daily_ms: dict[tuple[str, str], int] = {}
+        self.changes: Counter[str] = Counter()
+
+    def next_daily_ms(self, table_name: str) -> int | None:
+        """Returns when the next daily work of a table can be claimed. Returns None if none ever was."""
+        return min((at_ms for key, at_ms in self._daily_ms.items() if key[0] == table_name), default=None)
 
     def least_ms(self, table_name: str) -> int | None:
         """Returns the earliest next_check_ms of a table. Returns None if the index is empty."""
-        return min((at_ms for key, at_ms in self._next_check_ms.items() if key[0] == table_name), default=None)
+        return min((at_ms for key, (at_ms, _) in self._items.items() if key[0] == table_name), default=None)
+
+    def items(self, table_name: str) -> list[Item]:
+        """Returns the items of a table that are in the index."""
+        return [item for key, (_, item) in self._items.items() if key[0] == table_name]
 
     def note(self, backend: DynamoDBBackend, table_name: str, attributes: dict[str, Any]) -> None:
         """Updates the index for an item that may have changed."""
@@ -55,10 +72,14 @@ class CheckIndex:
         hash_key, range_key = backend.get_keys_value(table, attributes)
         item = table.get_item(hash_key, range_key)
         key = (table_name, str(hash_key.value), str(range_key.value if range_key else ""))
+        if key[1] == SERVICE and item is not None and "next_at_ms" in item.attrs:
+            self._daily_ms[table_name, key[2]] = int(item.attrs["next_at_ms"].value)
+            return
+        self.changes[table_name] += 1
         if item is not None and CHECK_INDEX_HASH in item.attrs and CHECK_INDEX_RANGE in item.attrs:
-            self._next_check_ms[key] = int(item.attrs[CHECK_INDEX_RANGE].value)
+            self._items[key] = int(item.attrs[CHECK_INDEX_RANGE].value), item
         else:
-            self._next_check_ms.pop(key, None)
+            self._items.pop(key, None)
 
 
 def item_bytes(table: Table, backend: DynamoDBBackend, attributes: dict[str, Any]) -> int:
@@ -118,34 +139,77 @@ def _quicken_update_expressions(patches: Patches) -> None:
     patches.set(DepthFirstTraverser, "nodes_to_be_processed", nodes_to_be_processed)
 
 
-def _narrow_queries(patches: Patches) -> None:
+class _Partition(dict[DynamoType, Item]):
+    """Holds the items of a partition key, and their sort keys in order."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._order: list[DynamoType] = []
+
+    def __setitem__(self, key: DynamoType, item: Item) -> None:
+        if key not in self:
+            insort(self._order, key)
+        super().__setitem__(key, item)
+
+    def pop(self, key: DynamoType) -> Item:  # type: ignore[override]
+        item = super().pop(key)
+        del self._order[bisect_left(self._order, key)]
+        return item
+
+    def __reduce__(self) -> Any:
+        return _Partition, (), None, None, iter(self.items())  # a copy orders its keys itself
+
+    def matching(self, comparison: str | None, bounds: list[DynamoType]) -> list[Item]:
+        """Returns at least the items whose sort keys fulfil the comparison of a query."""
+        if comparison not in ("BETWEEN", "BEGINS_WITH"):
+            return list(self.values())
+        coming = islice(self._order, bisect_left(self._order, bounds[0]), None)
+        return [self[key] for key in takewhile(lambda key: key.compare(comparison, bounds), coming)]
+
+
+def _index_keys(table: Table, index_name: str) -> list[str]:
+    indexes = (each for each in table.all_indexes() if each.name == index_name)
+    return [key["AttributeName"] for index in indexes for key in index.schema]
+
+
+def _narrow_queries(patches: Patches, index: CheckIndex) -> None:
+    create = Table.__init__
     query = Table.query
     all_items = Table.all_items
     narrowed: dict[int, Callable[[], list[Item]]] = {}  # under the request lock
+
+    def create_ordered(self: Table, *args: Any, **kwargs: Any) -> None:
+        create(self, *args, **kwargs)
+        if self.has_range_key:
+            self.items = defaultdict(_Partition)
 
     def narrow_all_items(self: Table) -> list[Item]:
         candidates = narrowed.get(id(self))
         return candidates() if candidates else all_items(self)
 
-    def narrow_query(self: Table, hash_key: Any, *args: Any, **kwargs: Any) -> Any:
-        # moto's backend passes: range_comparison, range_objs, limit, exclusive_start_key, scan_index_forward,
-        # projection_expressions, index_name, ...
-        index_name = args[6] if len(args) > 6 else kwargs.get("index_name")
+    def narrow_query(
+        self: Table, hash_key: Any, comparison: str | None, bounds: list[DynamoType], *args: Any, **kwargs: Any
+    ) -> Any:
+        # moto's backend passes: limit, exclusive_start_key, scan_index_forward, projection_expressions, index_name, ...
+        index_name = args[4] if len(args) > 4 else kwargs.get("index_name")
 
         def candidates() -> list[Item]:
+            if index_name is not None and _index_keys(self, index_name) == [CHECK_INDEX_HASH, CHECK_INDEX_RANGE]:
+                return index.items(self.name)
             if index_name is not None:
                 return self.has_idx_items(index_name)
             if hash_key not in self.items:
                 return []
             partition: Any = self.items[hash_key]
-            return list(partition.values()) if self.has_range_key else [partition]
+            return partition.matching(comparison, bounds) if self.has_range_key else [partition]
 
         narrowed[id(self)] = candidates
         try:
-            return query(self, hash_key, *args, **kwargs)
+            return query(self, hash_key, comparison, bounds, *args, **kwargs)
         finally:
             del narrowed[id(self)]
 
+    patches.set(Table, "__init__", create_ordered)
     patches.set(Table, "query", narrow_query)
     patches.set(Table, "all_items", narrow_all_items)
 
