@@ -17,6 +17,7 @@ PARSERS = re.compile(
 )
 CHECKING = {
     "flows/recovery/scan.py",
+    "jobs/importing/csv_rows.py",
     "jobs/importing/parquet.py",
     "ledger/inspection.py",
     "ledger/joined.py",
