@@ -39,7 +39,7 @@ def main() -> None:
     wire.install(patches)
     tables.install(patches, tables.CheckIndex())
     EmulatedSqs(SystemClock(), Condition(lock), virtual=False).install(patches)
-    server = wire.HttpServer(lock)
+    server = wire.HttpServer(lock, SystemClock())
     print(server.url, flush=True)
     sys.stdin.read()
     server.close()
