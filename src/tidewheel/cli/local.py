@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import shlex
+import signal
 import sys
-import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from shutil import which
+from threading import Event
 from typing import Annotated, Any
 
 import typer
@@ -65,6 +66,9 @@ def up(
         except BaseException:
             stack.close()
             raise
+    ended = Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: ended.set())  # Python drops an exception in a callback of a weak reference
     try:
         console.print(f"Tidewheel is up at [bold]{url}[/], stack [bold]{stack.stack_name}[/]. Ctrl-C stops it.")
         console.print("In another shell:")
@@ -73,13 +77,11 @@ def up(
         console.print(f"For SQS, `aws` needs --endpoint-url {url}: it ignores the variable.", soft_wrap=True)
         with Live(_status(stack, client), console=console, refresh_per_second=2, transient=True) as live:
             seen = 0
-            while True:
-                time.sleep(_REFRESH_S)
+            while not ended.wait(_REFRESH_S):
                 for failure in stack.failures[seen:]:
                     live.console.print(f"[red]{failure.function} failed:[/] {str(failure.error)[:300]}")
                 seen = len(stack.failures)
                 live.update(_status(stack, client))
-    except KeyboardInterrupt:
         console.print("Stopping ...")
     finally:
         stack.close()
