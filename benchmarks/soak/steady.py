@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from random import Random
 
 from benchmarks.soak.account import Account
-from benchmarks.soak.growth import Growth, live, report_empty
+from benchmarks.soak.growth import MOST_BLOCKS_A_MESSAGE, Growth, live, report_empty
 from benchmarks.soak.outcome import Outcome
 from benchmarks.soak.samples import Samples
 from benchmarks.soak.stack import LATE_MS, SoakStack, Tamper
@@ -34,6 +34,7 @@ class Scale:
         cancelled_every: of so many messages one is cancelled; None: none is.
         most_growth: the last quarter by the second.
         rss: whether the process's memory is judged, too.
+        most_blocks: blocks of memory that are kept a message. A short run still gathers notes that live four weeks.
     """
 
     days: int
@@ -44,6 +45,7 @@ class Scale:
     cancelled_every: int | None = 50
     most_growth: float = 1.1
     rss: bool = True
+    most_blocks: float = MOST_BLOCKS_A_MESSAGE
 
 
 FULL = Scale(days=42, messages=150_000)
@@ -55,6 +57,7 @@ SMALL = Scale(
     max_buckets=16,
     most_growth=1.25,
     rss=False,
+    most_blocks=1.5,
 )
 
 
@@ -75,7 +78,7 @@ def run(scale: Scale = FULL, *, tamper: Tamper | None = None) -> Outcome:
             _drain(scale, account)
             account.report(outcome, most_late_ms=LATE_MS)
             stack.watch.report(outcome)
-            growth.report(outcome, most=scale.most_growth, rss=scale.rss)
+            growth.report(outcome, most=scale.most_growth, rss=scale.rss, most_blocks=scale.most_blocks)
             _report(scale, stack, outcome, account.cancelled, most_tombstones)
             report_empty(stack, outcome)
     finally:

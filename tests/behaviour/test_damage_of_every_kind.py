@@ -396,7 +396,7 @@ def test_damage_is_refused_or_set_aside_with_a_reason_and_touches_nothing_else(
         told = shop.refused() if row.where == "refused" else [each.reason for each in found if each.what == row.what]
         assert any(re.search(row.told, each) for each in told), (told, found)
     # What looks inside answers for the rest.
-    counted = [each for each in found if each.what in ("subscription", "ledger", "delivery", "park")]
+    counted = [each for each in found if each.what in ("subscription", "ledger", "delivery", "park", "set-aside item")]
     assert shop.client.stats(shop.name).unreadable == len(counted)
     if row.where == "listed" and row.what not in ("subscription", "plan"):
         status = shop.client.get(shop.name, shop.ids[shop.near[0]])
