@@ -568,7 +568,7 @@ def test_a_peek_shows_the_key_of_an_imported_message(bench: Bench) -> None:
     pq.write_table(good_rows(2, key=pa.array(["order-1", None])), bench.folder / "in.parquet")
     bench.run(bench.folder / "in.parquet")
     service = bench.world.service
-    found = peek_messages(service, bench.world.state, 10, START_MS)  # type: ignore[arg-type]
+    found, _ = peek_messages(service, bench.world.state, 10, START_MS)  # type: ignore[arg-type]
     assert {waiting_message(each).key for each in found} == {"order-1", None}
 
 
