@@ -350,7 +350,7 @@ def test_what_is_wrong_with_an_import_is_named(bench: Bench) -> None:
         bench.run(path, key="who")
     with pytest.raises(InvalidValue, match=r"in\.csv': no column 'deliver_at' \(--deliver-at\); there are: due, body"):
         bench.run(table)
-    with pytest.raises(InvalidValue, match=r"--input=None: this job needs it"):
+    with pytest.raises(InvalidValue, match=r"--input='': this job needs it"):
         bench.run("")
     other = bench.folder / "in.dat"
     other.write_text("x")

@@ -86,7 +86,7 @@ def read(path: Path, dialect: Dialect = BACKSLASH) -> tuple[list[tuple[str, ...]
     bad: list[str] = []
     numbers: list[int] = []
     for rows in read_csv(location, part):
-        good += [tuple(value or "" for value in rows.given(n).values()) for n in range(len(rows))]
+        good += [tuple(json.loads(value) or "" for value in rows.given(n).values()) for n in range(len(rows))]
         bad += [text for _, _, text in rows.malformed]
         numbers += [rows.place(n)["row"] for n in range(len(rows))] + [place["row"] for place, _, _ in rows.malformed]
     assert sorted(numbers) == list(range(1, len(good) + len(bad) + 1))
@@ -226,6 +226,35 @@ def test_a_malformed_row_is_rejected_by_its_number_and_the_others_go_on(bench: B
     assert row["reason"].startswith("the line is malformed") and row["reason"].endswith(f": {bad}")
 
 
+def test_a_malformed_line_is_shown_as_it_stands_and_a_long_one_is_marked_as_cut(bench: Bench) -> None:
+    path, rejects = bench.folder / "in.csv", bench.folder / "rejects"
+    lines = [f"{AT},x,{'y' * (998 - len(AT) - len(',x,') + more)}" for more in (2, 3)]
+    path.write_text("deliver_at,body\n" + "\n".join(lines))
+    assert bench.run(path, rejects=str(rejects)).rejected.total() == 2
+    [text] = [each.read_text() for each in rejects.glob("*.json")]
+    reasons = [json.loads(line)["reason"].removeprefix("the line is malformed: ") for line in text.splitlines()]
+    assert reasons == [lines[0], f"{lines[1][:1000]}..."]
+
+
+@pytest.mark.parametrize(
+    ("line", "value"),
+    [
+        ('"a""b\\",x', None),
+        ('"a\\""b",x', None),
+        ('"a\\",x', None),
+        ('"a""b\\","', None),
+        ('"a""b\\""c",x', 'a"b\\"c'),
+        ('"{""a"":""\\""b\\""""}",x', '{"a":"\\"b\\""}'),
+        ('"C:\\\\new ""x""",x', 'C:\\\\new "x"'),
+    ],
+)
+def test_a_backslash_before_the_first_inner_quote_or_the_last_one_is_rejected_and_else_is_plain(
+    line: str, value: str | None
+) -> None:
+    good, bad = rows_of(f"{line}\n", Dialect())
+    assert (good, len(bad)) == (([], 1) if value is None else ([[value, "x"]], 0))
+
+
 @pytest.mark.parametrize(
     ("text", "lines", "good"),
     [
@@ -292,7 +321,7 @@ def rows_of(text: str, dialect: Dialect, size: int = 1 << 20) -> tuple[list[list
         for row in _parsed(data, dialect, ("a", "b"), wrong).to_pylist():
             good.append([(value or b"").decode() for value in row.values()])
         assert len(wrong) == len(malformed)
-        bad += [each.text for each in malformed]
+        bad += [text for _, _, text in malformed]
     return good, bad
 
 

@@ -86,6 +86,41 @@ def test_objects_with_such_keys_are_found_and_read() -> None:
             stack.run_job("import_messages", topic=TOPIC, input="s3://lake/in/a[1].json")
 
 
+@pytest.mark.parametrize(
+    ("source", "rejects"),
+    [
+        ("*.json", "."),
+        ("*.json", "deep/.."),
+        ("*", "rejects"),
+        ("d*", "deep"),
+        ("d?ep/*/*.json", "deep/rejects"),
+        ("**/*.json", "rejects/of/today"),
+        ("**", "rejects"),
+        ("[!a]*.json", "."),
+        ("july*.json", "."),
+    ],
+)
+def test_a_glob_that_would_match_its_rejects_is_refused(bench: Bench, source: str, rejects: str) -> None:
+    folder = bench.folder / "in"
+    (folder / "deep" / "er").mkdir(parents=True)
+    for name in ("july 1.json", "deep/july 2.json", "deep/er/july 3.json"):
+        json_lines(folder / name, messages(1))
+    before = sorted(folder.rglob("*"))
+    with pytest.raises(InvalidValue, match="it is in the input: the next run would import it"):
+        bench.run(folder / source, rejects=f"{folder}/{rejects}", token="july")
+    assert sorted(folder.rglob("*")) == before
+
+
+@pytest.mark.parametrize(
+    ("source", "rejects"), [("a.json", "."), ("*.json", "rejects"), ("**/a.json", "."), ("a*.json", ".")]
+)
+def test_rejects_that_the_input_does_not_match_may_stand_beside_it(bench: Bench, source: str, rejects: str) -> None:
+    json_lines(bench.folder / "a.json", [*messages(1), {"body": "no time"}])
+    report = bench.run(bench.folder / source, rejects=f"{bench.folder}/{rejects}", token="july")
+    assert (report.imported, len(bench.rejects(bench.folder / rejects) if rejects != "." else [0])) == (1, 1)
+    assert bench.run(bench.folder / source, token="july").skipped == 2
+
+
 # --- encodings ------------------------------------------------------------------------------------------------
 
 

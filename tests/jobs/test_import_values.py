@@ -275,9 +275,9 @@ def test_csv_is_imported_from_its_rejects_byte_for_byte(bench: Bench, mark: str)
                 [each, at, f" k{n}", '{"a": 1.50}', LATER_US // 1000, each] for n, each in enumerate(bodies)
             )
     rejects = bench.folder / "rejects"
-    assert bench.run(bench.folder / "bad.csv", rejects=str(rejects)).rejected.total() == len(bodies)
+    assert bench.run(bench.folder / "bad.csv", rejects=str(rejects), csv_escape='"').rejected.total() == len(bodies)
     again = imported_again(bench, rejects)
-    assert bench.run(bench.folder / "good.csv").imported == len(bodies)
+    assert bench.run(bench.folder / "good.csv", csv_escape='"').imported == len(bodies)
     assert sent(bench) == sorted([*again, *again], key=repr)
 
 
@@ -305,6 +305,14 @@ def test_a_body_that_is_said_to_be_base64_and_is_not_is_rejected(bench: Bench) -
     report = bench.run(json_lines(bench.folder / "in.json", rows))
     assert dict(report.rejected) == {"body is not base64, as its tidewheel.encoding says": 1}
     assert [row[:2] for row in sent(bench)] == [(b"\x00\xff", Encoding.BYTES)]
+
+
+@pytest.mark.parametrize("body", [12345678, True, [1], {"a": 1}])
+def test_a_body_that_is_said_to_be_base64_and_is_no_text_is_rejected(bench: Bench, body: Any) -> None:
+    rows = [{"deliver_at": due(2 * HOUR), "body": each, "tidewheel.encoding": "bytes"} for each in (body, "AP8=", None)]
+    report = bench.run(json_lines(bench.folder / "in.json", rows))
+    kinds = {"body is not base64, as its tidewheel.encoding says": 1, "body is missing": 1}
+    assert (report.imported, dict(report.rejected)) == (1, kinds)
 
 
 # --- values that nothing holds --------------------------------------------------------------------------------
@@ -560,7 +568,7 @@ def test_a_peek_shows_the_key_of_an_imported_message(bench: Bench) -> None:
     pq.write_table(good_rows(2, key=pa.array(["order-1", None])), bench.folder / "in.parquet")
     bench.run(bench.folder / "in.parquet")
     service = bench.world.service
-    found = peek_messages(service, bench.world.state, 10, START_MS)  # type: ignore[arg-type]
+    found, _ = peek_messages(service, bench.world.state, 10, START_MS)  # type: ignore[arg-type]
     assert {waiting_message(each).key for each in found} == {"order-1", None}
 
 
@@ -608,3 +616,33 @@ def test_a_time_of_which_arrow_writes_another_year_is_not_imported_from_the_reje
         assert bench.run(path, deliver_at="odd", time_zone="UTC").rejected.total() == 1
         path.write_text(corrected(line, "odd"))
         assert bench.run(path, deliver_at="odd", time_zone="UTC").imported == 1
+
+
+@pytest.mark.parametrize("odd", [float("nan"), float("inf"), float("-inf")])
+@pytest.mark.parametrize("of", [pa.float16(), pa.float32(), pa.float64(), pa.dictionary(pa.int32(), pa.float64())])
+def test_a_nested_body_with_a_number_that_json_has_not_is_rejected(bench: Bench, odd: float, of: pa.DataType) -> None:
+    values = pa.array([1.5, odd, None], pa.float64())
+    inner = values.dictionary_encode() if pa.types.is_dictionary(of) else values.cast(of)
+    ends, names = pa.array(range(4), pa.int32()), pa.array(["a", "b", "c"])
+    in_list = pa.ListArray.from_arrays(ends, inner)
+    shapes = {
+        "struct": pa.StructArray.from_arrays([names, inner], ["s", "f"]),
+        "list": in_list,
+        "map": pa.MapArray.from_arrays(ends, names, inner),
+        "deep": pa.MapArray.from_arrays(ends, names, pa.StructArray.from_arrays([in_list], ["l"])),
+    }
+    for name, body in shapes.items():
+        path, rejects = bench.folder / f"{name}.parquet", bench.folder / name
+        pq.write_table(good_rows(3, body=body), path)
+        report = bench.run(path, rejects=str(rejects))
+        assert (report.imported, dict(report.rejected)) == (2, {"a value cannot be read": 1}), name
+        [row] = [json.loads(line) for line in rejected_lines(rejects)]
+        assert row["row"] == 2 and "NaN" in row["reason"] and row["body"].startswith("\udfff")
+
+
+def test_a_number_that_json_has_not_below_no_value_is_none_of_the_body(bench: Bench) -> None:
+    body = pa.StructArray.from_arrays([pa.array([float("nan")])], ["f"], mask=pa.array([True]))
+    outer = pa.StructArray.from_arrays([body, pa.array([float("nan")], mask=[True])], ["in", "n"])
+    pq.write_table(good_rows(1, body=outer), bench.folder / "in.parquet")
+    assert bench.run(bench.folder / "in.parquet").imported == 1
+    assert sent(bench)[0][0] == b'{"in":null,"n":null}'

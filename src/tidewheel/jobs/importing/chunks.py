@@ -32,6 +32,7 @@ from tidewheel.ledger.rows import SCHEMA
 
 _RANDOM_BYTES = 10
 _BATCH_ROWS = (65_536, 1_024, 16)
+_SHOWN = 1_000
 _SLICE_ROWS = 65_536
 _SLICE_BYTES = 32 * 1024 * 1024
 
@@ -129,7 +130,7 @@ class _OpenChunk:
             self._chunk.rejected[kind] += 1
             if self._rejects.wanted:
                 given = columns_of(text) if self._part.file.format == "json" else {}
-                self._rejects.add(place, given, f"{kind}: {text[:1000]}")
+                self._rejects.add(place, given, f"{kind}: {text[:_SHOWN]}{'...' * (len(text) > _SHOWN)}")
 
     def add(self, rows: Rows, checked: Checked, start: int, end: int) -> None:
         """Adds rows [start, end)."""

@@ -29,7 +29,7 @@ def header_of(location: Location, part: Part) -> tuple[str, ...]:
         text = row.decode()
     except UnicodeDecodeError:
         raise FileProblem("its header is not UTF-8; write the file as UTF-8, and import it") from None
-    names = tuple(_parsed(row, part.dialect, ()).column_names) if text else ()
+    names = tuple(_parsed(row, part.dialect, (), []).column_names) if text else ()
     repeated = sorted({name for name in names if names.count(name) > 1})
     if repeated:
         raise FileProblem(f"its header has {', '.join(repeated)} twice; give each column a name of its own")
@@ -63,16 +63,15 @@ def _block(data: bytes, malformed: list[Malformed], part: Part, first: int) -> R
         pa.RecordBatch.from_arrays([column.combine_chunks() for column in table.columns], table.column_names),
         part,
         np.delete(numbers, np.array(wrong, np.int64) - 1),
-        [({"row": first + n - 1} | each.place, each.kind, each.text) for n, each in zip(wrong, malformed, strict=True)],
+        [({"row": first + n - 1} | place, kind, text) for n, (place, kind, text) in zip(wrong, malformed, strict=True)],
     )
 
 
-def _parsed(data: bytes, dialect: Dialect, names: tuple[str, ...], wrong: list[int] | None = None) -> pa.Table:
+def _parsed(data: bytes, dialect: Dialect, names: tuple[str, ...], wrong: list[int]) -> pa.Table:
     """Returns rows of bytes. Adds the numbers of those with a wrong number of columns to `wrong`."""
 
     def skip(row: pc.InvalidRow) -> str:
-        if wrong is not None:
-            wrong.append(row.number)
+        wrong.append(row.number)
         return "skip"
 
     try:
@@ -108,7 +107,9 @@ def _rows(batch: pa.RecordBatch, part: Part, numbers: Any, malformed: list[tuple
 
     def given(row: int) -> dict[str, str]:
         values = {name: batch.column(name)[row].as_py() for name in batch.schema.names}
-        texts = {name: value and value.decode(errors="surrogateescape") for name, value in values.items()}
+        texts = {
+            name: value if value is None else value.decode(errors="surrogateescape") for name, value in values.items()
+        }
         return {name: json.dumps(text, ensure_ascii=False) for name, text in texts.items()}
 
     return Rows(

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from tidewheel.jobs.importing.options import Dialect
 from tidewheel.jobs.importing.streams import Stream, text_of
@@ -41,18 +40,8 @@ class RowTooLong(Exception):
     """A row is too long, or its quotes are not closed."""
 
 
-@dataclass(frozen=True, slots=True)
-class Malformed:
-    """Lines that are no row."""
-
-    kind: str
-    text: str
-    lines: int
-
-    @property
-    def place(self) -> dict[str, int]:
-        """How many lines they are, if they are several."""
-        return {"lines": self.lines} if self.lines > 1 else {}
+Malformed = tuple[dict[str, int], str, str]
+"""Lines that are no row: how many they are, if several, the kind of problem, and their text."""
 
 
 class StrictCsv:
@@ -63,7 +52,7 @@ class StrictCsv:
         self._escapes = False
         plain, end = r"[^Q,\r\n]*+", r"\r*+\n"
         if dialect.escape is None:
-            quoted, end = r"QT(?<!\\)Q(?:QTQ)*+", r"(?<!\\)\r*+\n"
+            quoted, end = r"QTQ(?<!\\Q)(?:QTQ)*+(?<!\\Q)", r"(?<!\\)\r*+\n"
         elif dialect.doubled:
             quoted = r"(?:Q[^Q]*+Q)++"
         else:
@@ -149,7 +138,8 @@ class StrictCsv:
         text = row.decode(errors="replace").rstrip("\r\n")
         hint = _HINT if self._dialect.escape is None and "\\" in text else ""
         lines = text.count("\n") + 1
-        return Malformed(f"{MALFORMED}{_OVER_LINES if lines > 1 else ''}{hint}", text, lines)
+        several = lines > 1
+        return {"lines": lines} if several else {}, f"{MALFORMED}{_OVER_LINES if several else ''}{hint}", text
 
 
 def _length(found: re.Match[bytes] | None) -> int:

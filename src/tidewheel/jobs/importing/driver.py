@@ -90,7 +90,7 @@ def import_messages(job: Job, tasks: Tasks | None = None, limits: Limits = LIMIT
         raise UnknownTopic(options.topic)
     files = find_files(job.location, options)
     if options.rejects is not None:
-        check_writable(job.location, options.rejects, options.input)
+        check_writable(job.location, options.rejects, options.input, f"{token_of(options, files)}.json")
     with InChildren(_processes(job)) if tasks is None else nullcontext(tasks) as used:
         report = _Run(job, options, state, files, used, limits).whole()
     report.seconds = perf_counter() - started

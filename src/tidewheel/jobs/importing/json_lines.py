@@ -186,9 +186,10 @@ class _Lines:
         wrong: dict[str, Mask] = {}
         if may_be_packed:
             packed = np.fromiter((row.packed == "bytes" for row in found), bool, len(found))
-            encoding[packed] = Encoding.BYTES
             kind = f"{self._columns.body} is not base64, as its {ENCODING} says"
-            payload, wrong[kind] = from_base64(payload, packed)
+            payload, not_base64 = from_base64(payload, packed)
+            wrong[kind] = not_base64 | (packed & (encoding == Encoding.JSON))
+            encoding[packed] = Encoding.BYTES
         if "key" in self._fields:
             columns["key"] = _texts([row.key for row in found])
             if columns["key"].null_count < len(found):
@@ -221,12 +222,12 @@ def _problem_of(error: Exception) -> str:
 def _bodies(raw: list[bytes]) -> tuple[pa.BinaryArray, Any]:
     """Returns bodies and their encodings. All but text is JSON as it stands; null is no body."""
     first = np.fromiter((each[0] if each else 0 for each in raw), np.uint8, len(raw))
-    quoted = first == ord('"')
-    encoding = np.where(quoted, Encoding.TEXT, Encoding.JSON).astype(np.int8)
+    quoted, none = first == ord('"'), (first == ord("n")) | (first == 0)
+    encoding = np.where(quoted | none, Encoding.TEXT, Encoding.JSON).astype(np.int8)
     if quoted.any():
         texts = iter(_decoded([each for each, is_text in zip(raw, quoted, strict=True) if is_text]))
         raw = [next(texts) if is_text else each for each, is_text in zip(raw, quoted, strict=True)]
-    return pa.array(raw, pa.binary(), mask=(first == ord("n")) | (first == 0)), encoding
+    return pa.array(raw, pa.binary(), mask=none), encoding
 
 
 def _decoded(quoted: list[bytes]) -> list[bytes]:

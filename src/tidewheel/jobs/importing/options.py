@@ -95,7 +95,7 @@ def parse_options(arguments: Mapping[str, str]) -> ImportOptions:
     """
     for name in ("topic", "input"):
         if not arguments.get(name):
-            raise InvalidValue(f"--{name}", None, "this job needs it")
+            raise InvalidValue(f"--{name}", arguments.get(name), "this job needs it")
     given = {column: arguments.get(column.replace("_", "-")) for column in asdict(Columns())}
     return ImportOptions(
         topic=arguments["topic"],

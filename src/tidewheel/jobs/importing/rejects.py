@@ -10,6 +10,7 @@ import json
 import re
 from collections.abc import Collection, Mapping
 from contextlib import ExitStack, suppress
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
@@ -83,13 +84,19 @@ class Rejects:
         self._lines, self._bytes = [], 0
 
 
-def check_writable(location: Location, folder: str, source: str) -> None:
+def check_writable(location: Location, folder: str, source: str, name: str) -> None:
     """Writes an empty object to the folder of rejects, and deletes it.
 
+    Args:
+        location: says how S3 is accessed.
+        folder: of the rejects.
+        source: the input, which may be a glob.
+        name: of an object of this import's rejects.
+
     Raises:
-        InvalidValue: the folder cannot be written, or is in the folder of the input.
+        InvalidValue: the folder cannot be written, or the input would match its rejects.
     """
-    if f"{_absolute(folder)}/".startswith(f"{_absolute(source)}/"):
+    if _matches([*_parts(folder), name], _parts(source)):
         raise InvalidValue("--rejects", folder, "it is in the input: the next run would import it; give another")
     objects, prefix = _place(location, folder)
     try:
@@ -113,9 +120,17 @@ def _place(location: Location, folder: str) -> tuple[Objects, str]:
     return place.objects(), f"{prefix.rstrip('/')}/" if prefix.strip("/") else ""
 
 
-def _absolute(name: str) -> str:
+def _parts(name: str) -> list[str]:
     url = plain_url(name)
-    return url.rstrip("/") if url.startswith(S3) else str(Path(url).absolute())
+    return (url if url.startswith(S3) else str(Path(url).resolve())).rstrip("/").split("/")
+
+
+def _matches(name: list[str], glob: list[str]) -> bool:
+    """Returns whether a name or a folder above it, by parts, matches a glob."""
+    if glob[:1] == ["**"]:
+        return any(_matches(name[n:], glob[1:]) for n in range(len(name)))
+    first = bool(glob and name) and (name[0] == glob[0] or fnmatchcase(name[0], glob[0]))
+    return not glob or (first and _matches(name[1:], glob[1:]))
 
 
 def columns_of(line: str) -> Mapping[str, str]:

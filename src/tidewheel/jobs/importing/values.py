@@ -6,6 +6,8 @@ import base64
 import json
 from collections.abc import Callable
 from contextlib import suppress
+from math import isfinite
+from typing import Any
 
 import msgspec
 import pyarrow as pa
@@ -50,7 +52,17 @@ def payloads(column: pa.Array) -> pa.BinaryArray:
         return column.cast(pa.binary())
     encode = msgspec.json.Encoder(enc_hook=str).encode
     values = column.to_pylist(maps_as_pydicts="strict")
-    return pa.array([None if value is None else encode(value) for value in values], pa.binary())
+    texts = [None if value is None else encode(value) for value in values]
+    if any(text and b"null" in text and _has_nan(value) for text, value in zip(texts, values, strict=True)):
+        raise ValueError("JSON has no NaN and no Infinity")
+    return pa.array(texts, pa.binary())
+
+
+def _has_nan(value: Any) -> bool:
+    """Returns whether a value has a number inside that is NaN or infinite, which msgspec writes as null."""
+    if isinstance(value, dict | list):
+        return any(map(_has_nan, value.values() if isinstance(value, dict) else value))
+    return isinstance(value, float) and not isfinite(value)
 
 
 def attribute_texts(column: pa.Array) -> pa.Array:
