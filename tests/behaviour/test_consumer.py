@@ -249,7 +249,7 @@ def test_run_async_handles_a_burst_side_by_side_by_default(topic: Topic) -> None
                 all_begun.set()
             await all_begun.wait()
 
-        await asyncio.wait_for(consumer.run_async(handle, stop=stop, wait_s=0), 60)
+        await asyncio.wait_for(consumer.run_async(handle, stop=stop, wait_s=0, finish_s=0), 60)
 
     asyncio.run(work())
     assert consumer.counts == ConsumerCounts(handled=10)
@@ -285,8 +285,14 @@ def count_receives(consumer: Consumer) -> list[int]:
 def test_coroutines_that_have_no_time_left_go_back_at_once_and_the_log_counts_them_only(
     topic: Topic, at_once: int, caplog: pytest.LogCaptureFixture
 ) -> None:
-    consumer = due(topic, 1)
+    consumer, over = due(topic, 1), threading.Event()
     caplog.set_level(logging.INFO, "tidewheel")
+    take = consumer._take
+
+    def polls(most: int, wait_s: int) -> list[ReceivedMessage]:
+        return take(most, wait_s) or [][: over.wait(60)]
+
+    consumer._take = polls  # type: ignore[method-assign, assignment]
 
     async def work() -> None:
         begun = asyncio.Event()
@@ -302,6 +308,7 @@ def test_coroutines_that_have_no_time_left_go_back_at_once_and_the_log_counts_th
             await asyncio.wait_for(run, 60)
 
     asyncio.run(work())
+    over.set()
     assert [(each.levelname, each.getMessage().partition(" ")[2]) for each in caplog.records][:1] == [
         ("WARNING", "no time is left for 1 messages in hand; they come again")
     ]
