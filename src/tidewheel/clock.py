@@ -62,7 +62,8 @@ def tell(core_session: object, clock: Clock) -> None:
 
 def of(session: Any) -> Clock:
     """Returns the clock of a boto3 session's local stack, or `current()`. None: boto3's default session."""
-    return (session and _told.get(session._session)) or current()
+    core = getattr(session, "_session", None)
+    return (core and _told.get(core)) or current()
 
 
 _current: ContextVar[Clock | None] = ContextVar("tidewheel_clock", default=None)

@@ -141,7 +141,8 @@ class Connection:
             self._session = boto3.Session()
         config = tries.config(_CONNECTIONS)
         # Settings that the caller gave to the session come first.
-        given = cast(Any, self._session)._session.get_default_client_config()
+        core = getattr(self._session, "_session", None)  # not public: a session of the caller's own may have none
+        given = getattr(core, "get_default_client_config", lambda: None)()
         if given is not None:
             config = config.merge(given)
         if service == "s3" and self._endpoint_url is not None:

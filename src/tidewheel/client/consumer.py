@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import logging
 import threading
 from collections import Counter
-from collections.abc import Callable, Coroutine, Iterator, Mapping
-from concurrent.futures import CancelledError, Future, wait
-from contextlib import contextmanager
+from collections.abc import Callable, Coroutine, Mapping
+from concurrent.futures import Future, wait
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tidewheel import deadline
-from tidewheel.aws.tries import passes
 from tidewheel.client import receiving
 from tidewheel.client.bounded import CALL_S
 from tidewheel.client.consumer_counts import ConsumerCounts
@@ -21,10 +21,11 @@ from tidewheel.client.payloads import fetch_payload
 from tidewheel.client.receiving import DeleteFailed
 from tidewheel.client.retries import Delay, RetryLater, bury, dead_letter_url, retry_due_ms, sent_again, supersedes
 from tidewheel.client.worker import Run
-from tidewheel.errors import InvalidValue, QueueUnavailable
+from tidewheel.errors import InvalidValue
 from tidewheel.model.levels import Backoff
 from tidewheel.model.message import Receipt
 from tidewheel.model.received import ReceivedMessage, parse_received
+from tidewheel.model.setting import is_whole
 from tidewheel.model.topic import check_name
 
 if TYPE_CHECKING:
@@ -34,6 +35,8 @@ __all__ = ["Consumer", "DeleteFailed"]
 
 T = TypeVar("T")
 _Message = Mapping[str, Any]
+_PLAIN = "give a function that does its work when it is called; for a coroutine function, use run_async"
+_ASYNC = "give a coroutine function (async def); for a plain function, use run"
 
 _log = logging.getLogger(__name__)
 
@@ -75,7 +78,7 @@ class Consumer:
         Raises:
             InvalidValue: a value is not usable.
         """
-        if not isinstance(max_attempts, int) or isinstance(max_attempts, bool) or max_attempts < 1:
+        if not is_whole(max_attempts) or max_attempts < 1:
             raise InvalidValue("max_attempts", max_attempts, "give a whole number of at least 1")
         self.topic = check_name("topic", topic)
         self.subscription = check_name("subscription", subscription)
@@ -126,13 +129,10 @@ class Consumer:
 
     def _receive(self, max_messages: int, wait_s: int) -> list[ReceivedMessage]:
         """Receives messages without the bodies kept in S3. Acknowledges and leaves out messages to drop."""
-        taken = self._take(max_messages, wait_s)
-        dropped = [message for message in taken if self._drops(message)]
-        if dropped:
+        taken = [(message, self._drops(message)) for message in self._take(max_messages, wait_s)]
+        if dropped := [message for message, drops in taken if drops]:
             self._acknowledge(dropped)
-            gone = {message.receipt_handle for message in dropped}
-            taken = [message for message in taken if message.receipt_handle not in gone]
-        return taken
+        return [message for message, drops in taken if not drops]
 
     def _take(self, max_messages: int, wait_s: int) -> list[ReceivedMessage]:
         with deadline.patience(wait_s + CALL_S):
@@ -200,15 +200,12 @@ class Consumer:
 
         The handler calls the function with each message. The function may raise RetryLater; any other error fails the
         record. In all other cases Lambda deletes the message.
+
+        Raises:
+            InvalidValue: the function is a coroutine function.
         """
-
-        def handle(record: _Message) -> T | None:
-            message = parse_received(record)
-            if self._drops(message):
-                return None
-            return self._call(self._with_body(message), function)
-
-        return handle
+        _check_plain(function)
+        return lambda record: self._handle(parse_received(record), function)
 
     def handle_event(self, event: Mapping[str, Any], function: Callable[[ReceivedMessage], object]) -> dict[str, Any]:
         """Calls a function with each message of a Lambda event in turn.
@@ -223,7 +220,7 @@ class Consumer:
             The return value for the Lambda function: `{"batchItemFailures": [...]}`.
 
         Raises:
-            InvalidValue: the event is not from SQS.
+            InvalidValue: the event is not from SQS, or the function is a coroutine function.
         """
         records = event.get("Records") if isinstance(event, Mapping) else None
         if not isinstance(records, list):
@@ -245,7 +242,7 @@ class Consumer:
         *,
         stop: threading.Event | None = None,
         wait_s: int = 20,
-        batch: int = 10,
+        batch: int | None = None,
         at_once: int = 1,
         finish_s: float = 20,
         signals: bool = True,
@@ -271,8 +268,9 @@ class Consumer:
             function: gets the messages, in the caller's thread and in `at_once` - 1 others.
             stop: when set, ends the run likewise, without a limit of time.
             wait_s: how long a poll waits, 0 to 20 seconds.
-            batch: how many messages to receive at a time.
-            at_once: how many messages are handled at once, each in a thread that receives by itself.
+            batch: how many messages a thread receives at a time and handles one by one. None: 10 if `at_once` is 1,
+                otherwise 1. A receive is billed, also an empty one.
+            at_once: how many messages are handled at once, 1 to 50, each in a thread that receives by itself.
             finish_s: seconds after a signal for what was begun. ECS and Kubernetes kill after 30 by default.
             signals: whether signals end the run.
 
@@ -281,6 +279,7 @@ class Consumer:
             UnknownTopic, UnknownSubscription: it does not exist.
             QueueUnavailable: AWS refuses, such as for want of permission, at the start or for a minute.
         """
+        _check_plain(function)
         with Interrupts(signals) as interrupts:
             stop = stop or threading.Event()
             run = Run(self, function, interrupts, interrupts.interrupt, stop, wait_s, batch, at_once, finish_s)
@@ -296,7 +295,7 @@ class Consumer:
         *,
         stop: threading.Event | None = None,
         wait_s: int = 20,
-        batch: int = 10,
+        batch: int | None = None,
         at_once: int = 10,
         finish_s: float = 20,
         signals: bool = True,
@@ -307,13 +306,21 @@ class Consumer:
         under `asyncio.run`, is a signal.
 
         Args:
-            at_once: how many messages are handled at once; a thread receives for each.
+            function: is called in the loop.
+            at_once: how many messages are handled at once, 1 to 50; a thread receives for each.
         """
+        _check_async(function)
         loop = asyncio.get_running_loop()
-        running: set[Future[object]] = set()
+        running: set[Future[None]] = set()
+
+        async def awaited(message: ReceivedMessage) -> None:
+            result = function(message)
+            if not inspect.isawaitable(result):
+                raise InvalidValue("function", function, _ASYNC)
+            await result
 
         def handle(message: ReceivedMessage) -> None:
-            future = asyncio.run_coroutine_threadsafe(function(message), loop)
+            future = asyncio.run_coroutine_threadsafe(awaited(message), loop)
             running.add(future)
             try:
                 future.result()
@@ -334,50 +341,33 @@ class Consumer:
                 await ended
                 raise
 
-    def _work(self, function: Callable[[ReceivedMessage], object], message: ReceivedMessage) -> bool:
-        """Handles a message. Returns whether to acknowledge it."""
-        try:
-            # Here, not when the batch is received: AWS may take long for one message, and the others have a time-out.
-            if not self._drops(message):
-                self._call(self._with_body(message), function)
-        except Exception as error:
-            again = "message %s was not handled; it comes again after its visibility time-out: %s"
-            told = passes(error) or isinstance(error, (CancelledError, QueueUnavailable))
-            _log.error(again, message.id, repr(error), exc_info=not told)
-            return False
-        return True
-
     # ---- inside
-    def _with_body(self, message: ReceivedMessage) -> ReceivedMessage:
-        """Reads a large body. A message whose body cannot be had counts as failed."""
+    def _handle(self, message: ReceivedMessage, function: Callable[[ReceivedMessage], T]) -> T | None:
+        """Drops a message, or calls the function with it. When this returns, the caller acknowledges the message.
+
+        A message whose large body cannot be had counts as failed.
+        """
+        # Here, not when the batch is received: AWS may take long for one message, and the others have a time-out.
+        if self._drops(message):
+            return None
+        self._in_hand.add(message.receipt_handle)
         try:
-            return fetch_payload(self._tw._connection, message)
+            whole = fetch_payload(self._tw._connection, message)
+            try:
+                result = function(whole)
+            except RetryLater as wanted:
+                self.retry_later(whole, level=wanted.level, backoff=wanted.backoff, delay=wanted.delay)
+                return None
+            if inspect.isawaitable(result) or inspect.isgenerator(result) or inspect.isasyncgen(result):
+                getattr(result, "close", lambda: None)()  # otherwise Python warns of a coroutine
+                raise InvalidValue("function", function, _PLAIN)
         except Exception:
             self._count("failed")
             raise
-
-    def _call(self, message: ReceivedMessage, function: Callable[[ReceivedMessage], T]) -> T | None:
-        """Calls the function. When the call returns, the caller acknowledges the message."""
-        with self._held(message):
-            try:
-                try:
-                    result = function(message)
-                except RetryLater as wanted:
-                    self.retry_later(message, level=wanted.level, backoff=wanted.backoff, delay=wanted.delay)
-                    return None
-            except Exception:
-                self._count("failed")
-                raise
-        self._count("handled")
-        return result
-
-    @contextmanager
-    def _held(self, message: ReceivedMessage) -> Iterator[None]:
-        self._in_hand.add(message.receipt_handle)
-        try:
-            yield
         finally:
             self._in_hand.discard(message.receipt_handle)
+        self._count("handled")
+        return result
 
     def _drops(self, message: ReceivedMessage) -> bool:
         """Returns whether to drop a message, and counts a dropped message."""
@@ -426,3 +416,19 @@ class Consumer:
     @property
     def _queue_url(self) -> str:
         return self._tw._cache.subscription(self.topic, self.subscription).queue_url
+
+
+def _check_plain(function: object) -> None:
+    """Raises InvalidValue for a function that only makes a coroutine."""
+    if inspect.iscoroutinefunction(function):
+        raise InvalidValue("function", function, _PLAIN)
+
+
+def _check_async(function: object) -> None:
+    """Raises InvalidValue for a plain `def`. It must not work before its result shows that nobody awaits it."""
+    inner: Any = function
+    while isinstance(inner, partial):
+        inner = inner.func
+    plain = (inspect.isfunction(inner) or inspect.ismethod(inner)) and inner.__name__ != "<lambda>"
+    if plain and not inspect.iscoroutinefunction(inspect.unwrap(inner)):  # a decorator's plain def may return one
+        raise InvalidValue("function", function, _ASYNC)

@@ -10,6 +10,7 @@ from tidewheel.aws.tries import AWS_ERRORS
 from tidewheel.client.payloads import fetch_payload
 from tidewheel.errors import InvalidValue, TidewheelError
 from tidewheel.model.received import ReceivedMessage, parse_received
+from tidewheel.model.setting import is_whole
 
 if TYPE_CHECKING:
     from mypy_boto3_sqs import SQSClient
@@ -38,11 +39,11 @@ class DeleteFailed(TidewheelError):
         )
 
 
-def check_receive(max_messages: int, wait_s: int) -> None:
+def check_receive(max_messages: int, wait_s: int, name: str = "max_messages") -> None:
     """Raises InvalidValue unless SQS accepts these arguments."""
-    if not isinstance(max_messages, int) or isinstance(max_messages, bool) or max_messages < 1:
-        raise InvalidValue("max_messages", max_messages, "give a whole number of at least 1")
-    if not isinstance(wait_s, int) or isinstance(wait_s, bool) or not 0 <= wait_s <= MAX_WAIT_S:
+    if not is_whole(max_messages) or max_messages < 1:
+        raise InvalidValue(name, max_messages, "give a whole number of at least 1")
+    if not is_whole(wait_s) or not 0 <= wait_s <= MAX_WAIT_S:
         raise InvalidValue("wait_s", wait_s, f"give whole seconds from 0 to {MAX_WAIT_S}, SQS's longest poll")
 
 

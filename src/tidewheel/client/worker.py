@@ -18,7 +18,7 @@ import random
 import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import FIRST_COMPLETED, Future, wait
+from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, wait
 from dataclasses import dataclass, field
 from math import inf
 from typing import TYPE_CHECKING
@@ -29,6 +29,7 @@ from tidewheel.client import receiving
 from tidewheel.client.interrupts import Interrupts
 from tidewheel.errors import InvalidValue, QueueUnavailable
 from tidewheel.model.received import ReceivedMessage
+from tidewheel.model.setting import is_whole
 
 if TYPE_CHECKING:
     from tidewheel.client.consumer import Consumer
@@ -39,6 +40,8 @@ LAST_CALL_S = 6
 """How long a run that ends tries to acknowledge, and to give back: a try that hangs, or some that are refused."""
 _FIRST_PAUSE_S, _MAX_PAUSE_S = 1.0, 20.0
 _LOOK_S = 0.2
+_NOT_HANDLED = "message %s was not handled; it comes again %s: %r"
+_MOST_AT_ONCE = 50
 
 _log = logging.getLogger(__name__)
 
@@ -62,7 +65,7 @@ class Run:
     interrupt: Callable[[], object]
     stop: threading.Event
     wait_s: int
-    batch: int
+    batch: int | None
     at_once: int
     finish_s: float
     late: bool = False
@@ -73,9 +76,13 @@ class Run:
     _refused_s: float = inf
 
     def __post_init__(self) -> None:
-        receiving.check_receive(self.batch, self.wait_s)
-        if not self.at_once >= 1 or not self.finish_s >= 0:
-            raise InvalidValue("at_once, finish_s", (self.at_once, self.finish_s), "give at least 1, and seconds")
+        if not is_whole(self.at_once) or not 1 <= self.at_once <= _MOST_AT_ONCE:
+            raise InvalidValue("at_once", self.at_once, f"give a whole number from 1 to {_MOST_AT_ONCE}")
+        if type(self.finish_s) not in (int, float) or not self.finish_s >= 0:
+            raise InvalidValue("finish_s", self.finish_s, "give seconds, 0 or more")
+        # A worker handles its batch one by one: a larger one would keep messages from the other workers.
+        self.most = (receiving.RECEIVE_BATCH if self.at_once == 1 else 1) if self.batch is None else self.batch
+        receiving.check_receive(self.most, self.wait_s, "batch")
         self.name = f"{self.consumer.topic}/{self.consumer.subscription}"
         self.ended.set_running_or_notify_cancel()  # nobody can cancel it
         self.workers = [Worker(self) for _ in range(self.at_once)]
@@ -120,9 +127,10 @@ class Run:
             self.stop.set()
         self._leave(Worker.give_back)
         end_s = time.monotonic() + self.finish_s
-        while (left := wait(working, _LOOK_S).not_done) and not self.late:
+        while wait(working, _LOOK_S).not_done and not self.late:
             if self.interrupts.caught and time.monotonic() >= end_s:
-                _log.warning("%s: no time is left for %d messages in hand; they come again", self.name, len(left))
+                if left := sum(len(each._in_hand + each._done) for each in self.workers):
+                    _log.warning("%s: no time is left for %d messages in hand; they come again", self.name, left)
                 self.late = True
                 self.interrupt()
         self._leave(Worker.settle)
@@ -164,6 +172,8 @@ class Worker:
                 raise  # the second Ctrl-C does not wait
         except BaseException as raised:
             error = raised
+            if isinstance(raised, SystemExit):  # given back, the message would end the next worker at once
+                self._in_hand = []
         finally:
             self.ended.set_exception(error)
 
@@ -187,21 +197,33 @@ class Worker:
             try:
                 self._acknowledge()
                 self.give_back()
-                rest = run.consumer._take(run.batch, run.wait_s)
+                rest = run.consumer._take(run.most, run.wait_s)
                 with self._lock:
                     self._rest = rest
                 run.reached()
                 pause_s = _FIRST_PAUSE_S
                 while self._begins():
-                    if run.consumer._work(run.function, self._in_hand[0]):
+                    if self._handles(self._in_hand[0]):
                         self._done, self._in_hand = self._in_hand, []
                         self._acknowledge()
-                    elif run.late:
-                        self._rest = self._in_hand
             except AWS_ERRORS as error:
                 run.failed(error)
                 run.stop.wait(random.uniform(0.5, 1) * pause_s)
                 pause_s = min(_MAX_PAUSE_S, 2 * pause_s)
+
+    def _handles(self, message: ReceivedMessage) -> bool:
+        """Handles a message. Returns whether to acknowledge it."""
+        try:
+            self._run.consumer._handle(message, self._run.function)
+        except Exception as error:
+            level, when = logging.ERROR, "after its visibility time-out"
+            if self._run.late:
+                self._rest, when = self._in_hand, "at once"
+                level = logging.INFO if isinstance(error, CancelledError) else logging.ERROR
+            told = passes(error) or isinstance(error, (CancelledError, QueueUnavailable))
+            _log.log(level, _NOT_HANDLED, message.id, when, error, exc_info=not told)
+            return False
+        return True
 
     def _begins(self) -> bool:
         """Takes the next message in hand. Returns whether there is one."""
