@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from tests.conftest import TOPIC, Orders
-from tidewheel.cost.requests import FLOWS
+from tests.local.client_requests import ALL_FLOWS
 from tidewheel.model.message import Message
 
 DAY_S = 86_400
@@ -54,8 +54,8 @@ def assert_asked(service: Orders, before: Counts, flows: Mapping[str, Mapping[st
     requests: Counter[str] = Counter()
     units: Counter[str] = Counter()
     for name, measures in flows.items():
-        requests.update(FLOWS[name].requests(**measures))
-        units.update(FLOWS[name].units(measures))  # type: ignore[arg-type]
+        requests.update(ALL_FLOWS[name].requests(**measures))
+        units.update(ALL_FLOWS[name].units(measures))  # type: ignore[arg-type]
     assert asked == requests, f"more: {asked - requests}, less: {requests - asked}"
     assert billed == units, f"more: {billed - units}, less: {units - billed}"
 

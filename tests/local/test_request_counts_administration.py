@@ -8,9 +8,8 @@ import pytest
 
 from tests.conftest import TOPIC, orders
 from tests.local.asked import DAY_S, assert_asked, assert_asks, batch_window, counts, far, settle, sweep
+from tests.local.client_requests import ALL_FLOWS, CALLS, NOT_COUNTED
 from tidewheel.client.tidewheel import Tidewheel
-from tidewheel.cost.client_requests import CALLS, NOT_COUNTED
-from tidewheel.cost.requests import FLOWS
 from tidewheel.model.message import Message
 
 INGEST = {"call": 1, "ten_packs": 1, "topic": 1}
@@ -20,7 +19,7 @@ SOON = [Message(body=f"message {i}", delay="2m") for i in range(5)]
 def test_every_call_of_a_client_is_counted_or_says_why_not() -> None:
     public = {name for name in dir(Tidewheel) if not name.startswith("_") and callable(getattr(Tidewheel, name))}
     assert {*CALLS, *NOT_COUNTED} == public and not CALLS.keys() & NOT_COUNTED.keys()
-    assert {name for names in CALLS.values() for name in names} <= FLOWS.keys()
+    assert {name for names in CALLS.values() for name in names} <= ALL_FLOWS.keys()
 
 
 @pytest.mark.parametrize("subscriptions", [("billing",), ("billing", "audit")])

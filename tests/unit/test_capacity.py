@@ -7,8 +7,8 @@ import math
 import pytest
 
 from benchmarks.bench_capacity import LIMITS, RATES, TOPICS, loads, regime, shares
+from tests.local.client_requests import ALL_FLOWS
 from tidewheel.cdk.environment import MIN_WARM_READ_UNITS, MIN_WARM_WRITE_UNITS
-from tidewheel.cost.requests import FLOWS
 from tidewheel.cost.workload import DAY_S, Spread, Workload
 from tidewheel.flows.ports.tombstones import MAX_CANCELS
 from tidewheel.model.settings import TopicSettings
@@ -73,5 +73,7 @@ def test_what_a_topic_takes_in_messages_is_fifty_commits_of_ten_packs_when_due_s
 
 
 def test_ninety_cancels_in_a_transaction_are_limited_by_their_partition_at_500_a_second() -> None:
-    a_tombstone = FLOWS["cancel by id"].units({"call": 1})["dynamodb.write"] / 2  # beside the check of the topic state
+    a_tombstone = (
+        ALL_FLOWS["cancel by id"].units({"call": 1})["dynamodb.write"] / 2
+    )  # beside the check of the topic state
     assert LIMITS["writes of one topic's partition"] / a_tombstone == 500 < 50 * MAX_CANCELS

@@ -1,6 +1,6 @@
 """Lists the AWS requests of each flow, measured line by line by `tests/local/test_request_counts*.py`.
 
-This module has the functions' flows, `tidewheel.cost.client_requests` those of clients.
+Other calls of clients: `tests/local/client_requests.py`.
 
 Units are those of small items, up to 1 KB written and 4 KB read, and of SQS payloads up to 64 KiB. The additional cost
 of larger ledgers, plans and payloads depends on the workload: see `tidewheel.cost.bill`.
@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tidewheel.cost.client_requests import CLIENT_FLOWS
 from tidewheel.cost.flow import Asked, Flow
 
 
@@ -238,6 +237,14 @@ FLOWS: Mapping[str, Flow] = {
     "sweep": _SWEEP,
     "collect": _COLLECT,
     "merge": _MERGE,
-    **CLIENT_FLOWS,
+    # Every client that sends or changes something reads the topic's state once a minute.
+    "client": Flow(function=None, asked={"minute": _asked({"dynamodb.GetItem": 1}, {"dynamodb.read": 1})}),
+    # A single pack for any number of messages.
+    "send": Flow(function=None, asked={"call": _asked({"sqs.SendMessageBatch": 1}, {"sqs.request": 1})}),
+    # A consumer receives and deletes ten messages.
+    "receive": Flow(
+        function=None,
+        asked={"ten": _asked({"sqs.ReceiveMessage": 1, "sqs.DeleteMessageBatch": 1}, {"sqs.request": 2})},
+    ),
 }
 """Flow -> its requests and units."""

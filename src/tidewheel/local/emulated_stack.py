@@ -174,14 +174,16 @@ class LocalTidewheel(Stack):
 
         The client's requests are counted.
         """
-        from tidewheel.local.client import LocalClient
+        from tidewheel.client.tidewheel import Tidewheel
 
-        return LocalClient(self.stack_name, self.session, self.clock, self.topic_settings)
+        client = Tidewheel(self.stack_name, session=self.session, clock=self.clock)
+        client._topic_defaults = self.topic_settings
+        return client
 
     def _make_consumer(self) -> Tidewheel:
-        from tidewheel.local.client import LocalClient
+        from tidewheel.client.tidewheel import Tidewheel
 
-        return LocalClient(self.stack_name, self._emulator.session(), self.clock, {})
+        return Tidewheel(self.stack_name, session=self._emulator.session(), clock=self.clock)
 
     @property
     def session(self) -> boto3.Session:

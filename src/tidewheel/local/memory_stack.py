@@ -28,26 +28,6 @@ if TYPE_CHECKING:
 URGENT, BULK = "urgent", "bulk"
 
 
-class MemoryClient(Tidewheel):
-    """The ordinary client over ports in memory. Its `create_topic` starts from the service's settings."""
-
-    def __init__(
-        self,
-        settings: ServiceSettings,
-        service: MemoryService,
-        sqs: MemorySqsClient,
-        topic_settings: NewTopicSettings,
-    ) -> None:
-        super().__init__(
-            settings.stack,
-            settings=settings,
-            clock=service.clock,
-            storage=service,
-            sqs=cast("SQSClient", sqs),
-        )
-        self._topic_defaults = topic_settings
-
-
 class MemoryTidewheel(Stack):
     """Runs the real flows over ports in memory, in virtual time, for fast unit tests.
 
@@ -105,7 +85,15 @@ class MemoryTidewheel(Stack):
 
     def client(self) -> Tidewheel:
         """Returns the ordinary SDK client, on the ports in memory and the virtual clock."""
-        return MemoryClient(self._settings, self.service, self.sqs, self.topic_settings)
+        client = Tidewheel(
+            self._settings.stack,
+            settings=self._settings,
+            clock=self.service.clock,
+            storage=self.service,
+            sqs=cast("SQSClient", self.sqs),
+        )
+        client._topic_defaults = self.topic_settings
+        return client
 
     @property
     def logged(self) -> list[Failure]:

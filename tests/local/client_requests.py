@@ -1,4 +1,4 @@
-"""Lists the AWS requests of each client call, measured line by line by `tests/local/test_request_counts*.py`.
+"""Lists the AWS requests of each client call: a change here is a change of what users pay.
 
 Units are those of small items and messages, as in `tidewheel.cost.requests`.
 """
@@ -8,19 +8,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tidewheel.cost.flow import Asked, Flow
+from tidewheel.cost.requests import FLOWS
 
 
 def _flow(requests: Mapping[str, int], units: Mapping[str, float], **more: Asked) -> Flow:
     return Flow(function=None, asked={"call": Asked(requests=requests, units=units), **more})
 
 
-CLIENT_FLOWS: Mapping[str, Flow] = {
-    # Every client that sends or changes something reads the topic's state once a minute.
-    "client": Flow(
-        function=None, asked={"minute": Asked(requests={"dynamodb.GetItem": 1}, units={"dynamodb.read": 1})}
-    ),
-    # A single pack for any number of messages.
-    "send": _flow({"sqs.SendMessageBatch": 1}, {"sqs.request": 1}),
+ALL_FLOWS: Mapping[str, Flow] = {
+    **FLOWS,
     # Writes the tombstone and checks the topic state.
     "cancel by id": _flow({"dynamodb.TransactWriteItems": 1}, {"dynamodb.write": 4}),
     # Reads the key's entry, and writes it with the tombstone.
@@ -109,15 +105,8 @@ CLIENT_FLOWS: Mapping[str, Flow] = {
         },
         {"dynamodb.read": 4, "dynamodb.write": 5, "sqs.request": 6},
     ),
-    # A consumer receives and deletes ten messages.
-    "receive": Flow(
-        function=None,
-        asked={
-            "ten": Asked(requests={"sqs.ReceiveMessage": 1, "sqs.DeleteMessageBatch": 1}, units={"sqs.request": 2}),
-        },
-    ),
 }
-"""Flow -> its requests and units."""
+"""Flow -> its requests and units, those of the functions and of the clients."""
 
 CALLS: Mapping[str, tuple[str, ...]] = {
     "send": ("send", "client"),
