@@ -377,7 +377,7 @@ def looks(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[float]]:
 
     # Not time.sleep itself: other threads may sleep, too.
     monkeypatch.setattr(inspection, "time", SimpleNamespace(sleep=pause))
-    monkeypatch.setattr(shutil, "get_terminal_size", lambda fallback: os.terminal_size(fallback))
+    monkeypatch.setattr(shutil, "get_terminal_size", lambda fallback=(80, 24): os.terminal_size(fallback))
     yield paused
 
 
