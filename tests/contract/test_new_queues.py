@@ -134,7 +134,7 @@ def test_a_given_queue_may_be_new_and_one_that_does_not_exist_is_told_within_sec
     url = sqs.create_queue(QueueName=topic)["QueueUrl"]
     assert check_given_queue(sqs, url) == url
     before_s = sqs.now_s
-    with pytest.raises(QueueUnavailable, match="NonExistentQueue|QueueDoesNotExist"):
+    with pytest.raises(QueueUnavailable, match=r"NonExistentQueue|QueueDoesNotExist"):
         check_given_queue(sqs, f"{url}-not")
     assert sqs.now_s - before_s < 5
 
@@ -142,7 +142,7 @@ def test_a_given_queue_may_be_new_and_one_that_does_not_exist_is_told_within_sec
 def test_a_refusal_that_no_wait_helps_is_told_at_once(slow: Slow, topic: str) -> None:
     sqs = slow()
     with pytest.raises(
-        sqs.exceptions.ClientError, match="InvalidParameterValue|InvalidAttributeName"
+        sqs.exceptions.ClientError, match=r"InvalidParameterValue|InvalidAttributeName"
     ):  # ElasticMQ's code
         make_queue(sqs, "stack/", topic, "billing", SETTINGS)
     assert sqs.now_s == 0
