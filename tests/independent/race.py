@@ -19,6 +19,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from botocore import exceptions as boto
+
 from tests.independent.network import Network
 from tests.independent.no_moto import forbid
 from tests.independent.record import Record, Sent
@@ -49,6 +51,8 @@ KEYS = 30
 NEAR_S, FAR_S = (3, 400), (4000, 4600)
 """Only ledgers that end an hour later are merged, so some messages are due then."""
 INGESTS = 4
+GIVEN_UP = (ConcurrentModification, boto.ConnectionError, boto.HTTPClientError)
+"""Errors after which a call may or may not have taken effect, and is repeated by whoever called."""
 NEEDED = (
     "batches",
     "cancelled",
@@ -141,7 +145,7 @@ class Race:
         while not self._stop.is_set():
             try:
                 role(worker)
-            except ConcurrentModification:
+            except GIVEN_UP:
                 self.record.gave_up(role.__name__)
             except Exception as error:
                 self.record.violations.append(f"{role.__name__} raised {error!r}")
@@ -219,8 +223,10 @@ class Worker:
             for each in sent:
                 each.ingests += 1
             try:
-                ingest(self._ports, TOPIC, [pack])
-            except ConcurrentModification:
+                left = ingest(self._ports, TOPIC, [pack]).left
+            except GIVEN_UP as error:
+                left = {0: error}
+            if left:
                 self._record.gave_up("ingest")
                 continue
             for each in sent:
@@ -243,7 +249,7 @@ class Worker:
             return
         storage, now_ms = self._ports, self._clock.now_ms()
         answers: list[bool | None] = [None] * len(chosen)
-        with contextlib.suppress(ConcurrentModification):
+        with contextlib.suppress(*GIVEN_UP):
             if len(chosen) == 1:
                 answers = [bool(cancel(storage, TOPIC, SETTINGS.slot_ms, chosen[0].id, now_ms))]
             else:
@@ -262,7 +268,7 @@ class Worker:
         planned = self._ports.topic_states.read(TOPIC).planned
         try:
             done = dispatch(self._ports, TOPIC)
-        except ConcurrentModification:
+        except GIVEN_UP:
             self._unanswered(planned)
             raise
         assert done is not None
@@ -297,8 +303,8 @@ class Worker:
     def _do(self, job: Job) -> None:
         try:
             do_job(self._ports, job)
-        except (PartLeased, ConcurrentModification) as error:
-            if isinstance(error, ConcurrentModification):
+        except (PartLeased, *GIVEN_UP) as error:
+            if not isinstance(error, PartLeased):
                 self._record.gave_up("work")
                 first = job.key.plan if isinstance(job, PartJob) else 0
                 self._unanswered(first)
@@ -310,7 +316,7 @@ class Worker:
         """Sweeps, does what the sweep starts, and merges."""
         swept = sweep(self._ports)
         for what, error in swept.failures.items():
-            if not isinstance(error, ConcurrentModification):
+            if not isinstance(error, GIVEN_UP):
                 self._record.violations.append(f"sweep failed at {what}: {error!r}")
         started, self._ports.runs.dispatches[:] = [*self._ports.runs.dispatches], []
         for _ in started:
