@@ -37,6 +37,12 @@ REPEATS = 5
 DAY_S = 86_400
 
 
+def stop_daily_work(stack: LocalTidewheel) -> None:
+    """From now on the sweep of a local stack does its daily work only when somebody calls it."""
+    triggers: Any = stack._running()._triggers
+    triggers._daily.next_ms = lambda *_: None
+
+
 class OwnTime:
     """CPU time and requests of each function's calls, without the emulator's share.
 
@@ -50,8 +56,7 @@ class OwnTime:
         self._invoke, self._answer = Handler.invoke, wire.Wire._answer
 
     def __enter__(self) -> OwnTime:
-        triggers: Any = self._stack._running()._triggers
-        triggers._daily.next_ms = lambda *_: None
+        stop_daily_work(self._stack)
 
         def answer(wire_: Any, *args: Any) -> Any:
             before = time.thread_time_ns()

@@ -26,6 +26,20 @@ def one_row_a_part() -> World:
     return World(segment_rows=1, part_rows=1, inline_rows=1)
 
 
+def with_a_far_pack() -> tuple[World, Pack]:
+    """Such a world, whose ledger has the pack's messages, due in two months."""
+    world = one_row_a_part()
+    pack = world.pack(60 * DAY, 61 * DAY)
+    world.ingest(first_time(pack))
+    return world, pack
+
+
+def comes_once_when_returned(world: World, pack: Pack, others: list[str]) -> None:
+    world.ingest(returned(pack))
+    world.run(62 * DAY, sweeps=True, every_ms=HOUR)
+    assert world.received() == once(ids_of(pack) + others)
+
+
 def first_time(pack: Pack) -> Pack:
     return replace(pack, arrival=Arrival(name="pack", retried=False))
 
@@ -115,45 +129,33 @@ def test_a_pack_of_which_nothing_was_sent_comes_whole() -> None:
 # ---- whose ledger was merged
 @pytest.mark.parametrize("merged_after_ms", [0, 15 * DAY, LATEST - DAY])
 def test_a_pack_whose_ledger_was_merged_makes_no_second_one_within_four_weeks(merged_after_ms: int) -> None:
-    world = one_row_a_part()
-    pack = world.pack(60 * DAY, 61 * DAY)
-    world.ingest(first_time(pack))
+    world, pack = with_a_far_pack()
     others = world.send(60 * DAY)
     let_pass(world, merged_after_ms)
     merge_all(world)
     let_pass(world, LATEST - merged_after_ms)
-    world.ingest(returned(pack))
-    world.run(62 * DAY, sweeps=True, every_ms=HOUR)
-    assert world.received() == once(ids_of(pack) + others)
+    comes_once_when_returned(world, pack, others)
 
 
 def test_a_pack_whose_merged_ledger_was_merged_again_makes_no_second_one_within_four_weeks() -> None:
-    world = one_row_a_part()
-    pack = world.pack(60 * DAY, 61 * DAY)
-    world.ingest(first_time(pack))
+    world, pack = with_a_far_pack()
     others: list[str] = []
     for _ in range(4):
         others += world.send(60 * DAY)
         merge_all(world)
         let_pass(world, LATEST // 4)
-    world.ingest(returned(pack))
-    world.run(62 * DAY, sweeps=True, every_ms=HOUR)
-    assert world.received() == once(ids_of(pack) + others)
+    comes_once_when_returned(world, pack, others)
 
 
 def test_a_pack_whose_ledger_was_merged_after_a_rebuild_makes_no_second_one() -> None:
-    world = one_row_a_part()
-    pack = world.pack(60 * DAY, 61 * DAY)
-    world.ingest(first_time(pack))
+    world, pack = with_a_far_pack()
     others = world.send(60 * DAY)
     checkpoint_topic(world.ports, TOPIC)
     world.service.store.topics.clear()  # the table is lost, and with it when the ledgers were made
     rebuild(world.ports, TOPIC, local_engine(world.ports), lease_s=60)
     merge_all(world)
     let_pass(world, DAY)
-    world.ingest(returned(pack))
-    world.run(62 * DAY, sweeps=True, every_ms=HOUR)
-    assert world.received() == once(ids_of(pack) + others)
+    comes_once_when_returned(world, pack, others)
 
 
 def test_after_four_weeks_no_merge_remembers_the_ledgers_of_packs_that_cannot_return() -> None:

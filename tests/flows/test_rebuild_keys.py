@@ -145,9 +145,8 @@ def keys_are_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tidewheel.flows.upkeep.checkpoint._READ_AGAIN_MS", 10 * DAY)
 
 
-def test_of_a_message_sealed_since_the_keys_were_read_a_cancel_by_key_says_that_it_is_too_late(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def rebuilt_after_it_was_handed_out(monkeypatch: pytest.MonkeyPatch) -> tuple[World, str]:
+    """A topic that was lost just before its message with the key "k" is due, and the message's id."""
     keys_are_read_once(monkeypatch)
     world = a_world(retention_s=DAY // 1000)
     [sent] = world.send(DAY, key="k")
@@ -155,6 +154,13 @@ def test_of_a_message_sealed_since_the_keys_were_read_a_cancel_by_key_says_that_
     world.run(DAY - 6 * MINUTE)
     checkpoint(world)
     lost_and_rebuilt(world)
+    return world, sent
+
+
+def test_of_a_message_sealed_since_the_keys_were_read_a_cancel_by_key_says_that_it_is_too_late(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world, sent = rebuilt_after_it_was_handed_out(monkeypatch)
     assert world.state.planned * world.state.slot_ms > id_deliver_at_ms(id_bytes(MessageId(sent))), "it was handed out"
     assert cancel_by_key(world) == TooLate(id=MessageId(sent))
     world.run(HOUR, sweeps=True)
@@ -162,13 +168,7 @@ def test_of_a_message_sealed_since_the_keys_were_read_a_cancel_by_key_says_that_
 
 
 def test_a_message_whose_ledger_was_handed_out_keeps_its_key_until_it_is_due(monkeypatch: pytest.MonkeyPatch) -> None:
-    keys_are_read_once(monkeypatch)
-    world = a_world(retention_s=DAY // 1000)
-    [first] = world.send(DAY, key="k")
-    checkpoint(world)
-    world.run(DAY - 6 * MINUTE)
-    checkpoint(world)
-    lost_and_rebuilt(world)
+    world, first = rebuilt_after_it_was_handed_out(monkeypatch)
     world.send(DAY, key="k")
     world.run(2 * DAY, sweeps=True)
     assert world.received() == once([first])

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
-from typing import Any
 
+from benchmarks.bench_function_time import stop_daily_work
 from tests.conftest import TOPIC, Orders
 from tests.local.client_requests import ALL_FLOWS
 from tidewheel.model.message import Message
@@ -20,8 +20,7 @@ def settle(service: Orders) -> None:
     From then on the sweep does its daily work only if a test calls it.
     """
     service.stack.advance(days=1)
-    triggers: Any = service.stack._running()._triggers
-    triggers._daily.next_ms = lambda *_: None
+    stop_daily_work(service.stack)
 
 
 def far(service: Orders, count: int, days: int) -> Callable[[], object]:

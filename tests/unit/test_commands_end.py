@@ -53,17 +53,23 @@ def test_a_command_says_in_one_line_which_service_failed_where_and_what_to_do(
     )
 
 
-def test_ctrl_c_ends_a_command_that_waits_for_aws(endpoint: SlowEndpoint) -> None:
+@pytest.mark.parametrize(
+    ("number", "command"), [(signal.SIGINT, ("topics", "list")), (signal.SIGTERM, ("send", "orders", "-"))]
+)
+def test_a_signal_ends_a_command_that_waits_for_aws(
+    endpoint: SlowEndpoint, number: signal.Signals, command: tuple[str, ...]
+) -> None:
     endpoint.be(Mode.HANG)
     code = "import sys; from tidewheel.cli import run; run()"
     asks = subprocess.Popen(
-        [sys.executable, "-c", code, "--endpoint-url", endpoint.url, "topics", "list"],
+        [sys.executable, "-c", code, "--endpoint-url", endpoint.url, *command],
+        stdin=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
     )
     while not endpoint.asked and asks.poll() is None:
         time.sleep(0.02)
-    asks.send_signal(signal.SIGINT)
+    asks.send_signal(number)
     _, shown = asks.communicate(timeout=60)
     assert (asks.returncode, shown) == (INTERRUPTED, "")
     assert endpoint.count("ssm") == 1
@@ -84,19 +90,3 @@ def test_a_job_that_cannot_release_its_leases_ends_soon_after_a_signal(name: str
         130,
         "tidewheel: interrupted. No message is lost. Run the command again.\n",
     )
-
-
-def test_sigterm_ends_a_command_as_ctrl_c_does(endpoint: SlowEndpoint) -> None:
-    endpoint.be(Mode.HANG)
-    code = "import sys; from tidewheel.cli import run; run()"
-    asks = subprocess.Popen(
-        [sys.executable, "-c", code, "--endpoint-url", endpoint.url, "send", "orders", "-"],
-        stdin=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    while not endpoint.asked and asks.poll() is None:
-        time.sleep(0.02)
-    asks.send_signal(signal.SIGTERM)
-    _, shown = asks.communicate(timeout=60)
-    assert (asks.returncode, shown) == (INTERRUPTED, "")
