@@ -19,7 +19,7 @@ from tidewheel.model.message import Encoding
 
 
 def header_of(location: Location, part: Part) -> tuple[str, ...]:
-    """Returns the names of a file's columns. None if the file has no row.
+    """Returns the names of a file's columns; no name if the file has no row.
 
     Raises:
         FileProblem: the file cannot be read, its header is malformed, or two columns have the same name.
