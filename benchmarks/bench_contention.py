@@ -26,13 +26,11 @@ from typing import Any, cast
 from botocore.exceptions import ClientError
 
 from tests.stored_ports import TABLE_PORTS
-from tidewheel.aws.dynamodb.table import Table
 from tidewheel.clock import ManualClock
 from tidewheel.errors import ConcurrentModification
 from tidewheel.flows.administration.cancel import cancel, cancel_key, cancel_many
 from tidewheel.flows.delivery.commit import commit_and_schedule
 from tidewheel.flows.delivery.keys import settle_keys
-from tidewheel.flows.ports.buckets import Commit
 from tidewheel.ledger.bucket import Bucket, bucket_id
 from tidewheel.ledger.slots import slots_of
 from tidewheel.memory import MemoryService
@@ -44,6 +42,8 @@ from tidewheel.model.settings import TopicSettings
 from tidewheel.model.tombstone import Tombstone
 from tidewheel.model.topic_state import new_topic_state
 from tidewheel.model.validation import check_message
+from tidewheel.storage.buckets import Commit
+from tidewheel.storage.table import Table
 
 CALLERS = 50
 PACES = (25, 50, 75, 100)

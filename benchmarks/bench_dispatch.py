@@ -30,13 +30,13 @@ from tidewheel.clock import ManualClock
 from tidewheel.flows.administration.subscribe import create_subscription
 from tidewheel.flows.delivery import release
 from tidewheel.flows.delivery.dispatch import dispatch
-from tidewheel.flows.ports.buckets import Commit
-from tidewheel.flows.ports.topic_states import NextWork
 from tidewheel.ledger.bucket import bucket_id, content_id
 from tidewheel.ledger.ledger import Ledger, decode_segment, encode_ledger
 from tidewheel.memory import MemoryService, MemoryWheel
 from tidewheel.model.settings import TopicSettings
 from tidewheel.model.topic_state import new_topic_state
+from tidewheel.storage.buckets import Commit
+from tidewheel.storage.topic_states import NextWork
 
 ROWS = 5_000
 THREADS = 8

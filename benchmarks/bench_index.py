@@ -10,14 +10,14 @@ has nothing to share its item with.
 from __future__ import annotations
 
 from benchmarks.bench_ledger import START_MS, encode, messages
-from tidewheel.aws.dynamodb.items import encode_bucket
-from tidewheel.aws.dynamodb.writes import Item
 from tidewheel.clock import ManualClock
 from tidewheel.flows.upkeep.merge import in_process, merge
 from tidewheel.ledger.bucket import Bucket, bucket_id, content_id
 from tidewheel.memory import MemoryService
 from tidewheel.model.settings import TopicSettings
 from tidewheel.model.topic_state import new_topic_state
+from tidewheel.storage.items import encode_bucket
+from tidewheel.storage.writes import Item
 
 SIZES = (1, 10, 100, 1_000, 5_000, 50_000, 200_000)
 MERGED_ROWS, MERGED_SOURCES = 2_000, 60

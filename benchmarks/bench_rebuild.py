@@ -26,7 +26,6 @@ import pyarrow.parquet as pq
 
 from benchmarks.bench_ledger import SPAN_MS, START_MS, messages
 from tidewheel.clock import ManualClock
-from tidewheel.flows.ports.objects import Objects, StoredObject
 from tidewheel.flows.recovery.rebuild import rebuild
 from tidewheel.flows.recovery.rebuild_engine import LedgerScan, Overlaps
 from tidewheel.flows.recovery.rebuild_keys import KeyRestore
@@ -45,6 +44,7 @@ from tidewheel.model.key import KeyEntry
 from tidewheel.model.object_names import ledger_name
 from tidewheel.model.settings import TopicSettings
 from tidewheel.model.topic_state import new_topic_state
+from tidewheel.storage.objects import Objects, StoredObject
 
 TOPIC = "commits"
 ROWS = 10_000

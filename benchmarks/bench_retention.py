@@ -28,7 +28,6 @@ from typing import Any
 from unittest.mock import patch
 
 from tests.stored_ports import STORED_PORTS
-from tidewheel.aws.dynamodb.items import encode_bucket
 from tidewheel.clock import ManualClock
 from tidewheel.cost.prices import DAYS_A_MONTH, S3_GB_MONTH, dollars
 from tidewheel.flows.administration.subscribe import create_subscription, create_topic
@@ -47,6 +46,7 @@ from tidewheel.model.settings import TopicSettings
 from tidewheel.model.topic_state import TopicState
 from tidewheel.model.triggers import BULK_WINDOW_S, SWEEP_INTERVAL_S
 from tidewheel.model.validation import check_message
+from tidewheel.storage.items import encode_bucket
 
 TOPIC = "orders"
 START_MS = 1_767_225_600_000

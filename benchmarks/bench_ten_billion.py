@@ -34,7 +34,6 @@ from moto.s3.models import s3_backends
 
 from benchmarks.bench_function_time import OwnTime
 from benchmarks.waiting import SEGMENT_ROWS, SLOT_MS, waiting_ledger
-from tidewheel.aws.dynamodb.items import encode_bucket
 from tidewheel.aws.service import Service
 from tidewheel.flows.ports.runs import MergeSize
 from tidewheel.flows.upkeep.consider_merge import consider_merge
@@ -46,6 +45,7 @@ from tidewheel.model.message import Message
 from tidewheel.model.object_names import ledger_name
 from tidewheel.model.segment import Segment
 from tidewheel.model.settings import ServiceSettings, parameter_name
+from tidewheel.storage.items import encode_bucket
 
 TOPIC = "orders"
 LEDGERS, MONTHS, LEDGER_ROWS = 200_000, 120, 50_000

@@ -1,10 +1,13 @@
-"""Names of the ports of stored state, for tests that wrap each of them."""
+"""Names of the kinds of stored state, for tests that wrap each of them."""
 
 from __future__ import annotations
 
-from tidewheel.flows.ports import Storage
+from tidewheel.clock import ManualClock
+from tidewheel.memory import MemoryService
+from tidewheel.storage.storage import Storage
+from tidewheel.storage.table import Table
 
-STORED_PORTS = tuple(name for name, each in vars(Storage).items() if isinstance(each, property))
+STORED_PORTS = tuple(vars(Storage(Table(None, ""), MemoryService.at(ManualClock(0)).objects)))  # type: ignore[arg-type]
 TABLE_PORTS = tuple(name for name in STORED_PORTS if name != "objects")
 TABLE_CALLS = tuple(f"{name}." for name in TABLE_PORTS)
-"""Beginnings of the names of all calls of the table's ports."""
+"""Beginnings of the names of all calls that use the table."""

@@ -9,11 +9,11 @@ from itertools import islice
 from benchmarks.bench_index import item_bytes
 from benchmarks.peers.account import START_MS
 from benchmarks.peers.stream import Timed, unordered
-from tidewheel.aws.dynamodb.items import encode_bucket
 from tidewheel.ledger.bucket import bucket_id, content_id
 from tidewheel.ledger.ledger import encode_ledger
 from tidewheel.ledger.rows import rows_table
 from tidewheel.model.message import Encoding
+from tidewheel.storage.items import encode_bucket
 
 SPAN_MS = 14 * 86_400_000
 """Over which waiting messages are due: 7 days on average."""

@@ -8,13 +8,13 @@ from typing import Any, cast
 
 from benchmarks.soak.watch import Forwarding, Watch
 from tidewheel.flows.ports import Ports
-from tidewheel.flows.ports.checks import MOST_DUE, Due
 from tidewheel.local import MemoryTidewheel
 from tidewheel.local.event_source import EventSource, Failed
 from tidewheel.memory import MemoryService
 from tidewheel.memory.checks import MemoryChecks
 from tidewheel.memory.sqs_message import MemoryMessage
 from tidewheel.model.triggers import SWEEP_INTERVAL_S, SourceQueue
+from tidewheel.storage.checks import MOST_DUE, Due
 
 MAX_SKEW_MS = 100
 """As deployed: the setting's default."""

@@ -10,11 +10,7 @@ from typing import Any, cast
 import pyarrow as pa
 
 from benchmarks.soak.outcome import Outcome
-from tidewheel.flows.ports.buckets import Commit
-from tidewheel.flows.ports.deliveries import HandOut
-from tidewheel.flows.ports.parks import JobNote
 from tidewheel.flows.ports.queues import Refusal, Release
-from tidewheel.flows.ports.topic_states import NextWork
 from tidewheel.ledger.bucket import Bucket
 from tidewheel.memory import MemoryObjects, MemoryQueues, MemoryService
 from tidewheel.memory.buckets import MemoryBuckets
@@ -27,6 +23,10 @@ from tidewheel.model.park import Park, ParkKey
 from tidewheel.model.plan import MAX_PART_RAW_BYTES, MAX_PART_ROWS, MAX_PART_SEGMENTS, Plan
 from tidewheel.model.subscription_state import DeliveryKey, State
 from tidewheel.model.topic_state import TopicState
+from tidewheel.storage.buckets import Commit
+from tidewheel.storage.deliveries import HandOut
+from tidewheel.storage.parks import JobNote
+from tidewheel.storage.topic_states import NextWork
 
 _REMEMBERED_MS = 86_400_000
 """How long a job is remembered. Whatever enqueues a part again does it by `redrive_s`, half an hour by default, and

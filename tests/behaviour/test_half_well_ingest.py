@@ -14,13 +14,13 @@ import pytest
 from tests.half_well import HalfWell
 from tidewheel.client.tidewheel import Tidewheel
 from tidewheel.errors import ConcurrentModification, CorruptMetadata
-from tidewheel.flows.ports.buckets import Commit
 from tidewheel.local import MemoryTidewheel
 from tidewheel.model.key import KeyEntry
 from tidewheel.model.message import IdSource, Message, MessageId, id_text
 from tidewheel.model.pack import PACK_ATTRIBUTE, packs
 from tidewheel.model.triggers import UNKNOWN_WAIT_S, WORK_QUEUE
 from tidewheel.model.validation import Options, OutgoingMessage, check_message
+from tidewheel.storage.buckets import Commit
 
 TOPIC, DAY_S, HOUR_S, MINUTE_S = "orders", 86_400, 3600, 60
 QUEUES = ("tidewheel_urgent", "tidewheel_bulk")

@@ -10,11 +10,11 @@ from datetime import UTC, datetime, timedelta
 from botocore.exceptions import ClientError
 
 from tests.compatibility.recording import Recording, take
-from tidewheel.aws.table_layout import partitions
 from tidewheel.errors import UnknownTopic
 from tidewheel.local import LocalTidewheel
 from tidewheel.model.object_names import topic_prefixes
 from tidewheel.model.received import ReceivedMessage
+from tidewheel.storage.layout import partitions
 
 _RETENTION = timedelta(days=13)
 """A day less than a subscription's queue keeps a message."""

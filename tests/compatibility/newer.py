@@ -9,10 +9,10 @@ from dataclasses import replace
 from typing import Any
 
 from tests.compatibility.recording import RecordedQueue, Recording
-from tidewheel.aws import table_layout as layout
 from tidewheel.model.checksum import opened, sealed
 from tidewheel.model.object_names import CHECKPOINTS
 from tidewheel.model.topic_state import LAYOUT
+from tidewheel.storage import layout
 
 ATTRIBUTE = "of_a_newer_release"
 _VALUE = {"M": {"count": {"N": "7"}, "names": {"L": [{"S": "x"}]}}}

@@ -21,12 +21,10 @@ import pyarrow as pa
 from tests.compatibility.aftermath import counted, digest, taken
 from tests.compatibility.recording import Story, settings_of
 from tidewheel import Tidewheel
-from tidewheel.aws.dynamodb import plans as dynamodb_plans
 from tidewheel.aws.service import Service
 from tidewheel.flows.delivery import parking
 from tidewheel.flows.delivery.commit import commit_and_schedule
 from tidewheel.flows.delivery.ingest import pack_rows
-from tidewheel.flows.ports.buckets import Commit
 from tidewheel.ledger.bucket import bucket_id, content_id
 from tidewheel.ledger.ledger import encode_ledger
 from tidewheel.local import LocalTidewheel
@@ -35,6 +33,8 @@ from tidewheel.model.object_names import ledger_name
 from tidewheel.model.pack import decode_pack, packs
 from tidewheel.model.subscription_state import State
 from tidewheel.model.validation import check_message
+from tidewheel.storage import plans as dynamodb_plans
+from tidewheel.storage.buckets import Commit
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 STOPPED = START + timedelta(hours=6)

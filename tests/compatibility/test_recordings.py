@@ -10,7 +10,6 @@ import pytest
 from tests.compatibility import aftermath, newer
 from tests.compatibility.record import FOLDER, path_of
 from tests.compatibility.recording import Recording, restored, settings_of
-from tidewheel.aws import table_layout as layout
 from tidewheel.errors import UnsupportedLayout
 from tidewheel.flows.upkeep.checkpoint import find_checkpoints
 from tidewheel.local import LocalTidewheel
@@ -19,6 +18,7 @@ from tidewheel.model.job import CatchUpJob, DrainJob, PartJob, job_of
 from tidewheel.model.object_names import CHECKPOINTS, LEDGERS, PARKED, PAYLOADS, PLANS
 from tidewheel.model.pack import PACK_ATTRIBUTE
 from tidewheel.model.topic_state import LAYOUT
+from tidewheel.storage import layout
 
 RECORDINGS = sorted(FOLDER.glob("layout-*/recording.json.gz"))
 THIS_LAYOUT = path_of(LAYOUT)

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from tidewheel.flows.ports import Storage
-from tidewheel.flows.ports.deliveries import HandOut
-from tidewheel.flows.ports.merges import Trash
 from tidewheel.ledger.bucket import Bucket, bucket_id
 from tidewheel.ledger.slots import slots_of
 from tidewheel.model.message import MessageId
@@ -15,6 +12,9 @@ from tidewheel.model.segment import Segment
 from tidewheel.model.settings import TopicSettings
 from tidewheel.model.subscription_state import Delivery, DeliveryKey, SubscriptionState
 from tidewheel.model.topic_state import TopicState
+from tidewheel.storage.deliveries import HandOut
+from tidewheel.storage.merges import Trash
+from tidewheel.storage.storage import Storage
 
 SLOT_MS = 300_000
 

@@ -16,16 +16,17 @@ from tests.contract.builders import (
     a_subscription,
     some_trash,
 )
-from tidewheel.aws import table_layout as layout
-from tidewheel.aws.dynamodb.deletions import MAX_DELETED_ITEMS
-from tidewheel.aws.dynamodb.storage import DynamoStorage
-from tidewheel.flows.ports.buckets import Commit
-from tidewheel.flows.ports.deliveries import Replay
 from tidewheel.memory import MemoryObjects
 from tidewheel.model.key import KeyEntry
 from tidewheel.model.settings import TopicSettings
 from tidewheel.model.tombstone import Tombstone
 from tidewheel.model.topic_state import ALL_SEALED, TopicState
+from tidewheel.storage import layout
+from tidewheel.storage.buckets import Commit
+from tidewheel.storage.deletions import MAX_DELETED_ITEMS
+from tidewheel.storage.deliveries import Replay
+from tidewheel.storage.storage import Storage
+from tidewheel.storage.table import Table
 
 
 def marked(store: Store, **marks: Any) -> TopicState:
@@ -147,7 +148,7 @@ def test_a_deleted_topic_is_forgotten_only_by_who_has_read_its_mark(store: Store
 
 def test_no_item_is_left_in_the_table_and_a_call_deletes_a_bounded_number(dynamodb: Any) -> None:
     table = make_table(dynamodb)
-    storage = DynamoStorage(dynamodb, table=table, objects=MemoryObjects())
+    storage = Storage(Table(dynamodb, table), MemoryObjects())
     store = Store(storage, object_names=None)
     store.topic()
     fill(store)

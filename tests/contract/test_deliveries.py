@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from tests.contract.builders import Store, a_delivery, a_state
-from tidewheel.flows.ports.deliveries import HandOut, Replay
 from tidewheel.model.subscription_state import Delivery, DeliveryKey
+from tidewheel.storage.deliveries import HandOut, Replay
 
 
 def _order(delivery: Any) -> tuple[str, int]:

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from tests.contract.builders import SLOT_MS, Store, a_message_id
-from tidewheel.flows.ports.keys import FoundKeys, NotInLedgers
 from tidewheel.model.key import KeyEntry
 from tidewheel.model.message import IdSource, id_floor, id_text
 from tidewheel.model.tombstone import Tombstone
+from tidewheel.storage.keys import FoundKeys, NotInLedgers
 
 
 def an_entry(number: int = 1, sent_ms: int = 10, seq: int = 1, key: str = "k", **changes: Any) -> KeyEntry:

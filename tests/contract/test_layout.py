@@ -19,16 +19,16 @@ from tests.contract.builders import (
     some_trash,
 )
 from tidewheel.errors import UnsupportedLayout
-from tidewheel.flows.ports import Storage
-from tidewheel.flows.ports.buckets import Commit
-from tidewheel.flows.ports.deliveries import Replay
-from tidewheel.flows.ports.topic_states import NextWork
 from tidewheel.model.key import KeyEntry
 from tidewheel.model.message import Encoding
 from tidewheel.model.recurring import Recurring
 from tidewheel.model.settings import TopicSettings
 from tidewheel.model.tombstone import Tombstone
 from tidewheel.model.topic_state import LAYOUT, TopicState
+from tidewheel.storage.buckets import Commit
+from tidewheel.storage.deliveries import Replay
+from tidewheel.storage.storage import Storage
+from tidewheel.storage.topic_states import NextWork
 
 NEWER = LAYOUT + 1
 TOMBSTONE = Tombstone(200, a_message_id(), 9_000_000_000)

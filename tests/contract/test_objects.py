@@ -13,8 +13,8 @@ from tidewheel import clock as clocks
 from tidewheel.aws.s3_objects import PART_BYTES, S3Objects
 from tidewheel.clock import ManualClock, SystemClock
 from tidewheel.errors import ObjectMissing
-from tidewheel.flows.ports.objects import Objects
 from tidewheel.memory import MemoryObjects
+from tidewheel.storage.objects import Objects
 
 DATA = bytes(range(256)) * 4
 LARGE = DATA * (PART_BYTES // len(DATA))

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from tests.contract.builders import Store, a_subscription
-from tidewheel.flows.ports.parks import JobNote, Parked
 from tidewheel.model.park import Park, ParkKey
 from tidewheel.model.subscription_state import State, SubscriptionState
+from tidewheel.storage.parks import JobNote, Parked
 
 
 def a_park(subscription: SubscriptionState | None = None, id: str = "p1", **fields: Any) -> Park:

@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 
 from tests.contract.builders import SLOT_MS, Store, a_state
-from tidewheel.flows.ports.topic_states import AT_ONCE_MS, NextWork
 from tidewheel.model.message import Encoding
 from tidewheel.model.recurring import Recurring
 from tidewheel.model.topic_state import TopicState
+from tidewheel.storage.topic_states import AT_ONCE_MS, NextWork
 
 
 def a_recurring(name: str = "tick", generation: str = "r1", first_slot: int = 105) -> Recurring:

@@ -13,10 +13,10 @@ from tests.contract.builders import (
     a_state,
     some_trash,
 )
-from tidewheel.flows.ports.buckets import Commit
-from tidewheel.flows.ports.topic_states import NextWork
 from tidewheel.model.settings import TopicSettings
 from tidewheel.model.topic_state import Purge
+from tidewheel.storage.buckets import Commit
+from tidewheel.storage.topic_states import NextWork
 
 LOW = NextWork(next_slot=105, next_check_ms=7000, collect_at_ms=None)
 

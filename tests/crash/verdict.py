@@ -13,10 +13,10 @@ from moto.sqs.models import sqs_backends
 from tests.conftest import PROMISE_MS
 from tests.crash.death import FunctionDied, Point, When
 from tests.crash.world import Promise, World
-from tidewheel.aws import table_layout as layout
 from tidewheel.errors import PartLeased
 from tidewheel.local.emulator import REGION
 from tidewheel.local.pump import Failure, PartialFailure
+from tidewheel.storage import layout
 
 _KEPT_ITEMS = ("STATE", "SUB#", "RECUR#")
 """What a topic at rest has, beside what time takes away: tombstones and keys."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from tests.flows.world import DAY, MINUTE
 from tidewheel.clock import ManualClock
-from tidewheel.flows.ports.objects import StoredObject
 from tidewheel.flows.upkeep.daily import PORTION_MS, walk_daily
 from tidewheel.memory import MemoryService
 from tidewheel.model.object_names import LEDGERS, PLANS
+from tidewheel.storage.objects import StoredObject
 
 PREFIXES = (LEDGERS, PLANS)
 START_MS = 1_767_225_600_000

@@ -13,13 +13,13 @@ from tidewheel.errors import CorruptMetadata, DelayTooLong, PartLeased, TopicRep
 from tidewheel.flows.delivery.deliver import deliver_part
 from tidewheel.flows.delivery.dispatch import dispatch
 from tidewheel.flows.delivery.planning import DueBuckets
-from tidewheel.flows.ports.buckets import Commit
 from tidewheel.flows.upkeep.collect import collect
 from tidewheel.flows.upkeep.sweep import sweep
 from tidewheel.model.message import MessageId
 from tidewheel.model.settings import LEASE_MS
 from tidewheel.model.tombstone import Tombstone
 from tidewheel.model.wheel import fine_delay_s
+from tidewheel.storage.buckets import Commit
 
 
 def test_a_message_due_in_three_days_waits_in_a_ledger_and_arrives_once_in_its_second() -> None:

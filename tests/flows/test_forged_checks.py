@@ -12,9 +12,9 @@ import pytest
 
 from tests.flows.test_sweep import slow, topics_in_need
 from tests.flows.world import HOUR, World
-from tidewheel.aws import table_layout as layout
-from tidewheel.aws.dynamodb.checks import DynamoChecks
 from tidewheel.flows.upkeep.sweep import sweep
+from tidewheel.storage import layout
+from tidewheel.storage.checks import Checks
 
 FORGED = 80_000
 PAGE_ITEMS, PAGE_MS = 1_000, 30
@@ -70,7 +70,7 @@ def test_80_000_forged_items_in_the_index_of_checks_keep_no_topic_from_being_hea
     world = World(subscribe=False)
     topics_in_need(world, "victim")
     world.clock.advance_ms(HOUR)
-    checks: Any = DynamoChecks(FloodedTable(world, partition, sort_key))  # type: ignore[arg-type]
+    checks: Any = Checks(FloodedTable(world, partition, sort_key))  # type: ignore[arg-type]
     monkeypatch.setattr(world.service.checks, "due", checks.due)
     told: list[int] = []
     for port, method in (("topic_states", "read"), ("subscriptions", "read"), ("parks", "read"), ("deletions", "read")):

@@ -23,7 +23,6 @@ from tidewheel.flows.delivery.deliver import deliver_part
 from tidewheel.flows.delivery.dispatch import dispatch
 from tidewheel.flows.delivery.drain import drain
 from tidewheel.flows.delivery.work import do_job
-from tidewheel.flows.ports.parks import JobNote, Parked
 from tidewheel.flows.upkeep.orphans import ORPHAN_GRACE_S, sweep_orphans
 from tidewheel.flows.upkeep.sweep import sweep
 from tidewheel.memory import MemoryQueues
@@ -36,6 +35,7 @@ from tidewheel.model.plan import Plan
 from tidewheel.model.set_aside import SetAside, SetAsideKey
 from tidewheel.model.settings import LEASE_MS
 from tidewheel.model.subscription_state import DeliveryKey, State, SubscriptionState
+from tidewheel.storage.parks import JobNote, Parked
 
 REDRIVE = 30 * MINUTE
 LARGE = random.Random(7).randbytes(450_000).hex()

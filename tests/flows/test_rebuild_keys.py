@@ -15,10 +15,10 @@ from tidewheel.client.changes import reschedule
 from tidewheel.errors import UnknownTopic
 from tidewheel.flows.administration.cancel import Cancelled, CancelResult, TooLate, cancel, cancel_key
 from tidewheel.flows.administration.purge import purge
-from tidewheel.flows.ports.keys import FoundKeys, NotInLedgers
 from tidewheel.flows.upkeep.checkpoint import checkpoint_topic, find_checkpoints
 from tidewheel.model.message import MessageId, Receipt, id_bytes, id_deliver_at_ms, id_text
 from tidewheel.model.pack import Pack, decode_pack, packs
+from tidewheel.storage.keys import FoundKeys, NotInLedgers
 
 
 def cancel_by_key(world: World, key: str = "k") -> CancelResult:

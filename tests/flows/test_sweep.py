@@ -19,8 +19,6 @@ from tidewheel.flows.administration.purge import purge
 from tidewheel.flows.administration.subscribe import create_subscription, create_topic
 from tidewheel.flows.administration.update_topic import update_topic
 from tidewheel.flows.delivery.schedules import schedule_again
-from tidewheel.flows.ports.checks import owner_of
-from tidewheel.flows.ports.topic_states import AT_ONCE_MS
 from tidewheel.flows.upkeep import sweep as module
 from tidewheel.flows.upkeep.collect import collect
 from tidewheel.flows.upkeep.consider_merge import consider_merge
@@ -30,6 +28,8 @@ from tidewheel.model.job import CatchUpJob, DrainJob
 from tidewheel.model.park import Park, ParkKey
 from tidewheel.model.settings import TopicSettings
 from tidewheel.model.subscription_state import Delivery, DeliveryKey
+from tidewheel.storage.checks import owner_of
+from tidewheel.storage.topic_states import AT_ONCE_MS
 
 
 def topics_in_need(world: World, *names: str) -> None:

@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from tests.fuzz import hostile
 from tests.fuzz.good import CHECKPOINT, ITEMS, JOBS, NOW_MS, PACKS, PLAN, RECEIVED, SLOTS, TABLE
 from tests.packs import parts_of
-from tidewheel.aws.dynamodb import items
 from tidewheel.client.declared import SUBSCRIPTION_TYPE, TOPIC_TYPE, declared
 from tidewheel.clock import ManualClock
 from tidewheel.flows.delivery.ingest import pack_rows
@@ -33,6 +32,7 @@ from tidewheel.model.plan import decode_plan
 from tidewheel.model.received import parse_received
 from tidewheel.model.recurrence import Rule
 from tidewheel.model.settings import ServiceSettings, TopicSettings
+from tidewheel.storage import items
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

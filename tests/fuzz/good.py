@@ -5,9 +5,6 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from tidewheel.aws.dynamodb import items
-from tidewheel.aws.dynamodb.items import PlanItem
-from tidewheel.flows.ports.merges import Trash
 from tidewheel.ledger.bucket import Bucket, Tail, bucket_id
 from tidewheel.ledger.ledger import Ledger, encode_ledger, rows_table
 from tidewheel.ledger.segment_table import encode_segments
@@ -26,6 +23,9 @@ from tidewheel.model.subscription_state import Delivery, DeliveryKey, Subscripti
 from tidewheel.model.tombstone import Tombstone
 from tidewheel.model.topic_state import Purge, TopicState
 from tidewheel.model.validation import Options, check_message
+from tidewheel.storage import items
+from tidewheel.storage.items import PlanItem
+from tidewheel.storage.merges import Trash
 
 NOW_MS = 1_800_000_000_000
 _SLOT = NOW_MS // 300_000

@@ -16,7 +16,6 @@ from typing import Any, cast
 
 from tests.fuzz.damage import damaged
 from tests.fuzz.good import CHECKPOINT, ITEMS, NOW_MS, PACKS, PLAN, RECEIVED, SLOTS, TABLE, ledger
-from tidewheel.aws.dynamodb import items
 from tidewheel.client.connection import Connection
 from tidewheel.client.payloads import fetch_payload
 from tidewheel.errors import CorruptLedger
@@ -24,7 +23,6 @@ from tidewheel.flows.delivery.due_rows import due_rows
 from tidewheel.flows.delivery.parking import parked_rows
 from tidewheel.flows.delivery.release import releases
 from tidewheel.flows.ports import Ports
-from tidewheel.flows.ports.objects import StoredObject
 from tidewheel.flows.upkeep.payloads import _marks
 from tidewheel.ledger.bucket import Bucket, Tail, encode_tail
 from tidewheel.ledger.inspection import inspect
@@ -40,6 +38,8 @@ from tidewheel.model.plan import Plan, PlannedSegment, decode_plan
 from tidewheel.model.received import parse_received
 from tidewheel.model.segment import Segment
 from tidewheel.model.topic_state import TopicState
+from tidewheel.storage import items
+from tidewheel.storage.objects import StoredObject
 
 NAME = "ledgers/orders/2027-01-15/000006000000-0123456789abcdef0123456789abcdef-0123456789abcdef.parquet"
 _ENDING_BYTES = 12

@@ -17,11 +17,11 @@ from tests.fuzz.good import IDS, PACKS
 from tests.fuzz.hostile import DEEP, NAMES
 from tests.marks import subscription_state, topic_state
 from tests.packs import fields_of, pack_of
-from tidewheel.aws.table_layout import BUCKETS, key_key
 from tidewheel.errors import InvalidValue
 from tidewheel.model.checksum import opened, sealed
 from tidewheel.model.message import Message
 from tidewheel.model.pack import PACK_ATTRIBUTE
+from tidewheel.storage.layout import BUCKETS, key_key
 
 OTHER = "invoices"
 SECRET = "body-that-no-log-may-show"

@@ -12,8 +12,6 @@ import pytest
 from tests.fuzz.good import CHECKPOINT, IDS, ITEMS, NOW_MS, PACKS, PLAN
 from tests.packs import fields_of, pack_of
 from tidewheel import InvalidValue
-from tidewheel.aws.dynamodb import items
-from tidewheel.aws.table_layout import CLIENT_ITEMS
 from tidewheel.errors import CorruptMetadata, CorruptPack, NewerRelease, UnsupportedLayout
 from tidewheel.flows.delivery.ingest import pack_rows
 from tidewheel.flows.delivery.release import releases
@@ -27,6 +25,8 @@ from tidewheel.model.pack import decode_pack, packs
 from tidewheel.model.plan import decode_plan
 from tidewheel.model.received import parse_received
 from tidewheel.model.validation import Options, check_key, check_message
+from tidewheel.storage import items
+from tidewheel.storage.layout import CLIENT_ITEMS
 
 
 def _packed(message: Message, resend: Options | None = None) -> bytes:

@@ -11,7 +11,6 @@ import pytest
 from tests.flows.world import TOPIC
 from tests.independent.race import Race, RaceClock, race_in_memory
 from tests.independent.record import Record, Sent
-from tidewheel.flows.ports.buckets import Commit
 from tidewheel.memory import MemoryQueues, MemoryService
 from tidewheel.memory.buckets import MemoryBuckets
 from tidewheel.memory.queues import SentMessage
@@ -19,6 +18,7 @@ from tidewheel.memory.tombstones import MemoryTombstones
 from tidewheel.model.message import MessageId
 from tidewheel.model.settings import TopicSettings
 from tidewheel.model.topic_state import TopicState, new_topic_state
+from tidewheel.storage.buckets import Commit
 
 SECONDS = 1.5
 

@@ -18,7 +18,6 @@ from tests.fuzz.good import ITEMS
 from tests.infra.dedicated import synthesized
 from tests.infra.test_client_enforcement import session_of
 from tests.infra.test_client_permissions import MINE, OTHER, SHARED, World
-from tidewheel.aws import table_layout as layout
 from tidewheel.client.policies import (
     CONSUMER_ACTIONS,
     SENDER_ACTIONS,
@@ -33,6 +32,7 @@ from tidewheel.local.emulator.iam_policy import Request, allowed
 from tidewheel.local.emulator.iam_requests import requests_of
 from tidewheel.local.emulator.iam_resources import asked
 from tidewheel.model import object_names
+from tidewheel.storage import layout
 
 READS = ("Get", "List", "Query", "Scan", "ConditionCheck")
 """What the name of an action begins with that changes nothing. Receiving hides messages from others, so it counts."""

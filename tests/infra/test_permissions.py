@@ -19,8 +19,8 @@ from tests.infra.roles import (
     SENDERS,
     SWEEP,
 )
-from tidewheel.aws import table_layout
 from tidewheel.model.object_names import topic_prefixes
+from tidewheel.storage import layout as table_layout
 
 if TYPE_CHECKING:
     from tests.infra.conftest import StackTemplate

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from tidewheel.aws import table_layout as layout
 from tidewheel.local import LocalTidewheel
 from tidewheel.model.message import Message, MessageId
 from tidewheel.model.settings import ServiceSettings, parameter_name
+from tidewheel.storage import layout
 
 
 def test_what_a_sender_forged_under_an_older_policy_stops_its_own_message_alone() -> None:

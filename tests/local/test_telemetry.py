@@ -10,11 +10,11 @@ import pytest
 from tests.conftest import SKEW, TOPIC, Orders
 from tests.local.told import TELLING, Point, documents, points, total
 from tidewheel.errors import CorruptMetadata, InvalidValue, NewerRelease
-from tidewheel.flows.ports.checks import Due
 from tidewheel.flows.upkeep.health import Health
 from tidewheel.flows.upkeep.sweep import SweepResult
 from tidewheel.local import LocalTidewheel
 from tidewheel.model.message import Message
+from tidewheel.storage.checks import Due
 from tidewheel.telemetry import metrics
 from tidewheel.telemetry.watched_queues import Sent, WatchedQueues
 

@@ -19,7 +19,6 @@ from tidewheel.flows.administration.purge import purge
 from tidewheel.flows.administration.replay import replay
 from tidewheel.flows.administration.subscribe import create_subscription, create_topic
 from tidewheel.flows.administration.update_topic import update_topic
-from tidewheel.flows.ports.deliveries import Replay
 from tidewheel.flows.recovery.rebuild import rebuild
 from tidewheel.flows.upkeep.checkpoint import find_checkpoints
 from tidewheel.jobs.rebuild_engine import local_engine
@@ -28,6 +27,7 @@ from tidewheel.model.park import Park, ParkKey
 from tidewheel.model.settings import TopicSettings
 from tidewheel.model.subscription_state import Delivery, State
 from tidewheel.model.topic_state import TopicState
+from tidewheel.storage.deliveries import Replay
 
 LASTING = ("audit", "billing")
 """Subscriptions that each topic has from the beginning to the end."""

@@ -21,9 +21,7 @@ from tests.stored_ports import TABLE_PORTS
 from tidewheel.clock import Clock
 from tidewheel.errors import ConcurrentModification, CorruptMetadata, QueueUnavailable
 from tidewheel.flows.delivery.parking import parked_rows
-from tidewheel.flows.ports.buckets import Commit
 from tidewheel.flows.ports.parallel import in_order
-from tidewheel.flows.ports.parks import JobNote, Parked
 from tidewheel.flows.ports.queues import Refusal, Release
 from tidewheel.ledger.bucket import Bucket, BucketId
 from tidewheel.memory import MemoryService
@@ -34,6 +32,8 @@ from tidewheel.model.park import Park, ParkKey
 from tidewheel.model.plan import Plan
 from tidewheel.model.subscription_state import Delivery, DeliveryKey
 from tidewheel.model.topic_state import TopicState
+from tidewheel.storage.buckets import Commit
+from tidewheel.storage.parks import JobNote, Parked
 
 
 class CallFailed(Exception):

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from tidewheel.flows.ports.deliveries import HandOut
-from tidewheel.flows.ports.merges import Trash
-from tidewheel.flows.ports.topic_states import NextWork
 from tidewheel.ledger.bucket import Bucket
 from tidewheel.model.key import KeyEntry
 from tidewheel.model.park import Park, ParkKey
@@ -12,6 +9,9 @@ from tidewheel.model.plan import Plan
 from tidewheel.model.subscription_state import Delivery, DeliveryKey, SubscriptionState
 from tidewheel.model.tombstone import Tombstone
 from tidewheel.model.topic_state import TopicState
+from tidewheel.storage.deliveries import HandOut
+from tidewheel.storage.merges import Trash
+from tidewheel.storage.topic_states import NextWork
 
 _MOST_NAMES = 6
 

@@ -39,12 +39,12 @@ from tidewheel.clock import ManualClock
 from tidewheel.errors import UnknownSubscription
 from tidewheel.flows.administration.pause import resume
 from tidewheel.flows.ports.runs import MergeSize
-from tidewheel.flows.ports.topic_states import AT_ONCE_MS
 from tidewheel.flows.upkeep import retention
 from tidewheel.ledger import ledger
 from tidewheel.memory import MemoryService
 from tidewheel.model.set_aside import REFUSED_AFTER_MS
 from tidewheel.model.settings import TopicSettings
+from tidewheel.storage.topic_states import AT_ONCE_MS
 
 __all__ = ["Simulation", "Violation"]
 

@@ -12,7 +12,6 @@ from tests.simulation.runs import one_run
 from tidewheel.flows.delivery import addressed, commit, deliver, drain, ingest, planning, release, schedules
 from tidewheel.flows.delivery.keys import _Settling
 from tidewheel.flows.ports.queues import Release
-from tidewheel.flows.ports.tombstones import Entombed
 from tidewheel.flows.recovery import rebuild
 from tidewheel.flows.recovery.rebuild_planning import Resolved
 from tidewheel.flows.upkeep import collect, payloads
@@ -29,6 +28,7 @@ from tidewheel.model.pack import Pack
 from tidewheel.model.subscription_state import Delivery, SubscriptionState
 from tidewheel.model.tombstone import Tombstone
 from tidewheel.model.topic_state import TopicState
+from tidewheel.storage.tombstones import Entombed
 
 STEPS = 900
 MOST_SEEDS = 120

@@ -19,12 +19,8 @@ from pyspark.sql.datasource import GreaterThanOrEqual, LessThan
 from pyspark.sql.types import StructType
 
 from tests.contract.aws_resources import REGION, client, make_s3_bucket, make_table
-from tidewheel.aws.dynamodb.storage import DynamoStorage
 from tidewheel.clock import SystemClock
 from tidewheel.errors import CorruptLedger, InvalidValue, UnknownTopic
-from tidewheel.flows.ports.buckets import Commit
-from tidewheel.flows.ports.merges import Trash
-from tidewheel.flows.ports.objects import Objects
 from tidewheel.jobs.folder_objects import FolderObjects
 from tidewheel.jobs.location import Location
 from tidewheel.ledger.bucket import BucketId, bucket_id
@@ -36,6 +32,11 @@ from tidewheel.model.settings import TopicSettings
 from tidewheel.model.topic_state import TopicState, new_topic_state
 from tidewheel.spark.ledger_source import SPARK_SCHEMA, LedgerReader, Runs
 from tidewheel.spark.live_ledgers import in_listing, snapshot
+from tidewheel.storage.buckets import Commit
+from tidewheel.storage.merges import Trash
+from tidewheel.storage.objects import Objects
+from tidewheel.storage.storage import Storage
+from tidewheel.storage.table import Table
 
 START_MS = 1_767_225_600_000
 DAY_MS = 24 * 3600 * 1000
@@ -169,7 +170,7 @@ def test_ledgers_in_s3_are_read_as_the_table_names_them(spark: SparkSession, aws
     endpoint_url, s3, dynamodb = aws
     root, table_name = f"s3://{make_s3_bucket(s3)}", make_table(dynamodb)
     objects = Location(root=root, endpoint_url=endpoint_url, region=REGION).objects()
-    storage = DynamoStorage(dynamodb, table=table_name, objects=objects)
+    storage = Storage(Table(dynamodb, table_name), objects)
     now_ms = START_MS - DAY_MS
     tables = [some_rows(300, seed=1), some_rows(20, seed=2, span_ms=DAY_MS)]
     state = committed(storage, tables, now_ms)

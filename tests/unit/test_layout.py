@@ -9,12 +9,12 @@ import pytest
 
 import tidewheel
 from tests.contract.builders import a_state
-from tidewheel.aws.dynamodb.items import decode_topic_state, encode_topic_state
 from tidewheel.errors import TidewheelError, UnsupportedLayout
 from tidewheel.model.checkpoint import checkpoint_of, decode_checkpoint, encode_checkpoint
 from tidewheel.model.checksum import opened, sealed
 from tidewheel.model.plan import decode_plan
 from tidewheel.model.topic_state import LAYOUT, check_layout
+from tidewheel.storage.items import decode_topic_state, encode_topic_state
 
 
 def test_the_error_is_one_of_the_package_and_names_topic_layout_and_remedy() -> None:

@@ -14,8 +14,6 @@ from typer.testing import CliRunner, Result
 
 from infra.local_template import normalized
 from tests.infra.dedicated import synthesized
-from tidewheel.aws import table_layout
-from tidewheel.aws.dynamodb import items
 from tidewheel.cli.main import app
 from tidewheel.cli.target import Target
 from tidewheel.client.policies import (
@@ -34,6 +32,8 @@ from tidewheel.model.key import KeyEntry
 from tidewheel.model.message import MessageId
 from tidewheel.model.settings import DELIVERY_ROLES, ServiceSettings, parameter_name
 from tidewheel.model.tombstone import Tombstone
+from tidewheel.storage import items
+from tidewheel.storage import layout as table_layout
 
 MINE, SHARED = "orders", "invoices"
 ARN = "arn:aws:sqs:us-east-1:123456789012:mine"

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from tests.contract.builders import SLOT_MS
 from tests.unit.test_bucket import START_MS, some_segments
-from tidewheel.aws.dynamodb.items import decode_bucket, encode_bucket
 from tidewheel.errors import CorruptMetadata
 from tidewheel.ledger.bucket import Bucket, bucket_id
 from tidewheel.ledger.delayed_index import due_segments
@@ -21,6 +20,7 @@ from tidewheel.ledger.segment_table import SegmentTable, decode_segments, encode
 from tidewheel.ledger.slots import slots_of
 from tidewheel.model.checksum import opened, sealed
 from tidewheel.model.segment import Segment
+from tidewheel.storage.items import decode_bucket, encode_bucket
 
 
 def numbers_of(raw: bytes) -> list[int]:

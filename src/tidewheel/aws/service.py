@@ -14,20 +14,19 @@ from botocore.config import Config
 
 from tidewheel import __version__, deadline
 from tidewheel import clock as clocks
-from tidewheel.aws.dynamodb.storage import DynamoStorage
 from tidewheel.aws.runs import AwsRuns
 from tidewheel.aws.s3_objects import S3Objects
 from tidewheel.aws.scheduler_wheel import SchedulerWheel
 from tidewheel.aws.sqs_queues import SqsQueues
 from tidewheel.aws.tries import FUNCTION, HINT, Tries
 from tidewheel.clock import Clock
+from tidewheel.flows.ports import Ports
 from tidewheel.flows.ports.parallel import Parallel, in_order
-from tidewheel.flows.ports.queues import Queues
-from tidewheel.flows.ports.wheel import Wheel
 from tidewheel.model.settings import ServiceSettings
+from tidewheel.storage.table import Table
 
 if TYPE_CHECKING:
-    from mypy_boto3_dynamodb import DynamoDBClient
+    pass
 
 _T = TypeVar("_T")
 
@@ -35,33 +34,14 @@ USER_AGENT = f"tidewheel/{__version__}"
 """The header, with Botocore's version behind. Without this, botocore makes a longer one anew for each request."""
 
 
-class Service(DynamoStorage):
-    """Implements the port `Ports` on AWS."""
+class Service(Ports):
+    """All ports on AWS.
 
-    def __init__(
-        self,
-        settings: ServiceSettings,
-        clock: Clock,
-        dynamodb: DynamoDBClient,
-        *,
-        objects: S3Objects,
-        queues: Queues,
-        wheel: Wheel,
-        runs: AwsRuns,
-        parallel: Parallel,
-    ) -> None:
-        super().__init__(dynamodb, table=settings.table, objects=objects)
-        self.settings = settings
-        self.clock = clock
-        self.queues: Queues = queues
-        self.wheel: Wheel = wheel
-        self.runs = runs
-        self.parallel = parallel
+    Attributes:
+        settings: the deployment's settings.
+    """
 
-    @property
-    def max_skew_ms(self) -> int:
-        """Maximum difference between SQS's clock and the local clock."""
-        return self.settings.max_skew_ms
+    settings: ServiceSettings
 
     @classmethod
     def cold_start(
@@ -90,11 +70,9 @@ class Service(DynamoStorage):
     ) -> Service:
         """Makes the service from settings. The session selects the AWS endpoints, unless an endpoint is given."""
         client = partial(_client, session, endpoint_url, settings.send_threads, tries=tries)
-        return cls(
-            settings,
-            clock,
-            client("dynamodb"),
-            objects=S3Objects(client("s3", tries=tries.for_objects), s3_bucket=settings.s3_bucket),
+        service = cls(
+            Table(client("dynamodb"), settings.table),
+            S3Objects(client("s3", tries=tries.for_objects), s3_bucket=settings.s3_bucket),
             queues=SqsQueues(
                 client("sqs"),
                 work_queue_url=settings.work_queue_url,
@@ -117,7 +95,11 @@ class Service(DynamoStorage):
                 merge_job=settings.merge_job,
             ),
             parallel=parallel_of(settings.send_threads),
+            clock=clock,
+            max_skew_ms=settings.max_skew_ms,
         )
+        service.settings = settings
+        return service
 
 
 def once(make: Callable[[], _T]) -> Callable[[], _T]:

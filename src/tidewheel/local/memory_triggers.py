@@ -13,6 +13,8 @@ from tidewheel.local.pump import Invocation, Kind, Trigger
 from tidewheel.memory import MemoryService
 from tidewheel.model.schedule_expressions import Every
 from tidewheel.model.triggers import RETRIES, SWEEP_INTERVAL_S
+from tidewheel.storage import items
+from tidewheel.storage.layout import SERVICE
 
 _SWEEP = Every(interval_ms=SWEEP_INTERVAL_S * 1000)
 
@@ -37,9 +39,10 @@ class MemoryTriggers:
             # EventBridge Scheduler uses whole seconds in the future.
             fires_at_ms = -(-min(each for _, _, each in schedules) // 1000) * 1000
             yield max(fires_at_ms, self._fire_from_ms), Kind.ONCE, self._fire
-        checks = self._service.checks
-        daily_ms = self._daily.next_ms(checks.next_daily_ms(), self._service.store.changes(), now_ms)
-        work_ms = [each for each in (checks.next_check_ms(), daily_ms) if each is not None]
+        stored = self._service.dynamodb
+        claimed = [items.next_at_ms_of(each) for each in stored.items(SERVICE)]
+        daily_ms = self._daily.next_ms(min(claimed, default=None), stored.writes(but=SERVICE), now_ms)
+        work_ms = [each for each in (stored.first_indexed(), daily_ms) if each is not None]
         if work_ms:
             # Earlier ticks without work stay without work.
             from_ms = max(self._last_tick_ms + 1, min(work_ms), now_ms)

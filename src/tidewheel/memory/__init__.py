@@ -1,11 +1,12 @@
-"""Implements the ports of the flows in memory, as public fakes for Tidewheel's tests and yours.
+"""Clients and ports in memory, for Tidewheel's tests and yours.
 
-Each fake makes the same promises as its AWS counterpart (`tests/contract` runs the same suites on both). Fakes are safe
-for use by several threads, and each write is atomic.
+Each makes the same promises as its AWS counterpart (`tests/contract` runs the same suites on both). All are safe for
+use by several threads, and each write is atomic.
 """
 
 from __future__ import annotations
 
+from tidewheel.memory.dynamodb import MemoryDynamoDBClient
 from tidewheel.memory.objects import MemoryObjects
 from tidewheel.memory.queues import MemoryQueues, SentMessage
 from tidewheel.memory.runs import MemoryRuns
@@ -14,6 +15,7 @@ from tidewheel.memory.sqs import MemorySqs
 from tidewheel.memory.wheel import MemoryWheel
 
 __all__ = [
+    "MemoryDynamoDBClient",
     "MemoryObjects",
     "MemoryQueues",
     "MemoryRuns",

@@ -1,73 +1,58 @@
-"""Bundles all ports in memory for the flows."""
+"""Bundles everything that the flows use, in memory."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, cast
 
 from tidewheel.clock import Clock
+from tidewheel.flows.ports import Ports
 from tidewheel.flows.ports.parallel import in_order
-from tidewheel.memory.buckets import MemoryBuckets
-from tidewheel.memory.checks import MemoryChecks
-from tidewheel.memory.deletions import MemoryDeletions
-from tidewheel.memory.deliveries import MemoryDeliveries
-from tidewheel.memory.keys import MemoryKeys
-from tidewheel.memory.merges import MemoryMerges
-from tidewheel.memory.notes import MemoryNotes
+from tidewheel.memory.dynamodb import Index, MemoryDynamoDBClient, Schema
 from tidewheel.memory.objects import MemoryObjects
-from tidewheel.memory.parks import MemoryParks
-from tidewheel.memory.plans import MemoryPlans
 from tidewheel.memory.queues import MemoryQueues
-from tidewheel.memory.recurring import MemoryRecurring
 from tidewheel.memory.runs import MemoryRuns
-from tidewheel.memory.set_aside import MemorySetAsideItems
 from tidewheel.memory.sqs import MemorySqs
-from tidewheel.memory.store import MemoryStore
-from tidewheel.memory.subscriptions import MemorySubscriptions
-from tidewheel.memory.tombstones import MemoryTombstones
-from tidewheel.memory.topic_states import MemoryTopicStates
-from tidewheel.memory.unreadable import MemoryUnreadableItems
 from tidewheel.memory.wheel import MemoryWheel
 from tidewheel.model.settings import FunctionSettings
+from tidewheel.storage import layout
+from tidewheel.storage.table import Table
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
 
 _MAX_SKEW_MS = FunctionSettings().max_skew_ms
+TABLE = Schema(
+    table="memory",
+    partition_key=layout.PARTITION_KEY,
+    sort_key=layout.SORT_KEY,
+    index=Index(layout.CHECK_INDEX, layout.CHECK_PARTITION_KEY, layout.CHECK_SORT_KEY),
+    ttl=layout.TTL_ATTRIBUTE,
+)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MemoryService:
-    """Implements the port `Ports` in memory. With a ManualClock, every run is the same.
+class MemoryService(Ports):
+    """The stored state and the ports of the flows, over clients in memory. With a ManualClock, every run is the same.
 
     Attributes:
-        store: the items that the ports of stored state share.
+        dynamodb: the table's client.
     """
 
-    clock: Clock
-    store: MemoryStore
-    topic_states: MemoryTopicStates
-    buckets: MemoryBuckets
-    merges: MemoryMerges
-    plans: MemoryPlans
-    subscriptions: MemorySubscriptions
-    deliveries: MemoryDeliveries
-    parks: MemoryParks
-    set_aside: MemorySetAsideItems
-    unreadable: MemoryUnreadableItems
-    tombstones: MemoryTombstones
-    keys: MemoryKeys
-    notes: MemoryNotes
-    recurring: MemoryRecurring
-    checks: MemoryChecks
-    deletions: MemoryDeletions
+    dynamodb: MemoryDynamoDBClient
     objects: MemoryObjects
     queues: MemoryQueues
-    wheel: MemoryWheel = field(default_factory=MemoryWheel)
-    runs: MemoryRuns = field(default_factory=MemoryRuns)
-    parallel: Callable[[Callable[[int], None], Iterable[int]], Iterable[None]] = in_order
-    max_skew_ms: int = _MAX_SKEW_MS
+    wheel: MemoryWheel
+    runs: MemoryRuns
 
     @classmethod
     def at(
-        cls, clock: Clock, sqs: MemorySqs | None = None, *, stack: str | None = None, max_skew_ms: int = _MAX_SKEW_MS
+        cls,
+        clock: Clock,
+        sqs: MemorySqs | None = None,
+        *,
+        stack: str | None = None,
+        max_skew_ms: int = _MAX_SKEW_MS,
+        parallel: Callable[[Callable[[int], None], Iterable[int]], Iterable[None]] = in_order,
     ) -> MemoryService:
         """Returns an empty service whose queues and objects use the same clock.
 
@@ -76,27 +61,18 @@ class MemoryService:
             sqs: the queues to which the service sends; None: any URL is accepted, without consumers.
             stack: prefix of the names of the work queue and the queue of refused messages.
             max_skew_ms: maximum difference between SQS's clock and the local clock.
+            parallel: runs calls side by side.
         """
-        store = MemoryStore()
-        return cls(
-            clock=clock,
-            store=store,
-            topic_states=MemoryTopicStates(store),
-            buckets=MemoryBuckets(store),
-            merges=MemoryMerges(store),
-            plans=MemoryPlans(store),
-            subscriptions=MemorySubscriptions(store),
-            deliveries=MemoryDeliveries(store),
-            parks=MemoryParks(store),
-            set_aside=MemorySetAsideItems(store),
-            unreadable=MemoryUnreadableItems(),
-            tombstones=MemoryTombstones(store),
-            keys=MemoryKeys(store),
-            notes=MemoryNotes(store),
-            recurring=MemoryRecurring(store),
-            checks=MemoryChecks(store),
-            deletions=MemoryDeletions(store),
-            objects=MemoryObjects(clock.now_ms),
+        dynamodb = MemoryDynamoDBClient(TABLE)
+        service = cls(
+            Table(cast("DynamoDBClient", dynamodb), TABLE.table, sleep=lambda _: None),
+            MemoryObjects(clock.now_ms),
             queues=MemoryQueues(clock, sqs, prefix="" if stack is None else f"{stack}_"),
+            wheel=MemoryWheel(),
+            runs=MemoryRuns(),
+            parallel=parallel,
+            clock=clock,
             max_skew_ms=max_skew_ms,
         )
+        service.dynamodb = dynamodb
+        return service

@@ -1,87 +1,52 @@
-"""Ports of the flows to storage, queues and schedules.
+"""All that the flows use: the stored state, and the ports to queues, schedules, runs and threads.
 
-Each port is a file of this room, with its values beside it. Each port has an implementation on AWS (`tidewheel.aws`)
-and an implementation in memory (`tidewheel.memory`). A suite in `tests/contract` states the promises of each port and
-runs against both. Every read is strongly consistent unless its docstring says otherwise. Every write is one atomic,
-conditional change. An implementation does I/O and decides nothing.
+Each port is a file of this room, with an implementation on AWS (`tidewheel.aws`) and an implementation in memory
+(`tidewheel.memory`). A suite in `tests/contract` states the promises of each port and runs against both. An
+implementation does I/O and decides nothing.
 """
 
 from __future__ import annotations
 
-from typing import Protocol
-
 from tidewheel.clock import Clock
-from tidewheel.flows.ports.buckets import Buckets
-from tidewheel.flows.ports.checks import Checks
-from tidewheel.flows.ports.deletions import Deletions
-from tidewheel.flows.ports.deliveries import Deliveries
-from tidewheel.flows.ports.keys import Keys
-from tidewheel.flows.ports.merges import Merges
-from tidewheel.flows.ports.notes import Notes
-from tidewheel.flows.ports.objects import Objects
 from tidewheel.flows.ports.parallel import Parallel
-from tidewheel.flows.ports.parks import Parks
-from tidewheel.flows.ports.plans import Plans
 from tidewheel.flows.ports.queues import Queues
-from tidewheel.flows.ports.recurring import RecurringMessages
 from tidewheel.flows.ports.runs import Runs
-from tidewheel.flows.ports.set_aside import SetAsideItems
-from tidewheel.flows.ports.subscriptions import Subscriptions
-from tidewheel.flows.ports.tombstones import Tombstones
-from tidewheel.flows.ports.topic_states import TopicStates
-from tidewheel.flows.ports.unreadable import UnreadableItems
 from tidewheel.flows.ports.wheel import Wheel
+from tidewheel.storage.objects import Objects
+from tidewheel.storage.storage import Storage
+from tidewheel.storage.table import Table
 
 
-class Storage(Protocol):
-    """The ports of all stored state, which is a table and objects."""
+class Ports(Storage):
+    """All that a function uses.
 
-    @property
-    def topic_states(self) -> TopicStates: ...
-    @property
-    def buckets(self) -> Buckets: ...
-    @property
-    def merges(self) -> Merges: ...
-    @property
-    def plans(self) -> Plans: ...
-    @property
-    def subscriptions(self) -> Subscriptions: ...
-    @property
-    def deliveries(self) -> Deliveries: ...
-    @property
-    def parks(self) -> Parks: ...
-    @property
-    def set_aside(self) -> SetAsideItems: ...
-    @property
-    def unreadable(self) -> UnreadableItems: ...
-    @property
-    def tombstones(self) -> Tombstones: ...
-    @property
-    def keys(self) -> Keys: ...
-    @property
-    def notes(self) -> Notes: ...
-    @property
-    def recurring(self) -> RecurringMessages: ...
-    @property
-    def checks(self) -> Checks: ...
-    @property
-    def deletions(self) -> Deletions: ...
-    @property
-    def objects(self) -> Objects: ...
+    Args:
+        table: the table.
+        objects: the objects.
+        queues: the subscriptions' queues, the work queue and the queue of refused messages.
+        wheel: the schedules.
+        runs: starts of functions and jobs.
+        parallel: runs calls side by side.
+        clock: the time.
+        max_skew_ms: maximum difference between SQS's clock and the local clock.
+    """
 
-
-class Ports(Storage, Protocol):
-    """All ports that a function uses."""
-
-    @property
-    def queues(self) -> Queues: ...
-    @property
-    def wheel(self) -> Wheel: ...
-    @property
-    def runs(self) -> Runs: ...
-    @property
-    def parallel(self) -> Parallel: ...
-    @property
-    def clock(self) -> Clock: ...
-    @property
-    def max_skew_ms(self) -> int: ...
+    def __init__(
+        self,
+        table: Table,
+        objects: Objects,
+        *,
+        queues: Queues,
+        wheel: Wheel,
+        runs: Runs,
+        parallel: Parallel,
+        clock: Clock,
+        max_skew_ms: int,
+    ) -> None:
+        super().__init__(table, objects)
+        self.queues = queues
+        self.wheel = wheel
+        self.runs = runs
+        self.parallel = parallel
+        self.clock = clock
+        self.max_skew_ms = max_skew_ms

@@ -1,0 +1,584 @@
+"""Answers as boto3's DynamoDB client does, from memory.
+
+The client knows the operations, parameters and expressions that `tidewheel.storage` uses. Any other is an error. It
+has DynamoDB's limits on items, pages and transactions, and raises boto3's exceptions.
+"""
+
+from __future__ import annotations
+
+import threading
+from bisect import bisect_left, bisect_right, insort
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any, NamedTuple, NoReturn
+
+from botocore.exceptions import ClientError
+
+from tidewheel.memory import expressions
+from tidewheel.memory.expressions import Comparison, InvalidExpression, Item, comparable, compares
+
+MAX_ITEM_BYTES = 400 * 1024
+MAX_PAGE_BYTES = 1 << 20
+MAX_TRANSACTION_ITEMS = 100
+MAX_TRANSACTION_BYTES = 4 << 20
+_TOKENS = 1000
+"""Transactions whose tokens are remembered. DynamoDB remembers tokens for ten minutes."""
+
+_Key = tuple[str, str]
+_REFUSED = "The conditional request failed"
+
+
+class ConditionalCheckFailedException(ClientError):
+    """The condition of a write does not hold."""
+
+
+class TransactionCanceledException(ClientError):
+    """The condition of one of a transaction's writes does not hold."""
+
+
+class ResourceNotFoundException(ClientError):
+    """The table or the index does not exist."""
+
+
+class Index(NamedTuple):
+    """A sparse index with the keys only.
+
+    Attributes:
+        partition_key: attribute of the index, a string.
+        sort_key: attribute of the index, a number.
+    """
+
+    name: str
+    partition_key: str
+    sort_key: str
+
+
+@dataclass(frozen=True, slots=True)
+class Schema:
+    """A table's keys, which are strings, its index, and the attribute with the time at which items expire."""
+
+    table: str
+    partition_key: str
+    sort_key: str
+    index: Index
+    ttl: str
+
+
+class _Kept(NamedTuple):
+    """A stored item."""
+
+    item: Item
+    size_bytes: int
+
+
+class _Ordered:
+    """The items of a partition, in the order of their sort keys.
+
+    Attributes:
+        order: the sort keys. In an index, the attribute's value, then the item's key.
+    """
+
+    def __init__(self) -> None:
+        self.order: list[Any] = []
+        self.kept: dict[Any, _Kept] = {}
+
+    def set(self, key: Any, kept: _Kept) -> None:
+        if key not in self.kept:
+            insort(self.order, key)
+        self.kept[key] = kept
+
+    def remove(self, key: Any) -> None:
+        del self.kept[key]
+        del self.order[bisect_left(self.order, key)]
+
+
+class _Write(NamedTuple):
+    """A write that is checked, but not stored yet. The item is absent afterwards if `new` is None."""
+
+    key: _Key
+    new: _Kept | None
+    refused: Item | None = None
+
+
+class MemoryDynamoDBClient:
+    """Behaves as `boto3.client("dynamodb")` with a single table. Safe for use by several threads.
+
+    Args:
+        schema: the table.
+        lags: returns whether the index shows the present write of an item only after `catch_up`.
+
+    Attributes:
+        exceptions: the exception classes of boto3's client.
+    """
+
+    def __init__(self, schema: Schema, *, lags: Callable[[], bool] = lambda: False) -> None:
+        self.exceptions = SimpleNamespace(
+            ClientError=ClientError,
+            ConditionalCheckFailedException=ConditionalCheckFailedException,
+            ResourceNotFoundException=ResourceNotFoundException,
+            TransactionCanceledException=TransactionCanceledException,
+        )
+        self._schema = schema
+        self._lags = lags
+        self._lock = threading.RLock()
+        self._partitions: dict[str, _Ordered] = {}
+        self._index: dict[str, _Ordered] = {}
+        self._indexed: dict[_Key, tuple[str, Any]] = {}
+        self._behind: dict[_Key, None] = {}
+        self._ttl: dict[_Key, int] = {}
+        self._writes: Counter[str] = Counter()
+        self._tokens: dict[str, None] = {}
+
+    # ---- reading
+    def get_item(self, *, TableName: str, Key: Item, ConsistentRead: bool = False) -> Item:  # noqa: ARG002
+        """Reads an item. The answer has no field `Item` if there is none."""
+        with self._lock:
+            kept = self._kept(self._key(TableName, Key))
+        return {} if kept is None else {"Item": dict(kept.item)}
+
+    def query(
+        self,
+        *,
+        TableName: str,
+        KeyConditionExpression: str,
+        ExpressionAttributeValues: Item,
+        ExpressionAttributeNames: Mapping[str, str] | None = None,
+        FilterExpression: str | None = None,
+        ProjectionExpression: str | None = None,
+        IndexName: str | None = None,
+        ConsistentRead: bool = False,
+        Limit: int | None = None,
+        ExclusiveStartKey: Item | None = None,
+    ) -> Item:
+        """Reads a page of a partition, in the order of its sort keys."""
+        names = _names(ExpressionAttributeNames)
+        values = ExpressionAttributeValues
+        texts = KeyConditionExpression, FilterExpression, ProjectionExpression
+        _check_used(texts, ExpressionAttributeNames, values)
+        with self._lock:
+            self._check_table(TableName)
+            index = self._index_named(IndexName)
+            if index is not None and ConsistentRead:
+                _invalid("Consistent reads are not supported on global secondary indexes")
+            wanted = _parsed(expressions.key_condition, KeyConditionExpression, names)
+            partition, ranges = self._keys_of(index, wanted, values)
+            ordered = (self._partitions if index is None else self._index).get(partition, _Ordered())
+            after = None if ExclusiveStartKey is None else self._place(index, ExclusiveStartKey)
+            found = (ordered.kept[key] for key in _within(ordered.order, ranges, values, index is not None, after))
+            return self._page(found, index, names, values, FilterExpression, ProjectionExpression, Limit)
+
+    def scan(
+        self,
+        *,
+        TableName: str,
+        FilterExpression: str | None = None,
+        ExpressionAttributeValues: Item | None = None,
+        ExpressionAttributeNames: Mapping[str, str] | None = None,
+        Limit: int | None = None,
+        ExclusiveStartKey: Item | None = None,
+    ) -> Item:
+        """Reads a page of the table."""
+        values = ExpressionAttributeValues or {}
+        _check_used((FilterExpression,), ExpressionAttributeNames, values)
+        with self._lock:
+            after = ("", "") if ExclusiveStartKey is None else self._key(TableName, ExclusiveStartKey)
+            self._check_table(TableName)
+            found = (
+                self._partitions[partition].kept[key]
+                for partition in sorted(self._partitions)
+                for key in (self._partitions[partition].order if partition >= after[0] else ())
+                if (partition, key) > after
+            )
+            return self._page(found, None, _names(ExpressionAttributeNames), values, FilterExpression, None, Limit)
+
+    # ---- writing
+    def put_item(self, *, TableName: str, ReturnValuesOnConditionCheckFailure: str = "NONE", **put: Any) -> Item:
+        """Writes an item."""
+        with self._lock:
+            write = self._put(TableName=TableName, **put)
+            self._refuse(write, "PutItem", ReturnValuesOnConditionCheckFailure)
+            self._store(write)
+        return {}
+
+    def update_item(
+        self,
+        *,
+        TableName: str,
+        ReturnValues: str = "NONE",
+        ReturnValuesOnConditionCheckFailure: str = "NONE",
+        **update: Any,
+    ) -> Item:
+        """Changes an item, or makes it."""
+        if ReturnValues not in ("NONE", "ALL_NEW"):
+            _invalid(f"ReturnValues {ReturnValues!r} is not known here")
+        with self._lock:
+            write = self._update(TableName=TableName, **update)
+            self._refuse(write, "UpdateItem", ReturnValuesOnConditionCheckFailure)
+            self._store(write)
+        return {"Attributes": dict(write.new.item)} if ReturnValues == "ALL_NEW" and write.new is not None else {}
+
+    def delete_item(self, *, TableName: str, Key: Item, ReturnValues: str = "NONE") -> Item:
+        """Deletes an item if it is there."""
+        if ReturnValues not in ("NONE", "ALL_OLD"):
+            _invalid(f"ReturnValues {ReturnValues!r} is not known here")
+        with self._lock:
+            key = self._key(TableName, Key)
+            old = self._kept(key)
+            self._store(_Write(key, None))
+        return {"Attributes": dict(old.item)} if ReturnValues == "ALL_OLD" and old is not None else {}
+
+    def transact_write_items(
+        self, *, TransactItems: Sequence[Mapping[str, Any]], ClientRequestToken: str | None = None
+    ) -> Item:
+        """Does all writes or none."""
+        if not 1 <= len(TransactItems) <= MAX_TRANSACTION_ITEMS:
+            _invalid(f"a transaction has 1 to {MAX_TRANSACTION_ITEMS} items, not {len(TransactItems)}")
+        prepare: dict[str, Callable[..., _Write]] = {
+            "Put": self._put,
+            "Update": self._update,
+            "Delete": self._delete,
+            "ConditionCheck": self._check,
+        }
+        with self._lock:
+            if ClientRequestToken is not None and ClientRequestToken in self._tokens:
+                return {}
+            writes = []
+            for entry in TransactItems:
+                ((kind, request),) = entry.items()
+                writes.append(prepare[kind](**request))
+            if len({write.key for write in writes}) < len(writes):
+                _invalid("Transaction request cannot include multiple operations on one item")
+            if sum(write.new.size_bytes for write in writes if write.new is not None) > MAX_TRANSACTION_BYTES:
+                _invalid(f"a transaction has at most {MAX_TRANSACTION_BYTES} bytes")
+            if any(write.refused is not None for write in writes):
+                reasons = [
+                    {"Code": "None"}
+                    if write.refused is None
+                    else {"Code": "ConditionalCheckFailed", "Message": _REFUSED}
+                    for write in writes
+                ]
+                raise _error(
+                    TransactionCanceledException, "TransactWriteItems", "canceled", CancellationReasons=reasons
+                )
+            for write, entry in zip(writes, TransactItems, strict=True):
+                if "ConditionCheck" not in entry:
+                    self._store(write)
+            if ClientRequestToken is not None:
+                self._tokens[ClientRequestToken] = None
+                if len(self._tokens) > _TOKENS:
+                    del self._tokens[next(iter(self._tokens))]
+        return {}
+
+    # ---- beside boto3's client
+    def first_indexed(self) -> int | None:
+        """Returns the lowest sort key in the index. Returns None if the index is empty."""
+        with self._lock:
+            return min((each.order[0][0] for each in self._index.values() if each.order), default=None)
+
+    def items(self, partition: str | None = None) -> list[Item]:
+        """Returns all items, or those of a partition, by their keys."""
+        with self._lock:
+            names = sorted(self._partitions) if partition is None else [partition]
+            found = [self._partitions[name] for name in names if name in self._partitions]
+            return [dict(each.kept[key].item) for each in found for key in each.order]
+
+    def writes(self, *, but: str) -> int:
+        """Returns the number of writes so far, except those of a partition."""
+        return self._writes.total() - self._writes[but]
+
+    def catch_up(self) -> None:
+        """Shows all writes in the index."""
+        with self._lock:
+            for key in [*self._behind]:
+                self._show(key)
+
+    def expire(self, now_s: int, goes: Callable[[], bool] = lambda: True) -> None:
+        """Deletes items whose time to live has passed. DynamoDB does so some days late and in any order.
+
+        Args:
+            goes: returns whether to delete an item now; other items are left to a later call.
+        """
+        with self._lock:
+            for key in [key for key, ttl_s in self._ttl.items() if ttl_s < now_s and goes()]:
+                self._store(_Write(key, None))
+
+    # ---- one write
+    def _put(self, *, TableName: str, Item: Item, **conditions: Any) -> _Write:
+        key = self._key(TableName, Item, exact=False)
+        return self._checked(key, dict(Item), **conditions)
+
+    def _update(self, *, TableName: str, Key: Item, UpdateExpression: str, **conditions: Any) -> _Write:
+        key = self._key(TableName, Key)
+        old = self._kept(key)
+        item = dict(Key if old is None else old.item)
+        names, values = conditions.get("ExpressionAttributeNames"), conditions.get("ExpressionAttributeValues") or {}
+        clauses = _parsed(expressions.updates, UpdateExpression, _names(names))
+        write = self._checked(key, item, UpdateExpression, **conditions)
+        if write.refused is not None:
+            return write
+        for clause in clauses:
+            if clause.path[0] in (self._schema.partition_key, self._schema.sort_key):
+                _invalid(f"Cannot update attribute {clause.path[0]}. This attribute is part of the key")
+            _apply(item, clause, values)
+        return _Write(key, _measured(item))
+
+    def _delete(self, *, TableName: str, Key: Item, **conditions: Any) -> _Write:
+        return self._checked(self._key(TableName, Key), None, **conditions)
+
+    def _check(self, *, TableName: str, Key: Item, ConditionExpression: str, **conditions: Any) -> _Write:
+        return self._checked(self._key(TableName, Key), None, ConditionExpression=ConditionExpression, **conditions)
+
+    def _checked(
+        self,
+        key: _Key,
+        new: Item | None,
+        update: str | None = None,
+        *,
+        ConditionExpression: str | None = None,
+        ExpressionAttributeNames: Mapping[str, str] | None = None,
+        ExpressionAttributeValues: Item | None = None,
+    ) -> _Write:
+        values = ExpressionAttributeValues or {}
+        _check_used((ConditionExpression, update), ExpressionAttributeNames, values)
+        if ConditionExpression is not None:
+            holds = _parsed(expressions.condition, ConditionExpression, _names(ExpressionAttributeNames))
+            old = self._kept(key)
+            item = {} if old is None else old.item
+            if not holds(item, values):
+                return _Write(key, None, dict(item))
+        return _Write(key, None if new is None else _measured(new))
+
+    def _refuse(self, write: _Write, operation: str, returned: str) -> None:
+        if write.refused is not None:
+            item: dict[str, Any] = {"Item": write.refused} if returned == "ALL_OLD" and write.refused else {}
+            raise _error(ConditionalCheckFailedException, operation, _REFUSED, **item)
+
+    def _store(self, write: _Write) -> None:
+        key, new = write.key, write.new
+        partition = self._partitions.setdefault(key[0], _Ordered())
+        self._writes[key[0]] += 1
+        self._ttl.pop(key, None)
+        if new is None:
+            if key[1] not in partition.kept:
+                return
+            partition.remove(key[1])
+            if not partition.order:
+                del self._partitions[key[0]]
+        else:
+            partition.set(key[1], new)
+            if "N" in (ttl := new.item.get(self._schema.ttl, {})):
+                self._ttl[key] = int(ttl["N"])
+        if key in self._indexed or (new is not None and self._schema.index.partition_key in new.item):
+            if self._lags():
+                self._behind[key] = None
+            else:
+                self._show(key)
+
+    def _show(self, key: _Key) -> None:
+        """Brings the index up to date for one item."""
+        self._behind.pop(key, None)
+        if (old := self._indexed.pop(key, None)) is not None:
+            self._index[old[0]].remove(old[1])
+        kept, index = self._kept(key), self._schema.index
+        if kept is None or index.partition_key not in kept.item or index.sort_key not in kept.item:
+            return
+        names = self._schema.partition_key, self._schema.sort_key, index.partition_key, index.sort_key
+        shown = {name: kept.item[name] for name in names}
+        shard, place = shown[index.partition_key]["S"], self._place(index, shown)
+        self._index.setdefault(shard, _Ordered()).set(place, _measured(shown))
+        self._indexed[key] = shard, place
+
+    # ---- keys and pages
+    def _check_table(self, name: str) -> None:
+        if name != self._schema.table:
+            raise _error(ResourceNotFoundException, "", f"Requested resource not found: Table: {name} not found")
+
+    def _index_named(self, name: str | None) -> Index | None:
+        if name is None:
+            return None
+        if name != self._schema.index.name:
+            _invalid(f"The table does not have the specified index: {name}")
+        return self._schema.index
+
+    def _key(self, table: str, item: Item, *, exact: bool = True) -> _Key:
+        self._check_table(table)
+        names = self._schema.partition_key, self._schema.sort_key
+        if exact and len(item) != len(names):
+            _invalid("The provided key element does not match the schema")
+        try:
+            key = item[names[0]]["S"], item[names[1]]["S"]
+        except KeyError:
+            _invalid("The provided key element does not match the schema")
+        index = self._schema.index
+        for name, kind in ((index.partition_key, "S"), (index.sort_key, "N")):
+            if not exact and name in item and kind not in item[name]:
+                _invalid(f"Type mismatch for Index Key {name} Expected: {kind}")
+        if not all(key):
+            _invalid("One or more parameter values are not valid: a key attribute is empty")
+        return key
+
+    def _kept(self, key: _Key) -> _Kept | None:
+        partition = self._partitions.get(key[0])
+        return None if partition is None else partition.kept.get(key[1])
+
+    def _place(self, index: Index | None, item: Item) -> Any:
+        """Returns the place of an item in the order of its partition."""
+        sort_key = item[self._schema.sort_key]["S"]
+        if index is None:
+            return sort_key
+        return comparable(item[index.sort_key])[1], item[self._schema.partition_key]["S"], sort_key
+
+    def _keys_of(
+        self, index: Index | None, wanted: Sequence[Comparison], values: Item
+    ) -> tuple[str, Sequence[Comparison]]:
+        """Returns the partition and the comparison of the sort key, if any."""
+        names = self._schema if index is None else index
+        first, *rest = wanted
+        if first.path != (names.partition_key,) or first.operator != "=" or len(rest) > 1:
+            _invalid(f"Query condition missed key schema element: {names.partition_key}")
+        if any(each.path != (names.sort_key,) or each.operator == "<>" for each in rest):
+            _invalid(f"Query key condition not supported: {rest}")
+        partition = values[first.values[0]].get("S")
+        if partition is None:
+            _invalid(f"Condition parameter type does not match schema type: {names.partition_key}")
+        return partition, rest
+
+    def _page(
+        self,
+        found: Iterator[_Kept],
+        index: Index | None,
+        names: tuple[tuple[str, str], ...],
+        values: Item,
+        wanted: str | None,
+        projected: str | None,
+        limit: int | None,
+    ) -> Item:
+        test = None if wanted is None else _parsed(expressions.condition, wanted, names)
+        attributes = None if projected is None else _parsed(expressions.projection, projected, names)
+        items, scanned, size_bytes, last = [], 0, 0, None
+        for kept in found:
+            scanned += 1
+            size_bytes += kept.size_bytes
+            if test is None or test(kept.item, values):
+                items.append(_projected(kept.item, attributes))
+            if scanned == limit or size_bytes >= MAX_PAGE_BYTES:
+                last = kept.item
+                break
+        answer: Item = {"Items": items, "Count": len(items), "ScannedCount": scanned}
+        if last is not None:
+            schema = self._schema
+            keys = (schema.partition_key, schema.sort_key) + (() if index is None else index[1:])
+            answer["LastEvaluatedKey"] = {name: last[name] for name in keys}
+        return answer
+
+
+def _within(order: list[Any], ranges: Sequence[Comparison], values: Item, numbers: bool, after: Any) -> Iterator[Any]:
+    """Yields the places of an order that a comparison selects, behind `after`."""
+    at = 0 if after is None else bisect_right(order, after)
+    if not ranges:
+        yield from order[at:]
+        return
+    (_, operator, names) = ranges[0]
+    bounds = [values[each] for each in names]
+    first = comparable(bounds[0])[1]
+    if operator not in ("<", "<="):
+        at = max(at, bisect_left(order, (first,) if numbers else first))
+    for place in order[at:]:
+        wire = {"N": str(place[0])} if numbers else {"S": place}
+        if compares(wire, operator, bounds):
+            yield place
+        elif operator != ">":
+            return
+
+
+def _projected(item: Item, attributes: Sequence[str] | None) -> Item:
+    return dict(item) if attributes is None else {name: item[name] for name in attributes if name in item}
+
+
+def _apply(item: Item, clause: expressions.Update, values: Item) -> None:
+    """Applies a clause of an update to an item, whose nested maps are shared with others."""
+    holder: Item = item
+    for name in clause.path[:-1]:
+        if "M" not in holder.get(name, {}):
+            _invalid("The document path provided in the update expression is invalid for update")
+        inner = dict(holder[name]["M"])
+        holder[name] = {"M": inner}
+        holder = inner
+    name = clause.path[-1]
+    if clause.value is None:
+        holder.pop(name, None)
+    elif clause.action == "SET" or name not in holder:
+        holder[name] = values[clause.value]
+    else:
+        ((kind, old),), ((added_kind, added),) = holder[name].items(), values[clause.value].items()
+        if kind != added_kind or kind not in ("N", "NS", "SS"):
+            _invalid("An operand in the update expression has an incorrect data type")
+        if kind == "N":
+            holder[name] = {"N": str(comparable({"N": old})[1] + comparable({"N": added})[1])}
+        else:
+            holder[name] = {kind: sorted({*old, *added})}
+
+
+def _measured(item: Item) -> _Kept:
+    """Returns an item with its size.
+
+    Raises:
+        ClientError: the item is too large.
+    """
+    size_bytes = sum(len(name.encode()) + _size(value) for name, value in item.items())
+    if size_bytes > MAX_ITEM_BYTES:
+        _invalid("Item size has exceeded the maximum allowed size")
+    return _Kept(item, size_bytes)
+
+
+def _size(wire: Mapping[str, Any]) -> int:
+    ((kind, value),) = wire.items()
+    if kind == "S":
+        return len(value.encode())
+    if kind == "B":
+        return len(value)
+    if kind == "N":
+        return len(value) // 2 + 2
+    if kind == "M":
+        return 3 + sum(len(name.encode()) + 1 + _size(each) for name, each in value.items())
+    if kind == "L":
+        return 3 + sum(1 + _size(each) for each in value)
+    if kind in ("SS", "NS", "BS"):
+        return sum(_size({kind[0]: each}) for each in value)
+    return 1
+
+
+def _names(names: Mapping[str, str] | None) -> tuple[tuple[str, str], ...]:
+    return () if names is None else tuple(names.items())
+
+
+def _check_used(texts: Sequence[str | None], names: Mapping[str, str] | None, values: Item) -> None:
+    """Refuses names and values that no expression uses, as DynamoDB does."""
+    whole = " ".join(text for text in texts if text)
+    used = {*expressions.placeholders(whole)}
+    for unused in {*(names or ()), *values} - used:
+        _invalid(f"{unused} is not used in the expressions {whole!r}")
+    for missing in {each for each in used if each.startswith(":")} - {*values}:
+        _invalid(f"An expression attribute value used in expression is not defined: {missing}")
+
+
+def _parsed(parse: Callable[[str, tuple[tuple[str, str], ...]], Any], text: str, names: Any) -> Any:
+    try:
+        return parse(text, names)
+    except InvalidExpression as error:
+        _invalid(str(error))
+
+
+def _invalid(message: str) -> NoReturn:
+    raise _error(ClientError, "", message, code="ValidationException")
+
+
+def _error(kind: type[ClientError], operation: str, message: str, *, code: str | None = None, **fields: Any) -> Any:
+    response: Any = {
+        "Error": {"Code": code or kind.__name__, "Message": message},
+        "ResponseMetadata": {"HTTPStatusCode": 400},
+        **fields,
+    }
+    return kind(response, operation)

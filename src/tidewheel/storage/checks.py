@@ -1,0 +1,149 @@
+"""Stores the due checks and the daily work of the sweep."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from tidewheel.model.park import ParkKey
+from tidewheel.model.set_aside import SetAsideKey
+from tidewheel.model.subscription_state import DeliveryKey
+from tidewheel.storage import items, layout
+from tidewheel.storage.table import Table
+from tidewheel.storage.writes import Change, Value
+
+MOST_DUE = 1000
+"""Deliveries, parks and suspects each of one owner that one sweep sees. The others stay due for later sweeps."""
+
+
+OwnedKey = DeliveryKey | ParkKey | SetAsideKey
+
+
+def owner_of(key: OwnedKey) -> tuple[str, str, str]:
+    """Returns the owner of an item, which is one generation of a subscription."""
+    return key.topic, key.subscription, key.generation
+
+
+class Due(NamedTuple):
+    """The topics, deliveries, parks and set-aside items that the sweep must check."""
+
+    topics: list[str]
+    deliveries: list[DeliveryKey]
+    parks: list[ParkKey]
+    set_aside: list[SetAsideKey]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DailyClaim:
+    """A claim of the caller on one daily work.
+
+    Attributes:
+        after: where the last holder of the claim stopped; None: it came to the end.
+    """
+
+    after: str | None
+
+
+_MOST_LEFT_OUT = 50
+"""Owners that a query leaves out. A filter has at most 300 operators."""
+_MOST_PAGES = 500
+"""Pages of one shard: 3.5 million due items, in half a minute."""
+
+
+class Checks:
+    """The due checks of all topics, and the claims on daily work."""
+
+    def __init__(self, table: Table) -> None:
+        self._table = table
+        self._not_before_ms: dict[str, int] = {}
+
+    def due(self, now_ms: int, failed: dict[str, Exception] | None = None, most: int = MOST_DUE) -> Due:
+        """Returns topics, open deliveries, parks and suspects whose next check has come, earliest first.
+
+        The read is eventually consistent. Names what the service itself stored: what a client put there is left out.
+
+        Once an owner has `most` items, the table leaves out the others. So a shard with 120,000 due parks of one owner
+        takes 20 pages, of which two have all their items. Ignores keys that the service does not write, without a
+        failure: they are a sender's, who may put any number.
+
+        Args:
+            now_ms: the time.
+            failed: gets the name and the error of each query that failed. None: the first error is raised.
+            most: deliveries, parks and suspects each of one owner, the generation of a subscription.
+        """
+        due: list[tuple[int, layout.Key, object]] = []
+        for shard in layout.check_shards():
+            try:
+                due.extend(self._due_of(shard, now_ms, most))
+            except Exception as error:
+                if failed is None:
+                    raise
+                failed[shard] = error
+        found: dict[type, list[Any]] = {str: [], DeliveryKey: [], ParkKey: [], SetAsideKey: []}
+        for _, _, each in sorted(due, key=lambda each: each[:2]):
+            found[type(each)].append(each)
+        return Due(*found.values())
+
+    def _due_of(self, shard: str, now_ms: int, most: int) -> Iterator[tuple[int, layout.Key, object]]:
+        seen: Counter[layout.Key] = Counter()
+        pages = self._table.query_filtered(
+            "check_shard = :shard AND next_check_ms <= :now",
+            {"shard": shard, "now": now_ms},
+            lambda: _but([owner for owner, count in seen.most_common(_MOST_LEFT_OUT) if count >= most]),
+            index=layout.CHECK_INDEX,
+            most_pages=_MOST_PAGES,
+        )
+        for item in (each for page, _ in pages for each in page):
+            key = items.key_of(item)
+            owner = layout.check_owner(key)
+            seen[owner] += 1
+            if seen[owner] > most or (named := layout.checked_key(shard, key)) is None:
+                continue
+            try:
+                yield items.next_check_ms_of(item), key, named
+            except ValueError:  # no whole number: whoever reads the item says so
+                yield 0, key, named
+
+    def claim_daily(self, name: str, now_ms: int, next_ms: int) -> DailyClaim | None:
+        """Claims a daily work. Returns None if the work is not due.
+
+        `SERVICE name: next_at_ms = next_ms IF absent or its next_at_ms <= now_ms`.
+
+        Sends no request while this process remembers that the job is not due.
+        """
+        if now_ms < self._not_before_ms.get(name, now_ms):
+            return None
+        claim = Change(
+            key=layout.daily_key(name),
+            condition="attribute_not_exists(next_at_ms) OR next_at_ms <= :now",
+            values={"now": now_ms},
+            sets={"v": items.VERSION, "next_at_ms": next_ms},
+        )
+        done, item = self._table.update(claim, action="claim_daily", topic=name, returns=True)
+        if item is not None:
+            self._not_before_ms[name] = int(item["next_at_ms"]["N"])
+        if not done or item is None:
+            return None
+        return DailyClaim(after=item["after"]["S"] if "after" in item else None)
+
+    def put_off_daily(self, name: str, next_ms: int, after: str | None) -> None:
+        """Sets when and where a claimed daily work continues.
+
+        `SERVICE name: next_at_ms = next_ms, after`.
+        """
+        change = Change(
+            key=layout.daily_key(name),
+            condition="attribute_exists(next_at_ms)",
+            sets={"v": items.VERSION, "next_at_ms": next_ms, "#after": after},
+        )
+        self._table.update(change, action="put_off_daily", topic=name)
+        self._not_before_ms[name] = next_ms
+
+
+def _but(owners: list[layout.Key]) -> tuple[str, dict[str, Value]]:
+    """Returns a filter of all items but those of some owners, with its values."""
+    conditions = [f"NOT (pk = :p{i} AND begins_with(sk, :s{i}))" for i in range(len(owners))]
+    places = [(f"{name}{i}", each) for i, owner in enumerate(owners) for name, each in zip("ps", owner, strict=True)]
+    return " AND ".join(conditions), dict(places)

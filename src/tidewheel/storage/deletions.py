@@ -1,0 +1,91 @@
+"""Stores deletions of whole topics."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+
+from tidewheel.model.topic_state import ALL_SEALED, TopicState
+from tidewheel.storage import items, layout
+from tidewheel.storage.table import Table
+from tidewheel.storage.topic_states import change_if_seen
+from tidewheel.storage.writes import Delete, Value
+
+MAX_DELETED_ITEMS = 500
+"""Maximum items deleted by a `delete_items` call, which takes a few seconds."""
+
+
+class Deletions:
+    """The topics that are being deleted.
+
+    A topic state's life:  created -> deleting (another generation) -> forgotten
+    """
+
+    def __init__(self, table: Table) -> None:
+        self._table = table
+
+    def mark(self, state: TopicState, generation: str, now_ms: int) -> bool:
+        """Marks a topic as being deleted. Returns False if refused.
+
+        `generation = another, sealed = all, deleting_at_ms, next_check_ms = now IF generation as read`.
+
+        Writes that are conditional on the old generation, or on an open slot, are refused from then on.
+        """
+        checks = items.check_fields(state.topic, now_ms)
+        marks: dict[str, Value | None] = {"generation": generation, "sealed": ALL_SEALED, "deleting_at_ms": now_ms}
+        return change_if_seen(self._table, state, "mark_deleting", {}, marks | checks)
+
+    def read(self, topic: str) -> TopicState | None:
+        """Reads the state of a topic that is being deleted. Returns None if the topic is absent or lives."""
+        item = self._table.get(layout.topic_state_key(topic))
+        found = None if item is None else items.decode_topic_state(item)
+        return found if found is not None and found.deleting_at_ms is not None else None
+
+    def claim(self, state: TopicState, next_check_ms: int) -> bool:
+        """Claims a deletion, so that one sweep works at a time. Returns False if refused.
+
+        `next_check_ms = ... IF generation and next_check_ms as read`.
+        """
+        seen: dict[str, Value | None] = {layout.CHECK_SORT_KEY: state.next_check_ms}
+        checks = items.check_fields(state.topic, next_check_ms)
+        return change_if_seen(self._table, state, "claim_deletion", seen, checks)
+
+    def delete_items(self, topic: str) -> bool:
+        """Deletes some of a topic's items, subscriptions first. Returns True if none were left.
+
+        The topic state stays.
+        """
+        found = list(islice(self._keys_of(topic), MAX_DELETED_ITEMS))
+        for key in found:
+            self._table.delete(key, action="delete_items", topic=topic)
+        return not found
+
+    def forget(self, state: TopicState) -> bool:
+        """Deletes the topic state. Returns False if refused.
+
+        `delete STATE IF generation as read`.
+        """
+        delete = Delete(
+            key=layout.topic_state_key(state.topic),
+            condition=items.SAME_TOPIC,
+            values={"generation": state.generation},
+        )
+        return not self._table.transact([delete], action="forget_topic", topic=state.topic)
+
+    def _keys_of(self, topic: str) -> Iterator[layout.Key]:
+        """Yields the keys of all items except the topic state.
+
+        Subscriptions come first, since no plan is handed out to a deleted subscription.
+        """
+        partition = layout.topic_partition(topic)
+        subscriptions = map(
+            items.key_of, self._table.query_prefix(partition, layout.SUBSCRIPTIONS, projection="pk, sk")
+        )
+        seen = set()
+        for key in subscriptions:
+            seen.add(key)
+            yield key
+        for partition in layout.partitions(topic):
+            for key in map(items.key_of, self._table.query("pk = :pk", {"pk": partition}, projection="pk, sk")):
+                if key[1] != layout.STATE and key not in seen:
+                    yield key

@@ -1,0 +1,196 @@
+"""Stores deliveries."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import Enum
+
+from tidewheel.model.subscription_state import Delivery, DeliveryKey, State, SubscriptionState
+from tidewheel.model.topic_state import TopicState
+from tidewheel.storage import items, layout
+from tidewheel.storage.table import Table
+from tidewheel.storage.writes import Change, Check, Item, Put, Write
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HandOut:
+    """A subscription's step over a plan, which moves the cursor to `to`.
+
+    The write is refused if the cursor is not as read.
+
+    Attributes:
+        delivery: the delivery to open; None for a step over slots in which nothing is due.
+    """
+
+    subscription: SubscriptionState
+    to: int
+    delivery: Delivery | None
+
+
+class Replay(Enum):
+    """The outcome of a request to deliver a plan again."""
+
+    OPENED = "opened"
+    REFUSED = "refused"
+    """The subscription is paused or gone."""
+    COLLECTED = "collected"
+    """The plan's ledgers are not kept any more, or the topic is gone."""
+
+
+class Deliveries:
+    """The open deliveries of each topic, and the hand-outs that open them."""
+
+    def __init__(self, table: Table) -> None:
+        self._table = table
+
+    def hand_out(self, step: HandOut) -> bool:
+        """Hands out a plan to a subscription. Returns False if refused.
+
+        `T{put DELIVERY; SUB: cursor = to IF cursor and generation as read}`.
+        """
+        topic = step.subscription.topic
+        writes = hand_out_writes(step)
+        if len(writes) > 1:
+            return not self._table.transact(writes, action="hand_out", topic=topic)
+        done, _ = self._table.update(_cursor_change(step), action="hand_out", topic=topic)
+        return done
+
+    def open_replay(self, state: TopicState, delivery: Delivery) -> Replay:
+        """Opens a delivery that replays a plan.
+
+        `T{put DELIVERY; check SUB: not PAUSED, generation same; STATE: subscriptions_version + 1 IF collected_until <=
+        the plan and generation as read}`.
+
+        A collection that read the deliveries before this write is refused by subscriptions_version, so the plan's
+        ledgers stay.
+        """
+        key = delivery.key
+        failed = self._table.transact(
+            [
+                Put(item=items.encode_delivery(delivery)),
+                Check(
+                    key=layout.subscription_key(key.topic, key.subscription),
+                    condition="generation = :generation AND #state <> :paused",
+                    values={"generation": key.generation, "paused": State.PAUSED.value},
+                ),
+                Change(
+                    key=layout.topic_state_key(state.topic),
+                    condition=f"{items.SAME_TOPIC} AND collected_until <= :a",
+                    values={"generation": state.generation, "a": key.plan},
+                    adds={"subscriptions_version": 1},
+                ),
+            ],
+            action="open_replay",
+            topic=state.topic,
+        )
+        if 2 in failed:
+            return Replay.COLLECTED
+        return Replay.REFUSED if failed else Replay.OPENED
+
+    def read(self, key: DeliveryKey) -> Delivery | None:
+        """Reads an open delivery."""
+        return _delivery(self._table.get(layout.delivery_key(key)))
+
+    def all(self, topic: str, unreadable: dict[str, Exception] | None = None) -> list[Delivery]:
+        """Reads all open deliveries of a topic.
+
+        Args:
+            unreadable: gets the name and the error of each that cannot be read. None: the first error is raised.
+        """
+        found = self._table.query_prefix(layout.topic_partition(topic), layout.DELIVERIES)
+        return items.readable(found, items.decode_delivery, layout.DELIVERIES, unreadable)
+
+    def lease_part(self, key: DeliveryKey, part: int, now_ms: int, expired_before_ms: int) -> Delivery | None:
+        """Leases a part. Returns the delivery afterwards, or None if refused.
+
+        `lease[part] = now IF the delivery exists, the part is not done and its lease is absent or older than
+        expired_before_ms`.
+
+        If the response is lost and boto3 sends the request again, the second try finds the lease of the first and
+        returns None. The part then waits until the lease expires, as after a crash.
+        """
+        lease = f"leases.#{part}"
+        return self._change(
+            Change(
+                key=layout.delivery_key(key),
+                condition=f"attribute_exists(pk) AND NOT contains(done, :part) "
+                f"AND (attribute_not_exists({lease}) OR {lease} < :expired)",
+                values={"part": part, "expired": expired_before_ms},
+                sets={lease: now_ms},
+            ),
+            "lease_part",
+            key,
+        )
+
+    def release_part(self, key: DeliveryKey, part: int) -> None:
+        """Deletes a part's lease after a failure. Does nothing if the lease is gone.
+
+        A retry may then take the part at once.
+        """
+        change = Change(key=layout.delivery_key(key), condition="attribute_exists(pk)", sets={f"leases.#{part}": None})
+        self._table.update(change, action="release_part", topic=key.topic)
+
+    def part_done(self, key: DeliveryKey, part: int) -> Delivery | None:
+        """Marks a part done. Returns the delivery afterwards, or None if refused.
+
+        `done + part IF the delivery exists`.
+        """
+        change = Change(
+            key=layout.delivery_key(key),
+            condition="attribute_exists(pk)",
+            sets={f"leases.#{part}": None},
+            adds={"done": frozenset((part,))},
+        )
+        return self._change(change, "part_done", key)
+
+    def set_next_check(self, key: DeliveryKey, seen_next_check_ms: int, next_check_ms: int) -> bool:
+        """Sets a delivery's next check. Returns False if refused.
+
+        `next_check_ms = ... IF next_check_ms as seen`.
+        """
+        done, _ = self._table.update(
+            Change(
+                key=layout.delivery_key(key),
+                condition="next_check_ms = :seen",
+                values={"seen": seen_next_check_ms},
+                sets={"next_check_ms": next_check_ms},
+            ),
+            action="stamp_delivery",
+            topic=key.topic,
+        )
+        return done
+
+    def delete(self, keys: Iterable[DeliveryKey]) -> None:
+        """Deletes deliveries that are complete or of dead generations. Missing deliveries are ignored.
+
+        A batch costs the same, and would need another permission.
+        """
+        for key in keys:
+            self._table.delete(layout.delivery_key(key), action="delete_deliveries", topic=key.topic)
+
+    def _change(self, change: Change, action: str, key: DeliveryKey) -> Delivery | None:
+        done, item = self._table.update(change, action=action, topic=key.topic, returns=True)
+        return _delivery(item) if done else None
+
+
+def hand_out_writes(step: HandOut) -> list[Write]:
+    """Returns the writes that hand out a plan."""
+    writes: list[Write] = [_cursor_change(step)]
+    if step.delivery is not None:
+        writes.append(Put(item=items.encode_delivery(step.delivery)))
+    return writes
+
+
+def _cursor_change(step: HandOut) -> Change:
+    seen = step.subscription
+    return Change(
+        key=layout.subscription_key(seen.topic, seen.name),
+        condition="#cursor = :cursor AND generation = :generation",
+        values={"cursor": seen.cursor, "generation": seen.generation},
+        sets={"#cursor": step.to},
+    )
+
+
+def _delivery(item: Item | None) -> Delivery | None:
+    return None if item is None else items.decode_delivery(item)

@@ -1,0 +1,140 @@
+"""Stores keys."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from heapq import nlargest
+
+from tidewheel.errors import CorruptMetadata
+from tidewheel.model.key import KeyEntry
+from tidewheel.model.message import MessageId
+from tidewheel.model.tombstone import Tombstone
+from tidewheel.storage import items, layout
+from tidewheel.storage.table import Table
+from tidewheel.storage.tombstones import slot_open
+from tidewheel.storage.writes import Item, Put, Value, Write
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NotInLedgers:
+    """Selects the keys that a rebuild could not find in ledgers.
+
+    These are cancelled and replaced keys, and keys of messages that are sealed and not due.
+
+    Attributes:
+        now_ms: a key also counts if a message that was superseded too late is due after it.
+        first_id, end_id: ids of the sealed messages that are not due are in [first_id, end_id).
+        most: how many entries at most. The newest cancelled and replaced keys count.
+    """
+
+    now_ms: int
+    first_id: MessageId
+    end_id: MessageId
+    most: int
+
+    def selects(self, entry: KeyEntry) -> bool:
+        """Returns whether a key counts."""
+        return entry.floor[0] > 0 or self._comes(entry)
+
+    def most_of(self, entries: Iterable[KeyEntry]) -> list[KeyEntry]:
+        """Returns the most important entries, in the order of their keys."""
+        found = nlargest(self.most, entries, key=lambda each: (self._comes(each), each.version))
+        return sorted(found, key=lambda each: each.key)
+
+    def _comes(self, entry: KeyEntry) -> bool:
+        return entry.tail_ms > self.now_ms or (entry.id is not None and self.first_id <= entry.id < self.end_id)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundKeys:
+    """Keys that were found.
+
+    Attributes:
+        examined: how many keys were read for that.
+    """
+
+    entries: list[KeyEntry]
+    examined: int
+
+
+_PAGES = 16
+"""Pages of each partition that one search reads at most: 256 MB together, or about 1,700,000 keys."""
+
+
+class Keys:
+    """The keys of each topic.
+
+    A topic's keys are spread over sixteen partitions by a hash of the key. So no partition is hot, and all keys can be
+    listed.
+    """
+
+    def __init__(self, table: Table) -> None:
+        self._table = table
+
+    def read(self, topic: str, key: str) -> KeyEntry | None:
+        """Reads a key's entry."""
+        item = self._table.get(layout.key_key(topic, key))
+        return None if item is None else items.decode_key(item)
+
+    def claim(self, topic: str, entry: KeyEntry) -> KeyEntry | None:
+        """Creates a key's entry. Returns None, or the entry that exists already.
+
+        `put KEY IF absent`.
+        """
+        put = Put(item=items.encode_key(topic, entry), if_absent=True)
+        item = self._table.put_or_get(put, action="claim_key", topic=topic)
+        return None if item is None else items.decode_key(item)
+
+    def move(self, topic: str, seen: KeyEntry, entry: KeyEntry, superseded: Tombstone | None) -> bool:
+        """Replaces a key's entry. Returns False if refused.
+
+        `T{KEY = entry IF its version is as seen; put TOMB IF absent; STATE check sealed <= slot, if the tombstone is to
+        be certain}`.
+        """
+        values: dict[str, Value] = {"sent": seen.sent_ms, "seq": seen.seq}
+        condition = "sent_ms = :sent AND seq = :seq AND "
+        if seen.id is None:
+            condition += "attribute_not_exists(id)"
+        else:
+            condition += "id = :id"
+            values["id"] = seen.id
+        put = Put(item=items.encode_key(topic, entry), condition=condition, values=values)
+        if superseded is None:
+            return self._table.put(put, action="move_key", topic=topic)
+        entombed = Put(item=items.encode_tombstone(topic, superseded), if_absent=True)
+        writes: list[Write] = [put, entombed]
+        if superseded.certain:
+            writes.append(slot_open(topic, superseded.slot))
+        return not self._table.transact(writes, action="move_key", topic=topic)
+
+    def not_in_ledgers(self, topic: str, wanted: NotInLedgers) -> FoundKeys:
+        """Finds keys that a rebuild could not find in ledgers. May miss changes of the last second.
+
+        Reads a bounded number of keys. Leaves out entries that cannot be read.
+        """
+        examined = 0
+        sought = "floor_ms > :zero OR tail_ms > :now OR id BETWEEN :first AND :end"
+        values: dict[str, Value] = {"zero": 0, "now": wanted.now_ms, "first": wanted.first_id, "end": wanted.end_id}
+
+        def found() -> Iterator[KeyEntry]:
+            nonlocal examined
+            for partition in layout.key_partitions(topic):
+                pages = self._table.query_filtered(
+                    "pk = :pk", {"pk": partition}, lambda: (sought, values), most_pages=_PAGES
+                )
+                for items_of_page, scanned in pages:
+                    examined += scanned
+                    yield from filter(wanted.selects, _readable(items_of_page))
+
+        entries = wanted.most_of(found())
+        return FoundKeys(entries=entries, examined=examined)
+
+
+def _readable(found: list[Item]) -> Iterator[KeyEntry]:
+    """Yields the entries that can be read. A caller who may cancel can put any item there."""
+    for item in found:
+        try:
+            yield items.decode_key(item)
+        except CorruptMetadata:
+            continue

@@ -1,0 +1,106 @@
+"""Stores merges and the objects that they replace."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tidewheel.ledger.bucket import Bucket
+from tidewheel.model.topic_state import TopicState
+from tidewheel.storage import items, layout
+from tidewheel.storage.table import Table
+from tidewheel.storage.writes import Change, Delete, Put
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trash:
+    """Objects that a merge replaced.
+
+    Attributes:
+        sealed: the topic state's, as read before the swap. No plan that names the objects ends above.
+        read_until: the end of the last slot below `sealed` in which the objects may have rows. They are dead once
+            `collected_until` reaches this slot. None: `sealed`.
+    """
+
+    sealed: int
+    id: str
+    objects: tuple[str, ...]
+    read_until: int | None = None
+
+    @property
+    def dead_from(self) -> int:
+        """The value of `collected_until` from which on nobody reads the objects."""
+        return self.sealed if self.read_until is None else self.read_until
+
+
+class Merges:
+    """Swaps of ledgers, the lease of a topic's merge, and the trash."""
+
+    def __init__(self, table: Table) -> None:
+        self._table = table
+
+    def lease(self, topic: str, now_ms: int, until_ms: int, held_until_ms: int | None = None) -> bool:
+        """Leases a topic's merge, so that one run works at a time. Returns False if refused.
+
+        `MERGE: until_ms = ... IF absent or its until_ms <= now_ms or its until_ms = held_until_ms`.
+
+        Args:
+            topic: the topic's name.
+            now_ms: the time.
+            until_ms: the end of the lease.
+            held_until_ms: the end of this run's lease, which is renewed. None: this run has no lease.
+        """
+        mine = "" if held_until_ms is None else " OR until_ms = :held"
+        lease = Change(
+            key=layout.merge_key(topic),
+            condition=f"attribute_not_exists(until_ms) OR until_ms <= :now{mine}",
+            values={"now": now_ms, **({} if held_until_ms is None else {"held": held_until_ms})},
+            sets={"v": items.VERSION, "until_ms": until_ms},
+        )
+        done, _ = self._table.update(lease, action="lease_merge", topic=topic)
+        return done
+
+    def release(self, topic: str, until_ms: int) -> None:
+        """Releases a merge lease if its end is `until_ms`. Another run's lease stays."""
+        release = Change(
+            key=layout.merge_key(topic),
+            condition="until_ms = :until",
+            values={"until": until_ms},
+            sets={"until_ms": None},
+        )
+        self._table.update(release, action="release_merge", topic=topic)
+
+    def swap(
+        self, state: TopicState, sources: Sequence[Bucket], outputs: Sequence[Bucket], trash: Trash, dropped: int = 0
+    ) -> bool:
+        """Swaps sources for outputs. Returns False if nothing was written.
+
+        `T{put outputs; delete each source IF the source exists; put TRASH; STATE: swap_version + 1, waiting - dropped
+        IF planned <= trash.sealed and generation as read}`.
+        """
+        topic = state.topic
+        failed = self._table.transact(
+            [
+                *(Put(item=items.encode_bucket(topic, each)) for each in outputs),
+                *(Delete(key=layout.bucket_key(topic, each.id)) for each in sources),
+                Put(item=items.encode_trash(topic, trash)),
+                Change(
+                    key=layout.topic_state_key(topic),
+                    condition=f"{items.SAME_TOPIC} AND planned <= :sealed",
+                    values={"generation": state.generation, "sealed": trash.sealed},
+                    adds={"swap_version": 1, **({"waiting": -dropped} if dropped else {})},
+                ),
+            ],
+            action="swap",
+            topic=topic,
+        )
+        return not failed
+
+    def trash(self, topic: str) -> list[Trash]:
+        """Reads the trash."""
+        found = self._table.query_prefix(layout.topic_partition(topic), layout.TRASH)
+        return [items.decode_trash(item) for item in found]
+
+    def delete_trash(self, topic: str, trash: Trash) -> None:
+        """Deletes a trash item."""
+        self._table.delete(layout.trash_key(topic, trash.sealed, trash.id), action="delete_trash", topic=topic)

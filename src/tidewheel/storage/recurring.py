@@ -1,0 +1,103 @@
+"""Stores recurring messages."""
+
+from __future__ import annotations
+
+from tidewheel.model.recurring import Recurring
+from tidewheel.model.topic_state import TopicState
+from tidewheel.storage import items, layout
+from tidewheel.storage.table import Table
+from tidewheel.storage.topic_states import AT_ONCE_MS
+from tidewheel.storage.writes import Change, Delete, Put, Value
+
+
+class RecurringMessages:
+    """The recurring messages of each topic. The topic state counts them in `recurring`."""
+
+    def __init__(self, table: Table) -> None:
+        self._table = table
+
+    def put(self, state: TopicState, recurring: Recurring, seen: Recurring | None, next_slot: int | None) -> bool:
+        """Creates or replaces a recurring message. Returns False if refused.
+
+        `T{put RECUR IF absent, or its generation as seen; STATE: work_version + 1, recurring + 1 if new, the next slot
+        lowered, the sweep looks at once IF sealed <= slot of first_ms and generation, next_slot as read}`.
+
+        Args:
+            seen: the recurring message to replace.
+            next_slot: the lowered next slot; None if it is low enough, or nothing is due.
+        """
+        item = items.encode_recurring(recurring)
+        put = Put(item=item, if_absent=True)
+        if seen is not None:
+            put = Put(item=item, condition="generation = :generation", values={"generation": seen.generation})
+        condition = f"{items.SAME_TOPIC} AND sealed <= :first AND "
+        values: dict[str, Value] = {
+            "generation": state.generation,
+            "first": recurring.first_ms // state.slot_ms,
+        }
+        if state.next_slot is None:
+            condition += "attribute_not_exists(next_slot)"
+        else:
+            condition += "next_slot = :next_slot"
+            values["next_slot"] = state.next_slot
+        sets: dict[str, Value | None] = {}
+        if next_slot is not None:
+            sets = {"next_slot": next_slot, **items.check_fields(state.topic, AT_ONCE_MS)}
+        change = Change(
+            key=layout.topic_state_key(state.topic),
+            condition=condition,
+            values=values,
+            sets=sets,
+            adds={"work_version": 1, "recurring": 1 if seen is None else 0},
+        )
+        return not self._table.transact([put, change], action="put_recurring", topic=state.topic)
+
+    def read(self, topic: str, name: str) -> Recurring | None:
+        """Reads a recurring message."""
+        item = self._table.get(layout.recurring_key(topic, name))
+        return None if item is None else items.decode_recurring(item)
+
+    def all(self, topic: str, unreadable: dict[str, Exception] | None = None) -> list[Recurring]:
+        """Reads all recurring messages of a topic, by name.
+
+        Args:
+            unreadable: gets the name and the error of each that cannot be read. None: the first error is raised.
+        """
+        found = self._table.query_prefix(layout.topic_partition(topic), layout.RECURRING)
+        return items.readable(found, items.decode_recurring, layout.RECURRING, unreadable)
+
+    def note_missed(self, topic: str, name: str, slot: int) -> None:
+        """Notes on a recurring message that it was not planned from a slot on. An earlier note stays.
+
+        `RECUR: missed_slot = slot if absent IF the recurring message exists`.
+        """
+        change = Change(
+            key=layout.recurring_key(topic, name),
+            condition="attribute_exists(pk) AND attribute_not_exists(missed_slot)",
+            sets={"missed_slot": slot},
+        )
+        self._table.update(change, action="note_missed", topic=topic)
+
+    def delete(self, state: TopicState, name: str, generation: str | None) -> bool:
+        """Deletes a recurring message. Returns False if refused.
+
+        `T{delete RECUR IF its generation is as seen; STATE: recurring - 1 IF generation as read}`.
+
+        Args:
+            generation: the recurring message's, as seen. None: it cannot be read, and any is deleted.
+        """
+        condition, values = "attribute_exists(pk)", dict[str, Value]()
+        if generation is not None:
+            condition, values = "generation = :generation", {"generation": generation}
+        delete = Delete(key=layout.recurring_key(state.topic, name), condition=condition, values=values)
+        change = Change(
+            key=layout.topic_state_key(state.topic),
+            condition=items.SAME_TOPIC,
+            values={"generation": state.generation},
+            adds={"recurring": -1},
+        )
+        return not self._table.transact([delete, change], action="delete_recurring", topic=state.topic)
+
+    def restore(self, recurring: Recurring) -> None:
+        """Puts a recurring message for a rebuild and overwrites an existing recurring message."""
+        self._table.put(Put(item=items.encode_recurring(recurring)), action="restore_recurring", topic=recurring.topic)

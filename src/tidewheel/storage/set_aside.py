@@ -1,0 +1,58 @@
+"""Stores set-aside items."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from tidewheel.model.set_aside import SetAside, SetAsideKey
+from tidewheel.storage import items, layout
+from tidewheel.storage.table import Table
+from tidewheel.storage.writes import Change, Put, Value
+
+
+class SetAsideItems:
+    """The set-aside items of each topic."""
+
+    def __init__(self, table: Table) -> None:
+        self._table = table
+
+    def put(self, item: SetAside) -> None:
+        """Puts an item. An item that exists stays as it is.
+
+        `put ASIDE IF absent`.
+        """
+        put = Put(item=items.encode_set_aside(item), if_absent=True)
+        self._table.put(put, action="set_aside", topic=item.key.topic)
+
+    def read(self, key: SetAsideKey) -> SetAside | None:
+        """Reads an item."""
+        item = self._table.get(layout.set_aside_key(key))
+        return None if item is None else items.decode_set_aside(item)
+
+    def all(self, topic: str, unreadable: dict[str, Exception] | None = None) -> list[SetAside]:
+        """Reads all items of a topic, by subscription.
+
+        Args:
+            unreadable: gets the name and the error of each that cannot be read. None: the first error is raised.
+        """
+        found = self._table.query_prefix(layout.topic_partition(topic), layout.SET_ASIDE)
+        return items.readable(found, items.decode_set_aside, layout.SET_ASIDE, unreadable)
+
+    def change(self, seen: SetAside, item: SetAside) -> bool:
+        """Replaces an item. Returns False if refused.
+
+        `put ASIDE IF tries and next_check_ms as seen`.
+        """
+        condition = "tries = :tries AND attribute_not_exists(next_check_ms)"
+        values: dict[str, Value] = {"tries": seen.tries}
+        if seen.next_check_ms is not None:
+            condition, values = "tries = :tries AND next_check_ms = :seen", values | {"seen": seen.next_check_ms}
+        fields = items.set_aside_fields(item)
+        change = Change(key=layout.set_aside_key(item.key), condition=condition, values=values, sets=fields)
+        done, _ = self._table.update(change, action="change_set_aside", topic=item.key.topic)
+        return done
+
+    def delete(self, keys: Iterable[SetAsideKey]) -> None:
+        """Deletes items. Missing items are ignored."""
+        for key in keys:
+            self._table.delete(layout.set_aside_key(key), action="delete_set_aside", topic=key.topic)

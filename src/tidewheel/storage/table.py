@@ -1,0 +1,293 @@
+"""Sends requests to the table, repeats refused transactions and follows pages."""
+
+from __future__ import annotations
+
+import random
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from botocore.exceptions import ClientError
+
+from tidewheel import deadline
+from tidewheel.errors import ConcurrentModification
+from tidewheel.storage.layout import PARTITION_KEY, SORT_KEY, Key
+from tidewheel.storage.writes import Change, Check, Delete, Item, Put, Value, Write, expression, key_item
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
+
+T = TypeVar("T")
+
+ATTEMPTS = 14
+THROTTLED_ATTEMPTS = 5
+"""A throttled request is tried so often, by boto3 twice each, which takes at most 8 s."""
+_THROTTLED_BACKOFF_S = 0.1
+_BACKOFF_S = 0.02
+_MAX_BACKOFF_S = 0.32
+"""Maximum wait between tries. Most writes hold an item for about 10 ms, so longer waits only let other writers go first
+(bench_contention).
+"""
+_CONDITION = "ConditionalCheckFailed"
+_LOST_RACES = frozenset({"TransactionConflict", "ThrottlingError", "ProvisionedThroughputExceeded"})
+_RETRIED = frozenset(
+    {
+        "ProvisionedThroughputExceededException",
+        "RequestLimitExceeded",
+        "ThrottlingException",
+        "TransactionConflictException",
+        "TransactionInProgressException",
+    }
+)
+_THROTTLED = (_LOST_RACES | _RETRIED) - {
+    "TransactionConflict",
+    "TransactionConflictException",
+    "TransactionInProgressException",
+}
+_KINDS: dict[type[Write], str] = {Put: "Put", Change: "Update", Check: "ConditionCheck", Delete: "Delete"}
+
+
+class Table:
+    """A DynamoDB table, through boto3's low-level client.
+
+    Args:
+        page_size: maximum items of a query's page; None: as many as fit into DynamoDB's megabyte.
+        sleep: waits for some seconds between tries.
+    """
+
+    def __init__(
+        self,
+        client: DynamoDBClient,
+        name: str,
+        *,
+        page_size: int | None = None,
+        sleep: Callable[[float], None] = deadline.sleep,
+    ) -> None:
+        self._client = client
+        self._name = name
+        self._page_size = page_size
+        self._sleep = sleep
+
+    def get(self, key: Key) -> Item | None:
+        """Reads an item with a strongly consistent GetItem."""
+        request = {"TableName": self._name, "Key": key_item(key), "ConsistentRead": True}
+        found: Item | None = self._read(self._client.get_item, request).get("Item")
+        return found
+
+    def query(
+        self,
+        condition: str,
+        values: Mapping[str, Value],
+        *,
+        index: str | None = None,
+        projection: str | None = None,
+        limit: int | None = None,
+    ) -> Iterator[Item]:
+        """Reads items page by page. Reads are strongly consistent, except from an index."""
+        request: Item = {"KeyConditionExpression": condition}
+        if index is None:
+            request["ConsistentRead"] = True
+        else:
+            request["IndexName"] = index
+        if projection is not None:
+            request["ProjectionExpression"] = projection
+        request |= expression(f"{condition} {projection or ''}", values)
+        return self._pages(self._client.query, request, limit)
+
+    def query_filtered(
+        self,
+        condition: str,
+        values: Mapping[str, Value],
+        wanted: Callable[[], tuple[str, Mapping[str, Value]]],
+        *,
+        index: str | None = None,
+        most_pages: int,
+    ) -> Iterator[tuple[list[Item], int]]:
+        """Yields the wanted items of each page, and how many items were read. Eventually consistent.
+
+        The table filters. Items that are not wanted cost as much as the others, but are not sent.
+
+        Args:
+            condition: of the keys.
+            values: values of the condition.
+            wanted: returns the filter of the next page with its values. An empty filter wants all.
+            index: the index to read. None: the table.
+            most_pages: after these, the query ends.
+        """
+        request: Item = {"TableName": self._name, "KeyConditionExpression": condition}
+        if index is not None:
+            request["IndexName"] = index
+        if self._page_size is not None:
+            request["Limit"] = self._page_size
+        for _ in range(most_pages):
+            text, others = wanted()
+            filtered = {"FilterExpression": text} if text else {}
+            page = {**request, **filtered, **expression(f"{condition} {text}", {**values, **others})}
+            answer = self._read(self._client.query, page)
+            yield answer["Items"], answer["ScannedCount"]
+            after = answer.get("LastEvaluatedKey")
+            if after is None:
+                return
+            request["ExclusiveStartKey"] = after
+
+    def query_prefix(self, partition: str, prefix: str, *, projection: str | None = None) -> Iterator[Item]:
+        """Reads a partition's items whose sort key has a prefix, in the order of the keys."""
+        return self.query(
+            f"{PARTITION_KEY} = :pk AND begins_with({SORT_KEY}, :prefix)",
+            {"pk": partition, "prefix": prefix},
+            projection=projection,
+        )
+
+    def scan(self, condition: str, values: Mapping[str, Value]) -> Iterator[Item]:
+        """Scans the whole table for items that satisfy a condition (eventually consistent)."""
+        return self._pages(self._client.scan, {"FilterExpression": condition, **expression(condition, values)}, None)
+
+    def _pages(self, read: Callable[..., Any], request: Item, limit: int | None) -> Iterator[Item]:
+        request = {"TableName": self._name, **request}
+        if limit is not None or self._page_size is not None:
+            request["Limit"] = limit or self._page_size
+        while True:
+            answer = self._read(read, request)
+            yield from answer["Items"]
+            after = answer.get("LastEvaluatedKey")
+            if after is None or limit is not None:
+                return
+            request["ExclusiveStartKey"] = after
+
+    def _read(self, read: Callable[..., Any], request: Item) -> Any:
+        for attempt in range(1, THROTTLED_ATTEMPTS):
+            try:
+                return read(**request)
+            except ClientError as error:
+                if error.response["Error"]["Code"] not in _THROTTLED:
+                    raise
+            self._sleep(_throttled_backoff_s(attempt))
+        return read(**request)
+
+    def put(self, put: Put, *, action: str, topic: str) -> bool:
+        """Writes an item. Returns whether the condition held."""
+
+        def call() -> bool:
+            try:
+                self._client.put_item(**put.request(self._name))
+            except self._client.exceptions.ConditionalCheckFailedException:
+                return False
+            return True
+
+        return self._retrying(call, action, topic)
+
+    def put_or_get(self, put: Put, *, action: str, topic: str) -> Item | None:
+        """Writes an item. Returns the existing item if the condition did not hold, else None."""
+        request = put.request(self._name) | {"ReturnValuesOnConditionCheckFailure": "ALL_OLD"}
+
+        def call() -> Item | None:
+            try:
+                self._client.put_item(**request)
+            except self._client.exceptions.ConditionalCheckFailedException as error:
+                refused: Item = dict(error.response)
+                found: Item | None = refused.get("Item")
+                # The emulator returns no item. Read the item instead.
+                key = put.item[PARTITION_KEY]["S"], put.item[SORT_KEY]["S"]
+                return found if found is not None else self.get(key)
+            return None
+
+        return self._retrying(call, action, topic)
+
+    def update(self, change: Change, *, action: str, topic: str, returns: bool = False) -> tuple[bool, Item | None]:
+        """Changes an item in a single request.
+
+        Args:
+            returns: whether to return the item after the change or refusal.
+
+        Returns:
+            Whether the condition held, and the item. The item is None if absent or not asked for.
+        """
+        request = change.request(self._name)
+        if returns:
+            request |= {"ReturnValues": "ALL_NEW", "ReturnValuesOnConditionCheckFailure": "ALL_OLD"}
+
+        def call() -> tuple[bool, Item | None]:
+            try:
+                answer = self._client.update_item(**request)
+            except self._client.exceptions.ConditionalCheckFailedException as error:
+                refused: Item = dict(error.response)
+                return False, refused.get("Item")
+            return True, answer.get("Attributes")
+
+        return self._retrying(call, action, topic)
+
+    def delete(self, key: Key, *, action: str, topic: str, returns: bool = False) -> Item | None:
+        """Deletes an item if present. Returns the old item if `returns`."""
+        returned: Any = "ALL_OLD" if returns else "NONE"
+
+        def call() -> Item | None:
+            answer = self._client.delete_item(TableName=self._name, Key=key_item(key), ReturnValues=returned)
+            return answer.get("Attributes")
+
+        return self._retrying(call, action, topic)
+
+    def transact(self, writes: Sequence[Write], *, action: str, topic: str) -> list[int]:
+        """Does all writes or none, with a single TransactWriteItems.
+
+        All tries have the same token. So a transaction whose response was lost takes effect once, and the repetition
+        succeeds instead of conflicting with the first try.
+
+        Returns:
+            The positions of the writes whose conditions failed; empty if all writes were done.
+
+        Raises:
+            ConcurrentModification: other transactions came first each time.
+        """
+        items: list[Any] = [{_KINDS[type(write)]: write.request(self._name)} for write in writes]
+        token = uuid.uuid4().hex
+
+        def call() -> list[int]:
+            try:
+                self._client.transact_write_items(TransactItems=items, ClientRequestToken=token)
+            except self._client.exceptions.TransactionCanceledException as error:
+                cancelled: Item = dict(error.response)
+                codes = [reason.get("Code") for reason in cancelled.get("CancellationReasons", ())]
+                if _CONDITION not in codes:
+                    raise
+                return [i for i, code in enumerate(codes) if code == _CONDITION]
+            return []
+
+        return self._retrying(call, action, topic)
+
+    def _retrying(self, call: Callable[[], T], action: str, topic: str) -> T:
+        throttled = 0
+        for attempt in range(1, ATTEMPTS + 1):
+            try:
+                return call()
+            except ClientError as error:
+                if not _lost_a_race(error):
+                    raise
+                throttled += bool(_codes(error) & _THROTTLED)
+            if attempt == ATTEMPTS or throttled == THROTTLED_ATTEMPTS:
+                break
+            self._sleep(_throttled_backoff_s(throttled) if throttled else backoff_s(attempt))
+        raise ConcurrentModification(action, topic, attempt)
+
+
+def backoff_s(attempt: int) -> float:
+    """Returns a random wait before a try. The maximum doubles with each try."""
+    return random.uniform(0, min(_MAX_BACKOFF_S, _BACKOFF_S * 2**attempt))
+
+
+def _throttled_backoff_s(throttled: int) -> float:
+    return random.uniform(0, _THROTTLED_BACKOFF_S * 2**throttled)
+
+
+def _lost_a_race(error: ClientError) -> bool:
+    codes = _codes(error)
+    return bool(codes) and codes <= _LOST_RACES | _RETRIED
+
+
+def _codes(error: ClientError) -> set[str]:
+    """Returns the codes of an error: of a cancelled transaction those of its refused writes."""
+    answer: Item = dict(error.response)
+    if answer["Error"]["Code"] != "TransactionCanceledException":
+        return {answer["Error"]["Code"]}
+    return {
+        reason["Code"] for reason in answer.get("CancellationReasons", ()) if reason.get("Code") not in ("None", None)
+    }

@@ -1,0 +1,214 @@
+"""Stores topic states."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tidewheel.model.settings import TopicSettings
+from tidewheel.model.topic_state import Purge, TopicState
+from tidewheel.storage import items, layout
+from tidewheel.storage.table import Table
+from tidewheel.storage.writes import Change, Put, Value
+
+AT_ONCE_MS = 0
+"""Sentinel in `next_check_ms`: tells the sweep to create the missing schedule of the next slot."""
+
+
+def check_again_at(state: TopicState, collect_at_ms: int | None) -> int | None:
+    """Returns the next check of a topic whose next slot stays. A missing schedule stays missing."""
+    if state.next_check_ms == AT_ONCE_MS:
+        return AT_ONCE_MS
+    return state.check_at(state.next_slot, collect_at_ms)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NextWork:
+    """A changed next slot, with the times of the next check and the next collection."""
+
+    next_slot: int | None
+    next_check_ms: int | None
+    collect_at_ms: int | None
+
+
+class TopicStates:
+    """The state of each topic, one item a topic.
+
+    A topic that is being deleted is absent here. `Deletions` sees it.
+    """
+
+    def __init__(self, table: Table) -> None:
+        self._table = table
+
+    def create(self, state: TopicState) -> bool:
+        """Creates the topic state if the topic is absent. Returns False if the topic exists."""
+        put = Put(item=items.encode_topic_state(state), if_absent=True)
+        return self._table.put(put, action="create_topic", topic=state.topic)
+
+    def read(self, topic: str) -> TopicState | None:
+        """Reads a topic's state. Returns None if the topic is absent or being deleted."""
+        item = self._table.get(layout.topic_state_key(topic))
+        found = None if item is None else items.decode_topic_state(item)
+        return None if found is None or found.deleting_at_ms is not None else found
+
+    def all(self) -> list[TopicState]:
+        """Lists all topics by name. Not for hot paths (eventually consistent)."""
+        found = self._table.scan("sk = :state AND attribute_not_exists(deleting_at_ms)", {"state": layout.STATE})
+        ours = (item for item in found if layout.is_topic_partition(items.key_of(item)[0]))
+        return sorted((items.decode_topic_state(item) for item in ours), key=lambda state: state.topic)
+
+    def seal(self, state: TopicState, slot: int) -> TopicState | None:
+        """Seals all slots below `slot`.
+
+        `sealed = slot IF sealed < slot and generation as read`.
+
+        Returns the topic state afterwards; None if the topic is gone or was created again.
+        """
+        change = Change(
+            key=layout.topic_state_key(state.topic),
+            condition=f"{items.SAME_TOPIC} AND sealed < :slot",
+            values={"generation": state.generation, "slot": slot},
+            sets={"sealed": slot},
+        )
+        _, item = self._table.update(change, action="seal", topic=state.topic, returns=True)
+        current = None if item is None else items.decode_topic_state(item)
+        return current if current is not None and current.generation == state.generation else None
+
+    def raise_next_slot(self, state: TopicState, next_work: NextWork) -> bool:
+        """Raises the next slot. Returns False if refused.
+
+        `the next slot = ... IF generation, work_version and swap_version as read`.
+        """
+        return self._change_state(
+            state,
+            "raise_next_slot",
+            condition="work_version = :work_version AND swap_version = :swap_version",
+            values={"work_version": state.work_version, "swap_version": state.swap_version},
+            sets=items.next_work_fields(state.topic, next_work),
+        )
+
+    def raise_collected_until(self, state: TopicState, collected_until: int) -> bool:
+        """Raises `collected_until`. Returns False if refused.
+
+        `collected_until = ... IF collected_until < the new value and subscriptions_version and generation as read`.
+        """
+        return self._change_state(
+            state,
+            "raise_collected_until",
+            condition="collected_until < :until AND subscriptions_version = :subscriptions_version",
+            values={"until": collected_until, "subscriptions_version": state.subscriptions_version},
+            sets={"collected_until": collected_until},
+        )
+
+    def set_collect_at(
+        self,
+        state: TopicState,
+        collect_at_ms: int | None,
+        next_check_ms: int | None,
+        merge_at_ms: int | None = None,
+    ) -> bool:
+        """Sets the times of the next collection and the next check. Returns False if refused.
+
+        `collect_at_ms, next_check_ms = ... IF work_version, generation and next_slot as read`.
+
+        Args:
+            merge_at_ms: when the sweep is to consider a merge. None: as it is.
+        """
+        sets: dict[str, Value | None] = {"collect_at_ms": collect_at_ms}
+        if merge_at_ms is not None:
+            sets["merge_at_ms"] = merge_at_ms
+        return self._set_next_check(state, "set_collect_at", sets, next_check_ms)
+
+    def merge_considered(self, state: TopicState, next_check_ms: int | None) -> bool:
+        """Notes that a merge was considered. Returns False if refused.
+
+        `merge_considered_version = work_version, merge_at_ms = None, next_check_ms = ... IF work_version, generation
+        and next_slot as read`.
+        """
+        sets: dict[str, Value | None] = {"merge_considered_version": state.work_version, "merge_at_ms": None}
+        return self._set_next_check(state, "merge_considered", sets, next_check_ms)
+
+    def update_settings(self, state: TopicState, settings: TopicSettings) -> bool:
+        """Changes the settings. Returns False if refused.
+
+        `settings = ... IF generation and settings as read`.
+
+        The GetItem is needed because another release may encode the same settings differently.
+        """
+        item = self._table.get(layout.topic_state_key(state.topic))
+        if item is None or items.decode_topic_state(item).settings != state.settings:
+            return False
+        seen = item["settings"]["S"]
+        return change_if_seen(
+            self._table, state, "update_settings", {"settings": seen}, {"settings": settings.to_json(keeping=seen)}
+        )
+
+    def set_purges(self, state: TopicState, purge_ms: int, purges: Sequence[Purge]) -> bool:
+        """Changes the purge marks. Returns False if refused.
+
+        `purge_ms, purges = ... IF generation, purge_ms and purges as read`.
+        """
+        return change_if_seen(
+            self._table,
+            state,
+            "set_purges",
+            {"purge_ms": state.purge_ms, "purges": items.encode_purges(state.purges)},
+            {"purge_ms": purge_ms, "purges": items.encode_purges(purges)},
+        )
+
+    def delete(self, topic: str) -> None:
+        """Deletes the topic state. Does nothing if the topic state is gone.
+
+        All writes that are conditional on the topic state are refused from then on.
+        """
+        self._table.delete(layout.topic_state_key(topic), action="delete_topic_state", topic=topic)
+
+    def _set_next_check(
+        self, state: TopicState, action: str, sets: dict[str, Value | None], next_check_ms: int | None
+    ) -> bool:
+        condition, values = "work_version = :work_version AND ", {"work_version": state.work_version}
+        if state.next_slot is None:
+            condition += "attribute_not_exists(next_slot)"
+        else:
+            condition += "next_slot = :next_slot"
+            values["next_slot"] = state.next_slot
+        checks = items.check_fields(state.topic, next_check_ms)
+        return self._change_state(state, action, condition=condition, values=values, sets={**sets, **checks})
+
+    def _change_state(
+        self,
+        state: TopicState,
+        action: str,
+        *,
+        condition: str,
+        values: dict[str, int],
+        sets: dict[str, Value | None],
+    ) -> bool:
+        done, _ = self._table.update(
+            Change(
+                key=layout.topic_state_key(state.topic),
+                condition=f"{items.SAME_TOPIC} AND {condition}",
+                values={"generation": state.generation, **values},
+                sets=sets,
+            ),
+            action=action,
+            topic=state.topic,
+        )
+        return done
+
+
+def change_if_seen(
+    table: Table, state: TopicState, action: str, seen: dict[str, Value | None], sets: dict[str, Value | None]
+) -> bool:
+    """Changes a topic state if its generation and the given attributes are unchanged. None means absent."""
+    values: dict[str, Value] = {"generation": state.generation}
+    condition = items.SAME_TOPIC
+    for name, value in seen.items():
+        if value is None:
+            condition += f" AND attribute_not_exists({name})"
+        else:
+            condition += f" AND {name} = :{name}"
+            values[name] = value
+    change = Change(key=layout.topic_state_key(state.topic), condition=condition, values=values, sets=sets)
+    done, _ = table.update(change, action=action, topic=state.topic)
+    return done

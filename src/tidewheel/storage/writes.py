@@ -1,0 +1,174 @@
+"""Represents conditional writes as values.
+
+Expressions use attribute names directly, or as `#name` where DynamoDB reserves the word.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from tidewheel.storage.layout import PARTITION_KEY, SORT_KEY, Key
+
+Item = dict[str, Any]
+"""An item in the format of the low-level client: {"sealed": {"N": "17"}, ...}."""
+Value = int | str | bytes | frozenset[int] | Mapping[str, int] | Sequence[str]
+
+_NAME = re.compile(r"#(\w+)")
+
+
+def attribute(value: Value) -> dict[str, Any]:
+    """Returns a value with its DynamoDB type. A set must not be empty."""
+    match value:
+        case int():
+            return {"N": str(value)}
+        case str():
+            return {"S": value}
+        case bytes():
+            return {"B": value}
+        case frozenset():
+            return {"NS": [str(each) for each in sorted(value)]}
+        case Mapping():
+            return {"M": {name: attribute(each) for name, each in value.items()}}
+        case _:
+            return {"L": [attribute(each) for each in value]}
+
+
+def item_of(key: Key, fields: Mapping[str, Value | None]) -> Item:
+    """Returns an item with all fields except None."""
+    item: Item = {PARTITION_KEY: {"S": key[0]}, SORT_KEY: {"S": key[1]}}
+    for name, value in fields.items():
+        if value is not None:
+            item[name] = attribute(value)
+    return item
+
+
+def key_item(key: Key) -> Item:
+    """Returns a key as requests contain keys."""
+    return item_of(key, {})
+
+
+def expression(text: str, values: Mapping[str, Value]) -> Item:
+    """Returns the request's attribute names and values for expressions."""
+    found: Item = {}
+    if names := _NAME.findall(text):
+        found["ExpressionAttributeNames"] = {f"#{name}": name for name in names}
+    if values:
+        found["ExpressionAttributeValues"] = {f":{name}": attribute(each) for name, each in values.items()}
+    return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Put:
+    """Writes a whole item.
+
+    Attributes:
+        if_absent: write only if the item does not exist.
+        condition: another condition on the existing item.
+        values: values of the condition's `:names`.
+    """
+
+    item: Item
+    if_absent: bool = False
+    condition: str | None = None
+    values: Mapping[str, Value] = field(default_factory=dict)
+
+    def request(self, table: str) -> Item:
+        """Returns the parameters of PutItem, or of a transaction's Put."""
+        request: Item = {"TableName": table, "Item": self.item}
+        condition = f"attribute_not_exists({PARTITION_KEY})" if self.if_absent else self.condition
+        if condition is not None:
+            request["ConditionExpression"] = condition
+            request |= expression(condition, self.values)
+        return request
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """Changes an item on a condition.
+
+    Attributes:
+        sets: paths and their new values; None removes the path.
+        adds: values added to numbers and sets.
+        condition: an expression.
+        values: values of the condition's `:names`.
+    """
+
+    key: Key
+    condition: str
+    sets: Mapping[str, Value | None] = field(default_factory=dict)
+    adds: Mapping[str, Value] = field(default_factory=dict)
+    values: Mapping[str, Value] = field(default_factory=dict)
+
+    def request(self, table: str) -> Item:
+        """Returns the parameters of UpdateItem, or of a transaction's Update."""
+        values = dict(self.values)
+        sets, removes, adds = [], [], []
+        for i, (path, value) in enumerate(self.sets.items()):
+            if value is None:
+                removes.append(path)
+            else:
+                values[f"set{i}"] = value
+                sets.append(f"{path} = :set{i}")
+        for i, (path, value) in enumerate(self.adds.items()):
+            values[f"add{i}"] = value
+            adds.append(f"{path} :add{i}")
+        clauses = [
+            f"{word} {', '.join(clause)}"
+            for word, clause in (("SET", sets), ("REMOVE", removes), ("ADD", adds))
+            if clause
+        ]
+        update = " ".join(clauses)
+        return {
+            "TableName": table,
+            "Key": key_item(self.key),
+            "UpdateExpression": update,
+            "ConditionExpression": self.condition,
+            **expression(f"{update} {self.condition}", values),
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Check:
+    """Checks a condition on an item that the transaction does not change."""
+
+    key: Key
+    condition: str
+    values: Mapping[str, Value]
+
+    def request(self, table: str) -> Item:
+        """Returns the parameters of a transaction's ConditionCheck."""
+        return {
+            "TableName": table,
+            "Key": key_item(self.key),
+            "ConditionExpression": self.condition,
+            **expression(self.condition, self.values),
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delete:
+    """Deletes an existing item on a condition. The transaction fails if the item is absent.
+
+    Attributes:
+        condition: an expression; by default that the item exists.
+        values: values of the condition's `:names`.
+    """
+
+    key: Key
+    condition: str = f"attribute_exists({PARTITION_KEY})"
+    values: Mapping[str, Value] = field(default_factory=dict)
+
+    def request(self, table: str) -> Item:
+        """Returns the parameters of a transaction's Delete."""
+        return {
+            "TableName": table,
+            "Key": key_item(self.key),
+            "ConditionExpression": self.condition,
+            **expression(self.condition, self.values),
+        }
+
+
+Write = Put | Change | Check | Delete
