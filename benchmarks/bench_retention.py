@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+from tests.stored import stored
 from tests.stored_ports import STORED_PORTS
 from tidewheel.clock import ManualClock
 from tidewheel.cost.prices import DAYS_A_MONTH, S3_GB_MONTH, dollars
@@ -193,7 +194,7 @@ class Run:
         return next_daily_ms
 
     def _next_check_ms(self) -> int:
-        items = self.service.store.of(TOPIC)
+        items = stored(self.service).of(TOPIC)
         checks = [each.next_check_ms for each in (*items.deliveries.values(), *items.parks.values())]
         checks += [self.state.next_check_ms]
         return max(self.clock.now_ms() + 1, min((each for each in checks if each is not None), default=_NEVER))

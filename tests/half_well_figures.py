@@ -16,6 +16,7 @@ from itertools import count
 from typing import Any
 
 from tests.half_well import HalfWell
+from tests.stored import stored
 from tidewheel import Message
 from tidewheel.flows.ports.queues import Refusal, Release
 from tidewheel.local import MemoryTidewheel
@@ -114,7 +115,7 @@ def no_queue(stack: MemoryTidewheel, _: HalfWell) -> None:
 
 def no_filter(stack: MemoryTidewheel, _: HalfWell) -> None:
     """Gives `billing` a filter that no version can read."""
-    items = stack.service.store.of("orders").subscriptions
+    items = stored(stack.service).of("orders").subscriptions
     items["billing"] = replace(items["billing"], filter_policy='{"kind": [{"like": "newer"}]}')
 
 

@@ -12,6 +12,7 @@ from benchmarks.soak.growth import MOST_BLOCKS_A_MESSAGE, Growth, live, report_e
 from benchmarks.soak.outcome import Outcome
 from benchmarks.soak.samples import Samples
 from benchmarks.soak.stack import LATE_MS, SoakStack, Tamper
+from tests.stored import stored
 from tidewheel.model.message import MessageId
 from tidewheel.model.tombstone import KEPT_S
 
@@ -132,4 +133,4 @@ def _drain(scale: Scale, account: Account) -> None:
         account.stack.advance(days=1)
         account.receive()
         # What an idle topic's collections leave to the table's time to live.
-        account.stack.service.store.expire(account.stack.clock.now_ms() // 1000)
+        stored(account.stack.service).expire(account.stack.clock.now_ms() // 1000)

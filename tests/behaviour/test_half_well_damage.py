@@ -12,6 +12,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 from tests.half_well import HalfWell
+from tests.stored import stored
 from tidewheel import Consumer, InvalidValue, Message, NothingToRestore, UnknownDamaged
 from tidewheel.errors import CorruptMetadata, ObjectRefused
 from tidewheel.flows.upkeep.merge import in_process, merge
@@ -151,7 +152,7 @@ def _with_a_large_ledger(
     messages = [Message(body=source.randbytes(500).hex(), delay=7200 + 60 * i) for i in range(400)]
     large = {each.id: each.deliver_at_ms for each in client.send_many("orders", messages)}
     stack.advance(minutes=6)
-    buckets = stack.service.store.of("orders").buckets
+    buckets = stored(stack.service).of("orders").buckets
     for bucket in list(buckets.values()):  # as an item of the table holds it
         buckets[bucket.id] = bucket.without_tail()
     small = {
@@ -204,7 +205,7 @@ def test_a_recurring_message_that_cannot_be_read_misses_alone() -> None:
         client.send_recurring("orders", name, {"name": name}, every="1h")
     sent = client.send("orders", "x", delay="5h")
     stack.advance(hours=2, minutes=1)
-    items = stack.service.store.of("orders").recurring
+    items = stored(stack.service).of("orders").recurring
     items["bad"] = replace(items["bad"], rule="{}")
     stack.service.queues.forget_sent()
     stack.advance(hours=4)
@@ -231,7 +232,7 @@ def test_a_filter_that_cannot_be_read_stops_its_own_subscription_until_another_i
         due[receipt.id] = receipt.deliver_at_ms
     if delay == "2h":
         stack.advance(minutes=10)
-    items = stack.service.store.of("orders").subscriptions
+    items = stored(stack.service).of("orders").subscriptions
     items["billing"] = replace(items["billing"], filter_policy='{"kind": [{"like": "newer"}]}')
     stack.advance(hours=3)
     mail = stack.service.queues.sent(other.queue_url)
@@ -250,7 +251,7 @@ def test_the_large_body_of_a_message_that_is_set_aside_is_kept() -> None:
     client = stack.client()
     client.create_topic("orders")
     client.create_subscription("orders", "billing")
-    items = stack.service.store.of("orders").subscriptions
+    items = stored(stack.service).of("orders").subscriptions
     items["billing"] = replace(items["billing"], filter_policy='{"kind": [{"like": "newer"}]}')
     client.send("orders", LARGE, delay="1m")
     stack.advance(days=40)
@@ -468,7 +469,7 @@ def test_a_plan_that_cannot_be_read_is_made_anew_and_its_messages_come_once_and_
     stack.advance(hours=1, minutes=35)  # planned, and nobody has a part yet
     service = stack.service
     if damage == "gone":
-        service.store.of("orders").plans.clear()
+        stored(service).of("orders").plans.clear()
     else:
         _Unread(faults)
     client.cancel_recurring("orders", "report")

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.half_well import HalfWell
+from tests.stored import stored
 from tidewheel import Message, Tidewheel
 from tidewheel.flows.ports.queues import Refusal
 from tidewheel.local import MemoryTidewheel
@@ -239,7 +240,7 @@ def test_parks_that_cannot_be_read_do_not_keep_a_live_one_waiting(sending: Calla
     for number in range(20):
         world.send(f"bad{number}-", 10, delay="10s")
         world.advance(seconds=5)
-    store = world.stack.service.store.of(TOPIC)
+    store = stored(world.stack.service).of(TOPIC)
     for key, park in store.parks.items():
         store.parks[key] = type(park)(**{name: getattr(park, name) for name in park.__slots__} | {"ledger": b"\0" * 99})
     live = world.send("live", 10, delay="10s")

@@ -7,9 +7,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from tidewheel.memory.store import TopicItems
+
+from tests.stored import stored
 from tidewheel import Tidewheel
 from tidewheel.local import LocalTidewheel, MemoryTidewheel
-from tidewheel.memory.store import TopicItems
 from tidewheel.model.message import Receipt
 from tidewheel.model.pack import PACK_ATTRIBUTE
 from tidewheel.model.received import ReceivedMessage
@@ -104,13 +106,13 @@ class Topic:
         if isinstance(self.stack, LocalTidewheel):
             asked = Counter({k: n for k, n in self.stack.requests.items() if not k.split(".")[1].startswith(READS)})
             return depths, asked
-        return depths, self.stack.service.objects.names(), repr(self.stack.service.store.topics.get(self.name))
+        return depths, self.stack.service.objects.names(), repr(stored(self.stack.service).of(self.name))
 
     def left(self) -> list[str]:
         """Names everything of the topic in the table, in S3 and in the scheduler."""
         if self.in_memory:
             service = self.stack.service
-            items = [] if service.store.topics.get(self.name, TopicItems()) == TopicItems() else ["items"]
+            items = [] if stored(service).of(self.name) == TopicItems() else ["items"]
             return items + self.objects() + [n for n in service.wheel.schedules if n.startswith(f"{self.name}.")]
         dynamodb, scheduler = (self.stack.session.client(name) for name in ("dynamodb", "scheduler"))
         [table] = dynamodb.list_tables()["TableNames"]

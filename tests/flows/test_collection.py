@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.flows.world import HOUR, MINUTE, TOPIC, World, once
+from tests.stored import stored
 from tidewheel.flows.administration.subscribe import create_subscription
 from tidewheel.flows.delivery.dispatch import dispatch
 from tidewheel.flows.upkeep import collect as collecting
@@ -45,7 +46,7 @@ def test_a_direct_message_that_was_set_aside_stops_no_collection_inside_a_plan()
     world = World(slot_s=60, collect_interval_s=60)
     ids = world.send(*(HOUR + minute * MINUTE for minute in range(-3, 5)))
     world.clock.advance_ms(HOUR)  # nobody dispatched for a while, so the plan has the direct message's slot, too
-    subscriptions = world.service.store.of(TOPIC).subscriptions
+    subscriptions = stored(world.service).of(TOPIC).subscriptions
     healthy = subscriptions["billing"]
     subscriptions["billing"] = replace(healthy, filter_policy="of a newer release")
     direct = world.send(2 * MINUTE)

@@ -6,8 +6,10 @@ from collections.abc import Iterable
 from contextlib import suppress
 
 import pytest
+from tidewheel.memory.store import TopicItems
 
 from tests.flows.world import DAY, HOUR, MINUTE, TOPIC, Crash, CrashingPorts, World, once
+from tests.stored import stored
 from tidewheel.errors import TopicDeleting, TopicReplaced, UnknownTopic
 from tidewheel.flows.administration.delete_topic import LATE_MS, delete_topic, finish_deletion
 from tidewheel.flows.administration.pause import pause, resume
@@ -20,7 +22,6 @@ from tidewheel.flows.upkeep.merge_rows import MergeWork
 from tidewheel.flows.upkeep.orphans import ORPHAN_GRACE_S, sweep_orphans
 from tidewheel.jobs.rebuild_engine import local_engine
 from tidewheel.ledger.bucket import Bucket
-from tidewheel.memory.store import TopicItems
 from tidewheel.model.settings import TopicSettings
 
 QUARTER = 15 * MINUTE
@@ -46,7 +47,7 @@ def a_busy_world(**options: object) -> World:
 
 def left(world: World) -> list[str]:
     """What is left of the topic."""
-    items = world.service.store.topics.get(TOPIC, TopicItems())
+    items = stored(world.service).of(TOPIC)
     found = [] if items == TopicItems() else [str(items)]
     objects = [name for name in world.service.objects.names() if "/orders/" in name]
     return found + objects + list(world.service.wheel.schedules)

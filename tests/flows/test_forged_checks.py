@@ -12,6 +12,7 @@ import pytest
 
 from tests.flows.test_sweep import slow, topics_in_need
 from tests.flows.world import HOUR, World
+from tests.stored import stored
 from tidewheel.flows.upkeep.sweep import sweep
 from tidewheel.storage import layout
 from tidewheel.storage.checks import Checks
@@ -37,7 +38,7 @@ class FloodedTable:
         shard, now_ms = values["shard"], values["now"]
         shards = layout.check_shards()
         forged = [(0, key) for key in self._forged[shards.index(shard) :: len(shards)]]
-        states = [items.state for items in self._world.service.store.topics.values() if items.state is not None]
+        states = [items.state for items in stored(self._world.service).topics().values() if items.state is not None]
         own = [
             (each.next_check_ms, layout.topic_state_key(each.topic))
             for each in states

@@ -9,13 +9,14 @@ import pytest
 
 from tests.flows.test_keys import cancel_by_id, cancel_by_key, id_of, keyed
 from tests.flows.world import DAY, HOUR, TOPIC, World, once
+from tests.stored import stored
 from tidewheel.flows.administration.cancel import Cancelled, cancel_many
 from tidewheel.model.message import MessageId
 
 
 def days(world: World, count: int) -> None:
     """Lets days pass; after each, what may be forgotten is deleted, as DynamoDB does with what has a ttl."""
-    items = world.service.store.of(TOPIC)
+    items = stored(world.service).of(TOPIC)
     for _ in range(count):
         world.run(DAY)
         now_s = world.clock.now_ms() // 1000

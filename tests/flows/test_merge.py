@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 
 from tests.flows.world import DAY, HOUR, MINUTE, START_MS, TOPIC, Crash, CrashingPorts, World, ids_of, once
+from tests.stored import stored
 from tidewheel.clock import ManualClock
 from tidewheel.errors import CorruptLedger
 from tidewheel.flows.delivery.dispatch import dispatch
@@ -223,7 +224,7 @@ def test_purged_rows_are_dropped() -> None:
     spread(world, 3)
     world.clock.advance_ms(1000)
     kept = world.send(2 * DAY)
-    items = world.service.store.of(TOPIC)
+    items = stored(world.service).of(TOPIC)
     items.state = replace(world.state, purge_ms=START_MS + 500)
     assert run_merge(world).rows == 1
     world.run(6 * DAY, sweeps=True)

@@ -7,8 +7,10 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from tidewheel.memory.buckets import MemoryBuckets
 
 from tests.flows.world import DAY, HOUR, MINUTE, TOPIC, Crash, CrashingPorts, World, once
+from tests.stored import stored
 from tidewheel.errors import ObjectRefused
 from tidewheel.flows.delivery.dispatch import dispatch
 from tidewheel.flows.recovery.audit import audit
@@ -20,7 +22,6 @@ from tidewheel.flows.upkeep.orphans import ORPHAN_GRACE_S, sweep_orphans, sweep_
 from tidewheel.jobs.rebuild_engine import local_engine
 from tidewheel.ledger.bucket import Bucket, bucket_id
 from tidewheel.memory import MemoryObjects
-from tidewheel.memory.buckets import MemoryBuckets
 from tidewheel.model.object_names import CHECKPOINTS, LEDGERS, checkpoint_name, ledger_name
 
 GRACE = ORPHAN_GRACE_S * 1000
@@ -153,7 +154,7 @@ def test_ledgers_of_a_topic_whose_topic_state_is_lost_stay_for_the_rebuild() -> 
     world.send(60 * DAY)
     world.clock.advance_ms(GRACE // 2)
     sweep_orphans(world.ports)  # writes the checkpoint of a topic that was never collected
-    world.service.store.topics.clear()
+    stored(world.service).clear()
     world.clock.advance_ms(2 * GRACE)
     swept = sweep_orphans(world.ports)
     assert (swept.objects, swept.left) == (0, {TOPIC})
@@ -280,7 +281,7 @@ def test_a_checkpoint_that_s3_refuses_holds_no_collection_and_stays_for_a_rebuil
 
 def test_a_purged_wheel_is_checkpointed_with_its_mark() -> None:
     world = a_world()
-    items = world.service.store.of(TOPIC)
+    items = stored(world.service).of(TOPIC)
     items.state = replace(world.state, purge_ms=77)
     dispatch(world.ports, TOPIC)
     checkpoint_topic(world.ports, TOPIC)

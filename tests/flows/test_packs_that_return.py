@@ -10,6 +10,7 @@ from unittest.mock import Mock, patch
 import pytest
 
 from tests.flows.world import DAY, HOUR, MINUTE, TOPIC, Crash, World, ids_of, once
+from tests.stored import stored
 from tidewheel.flows.recovery.rebuild import rebuild
 from tidewheel.flows.upkeep.checkpoint import checkpoint_topic
 from tidewheel.flows.upkeep.merge import in_process, merge
@@ -51,7 +52,7 @@ def returned(pack: Pack) -> Pack:
 def let_pass(world: World, duration_ms: int) -> None:
     """Lets time pass. At the end the table forgets whatever it may."""
     world.run(duration_ms, sweeps=True, every_ms=HOUR)
-    world.service.store.expire(world.clock.now_ms() // 1000)
+    stored(world.service).expire(world.clock.now_ms() // 1000)
 
 
 @contextmanager
@@ -151,7 +152,7 @@ def test_a_pack_whose_ledger_was_merged_after_a_rebuild_makes_no_second_one() ->
     world, pack = with_a_far_pack()
     others = world.send(60 * DAY)
     checkpoint_topic(world.ports, TOPIC)
-    world.service.store.topics.clear()  # the table is lost, and with it when the ledgers were made
+    stored(world.service).clear()  # the table is lost, and with it when the ledgers were made
     rebuild(world.ports, TOPIC, local_engine(world.ports), lease_s=60)
     merge_all(world)
     let_pass(world, DAY)
@@ -164,4 +165,4 @@ def test_after_four_weeks_no_merge_remembers_the_ledgers_of_packs_that_cannot_re
     world.send(60 * DAY)
     let_pass(world, 2 * RETENTION_S * 1000 + DAY)
     merge_all(world)
-    assert not world.service.store.of(TOPIC).notes
+    assert not stored(world.service).of(TOPIC).notes

@@ -9,8 +9,10 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from tidewheel.memory.parks import MemoryParks
 
 from tests.flows.world import DAY, HOUR, MINUTE, START_MS, TOPIC, Crash, CrashingPorts, World, ids_of, once
+from tests.stored import stored
 from tidewheel.errors import (
     AlreadyExists,
     QueueUnavailable,
@@ -26,7 +28,6 @@ from tidewheel.flows.delivery.work import do_job
 from tidewheel.flows.upkeep.orphans import ORPHAN_GRACE_S, sweep_orphans
 from tidewheel.flows.upkeep.sweep import sweep
 from tidewheel.memory import MemoryQueues
-from tidewheel.memory.parks import MemoryParks
 from tidewheel.model.filter_policy import FilterPolicy
 from tidewheel.model.job import CatchUpJob, DrainJob
 from tidewheel.model.object_names import LEDGERS, PARKED
@@ -248,7 +249,7 @@ def test_purged_and_expired_messages_are_dropped_from_parks() -> None:
     pause(world)
     [purged] = world.send(MINUTE)
     world.clock.advance_ms(1)
-    items = world.service.store.of(TOPIC)
+    items = stored(world.service).of(TOPIC)
     items.state = replace(world.state, purge_ms=world.clock.now_ms())
     [expired] = world.send(MINUTE, expires_in="10m")
     [kept] = world.send(MINUTE, expires_in="3d")
@@ -439,7 +440,7 @@ def test_a_part_is_done_if_another_delivery_has_parked_its_messages(monkeypatch:
     world.service.queues.remove("queue-billing")
 
     def parked_before(key: DeliveryKey, part: int, park: Park) -> Parked:
-        world.service.store.of(TOPIC).parks[park.key] = park
+        stored(world.service).of(TOPIC).parks[park.key] = park
         return Parked.EXISTS
 
     held: list[object] = []
@@ -807,7 +808,7 @@ def test_a_successor_of_the_same_name_gets_nothing_of_its_predecessor() -> None:
     [park] = parks(world)
     delete(world)
     world.subscribe("billing")
-    world.service.store.of(TOPIC).parks[park.key] = park  # a worker put it just after the deletion had looked
+    stored(world.service).of(TOPIC).parks[park.key] = park  # a worker put it just after the deletion had looked
     world.run(DAY, sweeps=True)
     assert not world.received() and not parks(world)
 
@@ -818,7 +819,7 @@ def test_a_worker_whose_subscription_was_deleted_parks_nothing() -> None:
     world.clock.set_ms(START_MS + HOUR - 8 * MINUTE)
     dispatch(world.ports, TOPIC)
     world.service.queues.remove("queue-billing")
-    del world.service.store.of(TOPIC).subscriptions["billing"]
+    del stored(world.service).of(TOPIC).subscriptions["billing"]
     world.work()
     assert not parks(world) and not world.service.deliveries.all(TOPIC)
 

@@ -13,6 +13,7 @@ import pytest
 
 from tests.flows.test_recurring import make as make_recurring
 from tests.flows.world import DAY, HOUR, MINUTE, START_MS, TOPIC, Crash, CrashingPorts, World, ids_of, once
+from tests.stored import stored
 from tidewheel.client.changes import reschedule
 from tidewheel.errors import ConcurrentModification, InvalidValue, UnknownTopic
 from tidewheel.flows.administration.cancel import cancel
@@ -54,7 +55,7 @@ def a_world(*subscriptions: str, **settings: int) -> World:
 
 
 def lose_table(world: World) -> None:
-    world.service.store.topics.clear()
+    stored(world.service).clear()
 
 
 def run_rebuild(world: World, **options: Any) -> RebuildReport:
@@ -127,14 +128,14 @@ def test_only_what_was_delivered_since_the_checkpoint_comes_again() -> None:
 def test_a_lagging_subscription_gets_its_rows_and_the_others_theirs_once() -> None:
     world = a_world("billing", "audit")
     ids = [id for hour in range(1, 6) for id in world.send(hour * HOUR)]
-    subscriptions = world.service.store.of(TOPIC).subscriptions
+    subscriptions = stored(world.service).of(TOPIC).subscriptions
     subscriptions["audit"] = replace(subscriptions["audit"], state=State.PAUSED)
     world.run(3 * HOUR + 30 * MINUTE)
     checkpoint(world)
     assert len(world.received("billing")) == 3 and not world.received("audit")
     lose_table(world)
     run_rebuild(world)
-    subscriptions = world.service.store.of(TOPIC).subscriptions
+    subscriptions = stored(world.service).of(TOPIC).subscriptions
     subscriptions["audit"] = replace(subscriptions["audit"], state=State.ACTIVE)
     world.run(3 * HOUR, sweeps=True)
     assert world.received("billing") == world.received("audit") == once(ids)
@@ -178,7 +179,7 @@ def test_a_cancelled_message_of_a_long_pause_stays_cancelled_after_a_rebuild(kep
     assert cancel(world.service, TOPIC, world.state.slot_ms, MessageId(cancelled), START_MS)
     for _ in range(80):
         world.run(DAY, sweeps=True, every_ms=12 * HOUR)
-        world.service.store.expire(world.clock.now_ms() // 1000)
+        stored(world.service).expire(world.clock.now_ms() // 1000)
     if lost:
         lose_table(world)
     run_rebuild(world, replace_index=True)
@@ -195,7 +196,7 @@ def test_tombstones_are_renewed_only_while_somebody_has_still_to_read_their_slot
     before = world.service.tombstones.all(TOPIC)
     world.run(40 * DAY, sweeps=True, every_ms=12 * HOUR)
     assert [each for each in world.service.tombstones.all(TOPIC) if each.slot > world.state.sealed] == before[1:]
-    world.service.store.expire(world.clock.now_ms() // 1000)
+    stored(world.service).expire(world.clock.now_ms() // 1000)
     assert world.service.tombstones.all(TOPIC) == before[1:]
 
 
@@ -242,7 +243,7 @@ def test_a_purged_topic_stays_purged() -> None:
     world.send(2 * DAY)
     world.clock.advance_ms(1000)
     kept = world.send(2 * DAY)
-    world.service.store.of(TOPIC).state = replace(world.state, purge_ms=START_MS + 500)
+    stored(world.service).of(TOPIC).state = replace(world.state, purge_ms=START_MS + 500)
     checkpoint(world)
     lose_table(world)
     run_rebuild(world)
@@ -475,7 +476,7 @@ def test_ledgers_of_another_generation_are_left_alone() -> None:
     checkpoint(world)
     lose_table(world)
     other = a_world()
-    other.service.store.of(TOPIC).state = replace(other.state, generation="another")
+    stored(other.service).of(TOPIC).state = replace(other.state, generation="another")
     other.send(DAY)
     [name] = other.service.objects.names(LEDGERS)
     foreign = name.replace("00000001", "f00d")
@@ -641,7 +642,7 @@ def test_a_dry_run_finds_each_kind_of_disagreement() -> None:
     missing, wrong, half, twice = (bucket.object_name for bucket in buckets)
     damage(world, half, 1)
     world.service.objects.delete([missing])
-    items = world.service.store.of(TOPIC).buckets
+    items = stored(world.service).of(TOPIC).buckets
     items[buckets[1].id] = replace(buckets[1], rows=7)
     copied = bucket_id(buckets[3].first_slot, "copied")
     copy = ledger_name(TOPIC, copied, world.state.slot_ms, "f00d")
@@ -693,7 +694,7 @@ def test_a_dry_run_names_each_item_that_the_table_has_lost() -> None:
     checkpoint(world)
     world.clock.advance_ms(10 * MINUTE)
     assert run_audit(world).agrees
-    items = world.service.store.of(TOPIC)
+    items = stored(world.service).of(TOPIC)
     lost = next(each for each in items.buckets.values() if each.rows == 2)
     del items.buckets[lost.id]
     del items.subscriptions["audit"]
@@ -840,10 +841,10 @@ def test_no_sweep_takes_a_park_for_nobody_s_while_the_topic_is_rebuilt() -> None
 
 
 def assert_parks(world: World, count: int) -> None:
-    world.service.store.of(TOPIC).subscriptions, kept = {}, world.service.store.of(TOPIC).subscriptions
+    stored(world.service).of(TOPIC).subscriptions, kept = {}, stored(world.service).of(TOPIC).subscriptions
     if world.service.topic_states.read(TOPIC) is None:
         world.sweep()
-    world.service.store.of(TOPIC).subscriptions = kept
+    stored(world.service).of(TOPIC).subscriptions = kept
     assert len(world.service.parks.all(TOPIC)) == count
 
 

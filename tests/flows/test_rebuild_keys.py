@@ -11,6 +11,7 @@ import pytest
 
 from tests.flows.test_rebuild import LEASE_S, a_world, checkpoint, lose_table, run_rebuild
 from tests.flows.world import DAY, HOUR, MINUTE, TOPIC, Crash, World, ids_of, once
+from tests.stored import stored
 from tidewheel.client.changes import reschedule
 from tidewheel.errors import UnknownTopic
 from tidewheel.flows.administration.cancel import Cancelled, CancelResult, TooLate, cancel, cancel_key
@@ -181,7 +182,7 @@ def test_a_key_of_a_kept_ledger_is_free_once_its_message_is_due(monkeypatch: pyt
     world.run(2 * DAY)
     checkpoint(world)
     lost_and_rebuilt(world)
-    assert not world.service.store.of(TOPIC).keys
+    assert not stored(world.service).of(TOPIC).keys
     newer = world.send(DAY, key="k")
     world.run(2 * DAY, sweeps=True)
     assert world.received() == once(first + newer)
@@ -216,10 +217,10 @@ def test_keys_in_the_table_stay_as_they_are() -> None:
     world = a_world()
     world.send(DAY, key="k", replace=True)
     assert cancel_by_key(world, "other") == Cancelled(id=None)
-    before = dict(world.service.store.of(TOPIC).keys)
+    before = dict(stored(world.service).of(TOPIC).keys)
     world.clock.advance_ms(1000)
     run_rebuild(world, replace_index=True)
-    assert dict(world.service.store.of(TOPIC).keys) == before and len(before) == 2
+    assert dict(stored(world.service).of(TOPIC).keys) == before and len(before) == 2
 
 
 def test_a_reschedule_by_key_finds_the_message_of_a_ledger() -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.flows.world import DAY, HOUR, MINUTE, START_MS, TOPIC, Crash, CrashingPorts, World
+from tests.stored import stored
 from tidewheel.client import recurring
 from tidewheel.client.recurring import RecurringMessage
 from tidewheel.errors import AlreadyExists, InvalidValue, UnknownMessage
@@ -264,7 +265,7 @@ def test_a_rebuild_of_a_lost_table_brings_recurring_messages_back() -> None:
     collect(world.ports, TOPIC)
     storage = world.service
     [kept] = storage.recurring.all(TOPIC)
-    storage.store.topics.clear()
+    stored(storage).clear()
     rebuild(world.ports, TOPIC, local_engine(world.ports), lease_s=600)
     [restored] = storage.recurring.all(TOPIC)
     assert restored.says_the_same(kept) and restored.generation == kept.generation
@@ -288,7 +289,7 @@ def test_after_a_rebuild_a_paused_subscription_gets_the_planned_occurrences_of_o
     end(world, "ended")
     assert checkpoint_topic(world.ports, TOPIC)
     if lost:
-        world.service.store.topics.clear()
+        stored(world.service).clear()
     for _ in range(1 + twice):
         rebuild(world.ports, TOPIC, local_engine(world.ports), lease_s=0, replace_index=True)
         world.run(MINUTE)
@@ -313,10 +314,10 @@ def test_after_a_rebuild_planned_occurrences_of_one_that_was_made_and_has_ended_
     end(world, "ended")
     objects.delete(objects.names(CHECKPOINTS))
     objects.put(name, checkpoint)
-    world.service.store.topics.clear()
+    stored(world.service).clear()
     rebuild(world.ports, TOPIC, local_engine(world.ports), lease_s=0)
     assert [each.name for each in world.service.recurring.all(TOPIC)] == ["goes on"]
-    assert not world.service.store.of(TOPIC).keys  # a recurring message's name is no key
+    assert not stored(world.service).of(TOPIC).keys  # a recurring message's name is no key
     resume(world.service, world.service.queues, world.clock, TOPIC, "audit")
     world.run(HOUR, sweeps=True)
     due = due_minutes(world, "audit")

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 from tests.flows.world import DAY, HOUR, MINUTE, START_MS, TOPIC, World, ids_of, once
+from tests.stored import stored
 from tidewheel.flows.administration.pause import pause, resume
 from tidewheel.flows.administration.purge import purge
 from tidewheel.flows.delivery.load_index import complete
@@ -307,7 +308,7 @@ def test_a_plan_made_anew_names_no_ledger_that_was_merged_away_without_a_row_of_
     first_slot = world.state.planned - 1
     assert plan_anew(world.ports, world.state, first_slot).unindexed == ()
     planned = replace(far, read_until=first_slot + 1)
-    world.service.store.of(TOPIC).trash[far.sealed, far.id] = planned
+    stored(world.service).of(TOPIC).trash[far.sealed, far.id] = planned
     assert {each.object_name for each in plan_anew(world.ports, world.state, first_slot).unindexed} == {*far.objects}
 
 

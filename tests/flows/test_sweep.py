@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.flows.world import DAY, HOUR, MINUTE, START_MS, TOPIC, World
+from tests.stored import stored
 from tidewheel.flows.administration.delete_topic import delete_topic
 from tidewheel.flows.administration.pause import pause, resume
 from tidewheel.flows.administration.purge import purge
@@ -84,10 +85,10 @@ def test_thousands_of_late_topics_are_dispatched_by_one_sweep_though_each_reques
 ) -> None:
     world = World(subscribe=False)
     topics_in_need(world, "first")
-    state = world.service.store.of("first").state
+    state = stored(world.service).of("first").state
     assert state is not None
     for number in range(1, count):
-        world.service.store.of(f"topic-{number}").state = replace(state, topic=f"topic-{number}")
+        stored(world.service).of(f"topic-{number}").state = replace(state, topic=f"topic-{number}")
     world.clock.advance_ms(HOUR)
     slow(world, world.service.topic_states, "read", monkeypatch, 3)  # 24 ms, eight at a time
     slow(world, world.service.runs, "dispatch", monkeypatch, 9)  # 72 ms
@@ -97,7 +98,7 @@ def test_thousands_of_late_topics_are_dispatched_by_one_sweep_though_each_reques
 def test_a_topic_without_a_schedule_is_dispatched_in_its_turn() -> None:
     world = World(subscribe=False)
     topics_in_need(world, "a", "b")
-    items = world.service.store.of("b")
+    items = stored(world.service).of("b")
     assert items.state is not None
     items.state = replace(items.state, next_check_ms=AT_ONCE_MS)
     world.clock.advance_ms(HOUR)
@@ -210,7 +211,7 @@ def many_parks(world: World, name: str, count: int, *, topic: str = TOPIC) -> No
     """Gives a subscription many parks that are due and hold nothing."""
     subscription = world.service.subscriptions.read(topic, name)
     assert subscription is not None
-    parks = world.service.store.of(topic).parks
+    parks = stored(world.service).of(topic).parks
     for number in range(count):
         key = ParkKey(topic=topic, subscription=name, generation=subscription.generation, id=f"{number:06d}")
         parks[key] = Park(key=key, rows=1, size_bytes=6, next_check_ms=1, ledger=b"ledger")
@@ -287,7 +288,7 @@ def test_the_deliveries_of_one_topic_keep_no_other_topics_waiting(monkeypatch: p
         assert subscription is not None
         for number in range(count):
             key = DeliveryKey(topic=topic, subscription=name, generation=subscription.generation, plan=number)
-            world.service.store.of(topic).deliveries[key] = Delivery(
+            stored(world.service).of(topic).deliveries[key] = Delivery(
                 key=key, queue_url="q", parts=1, start=0, next_check_ms=number
             )
     world.clock.advance_ms(HOUR)
@@ -350,7 +351,7 @@ def test_what_one_query_of_the_index_finds_is_swept_although_another_fails() -> 
 def test_a_change_of_the_next_check_keeps_that_a_schedule_is_missing(change: Callable[[World], Any]) -> None:
     world = World(retention_s=7200)
     world.send(30 * DAY)
-    items = world.service.store.of(TOPIC)
+    items = stored(world.service).of(TOPIC)
     items.state = replace(world.state, next_check_ms=AT_ONCE_MS, collect_at_ms=None)
     change(world)
     assert world.state.next_check_ms == AT_ONCE_MS

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.flows.world import DAY, HOUR, START_MS, TOPIC, World, once
+from tests.stored import stored
 from tidewheel.flows.delivery.dispatch import dispatch
 from tidewheel.flows.delivery.load_index import complete, completed, next_occupied
 from tidewheel.flows.upkeep.merge import in_process, merge
@@ -21,7 +22,7 @@ LOOKAHEAD_MS = 480_000
 
 def shrunk(world: World, *, shift: int) -> dict[str, Bucket]:
     """Leaves each bucket's index to a tail behind its ledger, its slots coarse; returns the complete ones by object."""
-    buckets = world.service.store.of(TOPIC).buckets
+    buckets = stored(world.service).of(TOPIC).buckets
     whole = {}
     for bucket in list(buckets.values()):
         data = world.service.objects.get_range(bucket.object_name, 0, 10**9)
@@ -131,7 +132,7 @@ def test_a_ledger_whose_coarse_slots_are_far_off_is_not_read(monkeypatch: pytest
     world.send(20 * DAY, 30 * DAY)
     world.send(6 * HOUR)
     whole = shrunk(world, shift=0)
-    buckets = world.service.store.of(TOPIC).buckets
+    buckets = stored(world.service).of(TOPIC).buckets
     far = next(b for b in buckets.values() if b.first_slot > (START_MS + 19 * DAY) // SLOT_MS)
     buckets[far.id] = replace(far, slots=type(far.slots)(slot >> 5 for slot in far.slots), slot_shift=5)
     tails = count_tails(world, whole, monkeypatch)

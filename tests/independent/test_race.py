@@ -7,14 +7,15 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from tidewheel.memory.buckets import MemoryBuckets
+from tidewheel.memory.tombstones import MemoryTombstones
 
 from tests.flows.world import TOPIC
 from tests.independent.race import Race, RaceClock, race_in_memory
 from tests.independent.record import Record, Sent
+from tests.stored import stored
 from tidewheel.memory import MemoryQueues, MemoryService
-from tidewheel.memory.buckets import MemoryBuckets
 from tidewheel.memory.queues import SentMessage
-from tidewheel.memory.tombstones import MemoryTombstones
 from tidewheel.model.message import MessageId
 from tidewheel.model.settings import TopicSettings
 from tidewheel.model.topic_state import TopicState, new_topic_state
@@ -68,9 +69,9 @@ def test_a_race_notices_a_store_that_is_broken(broken: type[Any], noticed: str) 
     if broken is Hasty:
         service = replace(service, queues=Hasty(clock))
     elif broken is Hollow:
-        service = replace(service, tombstones=Hollow(service.store))
+        service = replace(service, tombstones=Hollow(stored(service)))
     else:
-        service = replace(service, buckets=Forgetful(service.store))
+        service = replace(service, buckets=Forgetful(stored(service)))
     race = Race(service, clock, random.Random(1))
     assert any(violation.startswith(noticed) for violation in race.run(SECONDS))
 

@@ -22,6 +22,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.flows.world import DAY, HOUR, MINUTE, START_MS, TOPIC, Crash, CrashingPort, CrashPlan, World
+from tests.stored import stored
 from tidewheel.errors import InvalidValue, UnknownTopic
 from tidewheel.jobs.folder_objects import FolderObjects
 from tidewheel.jobs.importing.checks import LATE
@@ -421,7 +422,7 @@ def test_identical_rows_are_distinct_messages_and_ids_are_the_same_in_each_run(
     again = Bench(folder=bench.folder / "again", world=World())
     again.world.service = replace(again.world.service, objects=again.objects)  # type: ignore[arg-type]
     again.world.ports = again.world.service
-    again.world.service.store.topics = {}  # type: ignore[attr-defined]
+    stored(again.world.service).clear()  # type: ignore[attr-defined]
     assert again.world.service.topic_states.create(bench.world.state)
     again.world.clock.advance_ms(5 * MINUTE)
     assert again.run(path, token="first").imported == 30
@@ -448,10 +449,10 @@ def test_a_second_run_adds_nothing_even_if_all_is_merged_or_delivered(small: Ben
 def lose(bench: Bench, *numbers: int) -> None:
     """Takes chunks out of the table, in the order of their ledgers: their buckets and their marks."""
     storage = bench.world.service
-    marks = sorted(storage.store.of(TOPIC).imports, key=lambda once: int(once.rpartition("#")[2]))
+    marks = sorted(stored(storage).of(TOPIC).imports, key=lambda once: int(once.rpartition("#")[2]))
     buckets = sorted(storage.buckets.all(TOPIC), key=lambda bucket: bucket.first_slot)
     for number in numbers:
-        storage.store.of(TOPIC).imports.remove(marks[number])
+        stored(storage).of(TOPIC).imports.remove(marks[number])
         storage.buckets.delete(TOPIC, buckets[number].id)
 
 

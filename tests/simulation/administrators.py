@@ -12,6 +12,7 @@ from tests.simulation.faults import FaultyPorts
 from tests.simulation.interleaving import Task
 from tests.simulation.promises import Pause, Purging, Reader, TopicLife
 from tests.simulation.world import LONGEST_MS, MAX_SKEW_MS, Ended, World
+from tests.stored import stored
 from tidewheel.errors import AlreadyExists, InvalidValue, RetentionExpired, TooManyPurges, UnknownSubscription
 from tidewheel.flows.administration.delete_topic import delete_topic
 from tidewheel.flows.administration.pause import delete_subscription, pause, resume, set_filter
@@ -373,7 +374,7 @@ class Administrators:
         if life.ending or world.administered(life.name):
             return
         storage = world.service
-        items = storage.store.of(life.name)
+        items = stored(storage).of(life.name)
         for reader in life.readers:
             reader.hindered = True
             reader.replays = [replace(each, before={}) for each in reader.replays]
@@ -409,7 +410,7 @@ class Administrators:
         """
         storage = self.world.service
         checkpoint = find_checkpoints(storage.objects, life.name).newest
-        items = storage.store.of(life.name)
+        items = stored(storage).of(life.name)
         if checkpoint is None:
             return
         known = set(checkpoint.keys)
@@ -431,7 +432,7 @@ class _Opening:
 
     def open_replay(self, state: TopicState, delivery: Delivery) -> Replay:
         """Opens a delivery; it may be handed out by the sweep before the answer is here."""
-        items = self._world.service.store.of(delivery.key.topic)
+        items = stored(self._world.service).of(delivery.key.topic)
         try:
             answer: Replay = self._deliveries.open_replay(state, delivery)
             return answer

@@ -11,6 +11,7 @@ from tests.simulation.damage import Damages
 from tests.simulation.key_promises import KeyPromises
 from tests.simulation.promises import Promises, Reader, Repeated, Sent, TopicLife, Violation
 from tests.simulation.world import MAX_SKEW_MS, START_MS, World
+from tests.stored import stored
 from tidewheel.ledger.rows import text_bytes
 from tidewheel.model.message import MessageId, id_text
 from tidewheel.model.recurring import occurrence_id
@@ -110,7 +111,7 @@ class Checks:
             Violation: a topic stores more.
         """
         objects = self._world.service.objects
-        for topic, items in self._world.service.store.topics.items():
+        for topic, items in stored(self._world.service).topics().items():
             named = {bucket.object_name for bucket in items.buckets.values()}
             named |= {name for trash in items.trash.values() for name in trash.objects}
             stored, live = 0, 0.0
@@ -209,7 +210,7 @@ class Checks:
     # ---- nothing is left
     def _check_nothing_left(self) -> None:
         service = self._world.service
-        for topic, items in service.store.topics.items():
+        for topic, items in stored(service).topics().items():
             for kind in _KINDS:
                 left = getattr(items, kind)
                 self._require(not left, lambda kind=kind, left=left: f"{kind} are left: {left}", topic)  # type: ignore[misc]

@@ -19,6 +19,7 @@ import pyarrow as pa
 from tests.simulation.faults import item_key
 from tests.simulation.promises import TopicLife, Violation
 from tests.simulation.world import World
+from tests.stored import stored
 from tidewheel.client.damaged import retry
 from tidewheel.errors import CorruptLedger, ObjectMissing
 from tidewheel.flows.delivery.parking import parked_rows
@@ -86,7 +87,7 @@ class Damages:
 
     def begin(self, life: TopicLife) -> None:
         """Damages something of a topic, if there is anything."""
-        items = self.world.service.store.of(life.name)
+        items = stored(self.world.service).of(life.name)
         if life.ending or items.state is None or len(self.under_way) >= _MOST:
             return
         planned = {each.object_name for plan in items.plans.values() for each in plan.segments}
@@ -155,13 +156,13 @@ class Damages:
         for reader in self.world.promises.named(life.name, name):
             reader.hindered = True
         self.world.note(f"the filter of {life.name}/{name} cannot be read")
-        return _spoil(self.world.service.store.of(life.name).subscriptions, name, "filter_policy", _NO_FILTER)
+        return _spoil(stored(self.world.service).of(life.name).subscriptions, name, "filter_policy", _NO_FILTER)
 
     def _recurring(self, life: TopicLife, name: str) -> Callable[[], None]:
         """Makes the rule of a recurring message unreadable."""
         life.repeated[name].missed = True
         self.world.note(f"the recurring message {name} of {life.name} cannot be read")
-        return _spoil(self.world.service.store.of(life.name).recurring, name, "rule", _NO_RULE)
+        return _spoil(stored(self.world.service).of(life.name).recurring, name, "rule", _NO_RULE)
 
     def _item(self, life: TopicLife, item: Bucket | Plan | Delivery | Park) -> Callable[[], None]:
         """Makes an item of the table unreadable."""
@@ -190,7 +191,7 @@ class Damages:
                     return _ids_of(parked_rows(self.world.service.objects, item))
                 return set()
             case Delivery():
-                plan = self.world.service.store.of(life.name).plans.get(item.key.plan)
+                plan = stored(self.world.service).of(life.name).plans.get(item.key.plan)
                 return set() if plan is None else self._messages_of(life, plan)
         objects, found = self.world.service.objects, set[MessageId]()
         for name, segment in {(each.object_name, each.segment) for each in item.segments}:
@@ -223,7 +224,7 @@ class Damages:
         Raises:
             Violation: something is still tried, or is set aside without damage.
         """
-        for topic, items in self.world.service.store.topics.items():
+        for topic, items in stored(self.world.service).topics().items():
             for item in list(items.set_aside.values()):
                 if not (self.losses and item.damaged):
                     raise Violation(f"{item.key} is still set aside: {item.reason}", topic, item.key.id)

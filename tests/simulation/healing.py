@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tests.simulation.actors import EXPECTED, Actor, Violation
+from tests.stored import stored
 from tidewheel.clock import ManualClock
 from tidewheel.flows.administration.pause import resume
 from tidewheel.flows.delivery.dispatch import dispatch
@@ -114,7 +115,7 @@ class Healing:
 
     def _looks(self) -> int | None:
         """When the next sweep finds anything."""
-        items = self.service.store.topics.values()
+        items = stored(self.service).topics().values()
         looks = [each.next_check_ms for of in items for each in of.deliveries.values()]
         looks += [each.next_check_ms for of in items for each in of.parks.values()]
         looks += [of.state.next_check_ms for of in items if of.state is not None and of.state.next_check_ms is not None]

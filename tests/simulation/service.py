@@ -35,6 +35,7 @@ from tests.simulation.thresholds import SLACKS, drawn
 from tests.simulation.triggers import STALLED, SWEEP_MS, Triggers
 from tests.simulation.watching import Watch
 from tests.simulation.world import CALM_MS, MAX_SKEW_MS, START_MS, Running, World
+from tests.stored import stored
 from tidewheel.clock import ManualClock
 from tidewheel.errors import UnknownSubscription
 from tidewheel.flows.administration.pause import resume
@@ -407,7 +408,7 @@ class Simulation:
         back = {each.visible_ms for each in self.triggers.packs}
         for at_ms in sorted(each for each in {*back, until_ms} if world.now_ms <= each <= until_ms):
             world.clock.set_ms(at_ms)
-            world.service.store.expire(world.now_ms // 1000, lambda: self.random.random() < _EXPIRES)
+            stored(world.service).expire(world.now_ms // 1000, lambda: self.random.random() < _EXPIRES)
             self._until_idle()
 
     def _until_ms(self, until_ms: int) -> None:
@@ -455,7 +456,7 @@ class Simulation:
 
     def _skip_sweeps(self) -> None:
         """Skips sweeps that would find nothing, and some others, but never one that a caller has asked for."""
-        items = self.world.service.store.topics.values()
+        items = stored(self.world.service).topics().values()
         looks = [each.next_check_ms for of in items for each in of.deliveries.values()]
         looks += [each.next_check_ms for of in items for each in of.parks.values()]
         looks += [of.state.next_check_ms for of in items if of.state is not None and of.state.next_check_ms is not None]

@@ -19,6 +19,7 @@ from typing import Any
 from tests.simulation.actors import Actor, ActorPorts, require, step, void
 from tests.simulation.healing import SECOND, SLOT_S, START_MS, TOPIC, Healing, dispatch_as_function
 from tests.simulation.interleaving import Task
+from tests.stored import stored
 from tidewheel.clock import ManualClock
 from tidewheel.flows.administration.subscribe import create_subscription, create_topic
 from tidewheel.flows.delivery.dispatch import dispatch
@@ -131,7 +132,7 @@ class SmallWorld(Healing):
 
     def act(self, name: str, call: Callable[[Any], object], *, skew_ms: int = 0, again: bool = False) -> None:
         """Adds an actor."""
-        known = frozenset(self.service.store.of(TOPIC).buckets)
+        known = frozenset(stored(self.service).of(TOPIC).buckets)
         actor = Actor(name=name, call=call, skew_ms=skew_ms, again=again, second_page=known)
         ports = ActorPorts(self.service, actor)
         actor.task = Task(name, lambda _: void(actor.call(ports)), START_MS)
@@ -177,7 +178,7 @@ class SmallWorld(Healing):
         Raises:
             Violation: it is not so.
         """
-        for topic, items in self.service.store.topics.items():
+        for topic, items in stored(self.service).topics().items():
             state = items.state
             if state is None or state.deleting_at_ms is not None:
                 continue
@@ -228,7 +229,7 @@ class SmallWorld(Healing):
             self._check_nothing_left()
 
     def _check_nothing_left(self) -> None:
-        for topic, items in self.service.store.topics.items():
+        for topic, items in stored(self.service).topics().items():
             for kind in ("buckets", "plans", "deliveries", "parks", "trash"):
                 left = getattr(items, kind)
                 require(not left, f"{len(left)} {kind} of {topic} are left for ever")

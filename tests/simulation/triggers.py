@@ -13,6 +13,7 @@ from tests.simulation.interleaving import Task
 from tests.simulation.promises import Violation
 from tests.simulation.strangers import Strangers
 from tests.simulation.world import START_MS, World
+from tests.stored import stored
 from tidewheel.client.sender import URGENT_MS
 from tidewheel.flows.delivery.deliver import Delivered
 from tidewheel.flows.delivery.dispatch import dispatch
@@ -340,7 +341,7 @@ class Triggers:
         """
         narrow = self.world.narrow
         assert narrow is not None
-        for topic, items in self.world.service.store.topics.items():
+        for topic, items in stored(self.world.service).topics().items():
             due_ms: dict[str, int | None] = {}
             if items.state is not None and topic not in self.world.at_rest:
                 due_ms = {"collection": items.state.collect_at_ms, "merge": items.state.merge_at_ms}

@@ -7,11 +7,13 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from tidewheel.memory.store import TopicItems
+
 from tests.simulation.damage import Damages
 from tests.simulation.promises import Promises, Reader, Repeated, Sent, TopicLife, Violation
 from tests.simulation.world import CALM_MS, LONGEST_MS, MAX_SKEW_MS, World
+from tests.stored import stored
 from tidewheel.flows.ports.queues import Release
-from tidewheel.memory.store import TopicItems
 from tidewheel.model.message import MessageId, id_bytes, id_deliver_at_ms, id_text
 from tidewheel.model.recurring import occurrence_id
 from tidewheel.model.topic_state import TopicState
@@ -183,7 +185,7 @@ class Watch:
     def removed(self) -> None:
         """Checks after a deletion that all needed items and objects are still there."""
         there = self._world.service.objects._objects
-        for topic, items in self._world.service.store.topics.items():
+        for topic, items in stored(self._world.service).topics().items():
             if items.state is None or items.state.deleting_at_ms is not None:
                 continue
             for name, why in _needed(items):
@@ -197,7 +199,7 @@ class Watch:
         Raises:
             Violation: a mark has gone back, or has passed one that goes before it.
         """
-        for topic, items in self._world.service.store.topics.items():
+        for topic, items in stored(self._world.service).topics().items():
             state, last = items.state, self._states.get(topic)
             if state is None and last is not None:  # deleted; or at rest: a rebuild begins anew, with marks of its own
                 del self._states[topic]

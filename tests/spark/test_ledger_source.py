@@ -17,8 +17,10 @@ from pyspark.errors import PythonException
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.datasource import GreaterThanOrEqual, LessThan
 from pyspark.sql.types import StructType
+from tidewheel.memory.buckets import MemoryBuckets
 
 from tests.contract.aws_resources import REGION, client, make_s3_bucket, make_table
+from tests.stored import stored
 from tidewheel.clock import SystemClock
 from tidewheel.errors import CorruptLedger, InvalidValue, UnknownTopic
 from tidewheel.jobs.folder_objects import FolderObjects
@@ -26,7 +28,6 @@ from tidewheel.jobs.location import Location
 from tidewheel.ledger.bucket import BucketId, bucket_id
 from tidewheel.ledger.ledger import Ledger, encode_ledger, rows_table
 from tidewheel.memory import MemoryService
-from tidewheel.memory.buckets import MemoryBuckets
 from tidewheel.model.object_names import ledger_bucket_id, ledger_name
 from tidewheel.model.settings import TopicSettings
 from tidewheel.model.topic_state import TopicState, new_topic_state
@@ -306,7 +307,7 @@ def test_ledgers_are_read_again_if_a_merge_replaced_some_meanwhile() -> None:
             assert storage.merges.swap(state, [source], [merged], trash)
             return [source]
 
-    found, planned_ms = snapshot(replace(storage, buckets=Merging(storage.store)), "orders")
+    found, planned_ms = snapshot(replace(storage, buckets=Merging(stored(storage))), "orders")
     assert [ledger.object_name for ledger in found] == ["ledgers/orders/merged"]
     assert planned_ms == START_MS - DAY_MS
     assert reads == ["orders", "orders"]

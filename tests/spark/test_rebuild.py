@@ -10,6 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.flows.world import DAY, HOUR, TOPIC, World
+from tests.stored import stored
 from tidewheel.errors import InvalidValue
 from tidewheel.flows.recovery.audit import audit
 from tidewheel.flows.recovery.rebuild import rebuild
@@ -85,7 +86,7 @@ def engine(made: Made, tasks: Tasks) -> Engine:
 def test_every_engine_finds_the_same_and_loses_and_doubles_nothing(spark: SparkSession, made: Made, where: str) -> None:
     world = made.world
     tasks: Tasks = InProcesses(2) if where == "processes" else OnSpark(lambda: spark)
-    world.service.store.topics.clear()
+    stored(world.service).clear()
     expected = audit(world.ports, TOPIC, local_engine(world.ports))
     assert [len(each) for each in expected.overlapping] == [5]
     assert audit(world.ports, TOPIC, engine(made, tasks)) == expected
@@ -103,7 +104,7 @@ def test_a_small_rebuild_starts_no_spark(made: Made) -> None:
     said = list[str]()
     with pytest.raises(InvalidValue, match="has an index"):
         rebuild_index(job(made, None, said))
-    made.world.service.store.topics.clear()
+    stored(made.world.service).clear()
     report = rebuild_index(job(made, None, said))
     assert [len(each) for each in report.overlapping] == [5]
     assert any("share messages" in line for line in said)

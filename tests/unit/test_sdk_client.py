@@ -12,8 +12,11 @@ from typing import Any
 import boto3
 import pytest
 from moto import mock_aws
+from tidewheel.memory.subscriptions import MemorySubscriptions
+from tidewheel.memory.topic_states import MemoryTopicStates
 
 from tests.marks import topic_state
+from tests.stored import stored
 from tidewheel.client.consumer import DeleteFailed
 from tidewheel.client.subscription_queues import MAX_QUEUE_NAME, queue_name
 from tidewheel.client.tidewheel import Tidewheel
@@ -33,8 +36,6 @@ from tidewheel.flows.administration.update_topic import FIXED
 from tidewheel.ledger.bucket import Bucket, bucket_id
 from tidewheel.ledger.slots import slots_of
 from tidewheel.memory import MemoryService
-from tidewheel.memory.subscriptions import MemorySubscriptions
-from tidewheel.memory.topic_states import MemoryTopicStates
 from tidewheel.model.message import HEADER_ATTRIBUTE, Encoding, Message, id_text
 from tidewheel.model.pack import PACK_ATTRIBUTE, decode_pack
 from tidewheel.model.received import header_text
@@ -224,7 +225,7 @@ def test_two_creators_of_a_topic_agree() -> None:
 
     clock = ManualClock(NOW_MS)
     storage = MemoryService.at(clock)
-    storage = replace(storage, topic_states=Late(storage.store))
+    storage = replace(storage, topic_states=Late(stored(storage)))
     state = create_topic(storage, clock, "orders", TopicSettings())
     assert state == storage.topic_states.read("orders")
 
@@ -384,7 +385,7 @@ def test_a_subscription_reads_the_topic_state_again_when_the_topic_changes_under
 
     clock = ManualClock(NOW_MS)
     storage = MemoryService.at(clock)
-    busy = Busy(storage.store)
+    busy = Busy(stored(storage))
     storage = replace(storage, subscriptions=busy)
     create_topic(storage, clock, "orders", TopicSettings())
     made = create_subscription(storage, clock, "orders", "billing", "https://q", "earliest")
@@ -427,7 +428,7 @@ def test_a_topic_is_looked_up_once_a_minute_and_an_unknown_one_each_time(stack: 
             self.reads += 1
             return super().read(topic)
 
-    states = Counting(stack.storage.store)
+    states = Counting(stack.storage)
     storage = replace(stack.storage, topic_states=states)
     client = Tidewheel(session=stack.session, settings=stack.settings, clock=stack.clock, storage=storage)
     for expected in (1, 2):

@@ -9,6 +9,7 @@ from tests.simulation.actors import require, step
 from tests.simulation.exploring import Scenario
 from tests.simulation.healing import HOUR, MINUTE, TOPIC, dispatch_as_function
 from tests.simulation.small_world import SmallWorld
+from tests.stored import stored
 from tests.stored_ports import TABLE_CALLS
 from tidewheel.errors import TopicDeleting, TopicReplaced, UnknownTopic
 from tidewheel.flows.administration.delete_topic import delete_topic, finish_deletion
@@ -39,7 +40,7 @@ def _deleted(world: SmallWorld) -> None:
     """Checks in the end that nothing of the topic is left."""
 
     def check() -> None:
-        items = world.service.store.of(TOPIC)
+        items = stored(world.service).of(TOPIC)
         kinds = ("state", "subscriptions", "keys", "recurring", "imports")
         left = [kind for kind in kinds if getattr(items, kind)]
         require(not left, f"of a topic that was deleted are left: {', '.join(left)}")

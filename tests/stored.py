@@ -1,0 +1,242 @@
+"""What a service in memory stores, read and changed past its conditions, to arrange tests and to look at their end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, MutableMapping
+from functools import partial
+from typing import Any, TypeVar
+from weakref import WeakKeyDictionary
+
+from tidewheel.memory import MemoryService
+from tidewheel.model.topic_state import TopicState
+from tidewheel.storage import items, layout
+from tidewheel.storage.writes import Item
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+_known: WeakKeyDictionary[Any, Stored] = WeakKeyDictionary()
+
+
+def stored(service: MemoryService) -> Stored:
+    """The stored items of a service."""
+    found = _known.get(service.dynamodb)
+    if found is None:
+        found = _known[service.dynamodb] = Stored(service)
+    return found
+
+
+class Stored:
+    """The items of all topics."""
+
+    def __init__(self, service: MemoryService) -> None:
+        self._dynamodb = service.dynamodb
+        self._objects = service.objects
+        self._decoded: dict[layout.Key, tuple[Item, Any]] = {}
+
+    def of(self, topic: str) -> TopicItems:
+        """A topic's items."""
+        return TopicItems(self, topic)
+
+    def topics(self) -> dict[str, TopicItems]:
+        """The items of each topic that has any, by name."""
+        names = (name.split("#")[1] for name in self._dynamodb._partitions if name.startswith("T#"))
+        return {name: self.of(name) for name in sorted(set(names))}
+
+    def clear(self) -> None:
+        """Deletes all topics' items: the table is lost."""
+        for topic in self.topics().values():
+            for key in topic.keys_in_table():
+                self.delete(key)
+
+    def all(self, partition: str, prefix: str) -> Iterator[tuple[layout.Key, Item]]:
+        """The items of a partition whose sort keys have a prefix."""
+        found = self._dynamodb._partitions.get(partition)
+        for sort_key in [] if found is None else [*found.order]:
+            if sort_key.startswith(prefix):
+                yield (partition, sort_key), found.kept[sort_key].item
+
+    def read(self, key: layout.Key) -> Item | None:
+        """An item, which must not be changed."""
+        kept = self._dynamodb._kept(key)
+        return None if kept is None else kept.item
+
+    def put(self, item: Item) -> None:
+        """Writes an item."""
+        self._dynamodb.put_item(TableName="memory", Item=item)
+
+    def delete(self, key: layout.Key) -> None:
+        """Deletes an item."""
+        self._dynamodb.delete_item(TableName="memory", Key={"pk": {"S": key[0]}, "sk": {"S": key[1]}})
+
+    def decoded(self, key: layout.Key, item: Item, decode: Callable[[Item], V]) -> V:
+        """A decoded item. An item that was not written again is decoded once."""
+        known = self._decoded.get(key)
+        if known is None or known[0] is not item:
+            known = self._decoded[key] = item, decode(item)
+        value: V = known[1]
+        return value
+
+    def expire(self, now_s: int, goes: Callable[[], bool] = lambda: True) -> None:
+        """Deletes the items whose time to live has passed."""
+        self._dynamodb.expire(now_s, goes)
+
+
+class Items(MutableMapping[K, V]):
+    """The items of one kind, decoded, by what names them. Those that cannot be decoded raise."""
+
+    def __init__(
+        self,
+        stored: Stored,
+        partitions: list[str],
+        prefix: str,
+        *,
+        decode: Callable[[Item], V],
+        encode: Callable[[V], Item],
+        name: Callable[[layout.Key, V], K],
+    ) -> None:
+        self._stored, self._partitions, self._prefix = stored, partitions, prefix
+        self._decode, self._encode, self._name = decode, encode, name
+
+    def _all(self) -> Iterator[tuple[K, V, layout.Key]]:
+        for partition in self._partitions:
+            for key, item in self._stored.all(partition, self._prefix):
+                value = self._stored.decoded(key, item, self._decode)
+                yield self._name(key, value), value, key
+
+    def __getitem__(self, wanted: K) -> V:
+        for name, value, _ in self._all():
+            if name == wanted:
+                return value
+        raise KeyError(wanted)
+
+    def __setitem__(self, name: K, value: V) -> None:
+        self._stored.put(self._encode(value))
+
+    def __delitem__(self, wanted: K) -> None:
+        for name, _, key in [*self._all()]:
+            if name == wanted:
+                self._stored.delete(key)
+                return
+        raise KeyError(wanted)
+
+    def clear(self) -> None:
+        for partition in self._partitions:
+            for key, _ in [*self._stored.all(partition, self._prefix)]:
+                self._stored.delete(key)
+
+    def __iter__(self) -> Iterator[K]:
+        return iter([name for name, _, _ in self._all()])
+
+    def values(self) -> list[V]:  # type: ignore[override]
+        return [value for _, value, _ in self._all()]
+
+    def items(self) -> list[tuple[K, V]]:  # type: ignore[override]
+        return [(name, value) for name, value, _ in self._all()]
+
+    def __len__(self) -> int:
+        return sum(1 for partition in self._partitions for _ in self._stored.all(partition, self._prefix))
+
+    def __repr__(self) -> str:
+        return repr(dict(self.items()))
+
+
+class TopicItems:
+    """The items stored under a topic's name, each kind as a mapping that can be changed."""
+
+    def __init__(self, stored: Stored, topic: str) -> None:
+        self._stored = stored
+        self.topic = topic
+
+    def _kind(self, prefix: str, decode: Any, encode: Any, name: Any, partitions: list[str] | None = None) -> Any:
+        own = partitions or [layout.topic_partition(self.topic)]
+        return Items(self._stored, own, prefix, decode=decode, encode=encode, name=name)
+
+    @property
+    def state(self) -> TopicState | None:
+        key = layout.topic_state_key(self.topic)
+        item = self._stored.read(key)
+        return None if item is None else self._stored.decoded(key, item, items.decode_topic_state)
+
+    @state.setter
+    def state(self, state: TopicState | None) -> None:
+        if state is None:
+            self._stored.delete(layout.topic_state_key(self.topic))
+        else:
+            self._stored.put(items.encode_topic_state(state))
+
+    @property
+    def buckets(self) -> Any:
+        encode = partial(items.encode_bucket, self.topic)
+        return self._kind(layout.BUCKETS, items.decode_bucket, encode, lambda _, each: each.id)
+
+    @property
+    def plans(self) -> Any:
+        """Slot -> the item of a plan."""
+        decode, encode = items.decode_plan_item, items.encode_plan_item
+        return self._kind(layout.PLANS, decode, encode, lambda key, _: layout.plan_slot(key[1]))
+
+    @property
+    def subscriptions(self) -> Any:
+        decode, encode = items.decode_subscription, items.encode_subscription
+        return self._kind(layout.SUBSCRIPTIONS, decode, encode, lambda _, each: each.name)
+
+    @property
+    def deliveries(self) -> Any:
+        return self._kind(layout.DELIVERIES, items.decode_delivery, items.encode_delivery, lambda _, each: each.key)
+
+    @property
+    def parks(self) -> Any:
+        return self._kind(layout.PARKS, items.decode_park, items.encode_park, lambda _, each: each.key)
+
+    @property
+    def set_aside(self) -> Any:
+        return self._kind(layout.SET_ASIDE, items.decode_set_aside, items.encode_set_aside, lambda _, each: each.key)
+
+    @property
+    def recurring(self) -> Any:
+        return self._kind(layout.RECURRING, items.decode_recurring, items.encode_recurring, lambda _, each: each.name)
+
+    @property
+    def trash(self) -> Any:
+        encode = partial(items.encode_trash, self.topic)
+        return self._kind(layout.TRASH, items.decode_trash, encode, lambda _, each: (each.sealed, each.id))
+
+    @property
+    def tombstones(self) -> Any:
+        """(slot, message id) -> tombstone."""
+        encode = partial(items.encode_tombstone, self.topic)
+        name = lambda key, _: layout.parse_tombstone_key(key)  # noqa: E731
+        return self._kind("", items.decode_tombstone, encode, name, [layout.tombstone_partition(self.topic)])
+
+    @property
+    def keys(self) -> Any:
+        encode = partial(items.encode_key, self.topic)
+        return self._kind("", items.decode_key, encode, lambda key, _: key[1], layout.key_partitions(self.topic))
+
+    @property
+    def moves(self) -> Any:
+        """The id of the message that moves another -> that other's id."""
+        return self._kind("", items.decode_move, None, lambda key, _: key[1], [layout.moves_partition(self.topic)])
+
+    @property
+    def notes(self) -> Any:
+        return self._kind("", items.decode_note, None, lambda key, _: key[1], [layout.note_key(self.topic, "")[0]])
+
+    @property
+    def imports(self) -> set[str]:
+        """The marks of committed chunks, `<import id>#<mark>`."""
+        found = self._stored.all(layout.topic_partition(self.topic), layout.IMPORTS)
+        return {key[1].removeprefix(layout.IMPORTS) for key, _ in found}
+
+    @property
+    def merging_until_ms(self) -> int | None:
+        item = self._stored.read(layout.merge_key(self.topic))
+        return None if item is None or "until_ms" not in item else int(item["until_ms"]["N"])
+
+    def keys_in_table(self) -> list[layout.Key]:
+        """The keys of all items."""
+        return [key for partition in layout.partitions(self.topic) for key, _ in self._stored.all(partition, "")]
+
+    def __repr__(self) -> str:
+        return repr([self._stored.read(key) for key in self.keys_in_table()])
