@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, MutableMapping
+from copy import copy
 from functools import partial
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
@@ -240,3 +241,13 @@ class TopicItems:
 
     def __repr__(self) -> str:
         return repr([self._stored.read(key) for key in self.keys_in_table()])
+
+
+def altered(service: MemoryService, **ports: type[Any]) -> Any:
+    """A copy of a service in which some ports are of other classes, which inherit from their own."""
+    copied = copy(service)
+    for name, kind in ports.items():
+        port = copy(getattr(service, name))
+        port.__class__ = kind
+        setattr(copied, name, port)
+    return copied

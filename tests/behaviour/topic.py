@@ -7,8 +7,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from tidewheel.memory.store import TopicItems
-
 from tests.stored import stored
 from tidewheel import Tidewheel
 from tidewheel.local import LocalTidewheel, MemoryTidewheel
@@ -112,7 +110,7 @@ class Topic:
         """Names everything of the topic in the table, in S3 and in the scheduler."""
         if self.in_memory:
             service = self.stack.service
-            items = [] if stored(service).of(self.name) == TopicItems() else ["items"]
+            items = ["items"] if stored(service).of(self.name).keys_in_table() else []
             return items + self.objects() + [n for n in service.wheel.schedules if n.startswith(f"{self.name}.")]
         dynamodb, scheduler = (self.stack.session.client(name) for name in ("dynamodb", "scheduler"))
         [table] = dynamodb.list_tables()["TableNames"]

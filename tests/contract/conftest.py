@@ -13,6 +13,7 @@ import pytest
 
 from tests.contract.aws_resources import client, has_endpoints, make_s3_bucket, make_table
 from tests.contract.builders import Store
+from tests.contract.compared import ComparedClient
 from tidewheel.aws.s3_objects import S3Objects
 from tidewheel.clock import ManualClock
 from tidewheel.jobs.folder_objects import FolderObjects
@@ -51,19 +52,27 @@ def sqs(aws: None) -> Any:
     return client("sqs")
 
 
-def aws_store(dynamodb: Any, **options: Any) -> Store:
-    """An empty table; manifests go to memory."""
+def aws_store(dynamodb: Any, *, compared: bool = False, **options: Any) -> Store:
+    """An empty table; manifests go to memory.
+
+    Args:
+        dynamodb: boto3's client.
+        compared: whether the client in memory must answer all requests alike.
+        options: of the table.
+    """
     objects = MemoryObjects()
     table = make_table(dynamodb)
-    storage = Storage(Table(dynamodb, table, sleep=lambda seconds: None, **options), objects)
-    return Store(storage, object_names=objects.names)
+    asked = ComparedClient(dynamodb, table) if compared else dynamodb
+    return Store(
+        Storage(Table(asked, table, sleep=lambda seconds: None, **options), objects), object_names=objects.names
+    )
 
 
 @pytest.fixture(params=["memory", "aws"])
 def store(request: pytest.FixtureRequest) -> Store:
     """An empty store of topics."""
     if request.param == "aws":
-        return aws_store(request.getfixturevalue("dynamodb"), page_size=2)
+        return aws_store(request.getfixturevalue("dynamodb"), compared=True, page_size=2)
     service = MemoryService.at(ManualClock(0))
     return Store(service, object_names=service.objects.names)
 

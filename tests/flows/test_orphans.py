@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tidewheel.memory.buckets import MemoryBuckets
 
 from tests.flows.world import DAY, HOUR, MINUTE, TOPIC, Crash, CrashingPorts, World, once
 from tests.stored import stored
@@ -23,6 +22,7 @@ from tidewheel.jobs.rebuild_engine import local_engine
 from tidewheel.ledger.bucket import Bucket, bucket_id
 from tidewheel.memory import MemoryObjects
 from tidewheel.model.object_names import CHECKPOINTS, LEDGERS, checkpoint_name, ledger_name
+from tidewheel.storage.buckets import Buckets
 
 GRACE = ORPHAN_GRACE_S * 1000
 
@@ -117,7 +117,7 @@ def test_the_listing_comes_before_buckets_and_buckets_before_trash() -> None:
     world.clock.advance_ms(GRACE + 1)
     merges: list[object] = []
 
-    class MergingAfterBuckets(MemoryBuckets):
+    class MergingAfterBuckets(Buckets):
         def in_order(self, topic: str, unreadable: Any = None, **slots: Any) -> Iterator[Bucket]:
             found = super().in_order(topic, unreadable, **slots)
             if slots and not merges:
@@ -169,7 +169,7 @@ def test_a_topic_that_is_rebuilt_meanwhile_is_left_alone() -> None:
     def checkpoints() -> list[str]:
         return world.service.objects.names(CHECKPOINTS)
 
-    class Rebuilding(MemoryBuckets):
+    class Rebuilding(Buckets):
         def in_order(self, topic: str, unreadable: Any = None, **slots: Any) -> Iterator[Bucket]:
             items = self._store.of(topic)
             assert items.state is not None

@@ -9,7 +9,6 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tidewheel.memory.parks import MemoryParks
 
 from tests.flows.world import DAY, HOUR, MINUTE, START_MS, TOPIC, Crash, CrashingPorts, World, ids_of, once
 from tests.stored import stored
@@ -36,7 +35,7 @@ from tidewheel.model.plan import Plan
 from tidewheel.model.set_aside import SetAside, SetAsideKey
 from tidewheel.model.settings import LEASE_MS
 from tidewheel.model.subscription_state import DeliveryKey, State, SubscriptionState
-from tidewheel.storage.parks import JobNote, Parked
+from tidewheel.storage.parks import JobNote, Parked, Parks
 
 REDRIVE = 30 * MINUTE
 LARGE = random.Random(7).randbytes(450_000).hex()
@@ -220,7 +219,7 @@ def test_a_pause_that_comes_between_the_decision_and_the_park_changes_the_decisi
     pause(world)
     calls: list[str] = []
 
-    class Resuming(MemoryParks):
+    class Resuming(Parks):
         def put(self, park: Park, state: State, note: JobNote | None = None) -> Parked:
             if not calls:
                 calls.append(park.key.id)

@@ -7,19 +7,18 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tidewheel.memory.buckets import MemoryBuckets
-from tidewheel.memory.tombstones import MemoryTombstones
 
 from tests.flows.world import TOPIC
 from tests.independent.race import Race, RaceClock, race_in_memory
 from tests.independent.record import Record, Sent
-from tests.stored import stored
+from tests.stored import altered
 from tidewheel.memory import MemoryQueues, MemoryService
 from tidewheel.memory.queues import SentMessage
 from tidewheel.model.message import MessageId
 from tidewheel.model.settings import TopicSettings
 from tidewheel.model.topic_state import TopicState, new_topic_state
-from tidewheel.storage.buckets import Commit
+from tidewheel.storage.buckets import Buckets, Commit
+from tidewheel.storage.tombstones import Tombstones
 
 SECONDS = 1.5
 
@@ -32,7 +31,7 @@ def test_sixteen_threads_in_memory_lose_and_double_nothing() -> None:
 
 
 # ---- a race that cannot fail would show nothing
-class Forgetful(MemoryBuckets):
+class Forgetful(Buckets):
     """Forgets some of the ledgers that it says are committed."""
 
     def commit(self, *arguments: Any, **options: Any) -> Commit:
@@ -41,7 +40,7 @@ class Forgetful(MemoryBuckets):
         return super().commit(*arguments, **options)
 
 
-class Hollow(MemoryTombstones):
+class Hollow(Tombstones):
     """Says that it has cancelled, and writes nothing."""
 
     def cancel(self, topic: str, tombstone: Any) -> Any:
@@ -69,9 +68,9 @@ def test_a_race_notices_a_store_that_is_broken(broken: type[Any], noticed: str) 
     if broken is Hasty:
         service = replace(service, queues=Hasty(clock))
     elif broken is Hollow:
-        service = replace(service, tombstones=Hollow(stored(service)))
+        service = altered(service, tombstones=Hollow)
     else:
-        service = replace(service, buckets=Forgetful(stored(service)))
+        service = altered(service, buckets=Forgetful)
     race = Race(service, clock, random.Random(1))
     assert any(violation.startswith(noticed) for violation in race.run(SECONDS))
 

@@ -17,10 +17,9 @@ from pyspark.errors import PythonException
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.datasource import GreaterThanOrEqual, LessThan
 from pyspark.sql.types import StructType
-from tidewheel.memory.buckets import MemoryBuckets
 
 from tests.contract.aws_resources import REGION, client, make_s3_bucket, make_table
-from tests.stored import stored
+from tests.stored import altered
 from tidewheel.clock import SystemClock
 from tidewheel.errors import CorruptLedger, InvalidValue, UnknownTopic
 from tidewheel.jobs.folder_objects import FolderObjects
@@ -33,7 +32,7 @@ from tidewheel.model.settings import TopicSettings
 from tidewheel.model.topic_state import TopicState, new_topic_state
 from tidewheel.spark.ledger_source import SPARK_SCHEMA, LedgerReader, Runs
 from tidewheel.spark.live_ledgers import in_listing, snapshot
-from tidewheel.storage.buckets import Commit
+from tidewheel.storage.buckets import Buckets, Commit
 from tidewheel.storage.merges import Trash
 from tidewheel.storage.objects import Objects
 from tidewheel.storage.storage import Storage
@@ -294,7 +293,7 @@ def test_ledgers_are_read_again_if_a_merge_replaced_some_meanwhile() -> None:
     committed(storage, [some_rows(10)], START_MS - DAY_MS)
     reads: list[str] = []
 
-    class Merging(MemoryBuckets):
+    class Merging(Buckets):
         def all(self, topic: str, unreadable: object = None) -> Any:
             reads.append(topic)
             if len(reads) > 1:
@@ -307,7 +306,7 @@ def test_ledgers_are_read_again_if_a_merge_replaced_some_meanwhile() -> None:
             assert storage.merges.swap(state, [source], [merged], trash)
             return [source]
 
-    found, planned_ms = snapshot(replace(storage, buckets=Merging(stored(storage))), "orders")
+    found, planned_ms = snapshot(altered(storage, buckets=Merging), "orders")
     assert [ledger.object_name for ledger in found] == ["ledgers/orders/merged"]
     assert planned_ms == START_MS - DAY_MS
     assert reads == ["orders", "orders"]

@@ -12,11 +12,9 @@ from typing import Any
 import boto3
 import pytest
 from moto import mock_aws
-from tidewheel.memory.subscriptions import MemorySubscriptions
-from tidewheel.memory.topic_states import MemoryTopicStates
 
 from tests.marks import topic_state
-from tests.stored import stored
+from tests.stored import altered, stored
 from tidewheel.client.consumer import DeleteFailed
 from tidewheel.client.subscription_queues import MAX_QUEUE_NAME, queue_name
 from tidewheel.client.tidewheel import Tidewheel
@@ -52,6 +50,8 @@ from tidewheel.model.settings import (
     parameter_name,
 )
 from tidewheel.model.topic import Topic, utc
+from tidewheel.storage.subscriptions import Subscriptions
+from tidewheel.storage.topic_states import TopicStates
 
 NOW_MS = 1_800_000_000_000
 SLOT_MS = TopicSettings().slot_ms
@@ -216,7 +216,7 @@ def test_a_topic_with_another_release_s_defaults_is_the_one_asked_for_unless_one
 
 
 def test_two_creators_of_a_topic_agree() -> None:
-    class Late(MemoryTopicStates):
+    class Late(TopicStates):
         """Somebody else is always faster by a moment."""
 
         def create(self, state: Any) -> bool:
@@ -225,7 +225,7 @@ def test_two_creators_of_a_topic_agree() -> None:
 
     clock = ManualClock(NOW_MS)
     storage = MemoryService.at(clock)
-    storage = replace(storage, topic_states=Late(stored(storage)))
+    storage = altered(storage, topic_states=Late)
     state = create_topic(storage, clock, "orders", TopicSettings())
     assert state == storage.topic_states.read("orders")
 
@@ -374,7 +374,7 @@ def test_latest_starts_at_the_seal_and_earliest_at_what_is_kept() -> None:
 
 
 def test_a_subscription_reads_the_topic_state_again_when_the_topic_changes_under_it() -> None:
-    class Busy(MemorySubscriptions):
+    class Busy(Subscriptions):
         """Collects up to the plan between the read and the first write."""
 
         tries = 0
@@ -421,7 +421,7 @@ def test_send_many_to_an_unknown_topic_does_not_touch_the_iterable(stack: Stack)
 
 
 def test_a_topic_is_looked_up_once_a_minute_and_an_unknown_one_each_time(stack: Stack) -> None:
-    class Counting(MemoryTopicStates):
+    class Counting(TopicStates):
         reads = 0
 
         def read(self, topic: str) -> Any:
