@@ -11,13 +11,14 @@ from bisect import bisect_left, bisect_right, insort
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from types import SimpleNamespace
 from typing import Any, NamedTuple, NoReturn
 
 from botocore.exceptions import ClientError
 
 from tidewheel.memory import expressions
-from tidewheel.memory.expressions import Comparison, InvalidExpression, Item, comparable, compares
+from tidewheel.memory.expressions import Comparison, Condition, InvalidExpression, Item, comparable, compares
 
 MAX_ITEM_BYTES = 400 * 1024
 MAX_PAGE_BYTES = 1 << 20
@@ -27,6 +28,7 @@ _TOKENS = 1000
 """Transactions whose tokens are remembered. DynamoDB remembers tokens for ten minutes."""
 
 _Key = tuple[str, str]
+_Names = tuple[tuple[str, str], ...]
 _REFUSED = "The conditional request failed"
 
 
@@ -153,21 +155,26 @@ class MemoryDynamoDBClient:
         ExclusiveStartKey: Item | None = None,
     ) -> Item:
         """Reads a page of a partition, in the order of its sort keys."""
-        names = _names(ExpressionAttributeNames)
         values = ExpressionAttributeValues
-        texts = KeyConditionExpression, FilterExpression, ProjectionExpression
-        _check_used(texts, ExpressionAttributeNames, values)
+        read = _read(
+            KeyConditionExpression,
+            FilterExpression,
+            ProjectionExpression,
+            _names(ExpressionAttributeNames),
+            tuple(values),
+        )
         with self._lock:
             self._check_table(TableName)
             index = self._index_named(IndexName)
             if index is not None and ConsistentRead:
                 _invalid("Consistent reads are not supported on global secondary indexes")
-            wanted = _parsed(expressions.key_condition, KeyConditionExpression, names)
-            partition, ranges = self._keys_of(index, wanted, values)
-            ordered = (self._partitions if index is None else self._index).get(partition, _Ordered())
+            partition = self._partition_of(index, read, values)
+            ordered = (self._partitions if index is None else self._index).get(partition)
+            if ordered is None:
+                return {"Items": [], "Count": 0, "ScannedCount": 0}
             after = None if ExclusiveStartKey is None else self._place(index, ExclusiveStartKey)
-            found = (ordered.kept[key] for key in _within(ordered.order, ranges, values, index is not None, after))
-            return self._page(found, index, names, values, FilterExpression, ProjectionExpression, Limit)
+            found = (ordered.kept[key] for key in _within(ordered.order, read.range, values, index is not None, after))
+            return self._page(found, index, read, values, Limit)
 
     def scan(
         self,
@@ -181,7 +188,7 @@ class MemoryDynamoDBClient:
     ) -> Item:
         """Reads a page of the table."""
         values = ExpressionAttributeValues or {}
-        _check_used((FilterExpression,), ExpressionAttributeNames, values)
+        read = _read(None, FilterExpression, None, _names(ExpressionAttributeNames), tuple(values))
         with self._lock:
             after = ("", "") if ExclusiveStartKey is None else self._key(TableName, ExclusiveStartKey)
             self._check_table(TableName)
@@ -191,7 +198,7 @@ class MemoryDynamoDBClient:
                 for key in (self._partitions[partition].order if partition >= after[0] else ())
                 if (partition, key) > after
             )
-            return self._page(found, None, _names(ExpressionAttributeNames), values, FilterExpression, None, Limit)
+            return self._page(found, None, read, values, Limit)
 
     # ---- writing
     def put_item(self, *, TableName: str, ReturnValuesOnConditionCheckFailure: str = "NONE", **put: Any) -> Item:
@@ -313,16 +320,7 @@ class MemoryDynamoDBClient:
         key = self._key(TableName, Key)
         old = self._kept(key)
         item = dict(Key if old is None else old.item)
-        names, values = conditions.get("ExpressionAttributeNames"), conditions.get("ExpressionAttributeValues") or {}
-        clauses = _parsed(expressions.updates, UpdateExpression, _names(names))
-        write = self._checked(key, item, UpdateExpression, **conditions)
-        if write.refused is not None:
-            return write
-        for clause in clauses:
-            if clause.path[0] in (self._schema.partition_key, self._schema.sort_key):
-                _invalid(f"Cannot update attribute {clause.path[0]}. This attribute is part of the key")
-            _apply(item, clause, values)
-        return _Write(key, _measured(item))
+        return self._checked(key, item, UpdateExpression, **conditions)
 
     def _delete(self, *, TableName: str, Key: Item, **conditions: Any) -> _Write:
         return self._checked(self._key(TableName, Key), None, **conditions)
@@ -341,14 +339,19 @@ class MemoryDynamoDBClient:
         ExpressionAttributeValues: Item | None = None,
     ) -> _Write:
         values = ExpressionAttributeValues or {}
-        _check_used((ConditionExpression, update), ExpressionAttributeNames, values)
-        if ConditionExpression is not None:
-            holds = _parsed(expressions.condition, ConditionExpression, _names(ExpressionAttributeNames))
+        holds, clauses = _write(ConditionExpression, update, _names(ExpressionAttributeNames), tuple(values))
+        if holds is not None:
             old = self._kept(key)
             item = {} if old is None else old.item
             if not holds(item, values):
                 return _Write(key, None, dict(item))
-        return _Write(key, None if new is None else _measured(new))
+        if new is None:
+            return _Write(key, None)
+        for clause in clauses:
+            if clause.path[0] in (self._schema.partition_key, self._schema.sort_key):
+                _invalid(f"Cannot update attribute {clause.path[0]}. This attribute is part of the key")
+            _apply(new, clause, values)
+        return _Write(key, _measured(new))
 
     def _refuse(self, write: _Write, operation: str, returned: str) -> None:
         if write.refused is not None:
@@ -430,33 +433,21 @@ class MemoryDynamoDBClient:
             return sort_key
         return comparable(item[index.sort_key])[1], item[self._schema.partition_key]["S"], sort_key
 
-    def _keys_of(
-        self, index: Index | None, wanted: Sequence[Comparison], values: Item
-    ) -> tuple[str, Sequence[Comparison]]:
-        """Returns the partition and the comparison of the sort key, if any."""
+    def _partition_of(self, index: Index | None, read: _Read, values: Item) -> str:
+        """Returns the partition that a query reads."""
         names = self._schema if index is None else index
-        first, *rest = wanted
-        if first.path != (names.partition_key,) or first.operator != "=" or len(rest) > 1:
+        first, range_ = read.partition, read.range
+        if first is None or first.path != (names.partition_key,) or first.operator != "=":
             _invalid(f"Query condition missed key schema element: {names.partition_key}")
-        if any(each.path != (names.sort_key,) or each.operator == "<>" for each in rest):
-            _invalid(f"Query key condition not supported: {rest}")
-        partition = values[first.values[0]].get("S")
+        if range_ is not None and (range_.path != (names.sort_key,) or range_.operator == "<>"):
+            _invalid(f"Query key condition not supported: {range_}")
+        partition: str | None = values[first.values[0]].get("S")
         if partition is None:
             _invalid(f"Condition parameter type does not match schema type: {names.partition_key}")
-        return partition, rest
+        return partition
 
-    def _page(
-        self,
-        found: Iterator[_Kept],
-        index: Index | None,
-        names: tuple[tuple[str, str], ...],
-        values: Item,
-        wanted: str | None,
-        projected: str | None,
-        limit: int | None,
-    ) -> Item:
-        test = None if wanted is None else _parsed(expressions.condition, wanted, names)
-        attributes = None if projected is None else _parsed(expressions.projection, projected, names)
+    def _page(self, found: Iterator[_Kept], index: Index | None, read: _Read, values: Item, limit: int | None) -> Item:
+        test, attributes = read.filter, read.attributes
         items, scanned, size_bytes, last = [], 0, 0, None
         for kept in found:
             scanned += 1
@@ -474,22 +465,21 @@ class MemoryDynamoDBClient:
         return answer
 
 
-def _within(order: list[Any], ranges: Sequence[Comparison], values: Item, numbers: bool, after: Any) -> Iterator[Any]:
+def _within(order: list[Any], wanted: Comparison | None, values: Item, numbers: bool, after: Any) -> Iterator[Any]:
     """Yields the places of an order that a comparison selects, behind `after`."""
-    at = 0 if after is None else bisect_right(order, after)
-    if not ranges:
-        yield from order[at:]
+    begin = 0 if after is None else bisect_right(order, after)
+    if wanted is None:
+        yield from order[begin:]
         return
-    (_, operator, names) = ranges[0]
-    bounds = [values[each] for each in names]
-    first = comparable(bounds[0])[1]
-    if operator not in ("<", "<="):
-        at = max(at, bisect_left(order, (first,) if numbers else first))
-    for place in order[at:]:
+    bounds = [values[each] for each in wanted.values]
+    if wanted.operator not in ("<", "<="):
+        first = comparable(bounds[0])[1]
+        begin = max(begin, bisect_left(order, (first,) if numbers else first))
+    for place in order[begin:]:
         wire = {"N": str(place[0])} if numbers else {"S": place}
-        if compares(wire, operator, bounds):
+        if compares(wire, wanted.operator, bounds):
             yield place
-        elif operator != ">":
+        elif wanted.operator != ">":
             return
 
 
@@ -550,25 +540,59 @@ def _size(wire: Mapping[str, Any]) -> int:
     return 1
 
 
-def _names(names: Mapping[str, str] | None) -> tuple[tuple[str, str], ...]:
+def _names(names: Mapping[str, str] | None) -> _Names:
     return () if names is None else tuple(names.items())
 
 
-def _check_used(texts: Sequence[str | None], names: Mapping[str, str] | None, values: Item) -> None:
+class _Read(NamedTuple):
+    """The parsed expressions of a query or a scan.
+
+    Attributes:
+        partition, range: the comparisons of a query's keys.
+    """
+
+    partition: Comparison | None
+    range: Comparison | None
+    filter: Condition | None
+    attributes: tuple[str, ...] | None
+
+
+@lru_cache(1024)
+def _read(
+    keys: str | None, filter_: str | None, projected: str | None, names: _Names, values: tuple[str, ...]
+) -> _Read:
+    _check_used((keys, filter_, projected), names, values)
+    try:
+        wanted = () if keys is None else expressions.key_condition(keys, names)
+        if len(wanted) > 2:
+            _invalid(f"Query key condition not supported: {keys}")
+        partition, range_ = (*wanted, None, None)[:2]
+        test = None if filter_ is None else expressions.condition(filter_, names)
+        return _Read(partition, range_, test, None if projected is None else expressions.projection(projected, names))
+    except InvalidExpression as error:
+        _invalid(str(error))
+
+
+@lru_cache(4096)
+def _write(
+    condition: str | None, update: str | None, names: _Names, values: tuple[str, ...]
+) -> tuple[Condition | None, tuple[expressions.Update, ...]]:
+    _check_used((condition, update), names, values)
+    try:
+        holds = None if condition is None else expressions.condition(condition, names)
+        return holds, () if update is None else expressions.updates(update, names)
+    except InvalidExpression as error:
+        _invalid(str(error))
+
+
+def _check_used(texts: Sequence[str | None], names: _Names, values: Sequence[str]) -> None:
     """Refuses names and values that no expression uses, as DynamoDB does."""
     whole = " ".join(text for text in texts if text)
     used = {*expressions.placeholders(whole)}
-    for unused in {*(names or ()), *values} - used:
+    for unused in {*(name for name, _ in names), *values} - used:
         _invalid(f"{unused} is not used in the expressions {whole!r}")
     for missing in {each for each in used if each.startswith(":")} - {*values}:
         _invalid(f"An expression attribute value used in expression is not defined: {missing}")
-
-
-def _parsed(parse: Callable[[str, tuple[tuple[str, str], ...]], Any], text: str, names: Any) -> Any:
-    try:
-        return parse(text, names)
-    except InvalidExpression as error:
-        _invalid(str(error))
 
 
 def _invalid(message: str) -> NoReturn:

@@ -13,7 +13,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 from decimal import Decimal
-from functools import lru_cache
 from typing import Any, NamedTuple
 
 Item = dict[str, Any]
@@ -82,7 +81,6 @@ def found(item: Item, path: Path) -> Any:
     return value
 
 
-@lru_cache(4096)
 def condition(text: str, names: tuple[tuple[str, str], ...]) -> Condition:
     """Returns a condition or a filter as a function.
 
@@ -95,7 +93,6 @@ def condition(text: str, names: tuple[tuple[str, str], ...]) -> Condition:
     return test
 
 
-@lru_cache(256)
 def key_condition(text: str, names: tuple[tuple[str, str], ...]) -> tuple[Comparison, ...]:
     """Returns the comparisons of a query's key condition, which all hold.
 
@@ -110,7 +107,6 @@ def key_condition(text: str, names: tuple[tuple[str, str], ...]) -> tuple[Compar
     return tuple(comparisons)
 
 
-@lru_cache(4096)
 def updates(text: str, names: tuple[tuple[str, str], ...]) -> tuple[Update, ...]:
     """Returns the clauses of an update expression.
 
@@ -131,7 +127,6 @@ def updates(text: str, names: tuple[tuple[str, str], ...]) -> tuple[Update, ...]
     return tuple(clauses)
 
 
-@lru_cache(256)
 def projection(text: str, names: tuple[tuple[str, str], ...]) -> tuple[str, ...]:
     """Returns the attributes of a projection.
 
@@ -146,7 +141,6 @@ def projection(text: str, names: tuple[tuple[str, str], ...]) -> tuple[str, ...]
     return tuple(attributes)
 
 
-@lru_cache(4096)
 def placeholders(text: str) -> frozenset[str]:
     """Returns the `#names` and `:values` in an expression."""
     return frozenset(re.findall(r"[#:]\w+", text))
