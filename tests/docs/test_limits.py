@@ -15,6 +15,17 @@ PACKAGE = ROOT / "src" / "tidewheel"
 DOCUMENT = ROOT / "docs" / "limits.md"
 
 NOT_LIMITS = {
+    "tidewheel.flows.delivery.ingest_batch.MAX_HELD_BYTES": "how much ingest unpacks at a time",
+    "tidewheel.model.plan.MAX_PART_SEGMENTS": "how a delivery is cut into parts",
+    "tidewheel.model.plan.MAX_PART_ROWS": "how a delivery is cut into parts",
+    "tidewheel.model.plan.MAX_PART_RAW_BYTES": "how a delivery is cut into parts",
+    "tidewheel.model.set_aside.MAX_MANIFEST_BYTES": "a longer list of unreadable segments is tried with its part",
+    "tidewheel.flows.upkeep.consider_merge.MOST_CONSIDERED": "which ledgers a merge chooses from",
+    "tidewheel.flows.upkeep.merge_planning.MAX_ITEMS": "a swap is one transaction",
+    "tidewheel.flows.upkeep.merge_planning.MAX_OUTPUTS": "how a merge is cut",
+    "tidewheel.aws.dynamodb.deletions.MAX_DELETED_ITEMS": "how many items a deletion reads at a time",
+    "tidewheel.aws.s3_objects.MAX_DELETES": "S3's own, of a request",
+    "tidewheel.flows.upkeep.health.MOST_DELIVERIES": "how many plans a sweep reads to measure lateness",
     "tidewheel.aws.custom_resource.MAX_REASON": "how long an error's text is cut in CloudFormation's console",
     "tidewheel.flows.upkeep.orphans.MOST_NAMES": "how many names a sweep of orphans holds at a time",
     "tidewheel.jobs.tasks.MOST_TRIES": "how often a task is tried whose process dies",
