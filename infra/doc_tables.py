@@ -49,7 +49,7 @@ def _columns() -> Iterable[tuple[str, ...]]:
 
 def _metrics() -> Iterable[tuple[str, ...]]:
     for each in METRICS:
-        yield f"`{each.name}`", each.unit, each.meaning, ", ".join(each.emitters), _link(each.alarm)
+        yield f"`{each.name}`", each.unit, each.meaning, _link(each.alarm)
 
 
 def _link(title: str | None) -> str:
@@ -58,7 +58,7 @@ def _link(title: str | None) -> str:
 
 TABLES = {
     "ledger-format.md": table(("column", "type", "holds"), _columns()),
-    "monitoring.md": table(("metric", "unit", "meaning", "emitted by", "alarm"), _metrics()),
+    "monitoring.md": table(("metric", "unit", "meaning", "alarm"), _metrics()),
 }
 """Document -> the lines of its table."""
 

@@ -1,4 +1,4 @@
-"""Prints the table of docs/reliability.md that shows faults which last, and the neighbours of what has the fault.
+"""Prints faults that last, and the neighbours of what has the fault.
 
     python -m tests.half_well_figures
 

@@ -207,6 +207,13 @@ def test_the_paths_that_documents_name_in_the_package_exist() -> None:
             assert (ROOT / path).exists(), f"{document.name}: {path}"
 
 
+def test_the_rooms_that_the_map_names_have_the_files_that_it_names() -> None:
+    package = ROOT / "src" / "tidewheel"
+    for path in re.findall(r"`((\w+)/[\w./]*)`", prose(ROOT / "docs" / "architecture.md")):
+        if (package / path[1]).is_dir():
+            assert (package / path[0]).exists(), path[0]
+
+
 # ---- what is listed
 
 

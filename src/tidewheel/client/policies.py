@@ -360,7 +360,7 @@ def _puts(
     Args:
         settings, place: the service and its location.
         partitions: patterns of partition keys.
-        kinds: names in `table_layout.CLIENT_ITEMS`.
+        kinds: names in `storage.layout.CLIENT_ITEMS`.
         checked: the partition in which the transaction checks an item.
     """
     own = {layout.PARTITION_KEY, layout.SORT_KEY} | layout.CHECKED_BY_CLIENTS
