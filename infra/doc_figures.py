@@ -21,7 +21,7 @@ from infra.kept_file import write_or_check
 from infra.snapshot import PATH as PRODUCTION
 from tidewheel.cli.main import app
 from tidewheel.client.policies import consumer_statements, policy_document, queue_policy, sender_statements
-from tidewheel.cost.bill import BESIDE_REQUESTS, Bill, bill, total
+from tidewheel.cost.bill import Bill, bill
 from tidewheel.cost.deployed import ENVIRONMENTS
 from tidewheel.cost.prices import ALARM_MONTH, DAYS_A_MONTH
 from tidewheel.cost.rivals import schedules_cheaper_below, schedules_dollars
@@ -30,8 +30,6 @@ from tidewheel.model.settings import ServiceSettings
 
 README = "../README.md"
 MODULE = "infra.doc_figures"
-TERMINAL = {"COLUMNS": "100", "NO_COLOR": "1"}
-"""The terminal of the commands whose output a page shows."""
 UNITS = {
     "bytes": 1,
     "KiB": 1024,
@@ -81,8 +79,7 @@ def _bill(per_day: float, batch: int, environment: str) -> Bill:
 
 def _month(per_day: float, batch: int, environment: str) -> float:
     """Returns the dollars of a month, all told."""
-    found = _bill(per_day, batch, environment)
-    return total((*found.messages, *found.standing))
+    return _bill(per_day, batch, environment).total
 
 
 def _rate(batch: int, environment: str = "development") -> str:
@@ -102,7 +99,7 @@ def _typical(row: re.Match[str]) -> str:
 
 def _output(block: re.Match[str]) -> str:
     """Returns a block of a page with the output of its command."""
-    result = CliRunner().invoke(app, shlex.split(block["command"]), env=TERMINAL)
+    result = CliRunner().invoke(app, shlex.split(block["command"]))
     if result.exit_code:
         raise SystemExit(f"tidewheel {block['command']}: {result.output}")
     shown = "\n".join(line.rstrip() for line in result.output.splitlines()).strip()
@@ -113,8 +110,7 @@ def _batch(row: re.Match[str]) -> str:
     """Returns a row of the table of batches, at a million messages a day."""
     batch = int(row["batch"].replace(",", ""))
     found = _bill(1e6, batch, "development")
-    month = total(line for line in found.messages if line.flow not in BESIDE_REQUESTS)
-    requests = month / found.a_month * 1e6
+    requests = found.a_million(found.requests) or 0.0
     return f"| {batch:,} | ${requests:.{2 if requests > 0.5 else 3}f} | ${_a_million('development', batch):.2f} |"
 
 

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from tidewheel.cost.bill import bill, total
+from tidewheel.cost.bill import bill
 from tidewheel.cost.deployed import ENVIRONMENTS
 from tidewheel.cost.prices import cost
 from tidewheel.cost.rivals import schedules_cheaper_below, schedules_dollars
@@ -196,7 +196,7 @@ def _about_costs() -> str:
     deployed = ENVIRONMENTS["development"]
     found = bill(Workload(per_day=1_000_000, batch=_BATCH), deployed)
     return _ABOUT_COSTS.format(
-        a_million=total((*found.messages, *found.standing)) / found.a_month * 1e6,
+        a_million=found.a_million(found.total),
         schedules=schedules_dollars(1e6),
         rate=int(float(f"{schedules_cheaper_below(_BATCH, deployed):.2g}")),
     )

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from tidewheel.aws.dynamodb.plans import MAX_INLINE_MANIFEST_BYTES
 from tidewheel.cost.assumptions import Assumptions
+from tidewheel.cost.requests import FLOWS, added
 from tidewheel.cost.workload import DAY_S, Spread, Workload
 from tidewheel.model.message import HEADER_BYTES, SQS_MAX_BYTES
 from tidewheel.model.pack import MAX_PACK_BYTES
@@ -37,7 +38,6 @@ class Runs:
 
     Attributes:
         flow: its name in `tidewheel.cost.requests.FLOWS`.
-        label: the name shown to users.
         measures: measure -> number.
         calls: of the flow's function.
         messages: that the flow processes.
@@ -45,11 +45,18 @@ class Runs:
     """
 
     flow: str
-    label: str
     measures: Mapping[str, float]
     calls: float = 0.0
     messages: float = 0.0
     more: Mapping[str, float] = field(default_factory=dict)
+
+    def units(self) -> dict[str, float]:
+        """Returns the billed units, in the units of `tidewheel.local.meter`."""
+        return added([(FLOWS[self.flow].units(self.measures), 1), (self.more, 1)])
+
+    def requests(self) -> dict[str, float]:
+        """Returns the requests, "service.Operation" -> number."""
+        return FLOWS[self.flow].requests(self.measures)
 
 
 def any_of(expected: float) -> float:
@@ -98,9 +105,9 @@ class Stream:
         packs = self.urgent_packs + self.bulk_packs
         pack_bytes = self.workload.per_day * self.stored_bytes / packs
         more = {"sqs.request": packs * (math.ceil(pack_bytes / CHUNK_BYTES) - 1)}
-        yield Runs(flow="send", label="send", measures={"call": packs}, more=more)
+        yield Runs(flow="send", measures={"call": packs}, more=more)
         minutes = self.assumptions.clients * min(self.workload.topics * DAY_S / 60, packs)
-        yield Runs(flow="client", label="send", measures={"minute": minutes})
+        yield Runs(flow="client", measures={"minute": minutes})
 
     def _urgent_ingest(self) -> Runs:
         """Returns the urgent queue's runs of ingest.
@@ -124,7 +131,6 @@ class Stream:
         )
         return Runs(
             flow="ingest",
-            label="ingest, due soon",
             calls=calls,
             messages=messages,
             measures={
@@ -154,7 +160,6 @@ class Stream:
         tens = max(calls, packs / 10)
         return Runs(
             flow="ingest",
-            label="ingest",
             calls=calls,
             messages=messages,
             measures={
@@ -251,7 +256,6 @@ class Stream:
         }
         yield Runs(
             flow="dispatch",
-            label="dispatch",
             calls=total,
             messages=total * rows * subscriptions if inline else 0.0,
             measures={name: total * count for name, count in measures.items()},
@@ -285,7 +289,6 @@ class Stream:
         sends = self._batches(rows / parts) * parts
         return Runs(
             flow="deliver",
-            label="deliver",
             calls=deliveries * parts,
             messages=deliveries * rows,
             measures={
@@ -315,10 +318,10 @@ class Stream:
             "bucket": self.urgent_ledgers + (merges if self.merges else self.bulk_ledgers),
             "trash": merges,
         }
-        yield Runs(flow="collect", label="collect", calls=0.0, measures=measures)
+        yield Runs(flow="collect", calls=0.0, measures=measures)
         # With rare dispatches, the sweep starts the collections.
         if dispatches < DAY_S / self.settings.collect_interval_s:
-            yield Runs(flow="sweep", label="collect", measures={"topic": collects})
+            yield Runs(flow="sweep", measures={"topic": collects})
 
     @property
     def _merges_a_day(self) -> float:
@@ -326,14 +329,13 @@ class Stream:
 
     def _merges(self) -> Iterator[Runs]:
         looks = (self.bulk_ledgers + self.urgent_ledgers) / (self.settings.max_buckets / MERGE_LOOK)
-        yield Runs(flow="sweep", label="merge", measures={"merge": looks, "topic": looks})
+        yield Runs(flow="sweep", measures={"merge": looks, "topic": looks})
         merges = self._merges_a_day
         if not merges:
             return
         rewritten = self._a_topic * self.workload.topics * self.assumptions.rewrites
         yield Runs(
             flow="merge",
-            label="merge",
             calls=merges,
             messages=rewritten,
             measures={
