@@ -20,13 +20,13 @@ from infra.doc_tables import DOCS
 from infra.kept_file import write_or_check
 from infra.snapshot import PATH as PRODUCTION
 from tidewheel.cli.main import app
-from tidewheel.client.policies import consumer_statements, policy_document, queue_policy, sender_statements
 from tidewheel.cost.bill import Bill, bill
 from tidewheel.cost.deployed import ENVIRONMENTS
 from tidewheel.cost.prices import ALARM_MONTH, DAYS_A_MONTH
 from tidewheel.cost.rivals import schedules_cheaper_below, schedules_dollars
 from tidewheel.cost.workload import Workload
 from tidewheel.model.settings import ServiceSettings
+from tidewheel.policies import consumer_statements, policy_document, queue_policy, sender_statements
 
 README = "../README.md"
 MODULE = "infra.doc_figures"

@@ -6,7 +6,7 @@ import pytest
 
 from tests.behaviour.topic import Topic
 from tidewheel import LimitExceeded, Message, SendFailed
-from tidewheel.client.policies import consumer_statements, sender_statements
+from tidewheel.policies import consumer_statements, sender_statements
 
 
 def test_a_topic_that_has_as_many_waiting_as_it_may_refuses_more_with_a_clear_error(topic: Topic) -> None:

@@ -19,7 +19,13 @@ from tests.infra.dedicated import synthesized
 from tests.infra.test_client_enforcement import session_of
 from tests.infra.test_client_permissions import MINE, OTHER, SHARED, World
 from tidewheel.aws import table_layout as layout
-from tidewheel.client.policies import (
+from tidewheel.client.queue_tags import ROLE_TAG, SERVICE, STACK_TAG, SUBSCRIPTION
+from tidewheel.local import LocalTidewheel
+from tidewheel.local.emulator.iam_policy import Request, allowed
+from tidewheel.local.emulator.iam_requests import requests_of
+from tidewheel.local.emulator.iam_resources import asked
+from tidewheel.model import object_names
+from tidewheel.policies import (
     CONSUMER_ACTIONS,
     SENDER_ACTIONS,
     Statement,
@@ -27,12 +33,6 @@ from tidewheel.client.policies import (
     consumer_statements,
     sender_statements,
 )
-from tidewheel.client.queue_tags import ROLE_TAG, SERVICE, STACK_TAG, SUBSCRIPTION
-from tidewheel.local import LocalTidewheel
-from tidewheel.local.emulator.iam_policy import Request, allowed
-from tidewheel.local.emulator.iam_requests import requests_of
-from tidewheel.local.emulator.iam_resources import asked
-from tidewheel.model import object_names
 
 READS = ("Get", "List", "Query", "Scan", "ConditionCheck")
 """What the name of an action begins with that changes nothing. Receiving hides messages from others, so it counts."""

@@ -16,7 +16,6 @@ from infra.local_template import normalized
 from tests.infra.dedicated import synthesized
 from tidewheel.client import policies
 from tidewheel.client.consumer import Consumer
-from tidewheel.client.policies import Statement, consumer_statements, sender_statements
 from tidewheel.client.tidewheel import Tidewheel
 from tidewheel.local import LocalTidewheel
 from tidewheel.local.emulator.iam_policy import Request, allowed, matching
@@ -26,6 +25,7 @@ from tidewheel.model.message import Message
 from tidewheel.model.plan import Plan, PlannedSegment
 from tidewheel.model.set_aside import SetAside, SetAsideKey
 from tidewheel.model.settings import ServiceSettings, parameter_name
+from tidewheel.policies import Statement, consumer_statements, sender_statements
 
 MINE, OTHER, NEW = "orders", "orders2", "new"
 """Two topics with queues of their own, of which one's name starts with the other's; and one to be created."""

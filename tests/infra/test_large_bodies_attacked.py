@@ -10,15 +10,15 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from tidewheel.client.policies import (
+from tidewheel.client.tidewheel import Tidewheel
+from tidewheel.local import LocalTidewheel
+from tidewheel.policies import (
     CONSUMER_ACTIONS,
     SENDER_ACTIONS,
     consumer_statements,
     policy_document,
     sender_statements,
 )
-from tidewheel.client.tidewheel import Tidewheel
-from tidewheel.local import LocalTidewheel
 
 LARGE = "x" * 1_200_000
 ROLES = ("sender", "consumer")

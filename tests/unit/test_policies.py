@@ -18,12 +18,6 @@ from tidewheel.aws import table_layout
 from tidewheel.aws.dynamodb import items
 from tidewheel.cli.main import app
 from tidewheel.cli.target import Target
-from tidewheel.client.policies import (
-    administrator_statements,
-    consumer_statements,
-    queue_policy,
-    sender_statements,
-)
 from tidewheel.client.redrive import service_dead_letters
 from tidewheel.client.tidewheel import Tidewheel
 from tidewheel.errors import InvalidValue
@@ -34,6 +28,12 @@ from tidewheel.model.key import KeyEntry
 from tidewheel.model.message import MessageId
 from tidewheel.model.settings import DELIVERY_ROLES, ServiceSettings, parameter_name
 from tidewheel.model.tombstone import Tombstone
+from tidewheel.policies import (
+    administrator_statements,
+    consumer_statements,
+    queue_policy,
+    sender_statements,
+)
 
 MINE, SHARED = "orders", "invoices"
 ARN = "arn:aws:sqs:us-east-1:123456789012:mine"

@@ -30,7 +30,6 @@ from tidewheel.cdk.names import set_service_name
 from tidewheel.cdk.storage import Storage
 from tidewheel.cdk.timing_wheel import TimingWheel
 from tidewheel.cdk.topics import Subscription, Topic, TopicProperties
-from tidewheel.client.policies import RECEIVE, SENDER_ACTIONS, ConsumerAction, SenderAction
 from tidewheel.client.queue_tags import STACK_TAG
 from tidewheel.errors import InvalidValue
 from tidewheel.model.setting import settings_of
@@ -40,6 +39,7 @@ from tidewheel.model.settings import (
     parameter_name,
     roles_parameter_name,
 )
+from tidewheel.policies import RECEIVE, SENDER_ACTIONS, ConsumerAction, SenderAction
 
 
 class TidewheelService(Construct):
