@@ -21,8 +21,11 @@ PAGE = Path(__file__).resolve().parent.parent / "docs" / "reference-sdk.md"
 WIDTH = 120
 NAMES = [name for name in vars(tidewheel)["__all__"] if name != "__version__"]
 """The public names."""
-INTERNAL = ("CorruptPack", "DelayTooLong", "KeysNotSettled", "NotTaken", "PartLeased", "WrongQueue")
-"""Errors that only the functions raise and handle."""
+INTERNAL = (
+    *("CorruptPack", "DelayTooLong", "KeysNotSettled", "NotTaken", "PartLeased", "WrongQueue"),
+    *("BundleFailed", "JavaMissing", "NodeMissing", "NotAllImported", "QueueNotPrepared", "SqsError", "UnknownCall"),
+)
+"""Errors that no call of a client raises: of the functions, the constructs, jobs, integrations and tests."""
 _HEAD = """\
 # SDK reference
 

@@ -24,9 +24,8 @@ from tidewheel.client.buffered import BufferedSender
 from tidewheel.client.connection import Connection
 from tidewheel.client.consumer import Consumer
 from tidewheel.client.tidewheel import Tidewheel
-from tidewheel.client.unsent import FlushFailed
 from tidewheel.clock import SystemClock
-from tidewheel.errors import OutOfTime, QueueUnavailable, SendFailed
+from tidewheel.errors import FlushFailed, OutOfTime, QueueUnavailable, SendFailed
 from tidewheel.jobs import location
 from tidewheel.jobs.job import make_job
 from tidewheel.local import LocalTidewheel

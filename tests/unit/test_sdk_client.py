@@ -14,13 +14,13 @@ import pytest
 from moto import mock_aws
 
 from tests.marks import topic_state
-from tidewheel.client.consumer import DeleteFailed
 from tidewheel.client.subscription_queues import MAX_QUEUE_NAME, queue_name
 from tidewheel.client.tidewheel import Tidewheel
 from tidewheel.client.topic_cache import CACHE_MS
 from tidewheel.clock import ManualClock
 from tidewheel.errors import (
     AlreadyExists,
+    DeleteFailed,
     InvalidValue,
     NotConfigured,
     QueueUnavailable,

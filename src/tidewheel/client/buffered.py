@@ -20,9 +20,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from tidewheel.client.bounded import CALL_S
-from tidewheel.client.closed import Closed
-from tidewheel.client.unsent import BufferFull, FailedMessage, FlushFailed
-from tidewheel.errors import InvalidValue
+from tidewheel.client.unsent import FailedMessage
+from tidewheel.errors import BufferFull, Closed, FlushFailed, InvalidValue
 from tidewheel.model.message import Message, Receipt, id_text
 from tidewheel.model.topic_state import TopicState
 from tidewheel.model.validation import OutgoingMessage

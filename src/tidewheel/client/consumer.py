@@ -18,10 +18,9 @@ from tidewheel.client.bounded import CALL_S
 from tidewheel.client.consumer_counts import ConsumerCounts
 from tidewheel.client.interrupts import Interrupts
 from tidewheel.client.payloads import fetch_payload
-from tidewheel.client.receiving import DeleteFailed
-from tidewheel.client.retries import Delay, RetryLater, bury, dead_letter_url, retry_due_ms, sent_again, supersedes
+from tidewheel.client.retries import Delay, bury, dead_letter_url, retry_due_ms, sent_again, supersedes
 from tidewheel.client.worker import Run
-from tidewheel.errors import InvalidValue
+from tidewheel.errors import DeleteFailed, InvalidValue, RetryLater
 from tidewheel.model.levels import Backoff
 from tidewheel.model.message import Receipt
 from tidewheel.model.received import ReceivedMessage, parse_received
@@ -31,7 +30,6 @@ from tidewheel.model.topic import check_name
 if TYPE_CHECKING:
     from tidewheel.client.tidewheel import Tidewheel
 
-__all__ = ["Consumer", "DeleteFailed"]
 
 T = TypeVar("T")
 _Message = Mapping[str, Any]

@@ -19,7 +19,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from tidewheel.clock import Clock
-from tidewheel.memory.sqs_message import Attributes, MemoryMessage, SqsError, bad_parameter, check_message
+from tidewheel.errors import SqsError
+from tidewheel.memory.sqs_message import Attributes, MemoryMessage, bad_parameter, check_message
 from tidewheel.model.message import SQS_MAX_BYTES
 from tidewheel.model.settings import SQS_MAX_DELAY_S
 
