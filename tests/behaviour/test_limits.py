@@ -47,7 +47,7 @@ def test_a_limit_of_one_topic_is_no_other_topics(topic: Topic) -> None:
 
 
 def test_policies_name_the_topic_and_the_queue_and_nothing_wider(topic: Topic) -> None:
-    settings = topic.client._connection.settings
+    settings = topic.client.core.connection.settings
     if topic.in_memory:
         pytest.skip("there is no AWS to have ARNs of; tests/infra/test_client_permissions.py proves the rest")
     sender = sender_statements(settings, topic.name, actions=["send", "cancel"])

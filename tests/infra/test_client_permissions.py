@@ -161,7 +161,7 @@ def something_damaged(world: World, topic: str) -> None:
 
 def set_aside(stack: LocalTidewheel, topic: str, subscription: str, *ids: str) -> None:
     """Overwrites a topic's last ledger with rubbish, where a version is kept, and sets it aside with these ids."""
-    connection = stack.client()._connection
+    connection = stack.client().core.connection
     storage, s3_bucket = connection.storage, connection.settings.s3_bucket
     s3 = stack.session.client("s3")
     bucket = storage.buckets.all(topic)[-1]

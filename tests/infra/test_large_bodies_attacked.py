@@ -58,7 +58,7 @@ def world() -> Iterator[World]:
         client.create_topic("orders")
         for each in ("mail", "audit"):
             client.create_subscription("orders", each)
-        settings = client._connection.settings
+        settings = client.core.connection.settings
         url = next(each.queue_url for each in client.subscriptions("orders") if each.name == "mail")
         given = {
             "sender": sender_statements(settings, "orders", actions=SENDER_ACTIONS),

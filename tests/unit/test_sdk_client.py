@@ -520,7 +520,7 @@ def test_what_cannot_be_acknowledged_is_named(stack: Stack, monkeypatch: pytest.
         calls.append(request)
         return {"Failed": [{"Id": "0", "SenderFault": False, "Code": "InternalError", "Message": "m"}]}
 
-    monkeypatch.setattr(stack.client._connection.sqs, "delete_message_batch", refuse)
+    monkeypatch.setattr(stack.client.core.connection.sqs, "delete_message_batch", refuse)
     with pytest.raises(DeleteFailed, match="InternalError: m") as caught:
         stack.client.delete("orders", "billing", found)
     assert [message for message, _ in caught.value.failures] == found

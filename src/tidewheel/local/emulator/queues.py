@@ -160,7 +160,7 @@ class EmulatedSqs:
         def answer(response: Any) -> Any:
             request = dict(response.params)
             if own is not None:
-                request["QueueUrl"] = response._get_queue_name()
+                request["QueueUrl"] = response._get_queue_name()  # noqa: SLF001  # moto has no other
                 if not isinstance(response.sqs_backend.get_queue(request["QueueUrl"]), EmulatedQueue):
                     return own(response)
             for each in (request, *request.get("Entries", ())):
