@@ -1,4 +1,4 @@
-"""Writes the figures in README.md and docs/ that derive from code: `python -m infra.doc_figures [--check]`.
+"""Writes derived figures into README.md and docs/, with `python -m infra.doc_figures [--check]`.
 
 Each figure is found by the words around it. A page whose words changed is refused, with the words that are missing.
 """
@@ -46,7 +46,7 @@ Made = Callable[[re.Match[str]], str]
 
 
 def page(name: str) -> str:
-    """Returns a document, relative to docs/, with its figures as the code makes them."""
+    """Returns a document with derived figures, by the path relative to docs/."""
     text = (DOCS / name).read_text(encoding="utf-8")
     for pattern, made in FIGURES[name]:
         text, found = re.subn(pattern, made, text, flags=re.MULTILINE)
@@ -64,7 +64,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def enforced(constant: str) -> float:
-    """Returns the value of a constant, given by its full name: in bytes, seconds, or as it is."""
+    """Returns the value of a constant by full name, in bytes or seconds if the constant has such a unit."""
     module, _, name = constant.rpartition(".")
     value: Any = getattr(importlib.import_module(module), name)
     if hasattr(value, "to_seconds"):
@@ -78,7 +78,7 @@ def _bill(per_day: float, batch: int, environment: str) -> Bill:
 
 
 def _month(per_day: float, batch: int, environment: str) -> float:
-    """Returns the dollars of a month, all told."""
+    """Returns the total dollars of a month."""
     return _bill(per_day, batch, environment).total
 
 
@@ -88,7 +88,7 @@ def _rate(batch: int, environment: str = "development") -> str:
 
 
 def _typical(row: re.Match[str]) -> str:
-    """Returns a row of README's table, with its costs."""
+    """Returns a row of README's table with costs."""
     per_day, batch = int(row["per_day"].replace(",", "")), int(row["batch"] or 1)
     costs = (
         *(_month(per_day, batch, name) for name in ("development", "production")),
@@ -98,7 +98,7 @@ def _typical(row: re.Match[str]) -> str:
 
 
 def _output(block: re.Match[str]) -> str:
-    """Returns a block of a page with the output of its command."""
+    """Returns a block of a page with the command's output."""
     result = CliRunner().invoke(app, shlex.split(block["command"]))
     if result.exit_code:
         raise SystemExit(f"tidewheel {block['command']}: {result.output}")
@@ -131,13 +131,13 @@ def _alarms(_: re.Match[str]) -> str:
 
 
 def _limit(row: re.Match[str]) -> str:
-    """Returns a row of docs/limits.md with its constant's value, in the unit that the row has."""
+    """Returns a row of docs/limits.md with the constant's value, in the row's unit."""
     value = enforced(row["constant"]) / UNITS.get(row["unit"], 1)
     return f"{row['limit']}{value:,.{0 if value.is_integer() else 3}f}{row['rest']}"
 
 
 def _policies(text: re.Match[str]) -> str:
-    """Returns docs/permissions.md with its policies, in the order of the page."""
+    """Returns docs/permissions.md with derived policies, in the order of the page."""
     url = "https://sqs.eu-west-1.amazonaws.com/111122223333/tidewheel-orders-"
     settings = ServiceSettings(
         stack="tidewheel",

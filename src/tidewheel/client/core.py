@@ -1,4 +1,4 @@
-"""Holds what the parts of a client share: its methods, consumers, buffered senders, and integrations."""
+"""Holds the objects that the parts of a client share, such as consumers, buffered senders and integrations."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tidewheel.model.validation import OutgoingMessage, check_message
 
 @dataclass(slots=True, kw_only=True)
 class Core:
-    """What the parts of a client share. Programs that send and receive do not need it.
+    """The objects that the parts of a client share. Programs that send and receive do not need these.
 
     Attributes:
         connection: the AWS clients and the stack's settings.

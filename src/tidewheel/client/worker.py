@@ -44,7 +44,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Steps:
-    """What a run does with the messages of a subscription.
+    """The steps of a run with the messages of a subscription.
 
     Attributes:
         name: the topic's and the subscription's, for logs.
@@ -63,7 +63,7 @@ class Steps:
 
 @dataclass
 class Run:
-    """What a run's workers share.
+    """The state shared by the workers of a run.
 
     Attributes:
         steps: what is done with messages.
@@ -111,14 +111,14 @@ class Run:
             threading.Thread(target=work, name="tidewheel-worker", daemon=True).start()
 
     def reached(self) -> None:
-        """Notes that AWS did what it was asked."""
+        """Notes that a request of AWS succeeded."""
         with self._lock:
             if self._lost:
                 _log.warning("%s: connected again", self.steps.name)
             self._lost, self._worked, self._refused_s = False, True, inf
 
     def failed(self, error: Exception) -> None:
-        """Notes that AWS did not do what it was asked.
+        """Notes that a request of AWS failed.
 
         Raises:
             QueueUnavailable: AWS refuses, and did so at the start or for REFUSED_S.
