@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, cast
 
@@ -294,16 +294,5 @@ def _status_json(status: MessageStatus) -> dict[str, Any]:
 
 
 def _message_json(message: WaitingMessage) -> dict[str, Any]:
-    return {
-        "id": message.id,
-        "deliver_at": message.deliver_at,
-        "body": message.body,
-        "encoding": message.encoding.name.lower(),
-        "attributes": dict(message.attributes),
-        "sent_at": message.sent_at,
-        "key": message.key,
-        "expires_at": message.expires_at,
-        "attempt": message.attempt,
-        "original_id": message.original_id,
-        "payload": message.payload,
-    }
+    found = {each.name: getattr(message, each.name) for each in fields(message)}
+    return found | {"encoding": message.encoding.name.lower(), "attributes": dict(message.attributes)}

@@ -81,18 +81,16 @@ class Stream:
         self.urgent = workload.share_within(URGENT_S)
         self.direct = workload.share_within(settings.lookahead_s + settings.slot_s / 2)
         self.urgent_packs, self.bulk_packs = self._packs() if workload.per_day else (0.0, 0.0)
-        urgent = self._urgent_ingest() if self.urgent_packs else None
-        bulk = self._bulk_ingest() if self.bulk_packs else None
-        self._ingests = [run for run in (urgent, bulk) if run is not None]
+        self._urgent = self._urgent_ingest() if self.urgent_packs else Runs(flow="ingest", measures={"ledger": 0.0})
+        self._bulk = self._bulk_ingest() if self.bulk_packs else Runs(flow="ingest", measures={"ledger": 0.0})
         # Of all topics. Ledgers of the urgent queue end within the hour, so they are never merged.
-        self.urgent_ledgers = urgent.measures["ledger"] if urgent else 0.0
-        self.bulk_ledgers = bulk.measures["ledger"] if bulk else 0.0
+        self.urgent_ledgers, self.bulk_ledgers = (each.measures["ledger"] for each in (self._urgent, self._bulk))
 
     def runs(self) -> list[Runs]:
         """Returns all runs of a day."""
         if not self.workload.per_day:
             return []
-        return [*self._sends(), *self._ingests, *self._dispatches(), *self._collects(), *self._merges()]
+        return [*self._sends(), self._urgent, self._bulk, *self._dispatches(), *self._collects(), *self._merges()]
 
     def _packs(self) -> tuple[float, float]:
         """Returns daily packs through the urgent and the bulk queue. A batch with both kinds makes two packs."""
@@ -124,11 +122,8 @@ class Stream:
         ledgers = min(with_rows, calls * workload.topics)
         with_direct = min(packs * (1 - later**a_pack), calls * workload.topics)
         direct = workload.per_day * self.direct * workload.subscriptions
-        batches = (
-            with_direct
-            * workload.subscriptions
-            * self._batches(direct / workload.subscriptions / with_direct if with_direct else 0)
-        )
+        queues = with_direct * workload.subscriptions
+        batches = queues * self._batches(direct / queues if queues else 0)
         return Runs(
             flow="ingest",
             calls=calls,
@@ -333,27 +328,20 @@ class Stream:
         merges = self._merges_a_day
         if not merges:
             return
-        rewritten = self._a_topic * self.workload.topics * self.assumptions.rewrites
+        topics, taken = self.workload.topics, self.assumptions
+        incoming = self._a_topic * topics * self.stored_bytes
+        # The merge job merges topics with too many waiting bytes for a function.
+        too_large = self.workload.waiting * self.stored_bytes / topics > taken.glue_waiting_bytes
         yield Runs(
             flow="merge",
             calls=merges,
-            messages=rewritten,
+            messages=self._a_topic * topics * taken.rewrites,
             measures={
                 "call": merges,
-                "source": self.bulk_ledgers * self.assumptions.sources_a_ledger,
+                "source": self.bulk_ledgers * taken.sources_a_ledger,
                 "output": merges,
             },
-            more={"glue.run": self._glue_runs()},
-        )
-
-    def _glue_runs(self) -> float:
-        """Returns runs of the merge job, for topics with too many waiting bytes for a function."""
-        topics, taken = self.workload.topics, self.assumptions
-        waiting = self.workload.waiting * self.stored_bytes / topics
-        return (
-            topics * self._a_topic * self.stored_bytes / taken.glue_run_bytes
-            if waiting > taken.glue_waiting_bytes
-            else 0.0
+            more={"glue.run": incoming / taken.glue_run_bytes} if too_large else {},
         )
 
 
