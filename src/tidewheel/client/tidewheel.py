@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from mypy_boto3_sqs import SQSClient
 
     from tidewheel.clock import Clock
-    from tidewheel.flows.ports import Storage
+    from tidewheel.storage.storage import Storage
 
 
 @bounded_but("send_many", "receive")
