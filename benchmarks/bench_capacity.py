@@ -73,19 +73,15 @@ def loads(workload: Workload, settings: TopicSettings | None = None) -> dict[str
     by_function: dict[str, Counter[str]] = {name: Counter() for name in FUNCTIONS}
     counted: Counter[tuple[str, str]] = Counter()
     for run in stream.runs():
-        flow = FLOWS[run.flow]
-        units.update(flow.units(run.measures))
-        units.update(run.more)
-        requests: Counter[str] = Counter()
+        function, requests = FLOWS[run.flow].function, run.requests()
+        units.update(run.units())  # type: ignore[arg-type]  # a day's rates are no whole numbers
+        asked.update(requests)  # type: ignore[arg-type]
         for measure, times in run.measures.items():
             counted[run.flow, measure] += times  # type: ignore[assignment]
-            for operation, count in flow.asked[measure].requests.items():
-                requests[operation] += count * times  # type: ignore[assignment]  # a day's rates are no whole numbers
-        asked.update(requests)
-        if flow.function is not None:
-            calls[flow.function] += run.calls  # type: ignore[assignment]
-            messages[flow.function] += run.messages  # type: ignore[assignment]
-            by_function[flow.function].update(requests)
+        if function is not None:
+            calls[function] += run.calls  # type: ignore[assignment]
+            messages[function] += run.messages  # type: ignore[assignment]
+            by_function[function].update(requests)  # type: ignore[arg-type]
     busy = {name: _at_one_time(name, calls[name], messages[name], by_function[name]) for name in FUNCTIONS}
     slots = DAY_S / its.slot_s
     woken = counted["dispatch", "call"]

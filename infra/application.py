@@ -25,10 +25,10 @@ def build_app(
     overrides: Mapping[str, object] | None = None,
     environment: Environment | None = None,
 ) -> App:
-    """Return the app with its one stack, not yet synthesized.
+    """Returns the app with the stack, not yet synthesized.
 
-    Its context is cdk.json's, also where no CDK command line reads that file. The command line's own
-    context goes over it, then the overrides. With the context key `nag`, synthesis fails on findings of cdk-nag.
+    The context comes from cdk.json, with and without the CDK's command line. The command line's own
+    context overrides cdk.json, and the overrides come last. With the key `nag`, synthesis fails on findings of cdk-nag.
 
     Args:
         outdir: Folder for the cloud assembly; by default what CDK_OUTDIR names.
@@ -53,21 +53,21 @@ def build_app(
 
 
 def _add_nag(app: App) -> None:
-    """Have synthesis check the app with cdk-nag, which only developers install."""
+    """Adds the checks of cdk-nag, which only developers install."""
     from cdk_nag import AwsSolutionsChecks
 
     Validations.of(app).add_plugins(AwsSolutionsChecks(app))
 
 
 def _file_context() -> dict[str, object]:
-    """Return the context that cdk.json holds."""
+    """Returns the context of cdk.json."""
     path = Path(__file__).resolve().parent.parent / "cdk.json"
     context: dict[str, object] = json.loads(path.read_text(encoding="utf-8"))["context"]
     return context
 
 
 def _bundling_context(variables: Mapping[str, str]) -> dict[str, object]:
-    """Return the context that switches the bundling of functions on or off.
+    """Returns the context for bundling functions or not.
 
     Bundling needs PyPI and a minute. TIDEWHEEL_BUNDLE=1 switches it on, =0 off. Where it is not set, the
     CDK's command line decides, which bundles before it deploys; without the command line it is off.

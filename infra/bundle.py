@@ -1,4 +1,4 @@
-"""The archives as they are deployed: `python -m infra.bundle FOLDER` writes them and says how large they are."""
+"""Writes the deployed archives and prints their sizes, with `python -m infra.bundle FOLDER`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MACHINES = {machine.architecture: machine for machine in (LAMBDA, X86)}
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Write the archives; return the exit code."""
+    """Writes the archives. Returns the exit code."""
     parser = argparse.ArgumentParser(prog="python -m infra.bundle", description=__doc__)
     parser.add_argument("folder", type=Path, help="where the archives go")
     parser.add_argument(

@@ -1,4 +1,4 @@
-"""The lock file of the bundles: `python -m infra.bundle_lock [--check]`.
+"""Writes the lock file of the bundles, with `python -m infra.bundle_lock [--check]`.
 
 It holds the entries of requirements.lock that the functions' bundles and the Glue jobs need, and is kept in the
 package, so that another team's app bundles what was tested here; `--check` fails when it is stale.
@@ -18,12 +18,12 @@ REPOSITORY_LOCK = Path(__file__).resolve().parent.parent / "requirements.lock"
 
 
 def rendered() -> str:
-    """Return the text of the file."""
+    """Returns the text of the file."""
     return entries_of({*PACKAGES, *GLUE_PACKAGES}, REPOSITORY_LOCK.read_text(encoding="utf-8"))
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Write the file, or compare it with requirements.lock; return the exit code."""
+    """Writes the file, or compares the file with requirements.lock. Returns the exit code."""
     return write_or_check(LOCK, rendered, module="infra.bundle_lock", about=__doc__, arguments=arguments)
 
 

@@ -33,7 +33,7 @@ Run = Callable[[Sequence[str], Mapping[str, str]], int]
 
 
 class DeployRefused(Exception):
-    """The deployment cannot begin. The message says why and what to do."""
+    """The deployment cannot begin. The message gives the reason and the remedy."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +68,7 @@ def main(
         subprocess.run(command, env=dict(variables), cwd=REPOSITORY, check=False).returncode
     ),
 ) -> int:
-    """Run a command of the CDK on the stack; return its exit code.
+    """Runs a command of the CDK on the stack. Returns the exit code.
 
     Args:
         arguments: The command line's; None: those of the process.
@@ -120,14 +120,14 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _check_arguments(of_cdk: Sequence[str]) -> None:
-    """Refuse arguments by which the CDK would change another place than the one that is named."""
+    """Refuses arguments that would make the CDK change another account, Region or stack."""
     for word in of_cdk:
         if re.search(r"(^|=)(environment|stack)=", word):
             raise DeployRefused(f"{word} is not for the CDK here: give --environment or --stack.")
 
 
 def _check_environment(target: Target) -> None:
-    """Refuse another environment than that of the stack that is there: it may lose its protection."""
+    """Refuses an environment other than the deployed environment, since the stack might lose protection."""
     if target.deployed is not None and target.deployed != target.environment:
         raise DeployRefused(
             f"the stack {target.stack} has the environment {target.deployed}, not {target.environment}: "
@@ -164,7 +164,7 @@ def _target(session: boto3.Session, environment: str, stack: str) -> Target:
 
 
 def _deployed_environment(session: boto3.Session, stack: str) -> str | None:
-    """Return what the stack's output says of its environment, if there is such a stack."""
+    """Returns the environment in the stack's output. Returns None without a stack or such an output."""
     try:
         [found] = session.client("cloudformation").describe_stacks(StackName=stack)["Stacks"]
     except botocore.exceptions.ClientError as error:
@@ -176,7 +176,7 @@ def _deployed_environment(session: boto3.Session, stack: str) -> str | None:
 
 
 def _command_line() -> list[str]:
-    """Return the pinned CDK command line, which `npm ci` has installed."""
+    """Returns the pinned CDK command line, which `npm ci` installs."""
     node = shutil.which("node")
     cdk = REPOSITORY / "node_modules" / "aws-cdk" / "bin" / "cdk"
     if node is None or not cdk.is_file():

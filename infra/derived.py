@@ -1,4 +1,4 @@
-"""Writes all that is kept in the repository and derives from code: `python -m infra.derived [--check]`, `make derived`.
+"""Writes all derived files in the repository, with `python -m infra.derived [--check]` or `make derived`.
 
 Templates first, since figures of the pages are read from them.
 """

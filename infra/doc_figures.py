@@ -1,4 +1,4 @@
-"""Writes the figures in README.md and docs/ that derive from code: `python -m infra.doc_figures [--check]`.
+"""Writes derived figures into README.md and docs/, with `python -m infra.doc_figures [--check]`.
 
 Each figure is found by the words around it. A page whose words changed is refused, with the words that are missing.
 """
@@ -20,18 +20,16 @@ from infra.doc_tables import DOCS
 from infra.kept_file import write_or_check
 from infra.snapshot import PATH as PRODUCTION
 from tidewheel.cli.main import app
-from tidewheel.client.policies import consumer_statements, policy_document, queue_policy, sender_statements
-from tidewheel.cost.bill import BESIDE_REQUESTS, Bill, bill, total
+from tidewheel.cost.bill import Bill, bill
 from tidewheel.cost.deployed import ENVIRONMENTS
 from tidewheel.cost.prices import ALARM_MONTH, DAYS_A_MONTH
 from tidewheel.cost.rivals import schedules_cheaper_below, schedules_dollars
 from tidewheel.cost.workload import Workload
 from tidewheel.model.settings import ServiceSettings
+from tidewheel.policies import consumer_statements, policy_document, queue_policy, sender_statements
 
 README = "../README.md"
 MODULE = "infra.doc_figures"
-TERMINAL = {"COLUMNS": "100", "NO_COLOR": "1"}
-"""The terminal of the commands whose output a page shows."""
 UNITS = {
     "bytes": 1,
     "KiB": 1024,
@@ -48,7 +46,7 @@ Made = Callable[[re.Match[str]], str]
 
 
 def page(name: str) -> str:
-    """Returns a document, relative to docs/, with its figures as the code makes them."""
+    """Returns a document with derived figures, by the path relative to docs/."""
     text = (DOCS / name).read_text(encoding="utf-8")
     for pattern, made in FIGURES[name]:
         text, found = re.subn(pattern, made, text, flags=re.MULTILINE)
@@ -66,7 +64,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def enforced(constant: str) -> float:
-    """Returns the value of a constant, given by its full name: in bytes, seconds, or as it is."""
+    """Returns the value of a constant by full name, in bytes or seconds if the constant has such a unit."""
     module, _, name = constant.rpartition(".")
     value: Any = getattr(importlib.import_module(module), name)
     if hasattr(value, "to_seconds"):
@@ -80,9 +78,8 @@ def _bill(per_day: float, batch: int, environment: str) -> Bill:
 
 
 def _month(per_day: float, batch: int, environment: str) -> float:
-    """Returns the dollars of a month, all told."""
-    found = _bill(per_day, batch, environment)
-    return total((*found.messages, *found.standing))
+    """Returns the total dollars of a month."""
+    return _bill(per_day, batch, environment).total
 
 
 def _rate(batch: int, environment: str = "development") -> str:
@@ -91,7 +88,7 @@ def _rate(batch: int, environment: str = "development") -> str:
 
 
 def _typical(row: re.Match[str]) -> str:
-    """Returns a row of README's table, with its costs."""
+    """Returns a row of README's table with costs."""
     per_day, batch = int(row["per_day"].replace(",", "")), int(row["batch"] or 1)
     costs = (
         *(_month(per_day, batch, name) for name in ("development", "production")),
@@ -101,8 +98,8 @@ def _typical(row: re.Match[str]) -> str:
 
 
 def _output(block: re.Match[str]) -> str:
-    """Returns a block of a page with the output of its command."""
-    result = CliRunner().invoke(app, shlex.split(block["command"]), env=TERMINAL)
+    """Returns a block of a page with the command's output."""
+    result = CliRunner().invoke(app, shlex.split(block["command"]))
     if result.exit_code:
         raise SystemExit(f"tidewheel {block['command']}: {result.output}")
     shown = "\n".join(line.rstrip() for line in result.output.splitlines()).strip()
@@ -113,8 +110,7 @@ def _batch(row: re.Match[str]) -> str:
     """Returns a row of the table of batches, at a million messages a day."""
     batch = int(row["batch"].replace(",", ""))
     found = _bill(1e6, batch, "development")
-    month = total(line for line in found.messages if line.flow not in BESIDE_REQUESTS)
-    requests = month / found.a_month * 1e6
+    requests = found.a_million(found.requests) or 0.0
     return f"| {batch:,} | ${requests:.{2 if requests > 0.5 else 3}f} | ${_a_million('development', batch):.2f} |"
 
 
@@ -135,13 +131,13 @@ def _alarms(_: re.Match[str]) -> str:
 
 
 def _limit(row: re.Match[str]) -> str:
-    """Returns a row of docs/limits.md with its constant's value, in the unit that the row has."""
+    """Returns a row of docs/limits.md with the constant's value, in the row's unit."""
     value = enforced(row["constant"]) / UNITS.get(row["unit"], 1)
     return f"{row['limit']}{value:,.{0 if value.is_integer() else 3}f}{row['rest']}"
 
 
 def _policies(text: re.Match[str]) -> str:
-    """Returns docs/permissions.md with its policies, in the order of the page."""
+    """Returns docs/permissions.md with derived policies, in the order of the page."""
     url = "https://sqs.eu-west-1.amazonaws.com/111122223333/tidewheel-orders-"
     settings = ServiceSettings(
         stack="tidewheel",

@@ -1,4 +1,4 @@
-"""Writes the tables in docs/ that derive from declarations: `python -m infra.doc_tables [--check]`."""
+"""Writes derived tables into docs/, with `python -m infra.doc_tables [--check]`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ DOCS = Path(__file__).resolve().parent.parent / "docs"
 
 
 def page(name: str) -> str:
-    """Returns a document with its table as the declarations make it. The table is found by its first line."""
+    """Returns a document with the derived table, which replaces the table with the same first line."""
     lines = TABLES[name]
     made = "".join(f"{line}\n" for line in lines)
     return re.sub(rf"^{re.escape(lines[0])}\n(?:\|.*\n)+", lambda _: made, _text(name), count=1, flags=re.MULTILINE)

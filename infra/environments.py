@@ -21,7 +21,7 @@ ENVIRONMENTS: dict[str, Environment] = {
 
 
 def environment_named(name: str) -> Environment:
-    """Return the environment of that name.
+    """Returns the environment with this name.
 
     Raises:
         UnknownEnvironment: There is none.

@@ -1,4 +1,4 @@
-"""Files that are generated and kept in the repository: written, or compared with what would be written."""
+"""Writes or compares generated files in the repository."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 def write_or_check(
     path: Path, text: Callable[[], str], *, module: str, about: str | None, arguments: list[str] | None
 ) -> int:
-    """Write a file or, with `--check`, compare it; return the exit code.
+    """Writes a file. With `--check`, compares the file instead. Returns the exit code.
 
     Args:
         path: The file.

@@ -1,4 +1,4 @@
-"""The template that the local runtime deploys: `python -m infra.local_template [--check]`.
+"""Writes the local runtime's template, with `python -m infra.local_template [--check]`.
 
 It is the synthesized template of the development stack, less what changes without the stack changing:
 asset hashes, metadata, and what the CDK adds for its own bootstrapping. It is kept in the package, so that
@@ -30,7 +30,7 @@ Template = dict[str, Any]
 
 
 def synthesize(environment: Environment | None = None) -> Template:
-    """Return the template of the development stack, or of one with another environment, as the CDK writes it."""
+    """Returns the template of the development stack, or of another environment, as the CDK writes the template."""
     with tempfile.TemporaryDirectory() as folder:
         overrides = {BUNDLING_STACKS: [], "environment": DEFAULT_ENVIRONMENT, "stack": DEFAULT_STACK}
         assembly = build_app(outdir=folder, overrides=overrides, environment=environment).synth()
@@ -39,7 +39,7 @@ def synthesize(environment: Environment | None = None) -> Template:
 
 
 def normalized(template: Template) -> Template:
-    """Return the template without what changes when the stack does not."""
+    """Returns the template without parts that change while the stack stays the same."""
     resources = {
         name: {key: value for key, value in resource.items() if key != "Metadata"}
         for name, resource in json.loads(ASSET.sub(r"/asset.\1", json.dumps(template["Resources"]))).items()
@@ -59,19 +59,19 @@ def normalized(template: Template) -> Template:
 
 
 def _sort_resources(statements: list[Template]) -> None:
-    """Bring the resources of each statement into an order that no hash decides."""
+    """Sorts the resources of each statement, independent of hashes."""
     for statement in statements:
         if isinstance(statement["Resource"], list):
             statement["Resource"].sort(key=json.dumps)
 
 
 def rendered(template: Template) -> str:
-    """Return the text of the file."""
+    """Returns the text of the file."""
     return json.dumps(normalized(template), indent=1, sort_keys=True) + "\n"
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Write the file, or compare it with the stack; return the exit code."""
+    """Writes the file, or compares the file with the stack. Returns the exit code."""
     return write_or_check(
         PATH, lambda: rendered(synthesize()), module="infra.local_template", about=__doc__, arguments=arguments
     )

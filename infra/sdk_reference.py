@@ -1,4 +1,4 @@
-"""Writes docs/reference-sdk.md from the docstrings of the public names: `python -m infra.sdk_reference [--check]`."""
+"""Writes docs/reference-sdk.md from docstrings, with `python -m infra.sdk_reference [--check]`."""
 
 from __future__ import annotations
 
@@ -21,8 +21,11 @@ PAGE = Path(__file__).resolve().parent.parent / "docs" / "reference-sdk.md"
 WIDTH = 120
 NAMES = [name for name in vars(tidewheel)["__all__"] if name != "__version__"]
 """The public names."""
-INTERNAL = ("CorruptPack", "DelayTooLong", "KeysNotSettled", "NotTaken", "PartLeased", "WrongQueue")
-"""Errors that only the functions raise and handle."""
+INTERNAL = (
+    *("CorruptPack", "DelayTooLong", "KeysNotSettled", "NotTaken", "PartLeased", "WrongQueue"),
+    *("BundleFailed", "JavaMissing", "NodeMissing", "NotAllImported", "QueueNotPrepared", "SqsError", "UnknownCall"),
+)
+"""Errors that no call of a client raises: of the functions, the constructs, jobs, integrations and tests."""
 _HEAD = """\
 # SDK reference
 
@@ -58,7 +61,7 @@ def _is_new_type(thing: object) -> bool:
 
 
 def _rank(cls: type) -> tuple[bool, str]:
-    """Orders the clients: `Tidewheel` comes first."""
+    """Orders the clients, `Tidewheel` first."""
     return cls is not Tidewheel, cls.__name__
 
 
@@ -113,7 +116,7 @@ def _error(error: type) -> str:
 
 
 def _signature(name: str, thing: Callable[..., Any]) -> str:
-    """Returns the call as a block of code, an argument a line if one line is too short."""
+    """Returns the call as a block of code. A long call has a line for each argument."""
     found = inspect.signature(thing)
     arguments, starred = [], False
     for parameter in found.parameters.values():
@@ -152,7 +155,7 @@ def _type(annotation: Any) -> str:
 
 
 def _documentation(thing: object, *, before: str = "") -> str:
-    """Returns a docstring as Markdown. Its sections become lists."""
+    """Returns a docstring as Markdown, with sections as lists."""
     text = inspect.cleandoc(thing.__doc__ or "")
     paragraphs = []
     for block in re.split(r"\n\n+", text):
@@ -191,7 +194,7 @@ def _bullets(entries: list[tuple[str, str]]) -> str:
 
 
 def _wrapped(text: str, *, first: str = "") -> str:
-    """Returns a paragraph in lines, with links and code in one line each."""
+    """Returns a paragraph in lines, without breaks in links and code."""
     whole = re.sub(r"`[^`]*`", lambda code: re.sub(r"\s+", "\0", code[0]), text)
     lines = textwrap.wrap(
         " ".join(whole.split()),

@@ -1,4 +1,4 @@
-"""The stack of this app: one service, and as outputs what people look for."""
+"""Defines the stack of this app, which is a service with outputs for operators."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ ENVIRONMENT_OUTPUT = "Environment"
 
 
 class ServiceStack(Stack):
-    """A stack with one service in it."""
+    """A stack with a service."""
 
     def __init__(self, scope: Construct, stack_name: str, *, environment: Environment) -> None:
-        """Make the service. A construct named "Default" adds nothing to the logical ids."""
+        """Creates the service. A construct named "Default" adds nothing to the logical ids."""
         super().__init__(scope, stack_name, description="Tidewheel: delayed messages for Amazon SQS")
         self.service = service = TidewheelService(self, "Default", environment=environment)
         outputs = {

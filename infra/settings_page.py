@@ -1,4 +1,4 @@
-"""Writes docs/settings.md: `python -m infra.settings_page [--check]`. All of the page derives from the declarations."""
+"""Writes docs/settings.md from the declarations, with `python -m infra.settings_page [--check]`."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def _value(value: object, unit: str) -> str:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Writes the page, or compares it. Returns the exit code."""
+    """Writes or compares the page. Returns the exit code."""
     return write_or_check(PATH, page, module=MODULE, about=__doc__, arguments=arguments)
 
 

@@ -1,4 +1,4 @@
-"""The production stack as it was last agreed upon: `python -m infra.snapshot [--check]`.
+"""Keeps the agreed template of the production stack, with `python -m infra.snapshot [--check]`.
 
 A change of a construct shows in the diff of this file, resource by resource, so that a review sees what a deployment
 would do. `--check` fails when the stack says something else than the file, and says what.
@@ -25,7 +25,7 @@ _SHOWN = 120
 
 
 def differences(agreed: Any, found: Any, where: str = "") -> Iterator[str]:
-    """Yield a line for each place where two templates differ: what was added, taken away, changed.
+    """Yields a line for each difference of two templates, which is an addition, a removal or a change.
 
     Args:
         agreed: The snapshot, or a part of it.
@@ -53,12 +53,12 @@ def differences(agreed: Any, found: Any, where: str = "") -> Iterator[str]:
 
 
 def production_template() -> Template:
-    """Return the template of the production stack as the CDK writes it."""
+    """Returns the template of the production stack, as the CDK writes the template."""
     return synthesize(environment_named(ENVIRONMENT))
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Write the file, or compare it with the stack; return the exit code."""
+    """Writes the file, or compares the file with the stack. Returns the exit code."""
     parser = argparse.ArgumentParser(prog=COMMAND, description=__doc__)
     parser.add_argument("--check", action="store_true", help="fail when the stack differs, write nothing")
     check: bool = parser.parse_args(arguments).check
@@ -79,7 +79,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _short(value: Any) -> str:
-    """Return a value as one line that fits a terminal; of a resource, its type."""
+    """Returns a value as a short line. For a resource, returns the type."""
     if isinstance(value, dict) and "Type" in value:
         return str(value["Type"])
     text = json.dumps(value, sort_keys=True)

@@ -9,13 +9,13 @@ from tidewheel.model.topic_state import TopicState
 
 def topic_state(client: Tidewheel, topic: str) -> TopicState:
     """Returns the state of an existing topic."""
-    found = client._connection.storage.topic_states.read(topic)
+    found = client.core.connection.storage.topic_states.read(topic)
     assert found is not None
     return found
 
 
 def subscription_state(client: Tidewheel, topic: str, name: str) -> SubscriptionState:
     """Returns the state of an existing subscription."""
-    found = client._connection.storage.subscriptions.read(topic, name)
+    found = client.core.connection.storage.subscriptions.read(topic, name)
     assert found is not None
     return found

@@ -20,7 +20,7 @@ from benchmarks.peers.account import Run
 from benchmarks.peers.peer import Peer
 from benchmarks.peers.stream import mean_body_bytes
 from benchmarks.peers.tidewheel_stack import BATCH
-from tidewheel.cost.bill import LOGS, bill, total
+from tidewheel.cost.bill import ALARMS, LOGS, bill
 from tidewheel.cost.deployed import ENVIRONMENTS
 from tidewheel.cost.prices import (
     ASSUMED_GB_SECONDS,
@@ -153,13 +153,10 @@ def tidewheel_cost(rate: float, *, batch: int = BATCH, telemetry: bool = True) -
     """
     found = bill(workload(rate, batch), ENVIRONMENTS[ENVIRONMENT])
 
-    def kept(service: str, flow: str) -> bool:
-        return telemetry or (service != "CloudWatch" and flow != LOGS)
+    def kept(parts: Mapping[str, float]) -> float:
+        return sum(dollars for part, dollars in parts.items() if telemetry or part not in (LOGS, ALARMS))
 
-    return Cost(
-        messages=total(line for line in found.messages if kept(line.service, line.flow)),
-        standing=total(line for line in found.standing if kept(line.service, line.flow)),
-    )
+    return Cost(messages=kept(found.messages), standing=kept(found.standing))
 
 
 def counted_cost(peer: Peer, found: Counted, rate: float) -> Cost:

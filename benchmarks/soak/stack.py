@@ -6,12 +6,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
+from tidewheel.memory.checks import MemoryChecks
+
 from benchmarks.soak.watch import Forwarding, Watch
 from tidewheel.flows.ports import Ports
 from tidewheel.local import MemoryTidewheel
 from tidewheel.local.event_source import EventSource, Failed
 from tidewheel.memory import MemoryService
-from tidewheel.memory.checks import MemoryChecks
 from tidewheel.memory.sqs_message import MemoryMessage
 from tidewheel.model.triggers import SWEEP_INTERVAL_S, SourceQueue
 from tidewheel.storage.checks import MOST_DUE, Due

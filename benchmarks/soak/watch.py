@@ -8,16 +8,16 @@ from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 import pyarrow as pa
-
-from benchmarks.soak.outcome import Outcome
-from tidewheel.flows.ports.queues import Refusal, Release
-from tidewheel.ledger.bucket import Bucket
-from tidewheel.memory import MemoryObjects, MemoryQueues, MemoryService
 from tidewheel.memory.buckets import MemoryBuckets
 from tidewheel.memory.deliveries import MemoryDeliveries
 from tidewheel.memory.merges import MemoryMerges
 from tidewheel.memory.parks import MemoryParks
 from tidewheel.memory.plans import MemoryPlans
+
+from benchmarks.soak.outcome import Outcome
+from tidewheel.flows.ports.queues import Refusal, Release
+from tidewheel.ledger.bucket import Bucket
+from tidewheel.memory import MemoryObjects, MemoryQueues, MemoryService
 from tidewheel.model.object_names import LEDGERS
 from tidewheel.model.park import Park, ParkKey
 from tidewheel.model.plan import MAX_PART_RAW_BYTES, MAX_PART_ROWS, MAX_PART_SEGMENTS, Plan

@@ -1,4 +1,4 @@
-"""Compact function: invoked for a topic whose merge is small."""
+"""Compact function, invoked for a topic with a small merge."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ telemetry = Telemetry("compact")
 logger, service = telemetry.logger, telemetry.service
 
 HALF_MS = MAX_FUNCTION_S * 1000 // 2
-"""A merge takes less than half of a function's life; the next one begins only if as much is left."""
+"""Half of the function's time-out. A merge takes less, and begins only if this time is left."""
 
 
 @telemetry.handler
 def handler(event: dict[str, Any], context: LambdaContext) -> None:
-    """Merges the ledgers of the topic that the event names."""
+    """Merges the ledgers of the named topic."""
     topic = check_name("topic", event.get("topic"))
     with telemetry.step(topic=topic, correlation_id=context.aws_request_id):
         merged = merge(

@@ -1,4 +1,4 @@
-"""Declare function: behind the custom resources by which a stack declares topics and subscriptions."""
+"""Declare function, which serves the custom resources for topics and subscriptions."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ connection = Connection.of(ServiceSettings.from_environment(os.environ), boto3.s
 # The event holds a presigned URL: nothing may log it whole.
 @logger.inject_lambda_context
 def handler(event: dict[str, Any], context: LambdaContext) -> None:
-    """Does what CloudFormation asks for, and answers it."""
+    """Handles a request of CloudFormation, and sends the answer."""
     request = Request.from_event(event)
     logger.append_keys(request=request.kind.value, resource=request.logical_id, physical_id=request.physical_id)
     reason = answered(

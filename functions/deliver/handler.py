@@ -1,4 +1,4 @@
-"""Deliver function: SQS event source mapping of the work queue."""
+"""Deliver function, called by the event source mapping of the work queue."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ logger, service = telemetry.logger, telemetry.service
 
 
 def work(record: SQSRecord) -> None:
-    """Does the job that a record of the work queue names. Refuses a record that is no job, or was held too long."""
+    """Runs the job of a record of the work queue. Refuses malformed records, and records that were held too long."""
     try:
         job = job_in(record.body)
     except InvalidValue as error:
@@ -51,7 +51,7 @@ def work(record: SQSRecord) -> None:
 
 
 def tell(done: Delivered) -> None:
-    """Tells what a job did."""
+    """Logs and counts the results of a job."""
     for failure in done.failures:
         telemetry.failed("not done now", failure)
     if done.parked:
@@ -67,7 +67,7 @@ def tell(done: Delivered) -> None:
 
 
 def log_keys(job: Job) -> tuple[str, dict[str, object]]:
-    """Returns a job's topic, and what else its log records say."""
+    """Returns a job's topic, and the other keys of the job's log records."""
     match job:
         case PartJob(key=key, part=part):
             return key.topic, {"subscription": key.subscription, "slot": key.plan, "part": part, "replay": key.replay}
@@ -79,6 +79,6 @@ def log_keys(job: Job) -> tuple[str, dict[str, object]]:
 
 @telemetry.handler
 def handler(event: dict[str, Any], context: LambdaContext) -> Any:
-    """Does the jobs of a batch; those that failed are reported and come again."""
+    """Runs the jobs of a batch. Failed jobs are reported and come again."""
     processor = BatchProcessor(event_type=EventType.SQS, raise_on_entire_batch_failure=False)
     return process_partial_response(event=event, record_handler=work, processor=processor, context=context)

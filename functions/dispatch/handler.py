@@ -1,4 +1,4 @@
-"""Dispatch function: invoked by a topic's one-time schedule, and by the sweep."""
+"""Dispatch function, invoked by a topic's one-time schedule, and by the sweep."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ logger, service = telemetry.logger, telemetry.service
 
 @telemetry.handler
 def handler(event: dict[str, Any], context: LambdaContext) -> None:
-    """Dispatches the topic that the event names, and collects it when that is due."""
+    """Dispatches the named topic, and collects the topic if a collection is due."""
     topic, slot = check_name("topic", event.get("topic")), event.get("slot")
     with telemetry.step(topic=topic, slot=slot, correlation_id=f"{topic}.{slot or 'sweep'}"):
         done = dispatch(service, topic)

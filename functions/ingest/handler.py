@@ -1,4 +1,4 @@
-"""Ingest function: SQS event source mappings of the urgent and the bulk queue."""
+"""Ingest function, called by the event source mappings of the urgent and the bulk queue."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ telemetry = Telemetry("ingest")
 logger, service = telemetry.logger, telemetry.service
 
 HALF_MS = MAX_DELIVERY_S * 1000 // 4
-"""Ingest runs half as long as MAX_DELIVERY_S; what it has not read when half of that is over comes again."""
+"""Half of the time that ingest runs, which is half of MAX_DELIVERY_S. Packs that are not read by then come again."""
 QUARTER_MS = HALF_MS // 2
-"""So much is left for packs that were read but are not begun with less."""
+"""Ingest begins a pack only if this time is left."""
 
 
 class Batch:
@@ -40,7 +40,7 @@ class Batch:
         self.failed: list[str] = []
 
     def ingest(self) -> None:
-        """Ingests all packs, each topic in its share of the time. Refuses what can never be ingested."""
+        """Ingests all packs, each topic in a share of the time. Refuses packs that can never be ingested."""
         for packs, of in groups(self._readable()):
             with deadline.share(of):
                 self._ingest_named(packs)
@@ -50,11 +50,11 @@ class Batch:
         return bool(self._context.get_remaining_time_in_millis() >= left_ms)
 
     def _in_time(self) -> bool:
-        """Whether a topic has some of its share left, and the function has time for it."""
+        """Whether a topic has time left, of the share and of the function."""
         return self._has(QUARTER_MS) and deadline.left_s() > 0
 
     def _readable(self) -> Iterator[NamedPack]:
-        """Yields the packs as they are asked for, until half of the time is over."""
+        """Yields packs on demand, until half of the time is over."""
         for place, message in enumerate(self._messages.values()):
             if not self._has(HALF_MS):
                 late = [*self._messages][place:]
@@ -70,7 +70,7 @@ class Batch:
                 yield message.id, pack
 
     def _ingest_named(self, packs: list[NamedPack]) -> None:
-        """Ingests packs of one topic and generation."""
+        """Ingests packs of a topic and generation."""
         topic, first = packs[0][1].topic, packs[0][0]
         with telemetry.step(topic=topic, correlation_id=first, packs=len(packs)):
             found = ingest_group(packs, lambda some: ingest_topic(topic, some), self._refuse_some, self._in_time)
@@ -82,7 +82,7 @@ class Batch:
                     self._settle([self._messages[name] for name in left.names], left.error)
 
     def _settle(self, messages: list[QueuedMessage], error: Exception) -> None:
-        """Refuses messages whose error is permanent; the others come again."""
+        """Refuses messages with a permanent error. All others come again."""
         done = refuse_hopeless(service, messages, error, self._in_time)
         for name, unrefused in done.failures:
             telemetry.failed("pack not refused", unrefused, sqs_message_id=name)
@@ -98,7 +98,7 @@ class Batch:
 
 
 def ingest_topic(topic: str, packs: list[Pack]) -> Ingested:
-    """Ingests the packs of one topic and generation, and tells what became of them."""
+    """Ingests the packs of a topic and generation. Logs and counts the results."""
     done = ingest(service, topic, packs)
     stored = {"ledger": done.object_name, "bucket": done.bucket_id} if done.object_name is not None else {}
     logger.info("ingested", extra={**stored, "waiting": done.ledger_rows, "direct": done.direct_rows})
@@ -115,7 +115,7 @@ def ingest_topic(topic: str, packs: list[Pack]) -> Ingested:
 
 @telemetry.handler
 def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
-    """Ingests a batch; what could not be read or committed is reported and comes again."""
+    """Ingests a batch. Packs that could not be read or committed are reported and come again."""
     batch = Batch(event["Records"], context)
     batch.ingest()
     return {"batchItemFailures": [{"itemIdentifier": record_id} for record_id in batch.failed]}

@@ -1,4 +1,4 @@
-"""Sweep function: invoked by a rule of EventBridge."""
+"""Sweep function, invoked by a rule of EventBridge."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ logger, service = telemetry.logger, telemetry.service
 MOST_TOLD = 20
 """Late topics that one record names, the latest first."""
 _told: set[str] = set()
-"""What the last sweep of this process could not read. `tidewheel damaged list` lists it, so it is logged once."""
+"""Unreadable items that the last sweep of this process logged. `tidewheel damaged list` shows all of these."""
 
 
 @telemetry.handler
 def handler(event: dict[str, Any], context: LambdaContext) -> None:
-    """Starts again what a crash or a lost schedule left behind, and tells what was late."""
+    """Restarts work that a crash or a lost schedule left, and logs late topics."""
     swept = sweep(service, tell_health)
     tell_failures(swept.failures)
     for topic, held in swept.held.items():
@@ -39,7 +39,7 @@ def handler(event: dict[str, Any], context: LambdaContext) -> None:
 
 
 def tell_failures(failures: Mapping[str, Exception]) -> None:
-    """Logs and counts what the sweep could not look after."""
+    """Logs and counts topics and items that the sweep skipped."""
     damaged = {what for what, error in failures.items() if type(error) is CorruptMetadata}
     telemetry.add(metrics.DAMAGED, len(damaged))
     for what, error in failures.items():
@@ -52,7 +52,7 @@ def tell_failures(failures: Mapping[str, Exception]) -> None:
 
 
 def tell_health(due: Due, states: Mapping[str, TopicState]) -> None:
-    """Tells how the service was before this sweep, at once, whatever becomes of the rest of the sweep."""
+    """Logs and counts the health before this sweep, at once, since the sweep may still fail."""
     found = health(service, due, states)
     for what, error in found.failures.items():
         if type(error) is not CorruptMetadata:  # the sweep reads the same item, and tells
@@ -68,7 +68,7 @@ def tell_health(due: Due, states: Mapping[str, TopicState]) -> None:
 
 
 def tell(swept: SweepResult) -> None:
-    """Logs what the sweep did, if it did anything."""
+    """Logs the results of a sweep, if there are any."""
     done = {
         "dispatched": swept.dispatched,
         "collected": swept.collected,

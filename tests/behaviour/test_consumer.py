@@ -355,5 +355,5 @@ def test_a_client_takes_a_session_that_only_makes_clients() -> None:
     made = boto3.Session(aws_access_key_id="a", aws_secret_access_key="b", region_name="us-east-1")
     session: Any = SimpleNamespace(client=made.client)
     tw = Tidewheel(session=session)
-    assert isinstance(tw._clock, SystemClock)
-    assert tw._connection._client("sqs").meta.region_name == "us-east-1"
+    assert isinstance(tw.core.clock, SystemClock)
+    assert tw.core.connection._client("sqs").meta.region_name == "us-east-1"

@@ -136,7 +136,7 @@ class Shop:
 
     def refused(self) -> list[str]:
         """The reasons of the refused messages."""
-        url = self.client._connection.settings.refused_queue_url
+        url = self.client.core.connection.settings.refused_queue_url
         return [json.loads(each.body)["reason"] for each in self.stack.queue(url).everything]
 
 
@@ -326,7 +326,7 @@ def _ledger(change: Callable[[bytes], bytes | None]) -> Callable[[Shop], None]:
 
 def _pack(shop: Shop) -> None:
     shop.stack.session.client("sqs").send_message(
-        QueueUrl=shop.client._connection.settings.ingest_queues(shop.name)[0],
+        QueueUrl=shop.client.core.connection.settings.ingest_queues(shop.name)[0],
         MessageBody="no pack",
         MessageAttributes={PACK_ATTRIBUTE: {"DataType": "Binary", "BinaryValue": b"no pack"}},
     )

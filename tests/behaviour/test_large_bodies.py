@@ -242,12 +242,12 @@ def test_a_body_is_still_checked_after_its_message_took_another_way(topic: Topic
 def send_as_before(topic: Topic, body: str, **when: Any) -> Any:
     """Sends a large body as a client does that knows no hashes."""
     client = topic.client
-    now_ms = client._clock.now_ms()
+    now_ms = client.core.clock.now_ms()
     message = check_message(Message(body="pointer", **when), IdSource(), now_ms)
     name = payload_name(topic.name, message.deliver_at_ms, id_text(message.id), "0123456789abcdef")
     topic.overwrite(name, body.encode())
     object.__setattr__(message, "options", Options(payload=name))
-    [receipt] = client._sender(client._cache.state(topic.name)).send_checked([message])
+    [receipt] = client.core.sender(client.core.cache.state(topic.name)).send_checked([message])
     return receipt
 
 

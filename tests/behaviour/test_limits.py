@@ -6,7 +6,7 @@ import pytest
 
 from tests.behaviour.topic import Topic
 from tidewheel import LimitExceeded, Message, SendFailed
-from tidewheel.client.policies import consumer_statements, sender_statements
+from tidewheel.policies import consumer_statements, sender_statements
 
 
 def test_a_topic_that_has_as_many_waiting_as_it_may_refuses_more_with_a_clear_error(topic: Topic) -> None:
@@ -47,7 +47,7 @@ def test_a_limit_of_one_topic_is_no_other_topics(topic: Topic) -> None:
 
 
 def test_policies_name_the_topic_and_the_queue_and_nothing_wider(topic: Topic) -> None:
-    settings = topic.client._connection.settings
+    settings = topic.client.core.connection.settings
     if topic.in_memory:
         pytest.skip("there is no AWS to have ARNs of; tests/infra/test_client_permissions.py proves the rest")
     sender = sender_statements(settings, topic.name, actions=["send", "cancel"])

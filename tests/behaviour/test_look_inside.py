@@ -81,11 +81,11 @@ def test_stats_count_what_waits_is_sealed_in_flight_and_dead_by_hour_and_by_day(
 def test_stats_read_metadata_and_no_message(topic: Topic) -> None:
     topic.send_and_store("x", delay="2h")
     if topic.in_memory:
-        topic.client._connection.objects.get_range = None  # type: ignore[assignment, method-assign]
+        topic.client.core.connection.objects.get_range = None  # type: ignore[assignment, method-assign]
         try:
             assert topic.client.stats(topic.name).waiting == 1
         finally:
-            del topic.client._connection.objects.get_range
+            del topic.client.core.connection.objects.get_range
     else:
         before = topic.stack.requests["s3.GetObject"]
         assert topic.client.stats(topic.name).waiting == 1

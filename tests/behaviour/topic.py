@@ -76,7 +76,7 @@ class Topic:
         return list(self.stack.queue(queue_url).everything)
 
     def ingest_urls(self) -> tuple[str, str]:
-        return self.client._connection.settings.ingest_queues(self.name)
+        return self.client.core.connection.settings.ingest_queues(self.name)
 
     def copies_of_what_is_on_its_way(self) -> list[tuple[str, str, bytes]]:
         """(queue, body, pack) of each message in the ingest queues."""

@@ -293,7 +293,7 @@ def imported(script: Script) -> None:
     state = service.topic_states.read("imported")
     assert state is not None
     due = STOPPED + timedelta(hours=12)
-    message = check_message(Message(body="imported", deliver_at=due), script.client._ids, now_ms)
+    message = check_message(Message(body="imported", deliver_at=due), script.client.core.ids, now_ms)
     [(_, data)] = packs("imported", state.generation, now_ms, [message])
     rows: pa.Table = pack_rows(decode_pack(data, now_ms))
     ledger = encode_ledger(rows, topic="imported", generation=state.generation, slot_ms=state.slot_ms)

@@ -93,7 +93,7 @@ def test_this_release_goes_on_where_a_recorded_one_stopped_and_each_message_come
     recording = read(path)
     with restored(recording) as stack:
         for topic in {whom.partition("/")[0] for whom in recording.story.expected}:
-            assert not find_checkpoints(stack.client()._connection.objects, topic).unreadable
+            assert not find_checkpoints(stack.client().core.connection.objects, topic).unreadable
         aftermath.check(recording, aftermath.live_on(stack, recording))
         aftermath.nothing_is_left(stack, recording)
 
@@ -105,7 +105,7 @@ def test_after_a_rollback_data_of_a_newer_release_in_the_same_layout_is_gone_on_
         assert all(newer.ATTRIBUTE in item for item in before.values())
         checkpoints = [name for name in recording.objects if name.startswith(CHECKPOINTS)]
         for topic in {name.split("/")[1] for name in checkpoints}:
-            assert not find_checkpoints(stack.client()._connection.objects, topic).unreadable
+            assert not find_checkpoints(stack.client().core.connection.objects, topic).unreadable
         stack.client().update_topic("waiting", max_buckets=32)
         aftermath.check(recording, aftermath.live_on(stack, recording))
         for key, item in items_of(stack).items():

@@ -13,13 +13,12 @@ from botocore.exceptions import ClientError
 
 from tests.contract.builders import a_message_id
 from tidewheel.clock import ManualClock
-from tidewheel.errors import QueueUnavailable
+from tidewheel.errors import QueueUnavailable, SqsError
 from tidewheel.flows.ports.queues import Release
 from tidewheel.local.emulator import Emulator
 from tidewheel.local.emulator.virtual_time import MotoTime
 from tidewheel.local.memory_sqs import MemorySqsClient
 from tidewheel.memory import MemoryQueues, MemorySqs
-from tidewheel.memory.sqs_message import SqsError
 from tidewheel.model.message import SQS_MAX_BYTES
 from tidewheel.model.received import header_text
 

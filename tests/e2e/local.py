@@ -15,7 +15,7 @@ from unittest.mock import patch
 from tests.e2e.cloud import Take, Usage
 from tidewheel.clock import Clock
 from tidewheel.cost.prices import ASSUMED_GLUE_RUN_DPU_HOURS
-from tidewheel.memory.sqs_message import SqsError
+from tidewheel.errors import SqsError
 
 if TYPE_CHECKING:
     import boto3

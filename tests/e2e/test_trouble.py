@@ -13,10 +13,10 @@ from botocore.exceptions import ClientError
 from tests.e2e.cloud import resources
 from tests.e2e.local import LocalCloud
 from tests.e2e.stage import Stage
-from tidewheel.client.policies import queue_policy
 from tidewheel.errors import SendFailed, TopicDeleting, UnknownTopic
 from tidewheel.model.settings import roles_parameter_name
 from tidewheel.model.subscription_state import State
+from tidewheel.policies import queue_policy
 
 READER = "reader"
 SETTLED_S = 75

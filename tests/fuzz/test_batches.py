@@ -52,7 +52,7 @@ def service() -> Iterator[Orders]:
 
 def _others(service: Orders) -> tuple[str, list[str]]:
     """Returns all items and objects of the other topic, as text."""
-    session, settings = service.stack.session, service.client._connection.settings
+    session, settings = service.stack.session, service.client.core.connection.settings
     found = session.client("dynamodb").scan(TableName=settings.table)["Items"]
     theirs = [each for each in found if each["pk"]["S"].split("#")[:2] == ["T", OTHER]]
     pages = session.client("s3").list_objects_v2(Bucket=settings.s3_bucket).get("Contents", [])
@@ -168,7 +168,7 @@ def test_an_event_that_names_no_topic_is_refused_before_anything_is_read(service
 
 def test_an_item_that_a_canceller_wrote_stops_neither_ingest_nor_dispatch(service: Orders) -> None:
     """Whoever may cancel puts tombstones and keys: such that mean nothing must not keep others from being sent."""
-    table = service.client._connection.settings.table
+    table = service.client.core.connection.settings.table
     dynamodb = service.stack.session.client("dynamodb")
     slot = round(service.stack.now().timestamp()) // 300
     for sort_key in (f"{slot + 3:012d}#not an id", f"{slot + 3:012d}#", f"{slot + 3:012d}"):
@@ -186,7 +186,7 @@ def test_an_item_that_a_canceller_wrote_stops_neither_ingest_nor_dispatch(servic
     service.stack.advance(hours=1)
     assert service.ids() == Counter(each.id for each in sent)
     service.stack.advance(hours=3)
-    s3, bucket = service.stack.session.client("s3"), service.client._connection.settings.s3_bucket
+    s3, bucket = service.stack.session.client("s3"), service.client.core.connection.settings.s3_bucket
     for folder, left in (("ledgers", 0), ("checkpoints", 1)):
         found = s3.list_objects_v2(Bucket=bucket, Prefix=f"{folder}/{TOPIC}/")["KeyCount"]
         assert (found >= left) if left else (found == 0), f"{found} {folder}: the topic is collected, and marked so"
@@ -206,7 +206,7 @@ def test_what_a_newer_release_wrote_is_tried_again_and_not_lost(service: Orders)
 
 def _set_version(service: Orders, version: str) -> None:
     """Gives the ledgers' items of the topic a version."""
-    table, dynamodb = service.client._connection.settings.table, service.stack.session.client("dynamodb")
+    table, dynamodb = service.client.core.connection.settings.table, service.stack.session.client("dynamodb")
     buckets = [
         each
         for each in dynamodb.scan(TableName=table)["Items"]

@@ -18,7 +18,13 @@ from tests.fuzz.good import ITEMS
 from tests.infra.dedicated import synthesized
 from tests.infra.test_client_enforcement import session_of
 from tests.infra.test_client_permissions import MINE, OTHER, SHARED, World
-from tidewheel.client.policies import (
+from tidewheel.client.queue_tags import ROLE_TAG, SERVICE, STACK_TAG, SUBSCRIPTION
+from tidewheel.local import LocalTidewheel
+from tidewheel.local.emulator.iam_policy import Request, allowed
+from tidewheel.local.emulator.iam_requests import requests_of
+from tidewheel.local.emulator.iam_resources import asked
+from tidewheel.model import object_names
+from tidewheel.policies import (
     CONSUMER_ACTIONS,
     SENDER_ACTIONS,
     Statement,
@@ -26,12 +32,6 @@ from tidewheel.client.policies import (
     consumer_statements,
     sender_statements,
 )
-from tidewheel.client.queue_tags import ROLE_TAG, SERVICE, STACK_TAG, SUBSCRIPTION
-from tidewheel.local import LocalTidewheel
-from tidewheel.local.emulator.iam_policy import Request, allowed
-from tidewheel.local.emulator.iam_requests import requests_of
-from tidewheel.local.emulator.iam_resources import asked
-from tidewheel.model import object_names
 from tidewheel.storage import layout
 
 READS = ("Get", "List", "Query", "Scan", "ConditionCheck")

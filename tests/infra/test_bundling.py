@@ -29,7 +29,8 @@ from tidewheel.cdk.bundling import (
     own_files,
 )
 from tidewheel.cdk.job_code import job_files
-from tidewheel.cdk.pinned_packages import LAMBDA, LOCK, X86, BundleFailed, Machine, index_for_uv, install, pinned
+from tidewheel.cdk.pinned_packages import LAMBDA, LOCK, X86, Machine, index_for_uv, install, pinned
+from tidewheel.errors import BundleFailed
 
 # ---- what is in the functions' archive
 

@@ -21,12 +21,12 @@ from tests.infra.test_client_permissions import (
     statements,
 )
 from tidewheel.client.consumer import Consumer
-from tidewheel.client.policies import Statement, consumer_statements, sender_statements
 from tidewheel.client.tidewheel import Tidewheel
 from tidewheel.local import LocalTidewheel
 from tidewheel.local.emulator.iam_policy import allowed
 from tidewheel.local.emulator.iam_requests import requests_of
 from tidewheel.local.emulator.iam_resources import asked
+from tidewheel.policies import Statement, consumer_statements, sender_statements
 
 UNLIKE = {"receive with plain boto3"}
 """What CALLS makes with a client of its own."""

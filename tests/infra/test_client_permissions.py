@@ -16,7 +16,6 @@ from infra.local_template import normalized
 from tests.infra.dedicated import synthesized
 from tidewheel.client import policies
 from tidewheel.client.consumer import Consumer
-from tidewheel.client.policies import Statement, consumer_statements, sender_statements
 from tidewheel.client.tidewheel import Tidewheel
 from tidewheel.local import LocalTidewheel
 from tidewheel.local.emulator.iam_policy import Request, allowed, matching
@@ -26,6 +25,7 @@ from tidewheel.model.message import Message
 from tidewheel.model.plan import Plan, PlannedSegment
 from tidewheel.model.set_aside import SetAside, SetAsideKey
 from tidewheel.model.settings import ServiceSettings, parameter_name
+from tidewheel.policies import Statement, consumer_statements, sender_statements
 
 MINE, OTHER, NEW = "orders", "orders2", "new"
 """Two topics with queues of their own, of which one's name starts with the other's; and one to be created."""
@@ -161,7 +161,7 @@ def something_damaged(world: World, topic: str) -> None:
 
 def set_aside(stack: LocalTidewheel, topic: str, subscription: str, *ids: str) -> None:
     """Overwrites a topic's last ledger with rubbish, where a version is kept, and sets it aside with these ids."""
-    connection = stack.client()._connection
+    connection = stack.client().core.connection
     storage, s3_bucket = connection.storage, connection.settings.s3_bucket
     s3 = stack.session.client("s3")
     bucket = storage.buckets.all(topic)[-1]

@@ -23,14 +23,14 @@ from infra.local_template import Template
 from tests.infra.resolved import comparable, resolved, settings_of, statements_of
 from tidewheel.cdk import Environment, Subscription, TidewheelService, Topic
 from tidewheel.cdk.topics import SubscriptionProperties, TopicProperties
-from tidewheel.client.policies import (
+from tidewheel.errors import InvalidValue
+from tidewheel.model.settings import ServiceSettings, TuningSettings
+from tidewheel.policies import (
     CONSUMER_ACTIONS,
     administrator_statements,
     consumer_statements,
     sender_statements,
 )
-from tidewheel.errors import InvalidValue
-from tidewheel.model.settings import ServiceSettings, TuningSettings
 
 DEVELOPMENT = Environment.development()
 

@@ -22,10 +22,10 @@ from tests.infra.linted import findings
 from tests.infra.resolved import settings_of, statements_of
 from tests.infra.roles import role_arn
 from tidewheel import Message
-from tidewheel.client.policies import sender_statements
 from tidewheel.errors import InvalidValue
 from tidewheel.local import LocalTidewheel
 from tidewheel.model.settings import ServiceSettings, parameter_name
+from tidewheel.policies import sender_statements
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "cdk_app"
 SERVICE = "shop-reminders"

@@ -18,8 +18,8 @@ from tests.infra.conftest import StackTemplate
 from tests.infra.resolved import resolved
 from tidewheel.cdk import job_code
 from tidewheel.cdk.environment import Environment
-from tidewheel.cdk.pinned_packages import GLUE, BundleFailed, pinned
-from tidewheel.errors import InvalidValue
+from tidewheel.cdk.pinned_packages import GLUE, pinned
+from tidewheel.errors import BundleFailed, InvalidValue
 from tidewheel.shipped import GLUE_JOBS, shipped
 
 GLUE_HAS = {"boto3", "botocore", "numpy", "py4j", "pyspark"}

@@ -10,15 +10,15 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from tidewheel.client.policies import (
+from tidewheel.client.tidewheel import Tidewheel
+from tidewheel.local import LocalTidewheel
+from tidewheel.policies import (
     CONSUMER_ACTIONS,
     SENDER_ACTIONS,
     consumer_statements,
     policy_document,
     sender_statements,
 )
-from tidewheel.client.tidewheel import Tidewheel
-from tidewheel.local import LocalTidewheel
 
 LARGE = "x" * 1_200_000
 ROLES = ("sender", "consumer")
@@ -58,7 +58,7 @@ def world() -> Iterator[World]:
         client.create_topic("orders")
         for each in ("mail", "audit"):
             client.create_subscription("orders", each)
-        settings = client._connection.settings
+        settings = client.core.connection.settings
         url = next(each.queue_url for each in client.subscriptions("orders") if each.name == "mail")
         given = {
             "sender": sender_statements(settings, "orders", actions=SENDER_ACTIONS),

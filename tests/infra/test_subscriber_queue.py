@@ -13,9 +13,9 @@ from aws_cdk import aws_sqs as sqs
 from aws_cdk.assertions import Template
 
 from tidewheel.cdk import SubscriberQueue, grant_deliveries
-from tidewheel.client.policies import queue_policy
 from tidewheel.errors import InvalidValue
 from tidewheel.model.settings import DELIVERY_ROLES
+from tidewheel.policies import queue_policy
 
 if TYPE_CHECKING:
     from tests.infra.conftest import StackTemplate

@@ -17,8 +17,9 @@ from kombu.transport import SQS
 
 from tidewheel import InvalidValue, NotConfigured
 from tidewheel.clock import ManualClock
+from tidewheel.errors import QueueNotPrepared
 from tidewheel.integrations import celery as delayed
-from tidewheel.integrations.queue_topics import QueueNotPrepared, QueueTopics
+from tidewheel.integrations.queue_topics import QueueTopics
 from tidewheel.local import LocalTidewheel
 from tidewheel.model.message import Receipt
 

@@ -15,8 +15,8 @@ from dramatiq.middleware import Pipelines, Retries
 from dramatiq_sqs import MessageDelayTooLong, MessageTooLarge, SQSBroker
 
 from tidewheel import InvalidValue
+from tidewheel.errors import QueueNotPrepared
 from tidewheel.integrations.dramatiq import TidewheelSQSBroker
-from tidewheel.integrations.queue_topics import QueueNotPrepared
 from tidewheel.local import LocalTidewheel
 
 PATIENCE_S = 60

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidewheel import InvalidValue, Tidewheel
-from tidewheel.integrations.queue_topics import SUBSCRIPTION, QueueNotPrepared, QueueTopics, check_threshold
+from tidewheel.errors import QueueNotPrepared
+from tidewheel.integrations.queue_topics import SUBSCRIPTION, QueueTopics, check_threshold
 from tidewheel.local import LocalTidewheel
 from tidewheel.model.message import MAX_MESSAGE_BYTES
 

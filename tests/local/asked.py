@@ -53,7 +53,7 @@ def assert_asked(service: Orders, before: Counts, flows: Mapping[str, Mapping[st
     requests: Counter[str] = Counter()
     units: Counter[str] = Counter()
     for name, measures in flows.items():
-        requests.update(ALL_FLOWS[name].requests(**measures))
+        requests.update(ALL_FLOWS[name].requests(measures))
         units.update(ALL_FLOWS[name].units(measures))  # type: ignore[arg-type]
     assert asked == requests, f"more: {asked - requests}, less: {requests - asked}"
     assert billed == units, f"more: {billed - units}, less: {units - billed}"

@@ -738,7 +738,7 @@ def test_a_table_that_cannot_be_reached_does_not_keep_a_worker_from_its_queue() 
     service.stack.advance(seconds=1)
     assert service.consumer.receive(max_messages=1)  # it knows the queue
     service.stack.advance(minutes=5)
-    subscriptions = service.client._connection.storage.subscriptions
+    subscriptions = service.client.core.connection.storage.subscriptions
 
     def unreachable(*_: object) -> None:
         raise EndpointConnectionError(endpoint_url="table")

@@ -10,7 +10,7 @@ import pytest
 from tests.conftest import TOPIC, orders
 from tidewheel.cost import prices
 from tidewheel.cost.assumptions import Assumptions
-from tidewheel.cost.bill import units_a_day
+from tidewheel.cost.requests import added
 from tidewheel.cost.stream import Stream
 from tidewheel.cost.workload import Workload
 from tidewheel.model.message import Message
@@ -52,7 +52,7 @@ def test_the_calculator_is_within_fifteen_percent_of_a_stream_that_was_counted(
         batch=batch,
     )
     stream = Stream(workload, Assumptions(batching_pollers=1, receives_a_second=1000), TopicSettings())
-    expected = units_a_day(stream.runs())
+    expected = added((run.units(), 1) for run in stream.runs())
     days = counted_hours / 24
     a_sweep = {"lambda.invocation": 1, "dynamodb.read": 16}
     by_calculator = sum(prices.dollars(unit, count * days) for unit, count in expected.items())

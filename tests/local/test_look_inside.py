@@ -375,7 +375,7 @@ def two_ledgers(stack: Stack) -> tuple[Tidewheel, str]:
     for body in ("first", "second"):
         client.send("orders", body, delay="2h")
         stack.advance(minutes=6)
-    first, _ = client._connection.storage.buckets.all("orders")
+    first, _ = client.core.connection.storage.buckets.all("orders")
     return client, first.object_name
 
 
@@ -386,7 +386,7 @@ def test_peek_shows_what_can_be_read_and_names_the_ledger_that_cannot(memory: Me
         memory.service.objects.delete([bad])
     else:
         memory.service.objects.put(bad, b"rubbish" * 1000)
-    readable = {each.id for each in memory.client()._connection.storage.buckets.all("orders")}
+    readable = {each.id for each in memory.client().core.connection.storage.buckets.all("orders")}
     with pytest.raises(PeekIncomplete, match=bad) as caught:
         client.peek("orders")
     assert len(readable) == 2 and list(caught.value.failures) == [bad]

@@ -184,7 +184,7 @@ def test_who_may_not_send_to_the_work_queue_resumes_with_the_next_sweep(stack: A
     client.pause(topic, "billing")
     client.send(topic, "soon", delay="10s")
     stack.advance(minutes=1)
-    connection = client._connection
+    connection = client.core.connection
     gone = connection.settings.work_queue_url + "-of-another"
     connection._made["settings"] = replace(connection.settings, work_queue_url=gone)
     client.resume(topic, "billing")

@@ -240,7 +240,7 @@ def test_a_queue_without_dead_letters_and_one_that_is_gone_are_told(service: Ser
 
 
 def test_the_services_own_dead_letters_go_back(service: Service) -> None:
-    sqs, queues = service.sqs(), service.tw._connection.settings
+    sqs, queues = service.sqs(), service.tw.core.connection.settings
     sqs.send_message(QueueUrl=queues.urgent_queue_url, MessageBody="no pack")
     service.stack.advance(minutes=5)
     found = service.tw.redrive_service()

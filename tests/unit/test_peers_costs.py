@@ -27,7 +27,7 @@ from benchmarks.peers.costs import (
 )
 from benchmarks.peers.peer import Peer
 from benchmarks.peers.stream import Outcome
-from tidewheel.cost.bill import bill, total
+from tidewheel.cost.bill import bill
 from tidewheel.cost.deployed import ENVIRONMENTS
 from tidewheel.cost.prices import DOLLARS_PER_GB_SECOND
 from tidewheel.errors import InvalidValue
@@ -148,7 +148,7 @@ def test_tidewheels_bill_is_that_of_the_calculator_and_less_without_telemetry() 
     assert 0 < bare.messages < all_told.messages
     assert 0 < bare.standing < all_told.standing
     assert tidewheel_cost(rate, batch=1).a_month > all_told.a_month
-    assert tidewheel_cost(0.0).a_month == pytest.approx(total(bill(workload(0.0), ENVIRONMENTS[ENVIRONMENT]).standing))
+    assert tidewheel_cost(0.0).a_month == pytest.approx(bill(workload(0.0), ENVIRONMENTS[ENVIRONMENT]).total)
 
 
 def test_the_rate_below_which_another_way_is_cheaper_is_found_within_a_thousandth() -> None:

@@ -16,12 +16,6 @@ from infra.local_template import normalized
 from tests.infra.dedicated import synthesized
 from tidewheel.cli.main import app
 from tidewheel.cli.target import Target
-from tidewheel.client.policies import (
-    administrator_statements,
-    consumer_statements,
-    queue_policy,
-    sender_statements,
-)
 from tidewheel.client.redrive import service_dead_letters
 from tidewheel.client.tidewheel import Tidewheel
 from tidewheel.errors import InvalidValue
@@ -32,6 +26,12 @@ from tidewheel.model.key import KeyEntry
 from tidewheel.model.message import MessageId
 from tidewheel.model.settings import DELIVERY_ROLES, ServiceSettings, parameter_name
 from tidewheel.model.tombstone import Tombstone
+from tidewheel.policies import (
+    administrator_statements,
+    consumer_statements,
+    queue_policy,
+    sender_statements,
+)
 from tidewheel.storage import items
 from tidewheel.storage import layout as table_layout
 

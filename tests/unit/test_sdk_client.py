@@ -15,13 +15,13 @@ from moto import mock_aws
 
 from tests.marks import topic_state
 from tests.stored import altered, stored
-from tidewheel.client.consumer import DeleteFailed
 from tidewheel.client.subscription_queues import MAX_QUEUE_NAME, queue_name
 from tidewheel.client.tidewheel import Tidewheel
 from tidewheel.client.topic_cache import CACHE_MS
 from tidewheel.clock import ManualClock
 from tidewheel.errors import (
     AlreadyExists,
+    DeleteFailed,
     InvalidValue,
     NotConfigured,
     QueueUnavailable,
@@ -521,7 +521,7 @@ def test_what_cannot_be_acknowledged_is_named(stack: Stack, monkeypatch: pytest.
         calls.append(request)
         return {"Failed": [{"Id": "0", "SenderFault": False, "Code": "InternalError", "Message": "m"}]}
 
-    monkeypatch.setattr(stack.client._connection.sqs, "delete_message_batch", refuse)
+    monkeypatch.setattr(stack.client.core.connection.sqs, "delete_message_batch", refuse)
     with pytest.raises(DeleteFailed, match="InternalError: m") as caught:
         stack.client.delete("orders", "billing", found)
     assert [message for message, _ in caught.value.failures] == found

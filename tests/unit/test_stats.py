@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import json
-import os
 import re
-import shutil
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
@@ -16,6 +15,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.console import Console, RenderableType
 from typer.testing import CliRunner
 
 from tests.flows.test_tails import shrunk
@@ -24,8 +24,8 @@ from tests.local.test_look_inside import Here
 from tests.stored_ports import STORED_PORTS
 from tidewheel import EstimatedHistogram, Message, Tidewheel
 from tidewheel.cli import inspection
-from tidewheel.cli.histogram import Bars, histogram_text
-from tidewheel.cli.inspection import messages_text, stats_text
+from tidewheel.cli.histogram import Bars, histogram_parts
+from tidewheel.cli.inspection import print_messages, stats_parts
 from tidewheel.cli.main import app
 from tidewheel.client import in_flight
 from tidewheel.client.histogram import DAY_S, HOUR_S, histogram, loads
@@ -312,25 +312,30 @@ def bars(*counts: int, later: int = 0, bar_s: int = HOUR_S) -> EstimatedHistogra
     return EstimatedHistogram(start_at=datetime(2026, 1, 1, 22, tzinfo=UTC), bar_s=bar_s, bars=counts, later=later)
 
 
-def test_a_histogram_fits_its_width_and_says_what_is_left_out() -> None:
-    text = histogram_text(bars(5, 0, 0, 1000, 1, 0, later=1_234_567), Bars.HOUR, 60, blocks=True)
-    lines = text.splitlines()
-    assert max(map(len, lines)) <= 60
-    assert lines[0] == "waiting by hour, UTC (estimated)"
-    assert lines[1].startswith("2026-01-01 22:00          5  ")
-    assert lines[2].strip() == "(2 empty hours)"
-    assert lines[3].startswith("2026-01-02 01:00      1,000  ████")
-    assert lines[4].endswith("  ▏")
-    assert lines[5].strip() == "(1 empty hour)"
-    assert lines[6] == "later             1,234,567"
+def lines(parts: list[RenderableType], width: int = 80) -> list[str]:
+    """Returns what a terminal of this width shows."""
+    out = io.StringIO()
+    Console(width=width, file=out).print(*parts, sep="\n")
+    return [line.rstrip() for line in out.getvalue().splitlines()]
+
+
+def test_a_histogram_says_what_is_left_out() -> None:
+    assert lines(histogram_parts(bars(5, 0, 0, 1000, 1, 0, later=1_234_567), Bars.HOUR, blocks=True)) == [
+        "waiting by hour, UTC (estimated)",
+        "2026-01-01 22:00          5  █",
+        "(2 empty hours)",
+        "2026-01-02 01:00      1,000  " + "█" * 40,
+        "2026-01-02 02:00          1  █",
+        "(1 empty hour)",
+        "later             1,234,567",
+    ]
 
 
 def test_a_histogram_of_nothing_is_one_line_and_plain_where_blocks_cannot_be_shown() -> None:
-    assert histogram_text(bars(0, 0), Bars.DAY, 80, blocks=True).splitlines()[1:] == ["  (2 empty days)"]
-    plain = histogram_text(bars(4, 2), Bars.DAY, 40, blocks=False)
-    assert plain.isascii()
-    first, second = (line.count("#") for line in plain.splitlines()[1:])
-    assert (first, second) == (25, 12)
+    assert lines(histogram_parts(bars(0, 0), Bars.DAY, blocks=True))[1:] == ["(2 empty days)"]
+    plain = lines(histogram_parts(bars(4, 2), Bars.DAY, blocks=False))
+    assert all(line.isascii() for line in plain)
+    assert [line.count("#") for line in plain[1:]] == [40, 20]
 
 
 def test_statistics_fit_80_columns(memory: MemoryTidewheel) -> None:
@@ -338,31 +343,36 @@ def test_statistics_fit_80_columns(memory: MemoryTidewheel) -> None:
     client.send_many("orders", [Message(body="x", delay=f"{i}h") for i in range(2, 200)])
     memory.advance(minutes=6)
     for by in (None, *Bars):
-        text = stats_text(client.stats("orders"), by, 80, blocks=True)
-        assert max(map(len, text.splitlines())) <= 80, text
-    assert "2026-01-01 02:00:00 UTC" in text
+        text = lines(stats_parts(client.stats("orders"), by, blocks=True))
+        assert max(map(len, text)) <= 80, text
+    assert any("2026-01-01 02:00:00 UTC" in line for line in text)
 
 
 def test_statistics_tell_how_much_could_not_be_read_and_where_to_look(memory: MemoryTidewheel) -> None:
     found = topic(memory).stats("orders")
-    assert "unreadable" not in stats_text(found, None, 80, blocks=True)
-    text = stats_text(replace(found, unreadable=2), None, 80, blocks=True)
-    assert re.search(r"unreadable +2 \(see tidewheel damaged list orders\)", text)
+    assert not any("unreadable" in line for line in lines(stats_parts(found, None, blocks=True)))
+    text = lines(stats_parts(replace(found, unreadable=2), None, blocks=True))
+    assert any(re.search(r"unreadable +2 \(see tidewheel damaged list orders\)", line) for line in text)
 
 
-def test_messages_are_one_line_each_with_whole_ids_and_bodies_cut_to_the_width(memory: MemoryTidewheel) -> None:
+def test_messages_are_one_line_each_with_whole_ids_and_bodies_cut_to_a_terminals_width(
+    memory: MemoryTidewheel, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def printed() -> list[str]:
+        print_messages(client.peek("orders"))
+        return [line.rstrip() for line in capsys.readouterr().out.splitlines()]
+
     client = topic(memory)
-    sent = [client.send("orders", body, delay="2h") for body in ("a\n\tb\x85c", "é" * 5000, "short")]
+    bodies = ("a\n\tb\x85c", "é" * 900, "short", "[red]")
+    ids = sorted(client.send("orders", body, delay="2h").id for body in bodies)
     memory.advance(minutes=6)
-    lines = messages_text(client.peek("orders"), 80).splitlines()
-    assert [line[:26] for line in lines[1:]] == [each.id for each in sorted(sent, key=lambda each: each.id)]
-    assert max(map(len, lines)) == 80
-    assert {line[49:] for line in lines} == {"body", "a b c", "é" * 28 + "...", "short"}
-    client.send("orders", "x" * 100, delay="3h", key="k" * 50)
-    memory.advance(minutes=6)
-    *_, last = messages_text(client.peek("orders"), 80).splitlines()
-    assert (last[49:71], last[71:], len(last)) == ("k" * 17 + "...  ", "x" * 7 + "...", 81)
-    assert messages_text([], 80) == "nothing waits\n"
+    assert {line.split("  ")[-1] for line in printed()} == {"body", "a b c", "é" * 900, "short", "[red]"}
+    monkeypatch.setattr(inspection, "console", lambda: Console(width=80, highlight=False))
+    lines = printed()
+    assert [line[:26] for line in lines[1:]] == ids and max(map(len, lines)) == 80
+    assert {line.split("  ")[-1] for line in lines} >= {"a b c", "short"}
+    assert sum("ééé" in line and line.endswith("…") for line in lines) == 1
+    assert print_messages([]) is None and capsys.readouterr().out == "nothing waits\n"
 
 
 @pytest.fixture
@@ -377,7 +387,6 @@ def looks(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[float]]:
 
     # Not time.sleep itself: other threads may sleep, too.
     monkeypatch.setattr(inspection, "time", SimpleNamespace(sleep=pause))
-    monkeypatch.setattr(shutil, "get_terminal_size", lambda fallback=(80, 24): os.terminal_size(fallback))
     yield paused
 
 

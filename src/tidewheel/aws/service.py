@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from threading import Lock, local
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import boto3
 from botocore.config import Config
@@ -24,9 +24,6 @@ from tidewheel.flows.ports import Ports
 from tidewheel.flows.ports.parallel import Parallel, in_order
 from tidewheel.model.settings import ServiceSettings
 from tidewheel.storage.table import Table
-
-if TYPE_CHECKING:
-    pass
 
 _T = TypeVar("_T")
 

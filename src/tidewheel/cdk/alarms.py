@@ -10,6 +10,7 @@ alarm.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from aws_cdk import Aws
 from aws_cdk import aws_cloudwatch as cloudwatch
@@ -224,25 +225,19 @@ class Alarms(Construct):
 
         Without any data, the former is quiet, and the latter stays as it is.
         """
-        comparison = cloudwatch.ComparisonOperator
-        missing = cloudwatch.TreatMissingData
-        alarm = cloudwatch.Alarm(
+        alarm = _made(
             self,
             id_,
+            topic=self.topic,
+            below=below,
             alarm_name=f"{self._name}-{id_}",
             alarm_description=f"{says} What to do: {self._runbook}#{anchor(title)}",
             metric=metric,
             threshold=threshold,
             datapoints_to_alarm=seen,
             evaluation_periods=periods,
-            comparison_operator=comparison.LESS_THAN_THRESHOLD
-            if below
-            else comparison.GREATER_THAN_OR_EQUAL_TO_THRESHOLD,
-            treat_missing_data=missing.IGNORE if below else missing.NOT_BREACHING,
         )
         self.alarms.append(alarm)
-        alarm.add_alarm_action(SnsAction(self.topic))
-        alarm.add_ok_action(SnsAction(self.topic))
 
 
 def watch_dead_letters(
@@ -256,18 +251,25 @@ def watch_dead_letters(
         alarm_name: By default CloudFormation names the alarm.
         runbook_url: The URL at the end of the alarm's description, without the page.
     """
-    alarm = cloudwatch.Alarm(
+    return _made(
         dead_letters,
         "Alarm",
+        topic=topic,
         alarm_name=alarm_name,
         alarm_description="A subscription has dead letters: its consumer received them too often without deleting "
         f"them. What to do: {runbook_url}#{anchor('Dead letters of a subscription')}",
         metric=_visible(dead_letters),
         threshold=1,
         evaluation_periods=1,
-        comparison_operator=cloudwatch.ComparisonOperator.GREATER_THAN_OR_EQUAL_TO_THRESHOLD,
-        treat_missing_data=cloudwatch.TreatMissingData.NOT_BREACHING,
     )
+
+
+def _made(scope: Construct, id_: str, *, topic: sns.ITopic, below: bool = False, **properties: Any) -> cloudwatch.Alarm:
+    """Creates an alarm at or above a threshold, or below the threshold, which tells the topic."""
+    comparison, missing = cloudwatch.ComparisonOperator, cloudwatch.TreatMissingData
+    operator = comparison.LESS_THAN_THRESHOLD if below else comparison.GREATER_THAN_OR_EQUAL_TO_THRESHOLD
+    absent = missing.IGNORE if below else missing.NOT_BREACHING
+    alarm = cloudwatch.Alarm(scope, id_, comparison_operator=operator, treat_missing_data=absent, **properties)
     alarm.add_alarm_action(SnsAction(topic))
     alarm.add_ok_action(SnsAction(topic))
     return alarm

@@ -28,7 +28,8 @@ from aws_cdk import aws_lambda as lambda_
 
 from tidewheel.cdk import archive, pinned_packages
 from tidewheel.cdk.archive import bundled_by, files_of, fingerprint, write_archive
-from tidewheel.cdk.pinned_packages import LAMBDA, BundleFailed, Machine, install, pinned
+from tidewheel.cdk.pinned_packages import LAMBDA, Machine, install, pinned
+from tidewheel.errors import BundleFailed
 from tidewheel.shipped import FUNCTIONS, PACKAGE, PUBLIC_NAMES, shipped
 
 MB = 1_000_000

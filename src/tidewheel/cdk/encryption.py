@@ -17,8 +17,8 @@ from constructs import Construct, IConstruct
 
 from tidewheel.cdk.environment import Environment
 from tidewheel.cdk.names import service_name
-from tidewheel.client.policies import KMS_ACTIONS
 from tidewheel.errors import InvalidValue
+from tidewheel.policies import KMS_ACTIONS
 
 ID = "Encryption"
 

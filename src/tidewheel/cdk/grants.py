@@ -1,4 +1,4 @@
-"""Grants programs the use of a service, with the statements of `tidewheel.client.policies`.
+"""Grants programs the use of a service, with the statements of `tidewheel.policies`.
 
 `tidewheel policy` prints the same statements, so the documentation of permissions applies to the CDK too, also with a
 customer's KMS key.
@@ -15,7 +15,9 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_sqs as sqs
 
 from tidewheel.cdk.encryption import key_of
-from tidewheel.client.policies import (
+from tidewheel.errors import InvalidValue
+from tidewheel.model.settings import ServiceSettings
+from tidewheel.policies import (
     ConsumerAction,
     SenderAction,
     Statement,
@@ -24,8 +26,6 @@ from tidewheel.client.policies import (
     sender_statements,
     shares_queues,
 )
-from tidewheel.errors import InvalidValue
-from tidewheel.model.settings import ServiceSettings
 
 if TYPE_CHECKING:
     from tidewheel.cdk.service import TidewheelService
@@ -114,7 +114,7 @@ def queue_arn(queue: sqs.IQueue) -> str:
 
 
 def _place() -> dict[str, str]:
-    """Returns the stack's location as arguments of the functions in `tidewheel.client.policies`."""
+    """Returns the stack's location as arguments of the functions in `tidewheel.policies`."""
     return {
         "partition": Aws.PARTITION,
         "region": Aws.REGION,

@@ -31,7 +31,8 @@ from constructs import Construct
 
 from tidewheel.cdk.archive import bundled_by, files_of, fingerprint, write_archive
 from tidewheel.cdk.bundling import makers
-from tidewheel.cdk.pinned_packages import GLUE, BundleFailed, index_for_uv, pinned
+from tidewheel.cdk.pinned_packages import GLUE, index_for_uv, pinned
+from tidewheel.errors import BundleFailed
 from tidewheel.shipped import PACKAGE, PUBLIC_NAMES
 
 GLUE_PACKAGES = ("cronsim", "msgspec", "pyarrow", "pyroaring", "tzdata")

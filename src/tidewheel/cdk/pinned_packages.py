@@ -19,6 +19,8 @@ from pathlib import Path
 
 from packaging.markers import Marker
 
+from tidewheel.errors import BundleFailed
+
 LOCK = Path(__file__).with_name("requirements.lock")
 """The repository's lock entries for bundles and jobs. `python -m infra.bundle_lock` writes this file."""
 
@@ -28,10 +30,6 @@ _ENTRY = re.compile(
 )
 
 _UV_INDEXES = ("UV_DEFAULT_INDEX", "UV_INDEX", "UV_INDEX_URL", "UV_EXTRA_INDEX_URL")
-
-
-class BundleFailed(Exception):
-    """The code of the functions, the jobs or the layer could not be bundled. The message says why."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

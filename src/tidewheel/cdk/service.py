@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Unpack
 
 from aws_cdk import Stack, Tags
@@ -30,7 +30,6 @@ from tidewheel.cdk.names import set_service_name
 from tidewheel.cdk.storage import Storage
 from tidewheel.cdk.timing_wheel import TimingWheel
 from tidewheel.cdk.topics import Subscription, Topic, TopicProperties
-from tidewheel.client.policies import RECEIVE, SENDER_ACTIONS, ConsumerAction, SenderAction
 from tidewheel.client.queue_tags import STACK_TAG
 from tidewheel.errors import InvalidValue
 from tidewheel.model.setting import settings_of
@@ -40,6 +39,7 @@ from tidewheel.model.settings import (
     parameter_name,
     roles_parameter_name,
 )
+from tidewheel.policies import RECEIVE, SENDER_ACTIONS, ConsumerAction, SenderAction
 
 
 class TidewheelService(Construct):
@@ -127,21 +127,22 @@ class TidewheelService(Construct):
         self.settings = self._settings(environment)
         self._publish(self.settings)
         Tags.of(self).add(STACK_TAG, self.service_name)
-        for function in (
-            self.ingestion.ingest,
-            self.timing_wheel.dispatch,
-            self.delivery.deliver,
-            self.timing_wheel.sweep,
-            self.compaction.compact,
-        ):
+        functions = {
+            "ingest": self.ingestion.ingest,
+            "dispatch": self.timing_wheel.dispatch,
+            "deliver": self.delivery.deliver,
+            "sweep": self.timing_wheel.sweep,
+            "compact": self.compaction.compact,
+        }
+        for function in functions.values():
             self.configure(function)
         self.alarms = Alarms(self, "Alarms", topic=alarm_topic)
-        self.alarms.watch(watched := self._watched(), environment)
+        self.alarms.watch(watched := self._watched(functions), environment)
         self.dashboard: Dashboard | None = None
         if environment.dashboard:
             self.dashboard = Dashboard(self, "Dashboard", watched, environment, self.alarms.alarms)
 
-    def _watched(self) -> Watched:
+    def _watched(self, functions: Mapping[str, lambda_.Function]) -> Watched:
         """Returns the parts that alarms and the dashboard monitor."""
         sources = {"urgent": self.ingestion.urgent_queue, "bulk": self.ingestion.bulk_queue}
         sources["work"] = self.delivery.work_queue
@@ -150,13 +151,7 @@ class TidewheelService(Construct):
         given_up = [queue.dead_letter_queue.queue for queue in sources.values() if queue.dead_letter_queue]
         return Watched(
             service_name=self.service_name,
-            functions={
-                "ingest": self.ingestion.ingest,
-                "dispatch": self.timing_wheel.dispatch,
-                "deliver": self.delivery.deliver,
-                "sweep": self.timing_wheel.sweep,
-                "compact": self.compaction.compact,
-            },
+            functions=functions,
             sources=sources,
             dead_letters=(*given_up, self.timing_wheel.dead_letters),
             refused=self.delivery.refused_queue,

@@ -15,10 +15,10 @@ from constructs import Construct
 from tidewheel.cdk.alarms import watch_dead_letters
 from tidewheel.cdk.environment import RUNBOOK
 from tidewheel.cdk.queues import RETENTION, queue_encryption
-from tidewheel.client.policies import KMS_ACTIONS, NO_FIFO
 from tidewheel.errors import InvalidValue
 from tidewheel.model.settings import DELIVERY_ROLES, SubscriptionSettings, roles_parameter_name
 from tidewheel.model.topic import check_name
+from tidewheel.policies import KMS_ACTIONS, NO_FIFO
 
 DEFAULT_STACK = "tidewheel"
 

@@ -13,13 +13,13 @@ from constructs import Construct
 from tidewheel.cdk.encryption import key_of
 from tidewheel.cdk.subscriber_queue import SubscriberQueue, allow_deliveries
 from tidewheel.client.declared import DeclaredSubscription, DeclaredTopic
-from tidewheel.client.policies import RECEIVE, SENDER_ACTIONS, ConsumerAction, SenderAction
 from tidewheel.client.subscriptions import filter_json
 from tidewheel.errors import InvalidValue
 from tidewheel.flows.administration.subscribe import check_new_subscription
 from tidewheel.model.setting import check_names
 from tidewheel.model.settings import FilterDocument, InitialPosition, TopicSettings, TuningSettings
 from tidewheel.model.topic import check_name
+from tidewheel.policies import RECEIVE, SENDER_ACTIONS, ConsumerAction, SenderAction
 
 if TYPE_CHECKING:
     from tidewheel.cdk.service import TidewheelService

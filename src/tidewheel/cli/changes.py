@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tidewheel.cli.administration import AsJson, TopicName, pairs
-from tidewheel.cli.messages import body_of, delay_of, time_of
+from tidewheel.cli.messages import STANDARD_INPUT, body_of, delay_of, time_of
 from tidewheel.cli.output import print_json, print_table
 from tidewheel.cli.target import client
 
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
 TOO_LATE = 3
 """Exit code if a message is too late to cancel or to move."""
-STANDARD_INPUT = "-"
 
 recurring = typer.Typer(no_args_is_help=True, help="Create, list and cancel recurring messages.")
 
@@ -75,7 +74,7 @@ def reschedule(
     if as_json:
         print_json(shown)
     else:
-        print_table(list(shown), [tuple(shown.values())], "")
+        print_table(list(shown), [tuple(shown.values())])
     if not isinstance(result, Rescheduled):
         raise typer.Exit(TOO_LATE)
 

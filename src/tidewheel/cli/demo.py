@@ -13,11 +13,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from tidewheel.cost.bill import bill, total
-from tidewheel.cost.deployed import ENVIRONMENTS
 from tidewheel.cost.prices import cost
-from tidewheel.cost.rivals import schedules_cheaper_below, schedules_dollars
-from tidewheel.cost.workload import Workload
+from tidewheel.cost.rivals import schedules_dollars
 from tidewheel.local import LocalTidewheel
 from tidewheel.local.replay import (
     SUBSCRIPTIONS,
@@ -33,15 +30,6 @@ _REAL_SLOT_S = 1
 _REAL_LOOKAHEAD_S = 4
 # As deployed: the local runtime has one clock and would leave no room for skew.
 _SKEW = {"TIDEWHEEL_MAX_SKEW_MS": "100"}
-
-_BATCH = 100
-"""Messages that a client sends together, in what is told of other rates."""
-_ABOUT_COSTS = """\
-Few copies share a slot in these 60 days, so each pays for most of the slot's
-requests. At a million messages a day, a million cost ${a_million:.2f} with all that a
-deployed service costs, and ${schedules:.2f} with EventBridge Scheduler, which is cheaper
-below {rate:,} a day. Other rates: tidewheel cost --per-day 1000.
-"""
 
 app = typer.Typer(pretty_exceptions_enable=False)
 
@@ -94,7 +82,7 @@ def run_demo(output: Path, real_seconds: int, limit: int | None, as_json: bool) 
         for table in (_outcome(results), _requests(results), _costs(results)):
             console.print(table)
             console.print()
-        console.print(_about_costs(), highlight=False)
+        console.print("Few copies share a slot here. Other rates: tidewheel cost --per-day 1000000", highlight=False)
         console.print(f"Plot: {plot}")
         console.print(
             "[green]Every message arrived once, none early.[/]" if sound else "[red]The replay is unsound.[/]"
@@ -189,17 +177,6 @@ def _costs(results: dict[str, Result]) -> Table:
     for service in costs[0]:
         table.add_row(f"  {service}", *(_dollars(each[service], run) for each, run in zip(costs, runs, strict=True)))
     return table
-
-
-def _about_costs() -> str:
-    """Returns what the same messages cost at other rates, as `tidewheel cost` calculates it."""
-    deployed = ENVIRONMENTS["development"]
-    found = bill(Workload(per_day=1_000_000, batch=_BATCH), deployed)
-    return _ABOUT_COSTS.format(
-        a_million=total((*found.messages, *found.standing)) / found.a_month * 1e6,
-        schedules=schedules_dollars(1e6),
-        rate=int(float(f"{schedules_cheaper_below(_BATCH, deployed):.2g}")),
-    )
 
 
 def _table(title: str, results: dict[str, Result]) -> Table:

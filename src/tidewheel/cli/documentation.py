@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from tidewheel.cli.output import print_table
 from tidewheel.errors import InvalidValue
 from tidewheel.shipped import DOCS, shipped
 
@@ -25,8 +26,7 @@ def docs(
     pages = {path.relative_to(folder).with_suffix("").as_posix(): path for path in sorted(folder.rglob("*.md"))}
     name, _, section = page.partition("#")
     if not page:
-        width = max(map(len, pages))
-        typer.echo("\n".join(f"{name:{width}}  {_title(path)}" for name, path in pages.items()))
+        print_table(["", ""], [(name, _title(path)) for name, path in pages.items()])
         return
     if name not in pages:
         raise InvalidValue("page", name, f"give one of: {', '.join(pages)}")

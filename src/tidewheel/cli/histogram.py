@@ -1,14 +1,20 @@
-"""Shows a histogram as lines of text."""
+"""Shows a histogram of due times."""
 
 from __future__ import annotations
 
 from enum import StrEnum
+from itertools import groupby
 from typing import TYPE_CHECKING
 
+from tidewheel.cli.output import table
+
 if TYPE_CHECKING:
+    from rich.console import RenderableType
+
     from tidewheel.client.histogram import EstimatedHistogram
 
-_BLOCKS = " ▏▎▍▌▋▊▉█"
+_LONGEST = 40
+"""Characters of the longest bar."""
 
 
 class Bars(StrEnum):
@@ -18,43 +24,24 @@ class Bars(StrEnum):
     DAY = "day"
 
 
-def histogram_text(histogram: EstimatedHistogram, by: Bars, width: int, blocks: bool) -> str:
-    """Returns a histogram as lines. A run of empty bars is a single line with its length.
+def histogram_parts(histogram: EstimatedHistogram, by: Bars, blocks: bool) -> list[RenderableType]:
+    """Returns a histogram with a heading. A run of empty bars is a single line with its length.
 
     Args:
         histogram: the counts.
         by: the time that a bar stands for.
-        width: of a line, in characters.
         blocks: whether the terminal shows block characters. Otherwise bars are made of '#'.
     """
     pattern = "%Y-%m-%d %H:%M" if by is Bars.HOUR else "%Y-%m-%d"
-    rows = [(f"{at:{pattern}}", count) for at, count in zip(histogram.starts(), histogram.bars, strict=True)]
-    numbers = [f"{count:,}" for _, count in rows] + [f"{histogram.later:,}"]
-    label, number = len(rows[0][0]), max(len(each) for each in numbers)
-    room = max(8, width - label - number - 4)
     most = max(histogram.bars)
-    lines = [f"waiting by {by.value}, UTC (estimated)"]
-    empty = 0
-    for text, count in rows:
+    rows: list[tuple[str, object, str]] = []
+    for count, bars in groupby(zip(histogram.starts(), histogram.bars, strict=True), key=lambda bar: bar[1]):
+        starts = [at for at, _ in bars]
         if not count:
-            empty += 1
-            continue
-        lines += _gap(empty, by)
-        empty = 0
-        lines.append(f"{text}  {count:>{number},}  {_bar(count / most, room, blocks)}")
-    lines += _gap(empty, by)
+            rows.append((f"({len(starts)} empty {by.value}{'s' if len(starts) > 1 else ''})", "", ""))
+        else:
+            bar = ("█" if blocks else "#") * max(1, round(count / most * _LONGEST))
+            rows += [(f"{at:{pattern}}", count, bar) for at in starts]
     if histogram.later:
-        lines.append(f"{'later':<{label}}  {histogram.later:>{number},}")
-    return "\n".join(lines) + "\n"
-
-
-def _gap(empty: int, by: Bars) -> list[str]:
-    return [f"  ({empty} empty {by.value}{'s' if empty > 1 else ''})"] if empty else []
-
-
-def _bar(share: float, room: int, blocks: bool) -> str:
-    """Returns a bar with at least one character."""
-    if not blocks:
-        return "#" * max(1, round(share * room))
-    whole, eighths = divmod(max(1, round(share * room * 8)), 8)
-    return (_BLOCKS[8] * whole + _BLOCKS[eighths]).rstrip()
+        rows.append(("later", histogram.later, ""))
+    return [f"waiting by {by.value}, UTC (estimated)", table(["", "", ""], rows)]

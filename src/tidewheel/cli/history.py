@@ -40,7 +40,7 @@ def purge(
         print_json(asdict(purged))
         return
     rows = [(purged.messages, purged.ledgers, _at(purged.sent_before_ms))]
-    print_table(["messages (estimated)", "ledgers freed", "sent before"], rows, "")
+    print_table(["messages (estimated)", "ledgers freed", "sent before"], rows)
 
 
 def replay(
@@ -57,7 +57,7 @@ def replay(
         print_json(asdict(replayed))
         return
     rows = [(replayed.messages, replayed.plans, replayed.skipped, _at(replayed.first_ms), _at(replayed.end_ms))]
-    print_table(["messages (estimated)", "deliveries", "under way already", "due from", "due before"], rows, "")
+    print_table(["messages (estimated)", "deliveries", "under way already", "due from", "due before"], rows)
 
 
 def redrive(
@@ -85,7 +85,7 @@ def _show(found: list[RedriveResult], as_json: bool) -> None:
         print_json([asdict(each) for each in found])
         return
     rows = [(each.queue_url.rpartition("/")[2], each.dead_letter_arn, each.messages) for each in found]
-    print_table(["to queue", "from dead-letter queue", "messages"], rows, "")
+    print_table(["to queue", "from dead-letter queue", "messages"], rows)
 
 
 def _at(at_ms: int) -> datetime:

@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-import shutil
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, cast
 
 import typer
 
 from tidewheel.cli.administration import AsJson, TopicName
-from tidewheel.cli.histogram import Bars, histogram_text
-from tidewheel.cli.output import WIDE, is_utf8, print_json
+from tidewheel.cli.histogram import Bars, histogram_parts
+from tidewheel.cli.output import console, is_utf8, print_json, print_table, table
 from tidewheel.cli.target import client
 from tidewheel.errors import InvalidValue, PeekIncomplete, TidewheelError, UnknownTopic
 
 if TYPE_CHECKING:
+    from rich.console import RenderableType
+    from rich.text import Text
+
     from tidewheel.client.stats import SubscriptionStats, TopicStats
     from tidewheel.client.tidewheel import Tidewheel
     from tidewheel.client.waiting import MessageStatus, WaitingMessage
@@ -26,12 +28,10 @@ if TYPE_CHECKING:
 Looked: TypeAlias = "TopicStats | AllTopics"
 
 WATCH_S = 5.0
-COLUMNS = 80
-"""The width without a terminal."""
 MOST_TOPICS = 100
 """Topics of which one look reads the statistics. Each takes about ten requests, see `topic_stats`."""
-_LEAST_BODY = 10
-_KEY = 20
+_SHOWN = 1000
+"""Characters of a key or body that `peek` shows at most."""
 _ID_CHARACTERS = 26
 
 
@@ -46,7 +46,7 @@ def get(
     if as_json:
         print_json(_status_json(status))
         return
-    sys.stdout.write(_lines(_status_pairs(status)))
+    print_table(["", ""], _status_pairs(status))
 
 
 def peek(
@@ -67,8 +67,7 @@ def peek(
     if as_json:
         print_json([_message_json(each) for each in found])
     else:
-        width = shutil.get_terminal_size((WIDE, 24)).columns if sys.stdout.isatty() else WIDE
-        sys.stdout.write(messages_text(found, width))
+        print_messages(found)
     if missing is not None:
         raise missing
 
@@ -114,29 +113,23 @@ def stats(
     _redraw(looks(), by)
 
 
-def messages_text(found: Sequence[WaitingMessage], width: int) -> str:
-    """Returns messages as lines that fit a width. Keys and bodies are cut, ids are not.
-
-    Args:
-        found: the messages.
-        width: of a line, in characters.
-    """
+def print_messages(found: Sequence[WaitingMessage]) -> None:
+    """Prints messages as lines. A terminal cuts keys and bodies to its width, and no ids."""
     if not found:
-        return "nothing waits\n"
-    keys = [_cut(each.key or "-", _KEY) for each in found]
-    keyed = any(each.key is not None for each in found)
-    rows = [("id", "due (UTC)", "key", "body")]
-    rows += [(each.id, _time(each.deliver_at), key, each.body) for each, key in zip(found, keys, strict=True)]
-    before = [max(len(row[i]) for row in rows) for i in range(3 if keyed else 2)]
-    room = max(_LEAST_BODY, width - sum(before) - 2 * len(before))
-    lines = ["  ".join([*(f"{row[i]:<{size}}" for i, size in enumerate(before)), _cut(row[3], room)]) for row in rows]
-    return "\n".join(lines) + "\n"
+        typer.echo("nothing waits")
+        return
+    rows = [(each.id, _time(each.deliver_at), _line(each.key or "-"), _line(each.body)) for each in found]
+    shown = table(["id", "due (UTC)", "key", "body"], rows)
+    shown.columns[0].no_wrap = shown.columns[1].no_wrap = True
+    console().print(shown)
 
 
-def _cut(text: str, room: int) -> str:
-    """Returns text as one line of at most `room` printable characters."""
-    line = "".join(c if c.isprintable() else " " for c in " ".join(text[: 4 * room].split()))
-    return line if len(line) <= room and len(text) <= 4 * room else f"{line[: room - 3]}..."
+def _line(text: str) -> Text:
+    """Returns the beginning of a text as one line of printable characters, which a terminal cuts to its width."""
+    from rich.text import Text
+
+    line = " ".join(text[:_SHOWN].split())
+    return Text("".join(c if c.isprintable() else " " for c in line), no_wrap=True, overflow="ellipsis")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,49 +167,46 @@ def _show(found: Looked, by: Bars | None, as_json: bool) -> None:
     if as_json:
         print_json(asdict(found))
     else:
-        width = shutil.get_terminal_size((COLUMNS, 24)).columns
-        sys.stdout.write(_text(found, by, width, is_utf8()))
+        console().print(*_parts(found, by, is_utf8()), sep="\n")
 
 
-def _text(found: Looked, by: Bars | None, width: int, blocks: bool) -> str:
+def _parts(found: Looked, by: Bars | None, blocks: bool) -> list[RenderableType]:
+    from rich.text import Text
+
     if not isinstance(found, AllTopics):
-        return stats_text(found, by, width, blocks)
-    text = _table(_TOPIC_COLUMNS, [_topic_row(each) for each in found.topics], width) if found.topics else "no topics\n"
-    text += "".join(f"{name}: cannot be read: {error}\n" for name, error in found.failures.items())
-    return text + (
-        f"and {found.more:,} more topics: name one, or list them with: tidewheel topics list\n" * (found.more > 0)
-    )
+        return stats_parts(found, by, blocks)
+    parts: list[RenderableType] = [table(_TOPIC_COLUMNS, [_topic_row(each) for each in found.topics])]
+    if not found.topics:
+        parts = ["no topics"]
+    parts += [Text(f"{name}: cannot be read: {error}") for name, error in found.failures.items()]
+    if found.more:
+        parts.append(f"and {found.more:,} more topics: name one, or list them with: tidewheel topics list")
+    return parts
 
 
-def _topic_row(each: TopicStats) -> list[str]:
+def _topic_row(each: TopicStats) -> list[object]:
     numbers = (each.waiting, each.sealed, each.in_flight, each.dead, each.damaged + each.unreadable)
     stopped = sum(sub.state.value != "ACTIVE" for sub in each.subscriptions)
-    return [each.topic, _time(each.next_due_at), *(f"{number:,}" for number in (*numbers, stopped))]
+    return [each.topic, _time(each.next_due_at), *numbers, stopped]
 
 
 def _redraw(looks: Iterator[Looked], by: Bars | None) -> None:
-    from rich.console import Console
+    from rich.console import Group
     from rich.live import Live
-    from rich.text import Text
 
-    console = Console(highlight=False)
     blocks = is_utf8()  # of the terminal: Live puts another standard output in its place
-    with Live(console=console, auto_refresh=False, vertical_overflow="crop") as live:
+    with Live(console=console(), auto_refresh=False) as live:
         for found in looks:
-            lines = [f"{datetime.now(UTC):%H:%M:%S} UTC; Ctrl-C ends it", ""]
-            lines += _text(found, by, console.width, blocks).splitlines()
-            if len(lines) > console.height - 1:
-                lines[console.height - 2 :] = ["... (the rest does not fit)"]
-            live.update(Text("\n".join(lines), no_wrap=True, overflow="crop"), refresh=True)
+            heading = f"{datetime.now(UTC):%H:%M:%S} UTC; Ctrl-C ends it"
+            live.update(Group(heading, "", *_parts(found, by, blocks)), refresh=True)
 
 
-def stats_text(found: TopicStats, by: Bars | None, width: int, blocks: bool) -> str:
-    """Returns a topic's statistics as text for people.
+def stats_parts(found: TopicStats, by: Bars | None, blocks: bool) -> list[RenderableType]:
+    """Returns a topic's statistics for people.
 
     Args:
         found: the statistics.
         by: the bars of the histogram. None: no histogram.
-        width: of a line, in characters.
         blocks: whether the terminal shows block characters. Otherwise bars are made of '#'.
     """
     pairs = [
@@ -233,47 +223,24 @@ def stats_text(found: TopicStats, by: Bars | None, width: int, blocks: bool) -> 
     for name, number in (("unreadable", found.unreadable), ("damaged", found.damaged)):
         if number:
             pairs.append((name, f"{number:,} (see tidewheel damaged list {found.topic})"))
-    text = _lines(pairs) + "\n"
+    parts: list[RenderableType] = [table(["", ""], pairs), ""]
     if found.subscriptions:
-        text += _table(_SUBSCRIPTION_COLUMNS, [_subscription_row(each) for each in found.subscriptions], width)
+        parts.append(table(_SUBSCRIPTION_COLUMNS, [_subscription_row(each) for each in found.subscriptions]))
     else:
-        text += "no subscriptions\n"
-    if by is None:
-        return text
-    histogram = found.by_hour if by is Bars.HOUR else found.by_day
-    return text + "\n" + histogram_text(histogram, by, width, blocks)
+        parts.append("no subscriptions")
+    if by is not None:
+        parts += ["", *histogram_parts(found.by_hour if by is Bars.HOUR else found.by_day, by, blocks)]
+    return parts
 
 
 _TOPIC_COLUMNS = ("topic", "next due (UTC)", "waiting", "sealed", "in flight", "dead", "damaged", "stopped")
 _SUBSCRIPTION_COLUMNS = ("subscription", "state", "receivable", "delayed", "taken", "dead", "parked", "lag", "parts")
 
 
-def _subscription_row(each: SubscriptionStats) -> list[str]:
+def _subscription_row(each: SubscriptionStats) -> list[object]:
     queue = each.queue
     depths = (None,) * 3 if queue is None else (queue.visible, queue.delayed, queue.in_flight)
-    numbers = (*depths, each.dead, each.parked, each.lag_slots, each.open_parts)
-    return [each.name, each.state.value, *("-" if number is None else f"{number:,}" for number in numbers)]
-
-
-def _table(columns: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> str:
-    """Returns aligned columns, names to the left and numbers to the right. A long name gets its own line."""
-    widths = [max(len(each) for each in column) for column in zip(columns, *rows, strict=True)]
-    apart = sum(widths) + 2 * (len(widths) - 1) > width
-    if apart:
-        widths[0] = 0
-    lines = []
-    for row in (columns, *rows):
-        name = "" if apart else row[0]
-        cells = [f"{name:<{widths[0]}}", f"{row[1]:<{widths[1]}}"]
-        cells += [f"{cell:>{widths[i]}}" for i, cell in enumerate(row[2:], start=2)]
-        lines += [row[0]] if apart else []
-        lines.append("  ".join(cells).rstrip())
-    return "\n".join(lines) + "\n"
-
-
-def _lines(pairs: Sequence[tuple[str, str]]) -> str:
-    width = max(len(name) for name, _ in pairs)
-    return "".join(f"{name:<{width}}  {value}\n" for name, value in pairs)
+    return [each.name, each.state.value, *depths, each.dead, each.parked, each.lag_slots, each.open_parts]
 
 
 def _time(at: datetime | None, zone: str = "") -> str:
@@ -327,16 +294,5 @@ def _status_json(status: MessageStatus) -> dict[str, Any]:
 
 
 def _message_json(message: WaitingMessage) -> dict[str, Any]:
-    return {
-        "id": message.id,
-        "deliver_at": message.deliver_at,
-        "body": message.body,
-        "encoding": message.encoding.name.lower(),
-        "attributes": dict(message.attributes),
-        "sent_at": message.sent_at,
-        "key": message.key,
-        "expires_at": message.expires_at,
-        "attempt": message.attempt,
-        "original_id": message.original_id,
-        "payload": message.payload,
-    }
+    found = {each.name: getattr(message, each.name) for each in fields(message)}
+    return found | {"encoding": message.encoding.name.lower(), "attributes": dict(message.attributes)}

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
+from tidewheel.cli.administration import TopicName
 from tidewheel.cli.output import print_error
 from tidewheel.cli.target import Target
 from tidewheel.clock import SystemClock
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 RELEASE_S = 5
 """How long a job may go on after Ctrl-C."""
 _ENDS = (signal.SIGINT, signal.SIGTERM)
-TopicName = Annotated[str, typer.Argument(help="The topic's name.")]
 Cores = Annotated[int | None, typer.Option(min=1, help="Parallel tasks. The default is one for each processor.")]
 
 

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-WIDE = 200
-"""The width, in characters, without a terminal. No id is broken."""
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+_UNCUT = 1_000_000
+"""The width, in characters, without a terminal: each row is one line, and nothing is cut."""
+_NUMBER = re.compile(r"|-|\$?[\d,.]+")
 
 
 def print_json(value: object) -> None:
@@ -17,22 +23,39 @@ def print_json(value: object) -> None:
     sys.stdout.write(json.dumps(value, ensure_ascii=not is_utf8(), default=_plain) + "\n")
 
 
-def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]], nothing: str) -> None:
+def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]], nothing: str = "") -> None:
     """Prints rows below the names of the columns. Prints `nothing` if there are no rows."""
-    from rich import box
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
     if not rows:
         sys.stdout.write(nothing + "\n")
         return
-    table = Table(box=box.SIMPLE, pad_edge=False)
-    for column in columns:
-        table.add_column(column, overflow="fold")
-    for row in rows:
-        table.add_row(*(Text(_shown(cell)) for cell in row))  # Text: a body's [brackets] are no markup
-    Console(width=None if sys.stdout.isatty() else WIDE).print(table)
+    console().print(table(columns, rows))
+
+
+def console() -> Console:
+    """Returns the console of standard output."""
+    from rich.console import Console
+
+    return Console(width=None if sys.stdout.isatty() else _UNCUT, highlight=False)
+
+
+def table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> Table:
+    """Returns a table. Columns of numbers are right-aligned and are never broken.
+
+    Args:
+        columns: names of the columns. Without names, the table has no header.
+        rows: the cells of each row. A string is shown as is, without markup.
+    """
+    from rich.table import Table
+    from rich.text import Text
+
+    found = Table(box=None, pad_edge=False, show_header=any(columns), header_style="bold")
+    texts = [[cell if isinstance(cell, Text) else Text(_shown(cell)) for cell in row] for row in rows]
+    for number, column in enumerate(columns):
+        numbers = all(_NUMBER.fullmatch(row[number].plain) for row in texts)
+        found.add_column(column, justify="right" if numbers else "left", overflow="fold", no_wrap=numbers)
+    for row in texts:
+        found.add_row(*row)
+    return found
 
 
 def is_utf8() -> bool:

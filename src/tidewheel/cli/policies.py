@@ -16,7 +16,7 @@ from tidewheel.errors import NotConfigured, UnknownSubscription
 from tidewheel.model.settings import ServiceSettings, parameter_name, roles_parameter_name
 
 if TYPE_CHECKING:
-    from tidewheel.client.policies import ConsumerAction, SenderAction
+    from tidewheel.policies import ConsumerAction, SenderAction
 
 policy = typer.Typer(no_args_is_help=True, help="Print the IAM policies that programs and queues need.")
 
@@ -36,7 +36,7 @@ Actions = Annotated[
 @policy.command()
 def sender(ctx: typer.Context, topic: TopicName, action: Actions = None, as_json: AsJson = False) -> None:
     """Print the policy of a program that sends to a topic. Actions: send, cancel, reschedule, look, large_bodies."""
-    from tidewheel.client.policies import SENDER_ACTIONS, policy_document, sender_statements, shares_queues
+    from tidewheel.policies import SENDER_ACTIONS, policy_document, sender_statements, shares_queues
 
     settings = _settings(ctx)
     actions = cast("list[SenderAction]", action) or SENDER_ACTIONS
@@ -59,7 +59,7 @@ def consumer(
     as_json: AsJson = False,
 ) -> None:
     """Print the policy of a program that works on a subscription. Actions: receive, retry_later, redrive."""
-    from tidewheel.client.policies import RECEIVE, consumer_statements, policy_document
+    from tidewheel.policies import RECEIVE, consumer_statements, policy_document
 
     found = [each for each in client(ctx).subscriptions(topic) if each.name == subscription]
     if not found:
@@ -73,8 +73,8 @@ def consumer(
 @policy.command()
 def administrator(ctx: typer.Context, as_json: AsJson = False) -> None:
     """Print the policy of a program that creates topics and subscriptions of any name."""
-    from tidewheel.client.policies import administrator_statements, policy_document
     from tidewheel.client.redrive import service_dead_letters
+    from tidewheel.policies import administrator_statements, policy_document
 
     settings = _settings(ctx)
     dead = service_dead_letters(_aws(ctx, "sqs"), settings)
@@ -88,7 +88,7 @@ def queue(
     as_json: AsJson = False,
 ) -> None:
     """Print the policy of your own queue, for a subscription."""
-    from tidewheel.client.policies import queue_policy
+    from tidewheel.policies import queue_policy
 
     role_arns = _parameter(ctx, roles_parameter_name).split(",")
     _show(queue_policy(queue_url, role_arns=role_arns), as_json)

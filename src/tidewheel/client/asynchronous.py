@@ -10,9 +10,8 @@ from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar, Unpack
 
-from tidewheel.client.closed import Closed
 from tidewheel.client.tidewheel import Tidewheel
-from tidewheel.errors import InvalidValue
+from tidewheel.errors import Closed, InvalidValue
 
 if TYPE_CHECKING:
     import boto3

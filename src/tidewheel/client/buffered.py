@@ -20,9 +20,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from tidewheel.client.bounded import CALL_S
-from tidewheel.client.closed import Closed
-from tidewheel.client.unsent import BufferFull, FailedMessage, FlushFailed
-from tidewheel.errors import InvalidValue
+from tidewheel.client.unsent import FailedMessage
+from tidewheel.errors import BufferFull, Closed, FlushFailed, InvalidValue
 from tidewheel.model.message import Message, Receipt, id_text
 from tidewheel.model.topic_state import TopicState
 from tidewheel.model.validation import OutgoingMessage
@@ -109,7 +108,7 @@ class BufferedSender:
                 raise InvalidValue(name, seconds, "give seconds, at least 0")
         if on_failure is not None and not callable(on_failure):
             raise InvalidValue("on_failure", on_failure, "give a function that takes a FailedMessage")
-        self._tw = tw
+        self._core = tw.core
         self._max_messages, self._max_bytes, self._max_age_s = max_messages, max_bytes, max_age_s
         self._max_pending, self._max_pending_bytes, self._max_wait_s = max_pending, max_pending_bytes, max_wait_s
         self._on_failure = on_failure
@@ -162,7 +161,7 @@ class BufferedSender:
             replace=replace,
             expires_in=expires_in,
         )
-        state, checked = self._tw._check(topic, message)
+        state, checked = self._core.check(topic, message)
         future: Future[Receipt] = Future()
         size = checked.size
         with self._changed:
@@ -310,7 +309,7 @@ class BufferedSender:
         broken: dict[str, Exception] = {}
         for entries in by_topic.values():
             try:
-                sender = self._tw._sender(entries[-1].state, broken=broken, call_s=self._call_s)
+                sender = self._core.sender(entries[-1].state, broken=broken, call_s=self._call_s)
                 errors = sender.try_checked([entry.checked for entry in entries])
             except Exception as error:  # no error may end the thread
                 errors = dict.fromkeys(range(len(entries)), error)

@@ -18,10 +18,9 @@ from tidewheel.client.bounded import CALL_S
 from tidewheel.client.consumer_counts import ConsumerCounts
 from tidewheel.client.interrupts import Interrupts
 from tidewheel.client.payloads import fetch_payload
-from tidewheel.client.receiving import DeleteFailed
-from tidewheel.client.retries import Delay, RetryLater, bury, dead_letter_url, retry_due_ms, sent_again, supersedes
-from tidewheel.client.worker import Run
-from tidewheel.errors import InvalidValue
+from tidewheel.client.retries import Delay, bury, dead_letter_url, retry_due_ms, sent_again, supersedes
+from tidewheel.client.worker import Run, Steps
+from tidewheel.errors import DeleteFailed, InvalidValue, RetryLater
 from tidewheel.model.levels import Backoff
 from tidewheel.model.message import Receipt
 from tidewheel.model.received import ReceivedMessage, parse_received
@@ -31,7 +30,6 @@ from tidewheel.model.topic import check_name
 if TYPE_CHECKING:
     from tidewheel.client.tidewheel import Tidewheel
 
-__all__ = ["Consumer", "DeleteFailed"]
 
 T = TypeVar("T")
 _Message = Mapping[str, Any]
@@ -82,7 +80,7 @@ class Consumer:
             raise InvalidValue("max_attempts", max_attempts, "give a whole number of at least 1")
         self.topic = check_name("topic", topic)
         self.subscription = check_name("subscription", subscription)
-        self._tw = tw
+        self._core = tw.core
         self._max_attempts = max_attempts
         self._drop_superseded = drop_superseded
         self._drop_expired = drop_expired
@@ -108,7 +106,7 @@ class Consumer:
             ObjectMissing: the body was kept in S3 and is gone: the message was handed out over 28 days ago.
             BodyChanged: the body was kept in S3, and is not the body that was sent.
         """
-        return fetch_payload(self._tw._connection, parse_received(raw))
+        return fetch_payload(self._core.connection, parse_received(raw))
 
     def receive(self, *, max_messages: int = 10, wait_s: int = 0) -> list[ReceivedMessage]:
         """Receives messages from the queue. Messages to drop are acknowledged and left out.
@@ -125,7 +123,7 @@ class Consumer:
         """
         receiving.check_receive(max_messages, wait_s)
         with deadline.patience(wait_s + CALL_S):
-            return receiving.with_bodies(self._tw._connection, self._receive(max_messages, wait_s))
+            return receiving.with_bodies(self._core.connection, self._receive(max_messages, wait_s))
 
     def _receive(self, max_messages: int, wait_s: int) -> list[ReceivedMessage]:
         """Receives messages without the bodies kept in S3. Acknowledges and leaves out messages to drop."""
@@ -136,7 +134,7 @@ class Consumer:
 
     def _take(self, max_messages: int, wait_s: int) -> list[ReceivedMessage]:
         with deadline.patience(wait_s + CALL_S):
-            return receiving.receive(self._tw._connection.polling(wait_s), self._queue_url, max_messages, wait_s)
+            return receiving.receive(self._core.connection.polling(wait_s), self._queue_url, max_messages, wait_s)
 
     @deadline.patience(CALL_S)
     def retry_later(
@@ -175,8 +173,8 @@ class Consumer:
         """
         if not isinstance(message, ReceivedMessage):
             raise InvalidValue("message", message, "give a message that receive returned")
-        state = self._tw._cache.state(self.topic)
-        now_ms, attempt = self._tw._clock.now_ms(), message.attempt + 1
+        state = self._core.cache.state(self.topic)
+        now_ms, attempt = self._core.clock.now_ms(), message.attempt + 1
         levels = state.settings.delay_levels
         due_ms = retry_due_ms(now_ms, attempt, levels, level=level, backoff=backoff, delay=delay)
         expires_at_ms = self._expiry_ms(message)
@@ -186,12 +184,12 @@ class Consumer:
         elif expires_at_ms is not None and expires_at_ms <= due_ms:
             self._count("expired")
         else:
-            whole = fetch_payload(self._tw._connection, message)
-            again = sent_again(whole, self._tw._ids, due_ms, self.subscription, expires_at_ms=expires_at_ms)
-            [receipt] = self._tw._sender(state).send_checked([again])
+            whole = fetch_payload(self._core.connection, message)
+            again = sent_again(whole, self._core.ids, due_ms, self.subscription, expires_at_ms=expires_at_ms)
+            [receipt] = self._core.sender(state).send_checked([again])
             self._count("retried")
         if message.receipt_handle not in self._in_hand:
-            receiving.delete(self._tw._connection.sqs, self._queue_url, [message])
+            receiving.delete(self._core.connection.sqs, self._queue_url, [message])
         return receipt
 
     # ---- in a Lambda function
@@ -282,7 +280,8 @@ class Consumer:
         _check_plain(function)
         with Interrupts(signals) as interrupts:
             stop = stop or threading.Event()
-            run = Run(self, function, interrupts, interrupts.interrupt, stop, wait_s, batch, at_once, finish_s)
+            steps = self._steps(function)
+            run = Run(steps, interrupts, interrupts.interrupt, stop, wait_s, batch, at_once, finish_s)
             run.start(run.workers[1:])
             run.workers[0].work()
             while not run.ended.done():
@@ -331,7 +330,8 @@ class Consumer:
             return [each.cancel() for each in list(running)]
 
         with Interrupts(signals) as interrupts:
-            run = Run(self, handle, interrupts, cancel, stop or threading.Event(), wait_s, batch, at_once, finish_s)
+            steps = self._steps(handle)
+            run = Run(steps, interrupts, cancel, stop or threading.Event(), wait_s, batch, at_once, finish_s)
             run.start(run.workers)
             ended = asyncio.wrap_future(run.ended)
             try:
@@ -342,6 +342,15 @@ class Consumer:
                 raise
 
     # ---- inside
+    def _steps(self, function: Callable[[ReceivedMessage], object]) -> Steps:
+        return Steps(
+            name=f"{self.topic}/{self.subscription}",
+            take=self._take,
+            handle=lambda message: self._handle(message, function),
+            acknowledge=self._acknowledge,
+            give_back=self._give_back,
+        )
+
     def _handle(self, message: ReceivedMessage, function: Callable[[ReceivedMessage], T]) -> T | None:
         """Drops a message, or calls the function with it. When this returns, the caller acknowledges the message.
 
@@ -352,7 +361,7 @@ class Consumer:
             return None
         self._in_hand.add(message.receipt_handle)
         try:
-            whole = fetch_payload(self._tw._connection, message)
+            whole = fetch_payload(self._core.connection, message)
             try:
                 result = function(whole)
             except RetryLater as wanted:
@@ -372,12 +381,12 @@ class Consumer:
     def _drops(self, message: ReceivedMessage) -> bool:
         """Returns whether to drop a message, and counts a dropped message."""
         expires_at_ms = self._expiry_ms(message)
-        if expires_at_ms is not None and expires_at_ms < self._tw._clock.now_ms():
+        if expires_at_ms is not None and expires_at_ms < self._core.clock.now_ms():
             self._count("expired")
             return True
         # The name of a recurring message is not a key: it has no version.
         if self._drop_superseded and message.key is not None and message.version[1]:
-            entry = self._tw._connection.storage.keys.read(self.topic, message.key)
+            entry = self._core.connection.storage.keys.read(self.topic, message.key)
             if entry is not None and supersedes(entry, message):
                 self._count("superseded")
                 return True
@@ -394,18 +403,18 @@ class Consumer:
 
         If the process stops after this, the message comes again and is sent to the dead-letter queue again.
         """
-        connection = self._tw._connection
+        connection = self._core.connection
         if self._dead_url is None:
             self._dead_url = dead_letter_url(connection.sqs, self._queue_url)
         bury(connection.sqs, self._dead_url, connection.settings.s3_bucket, message)
         self._count("dead")
 
     def _give_back(self, messages: list[ReceivedMessage]) -> None:
-        receiving.give_back(self._tw._connection.sqs, self._queue_url, messages)
+        receiving.give_back(self._core.connection.sqs, self._queue_url, messages)
 
     def _acknowledge(self, messages: list[ReceivedMessage]) -> None:
         try:
-            receiving.delete(self._tw._connection.sqs, self._queue_url, messages)
+            receiving.delete(self._core.connection.sqs, self._queue_url, messages)
         except DeleteFailed as error:
             _log.warning("queue %s: %s", self._queue_url, error)
 
@@ -415,7 +424,7 @@ class Consumer:
 
     @property
     def _queue_url(self) -> str:
-        return self._tw._cache.subscription(self.topic, self.subscription).queue_url
+        return self._core.cache.subscription(self.topic, self.subscription).queue_url
 
 
 def _check_plain(function: object) -> None:

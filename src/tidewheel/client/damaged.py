@@ -129,30 +129,22 @@ def give_up(connection: Connection, topic: str, id: str, reason: str) -> None:
     item = _find(connection, topic, id)
     if not reason:
         raise InvalidValue("reason", reason, "say why, for the record in the queue of refused messages")
+    known: dict[str, object] = {"reason": reason, "code": "Damaged", "topic": topic}
     if isinstance(item, UnreadableItem):
         _check_not_needed(connection, item)
-        _tell(connection, {"reason": reason, "code": "Damaged", "topic": topic, "item": id, "error": str(item.error)})
+        _tell(connection, {**known, "item": id, "error": str(item.error)})
         connection.storage.unreadable.delete([item])
         return
+    known |= {"subscription": item.key.subscription, "messages": item.rows}
     if isinstance(item, Park):
-        known = {"reason": reason, "code": "Damaged", "topic": topic, "subscription": item.key.subscription}
-        _tell(connection, {**known, "error": item.unreadable, "messages": item.rows})
+        _tell(connection, {**known, "error": item.unreadable})
         connection.storage.parks.delete([item.key])
         return
     if not item.damaged:
         advice = "the service still tries, for half an hour, or a day if S3 refuses it; give it up once it is damaged"
         raise InvalidValue("id", id, advice)
-    document = {
-        "reason": reason,
-        "code": "Damaged",
-        "topic": topic,
-        "subscription": item.key.subscription,
-        "error": item.reason,
-        "objects": item.objects,
-        "messages": item.rows,
-        "slots": [item.plan.first_slot, item.plan.end_slot],
-    }
-    _tell(connection, document)
+    slots = [item.plan.first_slot, item.plan.end_slot]
+    _tell(connection, {**known, "error": item.reason, "objects": item.objects, "slots": slots})
     connection.storage.set_aside.delete([item.key])
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from tidewheel.aws.tries import AWS_ERRORS
 from tidewheel.client.payloads import fetch_payload
-from tidewheel.errors import InvalidValue, TidewheelError
+from tidewheel.errors import DeleteFailed, InvalidValue
 from tidewheel.model.received import ReceivedMessage, parse_received
 from tidewheel.model.setting import is_whole
 
@@ -21,22 +21,6 @@ RECEIVE_BATCH = 10
 MAX_WAIT_S = 20
 
 _log = logging.getLogger(__name__)
-
-
-class DeleteFailed(TidewheelError):
-    """Some messages were not acknowledged and will come again. Each is listed with its reason.
-
-    Attributes:
-        failures: pairs of a message and SQS's reason.
-    """
-
-    def __init__(self, failures: list[tuple[ReceivedMessage, str]]) -> None:
-        self.failures = failures
-        first, reason = failures[0]
-        super().__init__(
-            f"{len(failures)} messages were not acknowledged and will come again; first {first.id}: {reason}"
-            "; acknowledge within the queue's visibility time-out"
-        )
 
 
 def check_receive(max_messages: int, wait_s: int, name: str = "max_messages") -> None:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from tidewheel.client.payloads import POINTER
 from tidewheel.client.subscription_queues import dead_letter_url_of
-from tidewheel.errors import InvalidValue, TidewheelError
+from tidewheel.errors import InvalidValue
 from tidewheel.model.key import KeyEntry
 from tidewheel.model.levels import Backoff
 from tidewheel.model.message import HEADER_ATTRIBUTE, IdSource
@@ -31,20 +31,6 @@ Delay = float | timedelta | str
 
 _FIRST_LEVEL = 3
 """The level of RocketMQ's first retry by default: 10s, then 30s, 1m, 2m, ..."""
-
-
-class RetryLater(TidewheelError):
-    """Raised by your function to get the message in hand again later. This is not counted as a failure.
-
-    Attributes:
-        level, backoff, delay: as for `Consumer.retry_later`.
-    """
-
-    def __init__(self, *, level: int | None = None, backoff: Backoff | None = None, delay: Delay | None = None) -> None:
-        self.level = level
-        self.backoff = backoff
-        self.delay = delay
-        super().__init__("the message in hand is to come again later; raise this in a function that a Consumer calls")
 
 
 def retry_due_ms(

@@ -17,19 +17,18 @@ from tidewheel.client import changes, damaged, receiving, recurring, subscriptio
 from tidewheel.client.bounded import CALL_S, bounded_but
 from tidewheel.client.changes import Rescheduled
 from tidewheel.client.connection import Connection
+from tidewheel.client.core import Core
 from tidewheel.client.damaged import Damaged
 from tidewheel.client.recurring import RecurringMessage
 from tidewheel.client.redrive import RedriveResult, redrive_queue, redrive_service_queues
-from tidewheel.client.sender import Sender
 from tidewheel.client.stats import TopicStats, topic_stats
-from tidewheel.client.topic_cache import TopicCache
 from tidewheel.client.waiting import MessageStatus, WaitingMessage
 from tidewheel.errors import SendFailed
 from tidewheel.flows.administration.cancel import CancelResult
 from tidewheel.flows.administration.purge import PurgeResult
 from tidewheel.flows.administration.replay import ReplayResult
 from tidewheel.model.duration import at_ms
-from tidewheel.model.message import IdSource, Message, MessageId, Receipt
+from tidewheel.model.message import Message, MessageId, Receipt
 from tidewheel.model.received import ReceivedMessage
 from tidewheel.model.recurrence import parse_rule
 from tidewheel.model.setting import check_names
@@ -44,14 +43,12 @@ from tidewheel.model.settings import (
 )
 from tidewheel.model.subscription import Subscription
 from tidewheel.model.topic import Topic, check_name
-from tidewheel.model.validation import OutgoingMessage, check_message
 
 if TYPE_CHECKING:
     import boto3
     from mypy_boto3_sqs import SQSClient
 
     from tidewheel.clock import Clock
-    from tidewheel.model.topic_state import TopicState
     from tidewheel.storage.storage import Storage
 
 
@@ -65,9 +62,6 @@ class Tidewheel:
         >>> tw = Tidewheel()
         >>> tw.send("orders", {"id": 17}, delay="3d")
     """
-
-    _topic_defaults: NewTopicSettings = {}
-    """Settings of new topics in place of the defaults of TopicSettings, for the local runtimes."""
 
     def __init__(
         self,
@@ -92,18 +86,18 @@ class Tidewheel:
                 DynamoDB table and S3 bucket.
             sqs: the SQS client, for tests; default: the session's.
         """
-        self._clock = clock or _clock.of(session)
-        self._connection = Connection(
-            check_name("stack_name", stack_name),
+        clock = clock or _clock.of(session)
+        stack = check_name("stack_name", stack_name)
+        connection = Connection(
+            stack,
             session=session,
             settings=settings,
             endpoint_url=endpoint_url,
             storage=storage,
             sqs=sqs,
-            clock=self._clock,
+            clock=clock,
         )
-        self._ids = IdSource()
-        self._cache = TopicCache(self._connection, self._clock)
+        self.core = Core(connection=connection, clock=clock)
 
     # ---- messages
 
@@ -165,7 +159,7 @@ class Tidewheel:
             UnknownTopic: the topic does not exist; nothing was sent.
             SendFailed: some messages were not accepted, each named by its index; all others were sent.
         """
-        return self._sender(self._cache.state(topic)).send(messages)
+        return self.core.sender(self.core.cache.state(topic)).send(messages)
 
     def cancel(self, topic: str, id: str | None = None, *, key: str | None = None) -> CancelResult:
         """Cancels a message by its id, or all messages with a key. Repeating is harmless.
@@ -186,9 +180,9 @@ class Tidewheel:
             UnknownTopic: the topic does not exist.
             ConcurrentModification: others changed the topic at every attempt; try again.
         """
-        state = self._cache.state(topic)
-        now_ms = state.sent_at_ms(self._clock.now_ms())
-        return changes.cancel_one(self._connection.storage, state, self._ids, now_ms, id, key)
+        state = self.core.cache.state(topic)
+        now_ms = state.sent_at_ms(self.core.clock.now_ms())
+        return changes.cancel_one(self.core.connection.storage, state, self.core.ids, now_ms, id, key)
 
     def cancel_many(self, topic: str, ids: Iterable[str]) -> list[CancelResult]:
         """Cancels many messages by their ids, in few requests. Returns one result for each id, in order.
@@ -197,7 +191,9 @@ class Tidewheel:
             InvalidValue: an id is not valid; nothing was cancelled.
             UnknownTopic: the topic does not exist.
         """
-        return changes.cancel_all(self._connection.storage, self._cache.state(topic), self._clock.now_ms(), ids)
+        return changes.cancel_all(
+            self.core.connection.storage, self.core.cache.state(topic), self.core.clock.now_ms(), ids
+        )
 
     def reschedule(
         self,
@@ -231,9 +227,11 @@ class Tidewheel:
                 and collected.
         """
         changes.check_one_of(id, key)
-        state, now_ms = self._cache.state(topic), self._clock.now_ms()
+        state, now_ms = self.core.cache.state(topic), self.core.clock.now_ms()
         due_ms = changes.new_due_ms(state, now_ms, delay=delay, deliver_at=deliver_at, delay_level=delay_level)
-        return changes.reschedule(self._connection, self._sender(state), state, self._ids, now_ms, due_ms, id, key)
+        return changes.reschedule(
+            self.core.connection, self.core.sender(state), state, self.core.ids, now_ms, due_ms, id, key
+        )
 
     # ---- recurring messages
 
@@ -273,12 +271,12 @@ class Tidewheel:
             AlreadyExists: a message with this key has another rule or body.
             ConcurrentModification: others changed the topic at every attempt; try again.
         """
-        state, now_ms = self._cache.state(topic), self._clock.now_ms()
+        state, now_ms = self.core.cache.state(topic), self.core.clock.now_ms()
         start_ms = now_ms if start is None else at_ms("start", start)
         return recurring.make(
-            self._connection.storage,
-            self._sender(state).send_checked,
-            partial(self._cache.read, topic),
+            self.core.connection.storage,
+            self.core.sender(state).send_checked,
+            partial(self.core.cache.read, topic),
             now_ms,
             key,
             Message(body=body, attributes=attributes or {}, expires_in=expires_in),
@@ -293,9 +291,9 @@ class Tidewheel:
         Raises:
             UnknownTopic: the topic does not exist.
         """
-        self._cache.state(topic)
-        now_ms = self._clock.now_ms()
-        return [recurring.described(each, now_ms) for each in self._connection.storage.recurring.all(topic, {})]
+        self.core.cache.state(topic)
+        now_ms = self.core.clock.now_ms()
+        return [recurring.described(each, now_ms) for each in self.core.connection.storage.recurring.all(topic, {})]
 
     def cancel_recurring(self, topic: str, key: str) -> None:
         """Ends a recurring message.
@@ -308,7 +306,7 @@ class Tidewheel:
             UnknownRecurring: no recurring message has this key.
             ConcurrentModification: others changed the topic at every attempt; try again.
         """
-        recurring.end(self._connection.storage, partial(self._cache.read, topic), key)
+        recurring.end(self.core.connection.storage, partial(self.core.cache.read, topic), key)
 
     # ---- consuming
 
@@ -331,9 +329,9 @@ class Tidewheel:
         """
         receiving.check_receive(max_messages, wait_s)
         with deadline.patience(wait_s + CALL_S):
-            queue_url = self._cache.subscription(topic, subscription).queue_url
-            taken = receiving.receive(self._connection.polling(wait_s), queue_url, max_messages, wait_s)
-            return receiving.with_bodies(self._connection, taken)
+            queue_url = self.core.cache.subscription(topic, subscription).queue_url
+            taken = receiving.receive(self.core.connection.polling(wait_s), queue_url, max_messages, wait_s)
+            return receiving.with_bodies(self.core.connection, taken)
 
     def delete(self, topic: str, subscription: str, messages: Iterable[ReceivedMessage]) -> None:
         """Acknowledges received messages, so they do not come again.
@@ -342,8 +340,8 @@ class Tidewheel:
             UnknownTopic, UnknownSubscription: it does not exist.
             DeleteFailed: some messages could not be acknowledged; all others are.
         """
-        queue_url = self._cache.subscription(topic, subscription).queue_url
-        receiving.delete(self._connection.sqs, queue_url, messages)
+        queue_url = self.core.cache.subscription(topic, subscription).queue_url
+        receiving.delete(self.core.connection.sqs, queue_url, messages)
 
     # ---- looking at messages
 
@@ -353,8 +351,8 @@ class Tidewheel:
         Raises:
             UnknownTopic: the topic does not exist.
         """
-        state, connection = self._cache.read(topic), self._connection
-        return topic_stats(connection.storage, connection.sqs, state, self._clock.now_ms())
+        state, connection = self.core.cache.read(topic), self.core.connection
+        return topic_stats(connection.storage, connection.sqs, state, self.core.clock.now_ms())
 
     def get(self, topic: str, id: str) -> MessageStatus:
         """Returns a message's status, such as waiting, sealed, sent, cancelled, purged or expired.
@@ -369,7 +367,7 @@ class Tidewheel:
             ExtraMissing: pyarrow is not installed; install the extra `read`.
         """
         check_name("topic", topic)
-        return waiting.get(self._connection, topic, MessageId(id), self._clock.now_ms())
+        return waiting.get(self.core.connection, topic, MessageId(id), self.core.clock.now_ms())
 
     def peek(self, topic: str, n: int = 10, *, after: str | datetime | None = None) -> list[WaitingMessage]:
         """Returns the next n unplanned messages by due time, and leaves them in the topic.
@@ -388,7 +386,7 @@ class Tidewheel:
             ExtraMissing: pyarrow is not installed; install the extra `read`.
         """
         check_name("topic", topic)
-        return waiting.peek(self._connection, topic, n, self._clock.now_ms(), after)
+        return waiting.peek(self.core.connection, topic, n, self.core.clock.now_ms(), after)
 
     # ---- topics
 
@@ -407,8 +405,8 @@ class Tidewheel:
             AlreadyExists: the topic exists with other settings.
             TopicDeleting: an earlier topic of this name is still being deleted.
         """
-        state = topics.create(self._connection, self._clock, name, settings, changes, self._topic_defaults)
-        self._cache.remember(state)
+        state = topics.create(self.core.connection, self.core.clock, name, settings, changes, self.core.topic_defaults)
+        self.core.cache.remember(state)
         return Topic.of(state)
 
     def update_topic(self, name: str, **changes: Unpack[ChangeableSettings]) -> Topic:
@@ -424,8 +422,8 @@ class Tidewheel:
             InvalidValue: the setting is unknown or fixed, or its value is not usable; nothing was changed.
             UnknownTopic: the topic does not exist.
         """
-        state = topics.update(self._connection, self._clock, name, changes)
-        self._cache.remember(state)
+        state = topics.update(self.core.connection, self.core.clock, name, changes)
+        self.core.cache.remember(state)
         return Topic.of(state)
 
     def delete_topic(self, name: str, *, delete_queues: bool = False) -> None:
@@ -445,12 +443,12 @@ class Tidewheel:
             InvalidValue: the name is not a topic's name.
             UnknownTopic: the topic does not exist.
         """
-        topics.delete(self._connection, self._clock, name, delete_queues)
-        self._cache.forget(name)
+        topics.delete(self.core.connection, self.core.clock, name, delete_queues)
+        self.core.cache.forget(name)
 
     def topics(self) -> list[Topic]:
         """Lists all topics by name. A topic created in the last second may be missing."""
-        return [Topic.of(each) for each in self._connection.storage.topic_states.all()]
+        return [Topic.of(each) for each in self.core.connection.storage.topic_states.all()]
 
     def purge(
         self, topic: str, *, start: datetime | float | None = None, end: datetime | float | None = None
@@ -470,9 +468,9 @@ class Tidewheel:
             UnknownTopic: the topic does not exist.
             TooManyPurges: 20 purged ranges are in force.
         """
-        purged = topics.purge(self._connection, self._clock, topic, start, end)
+        purged = topics.purge(self.core.connection, self.core.clock, topic, start, end)
         # The state read anew tells the time of the purge, so this client never gives a message an earlier send time.
-        self._cache.forget(topic)
+        self.core.cache.forget(topic)
         return purged
 
     # ---- subscriptions
@@ -497,7 +495,9 @@ class Tidewheel:
         """
         given = cast("dict[str, Any]", settings)
         check_names(SubscriptionSettings, given, "a subscription")
-        created = subscriptions.create(self._connection, self._clock, topic, name, SubscriptionSettings(**given))
+        created = subscriptions.create(
+            self.core.connection, self.core.clock, topic, name, SubscriptionSettings(**given)
+        )
         return Subscription.of(created)
 
     def subscriptions(self, topic: str) -> list[Subscription]:
@@ -506,8 +506,8 @@ class Tidewheel:
         Raises:
             UnknownTopic: the topic does not exist.
         """
-        self._cache.state(topic)
-        return [Subscription.of(each) for each in self._connection.storage.subscriptions.all(topic, {})]
+        self.core.cache.state(topic)
+        return [Subscription.of(each) for each in self.core.connection.storage.subscriptions.all(topic, {})]
 
     def pause(self, topic: str, subscription: str) -> Subscription:
         """Stops deliveries to a subscription until `resume`. No message is lost.
@@ -519,7 +519,7 @@ class Tidewheel:
             InvalidValue: a name is not usable.
             UnknownTopic, UnknownSubscription: it does not exist.
         """
-        return Subscription.of(subscriptions.pause(self._connection, topic, subscription))
+        return Subscription.of(subscriptions.pause(self.core.connection, topic, subscription))
 
     def resume(self, topic: str, subscription: str) -> Subscription:
         """Resumes deliveries to a subscription after a pause or the loss of the queue.
@@ -532,7 +532,7 @@ class Tidewheel:
             UnknownTopic, UnknownSubscription: it does not exist.
             ConcurrentModification: other changes of the topic came first at every attempt.
         """
-        return Subscription.of(subscriptions.resume(self._connection, self._clock, topic, subscription))
+        return Subscription.of(subscriptions.resume(self.core.connection, self.core.clock, topic, subscription))
 
     def set_filter(self, topic: str, subscription: str, filter_policy: FilterDocument | None) -> Subscription:
         """Changes which messages a subscription gets from now on.
@@ -548,7 +548,7 @@ class Tidewheel:
             InvalidValue: a name or the filter is not usable.
             UnknownTopic, UnknownSubscription: it does not exist.
         """
-        return Subscription.of(subscriptions.set_filter(self._connection, topic, subscription, filter_policy))
+        return Subscription.of(subscriptions.set_filter(self.core.connection, topic, subscription, filter_policy))
 
     def delete_subscription(self, topic: str, subscription: str, *, delete_queue: bool = False) -> Subscription:
         """Deletes a subscription and its waiting messages. Other subscriptions are not affected.
@@ -566,8 +566,8 @@ class Tidewheel:
             InvalidValue: a name is not usable.
             UnknownTopic, UnknownSubscription: it does not exist.
         """
-        deleted = subscriptions.delete(self._connection, topic, subscription, delete_queue)
-        self._cache.forget_subscription(topic, subscription)
+        deleted = subscriptions.delete(self.core.connection, topic, subscription, delete_queue)
+        self.core.cache.forget_subscription(topic, subscription)
         return Subscription.of(deleted)
 
     def replay(
@@ -598,7 +598,7 @@ class Tidewheel:
             UnknownTopic, UnknownSubscription: it does not exist.
             RetentionExpired: nothing of the range is kept any more.
         """
-        return topics.replay(self._connection, self._clock, topic, subscription, start, end)
+        return topics.replay(self.core.connection, self.core.clock, topic, subscription, start, end)
 
     def redrive(self, topic: str, subscription: str) -> RedriveResult:
         """Moves a subscription's dead letters, unchanged, back to its queue.
@@ -608,7 +608,7 @@ class Tidewheel:
             UnknownTopic, UnknownSubscription: it does not exist.
             QueueUnavailable: SQS refuses, for instance because a move is already under way.
         """
-        return redrive_queue(self._connection.sqs, self._cache.subscription(topic, subscription).queue_url)
+        return redrive_queue(self.core.connection.sqs, self.core.cache.subscription(topic, subscription).queue_url)
 
     def damaged(self, topic: str) -> list[Damaged]:
         """Lists what cannot be read: messages that are set aside or parked, and items of the table.
@@ -617,7 +617,7 @@ class Tidewheel:
             InvalidValue: the name is not usable.
             UnknownTopic: the topic does not exist.
         """
-        return damaged.listed(self._connection, check_name("topic", topic))
+        return damaged.listed(self.core.connection, check_name("topic", topic))
 
     def retry_damaged(self, topic: str, id: str) -> None:
         """Lets the next sweep read a part that is set aside again.
@@ -629,7 +629,7 @@ class Tidewheel:
             UnknownTopic, UnknownDamaged: it does not exist, or was sent since.
             ConcurrentModification: the service is trying at this moment; list again.
         """
-        damaged.retry(self._connection, self._clock, check_name("topic", topic), id)
+        damaged.retry(self.core.connection, self.core.clock, check_name("topic", topic), id)
 
     def restore_damaged(self, topic: str, id: str) -> None:
         """Copies S3's last good versions of a part's objects back, and then retries.
@@ -639,7 +639,7 @@ class Tidewheel:
                 versions for 7 days, development none.
             UnknownTopic, UnknownDamaged, ConcurrentModification: as for `retry_damaged`.
         """
-        damaged.restore(self._connection, self._clock, check_name("topic", topic), id)
+        damaged.restore(self.core.connection, self.core.clock, check_name("topic", topic), id)
 
     def give_up_damaged(self, topic: str, id: str, reason: str) -> None:
         """Deletes a damaged part permanently, and puts a record with the reason into the queue of refused messages.
@@ -651,7 +651,7 @@ class Tidewheel:
                 reason is empty.
             UnknownTopic, UnknownDamaged: it does not exist, or was sent since.
         """
-        damaged.give_up(self._connection, check_name("topic", topic), id, reason)
+        damaged.give_up(self.core.connection, check_name("topic", topic), id, reason)
 
     # ---- the service
 
@@ -664,16 +664,6 @@ class Tidewheel:
             QueueUnavailable: SQS refuses; the moves of the queues before this queue go on.
             ObjectMissing: the object of a refused message was deleted; the moves go on.
         """
-        return redrive_service_queues(self._connection.sqs, self._connection.objects, self._connection.settings)
-
-    def _sender(self, state: TopicState, **options: Any) -> Sender:
-        return Sender(self._connection, self._cache, state, self._clock, self._ids, **options)
-
-    @deadline.patience(CALL_S)
-    def _check(self, topic: str, message: Message) -> tuple[TopicState, OutgoingMessage]:
-        """Does all steps of `send` before the sending."""
-        state = self._cache.state(topic)
-        levels = state.settings.delay_levels
-        checked = check_message(message, self._ids, self._clock.now_ms(), levels=levels, large=True)
-        self._cache.admit(state)
-        return state, checked
+        return redrive_service_queues(
+            self.core.connection.sqs, self.core.connection.objects, self.core.connection.settings
+        )

@@ -21,7 +21,6 @@ from collections.abc import Callable
 from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, wait
 from dataclasses import dataclass, field
 from math import inf
-from typing import TYPE_CHECKING
 
 from tidewheel import deadline
 from tidewheel.aws.tries import AWS_ERRORS, passes
@@ -30,9 +29,6 @@ from tidewheel.client.interrupts import Interrupts
 from tidewheel.errors import InvalidValue, QueueUnavailable
 from tidewheel.model.received import ReceivedMessage
 from tidewheel.model.setting import is_whole
-
-if TYPE_CHECKING:
-    from tidewheel.client.consumer import Consumer
 
 REFUSED_S = 60
 """How long a worker that has received before tries what AWS refuses: a policy or a queue may be made anew just now."""
@@ -46,21 +42,39 @@ _MOST_AT_ONCE = 50
 _log = logging.getLogger(__name__)
 
 
-@dataclass
-class Run:
-    """What a run's workers share.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Steps:
+    """The steps of a run with the messages of a subscription.
 
     Attributes:
-        consumer: handles, acknowledges and gives back.
-        function, stop, wait_s, batch, at_once, finish_s: as for `Consumer.run`.
+        name: the topic's and the subscription's, for logs.
+        take: receives at most so many messages, and waits so many seconds for the first.
+        handle: handles a message, which is acknowledged if no error is raised.
+        acknowledge: deletes messages from the queue.
+        give_back: makes messages visible at once.
+    """
+
+    name: str
+    take: Callable[[int, int], list[ReceivedMessage]]
+    handle: Callable[[ReceivedMessage], object]
+    acknowledge: Callable[[list[ReceivedMessage]], None]
+    give_back: Callable[[list[ReceivedMessage]], None]
+
+
+@dataclass
+class Run:
+    """The state shared by the workers of a run.
+
+    Attributes:
+        steps: what is done with messages.
+        stop, wait_s, batch, at_once, finish_s: as for `Consumer.run`.
         interrupts: notes a signal.
         interrupt: ends what is being handled, when it is too late.
         late: whether the time to finish what was begun is over.
         ended: done when all workers have ended, or when it is too late for them. Its exception ended the run.
     """
 
-    consumer: Consumer
-    function: Callable[[ReceivedMessage], object]
+    steps: Steps
     interrupts: Interrupts
     interrupt: Callable[[], object]
     stop: threading.Event
@@ -83,7 +97,6 @@ class Run:
         # A worker handles its batch one by one: a larger one would keep messages from the other workers.
         self.most = (receiving.RECEIVE_BATCH if self.at_once == 1 else 1) if self.batch is None else self.batch
         receiving.check_receive(self.most, self.wait_s, "batch")
-        self.name = f"{self.consumer.topic}/{self.consumer.subscription}"
         self.ended.set_running_or_notify_cancel()  # nobody can cancel it
         self.workers = [Worker(self) for _ in range(self.at_once)]
 
@@ -98,14 +111,14 @@ class Run:
             threading.Thread(target=work, name="tidewheel-worker", daemon=True).start()
 
     def reached(self) -> None:
-        """Notes that AWS did what it was asked."""
+        """Notes that a request of AWS succeeded."""
         with self._lock:
             if self._lost:
-                _log.warning("%s: connected again", self.name)
+                _log.warning("%s: connected again", self.steps.name)
             self._lost, self._worked, self._refused_s = False, True, inf
 
     def failed(self, error: Exception) -> None:
-        """Notes that AWS did not do what it was asked.
+        """Notes that a request of AWS failed.
 
         Raises:
             QueueUnavailable: AWS refuses, and did so at the start or for REFUSED_S.
@@ -114,9 +127,9 @@ class Run:
             if not passes(error):
                 self._refused_s = min(self._refused_s, time.monotonic())
                 if not self._worked or time.monotonic() - self._refused_s >= REFUSED_S:
-                    raise QueueUnavailable(self.name, str(error), "gives no messages") from None
+                    raise QueueUnavailable(self.steps.name, str(error), "gives no messages") from None
             if not self._lost:
-                _log.warning("%s: connection lost, trying until it is back: %s", self.name, error)
+                _log.warning("%s: connection lost, trying until it is back: %s", self.steps.name, error)
             self._lost = True
 
     def _look_after(self) -> None:
@@ -129,8 +142,8 @@ class Run:
         end_s = time.monotonic() + self.finish_s
         while wait(working, _LOOK_S).not_done and not self.late:
             if self.interrupts.caught and time.monotonic() >= end_s:
-                if left := sum(len(each._in_hand + each._done) for each in self.workers):
-                    _log.warning("%s: no time is left for %d messages in hand; they come again", self.name, left)
+                if left := sum(each.left for each in self.workers):
+                    _log.warning("%s: no time is left for %d messages in hand; they come again", self.steps.name, left)
                 self.late = True
                 self.interrupt()
         self._leave(Worker.settle)
@@ -144,7 +157,7 @@ class Run:
                 try:
                     step(each)
                 except Exception as error:
-                    _log.warning("%s: messages come again after their visibility time-out: %s", self.name, error)
+                    _log.warning("%s: messages come again after their visibility time-out: %s", self.steps.name, error)
 
 
 class Worker:
@@ -161,6 +174,11 @@ class Worker:
         self._rest: list[ReceivedMessage] = []
         self._in_hand: list[ReceivedMessage] = []
         self._done: list[ReceivedMessage] = []
+
+    @property
+    def left(self) -> int:
+        """Messages that are in hand, or done and not acknowledged."""
+        return len(self._in_hand + self._done)
 
     def work(self) -> None:
         """Works until the run stops."""
@@ -182,7 +200,7 @@ class Worker:
         with self._lock:
             rest, self._rest = self._rest, []
         if rest:
-            self._run.consumer._give_back(rest)
+            self._run.steps.give_back(rest)
 
     def settle(self) -> None:
         """Acknowledges and gives back what a worker that has ended left, also what was interrupted."""
@@ -197,7 +215,7 @@ class Worker:
             try:
                 self._acknowledge()
                 self.give_back()
-                rest = run.consumer._take(run.most, run.wait_s)
+                rest = run.steps.take(run.most, run.wait_s)
                 with self._lock:
                     self._rest = rest
                 run.reached()
@@ -214,7 +232,7 @@ class Worker:
     def _handles(self, message: ReceivedMessage) -> bool:
         """Handles a message. Returns whether to acknowledge it."""
         try:
-            self._run.consumer._handle(message, self._run.function)
+            self._run.steps.handle(message)
         except Exception as error:
             level, when = logging.ERROR, "after its visibility time-out"
             if self._run.late:
@@ -234,5 +252,5 @@ class Worker:
 
     def _acknowledge(self) -> None:
         if self._done:
-            self._run.consumer._acknowledge(self._done)
+            self._run.steps.acknowledge(self._done)
             self._done = []

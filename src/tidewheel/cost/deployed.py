@@ -21,14 +21,12 @@ class Deployed:
     Attributes:
         alarms: metrics with alarms.
         polled_queues: queues that Lambda polls; two more for each dedicated topic.
-        keys: KMS keys.
         sweep_interval_s: time between two sweeps.
         deleted_object_days: days for which S3 keeps deleted objects.
     """
 
     alarms: int
     polled_queues: int = 3
-    keys: int = 0
     sweep_interval_s: int = SWEEP_INTERVAL_S
     deleted_object_days: int = 0
 

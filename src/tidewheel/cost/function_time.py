@@ -51,8 +51,6 @@ LATENCY_MS: Mapping[str, float] = {
     "s3.ListObjectsV2": 40,
     "s3.DeleteObjects": 40,
     "scheduler.CreateSchedule": 50,
-    "scheduler.DeleteSchedule": 50,
-    "scheduler.ListSchedules": 50,
     "sqs.SendMessageBatch": 15,
 }
 _SEND = "sqs.SendMessageBatch"

@@ -67,9 +67,6 @@ LOGS_GB_MONTH = 0.03
 ALARM_MONTH = 0.10
 """A standard-resolution alarm, for each of its metrics. https://aws.amazon.com/cloudwatch/pricing/"""
 
-KEY_MONTH = 1.00
-"""A customer key. https://aws.amazon.com/kms/pricing/"""
-
 ASSUMED_GB_SECONDS = 0.1
 """Assumed function time of an invocation with counted requests only: 100 ms at 1 GiB."""
 

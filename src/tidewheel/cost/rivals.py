@@ -8,14 +8,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from tidewheel.cost.bill import bill, total
+from tidewheel.cost.bill import bill
 from tidewheel.cost.deployed import Deployed
-from tidewheel.cost.prices import (
-    DAYS_A_MONTH,
-    DOLLARS_PER_GB_SECOND,
-    TABLE_GB_MONTH,
-    dollars,
-)
+from tidewheel.cost.prices import DAYS_A_MONTH, DOLLARS_PER_GB_SECOND, TABLE_GB_MONTH, dollars
 from tidewheel.cost.stream import CHUNK_BYTES
 from tidewheel.cost.workload import Workload
 
@@ -32,13 +27,11 @@ class Rival:
     Attributes:
         name: the rival's name.
         formula: how the dollars of a copy are calculated.
-        limit: the longest delay, and the lateness.
         dollars: a month.
     """
 
     name: str
     formula: str
-    limit: str
     dollars: float
 
 
@@ -75,8 +68,8 @@ def schedules_cheaper_below(batch: int, deployed: Deployed) -> float:
     low, high = 1.0, 1e9
     while high / low > 1.001:
         middle = math.sqrt(low * high)
-        found = bill(Workload(per_day=middle, batch=batch), deployed)
-        cheaper = schedules_dollars(found.a_month) < total((*found.messages, *found.standing))
+        workload = Workload(per_day=middle, batch=batch)
+        cheaper = schedules_dollars(_copies(workload)) < bill(workload, deployed).total
         low, high = (middle, high) if cheaper else (low, middle)
     return low
 
@@ -84,8 +77,7 @@ def schedules_cheaper_below(batch: int, deployed: Deployed) -> float:
 def _scheduler(workload: Workload) -> Rival:
     return Rival(
         name="EventBridge Scheduler",
-        formula=f"1 invocation ($1.00 a million) + {_chunks(workload)} SQS request ($0.40 a million)",
-        limit="no limit stated; a minute late",
+        formula=f"1 invocation ($1.00 a million), {_chunks(workload)} SQS request ($0.40 a million)",
         dollars=schedules_dollars(_copies(workload), _chunks(workload)),
     )
 
@@ -94,8 +86,7 @@ def _step_functions(workload: Workload) -> Rival:
     sqs = dollars("sqs.request", _chunks(workload))
     return Rival(
         name="Step Functions",
-        formula=f"2 transitions, Wait and SendMessage ($25 a million) + {_chunks(workload)} SQS request",
-        limit="a year; seconds late",
+        formula=f"2 transitions ($25 a million), {_chunks(workload)} SQS request",
         dollars=_copies(workload) * (dollars("stepfunctions.transition", 2) + sqs),
     )
 
@@ -106,8 +97,7 @@ def _table(workload: Workload) -> Rival:
     Messages enter and leave through SQS in batches of ten.
     """
     item_bytes = workload.size_bytes + ITEM_BYTES
-    size_units = math.ceil(item_bytes / 1024)
-    writes = 3 * size_units
+    writes = 3 * math.ceil(item_bytes / 1024)  # put, taken, delete
     reads = math.ceil(item_bytes / 4096)
     tens = max(0.1, workload.size_bytes / CHUNK_BYTES)
     each = (
@@ -119,10 +109,6 @@ def _table(workload: Workload) -> Rival:
     stored = workload.waiting * workload.subscriptions * item_bytes / 1e9 * TABLE_GB_MONTH
     return Rival(
         name="DynamoDB, an item a message",
-        formula=(
-            f"{writes} write units (put, taken, delete: {size_units} each) + {reads} read unit"
-            f" + {4 * tens:.1f} SQS requests (in, receive, delete, out) + 2 ms + {item_bytes} B stored while it waits"
-        ),
-        limit="any; as late as its poll",
+        formula=f"{writes} write units, {reads} read unit, {4 * tens:.1f} SQS requests, 2 ms, {item_bytes} B stored",
         dollars=_copies(workload) * each + stored,
     )

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from tidewheel.cost.assumptions import Assumptions
+from tidewheel.cost.requests import FLOWS, added
 from tidewheel.cost.workload import DAY_S, Spread, Workload
 from tidewheel.model.message import HEADER_BYTES, SQS_MAX_BYTES
 from tidewheel.model.pack import MAX_PACK_BYTES
@@ -37,7 +38,6 @@ class Runs:
 
     Attributes:
         flow: its name in `tidewheel.cost.requests.FLOWS`.
-        label: the name shown to users.
         measures: measure -> number.
         calls: of the flow's function.
         messages: that the flow processes.
@@ -45,11 +45,18 @@ class Runs:
     """
 
     flow: str
-    label: str
     measures: Mapping[str, float]
     calls: float = 0.0
     messages: float = 0.0
     more: Mapping[str, float] = field(default_factory=dict)
+
+    def units(self) -> dict[str, float]:
+        """Returns the billed units, in the units of `tidewheel.local.meter`."""
+        return added([(FLOWS[self.flow].units(self.measures), 1), (self.more, 1)])
+
+    def requests(self) -> dict[str, float]:
+        """Returns the requests, "service.Operation" -> number."""
+        return FLOWS[self.flow].requests(self.measures)
 
 
 def any_of(expected: float) -> float:
@@ -74,18 +81,16 @@ class Stream:
         self.urgent = workload.share_within(URGENT_S)
         self.direct = workload.share_within(settings.lookahead_s + settings.slot_s / 2)
         self.urgent_packs, self.bulk_packs = self._packs() if workload.per_day else (0.0, 0.0)
-        urgent = self._urgent_ingest() if self.urgent_packs else None
-        bulk = self._bulk_ingest() if self.bulk_packs else None
-        self._ingests = [run for run in (urgent, bulk) if run is not None]
+        self._urgent = self._urgent_ingest() if self.urgent_packs else Runs(flow="ingest", measures={"ledger": 0.0})
+        self._bulk = self._bulk_ingest() if self.bulk_packs else Runs(flow="ingest", measures={"ledger": 0.0})
         # Of all topics. Ledgers of the urgent queue end within the hour, so they are never merged.
-        self.urgent_ledgers = urgent.measures["ledger"] if urgent else 0.0
-        self.bulk_ledgers = bulk.measures["ledger"] if bulk else 0.0
+        self.urgent_ledgers, self.bulk_ledgers = (each.measures["ledger"] for each in (self._urgent, self._bulk))
 
     def runs(self) -> list[Runs]:
         """Returns all runs of a day."""
         if not self.workload.per_day:
             return []
-        return [*self._sends(), *self._ingests, *self._dispatches(), *self._collects(), *self._merges()]
+        return [*self._sends(), self._urgent, self._bulk, *self._dispatches(), *self._collects(), *self._merges()]
 
     def _packs(self) -> tuple[float, float]:
         """Returns daily packs through the urgent and the bulk queue. A batch with both kinds makes two packs."""
@@ -98,9 +103,9 @@ class Stream:
         packs = self.urgent_packs + self.bulk_packs
         pack_bytes = self.workload.per_day * self.stored_bytes / packs
         more = {"sqs.request": packs * (math.ceil(pack_bytes / CHUNK_BYTES) - 1)}
-        yield Runs(flow="send", label="send", measures={"call": packs}, more=more)
+        yield Runs(flow="send", measures={"call": packs}, more=more)
         minutes = self.assumptions.clients * min(self.workload.topics * DAY_S / 60, packs)
-        yield Runs(flow="client", label="send", measures={"minute": minutes})
+        yield Runs(flow="client", measures={"minute": minutes})
 
     def _urgent_ingest(self) -> Runs:
         """Returns the urgent queue's runs of ingest.
@@ -117,14 +122,10 @@ class Stream:
         ledgers = min(with_rows, calls * workload.topics)
         with_direct = min(packs * (1 - later**a_pack), calls * workload.topics)
         direct = workload.per_day * self.direct * workload.subscriptions
-        batches = (
-            with_direct
-            * workload.subscriptions
-            * self._batches(direct / workload.subscriptions / with_direct if with_direct else 0)
-        )
+        queues = with_direct * workload.subscriptions
+        batches = queues * self._batches(direct / queues if queues else 0)
         return Runs(
             flow="ingest",
-            label="ingest, due soon",
             calls=calls,
             messages=messages,
             measures={
@@ -154,7 +155,6 @@ class Stream:
         tens = max(calls, packs / 10)
         return Runs(
             flow="ingest",
-            label="ingest",
             calls=calls,
             messages=messages,
             measures={
@@ -251,7 +251,6 @@ class Stream:
         }
         yield Runs(
             flow="dispatch",
-            label="dispatch",
             calls=total,
             messages=total * rows * subscriptions if inline else 0.0,
             measures={name: total * count for name, count in measures.items()},
@@ -285,7 +284,6 @@ class Stream:
         sends = self._batches(rows / parts) * parts
         return Runs(
             flow="deliver",
-            label="deliver",
             calls=deliveries * parts,
             messages=deliveries * rows,
             measures={
@@ -315,10 +313,10 @@ class Stream:
             "bucket": self.urgent_ledgers + (merges if self.merges else self.bulk_ledgers),
             "trash": merges,
         }
-        yield Runs(flow="collect", label="collect", calls=0.0, measures=measures)
+        yield Runs(flow="collect", calls=0.0, measures=measures)
         # With rare dispatches, the sweep starts the collections.
         if dispatches < DAY_S / self.settings.collect_interval_s:
-            yield Runs(flow="sweep", label="collect", measures={"topic": collects})
+            yield Runs(flow="sweep", measures={"topic": collects})
 
     @property
     def _merges_a_day(self) -> float:
@@ -326,32 +324,24 @@ class Stream:
 
     def _merges(self) -> Iterator[Runs]:
         looks = (self.bulk_ledgers + self.urgent_ledgers) / (self.settings.max_buckets / MERGE_LOOK)
-        yield Runs(flow="sweep", label="merge", measures={"merge": looks, "topic": looks})
+        yield Runs(flow="sweep", measures={"merge": looks, "topic": looks})
         merges = self._merges_a_day
         if not merges:
             return
-        rewritten = self._a_topic * self.workload.topics * self.assumptions.rewrites
+        topics, taken = self.workload.topics, self.assumptions
+        incoming = self._a_topic * topics * self.stored_bytes
+        # The merge job merges topics with too many waiting bytes for a function.
+        too_large = self.workload.waiting * self.stored_bytes / topics > taken.glue_waiting_bytes
         yield Runs(
             flow="merge",
-            label="merge",
             calls=merges,
-            messages=rewritten,
+            messages=self._a_topic * topics * taken.rewrites,
             measures={
                 "call": merges,
-                "source": self.bulk_ledgers * self.assumptions.sources_a_ledger,
+                "source": self.bulk_ledgers * taken.sources_a_ledger,
                 "output": merges,
             },
-            more={"glue.run": self._glue_runs()},
-        )
-
-    def _glue_runs(self) -> float:
-        """Returns runs of the merge job, for topics with too many waiting bytes for a function."""
-        topics, taken = self.workload.topics, self.assumptions
-        waiting = self.workload.waiting * self.stored_bytes / topics
-        return (
-            topics * self._a_topic * self.stored_bytes / taken.glue_run_bytes
-            if waiting > taken.glue_waiting_bytes
-            else 0.0
+            more={"glue.run": incoming / taken.glue_run_bytes} if too_large else {},
         )
 
 

@@ -105,7 +105,7 @@ def install(
     delayed = DelayedTasks(
         topics=QueueTopics(tidewheel, topics),
         threshold_s=check_threshold(threshold_s),
-        clock=clock or tidewheel._clock,
+        clock=clock or tidewheel.core.clock,
     )
     if transport is SQS.Transport:
         app.conf.broker_transport = TRANSPORT
@@ -135,7 +135,7 @@ def prepare(
         channel = connection.channel()
         for name in sorted(app.amqp.queues) if queues is None else queues:
             topics.topic(channel.canonical_queue_name(name))  # Refuses a FIFO queue before the queue is created.
-            subscriptions.append(topics.prepare(channel._new_queue(name), **settings))
+            subscriptions.append(topics.prepare(channel._new_queue(name), **settings))  # noqa: SLF001  # kombu has no other
     return subscriptions
 
 

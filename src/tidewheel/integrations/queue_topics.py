@@ -15,7 +15,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Unpack
 from urllib.parse import urlsplit
 
-from tidewheel.errors import InvalidValue, TidewheelError, UnknownTopic
+from tidewheel.errors import InvalidValue, QueueNotPrepared, UnknownTopic
 from tidewheel.model.message import MAX_MESSAGE_BYTES
 from tidewheel.model.topic import check_name
 
@@ -34,22 +34,6 @@ _MAX_TOPIC_CHARACTERS = 48
 _HASH_CHARACTERS = 8
 
 _log = logging.getLogger(__name__)
-
-
-class QueueNotPrepared(TidewheelError, LookupError):
-    """The queue's topic does not lead to the queue, so a delayed task would be lost. Nothing was sent.
-
-    Attributes:
-        queue_url, topic: the queue, and the topic that should lead to the queue.
-    """
-
-    def __init__(self, queue_url: str, topic: str) -> None:
-        self.queue_url = queue_url
-        self.topic = topic
-        super().__init__(
-            f"topic {topic!r} does not lead to queue {queue_url}, so a delayed task would be lost; "
-            "call prepare() for this queue once, such as at deployment"
-        )
 
 
 class QueueTopics:

@@ -177,7 +177,7 @@ class LocalTidewheel(Stack):
         from tidewheel.client.tidewheel import Tidewheel
 
         client = Tidewheel(self.stack_name, session=self.session, clock=self.clock)
-        client._topic_defaults = self.topic_settings
+        client.core.topic_defaults = self.topic_settings
         return client
 
     def _make_consumer(self) -> Tidewheel:

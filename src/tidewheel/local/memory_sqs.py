@@ -16,8 +16,9 @@ from typing import Any, ParamSpec, TypeVar
 
 from botocore.exceptions import ClientError
 
+from tidewheel.errors import SqsError
 from tidewheel.memory.sqs import MemorySqs
-from tidewheel.memory.sqs_message import Attributes, MemoryMessage, SqsError, message_bytes
+from tidewheel.memory.sqs_message import Attributes, MemoryMessage, message_bytes
 from tidewheel.memory.sqs_queue import ACCOUNT, MemoryQueue
 from tidewheel.model.message import SQS_MAX_BYTES
 

@@ -92,7 +92,7 @@ class MemoryTidewheel(Stack):
             storage=self.service,
             sqs=cast("SQSClient", self.sqs),
         )
-        client._topic_defaults = self.topic_settings
+        client.core.topic_defaults = self.topic_settings
         return client
 
     @property

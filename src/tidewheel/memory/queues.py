@@ -9,10 +9,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tidewheel.clock import Clock
-from tidewheel.errors import QueueUnavailable
+from tidewheel.errors import QueueUnavailable, SqsError
 from tidewheel.flows.ports.queues import Refusal, Release
 from tidewheel.memory.sqs import MemorySqs
-from tidewheel.memory.sqs_message import SqsError
 from tidewheel.model.job import CatchUpJob, DrainJob, HoldJob, Job, PartJob, SetAsideJob, job_body, job_of
 from tidewheel.model.message import HEADER_ATTRIBUTE, SQS_MAX_BYTES
 from tidewheel.model.park import ParkKey

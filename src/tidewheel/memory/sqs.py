@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from threading import Condition
 
 from tidewheel.clock import Clock
-from tidewheel.memory.sqs_message import SqsError
+from tidewheel.errors import SqsError
 from tidewheel.memory.sqs_queue import ACCOUNT, REGION, Account, MemoryQueue, name_of
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,80}\Z")

@@ -6,27 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from tidewheel.errors import TidewheelError
+from tidewheel.errors import SqsError
 from tidewheel.model.settings import SQS_MAX_DELAY_S
 
 MAX_ATTRIBUTES = 10
 
 Attributes = Mapping[str, Mapping[str, Any]]
 """Message attributes in boto3's form: name -> {"DataType": ..., "StringValue" or "BinaryValue": ...}."""
-
-
-class SqsError(TidewheelError):
-    """SQS would refuse this request with the given code.
-
-    Attributes:
-        code: such as "AWS.SimpleQueueService.NonExistentQueue".
-        message: SQS's sentence.
-    """
-
-    def __init__(self, code: str, message: str) -> None:
-        self.code = code
-        self.message = message
-        super().__init__(f"{code}: {message}")
 
 
 @dataclass(slots=True, kw_only=True, eq=False)

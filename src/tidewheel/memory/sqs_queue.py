@@ -19,7 +19,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from tidewheel.clock import Clock
-from tidewheel.memory.sqs_message import Attributes, MemoryMessage, SqsError, bad_parameter, check_message
+from tidewheel.errors import SqsError
+from tidewheel.memory.sqs_message import Attributes, MemoryMessage, bad_parameter, check_message
 from tidewheel.model.message import SQS_MAX_BYTES
 from tidewheel.model.settings import SQS_MAX_DELAY_S
 
@@ -182,7 +183,7 @@ class MemoryQueue:
                     del self._by_id[message.id]
                 elif dead_letters is not None and message.receive_count >= limit:
                     del self._by_id[message.id]
-                    dead_letters._bury(message, self.arn, now_ms)
+                    dead_letters.bury(message, self.arn, now_ms)
                 elif fits is None or fits(message):
                     heapq.heappop(self._heap)
                     self._mark_taken(message, now_ms, visibility_s)
@@ -333,7 +334,7 @@ class MemoryQueue:
         message.ready_at_ms = now_ms + visibility_s * 1000
         message.receipt_handle = f"{self.name}/{message.id}/{message.receive_count}"
 
-    def _bury(self, message: MemoryMessage, source_arn: str, now_ms: int) -> None:
+    def bury(self, message: MemoryMessage, source_arn: str, now_ms: int) -> None:
         message.source_arn = source_arn
         message.in_flight = False
         message.ready_at_ms = now_ms

@@ -2,18 +2,9 @@
 
 from __future__ import annotations
 
-from tidewheel.errors import TidewheelError
+from tidewheel.errors import NotAllImported
 from tidewheel.jobs.importing.driver import Imported, import_messages
 from tidewheel.jobs.job import Job
-
-
-class NotAllImported(TidewheelError):
-    """Some files were not imported, or not to their end. All others were."""
-
-    def __init__(self, report: Imported) -> None:
-        self.report = report
-        shown = "; ".join(f"{name}: {problem}" for name, problem in sorted(report.failed.items())[:5])
-        super().__init__(f"{len(report.failed)} files were not imported, or not to their end: {shown}")
 
 
 def import_on_spark(job: Job) -> Imported:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from tidewheel.errors import TidewheelError
+from tidewheel.errors import JavaMissing
 
 VERSIONS = (17, 21)
 """Java versions of Spark 4.1. On Java 25 Spark starts and fails later, since Java 25 has no security manager."""
@@ -26,15 +26,6 @@ for argument; do
 done
 exec {java} "$@"
 """
-
-
-class JavaMissing(TidewheelError):
-    """Spark needs Java 17 or 21, and there is none. Install it, or run `pip install 'tidewheel[java]'`."""
-
-    def __init__(self, found: list[str]) -> None:
-        self.found = found
-        seen = f" (found: {'; '.join(found)})" if found else ""
-        super().__init__(f"no Java that Spark runs on{seen}; install Java 17 or 21, or pip install 'tidewheel[java]'")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -84,7 +84,7 @@ class Emulator:
             raise RuntimeError(
                 "another LocalTidewheel is open in this process: close it first (moto's state is global)"
             )
-        if MockAWS._nested_count:
+        if MockAWS._nested_count:  # noqa: SLF001  # moto has no other
             raise RuntimeError("moto's mock_aws is active in this process: LocalTidewheel would empty its state")
         _open.append(self)
         try:
@@ -176,7 +176,7 @@ class Emulator:
         cloudformation.create_stack(StackName=stack_name, TemplateBody=body, Capabilities=["CAPABILITY_NAMED_IAM"])
         backend: Any = moto.backends.get_backend("cloudformation")[DEFAULT_ACCOUNT_ID][REGION]
         stack = backend.get_stack(stack_name)
-        parsed = stack.resource_map._parsed_resources
+        parsed = stack.resource_map._parsed_resources  # noqa: SLF001  # moto has no other
         resources = [parsed[name] for name in template["Resources"] if isinstance(parsed.get(name), Resource)]
         self.starts.know(resources)
         return resources

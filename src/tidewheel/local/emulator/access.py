@@ -25,6 +25,7 @@ from moto.iam.models import iam_backends
 from moto.sqs.models import sqs_backends
 
 from tidewheel.clock import Clock
+from tidewheel.errors import UnknownCall
 from tidewheel.local.emulator.iam_policy import (
     Request,
     Statement,
@@ -37,7 +38,7 @@ from tidewheel.local.emulator.iam_policy import (
 from tidewheel.local.emulator.iam_requests import requests_of
 from tidewheel.local.emulator.iam_resources import asked, is_disabled_key
 from tidewheel.local.emulator.wire import REGION, Answer
-from tidewheel.local.emulator.wire_calls import Call, UnknownCall, WireRequest, read_call
+from tidewheel.local.emulator.wire_calls import Call, WireRequest, read_call
 
 _NO_RESOURCE = "*"
 _MISSING = 404

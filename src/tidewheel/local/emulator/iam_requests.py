@@ -22,9 +22,9 @@ from urllib.parse import urlsplit
 
 from moto.core.models import DEFAULT_ACCOUNT_ID
 
+from tidewheel.errors import UnknownCall
 from tidewheel.local.emulator.iam_policy import Request
 from tidewheel.local.emulator.wire import REGION
-from tidewheel.local.emulator.wire_calls import UnknownCall
 from tidewheel.storage import layout
 
 HOME = f"{REGION}:{DEFAULT_ACCOUNT_ID}"

@@ -26,11 +26,11 @@ from moto.sqs.responses import SQSResponse
 from moto.sqs.utils import validate_message_attributes
 
 from tidewheel.clock import Clock
+from tidewheel.errors import SqsError
 from tidewheel.local.emulator.patching import Patches
 from tidewheel.local.emulator.wire import REGION
 from tidewheel.local.memory_sqs import MemorySqsClient
 from tidewheel.memory.sqs import MemorySqs
-from tidewheel.memory.sqs_message import SqsError
 from tidewheel.memory.sqs_queue import RANGES, MemoryQueue
 
 _ON_MESSAGES = (
@@ -160,7 +160,7 @@ class EmulatedSqs:
         def answer(response: Any) -> Any:
             request = dict(response.params)
             if own is not None:
-                request["QueueUrl"] = response._get_queue_name()
+                request["QueueUrl"] = response._get_queue_name()  # noqa: SLF001  # moto has no other
                 if not isinstance(response.sqs_backend.get_queue(request["QueueUrl"]), EmulatedQueue):
                     return own(response)
             for each in (request, *request.get("Entries", ())):

@@ -14,6 +14,8 @@ from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 from xml.etree import ElementTree
 
+from tidewheel.errors import UnknownCall
+
 _JSON_SERVICES = frozenset({"dynamodb", "glue", "sqs", "ssm"})
 _S3_HOST = re.compile(r"(?:(?P<bucket>.+)\.)?s3[.-]")
 _LISTING = frozenset(
@@ -33,10 +35,6 @@ _SCOPE = re.compile(r"Credential=[^/]+/[^/]+/[^/]+/([^/]+)/")
 _SCHEDULES = {"POST": "CreateSchedule", "PUT": "UpdateSchedule", "GET": "GetSchedule", "DELETE": "DeleteSchedule"}
 _S3_OBJECT = {"GET": "GetObject", "HEAD": "HeadObject", "DELETE": "DeleteObject"}
 _S3_BUCKET = {"PUT": "CreateBucket", "HEAD": "HeadBucket", "DELETE": "DeleteBucket"}
-
-
-class UnknownCall(Exception):
-    """The operation, or the IAM requests, of a call are unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,52 @@
+"""Holds the objects that the parts of a client share, such as consumers, buffered senders and integrations."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from tidewheel import deadline
+from tidewheel.client.bounded import CALL_S
+from tidewheel.client.connection import Connection
+from tidewheel.client.sender import Sender
+from tidewheel.client.topic_cache import TopicCache
+from tidewheel.clock import Clock
+from tidewheel.model.message import IdSource, Message
+from tidewheel.model.settings import NewTopicSettings
+from tidewheel.model.topic_state import TopicState
+from tidewheel.model.validation import OutgoingMessage, check_message
+
+
+@dataclass(slots=True, kw_only=True)
+class Core:
+    """The objects that the parts of a client share. Programs that send and receive do not need these.
+
+    Attributes:
+        connection: the AWS clients and the stack's settings.
+        clock: the source of time.
+        ids: makes the ids of messages.
+        cache: the topics and subscriptions that the client has read.
+        topic_defaults: settings of new topics in place of the defaults of TopicSettings, for the local runtimes.
+    """
+
+    connection: Connection
+    clock: Clock
+    ids: IdSource = field(default_factory=IdSource)
+    cache: TopicCache = field(init=False)
+    topic_defaults: NewTopicSettings = field(default_factory=NewTopicSettings)
+
+    def __post_init__(self) -> None:
+        self.cache = TopicCache(self.connection, self.clock)
+
+    def sender(self, state: TopicState, **options: Any) -> Sender:
+        """Returns the sender of a topic, with the options of `Sender`."""
+        return Sender(self.connection, self.cache, state, self.clock, self.ids, **options)
+
+    @deadline.patience(CALL_S)
+    def check(self, topic: str, message: Message) -> tuple[TopicState, OutgoingMessage]:
+        """Does all steps of `Tidewheel.send` before the sending."""
+        state = self.cache.state(topic)
+        levels = state.settings.delay_levels
+        checked = check_message(message, self.ids, self.clock.now_ms(), levels=levels, large=True)
+        self.cache.admit(state)
+        return state, checked
