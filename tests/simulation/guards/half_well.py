@@ -105,7 +105,7 @@ GUARDS = (
         6,
     ),
     Missed(
-        Guard("a schedule is set though work is left", dispatch._raise_next_slot, instead("_schedule")),
+        Guard("a schedule is set though work is left", dispatch.dispatch, instead("schedule")),
         "key",
         15,
     ),

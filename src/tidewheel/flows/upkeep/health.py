@@ -121,9 +121,10 @@ def _next_occupied(ports: Ports, state: TopicState) -> int | None:
     A lower bound where a ledger's bitmap is coarse. The next slot is overdue all the same when this is called.
     """
     first = max(state.planned, state.next_slot or 0)
+    recurring = all_recurring(ports, state, {}) if state.recurring else []
     slots = (
         next_slot(ports.buckets.in_order(state.topic, {}), first),
-        next_occupied_by(all_recurring(ports, state, {}), state.slot_ms, first),
+        next_occupied_by(recurring, state.slot_ms, first),
     )
     return min((slot for slot in slots if slot is not None), default=None)
 
