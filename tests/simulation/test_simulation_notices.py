@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
@@ -9,7 +10,7 @@ import pyarrow.compute as pc
 import pytest
 
 from tests.simulation.runs import one_run
-from tidewheel.flows.delivery import addressed, commit, deliver, drain, ingest, planning, release, schedules
+from tidewheel.flows.delivery import commit, deliver, drain, due_rows, ingest, planning, release, schedules
 from tidewheel.flows.delivery.keys import _Settling
 from tidewheel.flows.ports.queues import Release
 from tidewheel.flows.ports.tombstones import Entombed
@@ -125,7 +126,7 @@ def purged(patch: Patch) -> None:
 
 
 def filtered(patch: Patch) -> None:
-    patch.setattr(addressed, "taken", lambda rows, _: rows)
+    patch.setattr(due_rows, "_parsed", lambda _: SimpleNamespace(matches=lambda _: True))
 
 
 def lost(patch: Patch) -> None:
@@ -174,7 +175,7 @@ def recurring(patch: Patch) -> None:
 
 
 def recurring_unfiltered(patch: Patch) -> None:
-    rows_for = addressed.rows_for
+    rows_for = due_rows.rows_for
 
     def all_that_recurs(rows: pa.Table, subscription: str, filter_policy: str | None) -> pa.Table:
         recurs = pa.array([body == b"again and again" for body in rows.column("payload").to_pylist()], pa.bool_())

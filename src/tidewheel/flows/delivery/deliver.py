@@ -11,8 +11,7 @@ import pyarrow as pa
 from tidewheel import deadline
 from tidewheel.errors import CorruptMetadata, InvalidValue, NewerRelease, ObjectMissing, PartLeased
 from tidewheel.flows.delivery import release
-from tidewheel.flows.delivery.addressed import rows_for
-from tidewheel.flows.delivery.due_rows import Unread, due_rows, rows_of, without_expired
+from tidewheel.flows.delivery.due_rows import Unread, due_rows, rows_for, rows_of, without_expired
 from tidewheel.flows.delivery.parking import HOLDING_S, DrainHint, enqueue_drains, mark_broken, park_inline, park_part
 from tidewheel.flows.delivery.plan_anew import deliver_anew
 from tidewheel.flows.delivery.set_aside import deliver_unindexed, set_aside, set_aside_all
@@ -117,7 +116,7 @@ def _read_and_send(
         wanted = _its_rows(state, delivery, without_repeats(rows))
     except InvalidValue as error:  # the filter cannot be read
         wanted, unread = rows.slice(0, 0), [Unread(list(pieces), error)]
-    aside = set_aside(ports, plan, delivery, unread)
+    aside = set_aside(ports, plan, delivery, unread) if unread else []
     live = without_expired(wanted, now_ms)
     outcome = release.send(ports, delivery.queue_url, release.releases(live))
     sent = Delivered(
@@ -205,7 +204,7 @@ def deliver_at_once(ports: Ports, state: TopicState, plan: Plan, deliveries: Seq
     for delivery in deliveries:
         try:
             wanted = _its_rows(state, delivery, rows)
-            aside += set_aside(ports, plan, delivery, unread)
+            aside += set_aside(ports, plan, delivery, unread) if unread else []
         except Exception as error:  # likewise; the other subscriptions receive theirs
             failures.append(error)
             _leave_to_queue(ports, [delivery], failures)

@@ -11,9 +11,7 @@ import pyarrow.compute as pc
 
 from tidewheel import deadline
 from tidewheel.flows.delivery import release
-from tidewheel.flows.delivery.addressed import has_addressed, rows_for
-from tidewheel.flows.delivery.due_rows import without_expired, without_purged
-from tidewheel.flows.delivery.filtering import unreadable
+from tidewheel.flows.delivery.due_rows import has_addressed, rows_for, unreadable, without_expired, without_purged
 from tidewheel.flows.delivery.parking import (
     HOLDING_S,
     DrainHint,
