@@ -7,6 +7,7 @@ from typing import Any
 from tidewheel.flows.ports import Storage
 from tidewheel.flows.ports.deliveries import HandOut
 from tidewheel.flows.ports.merges import Trash
+from tidewheel.flows.ports.topic_states import NextWork
 from tidewheel.ledger.bucket import Bucket, bucket_id
 from tidewheel.ledger.slots import slots_of
 from tidewheel.model.message import MessageId
@@ -67,6 +68,11 @@ def a_plan(
     )
     ids = frozenset(a_message_id(i) for i in range(cancelled))
     return Plan(topic="orders", first_slot=first_slot, end_slot=end_slot, segments=planned, cancelled=ids)
+
+
+def raise_next_slot(storage: Storage, state: TopicState, next_work: NextWork) -> bool:
+    """Raises the next slot of a topic in which nothing is to be planned."""
+    return storage.plans.commit(state, None, state.planned, next_work=next_work)
 
 
 def a_message_id(number: int = 0) -> MessageId:

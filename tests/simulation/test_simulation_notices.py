@@ -95,22 +95,22 @@ def exchanged(patch: Patch) -> None:
 
 
 def replayed_without_anything(patch: Patch) -> None:
-    its_rows = deliver._its_rows
+    rows_of = deliver.rows_of
 
     def nothing_again(state: TopicState, delivery: Delivery, rows: pa.Table) -> pa.Table:
-        return its_rows(state, delivery, rows if delivery.first_ms is None else rows[:0])
+        return rows_of(state, delivery, rows if delivery.first_ms is None else rows[:0])
 
-    patch.setattr(deliver, "_its_rows", nothing_again)
+    patch.setattr(deliver, "rows_of", nothing_again)
 
 
 def replayed_twice(patch: Patch) -> None:
-    its_rows = deliver._its_rows
+    rows_of = deliver.rows_of
 
     def again(state: TopicState, delivery: Delivery, rows: pa.Table) -> pa.Table:
-        found = its_rows(state, delivery, rows)
+        found = rows_of(state, delivery, rows)
         return found if delivery.first_ms is None else pa.concat_tables([found, found])
 
-    patch.setattr(deliver, "_its_rows", again)
+    patch.setattr(deliver, "rows_of", again)
 
 
 def cancelled(patch: Patch) -> None:

@@ -42,16 +42,6 @@ class MemoryTopicStates:
                 current = self._store.of(state.topic).state = replace(current, sealed=slot)
             return current
 
-    def raise_next_slot(self, state: TopicState, next_work: NextWork) -> bool:
-        with self._store.lock:
-            current = self._store.same(state)
-            if current is None:
-                return False
-            if (current.work_version, current.swap_version) != (state.work_version, state.swap_version):
-                return False
-            self._store.of(state.topic).state = with_next_work(current, next_work)
-            return True
-
     def raise_collected_until(self, state: TopicState, collected_until: int) -> bool:
         with self._store.lock:
             current = self._store.same(state)

@@ -110,7 +110,7 @@ GUARDS = (
         15,
     ),
     Missed(
-        Guard("what cannot be read is set aside", deliver._read_and_send, instead("set_aside", lambda *_: [])),
+        Guard("what cannot be read is set aside", deliver._ready, instead("set_aside", lambda *_: [])),
         "damage",
         5,
     ),

@@ -8,7 +8,6 @@ from tidewheel.aws import table_layout as layout
 from tidewheel.aws.dynamodb import items
 from tidewheel.aws.dynamodb.table import Table
 from tidewheel.aws.dynamodb.writes import Change, Put, Value
-from tidewheel.flows.ports.topic_states import NextWork
 from tidewheel.model.settings import TopicSettings
 from tidewheel.model.topic_state import Purge, TopicState
 
@@ -47,16 +46,6 @@ class DynamoTopicStates:
         _, item = self._table.update(change, action="seal", topic=state.topic, returns=True)
         current = None if item is None else items.decode_topic_state(item)
         return current if current is not None and current.generation == state.generation else None
-
-    def raise_next_slot(self, state: TopicState, next_work: NextWork) -> bool:
-        """Raises next_slot with a single UpdateItem."""
-        return self._change_state(
-            state,
-            "raise_next_slot",
-            condition="work_version = :work_version AND swap_version = :swap_version",
-            values={"work_version": state.work_version, "swap_version": state.swap_version},
-            sets=items.next_work_fields(state.topic, next_work),
-        )
 
     def raise_collected_until(self, state: TopicState, collected_until: int) -> bool:
         """Raises collected_until with a single UpdateItem."""

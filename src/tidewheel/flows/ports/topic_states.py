@@ -56,13 +56,6 @@ class TopicStates(Protocol):
         """
         ...
 
-    def raise_next_slot(self, state: TopicState, next_work: NextWork) -> bool:
-        """Raises the next slot. Returns False if refused.
-
-        `the next slot = ... IF generation, work_version and swap_version as read`.
-        """
-        ...
-
     def raise_collected_until(self, state: TopicState, collected_until: int) -> bool:
         """Raises `collected_until`. Returns False if refused.
 
