@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from tidewheel.clock import Clock
-from tidewheel.flows.ports.parallel import in_order
+from tidewheel.flows.ports.parallel import Parallel, in_order
 from tidewheel.memory.buckets import MemoryBuckets
 from tidewheel.memory.checks import MemoryChecks
 from tidewheel.memory.deletions import MemoryDeletions
@@ -62,7 +61,7 @@ class MemoryService:
     queues: MemoryQueues
     wheel: MemoryWheel = field(default_factory=MemoryWheel)
     runs: MemoryRuns = field(default_factory=MemoryRuns)
-    parallel: Callable[[Callable[[int], None], Iterable[int]], Iterable[None]] = in_order
+    parallel: Parallel = in_order
     max_skew_ms: int = _MAX_SKEW_MS
 
     @classmethod

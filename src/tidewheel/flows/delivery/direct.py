@@ -200,8 +200,8 @@ def _park_all(ports: Ports, state: TopicState, to_park: Sequence[_ToPark]) -> No
     hints: list[DrainHint | None] = []
     failures: list[Exception] = []
 
-    def park(place: int) -> None:
-        subscription, rows, tried, refused = to_park[place]
+    def park(each: _ToPark) -> None:
+        subscription, rows, tried, refused = each
         ledger = ledgers[id(rows)]
         try:
             with deadline.reserve(HOLDING_S):
@@ -214,8 +214,7 @@ def _park_all(ports: Ports, state: TopicState, to_park: Sequence[_ToPark]) -> No
             except Exception as error:
                 failures.append(error)
 
-    for _ in ports.parallel(park, range(len(to_park))):
-        pass
+    ports.parallel(park, to_park)
     enqueue_drains(ports, hints)
     if failures:
         raise failures[0]

@@ -226,8 +226,8 @@ def _hand_out_to_all(ports: Ports, topic: str, done: Dispatched) -> None:
     takers.sort(key=lambda each: -each.cursor)
     results: list[Dispatched] = []
 
-    def step(place: int) -> None:
-        taker, own = takers[place], Dispatched()
+    def step(taker: SubscriptionState) -> None:
+        own = Dispatched()
         results.append(own)
         try:
             if not hand_out(ports, topic, taker.name, own, most_steps=_FEW_STEPS, inline=False):
@@ -235,8 +235,7 @@ def _hand_out_to_all(ports: Ports, topic: str, done: Dispatched) -> None:
         except Exception as error:
             own.failures.append(error)
 
-    for _ in ports.parallel(step, range(len(takers))):
-        pass
+    ports.parallel(step, takers)
     done.enqueued_parts += sum(each.enqueued_parts for each in results)
     done.failures += [error for each in results for error in each.failures]
 

@@ -70,8 +70,7 @@ def due_rows(ports: Ports, state: TopicState, plan: Plan, pieces: Sequence[Piece
         found[index] = _due(pa.concat_tables(slices), state, plan)
 
     with deadline.share(2):
-        for _ in ports.parallel(read, range(len(wanted))):
-            pass
+        ports.parallel(read, range(len(wanted)))
     unread = [
         Unread(its_pieces, error) for (_, its_pieces), error in zip(wanted, errors, strict=True) if error is not None
     ]

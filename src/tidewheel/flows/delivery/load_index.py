@@ -72,6 +72,5 @@ def completed(ports: Ports, buckets: Sequence[Bucket], first_slot: int, end_slot
         found[i] = replace(whole, segments=touching(whole.segments, first_slot * slot_ms, end_slot * slot_ms))
 
     wanted = [i for i, bucket in enumerate(found) if not bucket.complete and bucket.occupies(first_slot, end_slot)]
-    for _ in ports.parallel(read, wanted):
-        pass
+    ports.parallel(read, wanted)
     return Indexes(found, sorted(unreadable, key=lambda each: each.object_name))

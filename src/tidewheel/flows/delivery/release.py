@@ -233,13 +233,8 @@ def send_all(ports: Ports, sendings: Sequence[tuple[str, Sequence[Release]]]) ->
     if len(queues) > 1:
         turns.sort(key=itemgetter(0))
 
-    def send_batch(turn: int) -> None:
-        number, queue = turns[turn]
-        queue.send(number)
-
     with deadline.reserve(_PARKING_S):
-        for _ in ports.parallel(send_batch, range(len(turns))):
-            pass
+        ports.parallel(lambda turn: turn[1].send(turn[0]), turns)
     return [queue.outcome for queue in queues]
 
 

@@ -66,12 +66,7 @@ def set_aside_all(ports: Ports, plan: Plan, delivery: Delivery, error: Exception
     slices = [(plan_of(plan, pieces), ranges_of(pieces)) for pieces in plan.parts()]
     slices += [(replace(plan, segments=(), unindexed=(each,)), ()) for each in plan.unindexed]
     items = [_item(ports, delivery, own, ranges, [error]) for own, ranges in slices]
-
-    def put(place: int) -> None:
-        ports.set_aside.put(items[place])
-
-    for _ in ports.parallel(put, range(len(items))):
-        pass
+    ports.parallel(ports.set_aside.put, items)
     with suppress(Exception):
         ports.queues.enqueue_set_aside(items)
     return len(items)

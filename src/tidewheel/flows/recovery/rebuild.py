@@ -159,12 +159,7 @@ def _restore(ports: Ports, checkpoint: Checkpoint, live: Sequence[Bucket], plann
         *(partial(ports.recurring.restore, each) for each in restored_recurring(checkpoint)),
         *(partial(ports.subscriptions.restore, each) for each in restored_subscriptions(checkpoint, planned)),
     ]
-
-    def put(place: int) -> None:
-        puts[place]()
-
-    for _ in ports.parallel(put, range(len(puts))):
-        pass
+    ports.parallel(lambda put: put(), puts)
 
 
 def scan_range(checkpoint: Checkpoint, now_ms: int) -> ScanRange:
