@@ -29,8 +29,7 @@ from tidewheel.aws.dynamodb.items import decode_bucket, encode_bucket
 from tidewheel.aws.dynamodb.storage import DynamoStorage
 from tidewheel.aws.dynamodb.writes import Item
 from tidewheel.aws.service import client_config
-from tidewheel.ledger.bucket import Bucket
-from tidewheel.ledger.delayed_index import due_segments, next_slot, waiting_rows
+from tidewheel.ledger.bucket import Bucket, due_segments, next_slot, waiting_rows
 from tidewheel.memory import MemoryObjects
 from tidewheel.model.checksum import CHECKSUM_BYTES
 from tidewheel.model.plan import PlannedSegment

@@ -15,8 +15,7 @@ from tests.contract.builders import SLOT_MS
 from tests.unit.test_bucket import START_MS, some_segments
 from tidewheel.aws.dynamodb.items import decode_bucket, encode_bucket
 from tidewheel.errors import CorruptMetadata
-from tidewheel.ledger.bucket import Bucket, bucket_id
-from tidewheel.ledger.delayed_index import due_segments
+from tidewheel.ledger.bucket import Bucket, bucket_id, due_segments
 from tidewheel.ledger.segment_table import SegmentTable, decode_segments, encode_segments, touching
 from tidewheel.ledger.slots import slots_of
 from tidewheel.model.checksum import opened, sealed

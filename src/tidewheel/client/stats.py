@@ -17,8 +17,7 @@ from tidewheel.client.subscription_queues import dead_letter_url_of
 from tidewheel.flows.delivery.load_index import complete_all
 from tidewheel.flows.ports import Storage
 from tidewheel.flows.ports.objects import Objects
-from tidewheel.ledger.bucket import Bucket
-from tidewheel.ledger.delayed_index import next_slot
+from tidewheel.ledger.bucket import Bucket, next_slot
 from tidewheel.model.park import Park
 from tidewheel.model.subscription_state import Delivery, State, SubscriptionState
 from tidewheel.model.topic_state import TopicState

@@ -16,8 +16,7 @@ from tidewheel.errors import ConcurrentModification, InvalidValue, TooManyPurges
 from tidewheel.flows.ports import Storage
 from tidewheel.flows.ports.merges import Trash
 from tidewheel.flows.ports.topic_states import check_again_at
-from tidewheel.ledger.bucket import Bucket
-from tidewheel.ledger.delayed_index import waiting_rows
+from tidewheel.ledger.bucket import Bucket, waiting_rows
 from tidewheel.model.duration import MAX_DELAY_MS
 from tidewheel.model.needed import needed
 from tidewheel.model.topic_state import Purge, TopicState

@@ -17,8 +17,7 @@ from tidewheel.flows.delivery.damage import is_damage
 from tidewheel.flows.delivery.due_rows import Unread
 from tidewheel.flows.ports import Ports
 from tidewheel.flows.ports.objects import Objects
-from tidewheel.ledger.bucket import Tail, content_id
-from tidewheel.ledger.delayed_index import due_rows_of
+from tidewheel.ledger.bucket import Tail, content_id, due_rows_of
 from tidewheel.ledger.ledger import encode_ledger
 from tidewheel.ledger.reader import segments_of
 from tidewheel.ledger.segment_table import touching

@@ -44,8 +44,7 @@ from tidewheel.flows.recovery.rebuild_report import RebuildReport
 from tidewheel.flows.recovery.scan import ScanRange
 from tidewheel.flows.upkeep.checkpoint import checkpoint_topic, find_checkpoints, store_checkpoint
 from tidewheel.flows.upkeep.merge_rows import MergeWork
-from tidewheel.ledger.bucket import Bucket
-from tidewheel.ledger.delayed_index import waiting_rows
+from tidewheel.ledger.bucket import Bucket, waiting_rows
 from tidewheel.ledger.inspection import Inspected
 from tidewheel.ledger.reader import tags_of
 from tidewheel.ledger.writer import GENERATION_TAG, TOPIC_TAG

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from tidewheel.flows.delivery.recur import all_recurring, next_occupied_by
 from tidewheel.flows.ports import Ports
 from tidewheel.flows.ports.checks import Due
-from tidewheel.ledger.delayed_index import next_slot
+from tidewheel.ledger.bucket import next_slot
 from tidewheel.model.plan import Plan
 from tidewheel.model.subscription_state import Delivery, DeliveryKey
 from tidewheel.model.topic_state import TopicState

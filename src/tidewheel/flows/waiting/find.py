@@ -16,7 +16,7 @@ from tidewheel.flows.delivery.load_index import complete_all
 from tidewheel.flows.delivery.release import attributes_of, texts_of
 from tidewheel.flows.ports import Storage
 from tidewheel.flows.ports.objects import Objects
-from tidewheel.ledger.delayed_index import due_segments
+from tidewheel.ledger.bucket import due_segments
 from tidewheel.ledger.ledger import decode_segment
 from tidewheel.model.message import Encoding, MessageId, id_bytes, id_deliver_at_ms
 from tidewheel.model.plan import Plan
