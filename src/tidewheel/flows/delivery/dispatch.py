@@ -115,7 +115,7 @@ def dispatch(ports: Ports, topic: str) -> Dispatched | None:
     step = _advance(ports, state, done) if state.planned < state.sealed else None
     if step is None or step.unfinished:
         with deadline.reserve(_SCHEDULE_S):
-            _hand_out_to_all(ports, topic, done)
+            _hand_out_the_rest(ports, topic, state.sealed if step is None else step.state.sealed, done)
         current = ports.topic_states.read(topic)
         step = None if current is None else _advance(ports, current, done)
     # Even if work is left: who does it may come late, and the messages of the next occupied slot must not wait.
@@ -212,18 +212,18 @@ def _advance(ports: Ports, state: TopicState, done: Dispatched) -> _Step | None:
     return step
 
 
-def _hand_out_to_all(ports: Ports, topic: str, done: Dispatched) -> None:
-    """Hands out plans to all subscriptions, side by side. Notes failures.
+def _hand_out_the_rest(ports: Ports, topic: str, planned: int, done: Dispatched) -> None:
+    """Hands out plans to the subscriptions that lag behind a slot, side by side. Notes failures.
 
     Of several subscriptions none is sent anything here, because one call must not send for all. A subscription that
-    lags behind is left to a job of its own. If a hand-out fails or its job is not enqueued, the next slot stays low, so
-    the sweep continues.
+    lags further is left to a job of its own. If a hand-out fails or its job is not enqueued, the next slot stays low,
+    so the sweep continues.
     """
     takers = [each for each in ports.subscriptions.all(topic, done.passed_over) if each.takes_plans]
     if len(takers) == 1:
         hand_out(ports, topic, takers[0].name, done)
         return
-    takers.sort(key=lambda each: -each.cursor)
+    behind = sorted((each for each in takers if each.cursor < planned), key=lambda each: -each.cursor)
     results: list[Dispatched] = []
 
     def step(taker: SubscriptionState) -> None:
@@ -235,7 +235,7 @@ def _hand_out_to_all(ports: Ports, topic: str, done: Dispatched) -> None:
         except Exception as error:
             own.failures.append(error)
 
-    ports.parallel(step, takers)
+    ports.parallel(step, behind)
     done.enqueued_parts += sum(each.enqueued_parts for each in results)
     done.failures += [error for each in results for error in each.failures]
 
