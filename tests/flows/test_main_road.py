@@ -74,7 +74,7 @@ def test_ingest_of_a_plain_message_enters_few_files_and_no_exception() -> None:
     files = entered(ingest)
 
     assert not exceptions(files)
-    assert len(of_flows(files)) <= 22, sorted(files)
+    assert len(of_flows(files)) <= 20, sorted(files)
     assert len(files) <= 40, sorted(files)
 
 
@@ -87,7 +87,7 @@ def test_dispatch_and_delivery_of_a_plain_message_enter_few_files_and_no_excepti
 
     assert len(world.service.queues.sent()) == 2
     assert not exceptions(files)
-    assert len(of_flows(files)) <= 21, sorted(files)
+    assert len(of_flows(files)) <= 20, sorted(files)
     assert len(files) <= 36, sorted(files)
 
 
