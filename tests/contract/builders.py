@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from tidewheel.flows.ports import Storage
-from tidewheel.flows.ports.deliveries import HandOut
-from tidewheel.flows.ports.merges import Trash
-from tidewheel.flows.ports.topic_states import NextWork
+from tidewheel.storage.deliveries import HandOut
+from tidewheel.storage.merges import Trash
+from tidewheel.storage.storage import Storage
+from tidewheel.storage.topic_states import NextWork
+
 from tidewheel.ledger.bucket import Bucket, bucket_id
 from tidewheel.ledger.slots import slots_of
 from tidewheel.model.message import MessageId

@@ -16,7 +16,6 @@ from tidewheel.errors import CorruptLedger, CorruptMetadata, ObjectMissing
 from tidewheel.flows.delivery.damage import is_damage
 from tidewheel.flows.delivery.due_rows import Unread
 from tidewheel.flows.ports import Ports
-from tidewheel.flows.ports.objects import Objects
 from tidewheel.ledger.bucket import Tail, content_id, due_rows_of
 from tidewheel.ledger.ledger import encode_ledger
 from tidewheel.ledger.reader import segments_of
@@ -36,6 +35,7 @@ from tidewheel.model.set_aside import (
 )
 from tidewheel.model.subscription_state import Delivery
 from tidewheel.model.topic_state import TopicState
+from tidewheel.storage.objects import Objects
 
 
 def set_aside(ports: Ports, plan: Plan, delivery: Delivery, unread: Sequence[Unread]) -> list[SetAside]:
