@@ -28,6 +28,7 @@ import pyarrow.parquet as pq
 from benchmarks.rounds import cpu_ms, interleaved
 from tidewheel.ledger.footer import LEAVES
 from tidewheel.ledger.ledger import Ledger, decode_segment, encode_ledger, rows_table
+from tidewheel.ledger.rows import sort_rows
 from tidewheel.model.message import Encoding
 
 DATA = Path(__file__).resolve().parents[1] / "examples/messages.jsonl.gz"
@@ -94,7 +95,9 @@ def alike(table: pa.Table, row_groups: list[int]) -> int:
 
 def encode(table: pa.Table, segment_bytes: int | None = None) -> Ledger:
     """Encodes rows as ingest does."""
-    return encode_ledger(table, topic="commits", generation="1", slot_ms=300_000, segment_bytes=segment_bytes)
+    return encode_ledger(
+        sort_rows(table), topic="commits", generation="1", slot_ms=300_000, segment_bytes=segment_bytes
+    )
 
 
 def measure(table: pa.Table, runs: int) -> dict[str, object]:

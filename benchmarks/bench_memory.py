@@ -34,6 +34,7 @@ from tidewheel.flows.delivery.dispatch import dispatch
 from tidewheel.flows.ports.parallel import in_order
 from tidewheel.ledger.bucket import Bucket, bucket_id, content_id
 from tidewheel.ledger.ledger import Ledger, encode_ledger, rows_table
+from tidewheel.ledger.rows import sort_rows
 from tidewheel.memory import MemoryObjects, MemoryQueues, MemoryService, MemoryWheel
 from tidewheel.model.settings import TopicSettings
 from tidewheel.model.topic_state import new_topic_state
@@ -103,7 +104,7 @@ def real_ledger(drawn: random.Random, rows: int, due: int) -> Ledger:
         encoding=[1] * rows,
         sent_at_ms=[START_MS] * rows,
     )
-    return encode_ledger(table, topic="t", generation="g", slot_ms=300_000)
+    return encode_ledger(sort_rows(table), topic="t", generation="g", slot_ms=300_000)
 
 
 def write_ledgers(folder: Path, case: Case) -> None:

@@ -55,6 +55,7 @@ from tidewheel.flows.upkeep.merge import Engine, in_process, merge
 from tidewheel.jobs.location import Location
 from tidewheel.ledger.bucket import Bucket, bucket_id, content_id
 from tidewheel.ledger.ledger import encode_ledger, rows_table
+from tidewheel.ledger.rows import sort_rows
 from tidewheel.memory import MemoryService
 from tidewheel.model.message import Encoding
 from tidewheel.model.object_names import ledger_name
@@ -86,7 +87,7 @@ def make_ledgers(folder: Path, ledgers: int, rows: int) -> None:
             encoding=[Encoding.JSON] * rows,
             sent_at_ms=[START_MS - random_.randrange(300_000) for _ in range(rows)],
         )
-        ledger = encode_ledger(table, topic="t", generation="g", slot_ms=SETTINGS.slot_ms)
+        ledger = encode_ledger(sort_rows(table), topic="t", generation="g", slot_ms=SETTINGS.slot_ms)
         id = bucket_id(ledger.summary.slots.min(), content_id(ledger.data))
         name = ledger_name("t", id, SETTINGS.slot_ms, objects.new_attempt())
         objects.put(name, ledger.data)

@@ -26,8 +26,7 @@ from benchmarks.endpoint import client, endpoint
 from benchmarks.rounds import cpu_ms, interleaved
 from benchmarks.waiting import SLOT_MS, waiting_ledger
 from tidewheel.aws.service import client_config
-from tidewheel.ledger.bucket import Bucket
-from tidewheel.ledger.delayed_index import due_segments, next_slot, waiting_rows
+from tidewheel.ledger.bucket import Bucket, due_segments, next_slot, waiting_rows
 from tidewheel.memory import MemoryObjects
 from tidewheel.model.checksum import CHECKSUM_BYTES
 from tidewheel.model.plan import PlannedSegment

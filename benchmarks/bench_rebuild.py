@@ -38,6 +38,7 @@ from tidewheel.jobs.rebuilding import engine_of
 from tidewheel.ledger.bucket import bucket_id, content_id
 from tidewheel.ledger.inspection import Inspected
 from tidewheel.ledger.ledger import SCHEMA, encode_ledger
+from tidewheel.ledger.rows import sort_rows
 from tidewheel.memory import MemoryService
 from tidewheel.model.checkpoint import checkpoint_of
 from tidewheel.model.key import KeyEntry
@@ -117,7 +118,7 @@ def store(objects: Objects, ledgers: int, rows: int, generation: str) -> int:
         table = _table(payloads, random)
         if number % 100 == 99 and before is not None:
             table = pa.concat_tables([table.slice(0, rows // 2), before.slice(0, rows - rows // 2)])
-        ledger = encode_ledger(table, topic=TOPIC, generation=generation, slot_ms=300_000)
+        ledger = encode_ledger(sort_rows(table), topic=TOPIC, generation=generation, slot_ms=300_000)
         first_slot = ledger.summary.segments[0].first_deliver_at_ms // 300_000
         name = ledger_name(TOPIC, bucket_id(first_slot, content_id(ledger.data)), 300_000, objects.new_attempt())
         objects.put(name, ledger.data)

@@ -39,6 +39,7 @@ from tidewheel.flows.ports.runs import MergeSize
 from tidewheel.flows.upkeep.consider_merge import consider_merge
 from tidewheel.ledger.bucket import Bucket, bucket_id
 from tidewheel.ledger.ledger import encode_ledger, rows_table
+from tidewheel.ledger.rows import sort_rows
 from tidewheel.ledger.slots import slots_of
 from tidewheel.local import LocalTidewheel
 from tidewheel.model.message import Message
@@ -71,7 +72,7 @@ def due_segment(drawn: random.Random, due_ms: int, generation: str) -> tuple[byt
         encoding=[1] * SEGMENT_ROWS,
         sent_at_ms=[due_ms - LEDGER_MS] * SEGMENT_ROWS,
     )
-    ledger = encode_ledger(rows, topic=TOPIC, generation=generation, slot_ms=SLOT_MS)
+    ledger = encode_ledger(sort_rows(rows), topic=TOPIC, generation=generation, slot_ms=SLOT_MS)
     segment = ledger.summary.segments[0]
     return ledger.data[: segment.offset + segment.length], segment
 

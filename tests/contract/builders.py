@@ -15,6 +15,7 @@ from tidewheel.model.topic_state import TopicState
 from tidewheel.storage.deliveries import HandOut
 from tidewheel.storage.merges import Trash
 from tidewheel.storage.storage import Storage
+from tidewheel.storage.topic_states import NextWork
 
 SLOT_MS = 300_000
 
@@ -67,6 +68,11 @@ def a_plan(
     )
     ids = frozenset(a_message_id(i) for i in range(cancelled))
     return Plan(topic="orders", first_slot=first_slot, end_slot=end_slot, segments=planned, cancelled=ids)
+
+
+def raise_next_slot(storage: Storage, state: TopicState, next_work: NextWork) -> bool:
+    """Raises the next slot of a topic in which nothing is to be planned."""
+    return storage.plans.commit(state, None, state.planned, next_work=next_work)
 
 
 def a_message_id(number: int = 0) -> MessageId:

@@ -11,6 +11,7 @@ from tests.contract.builders import (
     Store,
     a_delivery,
     a_state,
+    raise_next_slot,
 )
 from tests.contract.conftest import aws_store
 from tests.contract.test_parks import a_park
@@ -26,9 +27,7 @@ def test_topics_and_deliveries_are_due_from_their_next_check_on(store: Store) ->
     [subscription] = store.subscribed(cursor=100)
     delivery = a_delivery(subscription, next_check_ms=5000)
     store.deliveries.hand_out(HandOut(subscription=subscription, to=103, delivery=delivery))
-    store.topic_states.raise_next_slot(
-        store.current(), NextWork(next_slot=None, next_check_ms=6000, collect_at_ms=6000)
-    )
+    raise_next_slot(store, store.current(), NextWork(next_slot=None, next_check_ms=6000, collect_at_ms=6000))
     assert store.checks.due(4999) == ([], [], [], [])
     assert store.checks.due(5000) == ([], [delivery.key], [], [])
     assert store.checks.due(6000) == (["orders"], [delivery.key], [], [])
@@ -43,7 +42,7 @@ def test_what_is_due_for_the_longest_comes_first_wherever_the_index_keeps_it(sto
 
 def test_what_needs_no_check_any_more_is_not_due(store: Store) -> None:
     state = store.topic(next_check_ms=1, next_slot=100)
-    assert store.topic_states.raise_next_slot(state, NextWork(next_slot=None, next_check_ms=None, collect_at_ms=None))
+    assert raise_next_slot(store, state, NextWork(next_slot=None, next_check_ms=None, collect_at_ms=None))
     delivery = store.delivered(next_check_ms=1)
     store.deliveries.set_next_check(delivery.key, 1, 90_000_000)
     assert delivery.key not in store.checks.due(80_000_000)[1]

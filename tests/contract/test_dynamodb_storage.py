@@ -20,6 +20,7 @@ from tests.contract.builders import (
     a_plan,
     a_state,
     a_subscription,
+    raise_next_slot,
     some_trash,
 )
 from tests.contract.conftest import aws_store
@@ -223,9 +224,7 @@ def test_an_item_is_in_the_check_index_exactly_while_it_must_be_checked(dynamodb
     store.buckets.commit(state, a_bucket(105), NEXT)
     item = raw_items(dynamodb, store)[key]
     assert (item["check_shard"], item["next_check_ms"]) == ({"S": f"W#{crc32(b'orders') % 16:02d}"}, {"N": "7000"})
-    store.topic_states.raise_next_slot(
-        store.current(), NextWork(next_slot=None, next_check_ms=None, collect_at_ms=None)
-    )
+    raise_next_slot(store, store.current(), NextWork(next_slot=None, next_check_ms=None, collect_at_ms=None))
     assert not {"check_shard", "next_check_ms", "next_slot", "collect_at_ms"} & set(raw_items(dynamodb, store)[key])
 
 

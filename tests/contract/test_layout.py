@@ -28,7 +28,6 @@ from tidewheel.model.topic_state import LAYOUT, TopicState
 from tidewheel.storage.buckets import Commit
 from tidewheel.storage.deliveries import Replay
 from tidewheel.storage.storage import Storage
-from tidewheel.storage.topic_states import NextWork
 
 NEWER = LAYOUT + 1
 TOMBSTONE = Tombstone(200, a_message_id(), 9_000_000_000)
@@ -70,12 +69,6 @@ READS: dict[str, Callable[[Storage, TopicState], object]] = {
 }
 CHANGES: dict[str, tuple[Callable[[Storage, TopicState], object], object]] = {
     "commit_bucket": (lambda storage, seen: storage.buckets.commit(seen, a_bucket(150), None), Commit.MOVED),
-    "raise_next_slot": (
-        lambda storage, seen: storage.topic_states.raise_next_slot(
-            seen, NextWork(next_slot=130, next_check_ms=7, collect_at_ms=None)
-        ),
-        False,
-    ),
     "raise_collected_until": (lambda storage, seen: storage.topic_states.raise_collected_until(seen, 101), False),
     "set_collect_at": (lambda storage, seen: storage.topic_states.set_collect_at(seen, 5, 5), False),
     "merge_considered": (lambda storage, seen: storage.topic_states.merge_considered(seen, 5), False),

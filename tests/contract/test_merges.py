@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.contract.builders import Store, a_bucket, a_segment, a_state, some_trash
+from tests.contract.builders import Store, a_bucket, a_segment, a_state, raise_next_slot, some_trash
 from tidewheel.ledger.bucket import Bucket, encode_tail
 from tidewheel.ledger.slots import slots_of
 from tidewheel.model.topic_state import TopicState
@@ -158,7 +158,7 @@ def test_a_decision_from_before_a_swap_is_refused(store: Store, what: str) -> No
     if what == "a plan":
         assert not store.plans.commit(seen, None, 105)
     else:
-        assert not store.topic_states.raise_next_slot(seen, LOW)
+        assert not raise_next_slot(store, seen, LOW)
 
 
 def test_a_merge_s_lease_is_exclusive_until_its_end(store: Store) -> None:

@@ -17,6 +17,7 @@ from tests.contract.builders import (
     a_plan,
     a_state,
     a_subscription,
+    raise_next_slot,
     some_trash,
 )
 from tests.contract.conftest import aws_store
@@ -90,7 +91,7 @@ class Writer:
         writes: list[Callable[[], Any]] = [
             lambda: store.topic_states.create(a_state()),
             lambda: store.topic_states.seal(self.state, slot),
-            lambda: store.topic_states.raise_next_slot(self.state, LOW),
+            lambda: raise_next_slot(store, self.state, LOW),
             lambda: store.topic_states.raise_collected_until(self.state, slot),
             lambda: store.topic_states.set_collect_at(self.state, slot, slot, self.any([None, slot])),
             lambda: store.topic_states.merge_considered(self.state, self.any([None, slot])),

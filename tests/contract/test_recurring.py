@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.contract.builders import SLOT_MS, Store, a_state
+from tests.contract.builders import SLOT_MS, Store, a_state, raise_next_slot
 from tidewheel.model.message import Encoding
 from tidewheel.model.recurring import Recurring
 from tidewheel.model.topic_state import TopicState
@@ -30,9 +30,7 @@ def a_recurring(name: str = "tick", generation: str = "r1", first_slot: int = 10
 
 def lowered(store: Store, next_slot: int) -> TopicState:
     """Puts the next slot at a slot, and returns the topic state."""
-    assert store.topic_states.raise_next_slot(
-        store.current(), NextWork(next_slot=next_slot, next_check_ms=9, collect_at_ms=None)
-    )
+    assert raise_next_slot(store, store.current(), NextWork(next_slot=next_slot, next_check_ms=9, collect_at_ms=None))
     return store.current()
 
 
@@ -69,9 +67,7 @@ def test_a_raise_of_the_next_slot_that_did_not_see_a_recurring_message_is_refuse
     state = lowered(store, 103)
     assert store.recurring.put(state, a_recurring(), None, None)
 
-    assert not store.topic_states.raise_next_slot(
-        state, NextWork(next_slot=None, next_check_ms=None, collect_at_ms=None)
-    )
+    assert not raise_next_slot(store, state, NextWork(next_slot=None, next_check_ms=None, collect_at_ms=None))
 
 
 @pytest.mark.parametrize(("sealed", "done"), [(104, True), (105, True), (106, False)])
@@ -92,7 +88,7 @@ def test_a_recurring_message_is_refused_when_the_next_slot_moved(
     store.topic()
     seen = store.current() if read is None else lowered(store, read)
     next_work = NextWork(next_slot=now, next_check_ms=9, collect_at_ms=None)
-    assert store.topic_states.raise_next_slot(store.current(), next_work)
+    assert raise_next_slot(store, store.current(), next_work)
 
     assert not store.recurring.put(seen, a_recurring(), None, None)
 

@@ -102,10 +102,10 @@ def test_calls_are_made_for_every_argument_and_failures_come_out(threads: int) -
             done.add(number)
 
     parallel = parallel_of(threads)
-    assert list(parallel(call, range(30))) == [None] * 30
+    parallel(call, range(30))
     assert done == set(range(30))
     with pytest.raises(ValueError, match="99"):
-        list(parallel(call, [1, 99, 2]))
+        parallel(call, [1, 99, 2])
 
 
 def test_four_threads_run_four_calls_at_once() -> None:
@@ -114,7 +114,8 @@ def test_four_threads_run_four_calls_at_once() -> None:
     def meet(_: int) -> None:
         barrier.wait()
 
-    assert list(parallel_of(4)(meet, range(4))) == [None] * 4
+    parallel_of(4)(meet, range(4))
+    assert barrier.n_waiting == 0
 
 
 @pytest.mark.timeout(60)
@@ -122,22 +123,22 @@ def test_calls_that_a_call_makes_side_by_side_wait_for_no_other_thread() -> None
     parallel, done = parallel_of(2), []
 
     def outer(number: int) -> None:
-        list(parallel(lambda inner: done.append((number, inner)), range(3)))
+        parallel(lambda inner: done.append((number, inner)), range(3))
 
-    list(parallel(outer, range(4)))
+    parallel(outer, range(4))
     assert sorted(done) == [(number, inner) for number in range(4) for inner in range(3)]
 
 
 def test_without_threads_calls_are_made_in_order() -> None:
     done: list[int] = []
-    assert list(in_order(done.append, [3, 1, 2])) == [None] * 3
+    in_order(done.append, [3, 1, 2])
     assert done == [3, 1, 2]
 
 
 def test_the_service_in_memory_is_all_ports_too() -> None:
     service: Ports = MemoryService.at(ManualClock(5))
     assert service.clock.now_ms() == 5
-    assert list(service.parallel(lambda number: None, range(2))) == [None, None]
+    service.parallel(lambda number: None, range(2))
 
 
 def test_the_adapters_import_no_pyarrow() -> None:

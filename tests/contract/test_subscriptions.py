@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.contract.builders import Store, a_delivery, a_state, a_subscription
+from tests.contract.builders import Store, a_delivery, a_state, a_subscription, raise_next_slot
 from tidewheel.model.park import Park, ParkKey
 from tidewheel.model.subscription_state import State, SubscriptionState
 from tidewheel.storage.deliveries import HandOut
@@ -86,7 +86,7 @@ def test_a_new_subscription_keeps_that_the_schedule_of_the_next_slot_is_missing(
 def test_a_change_that_did_not_see_that_a_schedule_is_missing_is_refused(store: Store) -> None:
     store.topic(next_slot=400, next_check_ms=10**9, planned=300, sealed=300)
     [subscription] = store.subscribed(cursor=200)
-    assert store.topic_states.raise_next_slot(store.current(), _next_work(400))
+    assert raise_next_slot(store, store.current(), _next_work(400))
     assert store.subscriptions.pause(subscription)
     paused, before = replace(subscription, state=State.PAUSED), store.current()
     assert store.topic_states.set_collect_at(before, None, AT_ONCE_MS)
@@ -191,7 +191,7 @@ def test_a_resumed_subscription_is_active_and_the_sweep_checks_its_cursor(
         if stopped is State.PAUSED
         else store.subscriptions.mark_broken("orders", "billing", "s1")
     )
-    assert store.topic_states.raise_next_slot(store.current(), _next_work(400))
+    assert raise_next_slot(store, store.current(), _next_work(400))
     state = store.current()
     assert store.subscriptions.resume(state, seen)
     assert now(store) == subscription
@@ -215,7 +215,7 @@ def test_a_raise_of_the_next_slot_that_did_not_see_the_resume_is_refused(store: 
     subscription = in_state(store, State.PAUSED)
     before = store.current()
     assert store.subscriptions.resume(before, subscription)
-    assert not store.topic_states.raise_next_slot(before, _next_work(400))
+    assert not raise_next_slot(store, before, _next_work(400))
 
 
 @pytest.mark.parametrize(
@@ -236,7 +236,7 @@ def test_a_resume_is_refused_when_the_next_slot_moved_across_its_cursor(
     store: Store, read: int | None, next_slot: int | None
 ) -> None:
     subscription = in_state(store, State.PAUSED)
-    assert store.topic_states.raise_next_slot(store.current(), replace(_next_work(0), next_slot=next_slot))
+    assert raise_next_slot(store, store.current(), replace(_next_work(0), next_slot=next_slot))
     _assert_not_resumed(store, replace(store.current(), next_slot=read), subscription)
 
 

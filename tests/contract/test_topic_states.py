@@ -11,6 +11,7 @@ from tests.contract.builders import (
     Store,
     a_bucket,
     a_state,
+    raise_next_slot,
     some_trash,
 )
 from tidewheel.model.settings import TopicSettings
@@ -60,7 +61,7 @@ def test_an_unknown_topic_has_no_topic_state_and_nothing_else(store: Store) -> N
         [],
         [],
     )
-    assert not storage.topic_states.raise_next_slot(a_state(), LOW)
+    assert not raise_next_slot(storage, a_state(), LOW)
     assert storage.buckets.commit(a_state(), a_bucket(105), LOW) is Commit.MOVED
     assert storage.buckets.all("orders") == []
 
@@ -102,7 +103,7 @@ def test_sealing_never_lowers_sealed_and_still_returns_the_topic_state(store: St
 )
 def test_raising_the_next_slot_sets_its_three_marks(store: Store, to: NextWork) -> None:
     state = store.topic(next_slot=100, next_check_ms=1, collect_at_ms=2)
-    assert store.topic_states.raise_next_slot(state, to)
+    assert raise_next_slot(store, state, to)
     assert store.current() == replace(
         state, next_slot=to.next_slot, next_check_ms=to.next_check_ms, collect_at_ms=to.collect_at_ms
     )
@@ -111,9 +112,7 @@ def test_raising_the_next_slot_sets_its_three_marks(store: Store, to: NextWork) 
 @pytest.mark.parametrize("moved", [{"work_version": 1}, {"swap_version": 1}, {"generation": "g2"}])
 def test_raising_the_next_slot_is_refused_when_a_version_moved(store: Store, moved: dict[str, Any]) -> None:
     now = store.topic(next_slot=100, **moved)
-    assert not store.topic_states.raise_next_slot(
-        a_state(next_slot=100), NextWork(next_slot=9, next_check_ms=1, collect_at_ms=1)
-    )
+    assert not raise_next_slot(store, a_state(next_slot=100), NextWork(next_slot=9, next_check_ms=1, collect_at_ms=1))
     assert store.current() == now
 
 

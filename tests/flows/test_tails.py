@@ -12,7 +12,8 @@ import pytest
 from tests.flows.world import DAY, HOUR, START_MS, TOPIC, World, once
 from tests.stored import stored
 from tidewheel.flows.delivery.dispatch import dispatch
-from tidewheel.flows.delivery.load_index import complete, completed, next_occupied
+from tidewheel.flows.delivery.load_index import complete, completed
+from tidewheel.flows.delivery.planning import next_occupied
 from tidewheel.flows.upkeep.merge import in_process, merge
 from tidewheel.ledger.bucket import Bucket, encode_tail
 

@@ -23,6 +23,7 @@ from tidewheel.flows.delivery.due_rows import due_rows
 from tidewheel.flows.delivery.parking import parked_rows
 from tidewheel.flows.delivery.release import releases
 from tidewheel.flows.ports import Ports
+from tidewheel.flows.ports.parallel import in_order
 from tidewheel.flows.upkeep.payloads import _marks
 from tidewheel.ledger.bucket import Bucket, Tail, encode_tail
 from tidewheel.ledger.inspection import inspect
@@ -160,7 +161,7 @@ def _read_planned(data: bytes) -> object:
     planned = PlannedSegment(object_name="plans/orders/1.parquet", segment=_segment(_ledger()), due_rows=20)
     first = NOW_MS // _SLOT_MS
     plan = Plan(topic="orders", first_slot=first, end_slot=first + 9, segments=(planned,), part_rows=100)
-    ports = SimpleNamespace(objects=objects, parallel=map)
+    ports = SimpleNamespace(objects=objects, parallel=in_order)
     state = SimpleNamespace(slot_ms=_SLOT_MS, purge_ms=0, purges=())
     rows, unread = due_rows(cast(Ports, ports), cast(TopicState, state), plan, plan.parts()[0])
     if unread:

@@ -64,7 +64,6 @@ FLOWS = (
     "plans.commit in one transaction -> no",
     "plans.commit in single steps -> yes",
     "deliveries.hand_out -> yes",
-    "topic_states.raise_next_slot -> yes",
     "deliveries.lease_part",
     "deliveries.part_done",
     "subscriptions.mark_broken -> yes",

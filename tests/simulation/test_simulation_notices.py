@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
@@ -14,7 +15,7 @@ from tidewheel.memory.tombstones import MemoryTombstones
 from tidewheel.memory.topic_states import MemoryTopicStates
 
 from tests.simulation.runs import one_run
-from tidewheel.flows.delivery import addressed, commit, deliver, drain, ingest, planning, release, schedules
+from tidewheel.flows.delivery import commit, deliver, drain, due_rows, ingest, planning, release, schedules
 from tidewheel.flows.delivery.keys import _Settling
 from tidewheel.flows.ports.queues import Release
 from tidewheel.flows.recovery import rebuild
@@ -94,22 +95,22 @@ def exchanged(patch: Patch) -> None:
 
 
 def replayed_without_anything(patch: Patch) -> None:
-    its_rows = deliver._its_rows
+    rows_of = deliver.rows_of
 
     def nothing_again(state: TopicState, delivery: Delivery, rows: pa.Table) -> pa.Table:
-        return its_rows(state, delivery, rows if delivery.first_ms is None else rows[:0])
+        return rows_of(state, delivery, rows if delivery.first_ms is None else rows[:0])
 
-    patch.setattr(deliver, "_its_rows", nothing_again)
+    patch.setattr(deliver, "rows_of", nothing_again)
 
 
 def replayed_twice(patch: Patch) -> None:
-    its_rows = deliver._its_rows
+    rows_of = deliver.rows_of
 
     def again(state: TopicState, delivery: Delivery, rows: pa.Table) -> pa.Table:
-        found = its_rows(state, delivery, rows)
+        found = rows_of(state, delivery, rows)
         return found if delivery.first_ms is None else pa.concat_tables([found, found])
 
-    patch.setattr(deliver, "_its_rows", again)
+    patch.setattr(deliver, "rows_of", again)
 
 
 def cancelled(patch: Patch) -> None:
@@ -125,7 +126,7 @@ def purged(patch: Patch) -> None:
 
 
 def filtered(patch: Patch) -> None:
-    patch.setattr(addressed, "taken", lambda rows, _: rows)
+    patch.setattr(due_rows, "_parsed", lambda _: SimpleNamespace(matches=lambda _: True))
 
 
 def lost(patch: Patch) -> None:
@@ -174,7 +175,7 @@ def recurring(patch: Patch) -> None:
 
 
 def recurring_unfiltered(patch: Patch) -> None:
-    rows_for = addressed.rows_for
+    rows_for = due_rows.rows_for
 
     def all_that_recurs(rows: pa.Table, subscription: str, filter_policy: str | None) -> pa.Table:
         recurs = pa.array([body == b"again and again" for body in rows.column("payload").to_pylist()], pa.bool_())

@@ -26,6 +26,7 @@ from tidewheel.jobs.folder_objects import FolderObjects
 from tidewheel.jobs.location import Location
 from tidewheel.ledger.bucket import BucketId, bucket_id
 from tidewheel.ledger.ledger import Ledger, encode_ledger, rows_table
+from tidewheel.ledger.rows import sort_rows
 from tidewheel.memory import MemoryService
 from tidewheel.model.object_names import ledger_bucket_id, ledger_name
 from tidewheel.model.settings import TopicSettings
@@ -68,7 +69,9 @@ def as_rows(table: pa.Table) -> list[dict[str, Any]]:
 
 
 def store(objects: Objects, table: pa.Table, *, topic: str = "orders", **changes: Any) -> tuple[str, Ledger]:
-    ledger = encode_ledger(table, topic=topic, generation="g1", slot_ms=SLOT_MS, **({"segment_rows": 20} | changes))
+    ledger = encode_ledger(
+        sort_rows(table), topic=topic, generation="g1", slot_ms=SLOT_MS, **({"segment_rows": 20} | changes)
+    )
     number = next(_numbers)
     first_slot = table.column("deliver_at_ms")[0].as_py() // SLOT_MS
     name = ledger_name(topic, bucket_id(first_slot, f"b{number}"), SLOT_MS, objects.new_attempt())

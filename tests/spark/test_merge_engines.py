@@ -23,7 +23,7 @@ from tidewheel.jobs.merging import side_by_side
 from tidewheel.jobs.tasks import InProcesses, Tasks
 from tidewheel.ledger.bucket import Bucket, bucket_id, content_id
 from tidewheel.ledger.ledger import encode_ledger, rows_table
-from tidewheel.ledger.rows import in_order
+from tidewheel.ledger.rows import in_order, sort_rows
 from tidewheel.ledger.writer import SOURCES_TAG
 from tidewheel.model.message import Encoding
 from tidewheel.model.object_names import ledger_name
@@ -62,7 +62,7 @@ def rows_of(rng: random.Random, rows: int, days: float = 10, **columns: Any) -> 
 
 def put_ledger(objects: FolderObjects, rows: pa.Table) -> Bucket:
     """Writes a ledger as ingest does."""
-    ledger = encode_ledger(rows, topic="orders", generation="g1", slot_ms=SETTINGS.slot_ms)
+    ledger = encode_ledger(sort_rows(rows), topic="orders", generation="g1", slot_ms=SETTINGS.slot_ms)
     id = bucket_id(ledger.summary.slots.min(), content_id(ledger.data))
     name = ledger_name("orders", id, SETTINGS.slot_ms, objects.new_attempt())
     objects.put(name, ledger.data)

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from tidewheel.errors import CorruptLedger
 from tidewheel.ledger.ledger import SCHEMA, Ledger, encode_ledger, rows_table
 from tidewheel.ledger.reader import segments_of, tags_of
+from tidewheel.ledger.rows import sort_rows
 from tidewheel.model.checksum import sealed
 from tidewheel.model.segment import Segment
 
@@ -33,7 +34,7 @@ def a_ledger(rows: int = 100, *, span_ms: int = 60 * DAY_MS, **changes: Any) -> 
         sent_at_ms=[START_MS] * rows,
     )
     arguments: dict[str, Any] = {"topic": "orders", "generation": "g1", "slot_ms": 300_000, "segment_rows": 7}
-    return encode_ledger(table, **(arguments | changes))
+    return encode_ledger(sort_rows(table), **(arguments | changes))
 
 
 def reads(data: bytes, asked: list[tuple[int, int]] | None = None) -> Callable[[int, int], bytes]:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tidewheel import Consumer, InvalidValue, ReceivedMessage, Tidewheel
 from tidewheel.client.retries import sent_again, supersedes
-from tidewheel.flows.delivery.addressed import has_addressed, rows_for
+from tidewheel.flows.delivery.due_rows import has_addressed, rows_for
 from tidewheel.flows.delivery.ingest import pack_rows
 from tidewheel.flows.delivery.release import releases
 from tidewheel.flows.waiting.find import found_messages

@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 from tests.contract.builders import SLOT_MS
 from tests.unit.test_bucket import START_MS, some_segments
 from tidewheel.errors import CorruptMetadata
-from tidewheel.ledger.bucket import Bucket, bucket_id
-from tidewheel.ledger.delayed_index import due_segments
+from tidewheel.ledger.bucket import Bucket, bucket_id, due_segments
 from tidewheel.ledger.segment_table import SegmentTable, decode_segments, encode_segments, touching
 from tidewheel.ledger.slots import slots_of
 from tidewheel.model.checksum import opened, sealed

@@ -137,9 +137,11 @@ def parallel_of(threads: int) -> Parallel:
     own = local()
     pool = ThreadPoolExecutor(threads, "tidewheel", initializer=lambda: setattr(own, "thread", True))
 
-    def run(call: Callable[[int], None], arguments: Iterable[int], /) -> Iterable[None]:
+    def run(call: Callable[[_T], object], arguments: Iterable[_T], /) -> None:
         if hasattr(own, "thread"):
-            return map(call, arguments)
-        return pool.map(deadline.carried(call), arguments)
+            in_order(call, arguments)
+            return
+        for _ in pool.map(deadline.carried(call), arguments):
+            pass
 
     return run

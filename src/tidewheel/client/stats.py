@@ -15,8 +15,7 @@ from tidewheel.client.histogram import DAY_S, DAYS, HOUR_S, HOURS, EstimatedHist
 from tidewheel.client.in_flight import undelivered
 from tidewheel.client.subscription_queues import dead_letter_url_of
 from tidewheel.flows.delivery.load_index import complete_all
-from tidewheel.ledger.bucket import Bucket
-from tidewheel.ledger.delayed_index import next_slot
+from tidewheel.ledger.bucket import Bucket, next_slot
 from tidewheel.model.park import Park
 from tidewheel.model.subscription_state import Delivery, State, SubscriptionState
 from tidewheel.model.topic_state import TopicState

@@ -31,9 +31,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from tidewheel.errors import CorruptLedger, InvalidValue
+from tidewheel.errors import CorruptLedger
 from tidewheel.ledger import footer
-from tidewheel.ledger.rows import SCHEMA, conform, rows_table, sort_rows
+from tidewheel.ledger.rows import SCHEMA, conform, rows_table, times_of
 from tidewheel.ledger.writer import (
     SCHEMA_VERSION,
     SEGMENT_BYTES,
@@ -94,7 +94,7 @@ def encode_ledger(
     """Encodes messages as a ledger. The same rows give the same bytes.
 
     Args:
-        table: rows in SCHEMA, in any order. Rows with equal time and id keep their order.
+        table: rows in SCHEMA, sorted by (deliver_at_ms, message_id).
         topic: the topic's name.
         generation: the topic's generation.
         slot_ms: the topic's slot length.
@@ -104,15 +104,12 @@ def encode_ledger(
         sources: names of the ledgers that this ledger replaces.
 
     Raises:
-        InvalidValue: no rows, or rows not in SCHEMA.
+        InvalidValue: no rows, or rows not sorted or not in SCHEMA.
     """
     table = conform(table).combine_chunks()
-    if table.num_rows == 0:
-        raise InvalidValue("rows", 0, "a ledger holds at least one message")
-    table = sort_rows(table)
     if segment_bytes is None:
-        times = table.column("deliver_at_ms")
-        short = times[-1].as_py() - times[0].as_py() < _SHORT_SPAN_MS
+        times = times_of(table)
+        short = not times.size or times[-1] - times[0] < _SHORT_SPAN_MS
         segment_bytes = _SHORT_SEGMENT_BYTES if short else SEGMENT_BYTES
     sink = _Pieces()
     writer = LedgerWriter(

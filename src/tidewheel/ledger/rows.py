@@ -80,12 +80,13 @@ def conform(table: pa.Table) -> pa.Table:
 
 def sort_rows(table: pa.Table) -> pa.Table:
     """Returns the rows sorted by (deliver_at_ms, message_id). Equal rows keep their order."""
-    if in_order(table):
+    order = _sorted_order(table)
+    if np.all(order[1:] > order[:-1]):
         return table
-    order = pa.array(_sorted_order(table))
+    places = pa.array(order)
     columns = [
         # Nulls need no sorting, and sorting a column of maps costs as much as a column of payloads.
-        column if column.null_count == len(column) else column.take(order)
+        column if column.null_count == len(column) else column.take(places)
         for column in table.columns
     ]
     return pa.Table.from_arrays(columns, schema=table.schema)

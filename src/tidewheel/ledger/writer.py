@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -62,8 +63,6 @@ class LedgerSummary:
     Attributes:
         segments: in the order of the file, which is the order of time.
         rows: how many messages.
-        first_deliver_at_ms: the earliest delivery time.
-        last_deliver_at_ms: the latest.
         slots: the slots that hold a message.
         size_bytes: size of the object, in bytes.
         tail: where the object holds its own index, if the index is too large for the bucket's item.
@@ -73,8 +72,6 @@ class LedgerSummary:
 
     segments: tuple[Segment, ...]
     rows: int
-    first_deliver_at_ms: int
-    last_deliver_at_ms: int
     slots: BitMap
     size_bytes: int
     tail: Tail | None = None
@@ -96,8 +93,7 @@ class LedgerSummary:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class _Span:
+class _Span(NamedTuple):
     rows: int
     raw_bytes: int
     first_ms: int
@@ -244,8 +240,6 @@ class LedgerWriter:
         return LedgerSummary(
             segments=tuple(self._segments),
             rows=rows,
-            first_deliver_at_ms=self._segments[0].first_deliver_at_ms,
-            last_deliver_at_ms=self._segments[-1].last_deliver_at_ms,
             slots=self._slots,
             size_bytes=self._offset,
             tail=tail,

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, cast
 
 from tidewheel.clock import Clock
 from tidewheel.flows.ports import Ports
-from tidewheel.flows.ports.parallel import in_order
+from tidewheel.flows.ports.parallel import Parallel, in_order
 from tidewheel.memory.dynamodb import Index, MemoryDynamoDBClient, Schema
 from tidewheel.memory.objects import MemoryObjects
 from tidewheel.memory.queues import MemoryQueues
@@ -52,7 +51,7 @@ class MemoryService(Ports):
         *,
         stack: str | None = None,
         max_skew_ms: int = _MAX_SKEW_MS,
-        parallel: Callable[[Callable[[int], None], Iterable[int]], Iterable[None]] = in_order,
+        parallel: Parallel = in_order,
     ) -> MemoryService:
         """Returns an empty service whose queues and objects use the same clock.
 

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from operator import add, gt
 
 from tidewheel.errors import CorruptMetadata
 from tidewheel.model.checksum import opened, sealed
@@ -21,6 +22,7 @@ MAX_PART_ROWS = 5_000
 """Limit of rows in a part's segments, due or not. The estimate of due rows may be far too low."""
 MAX_PART_RAW_BYTES = 16 * 1024 * 1024
 """Limit of a part's segments before compression. A function holds several times as much."""
+_NO_LOAD = (0, 0, 0)
 _MANIFEST_BYTES = 64 * 1024 * 1024
 """Largest manifest before compression, for 900,000 segments. A function of a gigabyte can just hold such a manifest."""
 
@@ -106,19 +108,23 @@ class Plan:
 
     def _parts(self) -> Iterator[tuple[Piece, ...]]:
         part: list[Piece] = []
-        load = _Load()
+        load: tuple[int, ...] = _NO_LOAD
         for planned in self.segments:
-            own = _Load(due=planned.due_rows, rows=planned.segment.rows, raw_bytes=planned.segment.raw_bytes)
-            if part and (len(part) == MAX_PART_SEGMENTS or (load + own).over(self.part_rows)):
+            own = (planned.due_rows, planned.segment.rows, planned.segment.raw_bytes)
+            if part and (len(part) == MAX_PART_SEGMENTS or self._over(map(add, load, own))):
                 yield tuple(part)
-                part, load = [], _Load()
-            if own.over(self.part_rows):
+                part, load = [], _NO_LOAD
+            if self._over(own):
                 yield from ((piece,) for piece in self._ranges(planned))
                 continue
             part.append(Piece(planned=planned, first_row=0, end_row=planned.segment.rows))
-            load += own
+            load = tuple(map(add, load, own))
         if part:
             yield tuple(part)
+
+    def _over(self, load: Iterable[int]) -> bool:
+        """Returns whether due rows, rows or raw bytes are too many for a part."""
+        return any(map(gt, load, (self.part_rows, MAX_PART_ROWS, MAX_PART_RAW_BYTES)))
 
     def _ranges(self, planned: PlannedSegment) -> Iterator[Piece]:
         """Cuts a large segment by rows."""
@@ -126,19 +132,6 @@ class Plan:
         step = min(self.part_rows, max(1, rows * MAX_PART_RAW_BYTES // max(1, raw_bytes)))
         for first in range(0, rows, step):
             yield Piece(planned=planned, first_row=first, end_row=min(first + step, rows))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Load:
-    due: int = 0
-    rows: int = 0
-    raw_bytes: int = 0
-
-    def __add__(self, other: _Load) -> _Load:
-        return _Load(due=self.due + other.due, rows=self.rows + other.rows, raw_bytes=self.raw_bytes + other.raw_bytes)
-
-    def over(self, part_rows: int) -> bool:
-        return self.due > part_rows or self.rows > MAX_PART_ROWS or self.raw_bytes > MAX_PART_RAW_BYTES
 
 
 def encode_plan(plan: Plan) -> bytes:

@@ -37,7 +37,7 @@ class Plans:
         *,
         rows: int = 0,
     ) -> bool:
-        """Commits a plan, with hand-outs if given. Returns False if nothing was written.
+        """Commits a plan, hand-outs and a raised next slot, as far as given. Returns False if nothing was written.
 
         `T{put PLAN; STATE: planned = end_slot, waiting - rows IF planned, swap_version and generation as read; each
         hand-out}`.

@@ -74,19 +74,6 @@ class TopicStates:
         current = None if item is None else items.decode_topic_state(item)
         return current if current is not None and current.generation == state.generation else None
 
-    def raise_next_slot(self, state: TopicState, next_work: NextWork) -> bool:
-        """Raises the next slot. Returns False if refused.
-
-        `the next slot = ... IF generation, work_version and swap_version as read`.
-        """
-        return self._change_state(
-            state,
-            "raise_next_slot",
-            condition="work_version = :work_version AND swap_version = :swap_version",
-            values={"work_version": state.work_version, "swap_version": state.swap_version},
-            sets=items.next_work_fields(state.topic, next_work),
-        )
-
     def raise_collected_until(self, state: TopicState, collected_until: int) -> bool:
         """Raises `collected_until`. Returns False if refused.
 

@@ -105,12 +105,12 @@ GUARDS = (
         6,
     ),
     Missed(
-        Guard("a schedule is set though work is left", dispatch._raise_next_slot, instead("_schedule")),
+        Guard("a schedule is set though work is left", dispatch.dispatch, instead("schedule")),
         "key",
         15,
     ),
     Missed(
-        Guard("what cannot be read is set aside", deliver._read_and_send, instead("set_aside", lambda *_: [])),
+        Guard("what cannot be read is set aside", deliver._ready, instead("set_aside", lambda *_: [])),
         "damage",
         5,
     ),

@@ -7,14 +7,19 @@ from typing import Any
 
 from tests.simulation.guard import Guard, stored
 from tests.simulation.guards import key_worlds as worlds
-from tests.simulation.removal import always, instead, moved, never, wrapped
+from tests.simulation.removal import always, instead, never, wrapped
 from tidewheel.flows.administration import cancel as cancelling
 from tidewheel.flows.delivery import ingest as ingesting
 from tidewheel.flows.delivery import keys as settling
+from tidewheel.flows.delivery.progress import Progress
 
 
 def _claimed_whatever_was_there(claim_key: Any, topic: str, entry: Any) -> None:
     claim_key(topic, entry)
+
+
+def _not_settled(_: Any, ports: Any, state: Any, packs: Any) -> tuple[Progress, int]:
+    return Progress(ports, state, packs), 0
 
 
 def _write_over(_: Any, tombstones: Any, topic: str, tombstone: Any) -> None:
@@ -72,7 +77,7 @@ GUARDS = (
     Guard(
         "keys are settled before anything is sent",
         ingesting.ingest,
-        moved("settle_keys", after="_commit"),
+        instead("settled", _not_settled),
         worlds.DIRECT,
     ),
     Guard(

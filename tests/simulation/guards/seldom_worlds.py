@@ -21,6 +21,7 @@ from tidewheel.flows.upkeep.payloads import sweep_payloads
 from tidewheel.jobs.rebuild_engine import local_engine
 from tidewheel.ledger.bucket import bucket_id, content_id
 from tidewheel.ledger.ledger import encode_ledger
+from tidewheel.ledger.rows import sort_rows
 from tidewheel.model.object_names import ledger_name, payload_name
 from tidewheel.model.subscription_state import State
 
@@ -110,7 +111,7 @@ def _imported_twice() -> SmallWorld:
     batch = world.pack(a=FAR, b=FAR)
     world.want("billing", messages="xab")
     ledger = encode_ledger(
-        pack_rows(batch), topic=TOPIC, generation=world.state.generation, slot_ms=world.state.slot_ms
+        sort_rows(pack_rows(batch)), topic=TOPIC, generation=world.state.generation, slot_ms=world.state.slot_ms
     )
     id = bucket_id(world.slot_of("a"), content_id(ledger.data))
 

@@ -93,8 +93,8 @@ GUARDS = (
     ),
     Guard(
         "a subscription that lags is not moved past the plans between",
-        dispatch._plan_and_hand_out,
-        never("cursor"),
+        dispatch._level,
+        always("cursor"),
         worlds.PLANNED_BEHIND,
     ),
     Guard(
@@ -105,15 +105,15 @@ GUARDS = (
     ),
     Guard(
         "the next slot is raised only if no ledger came since the buckets were read",
-        stored("topic_states.raise_next_slot"),
+        stored("plans.commit"),
         never("work_version"),
         worlds.PLANNED_ONLY,
     ),
-    Guard("the next slot stays while a cursor lags", dispatch._raise_next_slot, never("cursor"), worlds.RESUMED),
+    Guard("the next slot stays while a cursor lags", dispatch._Step.__init__, never("cursor"), worlds.RESUMED),
     Guard(
-        "the next slot stays while a sealed slot is not planned",
-        dispatch._raise_next_slot,
-        never("sealed"),
+        "a raise of the next slot plans what was sealed since",
+        dispatch._Step.__init__,
+        instead("make_plan"),
         worlds.SEALED_ONLY,
     ),
     Guard("a cancel says no once the slot is sealed", stored("store.slot_open"), always("sealed"), worlds.CANCELLED),

@@ -24,7 +24,7 @@ def _take_all(take: Any, _: Any) -> Any:
 GUARDS = (
     Guard(
         "a plan is not handed out with its commit to who is paused",
-        dispatch._plan_and_hand_out,
+        dispatch._Step.__init__,
         always("takes_plans"),
         worlds.PAUSED,
     ),

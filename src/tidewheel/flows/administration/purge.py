@@ -13,8 +13,7 @@ from dataclasses import dataclass
 
 from tidewheel.clock import Clock
 from tidewheel.errors import ConcurrentModification, InvalidValue, TooManyPurges, UnknownTopic
-from tidewheel.ledger.bucket import Bucket
-from tidewheel.ledger.delayed_index import waiting_rows
+from tidewheel.ledger.bucket import Bucket, waiting_rows
 from tidewheel.model.duration import MAX_DELAY_MS
 from tidewheel.model.needed import needed
 from tidewheel.model.topic_state import Purge, TopicState

@@ -11,15 +11,14 @@ import pyarrow as pa
 from tidewheel import deadline
 from tidewheel.errors import CorruptMetadata, InvalidValue, NewerRelease, ObjectMissing, PartLeased
 from tidewheel.flows.delivery import release
-from tidewheel.flows.delivery.addressed import rows_for
-from tidewheel.flows.delivery.due_rows import Unread, due_rows, rows_of, without_expired
+from tidewheel.flows.delivery.due_rows import Unread, due_rows, rows_for, rows_of, without_expired
 from tidewheel.flows.delivery.parking import HOLDING_S, DrainHint, enqueue_drains, mark_broken, park_inline, park_part
 from tidewheel.flows.delivery.plan_anew import deliver_anew
 from tidewheel.flows.delivery.set_aside import deliver_unindexed, set_aside, set_aside_all
 from tidewheel.flows.ports import Ports
 from tidewheel.flows.ports.parallel import persistently
 from tidewheel.ledger.rows import without_repeats
-from tidewheel.model.plan import Piece, Plan
+from tidewheel.model.plan import Plan
 from tidewheel.model.set_aside import SetAside
 from tidewheel.model.settings import LEASE_MS
 from tidewheel.model.subscription_state import Delivery, DeliveryKey
@@ -81,63 +80,102 @@ def deliver_part(ports: Ports, key: DeliveryKey, part: int) -> Delivered | None:
             if ports.deletions.read(key.topic) is not None:
                 return None
             raise CorruptMetadata(f"delivery {key} is open, but its topic is gone")
-        try:
-            plan = _plan(ports, key)
-        except NewerRelease:
-            raise
-        except (CorruptMetadata, ObjectMissing) as error:
-            put = deliver_anew(ports, state, delivery, part, error)
-            return Delivered(failures=(error,), set_aside=put or 0, damaged=int(put is None))
-        if delivery.parts < plan.part_count:  # handed out while the plan could not be read
-            put = set_aside_all(ports, plan, delivery, CorruptMetadata("its plan could not be read when handed out"))
-            ports.deliveries.delete([key])
-            return Delivered(set_aside=put)
-        parts = plan.parts()
-        if part >= plan.part_count:
-            return None  # a job from before a rebuild, whose new plan has fewer parts
-        if part >= len(parts):
-            return _deliver_index(ports, state, plan, delivery, part)
-        sent, rows, outcome = _read_and_send(ports, state, plan, delivery, parts[part], now_ms)
-        if outcome.untaken:
-            parked = _park_rest(ports, state, key, part, rows, outcome)
-            return sent._replace(parked=parked, failures=outcome.failures)
+        done, marked = _deliver(ports, state, delivery, part, now_ms)
     except Exception:
         ports.deliveries.release_part(key, part)
         raise
-    _done(ports, key, part)
-    return sent
+    if not marked:
+        _done(ports, key, part)
+    return done
 
 
-def _read_and_send(
-    ports: Ports, state: TopicState, plan: Plan, delivery: Delivery, pieces: Sequence[Piece], now_ms: int
-) -> tuple[Delivered, pa.Table, release.Outcome]:
-    """Sends what can be read of a part, and sets the rest aside. Returns the rows, and which of them were taken."""
+def _deliver(
+    ports: Ports, state: TopicState, delivery: Delivery, part: int, now_ms: int
+) -> tuple[Delivered | None, bool]:
+    """Sends a leased part. Returns the result, and whether no more is to be marked in the table."""
+    key = delivery.key
+    try:
+        plan = _plan(ports, key)
+    except NewerRelease:
+        raise
+    except (CorruptMetadata, ObjectMissing) as error:
+        put = deliver_anew(ports, state, delivery, part, error)
+        return Delivered(failures=(error,), set_aside=put or 0, damaged=int(put is None)), True
+    if delivery.parts < plan.part_count:  # handed out while the plan could not be read
+        put = set_aside_all(ports, plan, delivery, CorruptMetadata("its plan could not be read when handed out"))
+        ports.deliveries.delete([key])
+        return Delivered(set_aside=put), True
+    if part >= plan.part_count:
+        return None, True  # a job from before a rebuild, whose new plan has fewer parts
+    parts = plan.parts()
+    if part >= len(parts):
+        return _deliver_index(ports, state, plan, delivery, part), False
+    pieces = parts[part]
     rows, unread = due_rows(ports, state, plan, pieces)
     try:
-        wanted = _its_rows(state, delivery, without_repeats(rows))
+        ready = _ready(ports, state, plan, delivery, without_repeats(rows), unread, now_ms)
     except InvalidValue as error:  # the filter cannot be read
-        wanted, unread = rows.slice(0, 0), [Unread(list(pieces), error)]
-    aside = set_aside(ports, plan, delivery, unread)
-    live = without_expired(wanted, now_ms)
-    outcome = release.send(ports, delivery.queue_url, release.releases(live))
-    sent = Delivered(
-        messages=outcome.sent,
-        segments=len({piece.planned for piece in pieces}),
-        expired=wanted.num_rows - live.num_rows,
+        ready = _ready(ports, state, plan, delivery, rows.slice(0, 0), [Unread(list(pieces), error)], now_ms)
+    outcome = release.send(ports, delivery.queue_url, release.releases(ready.rows))
+    parked = _park_rest(ports, state, key, part, ready.rows, outcome) if outcome.untaken else 0
+    failures = outcome.failures if outcome.untaken else ()
+    segments = len({piece.planned for piece in pieces})
+    return _delivered([ready], outcome.sent, segments, failures, parked), bool(outcome.untaken)
+
+
+def _delivered(
+    ready: Sequence[_Ready], messages: int, segments: int, failures: Sequence[Exception], parked: int
+) -> Delivered:
+    aside = [item for each in ready for item in each.aside]
+    return Delivered(
+        messages=messages,
+        segments=segments,
+        failures=tuple(failures),
+        parked=parked,
+        expired=sum(each.expired for each in ready),
         set_aside=len(aside),
         damaged=sum(each.damaged for each in aside),
     )
-    return sent, live, outcome
+
+
+class _Ready(NamedTuple):
+    """The rows of a delivery that are to be sent now.
+
+    Attributes:
+        expired: how many rows were dropped because their time had passed.
+        aside: the items of what could not be read.
+    """
+
+    delivery: Delivery
+    rows: pa.Table
+    expired: int
+    aside: list[SetAside]
+
+
+def _ready(
+    ports: Ports,
+    state: TopicState,
+    plan: Plan,
+    delivery: Delivery,
+    rows: pa.Table,
+    unread: Sequence[Unread],
+    now_ms: int,
+) -> _Ready:
+    """Selects a delivery's rows. Sets aside what could not be read.
+
+    Raises:
+        InvalidValue: the delivery's filter cannot be read.
+    """
+    wanted = rows_for(rows_of(state, delivery, rows), delivery.key.subscription, delivery.filter_policy)
+    live = without_expired(wanted, now_ms)
+    aside = set_aside(ports, plan, delivery, unread) if unread else []
+    return _Ready(delivery, live, wanted.num_rows - live.num_rows, aside)
 
 
 def _deliver_index(ports: Ports, state: TopicState, plan: Plan, delivery: Delivery, part: int) -> Delivered:
     """Does a part that is a ledger whose index is still to be read."""
     kept = deliver_unindexed(ports, state, plan, delivery, part)
-    _done(ports, delivery.key, part)
-    if kept is None:
-        return Delivered()
-    item, error = kept
-    return Delivered(failures=(error,), set_aside=1, damaged=int(item.damaged))
+    return Delivered() if kept is None else Delivered(failures=(kept[1],), set_aside=1, damaged=int(kept[0].damaged))
 
 
 def _plan(ports: Ports, key: DeliveryKey) -> Plan:
@@ -200,41 +238,26 @@ def deliver_at_once(ports: Ports, state: TopicState, plan: Plan, deliveries: Seq
         _leave_to_queue(ports, deliveries, failures)  # more rows than estimated: send in parts, which are bounded
         return Delivered(segments=segments, failures=tuple(failures))
     ready: list[_Ready] = []
-    expired = 0
-    aside: list[SetAside] = []
     for delivery in deliveries:
         try:
-            wanted = _its_rows(state, delivery, rows)
-            aside += set_aside(ports, plan, delivery, unread)
+            ready.append(_ready(ports, state, plan, delivery, rows, unread, ports.clock.now_ms()))
         except Exception as error:  # likewise; the other subscriptions receive theirs
             failures.append(error)
             _leave_to_queue(ports, [delivery], failures)
-            continue
-        live = without_expired(wanted, ports.clock.now_ms())
-        expired += wanted.num_rows - live.num_rows
-        ready.append(_Ready(delivery, live))
-    done = _send_ready(ports, state, ready, failures)
+    messages, parked = _send_ready(ports, state, ready, failures)
     failures += [each.error for each in unread]
-    return done._replace(
-        segments=segments,
-        failures=tuple(failures),
-        expired=expired,
-        set_aside=len(aside),
-        damaged=sum(each.damaged for each in aside),
-    )
+    return _delivered(ready, messages, segments, failures, parked)
 
 
-class _Ready(NamedTuple):
-    delivery: Delivery
-    rows: pa.Table
+def _send_ready(ports: Ports, state: TopicState, ready: Sequence[_Ready], failures: list[Exception]) -> tuple[int, int]:
+    """Sends the rows of deliveries side by side, parks the rest of each, and deletes the deliveries.
 
-
-def _send_ready(ports: Ports, state: TopicState, ready: Sequence[_Ready], failures: list[Exception]) -> Delivered:
-    """Sends the rows of deliveries side by side, parks the rest of each, and deletes the deliveries."""
+    Returns how many messages were sent, and how many parked.
+    """
     outcomes = release.send_all(ports, [(each.delivery.queue_url, release.releases(each.rows)) for each in ready])
     done: list[Delivery] = []
     parked = 0
-    for (delivery, rows), outcome in zip(ready, outcomes, strict=True):
+    for (delivery, rows, *_), outcome in zip(ready, outcomes, strict=True):
         failures += [] if outcome.error is None else [outcome.error]
         try:
             if outcome.untaken:
@@ -244,7 +267,7 @@ def _send_ready(ports: Ports, state: TopicState, ready: Sequence[_Ready], failur
             failures.append(error)
             _leave_to_queue(ports, [delivery], failures)
     _delete_done(ports, done, failures)
-    return Delivered(messages=sum(each.sent for each in outcomes), parked=parked)
+    return sum(each.sent for each in outcomes), parked
 
 
 def _delete_done(ports: Ports, deliveries: Sequence[Delivery], failures: list[Exception]) -> None:
@@ -267,8 +290,3 @@ def _leave_to_queue(ports: Ports, deliveries: Sequence[Delivery], failures: list
             ports.queues.enqueue_parts(delivery.key, range(delivery.parts))
         except Exception as error:
             failures.append(error)
-
-
-def _its_rows(state: TopicState, delivery: Delivery, rows: pa.Table) -> pa.Table:
-    """Returns the rows of a plan for a subscription."""
-    return rows_for(rows_of(state, delivery, rows), delivery.key.subscription, delivery.filter_policy)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -11,9 +11,7 @@ import pyarrow.compute as pc
 
 from tidewheel import deadline
 from tidewheel.flows.delivery import release
-from tidewheel.flows.delivery.addressed import has_addressed, rows_for
-from tidewheel.flows.delivery.due_rows import without_expired, without_purged
-from tidewheel.flows.delivery.filtering import unreadable
+from tidewheel.flows.delivery.due_rows import has_addressed, rows_for, unreadable, without_expired, without_purged
 from tidewheel.flows.delivery.parking import (
     HOLDING_S,
     DrainHint,
@@ -25,7 +23,6 @@ from tidewheel.flows.delivery.parking import (
 )
 from tidewheel.flows.delivery.set_aside import set_aside_rows
 from tidewheel.flows.ports import Ports
-from tidewheel.flows.ports.queues import Release
 from tidewheel.model.message import id_bytes
 from tidewheel.model.set_aside import UNKNOWN_GENERATION
 from tidewheel.model.subscription_state import State, SubscriptionState
@@ -46,13 +43,6 @@ class Direct(NamedTuple):
     expired: int = 0
     parked: int = 0
     unread: int = 0
-
-
-class _Share(NamedTuple):
-    """The rows of a subscription, as a table and as messages."""
-
-    rows: pa.Table
-    messages: list[Release]
 
 
 class _ToPark(NamedTuple):
@@ -92,10 +82,11 @@ def send_direct(ports: Ports, state: TopicState, rows: pa.Table) -> Direct:
     if not live.num_rows:
         return done
     subscriptions, unread = _set_unreadable_aside(ports, state, live)
+    shares = _shares(subscriptions, live)
     if live.num_rows * len(subscriptions) > state.settings.inline_rows:
-        to_park = _in_parts(state, subscriptions, live)
+        to_park = _in_parts(state, subscriptions, shares)
     else:
-        to_park = _send_at_once(ports, subscriptions, _shared(live))
+        to_park = _send_at_once(ports, subscriptions, shares)
     _park_all(ports, state, to_park)
     return done._replace(parked=sum(each.waiting for each in to_park), unread=unread)
 
@@ -126,7 +117,7 @@ def send_or_park(ports: Ports, state: TopicState, subscription: SubscriptionStat
     Raises:
         Exception: as `send_direct`.
     """
-    to_park = _send_at_once(ports, [subscription], lambda _: rows)
+    to_park = _send_at_once(ports, [subscription], [rows])
     _park_all(ports, state, to_park)
     return sum(each.waiting for each in to_park)
 
@@ -146,52 +137,46 @@ def _wanted(ports: Ports, state: TopicState, rows: pa.Table) -> pa.Table:
     return without_purged(rows, state)
 
 
-def _shared(live: pa.Table) -> Callable[[SubscriptionState], pa.Table]:
-    """Returns a function that selects a subscription's rows.
+def _shares(subscriptions: Sequence[SubscriptionState], live: pa.Table) -> list[pa.Table]:
+    """Returns the rows of each subscription.
 
-    Subscriptions with the same filter share the work, unless some rows are for a single subscription.
+    Subscriptions with the same filter share a table, unless some rows are for a single subscription.
     """
     addressed = has_addressed(live)
     ready: dict[tuple[str | None, str | None], pa.Table] = {}
-
-    def rows_of(subscription: SubscriptionState) -> pa.Table:
-        share = subscription.filter_policy, subscription.name if addressed else None
-        if share not in ready:
-            ready[share] = rows_for(live, subscription.name, subscription.filter_policy)
-        return ready[share]
-
-    return rows_of
-
-
-def _in_parts(state: TopicState, subscriptions: Sequence[SubscriptionState], live: pa.Table) -> list[_ToPark]:
-    """Returns all rows of all subscriptions, in parts."""
-    rows_of, step = _shared(live), state.settings.part_rows
-    cut: dict[int, list[pa.Table]] = {}  # by the table, which subscriptions share
     found = []
-    for subscription in subscriptions:
-        rows = rows_of(subscription)
-        parts = cut.setdefault(id(rows), [rows.slice(first, step) for first in range(0, rows.num_rows, step)])
-        found += [_ToPark(subscription, part, tried=False) for part in parts]
+    for each in subscriptions:
+        share = each.filter_policy, each.name if addressed else None
+        if share not in ready:
+            ready[share] = rows_for(live, each.name, each.filter_policy)
+        found.append(ready[share])
     return found
 
 
+def _in_parts(
+    state: TopicState, subscriptions: Sequence[SubscriptionState], shares: Sequence[pa.Table]
+) -> list[_ToPark]:
+    """Returns all rows of all subscriptions, in parts. Subscriptions that share a table share the parts."""
+    step = state.settings.part_rows
+    parts = {id(rows): [rows.slice(first, step) for first in range(0, rows.num_rows, step)] for rows in shares}
+    return [
+        _ToPark(subscription, part, tried=False)
+        for subscription, rows in zip(subscriptions, shares, strict=True)
+        for part in parts[id(rows)]
+    ]
+
+
 def _send_at_once(
-    ports: Ports, subscriptions: Sequence[SubscriptionState], rows_of: Callable[[SubscriptionState], pa.Table]
+    ports: Ports, subscriptions: Sequence[SubscriptionState], shares: Sequence[pa.Table]
 ) -> list[_ToPark]:
     """Sends rows to all active subscriptions. Returns the rows that were not sent."""
-    messages: dict[int, list[Release]] = {}
-    shares = []
-    for subscription in subscriptions:
-        rows = rows_of(subscription)
-        if id(rows) not in messages:
-            messages[id(rows)] = release.releases(rows)
-        shares.append(_Share(rows, messages[id(rows)]))
+    messages = {key: release.releases(rows) for key, rows in {id(rows): rows for rows in shares}.items()}
     active = [place for place, each in enumerate(subscriptions) if each.state is State.ACTIVE]
-    sent = release.send_all(ports, [(subscriptions[place].queue_url, shares[place].messages) for place in active])
-    outcomes = dict(zip(active, sent, strict=True))
+    sendings = [(subscriptions[place].queue_url, messages[id(shares[place])]) for place in active]
+    outcomes = dict(zip(active, release.send_all(ports, sendings), strict=True))
     found = []
     for place, subscription in enumerate(subscriptions):
-        rows, outcome = shares[place].rows, outcomes.get(place)
+        rows, outcome = shares[place], outcomes.get(place)
         if outcome is None:
             found.append(_ToPark(subscription, rows, tried=False))
         elif outcome.untaken:
@@ -215,8 +200,8 @@ def _park_all(ports: Ports, state: TopicState, to_park: Sequence[_ToPark]) -> No
     hints: list[DrainHint | None] = []
     failures: list[Exception] = []
 
-    def park(place: int) -> None:
-        subscription, rows, tried, refused = to_park[place]
+    def park(each: _ToPark) -> None:
+        subscription, rows, tried, refused = each
         ledger = ledgers[id(rows)]
         try:
             with deadline.reserve(HOLDING_S):
@@ -229,8 +214,7 @@ def _park_all(ports: Ports, state: TopicState, to_park: Sequence[_ToPark]) -> No
             except Exception as error:
                 failures.append(error)
 
-    for _ in ports.parallel(park, range(len(to_park))):
-        pass
+    ports.parallel(park, to_park)
     enqueue_drains(ports, hints)
     if failures:
         raise failures[0]

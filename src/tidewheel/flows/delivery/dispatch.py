@@ -1,20 +1,30 @@
 """Dispatches topics: seals slots, plans, hands out, and schedules the next dispatch.
 
-The usual case is one transaction (`_plan_and_hand_out`): plan, cursors, deliveries and the raised next slot together.
-If another change interferes, dispatch does the same in single steps, each with its own conditional write.
-`tests/simulation/protocol_model.py` explores both.
+    seal      1  STATE: sealed up
+    advance   2  read buckets, tombstones, recurring messages and subscriptions
+              3  T{put PLAN; STATE: planned = sealed IF planned and swap_version as read;
+                   each subscription at `planned`: put DELIVERY, cursor = sealed IF cursor and generation as read;
+                   if no subscription is left out: STATE: next slot up IF work_version as read}
+              4  send a small plan, or enqueue its parts
+    rest      5  each subscription that lags: its plans, each as T{put DELIVERY; cursor up}
+              6  advance once more, now that no subscription lags: raises the next slot
+    schedule  7  create the schedule of the next slot
+
+A plain dispatch has no rest. A subscription is left out of 3 if it lags, or if a transaction has no room for it. If 3
+is refused because another change came between, it is tried again without the next slot. Then ingest cannot refuse it,
+and 6 raises the next slot. `tests/simulation/protocol_model.py` explores these steps.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from itertools import zip_longest
 
 from tidewheel import deadline
 from tidewheel.deadline import TRY_S
 from tidewheel.errors import ConcurrentModification, CorruptMetadata, NewerRelease, ObjectMissing
 from tidewheel.flows.delivery.deliver import deliver_at_once
-from tidewheel.flows.delivery.load_index import next_occupied
 from tidewheel.flows.delivery.planning import DueBuckets, make_plan, next_work_of
 from tidewheel.flows.delivery.recur import all_recurring, note_missed
 from tidewheel.flows.delivery.schedules import schedule
@@ -84,8 +94,8 @@ def dispatch(ports: Ports, topic: str) -> Dispatched | None:
 
     If it stops
         after sealing: rows for the sealed slots go direct; the next slot is still low, so the sweep plans these slots.
-        after planning: the next slot is still low, so the sweep hands the plan out.
-        after handing out: the deliveries are open; the next sweep after a lease enqueues their parts.
+        after the transaction: the deliveries are open, and the next sweep after a lease enqueues their parts. If a
+            subscription was left out, the next slot is still low, so the sweep hands the plan out.
         before the schedule is created: the topic state names the next slot, and the sweep dispatches the topic.
 
     Raises:
@@ -102,85 +112,122 @@ def dispatch(ports: Ports, topic: str) -> Dispatched | None:
             return None
         state = sealed
     done = Dispatched()
-    if not (state.planned < state.sealed and _plan_and_hand_out(ports, state, done, now_ms)):
+    step = _advance(ports, state, done) if state.planned < state.sealed else None
+    if step is None or step.unfinished:
         with deadline.reserve(_SCHEDULE_S):
-            _plan(ports, state, done)
-            _hand_out_to_all(ports, topic, done)
-        _raise_next_slot(ports, topic, done)
+            _hand_out_the_rest(ports, topic, state.sealed if step is None else step.state.sealed, done)
+        current = ports.topic_states.read(topic)
+        step = None if current is None else _advance(ports, current, done)
+    # Even if work is left: who does it may come late, and the messages of the next occupied slot must not wait.
+    if step is not None and step.next_work.next_slot is not None:
+        done.next_slot = step.next_work.next_slot
+        schedule(ports, topic, done.next_slot, step.state.settings)
     done.collect = state.collect_at_ms is not None and state.collect_at_ms <= now_ms
     return done
 
 
-def _plan_and_hand_out(ports: Ports, state: TopicState, done: Dispatched, now_ms: int) -> bool:
-    """Plans, hands out and raises the next slot in one transaction. Returns False if nothing was done.
+class _Step:
+    """One transaction, made of a topic state and of all that is read after it.
 
-    The topic state was read (by the seal) before the buckets and subscriptions. Its swap_version and work_version are
-    conditions, so buckets and subscriptions are a snapshot and no ledger came in between.
+    The topic state was read before the buckets and subscriptions. Its swap_version and work_version are conditions, so
+    these are a snapshot, and no ledger came in between.
+
+    Attributes:
+        plan: of [planned, sealed), if anything is due.
+        level: the subscriptions that get the plan with its commit.
+        left_out: whether another subscription does not get it, or lags.
+        unfinished: whether the next slot was not raised.
     """
-    buckets = DueBuckets(ports, state, done.passed_over)
-    takers = [s for s in ports.subscriptions.all(state.topic, done.passed_over) if s.takes_plans]
-    if len(takers) > _ONE_STEP_SUBSCRIPTIONS or any(s.cursor != state.planned for s in takers):
-        return False
-    recurring = all_recurring(ports, state, done.missed)
-    plan = make_plan(ports, state, buckets.indexes, recurring)
-    at_once = plan is not None and _small(plan, state, len(takers))
-    steps = [
-        HandOut(
-            subscription=s,
-            to=state.sealed,
-            delivery=None if plan is None else _delivery(s, plan, now_ms, at_once),
-        )
-        for s in takers
-    ]
-    next_slot = buckets.next_slot()
-    next_work = next_work_of(state, next_slot, recurring, now_ms, again=done.incomplete)
-    if not ports.plans.commit(state, plan, state.sealed, steps, next_work, rows=buckets.planned_rows):
-        return False
-    note_missed(ports, state, done.missed)
-    if plan is not None:
-        done.planned_rows = plan.due_rows
-        done.cancelled = len(plan.cancelled)
-        deliveries = [step.delivery for step in steps if step.delivery is not None]
-        with deadline.reserve(_SCHEDULE_S):
-            _start(ports, state, plan, deliveries, at_once, done)
-    _schedule(ports, state, next_work, done)
-    return True
 
+    def __init__(self, ports: Ports, state: TopicState, done: Dispatched) -> None:
+        self.state = state
+        self.buckets = DueBuckets(ports, state, done.passed_over)
+        takers = [each for each in ports.subscriptions.all(state.topic, done.passed_over) if each.takes_plans]
+        self.level = _level(state, takers)
+        self.left_out = self.unfinished = sum(each.cursor < state.sealed for each in takers) > len(self.level)
+        recurring = all_recurring(ports, state, done.missed) if state.recurring else []
+        self.plan = make_plan(ports, state, self.buckets.indexes, recurring)
+        self.now_ms = ports.clock.now_ms()
+        self.next_work = next_work_of(state, self.buckets.next_slot(), recurring, self.now_ms, again=done.incomplete)
 
-def _plan(ports: Ports, state: TopicState, done: Dispatched) -> None:
-    for _ in range(_ATTEMPTS):
-        if state.planned >= state.sealed:
-            return
-        buckets = DueBuckets(ports, state, done.passed_over)
-        plan = make_plan(ports, state, buckets.indexes, all_recurring(ports, state, done.missed))
-        if ports.plans.commit(state, plan, state.sealed, rows=buckets.planned_rows):
+    def commit(self, ports: Ports, done: Dispatched, *, raises: bool) -> bool:
+        """Commits the plan, the hand-outs and the raise, and starts the deliveries. Returns False if refused."""
+        state, plan = self.state, self.plan
+        at_once = plan is not None and _small(plan, state, len(self.level))
+        deliveries = [] if plan is None else [_delivery(each, plan, self.now_ms, at_once) for each in self.level]
+        steps = [
+            HandOut(subscription=each, to=state.sealed, delivery=delivery)
+            for each, delivery in zip_longest(self.level, deliveries)
+        ]
+        next_work = self.next_work if raises else None
+        if not ports.plans.commit(state, plan, state.sealed, steps, next_work, rows=self.buckets.planned_rows):
+            return False
+        self.unfinished = not raises
+        if done.missed and state.planned < state.sealed:
             note_missed(ports, state, done.missed)
-            done.planned_rows += 0 if plan is None else plan.due_rows
-            done.cancelled += 0 if plan is None else len(plan.cancelled)
-            return
+        if plan is not None:
+            done.planned_rows += plan.due_rows
+            done.cancelled += len(plan.cancelled)
+            with deadline.reserve(_SCHEDULE_S):
+                _start(ports, state, plan, deliveries, at_once, done)
+        return True
+
+    @property
+    def raised(self) -> bool:
+        """Whether the topic state names the next work already."""
+        state = self.state
+        return self.next_work == NextWork(
+            next_slot=state.next_slot, next_check_ms=state.next_check_ms, collect_at_ms=state.collect_at_ms
+        )
+
+
+def _level(state: TopicState, takers: Sequence[SubscriptionState]) -> list[SubscriptionState]:
+    """Returns the subscriptions that get [planned, sealed) with its plan, as many as a transaction takes."""
+    most = _ONE_STEP_SUBSCRIPTIONS if state.planned < state.sealed else 0
+    return [each for each in takers if each.cursor == state.planned][:most]
+
+
+def _advance(ports: Ports, state: TopicState, done: Dispatched) -> _Step | None:
+    """Plans what is sealed, hands it out, and raises the next slot if no subscription is left out.
+
+    Returns the last step, or None if the topic is gone. If other changes refuse the raise each time, the next slot
+    stays low, which only costs the sweep a check.
+
+    Raises:
+        ConcurrentModification: nothing was planned in all attempts.
+    """
+    for attempt in range(_ATTEMPTS):
+        step = _Step(ports, state, done)
+        if state.planned == state.sealed:
+            if step.left_out or step.raised or step.commit(ports, done, raises=True):
+                return step
+        elif step.commit(ports, done, raises=attempt == 0 and not step.left_out):
+            return step
         current = ports.topic_states.read(state.topic)
         if current is None:
-            return
+            return None
         state = current
-    raise ConcurrentModification("planning", state.topic, _ATTEMPTS)
+    if state.planned < state.sealed:
+        raise ConcurrentModification("planning", state.topic, _ATTEMPTS)
+    return step
 
 
-def _hand_out_to_all(ports: Ports, topic: str, done: Dispatched) -> None:
-    """Hands out plans to all subscriptions, side by side. Notes failures.
+def _hand_out_the_rest(ports: Ports, topic: str, planned: int, done: Dispatched) -> None:
+    """Hands out plans to the subscriptions that lag behind a slot, side by side. Notes failures.
 
     Of several subscriptions none is sent anything here, because one call must not send for all. A subscription that
-    lags behind is left to a job of its own. If a hand-out fails or its job is not enqueued, the next slot stays low, so
-    the sweep continues.
+    lags further is left to a job of its own. If a hand-out fails or its job is not enqueued, the next slot stays low,
+    so the sweep continues.
     """
     takers = [each for each in ports.subscriptions.all(topic, done.passed_over) if each.takes_plans]
     if len(takers) == 1:
         hand_out(ports, topic, takers[0].name, done)
         return
-    takers.sort(key=lambda each: -each.cursor)
+    behind = sorted((each for each in takers if each.cursor < planned), key=lambda each: -each.cursor)
     results: list[Dispatched] = []
 
-    def step(place: int) -> None:
-        taker, own = takers[place], Dispatched()
+    def step(taker: SubscriptionState) -> None:
+        own = Dispatched()
         results.append(own)
         try:
             if not hand_out(ports, topic, taker.name, own, most_steps=_FEW_STEPS, inline=False):
@@ -188,8 +235,7 @@ def _hand_out_to_all(ports: Ports, topic: str, done: Dispatched) -> None:
         except Exception as error:
             own.failures.append(error)
 
-    for _ in ports.parallel(step, range(len(takers))):
-        pass
+    ports.parallel(step, behind)
     done.enqueued_parts += sum(each.enqueued_parts for each in results)
     done.failures += [error for each in results for error in each.failures]
 
@@ -240,42 +286,6 @@ def _next_plan(ports: Ports, topic: str, at_or_after: int) -> tuple[Plan | None,
     except (CorruptMetadata, ObjectMissing):
         first_slot, end_slot = min(each for each in ports.plans.ranges(topic) if each[0] >= at_or_after)
         return Plan(topic=topic, first_slot=first_slot, end_slot=end_slot, segments=()), False
-
-
-def _raise_next_slot(ports: Ports, topic: str, done: Dispatched) -> None:
-    """Raises the next slot to the next occupied slot, unless work is left below. Creates the slot's schedule.
-
-    The schedule is created in each case. Whoever does the work left below may come late, and the messages of the next
-    occupied slot must not wait for that.
-    """
-    next_work, state = None, None
-    for _ in range(_ATTEMPTS):
-        state = ports.topic_states.read(topic)
-        if state is None:
-            return
-        subscriptions = ports.subscriptions.all(topic, done.passed_over)
-        next_slot = next_occupied(ports, ports.buckets.in_order(topic, done.passed_over), state.sealed)
-        recurring = all_recurring(ports, state, done.missed)
-        now_ms = ports.clock.now_ms()
-        next_work = next_work_of(state, next_slot, recurring, now_ms, again=done.incomplete)
-        if state.planned < state.sealed or any(s.takes_plans and s.cursor < state.planned for s in subscriptions):
-            break
-        unchanged = (state.next_slot, state.next_check_ms, state.collect_at_ms) == (
-            next_work.next_slot,
-            next_work.next_check_ms,
-            next_work.collect_at_ms,
-        )
-        if unchanged or ports.topic_states.raise_next_slot(state, next_work):
-            break
-    # After the last attempt the next slot stays low, which only costs the sweep a check.
-    if state is not None and next_work is not None:
-        _schedule(ports, state, next_work, done)
-
-
-def _schedule(ports: Ports, state: TopicState, next_work: NextWork, done: Dispatched) -> None:
-    done.next_slot = next_work.next_slot
-    if next_work.next_slot is not None:
-        schedule(ports, state.topic, next_work.next_slot, state.settings)
 
 
 def _small(plan: Plan, state: TopicState, subscriptions: int) -> bool:

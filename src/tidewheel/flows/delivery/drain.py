@@ -9,8 +9,9 @@ import pyarrow as pa
 
 from tidewheel.flows.administration.pause import activate, drop_parks, wake_parks
 from tidewheel.flows.delivery import release
+from tidewheel.flows.delivery.damage import is_damage
 from tidewheel.flows.delivery.deliver import Delivered
-from tidewheel.flows.delivery.due_rows import is_damage, without_expired, without_purged
+from tidewheel.flows.delivery.due_rows import without_expired, without_purged
 from tidewheel.flows.delivery.parking import DrainHint, enqueue_drains, mark_broken, park_inline, parked_rows, remainder
 from tidewheel.flows.ports import Ports
 from tidewheel.flows.ports.parallel import persistently

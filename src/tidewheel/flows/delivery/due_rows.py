@@ -1,27 +1,29 @@
-"""Reads planned rows from ledgers and drops rows that must not be sent."""
+"""Reads planned rows from ledgers, and selects the rows that a subscription is sent."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from itertools import islice
+import json
+from collections.abc import Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidewheel import deadline
-from tidewheel.errors import CorruptLedger, ObjectMissing, ObjectRefused
+from tidewheel.errors import InvalidValue
+from tidewheel.flows.delivery.damage import raise_if_all_fails
 from tidewheel.flows.ports import Ports
 from tidewheel.ledger.ledger import SCHEMA, decode_segment
 from tidewheel.ledger.rows import sort_rows
-from tidewheel.model.message import id_bytes
-from tidewheel.model.object_names import LEDGERS
+from tidewheel.model.filter_policy import FilterPolicy
+from tidewheel.model.message import HEADER_ATTRIBUTE, id_bytes
 from tidewheel.model.plan import Piece, Plan, PlannedSegment
 from tidewheel.model.subscription_state import Delivery
 from tidewheel.model.topic_state import PurgeMarks, TopicState
 
-_OTHERS = 3
-"""Other ledgers that are asked whether S3 answers at all, before a fault counts as a ledger's own."""
+_ONLY = '"only":'
+"""In a header's extras. JSON escapes quotation marks inside a text, so no text contains this."""
 
 
 class Unread(NamedTuple):
@@ -36,30 +38,6 @@ class DueRows(NamedTuple):
 
     rows: pa.Table
     unread: list[Unread]
-
-
-def is_damage(error: Exception) -> bool:
-    """Returns whether an error says that bytes are lost. All others, such as a refused or late answer, may pass."""
-    return isinstance(error, (CorruptLedger, ObjectMissing))
-
-
-def others_read(ports: Ports, topic: str, names: Collection[str]) -> list[bool]:
-    """Returns for a few other ledgers whether they can be read. Empty if there is no other.
-
-    They are of the same topic, or of any topic if the topic has no other ledger.
-    """
-    ledgers = (each.object_name for each in ports.buckets.in_order(topic, {}))
-    others = list(islice((name for name in ledgers if name not in names), _OTHERS))
-    if not others:
-        listed = (each.name for each in ports.objects.list(LEDGERS))
-        others = list(islice((name for name in listed if name not in names), _OTHERS))
-    found = []
-    for name in others:
-        try:
-            found.append(bool(ports.objects.get_range(name, 0, 4)))
-        except Exception:
-            found.append(False)
-    return found
 
 
 def due_rows(ports: Ports, state: TopicState, plan: Plan, pieces: Sequence[Piece]) -> DueRows:
@@ -92,16 +70,12 @@ def due_rows(ports: Ports, state: TopicState, plan: Plan, pieces: Sequence[Piece
         found[index] = _due(pa.concat_tables(slices), state, plan)
 
     with deadline.share(2):
-        for _ in ports.parallel(read, range(len(wanted))):
-            pass
+        ports.parallel(read, range(len(wanted)))
     unread = [
         Unread(its_pieces, error) for (_, its_pieces), error in zip(wanted, errors, strict=True) if error is not None
     ]
-    if unread and len(unread) == len(wanted) and not any(is_damage(each.error) for each in unread):
-        others = others_read(ports, plan.topic, {each.object_name for each, _ in wanted})
-        refused = all(isinstance(each.error, ObjectRefused) for each in unread)
-        if not any(others) and (others or not refused):
-            raise unread[0].error
+    if unread and len(unread) == len(wanted):
+        raise_if_all_fails(ports, plan.topic, {each.object_name for each, _ in wanted}, [each.error for each in unread])
     tables = [each for each in found if each is not None]
     rows = pa.concat_tables(tables) if tables else SCHEMA.empty_table()
     return DueRows(rows if len(tables) <= 1 else sort_rows(rows.combine_chunks()), unread)
@@ -128,6 +102,66 @@ def rows_of(state: TopicState, delivery: Delivery, rows: pa.Table) -> pa.Table:
         due = rows.column("deliver_at_ms")
         rows = rows.filter(pc.and_(pc.greater_equal(due, delivery.first_ms), pc.less(due, delivery.end_ms)))
     return rows
+
+
+def rows_for(rows: pa.Table, subscription: str, filter_policy: str | None) -> pa.Table:
+    """Returns the rows for a subscription, sorted as given.
+
+    These are the rows that match its filter, and the rows addressed to it alone. A message that a consumer sends again
+    is addressed to the consumer's own subscription, because the others have received it before. The filter is not
+    applied again.
+
+    Args:
+        rows: in a ledger's columns.
+        filter_policy: JSON, as a subscription and a delivery hold it.
+
+    Raises:
+        InvalidValue: the filter cannot be read.
+    """
+    addressed = has_addressed(rows)
+    if not addressed and (filter_policy is None or not rows.num_rows):
+        return rows
+    matches = None if filter_policy is None else _parsed(filter_policy).matches
+    attributes = rows.column("attributes")
+    if matches is not None and attributes.null_count == rows.num_rows:
+        return rows if matches(None) else rows.slice(0, 0)
+    keep = []
+    for pairs in attributes.to_pylist():
+        sent = dict(pairs or ())
+        extras = sent.pop(HEADER_ATTRIBUTE, None)
+        only = json.loads(extras).get("only") if addressed and extras is not None else None
+        keep.append(only == subscription if only is not None else matches is None or matches(sent or None))
+    return rows.filter(pa.array(keep))
+
+
+def has_addressed(rows: pa.Table) -> bool:
+    """Whether any row is for a single subscription.
+
+    Checks whole columns, since mostly there is no such row.
+    """
+    attributes = rows.column("attributes")
+    if attributes.null_count == rows.num_rows:
+        return False
+    for chunk in attributes.chunks:
+        extras = chunk.items.filter(pc.equal(chunk.keys, HEADER_ATTRIBUTE))
+        if pc.any(pc.match_substring(extras, _ONLY)).as_py():
+            return True
+    return False
+
+
+def unreadable(filter_policy: str | None) -> InvalidValue | None:
+    """Returns why a filter cannot be read, or None."""
+    try:
+        if filter_policy is not None:
+            _parsed(filter_policy)
+    except InvalidValue as error:
+        return error
+    return None
+
+
+@lru_cache(maxsize=256)
+def _parsed(filter_policy: str) -> FilterPolicy:
+    return FilterPolicy.parse(filter_policy)
 
 
 def without_expired(rows: pa.Table, now_ms: int) -> pa.Table:

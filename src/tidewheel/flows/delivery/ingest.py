@@ -18,8 +18,7 @@ from tidewheel.errors import (
 )
 from tidewheel.flows.delivery.commit import commit_bucket
 from tidewheel.flows.delivery.direct import Direct, send_direct
-from tidewheel.flows.delivery.keys import CandidateName, settle_keys
-from tidewheel.flows.delivery.progress import Progress
+from tidewheel.flows.delivery.progress import Progress, settled
 from tidewheel.flows.delivery.schedules import schedule
 from tidewheel.flows.ports import Ports
 from tidewheel.ledger.bucket import Bucket, BucketId, bucket_id, content_id
@@ -101,19 +100,23 @@ def ingest(ports: Ports, topic: str, packs: Sequence[Pack]) -> Ingested:
     for pack in packs:
         if pack.generation != state.generation:
             raise TopicReplaced(topic, pack.generation)
-    progress = Progress(ports, state, [_after_purges(state, pack) for pack in packs])
-    unsettled: dict[CandidateName, Exception] = {}
-    superseded = settle_keys(ports, state, progress.packs.values(), unsettled)
-    progress.wait_for(unsettled)
-    state, rows, slots = _unsent(ports, state, progress)
-    sealed = _SealedRows(ports, progress, rows, slots)
+    packs = [_after_purges(state, pack) for pack in packs]
+    batch: FirstTry | Progress
+    if all(map(_is_plain, packs)):
+        batch, superseded = FirstTry(packs), 0
+    else:
+        batch, superseded = settled(ports, state, packs)
+    state, rows, slots = _unsent(ports, state, batch)
+    sealed = _SealedRows(ports, batch, rows, slots)
     try:
         with deadline.reserve(_PROGRESS_S):
             state, committed, commits, unscheduled = _commit(ports, state, rows, slots, sealed)
     except Exception:
-        progress.keep(progress.packs)
+        if sealed.end:
+            tried = Progress(ports, state, packs) if isinstance(batch, FirstTry) else batch
+            tried.failed(sealed.below_slot)
         raise
-    progress.finish()
+    batch.finish()
     if unscheduled is not None:
         schedule(ports, topic, unscheduled, state.settings)
     return Ingested(
@@ -127,7 +130,7 @@ def ingest(ports: Ports, topic: str, packs: Sequence[Pack]) -> Ingested:
         expired=sum(each.expired for each in sealed.sent),
         parked=sum(each.parked for each in sealed.sent),
         unread=max((each.unread for each in sealed.sent), default=0),
-        left=progress.left,
+        left=batch.left,
     )
 
 
@@ -141,8 +144,36 @@ def _after_purges(state: TopicState, pack: Pack) -> Pack:
     return replace(pack, sent_at_ms=state.sent_at_ms(pack.sent_at_ms, taken_ms))
 
 
+def _is_plain(pack: Pack) -> bool:
+    """Returns whether a pack comes for the first time, and has no keys or other options."""
+    return pack.options is None and pack.arrival is not None and not pack.arrival.retried
+
+
+class FirstTry:
+    """The packs of a call that are plain. They need no notes, unless the ledger fails after direct rows were sent.
+
+    See `Progress`, which stands here for other packs.
+    """
+
+    again = False
+
+    def __init__(self, packs: Sequence[Pack]) -> None:
+        self.packs = dict(enumerate(packs))
+        self.left: dict[int, Exception] = {}
+
+    def begin(self, below_slot: int) -> bool:  # noqa: ARG002
+        """Returns True: all packs are ingested."""
+        return True
+
+    def sent(self, below_slot: int) -> None:
+        """Does nothing."""
+
+    def finish(self) -> None:
+        """Does nothing."""
+
+
 class _SealedRows:
-    """Sends the rows of sealed slots, each once, and keeps the progress in mind.
+    """Sends the rows of sealed slots, each once.
 
     If a sending fails, no ledger is committed. A ledger of a pack that comes again would hold rows that are direct by
     then.
@@ -150,16 +181,17 @@ class _SealedRows:
     Attributes:
         again: whether an earlier try may have committed the rows that are not sent.
         end: the first row that is not sent.
+        below_slot: all rows below this slot are sent.
         sent: the counts of each sending.
     """
 
-    def __init__(self, ports: Ports, progress: Progress, rows: pa.Table, slots: np.ndarray) -> None:
+    def __init__(self, ports: Ports, batch: FirstTry | Progress, rows: pa.Table, slots: np.ndarray) -> None:
         self._ports = ports
-        self._progress = progress
+        self._batch = batch
         self._rows = rows
         self._slots = slots
-        self.again = progress.again
-        self.end = 0
+        self.again = batch.again
+        self.end = self.below_slot = 0
         self.sent: list[Direct] = []
 
     def send(self, state: TopicState) -> None:
@@ -167,14 +199,14 @@ class _SealedRows:
         end = int(np.searchsorted(self._slots, state.sealed))
         if end <= self.end:
             return
-        if not self._progress.begin(state.sealed):
-            raise next(reversed(self._progress.left.values()))
+        if not self._batch.begin(state.sealed):
+            raise next(reversed(self._batch.left.values()))
         self.sent.append(send_direct(self._ports, state, self._rows.slice(self.end, end - self.end)))
-        self._progress.sent(state.sealed)
-        self.end = end
+        self.end, self.below_slot = end, state.sealed
+        self._batch.sent(state.sealed)
 
 
-def _unsent(ports: Ports, state: TopicState, progress: Progress) -> tuple[TopicState, pa.Table, np.ndarray]:
+def _unsent(ports: Ports, state: TopicState, batch: FirstTry | Progress) -> tuple[TopicState, pa.Table, np.ndarray]:
     """Returns the rows that are to be ingested, with their slots, and the topic state that routes them.
 
     Raises:
@@ -182,13 +214,13 @@ def _unsent(ports: Ports, state: TopicState, progress: Progress) -> tuple[TopicS
     """
     while True:
         try:
-            tables = [pack_rows(pack) for pack in progress.packs.values() if len(pack)]
+            tables = [pack_rows(pack) for pack in batch.packs.values() if len(pack)]
         except (ValueError, TypeError, OverflowError) as error:
             raise CorruptPack(f"a message that no ledger can hold ({type(error).__name__})") from error
         rows = without_repeats(sort_rows(pa.concat_tables(tables or [SCHEMA.empty_table()]).combine_chunks()))
         slots = np.asarray(rows.column("deliver_at_ms")) // state.slot_ms
         state = _seal_what_is_due(ports, state, slots)
-        if progress.begin(state.sealed):
+        if batch.begin(state.sealed):
             return state, rows, slots
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from heapq import heappop, heappush
 from typing import NamedTuple
 
 from tidewheel.errors import CorruptLedger, ObjectMissing
@@ -73,45 +72,5 @@ def completed(ports: Ports, buckets: Sequence[Bucket], first_slot: int, end_slot
         found[i] = replace(whole, segments=touching(whole.segments, first_slot * slot_ms, end_slot * slot_ms))
 
     wanted = [i for i, bucket in enumerate(found) if not bucket.complete and bucket.occupies(first_slot, end_slot)]
-    for _ in ports.parallel(read, wanted):
-        pass
+    ports.parallel(read, wanted)
     return Indexes(found, sorted(unreadable, key=lambda each: each.object_name))
-
-
-class _NextSlot(NamedTuple):
-    """A bucket's next slot, in the order in which `next_occupied` looks at buckets: exact slots before lower bounds."""
-
-    slot: int
-    coarse: bool
-    number: int
-    bucket: Bucket
-
-
-def next_occupied(ports: Ports, buckets: Iterable[Bucket], at_or_after: int) -> int | None:
-    """Returns the first occupied slot at or after a slot, or None.
-
-    Reads coarse bitmaps whole where the result depends on these. A bitmap that cannot be read counts as it is.
-
-    Args:
-        buckets: in the order of their ids. No more are taken than the result depends on.
-    """
-    nearest: list[_NextSlot] = []
-
-    def add(number: int, bucket: Bucket, *, coarse: bool) -> None:
-        slot = bucket.next_slot(at_or_after)
-        if slot is not None:
-            heappush(nearest, _NextSlot(slot, coarse, number, bucket))
-
-    coming = enumerate(buckets)
-    following = next(coming, None)
-    while True:
-        while following is not None and not (nearest and nearest[0].slot <= following[1].id_slot):
-            add(*following, coarse=following[1].slot_shift > 0)
-            following = next(coming, None)
-        if not nearest or not nearest[0].coarse:
-            return nearest[0].slot if nearest else None
-        first = heappop(nearest)
-        try:
-            add(first.number, complete(ports.objects, first.bucket), coarse=False)
-        except Exception:  # a dispatch too early plans nothing of it, or sets it aside
-            add(first.number, first.bucket, coarse=False)

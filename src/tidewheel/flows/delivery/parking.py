@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pyarrow as pa
 
@@ -307,14 +307,9 @@ def encoded(state: TopicState, rows: pa.Table) -> bytes:
 
 def remainder(ports: Ports, state: TopicState, park: Park, rows: pa.Table) -> Park:
     """Returns a new park of messages that are left of a park. Puts the object of a large park."""
-    made = _park(ports, park.key, encoded(state, rows), rows.num_rows, 0)
-    now_ms = unchecked_ms(ports.clock)
-    return replace(park, **_content(made), next_check_ms=now_ms + park.wait_s * 1000, leased_ms=None)
-
-
-def _content(park: Park) -> dict[str, Any]:
-    names = ("key", "rows", "size_bytes", "ledger", "object_name", "first_due_ms")
-    return {name: getattr(park, name) for name in names}
+    next_check_ms = unchecked_ms(ports.clock) + park.wait_s * 1000
+    made = _park(ports, park.key, encoded(state, rows), rows.num_rows, next_check_ms)
+    return replace(made, tries=park.tries, refused_ms=park.refused_ms)
 
 
 def _owner(subscription: SubscriptionState) -> ParkKey:

@@ -15,7 +15,7 @@ from tidewheel.flows.delivery.buckets_again import buckets_again
 from tidewheel.flows.delivery.load_index import completed, unindexed
 from tidewheel.flows.delivery.set_aside import set_aside_all
 from tidewheel.flows.ports import Ports
-from tidewheel.ledger.delayed_index import due_segments
+from tidewheel.ledger.bucket import due_segments
 from tidewheel.model.object_names import PLANS, parse_occurrences_name, topic_prefix
 from tidewheel.model.plan import Plan, Unindexed
 from tidewheel.model.subscription_state import Delivery

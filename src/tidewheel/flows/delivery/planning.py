@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from heapq import heappop, heappush
 from itertools import chain
+from typing import NamedTuple
 
 from tidewheel.flows.delivery.buckets_again import buckets_again
-from tidewheel.flows.delivery.load_index import Indexes, completed, next_occupied, unindexed
+from tidewheel.flows.delivery.load_index import Indexes, complete, completed, unindexed
 from tidewheel.flows.delivery.occurrences import store_occurrences
 from tidewheel.flows.delivery.recur import next_occupied_by
 from tidewheel.flows.ports import Ports
-from tidewheel.ledger.bucket import Bucket
-from tidewheel.ledger.delayed_index import due_segments, waiting_rows
+from tidewheel.ledger.bucket import Bucket, due_segments, waiting_rows
 from tidewheel.model.plan import Plan
 from tidewheel.model.recurring import Recurring
 from tidewheel.model.topic_state import TopicState
@@ -47,7 +48,9 @@ class DueBuckets:
                 found.append(bucket)
         found += self._made_again()
         found.sort(key=lambda each: each.id)
-        self.indexes = completed(ports, found, state.planned, state.sealed, state.slot_ms)
+        self.indexes = Indexes(found, [])
+        if not all(each.complete for each in found):
+            self.indexes = completed(ports, found, state.planned, state.sealed, state.slot_ms)
 
     def next_slot(self) -> int | None:
         """Returns the first occupied slot at or after `sealed`, or None. Reads buckets until the result is certain."""
@@ -123,3 +126,42 @@ def next_work_of(
     if collect_at_ms is None:
         collect_at_ms = now_ms + state.settings.collect_interval_s * 1000
     return NextWork(next_slot=slot, next_check_ms=state.check_at(slot, collect_at_ms), collect_at_ms=collect_at_ms)
+
+
+class _NextSlot(NamedTuple):
+    """A bucket's next slot, in the order in which `next_occupied` looks at buckets: exact slots before lower bounds."""
+
+    slot: int
+    coarse: bool
+    number: int
+    bucket: Bucket
+
+
+def next_occupied(ports: Ports, buckets: Iterable[Bucket], at_or_after: int) -> int | None:
+    """Returns the first occupied slot at or after a slot, or None.
+
+    Reads coarse bitmaps whole where the result depends on these. A bitmap that cannot be read counts as it is.
+
+    Args:
+        buckets: in the order of their ids. No more are taken than the result depends on.
+    """
+    nearest: list[_NextSlot] = []
+
+    def add(number: int, bucket: Bucket, *, coarse: bool) -> None:
+        slot = bucket.next_slot(at_or_after)
+        if slot is not None:
+            heappush(nearest, _NextSlot(slot, coarse, number, bucket))
+
+    coming = enumerate(buckets)
+    following = next(coming, None)
+    while True:
+        while following is not None and not (nearest and nearest[0].slot <= following[1].id_slot):
+            add(*following, coarse=following[1].slot_shift > 0)
+            following = next(coming, None)
+        if not nearest or not nearest[0].coarse:
+            return nearest[0].slot if nearest else None
+        first = heappop(nearest)
+        try:
+            add(first.number, complete(ports.objects, first.bucket), coarse=False)
+        except Exception:  # a dispatch too early plans nothing of it, or sets it aside
+            add(first.number, first.bucket, coarse=False)

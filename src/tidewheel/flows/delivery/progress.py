@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from tidewheel.flows.delivery.keys import CandidateName, candidates_of
+from tidewheel.flows.delivery.keys import CandidateName, candidates_of, settle_keys
 from tidewheel.flows.ports import Ports
 from tidewheel.flows.ports.parallel import each_alone, persistently
 from tidewheel.model.checked_clock import unchecked_ms
@@ -16,6 +16,18 @@ from tidewheel.storage.notes import Note
 
 _EVERY_SLOT = TIMES_END_MS
 """Above each slot, since a slot has more than a millisecond."""
+
+
+def settled(ports: Ports, state: TopicState, packs: Sequence[Pack]) -> tuple[Progress, int]:
+    """Settles the keys of packs, of which some may have been tried before. Returns how many messages lost.
+
+    See `settle_keys`, also for what is raised.
+    """
+    progress = Progress(ports, state, packs)
+    unsettled: dict[CandidateName, Exception] = {}
+    superseded = settle_keys(ports, state, progress.packs.values(), unsettled)
+    progress.wait_for(unsettled)
+    return progress, superseded
 
 
 class Progress:
@@ -94,12 +106,16 @@ class Progress:
 
     def sent(self, below_slot: int) -> None:
         """Keeps in mind that all rows below a slot were sent. A retry writes this at once."""
-        self._below_slot = below_slot
-        self.keep(self._retried)
+        self._keep(self._retried, below_slot)
 
-    def keep(self, places: Iterable[int]) -> None:
+    def failed(self, below_slot: int) -> None:
+        """Writes the progress of all packs, since all rows below a slot were sent, and the ledger failed."""
+        self._keep(self.packs, below_slot)
+
+    def _keep(self, places: Iterable[int], below_slot: int) -> None:
         """Writes the progress of packs of which rows were sent. Raises nothing: without it, a retry sends copies."""
-        self._put({place: self._note(place) for place in self._with_rows(places, self._below_slot)})
+        self._below_slot = below_slot
+        self._put({place: self._note(place) for place in self._with_rows(places, below_slot)})
 
     def finish(self) -> None:
         """Writes that all messages of the packs are done, except those that wait."""

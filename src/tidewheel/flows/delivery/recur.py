@@ -13,13 +13,11 @@ from tidewheel.model.topic_state import TopicState
 
 
 def all_recurring(ports: Ports, state: TopicState, unreadable: dict[str, Exception]) -> list[Recurring]:
-    """Reads a topic's recurring messages. Makes no request if the topic state counts none.
+    """Reads a topic's recurring messages. Callers skip this if the topic state counts none.
 
     The topic state must be read after the seal: recurring messages that are made later are due in open slots. What
     cannot be read is left out, and its name is put into `unreadable` with the error.
     """
-    if not state.recurring:
-        return []
     # Imports a calendar and time zones, which most topics do not need.
     from tidewheel.model.recurrence import Rule
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import accumulate
 from operator import itemgetter
@@ -31,31 +32,34 @@ _REFERENCE = '"ref":'
 """In a header's extras. JSON escapes quotation marks inside a text, so no text contains this."""
 
 
-def releases(rows: pa.Table) -> list[Release]:
-    """Returns ledger rows as messages to send, in the rows' order."""
-    encodings = rows.column("encoding").to_pylist()
-    payloads = rows.column("payload")
-    texts: list[str]
-    extras: list[str | None] = [None] * rows.num_rows
+def attributes_of(rows: pa.Table) -> tuple[list[dict[str, str] | None], list[str | None]]:
+    """Returns each row's attributes as sent, and its header's extras, which a ledger keeps among the attributes."""
     attributes = rows.column("attributes")
     if attributes.null_count == rows.num_rows:
-        sent_attributes: list[dict[str, str] | None] = [None] * rows.num_rows
-    else:
-        sent_attributes = [dict(pairs) if pairs else None for pairs in attributes.to_pylist()]
-        extras = [None if each is None else each.pop(HEADER_ATTRIBUTE, None) for each in sent_attributes]
-    if Encoding.BYTES in encodings:
-        texts = [
-            # The reference to a body in S3 is text, even if the body is not.
-            base64.b64encode(payload).decode()
-            if encoding == Encoding.BYTES and _REFERENCE not in (more or "")
-            else payload.decode("utf-8", "replace")
-            for payload, encoding, more in zip(payloads.to_pylist(), encodings, extras, strict=True)
-        ]
-    else:
-        try:
-            texts = payloads.cast(pa.string()).to_pylist()
-        except pa.ArrowInvalid:  # not text: sent with replacement characters, so that it delays no others
-            texts = [payload.decode("utf-8", "replace") for payload in payloads.to_pylist()]
+        return [None] * rows.num_rows, [None] * rows.num_rows
+    sent = [dict(pairs) if pairs else None for pairs in attributes.to_pylist()]
+    return sent, [None if each is None else each.pop(HEADER_ATTRIBUTE, None) for each in sent]
+
+
+def texts_of(rows: pa.Table, extras: Sequence[str | None]) -> list[str]:
+    """Returns each row's body as SQS carries it."""
+    encodings, payloads = rows.column("encoding").to_pylist(), rows.column("payload")
+    if Encoding.BYTES not in encodings:
+        with suppress(pa.ArrowInvalid):  # not text: sent with replacement characters, so that it delays no others
+            texts: list[str] = payloads.cast(pa.string()).to_pylist()
+            return texts
+    return [
+        # The reference to a body in S3 is text, even if the body is not.
+        base64.b64encode(payload).decode()
+        if encoding == Encoding.BYTES and _REFERENCE not in (more or "")
+        else payload.decode("utf-8", "replace")
+        for payload, encoding, more in zip(payloads.to_pylist(), encodings, extras, strict=True)
+    ]
+
+
+def releases(rows: pa.Table) -> list[Release]:
+    """Returns ledger rows as messages to send, in the rows' order."""
+    sent_attributes, extras = attributes_of(rows)
     # to_pylist is slow on fixed_size_binary.
     ids = rows.column("message_id").cast(pa.binary()).to_pylist()
     return [
@@ -64,10 +68,10 @@ def releases(rows: pa.Table) -> list[Release]:
         )
         for due, text, attrs, binary, encoding, sent, key, exp, more in zip(
             rows.column("deliver_at_ms").to_pylist(),
-            texts,
+            texts_of(rows, extras),
             sent_attributes,
             ids,
-            encodings,
+            rows.column("encoding").to_pylist(),
             rows.column("sent_at_ms").to_pylist(),
             rows.column("key").to_pylist(),
             rows.column("expires_at_ms").to_pylist(),
@@ -229,13 +233,8 @@ def send_all(ports: Ports, sendings: Sequence[tuple[str, Sequence[Release]]]) ->
     if len(queues) > 1:
         turns.sort(key=itemgetter(0))
 
-    def send_batch(turn: int) -> None:
-        number, queue = turns[turn]
-        queue.send(number)
-
     with deadline.reserve(_PARKING_S):
-        for _ in ports.parallel(send_batch, range(len(turns))):
-            pass
+        ports.parallel(lambda turn: turn[1].send(turn[0]), turns)
     return [queue.outcome for queue in queues]
 
 

@@ -31,12 +31,7 @@ def remember_replaced(ports: Ports, topic: str, sources: Sequence[Bucket]) -> No
     """
     now_s = ports.clock.now_ms() // 1000
     young = [each for each in sources if not each.checked_ms or each.checked_ms // 1000 + _KEPT_S > now_s]
-
-    def put(place: int) -> None:
-        ports.notes.put(topic, _name(young[place].id), 1, now_s + _KEPT_S)
-
-    for _ in ports.parallel(put, range(len(young))):
-        pass
+    ports.parallel(lambda each: ports.notes.put(topic, _name(each.id), 1, now_s + _KEPT_S), young)
 
 
 def was_replaced(ports: Ports, state: TopicState, bucket_id: BucketId) -> bool:

@@ -12,16 +12,19 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from tidewheel.errors import CorruptMetadata
-from tidewheel.flows.delivery.due_rows import Unread, is_damage
-from tidewheel.flows.delivery.index_again import index_again
+from tidewheel.errors import CorruptLedger, CorruptMetadata, ObjectMissing
+from tidewheel.flows.delivery.damage import is_damage
+from tidewheel.flows.delivery.due_rows import Unread
 from tidewheel.flows.ports import Ports
-from tidewheel.ledger.bucket import content_id
+from tidewheel.ledger.bucket import Tail, content_id, due_rows_of
 from tidewheel.ledger.ledger import encode_ledger
+from tidewheel.ledger.reader import segments_of
+from tidewheel.ledger.segment_table import touching
 from tidewheel.model.message import id_bytes, id_deliver_at_ms
 from tidewheel.model.object_names import park_name
 from tidewheel.model.park import ParkKey
-from tidewheel.model.plan import Piece, Plan, PlannedSegment, encode_plan
+from tidewheel.model.plan import Piece, Plan, PlannedSegment, Unindexed, encode_plan
+from tidewheel.model.segment import Segment
 from tidewheel.model.set_aside import (
     DAMAGED_AFTER_TRIES,
     MAX_MANIFEST_BYTES,
@@ -32,6 +35,7 @@ from tidewheel.model.set_aside import (
 )
 from tidewheel.model.subscription_state import Delivery
 from tidewheel.model.topic_state import TopicState
+from tidewheel.storage.objects import Objects
 
 
 def set_aside(ports: Ports, plan: Plan, delivery: Delivery, unread: Sequence[Unread]) -> list[SetAside]:
@@ -61,12 +65,7 @@ def set_aside_all(ports: Ports, plan: Plan, delivery: Delivery, error: Exception
     slices = [(plan_of(plan, pieces), ranges_of(pieces)) for pieces in plan.parts()]
     slices += [(replace(plan, segments=(), unindexed=(each,)), ()) for each in plan.unindexed]
     items = [_item(ports, delivery, own, ranges, [error]) for own, ranges in slices]
-
-    def put(place: int) -> None:
-        ports.set_aside.put(items[place])
-
-    for _ in ports.parallel(put, range(len(items))):
-        pass
+    ports.parallel(ports.set_aside.put, items)
     with suppress(Exception):
         ports.queues.enqueue_set_aside(items)
     return len(items)
@@ -219,3 +218,34 @@ def ranges_of(pieces: Sequence[Piece]) -> tuple[tuple[int, int, int], ...]:
     """Returns the ranges of pieces in their `plan_of`."""
     numbers = {planned: number for number, planned in enumerate(dict.fromkeys(piece.planned for piece in pieces))}
     return tuple((numbers[piece.planned], piece.first_row, piece.end_row) for piece in pieces)
+
+
+def index_again(
+    objects: Objects, unindexed: Unindexed, first_slot: int, end_slot: int, slot_ms: int
+) -> list[PlannedSegment]:
+    """Returns the segments of a ledger that may hold rows of slots [first_slot, end_slot), if its tail was not read.
+
+    Reads the tail, and if that is damaged, the ledger's footer, which names the same segments.
+
+    Raises:
+        ObjectMissing: the ledger is gone.
+        CorruptLedger: both are damaged.
+    """
+    first_ms, end_ms = first_slot * slot_ms, end_slot * slot_ms
+    found = touching(_segments(objects, unindexed), first_ms, end_ms)
+    return [
+        PlannedSegment(object_name=unindexed.object_name, segment=each, due_rows=due_rows_of(each, first_ms, end_ms))
+        for each in found
+    ]
+
+
+def _segments(objects: Objects, unindexed: Unindexed) -> Sequence[Segment]:
+    name = unindexed.object_name
+    try:
+        tail = Tail.of_tag(unindexed.tail)
+        return tail.index(objects.get_range(name, tail.offset, tail.length), name)[1]
+    except (CorruptLedger, ValueError):
+        size_bytes = unindexed.size_bytes or sum(each.size_bytes for each in objects.list(name))
+        if not size_bytes:
+            raise ObjectMissing(name) from None
+        return segments_of(lambda offset, length: objects.get_range(name, offset, length), size_bytes, name)

@@ -9,12 +9,11 @@ from dataclasses import replace
 import pyarrow as pa
 
 from tidewheel.errors import CorruptMetadata, InvalidValue, ObjectMissing, ObjectRefused
-from tidewheel.flows.delivery.addressed import rows_for
+from tidewheel.flows.delivery.damage import is_damage, others_read
 from tidewheel.flows.delivery.deliver import Delivered
 from tidewheel.flows.delivery.direct import send_or_park
-from tidewheel.flows.delivery.due_rows import due_rows, is_damage, others_read, rows_of, without_expired
-from tidewheel.flows.delivery.index_again import index_again
-from tidewheel.flows.delivery.set_aside import plan_of, put_indexed, ranges_of
+from tidewheel.flows.delivery.due_rows import due_rows, rows_for, rows_of, without_expired
+from tidewheel.flows.delivery.set_aside import index_again, plan_of, put_indexed, ranges_of
 from tidewheel.flows.ports import Ports
 from tidewheel.flows.ports.parallel import persistently
 from tidewheel.model.object_names import copy_name

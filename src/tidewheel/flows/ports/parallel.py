@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable
 from contextlib import suppress
 from threading import Lock
 from typing import Protocol, TypeVar
 
 T = TypeVar("T")
-
+K = TypeVar("K", bound=Hashable)
 
 _MOST_FAILED = 10
 _TRIES = 4
@@ -17,35 +17,28 @@ _TRIES = 4
 class Parallel(Protocol):
     """Runs calls side by side."""
 
-    def __call__(self, call: Callable[[int], None], arguments: Iterable[int], /) -> Iterable[None]:
-        """Calls `call` with each argument, in any order. An exception is raised when its result is taken.
-
-        The built-in `map` and an executor's `map` fit this port.
-        """
+    def __call__(self, call: Callable[[T], object], arguments: Iterable[T], /) -> None:
+        """Calls `call` with each argument, in any order. Waits for all, and raises the first error by argument."""
         ...
 
 
-def in_order(call: Callable[[int], None], arguments: Iterable[int], /) -> Iterator[None]:
-    """Implements the port `Parallel` without threads, in order.
-
-    Each call runs when its result is taken.
-    """
+def in_order(call: Callable[[T], object], arguments: Iterable[T], /) -> None:
+    """Implements the port `Parallel` without threads, in order. The first error stops the others."""
     for argument in arguments:
         call(argument)
-        yield
 
 
-def each_alone(parallel: Parallel, call: Callable[[int], None], arguments: Iterable[int]) -> dict[int, Exception]:
+def each_alone(parallel: Parallel, call: Callable[[K], object], arguments: Iterable[K]) -> dict[K, Exception]:
     """Calls `call` with each argument, side by side. Returns the errors by argument.
 
     A single error stops no other call. Once _MOST_FAILED more calls have failed than succeeded, no further calls are
     made, so that an outage does not cost a call for each argument. The remaining arguments get the last error.
     """
-    errors: dict[int, Exception] = {}
+    errors: dict[K, Exception] = {}
     last: list[Exception] = []
     surplus, lock = 0, Lock()
 
-    def one(argument: int) -> None:
+    def one(argument: K) -> None:
         nonlocal surplus
         try:
             if surplus >= _MOST_FAILED:
@@ -60,8 +53,7 @@ def each_alone(parallel: Parallel, call: Callable[[int], None], arguments: Itera
         with lock:
             surplus = max(0, surplus + change)
 
-    for _ in parallel(one, arguments):
-        pass
+    parallel(one, arguments)
     return errors
 
 

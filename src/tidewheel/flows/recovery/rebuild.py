@@ -43,8 +43,7 @@ from tidewheel.flows.recovery.rebuild_report import RebuildReport
 from tidewheel.flows.recovery.scan import ScanRange
 from tidewheel.flows.upkeep.checkpoint import checkpoint_topic, find_checkpoints, store_checkpoint
 from tidewheel.flows.upkeep.merge_rows import MergeWork
-from tidewheel.ledger.bucket import Bucket
-from tidewheel.ledger.delayed_index import waiting_rows
+from tidewheel.ledger.bucket import Bucket, waiting_rows
 from tidewheel.ledger.inspection import Inspected
 from tidewheel.ledger.reader import tags_of
 from tidewheel.ledger.writer import GENERATION_TAG, TOPIC_TAG
@@ -159,12 +158,7 @@ def _restore(ports: Ports, checkpoint: Checkpoint, live: Sequence[Bucket], plann
         *(partial(ports.recurring.restore, each) for each in restored_recurring(checkpoint)),
         *(partial(ports.subscriptions.restore, each) for each in restored_subscriptions(checkpoint, planned)),
     ]
-
-    def put(place: int) -> None:
-        puts[place]()
-
-    for _ in ports.parallel(put, range(len(puts))):
-        pass
+    ports.parallel(lambda put: put(), puts)
 
 
 def scan_range(checkpoint: Checkpoint, now_ms: int) -> ScanRange:

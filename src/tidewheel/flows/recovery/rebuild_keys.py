@@ -137,12 +137,7 @@ class KeyRestore:
 
         If it stops between the tombstone and the entry, a repetition does the same.
         """
-
-        def one(place: int) -> None:
-            self._put(ports, entries[place])
-
-        for _ in ports.parallel(one, range(len(entries))):
-            pass
+        ports.parallel(lambda entry: self._put(ports, entry), entries)
 
     def _put(self, ports: KeyPorts, entry: KeyEntry) -> None:
         topic, slot_ms = self.state.topic, self.state.slot_ms

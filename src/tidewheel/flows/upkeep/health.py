@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from tidewheel.flows.delivery.recur import all_recurring, next_occupied_by
 from tidewheel.flows.ports import Ports
-from tidewheel.ledger.delayed_index import next_slot
+from tidewheel.ledger.bucket import next_slot
 from tidewheel.model.plan import Plan
 from tidewheel.model.subscription_state import Delivery, DeliveryKey
 from tidewheel.model.topic_state import TopicState
@@ -121,9 +121,10 @@ def _next_occupied(ports: Ports, state: TopicState) -> int | None:
     A lower bound where a ledger's bitmap is coarse. The next slot is overdue all the same when this is called.
     """
     first = max(state.planned, state.next_slot or 0)
+    recurring = all_recurring(ports, state, {}) if state.recurring else []
     slots = (
         next_slot(ports.buckets.in_order(state.topic, {}), first),
-        next_occupied_by(all_recurring(ports, state, {}), state.slot_ms, first),
+        next_occupied_by(recurring, state.slot_ms, first),
     )
     return min((slot for slot in slots if slot is not None), default=None)
 

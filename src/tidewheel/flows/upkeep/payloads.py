@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from tidewheel.flows.ports import Ports
 from tidewheel.flows.upkeep.daily import Visit, walk, walk_daily
-from tidewheel.ledger.delayed_index import next_slot
+from tidewheel.ledger.bucket import next_slot
 from tidewheel.model.checksum import opened, sealed
 from tidewheel.model.needed import needed
 from tidewheel.model.object_names import PAYLOADS, collections_name, payload_day_end_ms

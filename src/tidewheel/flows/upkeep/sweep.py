@@ -176,13 +176,7 @@ def _all(
     ports: Ports, swept: SweepResult, things: Sequence[_Thing], look_after: Callable[[_Thing], None], ends_ms: int
 ) -> None:
     """Calls `look_after` for things side by side."""
-
-    def one(number: int) -> None:
-        thing = things[number]
-        _in_time(ports, swept, thing, lambda: look_after(thing), ends_ms)
-
-    for _ in ports.parallel(one, range(len(things))):
-        pass
+    ports.parallel(lambda thing: _in_time(ports, swept, thing, lambda: look_after(thing), ends_ms), things)
 
 
 def _in_time(ports: Ports, swept: SweepResult, what: object, action: Callable[[], None], ends_ms: int) -> None:

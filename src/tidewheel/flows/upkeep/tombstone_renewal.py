@@ -29,9 +29,5 @@ def renew_tombstones(ports: Ports, state: TopicState) -> None:
     needed = (each for each in ports.tombstones.all(state.topic) if first <= each.slot < end)
     ending = sorted((each for each in needed if each.ttl_s < now_s + _MARGIN_S), key=lambda each: each.ttl_s)
     ending = ending[:MOST_RENEWED]
-
-    def renew(place: int) -> None:
-        ports.tombstones.restore(state.topic, ending[place]._replace(ttl_s=now_s + KEPT_S))
-
-    for _ in ports.parallel(renew, range(len(ending))):
-        pass
+    renewed = [each._replace(ttl_s=now_s + KEPT_S) for each in ending]
+    ports.parallel(lambda each: ports.tombstones.restore(state.topic, each), renewed)

@@ -6,15 +6,15 @@ import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidewheel.errors import CorruptLedger, ObjectMissing
 from tidewheel.flows.delivery.load_index import complete_all
-from tidewheel.flows.delivery.release import releases
-from tidewheel.ledger.delayed_index import due_segments
+from tidewheel.flows.delivery.release import attributes_of, texts_of
+from tidewheel.ledger.bucket import due_segments
 from tidewheel.ledger.ledger import decode_segment
 from tidewheel.model.message import Encoding, MessageId, id_bytes, id_deliver_at_ms
 from tidewheel.model.plan import Plan
@@ -99,36 +99,46 @@ def segment_rows(objects: Objects, object_name: str, segment: Segment) -> pa.Tab
 
 
 def found_messages(rows: pa.Table, object_name: str) -> list[FoundMessage]:
-    """Returns ledger rows as messages, in the rows' order.
+    """Returns ledger rows as messages, in the rows' order."""
+    attributes, extras = attributes_of(rows)
+    columns = (rows.column(name).to_pylist() for name in ("encoding", "key", "expires_at_ms", "sent_at_ms"))
+    ids = rows.column("message_id").cast(pa.binary()).to_pylist()
+    return [
+        FoundMessage(
+            checked=OutgoingMessage(
+                id=id,
+                text=text,
+                encoding=Encoding(encoding),
+                attributes=MappingProxyType(given or {}),
+                options=_options(key, expires_at_ms, {} if more is None else json.loads(more)),
+            ),
+            sent_at_ms=sent_at_ms,
+            object_name=object_name,
+        )
+        for id, text, given, more, encoding, key, expires_at_ms, sent_at_ms in zip(
+            ids, texts_of(rows, extras), attributes, extras, *columns, strict=True
+        )
+    ]
 
-    The messages are made from the form in which a queue would receive the rows.
-    """
-    found = []
-    for release in releases(rows):
-        header = json.loads(release.header)
-        first = (header["key"], header["first"], header["seq"]) if "first" in header else None
-        options = Options(
-            key=header.get("key") if first is None and "seq" in header else None,
-            recurring=header.get("key") if "seq" not in header else None,
-            seq=header.get("seq") if first is None else None,
-            expires_at_ms=header.get("exp"),
-            attempt=header.get("attempt"),
-            original_id=header.get("of"),
-            payload=header.get("ref"),
-            payload_sha256=header.get("sha256"),
-            payload_bytes=header.get("bytes"),
-            only=header.get("only"),
-            first_version=first,
-        )
-        checked = OutgoingMessage(
-            id=id_bytes(header["id"]),
-            text=release.text,
-            encoding=Encoding(header["enc"]),
-            attributes=MappingProxyType(release.attributes or {}),
-            options=options if options.document() else None,
-        )
-        found.append(FoundMessage(checked=checked, sent_at_ms=header["sent"], object_name=object_name))
-    return found
+
+def _options(key: str | None, expires_at_ms: int | None, extras: dict[str, Any]) -> Options | None:
+    """Returns the options of a row, of which some are the header's extras. A recurring message has a key and no seq."""
+    seq = extras.get("seq")
+    first = (extras["key"], extras["first"], extras["seq"]) if "first" in extras else None
+    options = Options(
+        key=key if first is None and seq is not None else None,
+        recurring=key if seq is None else None,
+        seq=seq if first is None else None,
+        expires_at_ms=expires_at_ms,
+        attempt=extras.get("attempt"),
+        original_id=extras.get("of"),
+        payload=extras.get("ref"),
+        payload_sha256=extras.get("sha256"),
+        payload_bytes=extras.get("bytes"),
+        only=extras.get("only"),
+        first_version=first,
+    )
+    return options if options.document() else None
 
 
 def _find(storage: Storage, state: TopicState, message_id: MessageId) -> FoundMessage | None:
