@@ -96,7 +96,7 @@ class Once:
         self.service: Any = replace(MemoryService.at(clock), objects=stored)
         self.service.topic_states.create(new_topic_state(TOPIC, "g", TopicSettings(), clock.now_ms()))
         arguments = {"topic": TOPIC, "input": str(source)}
-        self._job = Job(arguments=arguments, service=self.service, location=location, processes=PROCESSES, say=_quiet)
+        self._job = Job(arguments=arguments, service=self.service, location=location, cores=PROCESSES, say=_quiet)
 
     def run(self, *, here: bool = False) -> Imported:
         """Imports, in this process or in others."""

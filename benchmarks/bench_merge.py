@@ -152,12 +152,12 @@ def run_few(folder: Path, buckets: list[Bucket]) -> dict[str, float]:
     return run_spark(folder, buckets, FEW)
 
 
-def run_processes(folder: Path, buckets: list[Bucket]) -> dict[str, float]:
+def run_threads(folder: Path, buckets: list[Bucket]) -> dict[str, float]:
     """The engine of a job on one machine."""
     from tidewheel.jobs.merging import side_by_side
-    from tidewheel.jobs.tasks import InProcesses
+    from tidewheel.jobs.tasks import InThreads
 
-    return run_flow(folder, side_by_side(lambda _: InProcesses(CORES), Location(root=str(folder))), buckets)
+    return run_flow(folder, side_by_side(lambda _: InThreads(CORES), Location(root=str(folder))), buckets)
 
 
 def _import_engine(_: int) -> str:
@@ -257,13 +257,13 @@ def run_steps(folder: Path, buckets: list[Bucket]) -> dict[str, float]:
 CONTENDERS = {
     "duckdb": run_duckdb,
     "function": run_function,
-    "processes": run_processes,
+    "threads": run_threads,
     "spark": run_spark,
     "few": run_few,
     "pyarrow": run_pyarrow,
     "steps": run_steps,
 }
-OURS = ("function", "processes", "spark")
+OURS = ("function", "threads", "spark")
 SIZES_MB, SIZE_LEDGERS, SIZE_ROUNDS = (4, 16, 64, 256, 1024), 16, 3
 _RAW_BYTES = 390
 """Of one of these messages, before compression."""

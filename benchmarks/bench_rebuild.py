@@ -168,7 +168,7 @@ def one_round(location: Location, ledgers: int) -> Round:
     clock = ManualClock(START_MS - 3_600_000)
     bare_s = bare_read_s(Path(location.root))
     service = replace(MemoryService.at(clock), objects=location.objects())  # type: ignore[arg-type]
-    job = Job(arguments={}, service=service, location=location, processes=CORES)  # type: ignore[arg-type]
+    job = Job(arguments={}, service=service, location=location, cores=CORES)  # type: ignore[arg-type]
     engine = Timed(engine_of(job))
     cpu_before, start = _cpu_s(), time.perf_counter()
     report = rebuild(service, TOPIC, engine, lease_s=7200)  # type: ignore[arg-type]
