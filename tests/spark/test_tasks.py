@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
-from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Event
-from zipimport import zipimporter
 
 import pytest
 from pyspark.sql import SparkSession
@@ -151,15 +148,3 @@ def test_threads_that_are_stopped_early_end_their_tasks_and_begin_no_others(fail
 def test_a_run_in_threads_that_comes_to_its_end_ends_nothing() -> None:
     run = InThreads(2, end=lambda: pytest.fail("a task was ended")).run(squared, [1, 2, 3])
     assert sorted(run) == [(0, 1), (1, 4), (2, 9)]
-
-
-def archives(_: int) -> tuple[int, int]:
-    """Returns this process's id, and how many importers of archives Spark had read again before the task."""
-    return os.getpid(), sum(isinstance(importer, zipimporter) for importer in sys.path_importer_cache.values())
-
-
-def test_spark_reads_its_archives_again_before_the_first_task_of_a_worker_only(spark: SparkSession) -> None:
-    found = [result for _, result in OnSpark(lambda: spark).run(archives, range(12))]
-    reads = Counter(process for process, read in found if read)
-    assert len(found) == 12
-    assert set(reads.values()) <= {1}

@@ -30,9 +30,6 @@ appender.stderr.target = SYSTEM_ERR
 appender.stderr.layout.type = PatternLayout
 appender.stderr.layout.pattern = %p %c{1}: %m%n%ex
 """
-# Rows are Python's work, and Java only gives out tasks. Its second compiler takes half of a start's CPU time, and time
-# from tasks after it.
-_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 
 def local_session(
@@ -75,7 +72,7 @@ def register(spark: SparkSession) -> None:
 def _settings(cores: int | None, memory_mb: int, logging: Path) -> dict[str, str]:
     return {
         "spark.driver.bindAddress": _LOCAL_HOST,
-        "spark.driver.extraJavaOptions": f"{_JAVA} -Dlog4j2.configurationFile={logging.as_uri()}",
+        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={logging.as_uri()}",
         "spark.driver.host": _LOCAL_HOST,
         "spark.driver.memory": f"{memory_mb}m",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
