@@ -17,7 +17,7 @@ UV_INSTALL = $(if $(INDEX),UV_DEFAULT_INDEX=$(INDEX)) $(BIN)/uv pip install --qu
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-all test-independent lint types imports simulate bench bench-all bench-record crash fuzz peers soak synth derived deploy diff destroy build bundle lock aws-smoke clean
+.PHONY: help install demo test test-all test-independent lint types imports simulate bench bench-all bench-record crash fuzz peers synth derived deploy diff destroy build bundle lock aws-smoke clean
 
 ##@ Start
 
@@ -72,9 +72,6 @@ crash: install  ## let each flow die at each of its AWS calls  ## CRASH="--story
 
 fuzz: install  ## damage stored data, and give decoders hostile input  ## DAMAGES=200000 EXAMPLES=20000 FUZZ="--save"
 	$(BIN)/python -m tests.fuzz $(or $(EXAMPLES),20000) --damages $(or $(DAMAGES),200000) $(FUZZ)
-
-soak: install  ## run virtual weeks in memory, and check each promise  ## SOAK="--small"
-	$(BIN)/python -m benchmarks.soak $(if $(SOAK),$(SOAK),--save)
 
 ##@ Measure
 
