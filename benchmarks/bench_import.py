@@ -1,4 +1,4 @@
-"""What an import costs: files of real messages made ledgers by two processes.
+"""Measures imports of real messages, on two cores.
 
     python -m benchmarks import
 
@@ -166,7 +166,7 @@ class Steps:
         self._since_ns = now_ns
 
     def timed(self, step: str, function: Callable[..., Any]) -> Callable[..., Any]:
-        """Returns the function, with its time counted. Steps inside it count for themselves."""
+        """Returns the function with a timer. Inner steps have their own timers."""
 
         def run(*args: Any, **kwargs: Any) -> Any:
             self._switch()

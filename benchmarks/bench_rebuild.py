@@ -1,4 +1,4 @@
-"""What a rebuild takes: ledgers of real messages in a folder, an empty table, and the processes that a job takes.
+"""Measures rebuilds of an empty table from ledgers of real messages in a folder, on two cores.
 
     python -m benchmarks rebuild
 
@@ -108,7 +108,7 @@ class _TimedScan:
 
 
 def store(objects: Objects, ledgers: int, rows: int, generation: str) -> int:
-    """Puts the ledgers; returns their bytes."""
+    """Puts the ledgers. Returns their bytes."""
     payloads = messages(rows, "shuffled").column("payload").combine_chunks()
     random = np.random.default_rng(17)
     before: pa.Table | None = None
@@ -143,7 +143,7 @@ def _table(payloads: pa.Array, random: np.random.Generator) -> pa.Table:
 
 
 def bare_read_s(folder: Path) -> float:
-    """The floor: how long Arrow takes to read the same ledgers, all columns, on as many threads, and nothing else."""
+    """Returns the floor, the seconds in which Arrow reads all columns of the same ledgers on as many threads."""
     pa.set_cpu_count(CORES)
     paths = [path for path in folder.rglob("*.parquet") if path.is_file()]
     start = time.perf_counter()
@@ -227,7 +227,7 @@ def _figures(found: Sequence[Round], messages: int) -> dict[str, float]:
 
 
 def _cpu_s() -> float:
-    """Returns the CPU seconds of this process and of its processes that have ended."""
+    """Returns the CPU seconds of this process and of ended children."""
     used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     return sum(each.ru_utime + each.ru_stime for each in used)
 
