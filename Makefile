@@ -3,22 +3,21 @@ SHELL := /bin/bash
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes
 # A worker that died is not replaced: pytest-xdist may then wait for ever. tests/dead_worker.py ends the run.
 PYTEST := $(BIN)/python -m pytest -n $(or $(WORKERS),3) --dist loadfile --no-loadscope-reorder --max-worker-restart=0
 # A mistake shows here within a minute and a half, as a rule.
 QUICK := tests/unit tests/contract
 DEPLOY := $(BIN)/python -m infra.deploy
 TARGET = $(if $(ENVIRONMENT),--environment $(ENVIRONMENT)) $(if $(STACK),--stack $(STACK))
-# uv installs in a fifth of pip's time; its cache could grow by 2 GB with each clone. Where pip is told of another index,
-# uv is told, too; where uv fails, pip goes on.
+# pip installs uv only. Where pip is told of another index, uv is told, too. uv's cache could grow by 2 GB with each clone.
 INDEX := $(or $(UV_DEFAULT_INDEX),$(PIP_INDEX_URL),$(shell $(PYTHON) -m pip config get global.index-url 2>/dev/null))
+UV_INSTALL = $(if $(INDEX),UV_DEFAULT_INDEX=$(INDEX)) $(BIN)/uv pip install --quiet --no-cache --python $(BIN)/python
 
 # Tests start hundreds of processes. Without bytecode each would compile numpy, boto3 and the rest again.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-all test-independent lint types imports simulate bench bench-all bench-record crash fuzz peers soak synth derived deploy diff destroy build bundle lock aws-smoke clean
+.PHONY: help install demo test test-all test-independent lint types imports simulate bench bench-all bench-record crash fuzz peers synth derived deploy diff destroy build bundle lock aws-smoke clean
 
 ##@ Start
 
@@ -32,10 +31,9 @@ $(VENV)/.installed: requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Tidewheel needs Python 3.11 or newer; give one with make PYTHON=python3.13 ...")'
 	$(PYTHON) -m venv $(VENV)
 	sed -n '/^uv==/,/[^\\]$$/p' requirements.lock > $(VENV)/uv.txt
-	$(PIP) -r $(VENV)/uv.txt
-	$(if $(INDEX),UV_DEFAULT_INDEX=$(INDEX)) $(BIN)/uv pip install --quiet --no-cache --python $(BIN)/python --require-hashes -r requirements.lock \
-		|| $(PIP) -r requirements.lock
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $(VENV)/uv.txt
+	$(UV_INSTALL) --require-hashes -r requirements.lock
+	$(UV_INSTALL) --no-deps --no-build-isolation -e .
 	@touch $@
 
 demo: install  ## replay 60 days of real messages, then 30 real seconds
@@ -74,9 +72,6 @@ crash: install  ## let each flow die at each of its AWS calls  ## CRASH="--story
 
 fuzz: install  ## damage stored data, and give decoders hostile input  ## DAMAGES=200000 EXAMPLES=20000 FUZZ="--save"
 	$(BIN)/python -m tests.fuzz $(or $(EXAMPLES),20000) --damages $(or $(DAMAGES),200000) $(FUZZ)
-
-soak: install  ## run virtual weeks in memory, and check each promise  ## SOAK="--small"
-	$(BIN)/python -m benchmarks.soak $(if $(SOAK),$(SOAK),--save)
 
 ##@ Measure
 

@@ -1,1 +1,1 @@
-"""Benchmarks: each hot path beside its bare floor, in the same run."""
+"""Measures each hot path beside its bare floor, in the same run."""

@@ -1,4 +1,4 @@
-"""Runs benchmarks. Each prints its tables and writes one JSON file.
+"""Runs benchmarks, which print tables and write a JSON file each.
 
     python -m benchmarks                 the fast ones
     python -m benchmarks --all           all
@@ -34,7 +34,7 @@ UNRECORDED = Path("build/benchmarks")
 
 
 def run(benchmark: Benchmark, directory: Path, console: Console, *, quick: bool) -> int:
-    """Runs a benchmark in this process, prints its tables and saves its figures. Returns the exit code."""
+    """Runs a benchmark in this process, prints tables and saves the figures. Returns the exit code."""
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     load = results.load_now()
     if results.is_busy(load):

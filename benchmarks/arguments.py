@@ -1,4 +1,4 @@
-"""Checks of commands that take long, made before they begin: numbers in range, and places to save results."""
+"""Checks the arguments of long commands before they begin."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ INTERRUPTED = 130
 
 
 def at_least(least: int) -> Callable[[str], int]:
-    """Returns a type for argparse: a whole number, not below this one."""
+    """Returns a type for argparse, of whole numbers from a minimum on."""
 
     def number(text: str) -> int:
         try:
@@ -29,7 +29,7 @@ def at_least(least: int) -> Callable[[str], int]:
 
 
 def check_directory(directory: Path) -> None:
-    """Makes a directory, if it is not there, and writes into it.
+    """Makes a directory, if missing, and writes a file into the directory.
 
     Raises:
         InvalidValue: no file can be written there.
@@ -42,7 +42,7 @@ def check_directory(directory: Path) -> None:
 
 
 def check_file(file: Path) -> None:
-    """Makes sure that a file can be written; it is left as it is.
+    """Checks that a file can be written, without a change to the file.
 
     Raises:
         InvalidValue: its directory is not there or cannot be written to, or it is a directory itself.

@@ -1,4 +1,4 @@
-"""What breaks first: the load of a steady stream, from the request counts that the tests pin, against AWS's quotas.
+"""Compares the load of a steady stream with AWS's quotas, from the request counts that the tests pin.
 
     python -m benchmarks capacity
 
@@ -115,18 +115,20 @@ def _at_one_time(function: str, calls: float, messages: float, requests: Mapping
 
 
 def _delivery_writes(parts: int) -> int:
-    """Returns what a slot's delivery writes: each part leases and ends, and pays for all parts that ended before."""
+    """Returns the write units of a slot's delivery. Each part leases and ends, and pays for all parts that ended
+    before.
+    """
     return 2 * max(1, parts) * math.ceil((DELIVERY_BYTES + PART_NUMBER_BYTES * parts / 2) / 1024)
 
 
 def shares(workload: Workload, settings: TopicSettings | None = None) -> list[tuple[str, float]]:
-    """Returns each limit and how much of it the load takes, the fullest first."""
+    """Returns each limit with the share that the load takes, the fullest first."""
     found = loads(workload, settings)
     return sorted(((name, found[name] / limit) for name, limit in LIMITS.items()), key=lambda each: -each[1])
 
 
 def regime(rate: int, topics: int) -> Workload:
-    """Returns the workload of a rate in messages a second: bodies of 500 bytes, a week ahead on average."""
+    """Returns the workload of a rate in messages a second, with bodies of 500 bytes, due a week ahead on average."""
     return Workload(per_day=rate * DAY_S, topics=topics)
 
 

@@ -1,4 +1,4 @@
-"""What a function's cold start computes: its bundle's imports and the clients that it makes, beside bare floors.
+"""Measures the CPU time of functions' cold starts, beside bare floors.
 
     python -m benchmarks cold_start
 
@@ -83,7 +83,7 @@ class Start:
     folder: Path
 
     def run(self, program: str, *arguments: str, options: tuple[str, ...] = ()) -> tuple[str, str]:
-        """Runs a program as Lambda runs a function: only its archive, its variables, no writing of bytecode.
+        """Runs a program as Lambda runs a function, with the archive and variables only, and without writing bytecode.
 
         Returns:
             What it wrote to stdout and to stderr.
@@ -131,7 +131,7 @@ def _actions(start: Start) -> Mapping[str, Callable[[], object]]:
 
 
 def _told(action: Callable[[], object]) -> float:
-    """Times by what a process tells of itself."""
+    """Returns the time that a process measured."""
     return cast(float, action())
 
 
@@ -144,7 +144,7 @@ def _figures(rounds: Rounds) -> dict[str, object]:
 
 
 def _profile(start: Start, code: str) -> dict[str, float]:
-    """Returns the milliseconds of each package's own modules, the largest first: of one start, traced, so longer."""
+    """Returns the milliseconds of each package's own modules in one traced start, the largest first."""
     _, told = start.run(MEASURED, code, options=("-X", "importtime"))
     spent: Counter[str] = Counter()
     for own_us, module in _IMPORT_LINE.findall(told):
@@ -172,14 +172,14 @@ def _python() -> tuple[str, Machine]:
 
 
 def _runs(executable: str) -> bool:
-    """Says whether it is the functions' Python: a name on the path may be a shim without a version behind it."""
+    """Returns whether an executable is the functions' Python. A name on the path may be a shim without a version."""
     code = "import sys; print('%d.%d' % sys.version_info[:2])"
     done = subprocess.run([executable, "-I", "-c", code], capture_output=True, text=True, check=False)
     return done.stdout.strip() == LAMBDA.python
 
 
 def _variables(home: Path) -> dict[str, str]:
-    """Returns a function's variables, of a service that is nowhere."""
+    """Returns a function's variables, for a service that does not exist."""
     values = {"max_skew_ms": "100", "send_threads": "8", "topic_queues": "{}"}
     arn = "arn:aws:sqs:eu-central-1:1:q"
     return {

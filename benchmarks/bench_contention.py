@@ -1,4 +1,4 @@
-"""Fifty callers of one topic: commits of ledgers, cancels and upserts, with DynamoDB's conflicts simulated.
+"""Measures fifty callers of one topic that commit ledgers, cancel and upsert, with simulated conflicts of DynamoDB.
 
     python -m benchmarks contention
 
@@ -58,7 +58,7 @@ STATE: Key = ("STATE", "")
 
 
 class Turns:
-    """Runs callers in virtual time: one at a time, and a wait ends when all earlier waits have ended."""
+    """Runs callers in virtual time, one at a time. A wait ends when all earlier waits have ended."""
 
     def __init__(self) -> None:
         self.now_s = 0.0
@@ -105,7 +105,7 @@ class BusyTable:
         self.counts: Counter[str] = Counter()
 
     def call(self, name: str, call: Callable[..., Any]) -> Callable[..., Any]:
-        """Returns a method that passes calls on: a read takes its time, a write has its items to itself."""
+        """Returns a method that passes calls on. Reads take time, and writes lock their items."""
         keys = WRITES.get(name)
 
         def read(*arguments: Any, **named: Any) -> Any:
@@ -182,7 +182,7 @@ WRITES: dict[str, Callable[..., list[Key]]] = {
 
 
 class Load:
-    """One topic, and what each kind of caller does to it."""
+    """A topic with the calls of each kind of caller."""
 
     def __init__(self) -> None:
         self.clock = ManualClock(NOW_MS)
@@ -201,7 +201,7 @@ class Load:
         return id_text(self.ids.next(self.clock.now_ms() + random.randrange(80_000_000, 90_000_000)))
 
     def commit(self) -> None:
-        """What ingest does with one ledger: the object is not put."""
+        """Commits a ledger as ingest does, without the object."""
         slot = self.state.sealed + random.randrange(300, 3_000)
         segment = Segment(
             offset=4,
@@ -236,14 +236,14 @@ class Load:
         assert all(cancel_many(self.ports, TOPIC, self.settings.slot_ms, ids, self.clock.now_ms()))
 
     def upsert(self) -> None:
-        """A replacing message of one of a thousand keys, as ingest settles it."""
+        """Settles a replacing message for a random key of a thousand, as ingest does."""
         now = self.clock.now_ms()
         message = Message(body="x", delay="1d", key=f"k{random.randrange(1000)}", replace=True)
         [(_, data)] = packs(TOPIC, "g1", now, [check_message(message, self.ids, now)])
         settle_keys(self.ports, self.state, [decode_pack(data, now)], {})
 
     def cancel_by_key(self) -> None:
-        """A cancel by one of a thousand keys."""
+        """Cancels by a random key of a thousand."""
         now = self.clock.now_ms()
         cancel_key(
             self.ports, TOPIC, self.settings.slot_ms, f"k{random.randrange(1000)}", (now, self.ids.sequence()), now
@@ -251,7 +251,7 @@ class Load:
 
 
 def run(load: Load, kinds: list[Callable[[], None]], seconds: float, pause_s: float) -> dict[str, float]:
-    """Runs fifty callers, each with its kind of call and about `pause_s` between two, and counts."""
+    """Runs fifty callers, with about `pause_s` between two calls of each, and counts."""
     load.table.counts.clear()
     turns, random_ = load.turns, random.Random(1)
     latencies: list[float] = []

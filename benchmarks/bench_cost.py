@@ -1,4 +1,4 @@
-"""What storage costs at a million messages a day, with and without merging, from counted requests.
+"""Measures the cost of storage at a million messages a day, with and without merging, from counted requests.
 
     python -m benchmarks cost
 
@@ -58,7 +58,7 @@ UNMERGED_SLOTS = 4
 
 @dataclass(slots=True)
 class NoQueues:
-    """The port Queues: takes everything, keeps parts."""
+    """Implements the port `Queues`. Accepts everything, and keeps parts."""
 
     parts: list[tuple[DeliveryKey, int]] = field(default_factory=list)
     sent: int = 0
@@ -97,15 +97,15 @@ class Run:
 
     @property
     def largest(self) -> MergeSize:
-        """Port Runs: as with the job."""
+        """Does nothing, as the Glue job works elsewhere."""
         return MergeSize.LARGE
 
     def dispatch(self, topic: str) -> None:
-        """Port Runs: at once."""
+        """Runs at once."""
         dispatch(self.ports, topic)
 
     def merge(self, topic: str, size: MergeSize) -> None:
-        """Port Runs: at once, if this run merges at all."""
+        """Runs at once, if this run merges at all."""
         if self.merges:
             before = time.perf_counter()
             done = merge(self.ports, topic, in_process(self.ports.objects), lease_s=900)
@@ -114,7 +114,7 @@ class Run:
             self.merged["seconds"] += round(time.perf_counter() - before, 3)  # type: ignore[assignment]
 
     def pack(self, due_after_ms: int) -> Pack | None:
-        """A batch of messages, without those that are due before."""
+        """Returns a batch of messages, without earlier messages."""
         now_ms = self.ports.clock.now_ms()
         times = now_ms + 3_600_000 + self.random.integers(0, self.days * DAY_MS, self.rows)
         times = np.sort(times[times >= due_after_ms])
@@ -136,7 +136,7 @@ class Run:
         )
 
     def step(self, due_after_ms: int = 0) -> None:
-        """One slot: a ledger, what is due, the sweep."""
+        """Runs one slot, with a ledger, the due messages and the sweep."""
         clock = self.stack.clock
         assert isinstance(clock, ManualClock)
         clock.advance_ms(SLOT_MS)
@@ -159,7 +159,7 @@ class Run:
 
 
 class _Ports:
-    """The service, with queues that take everything and merges that run here."""
+    """A service whose queues accept everything, and whose merges run here."""
 
     def __init__(self, service: Service, run: Run) -> None:
         for name in (*STORED_PORTS, "wheel"):
@@ -169,7 +169,7 @@ class _Ports:
 
 
 def measure(rows: int, days: int, slots: int, *, merges: bool) -> dict[str, Any]:
-    """Fills a topic and counts some slots; returns figures for a million messages."""
+    """Fills a topic and counts some slots. Returns figures for a million messages."""
     names = ("FULL_BYTES", "WINDOW_BYTES", "MAX_OUTPUT_BYTES", "_TIER_0_BYTES")
     smaller = {name: int(getattr(merging, name) * SMALL_BYTES / REAL_BYTES) for name in names}
     with patch.multiple(merging, **smaller), LocalTidewheel(collect_interval_s=3600) as stack:

@@ -46,10 +46,10 @@ QUEUE_URL = "https://sqs.us-east-1.amazonaws.com/123456789012/orders"
 
 
 class Service:
-    """The ports: SQS and S3 at the endpoint, metadata in memory."""
+    """Has SQS and S3 at the endpoint, and metadata in memory."""
 
     def __init__(self, url: str, ledger: Ledger) -> None:
-        """Makes a topic with one ledger that is due."""
+        """Makes a topic with a due ledger."""
         config = client_config(THREADS)
         self.clock = ManualClock(START_MS)
         self.stored = MemoryService.at(self.clock)
@@ -80,7 +80,7 @@ class Service:
 
 
 def due_ledger() -> Ledger:
-    """Returns real messages, all due in one slot, as a ledger of one segment."""
+    """Returns real messages due in the same slot, as a ledger with a single segment."""
     table = messages(ROWS, "replay").sort_by("message_id")
     times = [DUE_MS + i * 50 for i in range(ROWS)]
     ids = [ms.to_bytes(6) + each[6:] for ms, each in zip(times, table["message_id"].to_pylist(), strict=True)]

@@ -51,7 +51,7 @@ def oldest_first(waiting: dict[str, deque[Job]], _: Counter[str]) -> str:
 
 
 def fair(waiting: dict[str, deque[Job]], in_flight: Counter[str]) -> str:
-    """Chooses as a fair queue does: quiet groups first."""
+    """Chooses as a fair queue does, quiet groups first."""
     total = in_flight.total()
     noisy = {topic for topic, n in in_flight.items() if n >= NOISY_LEAST and n > NOISY_SHARE * total}
     return oldest_first({topic: jobs for topic, jobs in waiting.items() if topic not in noisy} or waiting, in_flight)

@@ -1,4 +1,4 @@
-"""How long the functions run on Lambda: the CPU time of our code, measured; the wait for AWS, stated.
+"""Measures the CPU time of our code in functions on Lambda. The wait for AWS is an assumption.
 
     python -m benchmarks function_time
 
@@ -38,7 +38,7 @@ DAY_S = 86_400
 
 
 def stop_daily_work(stack: LocalTidewheel) -> None:
-    """From now on the sweep of a local stack does its daily work only when somebody calls it."""
+    """Stops the daily work of a local stack's sweep, unless a caller invokes the sweep."""
     triggers: Any = stack._running()._triggers
     triggers._daily.next_ms = lambda *_: None
 
@@ -90,7 +90,7 @@ class OwnTime:
 
 
 def transport_ms() -> float:
-    """Returns the CPU milliseconds that a real request costs more than one to the emulator: a batch of ten sends."""
+    """Returns the CPU milliseconds that a real batch of ten sends takes more than an emulated batch."""
     entries = [{"Id": str(i), "MessageBody": "x" * 500} for i in range(10)]
     answer = json.dumps(
         {"Successful": [{"Id": str(i), "MessageId": str(i), "MD5OfMessageBody": ""} for i in range(10)]}
@@ -117,7 +117,7 @@ class _Answered:
 
 
 def start_ms(function: str) -> float:
-    """Returns the CPU milliseconds of importing a function's handler, less those of an empty Python."""
+    """Returns the CPU milliseconds of importing a function's handler, without Python's own start."""
 
     def spent(code: str) -> float:
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -161,7 +161,7 @@ class Run:
         self.stack.close()
 
     def send(self, count: int, spread_s: int = 100) -> None:
-        """Sends messages that are due two days later, and lets ingest take them."""
+        """Sends messages due two days later, and runs ingest."""
         at = self.stack.now().timestamp() // DAY_S * DAY_S + 2 * DAY_S
         self.client.send_many(
             TOPIC,
@@ -170,7 +170,7 @@ class Run:
         self.stack.advance(minutes=5)
 
     def deliver(self) -> None:
-        """Lets the messages fall due, and takes them out of the way."""
+        """Delivers the messages, and receives all."""
         self.stack.advance(days=3)
         self.stack.receive(TOPIC, "mail")
 
@@ -178,7 +178,7 @@ class Run:
 def line(
     few: tuple[int, tuple[float, int]], many: tuple[int, tuple[float, int]], request_ms: float
 ) -> dict[str, float]:
-    """Returns milliseconds a call and a message, from a call with few messages and one with many."""
+    """Returns milliseconds a call and a message, from calls with few and with many messages."""
 
     def whole(run: tuple[int, tuple[float, int]]) -> float:
         return run[1][0] + run[1][1] * request_ms

@@ -1,4 +1,4 @@
-"""What grows with what: requests, function time and dollars of each flow, while one thing is made larger.
+"""Measures requests, function time and dollars of each flow while one quantity grows.
 
     python -m benchmarks growth
 
@@ -56,7 +56,7 @@ _FUNCTIONS = {
 
 
 class Case:
-    """A stack in which something is large, and what each flow costs in it."""
+    """A stack in which a quantity is large, with the costs of each flow."""
 
     def __init__(self, stack: LocalTidewheel, own: OwnTime, subscriptions: int = 1, **settings: Any) -> None:
         self.stack, self.own = stack, own
@@ -70,7 +70,7 @@ class Case:
         self.found: dict[str, dict[str, float]] = {}
 
     def settle(self) -> None:
-        """Lets sweeps do what is new, so that none of it is counted, and lets a day pass in which none had to look.
+        """Runs sweeps until no new work is left, and lets a quiet day pass, so that neither is counted.
 
         A new subscription is a change of its topic, and after 32 changes (half of `max_buckets`) the next ingest asks
         for a look at what could be merged: as if that look had been taken.
@@ -91,7 +91,7 @@ class Case:
             self.service.buckets.restore(TOPIC, made.bucket)
 
     def count(self, name: str, action: Callable[[], object], *, with_sweeps: bool = False) -> None:
-        """Does something and keeps what it cost, with the sweeps in between only where they are meant."""
+        """Runs an action and keeps the costs, with sweeps only where wanted."""
         asked, units = Counter(self.stack.requests), Counter(self.stack.requests.units)
         swept = self.stack.invocations["sweep"]
         self.own.calls.clear()
@@ -106,19 +106,19 @@ class Case:
         self.found[name] = found
 
     def send(self, days: int, count: int = ROWS) -> list[str]:
-        """Sends messages that are due in one slot so many days later; returns their ids."""
+        """Sends messages due in the same slot, some days later. Returns their ids."""
         at_s = (self.stack.clock.now_ms() // DAY_MS + days) * DAY_MS // 1000
         messages = [Message(body="x" * 300, deliver_at=at_s + i % 100) for i in range(count)]
         return [receipt.id for receipt in self.client.send_many(TOPIC, messages)]
 
     def sweep(self) -> None:
-        """Invokes the sweep, counted as if its schedule had fired."""
+        """Invokes the sweep, counted like a scheduled invocation."""
         [handler] = [each for each in self.stack._handlers if each.spec.folder == "sweep"]
         handler.invoke({})
         self.stack.requests.invoked(by_schedule=True)
 
     def flows(self) -> dict[str, dict[str, float]]:
-        """Does all, and returns what each flow cost."""
+        """Runs all flows, and returns the costs of each."""
         ids: list[str] = []
         self.count("send", lambda: ids.extend(self.send(2)))
         self.count("ingest", lambda: self.stack.advance(minutes=5))
@@ -134,7 +134,7 @@ class Case:
 
 
 def measured(prepare: Callable[[Case], None], rounds: int, subscriptions: int = 1) -> dict[str, dict[str, float]]:
-    """Opens a stack, makes something large in it, and returns what each flow costs then.
+    """Opens a stack with a large quantity of something, and returns the costs of each flow.
 
     Args:
         prepare: makes it large.
@@ -177,7 +177,7 @@ def of_subscriptions(subscriptions: int, rounds: int = ROUNDS) -> dict[str, Any]
 
 
 def of_merge(sources: int) -> dict[str, Any]:
-    """A merge of so many ledgers, with the send and the ingest of the last one."""
+    """A merge of so many ledgers, with the send and the ingest of the last ledger."""
     with LocalTidewheel() as stack, OwnTime(stack) as own:
         case = Case(stack, own, max_buckets=sources - 1)
         case.settle()
@@ -192,7 +192,7 @@ def of_merge(sources: int) -> dict[str, Any]:
 
 
 def _slope(series: list[dict[str, Any]], axis: str, flow: str) -> float:
-    """Returns by how many requests a flow grows for each one more of what was made larger."""
+    """Returns the requests that a flow gains for each unit of the growing quantity."""
     first, last = series[0], series[-1]
     requests: float = last[flow]["requests"] - first[flow]["requests"]
     more: float = last[axis] - first[axis]

@@ -1,4 +1,4 @@
-"""What an import costs: files of real messages made ledgers by two processes.
+"""Measures imports of real messages, on two cores.
 
     python -m benchmarks import
 
@@ -96,7 +96,7 @@ class Once:
         self.service: Any = replace(MemoryService.at(clock), objects=stored)
         self.service.topic_states.create(new_topic_state(TOPIC, "g", TopicSettings(), clock.now_ms()))
         arguments = {"topic": TOPIC, "input": str(source)}
-        self._job = Job(arguments=arguments, service=self.service, location=location, processes=PROCESSES, say=_quiet)
+        self._job = Job(arguments=arguments, service=self.service, location=location, cores=PROCESSES, say=_quiet)
 
     def run(self, *, here: bool = False) -> Imported:
         """Imports, in this process or in others."""
@@ -166,7 +166,7 @@ class Steps:
         self._since_ns = now_ns
 
     def timed(self, step: str, function: Callable[..., Any]) -> Callable[..., Any]:
-        """Returns the function, with its time counted. Steps inside it count for themselves."""
+        """Returns the function with a timer. Inner steps have their own timers."""
 
         def run(*args: Any, **kwargs: Any) -> Any:
             self._switch()

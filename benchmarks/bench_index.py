@@ -1,4 +1,4 @@
-"""Index bytes a message: what DynamoDB and the ledgers' tails hold so that messages can be found when they are due.
+"""Measures the index bytes of a message, in DynamoDB and in the ledgers' tails.
 
     python -m benchmarks index
 
@@ -25,7 +25,7 @@ TOPIC = "commits"
 
 
 def item_bytes(item: Item) -> int:
-    """Returns an item's bytes as DynamoDB counts them: names and values, numbers as their digits."""
+    """Returns an item's bytes as DynamoDB counts names and values."""
     return sum(len(name) + len(next(iter(value.values()))) for name, value in item.items())
 
 
@@ -53,7 +53,7 @@ def of_size(rows: int) -> dict[str, float]:
 
 
 def merged(rows: int, sources: int) -> dict[str, float]:
-    """Merges ledgers of so many messages each and returns the index of all that came out, a message."""
+    """Merges ledgers of so many messages each, and returns the index bytes a message of all outputs."""
     clock = ManualClock(START_MS - 7_200_000)
     service = MemoryService.at(clock)
     # The encoder's own cut: slots of 300 s.

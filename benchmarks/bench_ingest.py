@@ -43,7 +43,7 @@ NOW_MS = START_MS - 3_600_000
 
 
 class Service:
-    """The ports of ingest: S3 and DynamoDB at the endpoint."""
+    """Has the ports of ingest, with S3 and DynamoDB at the endpoint."""
 
     def __init__(self, url: str) -> None:
         """Makes the clients."""

@@ -1,4 +1,4 @@
-"""What a ledger costs: time to encode and to decode it, and its size, beside plain Parquet.
+"""Measures the time to encode and decode a ledger, and the size, beside plain Parquet.
 
     python -m benchmarks ledger
 
@@ -134,7 +134,7 @@ def measure(table: pa.Table, runs: int) -> dict[str, object]:
 
 
 def decoding(table: pa.Table, ledger: Ledger, runs: int) -> dict[str, object]:
-    """Returns what it takes to decode a segment of 5,000 rows, and one as ingest makes them."""
+    """Returns the times to decode a segment of 5,000 rows, and a segment as ingest makes them."""
     large = encode(table.slice(0, 5_000), segment_bytes=1 << 30)
     (segment,) = large.summary.segments
     whole = large.data[segment.offset : segment.offset + segment.length]
@@ -162,7 +162,7 @@ def decoding(table: pa.Table, ledger: Ledger, runs: int) -> dict[str, object]:
 
 
 def benchmark(*, quick: bool) -> dict[str, object]:
-    """Measures in the stream's own order; the size in the worst order, too."""
+    """Measures in the stream's own order, and the size in the worst order, too."""
     rows, runs = (5_000, 3) if quick else (ROWS, RUNS)
     shuffled = encode(messages(rows, "shuffled"))
     found = measure(messages(rows, "replay"), runs)
@@ -170,7 +170,7 @@ def benchmark(*, quick: bool) -> dict[str, object]:
 
 
 def pages_bytes(data: bytes) -> list[int]:
-    """Returns the bytes of each row group's pages; the rest of the ledger is footers."""
+    """Returns the bytes of each row group's pages. The rest of the ledger is footers."""
     metadata = pq.ParquetFile(pa.BufferReader(data)).metadata
     return [
         sum(metadata.row_group(i).column(j).total_compressed_size for j in range(metadata.num_columns))

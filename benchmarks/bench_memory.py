@@ -80,7 +80,7 @@ QUICK = (
 
 
 class FolderObjects(MemoryObjects):
-    """Ledgers in a folder: ranges are read from files, as they are from S3."""
+    """Reads ranges of ledgers from a folder's files, as from S3."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__()
@@ -94,7 +94,7 @@ class FolderObjects(MemoryObjects):
 
 
 def real_ledger(drawn: random.Random, rows: int, due: int) -> Ledger:
-    """Returns a ledger of so many rows, some of them due in one slot, the others over the 60 days."""
+    """Returns a ledger in which some rows are due in the same slot, and the others over the 60 days."""
     times = [DUE_MS + drawn.randrange(300_000) for _ in range(due)]
     times += [LATER_MS + drawn.randrange(SPAN_MS - 3_600_000) for _ in range(rows - due)]
     table = rows_table(

@@ -1,4 +1,4 @@
-"""What a merge costs: many ledgers of real messages made few, by both engines, beside DuckDB and pyarrow.
+"""Measures merges of many ledgers of real messages, by all engines, beside DuckDB and pyarrow.
 
     python -m benchmarks merge
 
@@ -6,9 +6,8 @@ A round runs each contender in turn, in a process of its own, on the same files.
 threads, sorts by time and id, and writes one Parquet file with the same columns, codec and level. A pass over that file
 takes a CRC-32, because ours has one of every byte. `pyarrow` does the same. `function` and `spark` run the whole flow,
 choice and swaps included, over metadata in memory and objects in a folder. They write segments that can be read alone,
-and drop copies. `processes` is what a job does on one machine. The function has one core, all others have two. They
-merge by the default settings, which rewrite each row of these ledgers once. `few` is Spark with `max_buckets=8`, which
-merges its outputs again.
+and drop copies. `threads` does the work of a job on one machine. The function has one core, all others have two. They
+merge by the default settings, which rewrite each row of these ledgers once.
 
 Time is from the first read to the last write, without imports and without the start of Spark's session, which is a
 figure of its own. The first round, which compiles what it imports and reads files into the cache, does not count. A
@@ -18,9 +17,6 @@ sets sampled every 50 ms.
 
 One more run of the function gives its CPU time a row by step. One more of ours each, on twice the input, shows that
 memory stays where it was.
-
-The thresholds of `tidewheel.jobs.job` come from merges of 16 ledgers of growing size, three times in one process, in
-two processes and on Spark, with the start of processes and of Java.
 """
 
 from __future__ import annotations
@@ -66,7 +62,6 @@ CORES = 2
 LEDGERS, ROWS = 300, 14_000
 ROUNDS = 5
 SETTINGS = TopicSettings()
-FEW = TopicSettings(max_buckets=8)
 
 
 def make_ledgers(folder: Path, ledgers: int, rows: int) -> None:
@@ -106,15 +101,13 @@ def measured() -> Iterator[dict[str, float]]:
     figures |= {"seconds": seconds, "cpu_us_a_row": cpu_s / figures["rows"] * 1e6}
 
 
-def run_flow(
-    folder: Path, engine: Engine, buckets: list[Bucket], settings: TopicSettings = SETTINGS
-) -> dict[str, float]:
-    """Merges by the flow. So few ledgers that the settings leave them alone are all merged, as by `merge --all`."""
-    everything = len(buckets) <= settings.max_buckets
+def run_flow(folder: Path, engine: Engine, buckets: list[Bucket]) -> dict[str, float]:
+    """Merges by the flow, and as by `merge --all` if the settings would leave so few ledgers alone."""
+    everything = len(buckets) <= SETTINGS.max_buckets
     clock = ManualClock(START_MS - 3_600_000)
     service = MemoryService.at(clock)
     object.__setattr__(service, "objects", Location(root=str(folder)).objects())
-    state = new_topic_state("t", "g", settings, clock.now_ms())
+    state = new_topic_state("t", "g", SETTINGS, clock.now_ms())
     service.topic_states.create(state)
     for bucket in buckets:
         service.buckets.commit(state, bucket, None)
@@ -131,7 +124,7 @@ def run_function(folder: Path, buckets: list[Bucket]) -> dict[str, float]:
     return run_flow(folder, in_process(Location(root=str(folder)).objects()), buckets)
 
 
-def run_spark(folder: Path, buckets: list[Bucket], settings: TopicSettings = SETTINGS) -> dict[str, float]:
+def run_spark(folder: Path, buckets: list[Bucket]) -> dict[str, float]:
     """Spark's engine."""
     from tidewheel.jobs.merging import side_by_side
     from tidewheel.spark.session import local_session
@@ -143,22 +136,17 @@ def run_spark(folder: Path, buckets: list[Bucket], settings: TopicSettings = SET
     start = time.perf_counter() - before
     try:
         engine = side_by_side(lambda _: OnSpark(lambda: spark), Location(root=str(folder)))
-        return run_flow(folder, engine, buckets, settings) | {"session_start_s": start}
+        return run_flow(folder, engine, buckets) | {"session_start_s": start}
     finally:
         spark.stop()
 
 
-def run_few(folder: Path, buckets: list[Bucket]) -> dict[str, float]:
-    """Spark's engine, until few ledgers are left."""
-    return run_spark(folder, buckets, FEW)
-
-
-def run_processes(folder: Path, buckets: list[Bucket]) -> dict[str, float]:
+def run_threads(folder: Path, buckets: list[Bucket]) -> dict[str, float]:
     """The engine of a job on one machine."""
     from tidewheel.jobs.merging import side_by_side
-    from tidewheel.jobs.tasks import InProcesses
+    from tidewheel.jobs.tasks import InThreads
 
-    return run_flow(folder, side_by_side(lambda _: InProcesses(CORES), Location(root=str(folder))), buckets)
+    return run_flow(folder, side_by_side(lambda _: InThreads(CORES), Location(root=str(folder))), buckets)
 
 
 def _import_engine(_: int) -> str:
@@ -168,7 +156,7 @@ def _import_engine(_: int) -> str:
 
 
 def run_pyarrow(folder: Path, buckets: list[Bucket]) -> dict[str, float]:
-    """Reads all, sorts, writes one file, and reads it for a CRC-32."""
+    """Reads all, sorts, writes a file, and reads the file for a CRC-32."""
     pa.set_cpu_count(CORES)
     with measured() as figures:
         tables = [pq.read_table(folder / bucket.object_name, partitioning=None) for bucket in buckets]
@@ -180,7 +168,7 @@ def run_pyarrow(folder: Path, buckets: list[Bucket]) -> dict[str, float]:
 
 
 def run_duckdb(folder: Path, buckets: list[Bucket]) -> dict[str, float]:
-    """Sorts all into one file, and reads it for a CRC-32."""
+    """Sorts all into a file, and reads the file for a CRC-32."""
     import duckdb
 
     duckdb.execute(f"SET threads = {CORES}")
@@ -258,26 +246,22 @@ def run_steps(folder: Path, buckets: list[Bucket]) -> dict[str, float]:
 CONTENDERS = {
     "duckdb": run_duckdb,
     "function": run_function,
-    "processes": run_processes,
+    "threads": run_threads,
     "spark": run_spark,
-    "few": run_few,
     "pyarrow": run_pyarrow,
     "steps": run_steps,
 }
-OURS = ("function", "processes", "spark")
-SIZES_MB, SIZE_LEDGERS, SIZE_ROUNDS = (4, 16, 64, 256, 1024), 16, 3
-_RAW_BYTES = 390
-"""Of one of these messages, before compression."""
+OURS = ("function", "threads", "spark")
 
 
 def contend(name: str, folder: Path) -> None:
-    """Runs one contender here and prints its figures."""
+    """Runs a contender here and prints the figures."""
     buckets = pickle.loads((folder / "buckets.pickle").read_bytes())
     print(json.dumps(CONTENDERS[name](folder, buckets)))
 
 
 def measure(name: str, folder: Path) -> dict[str, float]:
-    """Runs one contender in a process of its own, and deletes what it wrote."""
+    """Runs a contender in a process of its own, and deletes the written files."""
     before = set(folder.rglob("*.parquet"))
     command = [sys.executable, "-m", "benchmarks.bench_merge", name, str(folder)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process, watched(process.pid) as peak:
@@ -290,22 +274,10 @@ def measure(name: str, folder: Path) -> dict[str, float]:
     return found | {"peak_mb": peak.megabytes}
 
 
-def by_size(raw_mb: int, rounds: int) -> dict[str, float]:
-    """Returns the seconds of a merge of so many raw megabytes, with all starts."""
-    with tempfile.TemporaryDirectory(prefix="bench-merge-") as folder:
-        make_ledgers(Path(folder), SIZE_LEDGERS, raw_mb * 1_000_000 // _RAW_BYTES // SIZE_LEDGERS)
-        found: dict[str, list[float]] = {name: [] for name in OURS}
-        for _ in range(rounds):
-            for name in OURS:
-                run = measure(name, Path(folder))
-                found[name].append(run["seconds"] + run.get("session_start_s", 0.0))
-    return {"raw_mb": raw_mb, **{f"{name}_s": median(seconds) for name, seconds in found.items()}}
-
-
 def benchmark(*, quick: bool) -> dict[str, Any]:
-    """Runs the rounds, one run for the steps, and one of ours each at twice the input."""
+    """Runs the rounds, a run for the steps, and each of our engines at twice the input."""
     ledgers, rows, rounds = (20, 1_000, 2) if quick else (LEDGERS, ROWS, ROUNDS)
-    names = ("duckdb", *OURS, "few", "pyarrow")
+    names = ("duckdb", *OURS, "pyarrow")
     with tempfile.TemporaryDirectory(prefix="bench-merge-") as folder:
         make_ledgers(Path(folder), ledgers, rows)
         _, *runs = [{name: measure(name, Path(folder)) for name in names} for _ in range(1 + rounds)]
@@ -313,7 +285,6 @@ def benchmark(*, quick: bool) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(prefix="bench-merge-") as folder:
         make_ledgers(Path(folder), 2 * ledgers, rows)
         twice = {name: measure(name, Path(folder)) for name in OURS}
-    sizes = [by_size(raw_mb, SIZE_ROUNDS) for raw_mb in SIZES_MB[: 1 if quick else None]]
     contenders = {
         name: {figure: median(each[name][figure] for each in runs) for figure in runs[0][name]} for name in names
     }
@@ -329,7 +300,6 @@ def benchmark(*, quick: bool) -> dict[str, Any]:
         **ratios,
         **{f"{name}_memory_at_twice_the_input": twice[name]["peak_mb"] / contenders[name]["peak_mb"] for name in OURS},
         "contenders": contenders | {f"{name} x2": figures for name, figures in twice.items()},
-        "by_size": sizes,
         "function_cpu_us_a_row_by_step": {step: us for step, us in steps.items() if step != "peak_mb"},
     }
 

@@ -1,4 +1,4 @@
-"""Planning beside its floors: which segments of many ledgers are due, and which slot comes next.
+"""Measures planning beside its floors, with the due segments of many ledgers and the next slot.
 
     python -m benchmarks plan
 
@@ -51,19 +51,19 @@ def waiting_buckets(count: int) -> list[Bucket]:
 
 
 def choose(buckets: list[Bucket]) -> tuple[PlannedSegment, ...]:
-    """Returns what is due, having asked what else a dispatch asks of the index."""
+    """Returns the due segments, with all questions that a dispatch asks of the index."""
     found = due_segments(buckets, SLOT, SLOT + 1, SLOT_MS)
     assert found and next_slot(buckets, SLOT + 1) is not None and waiting_rows(buckets, SLOT + 1)
     return found
 
 
 def look(bitmaps: list[BitMap]) -> int:
-    """The floor: whether each bitmap has the slot, and its next one."""
+    """Measures the floor, a look-up of the slot and the next slot in each bitmap."""
     return sum(bitmap.next_set_bit(SLOT) == SLOT and bitmap.next_set_bit(SLOT + 1) > SLOT for bitmap in bitmaps)
 
 
 def bare_read(items: list[Item]) -> int:
-    """The floor: what an item holds, made readable."""
+    """Measures the floor, the decoding of an item."""
     for item in items:
         zlib.decompress(item["segments"]["B"][CHECKSUM_BYTES:])
     return look([BitMap.deserialize(item["slots"]["B"][CHECKSUM_BYTES:]) for item in items])

@@ -1,4 +1,4 @@
-"""Precision under load, in real time: how late messages come while others are sent, ingested and dispatched.
+"""Measures lateness in real time, while other messages are sent, ingested and dispatched.
 
     python -m benchmarks precision
 
@@ -36,7 +36,7 @@ SKEW = {"TIDEWHEEL_MAX_SKEW_MS": "100"}
 
 
 class Load:
-    """A stream of messages, and what became of it.
+    """A stream of messages, with all deliveries.
 
     Attributes:
         lateness_ms: of each copy: when it was receivable, less when it was due.

@@ -1,4 +1,4 @@
-"""What a rebuild takes: ledgers of real messages in a folder, an empty table, and the processes that a job takes.
+"""Measures rebuilds of an empty table from ledgers of real messages in a folder, on two cores.
 
     python -m benchmarks rebuild
 
@@ -109,7 +109,7 @@ class _TimedScan:
 
 
 def store(objects: Objects, ledgers: int, rows: int, generation: str) -> int:
-    """Puts the ledgers; returns their bytes."""
+    """Puts the ledgers. Returns their bytes."""
     payloads = messages(rows, "shuffled").column("payload").combine_chunks()
     random = np.random.default_rng(17)
     before: pa.Table | None = None
@@ -144,7 +144,7 @@ def _table(payloads: pa.Array, random: np.random.Generator) -> pa.Table:
 
 
 def bare_read_s(folder: Path) -> float:
-    """The floor: how long Arrow takes to read the same ledgers, all columns, on as many threads, and nothing else."""
+    """Returns the floor, the seconds in which Arrow reads all columns of the same ledgers on as many threads."""
     pa.set_cpu_count(CORES)
     paths = [path for path in folder.rglob("*.parquet") if path.is_file()]
     start = time.perf_counter()
@@ -169,7 +169,7 @@ def one_round(location: Location, ledgers: int) -> Round:
     clock = ManualClock(START_MS - 3_600_000)
     bare_s = bare_read_s(Path(location.root))
     service = replace(MemoryService.at(clock), objects=location.objects())  # type: ignore[arg-type]
-    job = Job(arguments={}, service=service, location=location, processes=CORES)  # type: ignore[arg-type]
+    job = Job(arguments={}, service=service, location=location, cores=CORES)  # type: ignore[arg-type]
     engine = Timed(engine_of(job))
     cpu_before, start = _cpu_s(), time.perf_counter()
     report = rebuild(service, TOPIC, engine, lease_s=7200)  # type: ignore[arg-type]
@@ -228,7 +228,7 @@ def _figures(found: Sequence[Round], messages: int) -> dict[str, float]:
 
 
 def _cpu_s() -> float:
-    """Returns the CPU seconds of this process and of its processes that have ended."""
+    """Returns the CPU seconds of this process and of ended children."""
     used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     return sum(each.ru_utime + each.ru_stime for each in used)
 

@@ -1,4 +1,4 @@
-"""Ten years of one topic: what it stores, asks AWS for and costs, beside the merges without retention by message.
+"""Measures storage, requests and dollars of a topic over ten years, beside merges without retention by message.
 
     python -m benchmarks retention
 
@@ -95,7 +95,7 @@ class _Metered:
 
 @dataclass(slots=True)
 class Sample:
-    """A topic at a time: bytes, and the units until then."""
+    """The bytes of a topic at a time, and the units until then."""
 
     days: float
     live: int

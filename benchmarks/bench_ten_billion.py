@@ -1,4 +1,4 @@
-"""Ten billion messages that wait in one topic: seconds, memory and requests of each flow.
+"""Measures seconds, memory and requests of each flow while ten billion messages wait in a topic.
 
     python -m benchmarks ten_billion
 
@@ -60,7 +60,7 @@ SENT = 100
 
 
 def due_segment(drawn: random.Random, due_ms: int, generation: str) -> tuple[bytes, Segment]:
-    """Returns the start of a ledger, up to the end of its first segment, and that segment."""
+    """Returns the start of a ledger, up to the end of the first segment, and this segment."""
     times = sorted(
         [due_ms + drawn.randrange(SLOT_MS) for _ in range(DUE_ROWS)]
         + [due_ms + SLOT_MS + drawn.randrange(SEGMENT_MS) for _ in range(SEGMENT_ROWS - DUE_ROWS)]
@@ -111,7 +111,7 @@ class NoRuns:
 
 
 class Backlog:
-    """A topic with so many ledgers, and what each flow costs in it."""
+    """A topic with so many ledgers, and the costs of each flow."""
 
     def __init__(self, stack: LocalTidewheel, own: OwnTime, ledgers: int, months: int) -> None:
         self.stack, self.own = stack, own
@@ -146,7 +146,7 @@ class Backlog:
         return size
 
     def count(self, name: str, action: Callable[[], object], *functions: str) -> None:
-        """Does something, and keeps what it cost.
+        """Runs an action, and keeps the costs.
 
         Args:
             name: of the flow.
@@ -184,7 +184,7 @@ class Backlog:
         handler.invoke({})
 
     def flows(self) -> dict[str, dict[str, float]]:
-        """Does all, and returns what each flow cost."""
+        """Runs all flows, and returns the costs of each."""
         due_s = self.start_ms // 1000 + DUE_DAYS * 86_400
         messages = [Message(body="x" * 300, deliver_at=due_s + i % 100) for i in range(SENT)]
         ids = [receipt.id for receipt in self.client.send_many(TOPIC, messages)]
@@ -208,7 +208,7 @@ def _tables() -> Iterator[Any]:
 
 
 def _fresh_peak() -> float:
-    """Returns unused memory to the system, lets the peak begin anew, and returns it in MB."""
+    """Returns unused memory to the system, resets the peak, and returns the memory in MB."""
     gc.collect()
     ctypes.CDLL(None).malloc_trim(0)
     Path("/proc/self/clear_refs").write_text("5")

@@ -1,4 +1,4 @@
-"""An AWS endpoint that costs next to nothing: a process of its own that answers every request with fixed bytes.
+"""Runs an AWS endpoint, as a process that answers every request with fixed bytes.
 
 It serves as the floor's other end: what a benchmark measures against it is the client's own work. SQS and DynamoDB
 requests get the answer that was set for their X-Amz-Target; S3 GETs get the object that was set; PUTs are swallowed.
@@ -73,7 +73,7 @@ def _serve(pipe: Any, answers: dict[str, bytes], objects: dict[str, bytes]) -> N
 
 @contextmanager
 def endpoint(answers: dict[str, bytes] | None = None, objects: dict[str, bytes] | None = None) -> Iterator[str]:
-    """Runs the endpoint and yields its URL.
+    """Runs the endpoint and yields the URL.
 
     Args:
         answers: operation name -> JSON body; `{}` for others.

@@ -17,7 +17,7 @@ _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 @dataclass(slots=True)
 class Peak:
-    """The largest sum of resident sets that was seen."""
+    """The largest sum of resident sets."""
 
     megabytes: float = 0.0
 
@@ -41,7 +41,7 @@ def watched(root: int) -> Iterator[Peak]:
 
 
 def is_running(process: int) -> bool:
-    """Returns whether a process runs; one that has ended and is not reaped does not."""
+    """Returns whether a process runs. A process that ended does not run, even before the parent has waited."""
     try:
         return (Path("/proc") / str(process) / "stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:
@@ -49,7 +49,7 @@ def is_running(process: int) -> bool:
 
 
 def proportional_bytes(processes: Iterable[int]) -> int:
-    """Returns the memory of some processes, with each page that they share counted once."""
+    """Returns the memory of some processes, with shared pages counted once."""
     total = 0
     for process in processes:
         try:
@@ -67,7 +67,7 @@ def tree_cpu_s(root: int) -> float:
 
 
 def tree(root: int) -> dict[int, int]:
-    """Returns a process and all processes below it, each with the bytes of its resident set."""
+    """Returns a process with all descendants, each with the bytes of the resident set."""
     return {process: resident for process, (_, resident) in _tree(root).items()}
 
 

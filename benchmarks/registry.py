@@ -1,4 +1,4 @@
-"""All benchmarks: what each measures, when it runs, and which values its figures must reach.
+"""Lists all benchmarks, with the goals of their figures.
 
 A benchmark is a module with a function `benchmark(*, quick) -> figures`. Its docstring says how it measures.
 """
@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Benchmark:
-    """One benchmark.
+    """A benchmark.
 
     Attributes:
         name: names its results, and its module unless `module` does.
@@ -70,8 +70,8 @@ _ALL = (
         slow=True,
         extra="duckdb",
         goals={
-            "spark_to_duckdb": "<= 1.3",
-            "spark_memory_at_twice_the_input": "<= 1.1",
+            "threads_to_duckdb": "<= 1.3",
+            "threads_memory_at_twice_the_input": "<= 1.1",
             "function_memory_at_twice_the_input": "<= 1.1",
         },
     ),

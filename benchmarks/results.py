@@ -1,4 +1,4 @@
-"""Saves the results of benchmarks and of other long checks, one JSON file each.
+"""Saves the results of benchmarks and other long checks, as a JSON file each.
 
     {
       "name": "dispatch",
@@ -71,7 +71,7 @@ def busy_s(cpu_times: str) -> float:
 
 
 def is_busy(load: float) -> bool:
-    """Says whether other programs disturb a measurement: with more than half a core."""
+    """Returns whether other programs take more than half a core, and so disturb a measurement."""
     return load > 0.5
 
 

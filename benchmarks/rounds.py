@@ -1,4 +1,4 @@
-"""Interleaved rounds: a floor and what stands beside it are run in turns, so that both meet the same disturbances.
+"""Runs a floor and its contender in turns, so that both meet the same disturbances.
 
     floor, ours, floor, ours, ...
 
@@ -21,14 +21,14 @@ SPREAD = "_spread"
 
 
 def cpu_ms(action: Callable[[], object]) -> float:
-    """Returns an action's CPU time in this process: what other programs disturb least."""
+    """Returns an action's CPU time in this process, which other programs disturb least."""
     before = time.process_time_ns()
     action()
     return (time.process_time_ns() - before) / 1e6
 
 
 def wall_ms(action: Callable[[], object]) -> float:
-    """Returns the time that passed during an action."""
+    """Returns an action's duration."""
     before = time.perf_counter_ns()
     action()
     return (time.perf_counter_ns() - before) / 1e6
@@ -36,7 +36,7 @@ def wall_ms(action: Callable[[], object]) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rounds:
-    """What interleaved rounds took.
+    """The times of interleaved rounds.
 
     Attributes:
         times_ms: of each action, a time a round, in the order of the rounds.
@@ -49,7 +49,7 @@ class Rounds:
         return statistics.median(self.times_ms[action])
 
     def ratio(self, name: str, floor: str, ours: str) -> dict[str, object]:
-        """Returns two figures: how much of the floor's speed ours has, and the quartiles of that.
+        """Returns our share of the floor's speed as a figure, and the quartiles as another.
 
         Args:
             name: of the first figure; that of the second one ends in `_spread`.

@@ -1,4 +1,4 @@
-"""Tables of whatever a benchmark measured: numbers first, then each list or mapping of cases."""
+"""Makes tables of a benchmark's figures, numbers first, then each list or mapping of cases."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from benchmarks.rounds import SPREAD
 
 
 def tables(title: str, figures: Mapping[str, Any], goals: Mapping[str, str]) -> Iterator[Table]:
-    """Yields a table of the single figures, and one of each figure that has several cases.
+    """Yields a table of the single figures, and a table of each figure with several cases.
 
     Args:
         title: heads the first one.
@@ -51,7 +51,7 @@ def shown(value: object) -> str:
 
 
 def _cases(value: object) -> dict[str, dict[str, object]]:
-    """Returns case -> its figures; empty for a single figure."""
+    """Returns the figures by case, or {} for a single figure."""
     if isinstance(value, list) and value and isinstance(value[0], Mapping):
         return {f"{shown(next(iter(each.values())))}": _flat(each) for each in value}
     if not isinstance(value, Mapping):

@@ -1,4 +1,4 @@
-"""Metadata of messages that wait, made without the messages: for backlogs of which nobody has the bytes at hand.
+"""Makes metadata of waiting messages without the messages, for large backlogs.
 
 A dispatch reads buckets, and of their ledgers no more than tails and the segments that are due. So a backlog of a
 hundred million messages needs buckets that look like real ones, tails, and one real segment a ledger, the one that is

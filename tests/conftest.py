@@ -62,7 +62,6 @@ LONG = (
     "tests/simulation/test_simulation_half_well",
     "tests/simulation/test_simulation_narrow",
     "tests/simulation/test_simulation_notices",
-    "tests/soak/",
     "tests/spark/test_import",
     "tests/spark/test_ledger_source",
     "tests/spark/test_local_stack",

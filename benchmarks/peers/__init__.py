@@ -1,4 +1,4 @@
-"""Tidewheel beside other ways of delaying messages, on the same stream: `python -m benchmarks peers`.
+"""Compares Tidewheel with other ways of delaying messages, by `python -m benchmarks peers`.
 
 `redis_poller`, `postgres`, `rabbitmq` and `nats_schedules` are servers, each a `server.DelayServer`: `trial` measures
 one, `servers` all, and `program` is a server's processes. `tidewheel_stack`, `dynamodb_poller` and `schedules` are ways

@@ -1,4 +1,4 @@
-"""An empty emulated AWS with a meter, and what a run on it found.
+"""An empty emulated AWS with a meter, and the findings of a run.
 
 It is the emulator under Tidewheel's local stack, with its virtual clock and its meter: every peer on AWS is counted
 by the same rules.
@@ -24,7 +24,7 @@ _AT_ONCE = 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """What one run of a peer found.
+    """The findings of a peer's run.
 
     Attributes:
         outcome: how the stream arrived.
@@ -42,7 +42,7 @@ class Run:
 
 
 class Account:
-    """An emulated account: empty at the start, and one at a time in a process.
+    """An emulated account, empty at the start. A process has at most one account at a time.
 
     Attributes:
         clock: its time, which moves only when told to.
@@ -66,17 +66,19 @@ class Account:
         self.emulator.close()
 
     def make_queue(self, name: str) -> str:
-        """Creates a queue and returns its URL."""
+        """Creates a queue and returns the URL."""
         url: str = self._consumer.create_queue(QueueName=name)["QueueUrl"]
         return url
 
     def count_from_now(self) -> None:
-        """Forgets what was asked so far: what sets a peer up is asked once and not counted."""
+        """Forgets the requests so far, which set up the peer and are not counted."""
         self.requests.clear()
         self.requests.units.clear()
 
     def take(self, queue_url: str) -> list[Delivery]:
-        """Receives and deletes all that a consumer can have now. Not counted: every peer's consumers pay the same."""
+        """Receives and deletes all that a consumer can have now. Nothing is counted, since every peer's consumers pay
+        the same.
+        """
         queue = self.emulator.queue(queue_url.rpartition("/")[2])
         deliveries: list[Delivery] = []
         while True:

@@ -62,7 +62,7 @@ https://docs.aws.amazon.com/AmazonElastiCache/latest/dg/ParameterGroups.Engine.h
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
-    """Counts that grow with messages and with hours.
+    """Holds counts a message and an hour.
 
     Attributes:
         a_message: name -> count for each message.
@@ -80,7 +80,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counted:
-    """The requests of a peer, the units that AWS bills for them, and the stored bytes of a waiting message."""
+    """The requests and billed units of a peer, and the stored bytes of a waiting message."""
 
     requests: Line
     units: Line
@@ -89,7 +89,7 @@ class Counted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cost:
-    """A month's dollars: for messages, and for what costs as much without any."""
+    """A month's dollars, for messages and at a fixed rate."""
 
     messages: float
     standing: float
@@ -101,7 +101,7 @@ class Cost:
 
 
 def counted(idle: Run, few: Run, more: Run) -> Counted:
-    """Divides the requests of three runs into those of each message and those of each hour.
+    """Divides the requests of three runs into requests a message and requests an hour.
 
     Args:
         idle: without messages.
@@ -160,7 +160,7 @@ def tidewheel_cost(rate: float, *, batch: int = BATCH, telemetry: bool = True) -
 
 
 def counted_cost(peer: Peer, found: Counted, rate: float) -> Cost:
-    """Returns the bill of a peer on AWS: Dynein runs a task, a look ahead runs a function.
+    """Returns the bill of a peer on AWS. Dynein runs a task, and a look ahead runs a function.
 
     Args:
         peer: one whose requests were counted.
@@ -181,7 +181,7 @@ def counted_cost(peer: Peer, found: Counted, rate: float) -> Cost:
 
 
 def redis_cost(used_bytes: Callable[[float], float], rate: float, *, nodes: int = 1) -> Cost:
-    """Returns the bill of Redis on ElastiCache with a task that polls it. It depends on memory, not on messages.
+    """Returns the bill of Redis on ElastiCache with a polling task, which depends on memory, not on messages.
 
     Args:
         used_bytes: the memory of so many waiting messages.
@@ -196,7 +196,7 @@ def redis_cost(used_bytes: Callable[[float], float], rate: float, *, nodes: int 
 
 
 def node_for(used_bytes: float) -> tuple[str, float]:
-    """Returns the smallest node that holds so many bytes of data, and its dollars an hour.
+    """Returns the smallest node for so many bytes of data, and the node's dollars an hour.
 
     Raises:
         InvalidValue: no node does.

@@ -1,4 +1,4 @@
-"""A DynamoDB table that is polled: an item a message, in the way of Airbnb's Dynein.
+"""Polls a DynamoDB table with an item a message, like Airbnb's Dynein.
 
 Read from Dynein's source (https://github.com/airbnb/dynein: `DynamoDBScheduleManager`, `PartitionWorker`,
 `ManagedInboundJobQueueConsumer`):
@@ -88,7 +88,7 @@ class DynamoDbPoller:
         account.count_from_now()
 
     def send(self, messages: Sequence[Timed]) -> None:
-        """Sends as the client does: near ones to the target, others to the inbound queue or into the table."""
+        """Sends as the client does. Near messages go to the target, others to the inbound queue or into the table."""
         now_ms = self._account.clock.now_ms()
         near, far = [], []
         for message in messages:
@@ -103,7 +103,7 @@ class DynamoDbPoller:
         send_in_tens(self._sqs, self._inbound_url, far)
 
     def take_in(self) -> int:
-        """Puts what is in the inbound queue into the table, an item each; returns how many."""
+        """Moves messages from the inbound queue into the table, an item each. Returns the count."""
         taken = 0
         while True:
             answer = self._sqs.receive_message(QueueUrl=self._inbound_url, MaxNumberOfMessages=10)
@@ -126,13 +126,13 @@ class DynamoDbPoller:
                 pass
 
     def recover(self) -> None:
-        """Asks each shard for what has been ACQUIRED for too long."""
+        """Queries each shard for items that have been ACQUIRED for too long."""
         before_ms = self._account.clock.now_ms() - RECOVER_S * 1000
         for shard in range(self._polling.shards):
             assert not self._query(shard, before_ms, "ACQUIRED"), "nothing dies here"
 
     def run_until(self, until_ms: int) -> list[Delivery]:
-        """Polls until then; returns what arrived."""
+        """Polls until then. Returns the arrivals."""
         clock, second = self._account.clock, 0
         deliveries = []
         while clock.now_ms() < until_ms:
@@ -148,7 +148,7 @@ class DynamoDbPoller:
         return deliveries + self._account.take(self.target_url)
 
     def stored_bytes(self, messages: Sequence[Timed]) -> int:
-        """Returns what the items of these messages take up in the table."""
+        """Returns the bytes of these messages' items in the table."""
         sizes = []
         for message in messages:
             item = self._item(message.due_ms, message.body)

@@ -1,4 +1,4 @@
-"""Measures all peers: servers beside Tidewheel, and what the ways on AWS ask for and cost.
+"""Measures servers beside Tidewheel, and the requests and dollars of the ways on AWS.
 
     python -m benchmarks peers
 

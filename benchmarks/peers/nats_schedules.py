@@ -1,4 +1,4 @@
-"""NATS JetStream's message schedules: a message with the header `Nats-Schedule: @at <time>` on a subject of its own.
+"""Runs NATS JetStream's message schedules, with a header `Nats-Schedule` and a subject for each message.
 
 The server publishes it to `Nats-Schedule-Target` at its time, and deletes it. A consumer acknowledges each message, and
 what was not acknowledged comes again after 5 s.
@@ -35,7 +35,7 @@ class NatsSchedules(DelayServer):
 
     @classmethod
     def missing(cls) -> str | None:
-        """Returns what to install."""
+        """Returns the missing programs."""
         if _program():
             return None
         return f"GOBIN={PROGRAMS.relative_to(Path.cwd())} go install github.com/nats-io/nats-server/v2@{VERSION}"
@@ -85,7 +85,7 @@ class NatsSchedules(DelayServer):
         self._consumer = await self._jetstream.pull_subscribe_bind("worker", _STREAM)
 
     async def _ask(self, what: str, **content: Any) -> dict[str, Any]:
-        """Asks JetStream itself: the client knows no schedules yet."""
+        """Asks JetStream itself, since the client knows no schedules yet."""
         answer = await self._client.request(f"$JS.API.{what}", json.dumps(content).encode(), timeout=30)
         found: dict[str, Any] = json.loads(answer.data)
         if "error" in found:
@@ -101,7 +101,7 @@ class NatsSchedules(DelayServer):
         return self._loop.run_until_complete(what)
 
     def send(self, messages: Sequence[Timed]) -> None:
-        """Publishes messages one after the other, and then waits for all acknowledgements."""
+        """Publishes messages one by one, and then waits for all acknowledgements."""
         self._run(self._publish(messages))
 
     async def _publish(self, messages: Sequence[Timed]) -> None:
@@ -115,7 +115,7 @@ class NatsSchedules(DelayServer):
         await asyncio.gather(*acknowledgements)
 
     def take(self, wait_s: float) -> list[Delivery]:
-        """Pulls what is due."""
+        """Pulls the due messages."""
         return self._run(self._pull(wait_s))
 
     async def _pull(self, wait_s: float) -> list[Delivery]:
@@ -137,7 +137,7 @@ class NatsSchedules(DelayServer):
 
 
 async def _quiet(_: Exception) -> None:
-    """Says nothing of connections that broke: the server was killed."""
+    """Ignores broken connections, since the server was killed."""
 
 
 def _program() -> str | None:

@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class Peer(StrEnum):
-    """One way. Its module's docstring says how it is set."""
+    """A way of delaying messages, as set in its module's docstring."""
 
     TIDEWHEEL = "Tidewheel"
     REDIS = "Redis sorted set, polled"

@@ -1,4 +1,4 @@
-"""A table in PostgreSQL with an index by time, and a poller that deletes what is due with `FOR UPDATE SKIP LOCKED`.
+"""Polls a PostgreSQL table with an index by time, and deletes due rows with `FOR UPDATE SKIP LOCKED`.
 
 This is the query at the heart of River, Oban, Graphile Worker and procrastinate, without what they add to each job.
 One transaction takes up to 100 messages, hands them on and commits; a poller that dies in between loses nothing.
@@ -38,7 +38,7 @@ class Postgres(DelayServer):
 
     @classmethod
     def missing(cls) -> str | None:
-        """Returns what to install."""
+        """Returns the missing programs."""
         return None if _programs() else "apt-get install postgresql"
 
     def _start(self, *, durable: bool) -> Program:
@@ -82,7 +82,7 @@ class Postgres(DelayServer):
         self._connection.execute(_SEND, [list(column) for column in columns])
 
     def take(self, wait_s: float) -> list[Delivery]:  # noqa: ARG002
-        """Takes what is due; a poller does not wait."""
+        """Takes the due messages, without a wait."""
         deliveries: list[Delivery] = []
         clock = SystemClock()
         while True:
@@ -104,7 +104,7 @@ class Postgres(DelayServer):
 
 
 def _programs() -> Path | None:
-    """Returns the folder of PostgreSQL's programs: Debian keeps them off the PATH."""
+    """Returns the folder of PostgreSQL's programs, which Debian keeps off the PATH."""
     found = shutil.which("postgres")
     folders = [Path(found).resolve().parent] if found else []
     folders += sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)

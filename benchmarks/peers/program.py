@@ -1,4 +1,4 @@
-"""A server that runs as a child process, for as long as it is measured."""
+"""Runs a server as a child process during a measurement."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _SAMPLE_S = 0.25
 
 
 class Program:
-    """A process and all that it starts.
+    """A process with all its descendants.
 
     Args:
         command: starts it, in the foreground.
@@ -72,7 +72,7 @@ class Program:
             time.sleep(0.001)
 
     def stop(self) -> None:
-        """Asks it to end, and kills it after a minute."""
+        """Asks the process to end, and kills the process after a minute."""
         if self._process.poll() is None:
             self._process.send_signal(signal.SIGTERM)
             with suppress(subprocess.TimeoutExpired):
@@ -112,7 +112,7 @@ def free_port() -> int:
 
 
 def disk_bytes(folder: Path, *, without: Sequence[str] = ()) -> int:
-    """Returns the bytes of disk that a folder's files take up.
+    """Returns the bytes of a folder's files on disk.
 
     Args:
         folder: whose files are counted.
@@ -128,7 +128,7 @@ def disk_bytes(folder: Path, *, without: Sequence[str] = ()) -> int:
 
 
 def unprivileged(folder: Path, user: str) -> str | None:
-    """Gives a folder to a user if this process is root's, for servers that root may not run; returns the user."""
+    """Gives a folder to a user if this process is root's, for servers that root may not run. Returns the user."""
     if os.geteuid() != 0:
         return None
     account = pwd.getpwnam(user)

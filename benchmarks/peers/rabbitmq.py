@@ -1,4 +1,4 @@
-"""RabbitMQ: time-to-live and dead-letter exchanges, in two ways.
+"""Runs RabbitMQ with time-to-live and dead-letter exchanges, in two ways.
 
 A queue's messages expire at its head only. So a message behind one that waits longer comes too late: `OneQueue`, a
 queue whose messages each have an expiration, shows by how much.
@@ -36,7 +36,7 @@ class _RabbitMq(DelayServer):
 
     @classmethod
     def missing(cls) -> str | None:
-        """Returns what to install."""
+        """Returns the missing programs."""
         return None if _program() and shutil.which("epmd") else "apt-get install rabbitmq-server"
 
     def _start(self, *, durable: bool) -> Program:  # noqa: ARG002
@@ -129,7 +129,7 @@ class _RabbitMq(DelayServer):
         self._open -= {each for each in self._open if each <= delivery_tag} if multiple else {delivery_tag}
 
     def take(self, wait_s: float) -> list[Delivery]:
-        """Handles what the server has pushed."""
+        """Handles the messages that the server has pushed."""
         deadline = time.monotonic() + wait_s
         while True:
             try:
@@ -204,5 +204,5 @@ def _level(level: int) -> str:
 
 
 def _program() -> str | None:
-    """Returns the server itself: Debian's command on the PATH changes the user first."""
+    """Returns the server itself. Debian's command on the PATH changes the user first."""
     return str(_DEBIAN) if os.access(_DEBIAN, os.X_OK) else shutil.which("rabbitmq-server")

@@ -1,4 +1,4 @@
-"""A sorted set in Redis that is polled: members are ids, scores their times; bodies are in a hash.
+"""Polls a sorted set in Redis, with ids as members and times as scores. Bodies are in a hash.
 
 As careful as the others: a claim moves a message's time on by a lease, in one Lua script, and the message is removed
 when it was handed on. A poller that dies in between loses nothing; the message comes again. The simpler claim, which
@@ -58,7 +58,7 @@ class RedisPoller:
             self.round_trips["redis.send"] += 1
 
     def poll(self) -> list[Delivery]:
-        """Claims what is due, hands it on and removes it."""
+        """Claims due messages, hands them on and removes them."""
         deliveries: list[Delivery] = []
         while True:
             now_ms = self._clock.now_ms()
@@ -82,7 +82,7 @@ class RedisPoller:
         self.round_trips["redis.acknowledge"] += 1
 
     def waiting(self) -> int:
-        """Returns how many messages Redis has, each with its time and its body."""
+        """Returns the number of messages in Redis that have a time and a body."""
         return int(min(self._client.zcard(_DUE), self._client.hlen(_BODIES)))
 
 
@@ -94,7 +94,7 @@ class Redis(DelayServer):
 
     @classmethod
     def missing(cls) -> str | None:
-        """Returns what to install."""
+        """Returns the missing programs."""
         return None if _program() else "apt-get install redis-server"
 
     def _start(self, *, durable: bool) -> Program:
@@ -120,7 +120,7 @@ class Redis(DelayServer):
         self._poller.send(messages)
 
     def take(self, wait_s: float) -> list[Delivery]:  # noqa: ARG002
-        """Takes what is due; a poller does not wait."""
+        """Takes the due messages, without a wait."""
         return self._poller.poll()
 
     def waiting(self) -> int:

@@ -1,4 +1,4 @@
-"""One EventBridge schedule a message: a one-time schedule that sends the body to a queue, and deletes itself.
+"""Makes a one-time EventBridge schedule a message, which sends the body to a queue.
 
 On the emulator a schedule fires at its second. On AWS it fires within the minute that begins there: "All schedule types
 on EventBridge Scheduler invoke their targets with 60 second precision"
@@ -23,7 +23,7 @@ _ROLE = "arn:aws:iam::123456789012:role/schedules"
 
 
 class OneScheduleEach:
-    """The client, and what EventBridge Scheduler does by itself."""
+    """The client, and the part of EventBridge Scheduler."""
 
     def __init__(self, account: Account) -> None:
         self._account = account
@@ -32,7 +32,7 @@ class OneScheduleEach:
         account.count_from_now()
 
     def send(self, messages: Sequence[Timed]) -> None:
-        """Makes a schedule for each; times are whole seconds, rounded up so that none is early."""
+        """Makes a schedule a message. Times are rounded up to whole seconds, so that no message is early."""
         for message in messages:
             when = dt.datetime.fromtimestamp(-(-message.due_ms // 1000), dt.UTC)
             self._scheduler.create_schedule(
@@ -48,7 +48,7 @@ class OneScheduleEach:
             )
 
     def run_until(self, until_ms: int) -> list[Delivery]:
-        """Fires what is due until then; returns what arrived."""
+        """Fires the due schedules until then. Returns the arrivals."""
         clock, book, requests = self._account.clock, self._account.emulator.schedules, self._account.requests
         while (due := book.next_due()) is not None and due.at_ms <= until_ms:
             clock.set_ms(max(clock.now_ms(), due.at_ms))

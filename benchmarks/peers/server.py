@@ -1,4 +1,4 @@
-"""What every measured server can do: `benchmarks.peers.trial` measures by it.
+"""Defines the interface of measured servers.
 
 Each server runs on the loopback interface, in a folder that is deleted at the end, and flushes a message to the disk
 before it acknowledges it. Its client is in this process: one publisher, one consumer.
@@ -38,11 +38,11 @@ class DelayServer(ABC):
     @classmethod
     @abstractmethod
     def missing(cls) -> str | None:
-        """Returns what to install; None if all is there."""
+        """Returns the missing programs, or None."""
 
     @abstractmethod
     def _start(self, *, durable: bool) -> Program:
-        """Starts the server on what it stored before.
+        """Starts the server on the stored data.
 
         Args:
             durable: False: it need not flush, because nobody will cut its power.
@@ -50,23 +50,23 @@ class DelayServer(ABC):
 
     @abstractmethod
     def _connect(self) -> None:
-        """Connects the client, and makes the queues that are not there. Raises an error if the server is not ready."""
+        """Connects the client, and makes missing queues. Raises an error if the server is not ready."""
 
     @abstractmethod
     def _disconnect(self) -> None:
-        """Drops the client's connection, whatever has become of it."""
+        """Drops the client's connection, in any state."""
 
     @abstractmethod
     def send(self, messages: Sequence[Timed]) -> None:
-        """Sends messages together; when it returns, all are acknowledged."""
+        """Sends messages together. On return all are acknowledged."""
 
     @abstractmethod
     def take(self, wait_s: float) -> list[Delivery]:
-        """Receives and acknowledges what is due, and waits for so long if nothing is."""
+        """Receives and acknowledges due messages, and waits if nothing is due."""
 
     @abstractmethod
     def waiting(self) -> int:
-        """Returns how many messages the server has that nobody took."""
+        """Returns the number of messages that wait in the server."""
 
     def __enter__(self) -> Self:
         self._temporary = tempfile.TemporaryDirectory(prefix="tidewheel-peers-")
@@ -120,5 +120,5 @@ class DelayServer(ABC):
         self._program = None
 
     def disk_bytes(self) -> int:
-        """Returns the bytes of disk that the server's data takes up."""
+        """Returns the bytes of the server's data on disk."""
         return disk_bytes(self.folder / "data", without=self.not_data)

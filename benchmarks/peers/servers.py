@@ -30,7 +30,7 @@ _MIB = 2**20
 
 
 def found_here() -> tuple[list[type[DelayServer]], dict[str, str]]:
-    """Returns the servers that this machine has, and what to install for each of the others."""
+    """Returns the servers on this machine, and the missing programs of each other server."""
     missing = {each: each.missing() for each in (*SERVERS, OneQueue)}
     left_out = {each.name: f"install it: {what}" for each, what in missing.items() if what is not None}
     return [each for each in SERVERS if missing[each] is None], left_out

@@ -37,7 +37,7 @@ class Timed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delivery:
-    """One message that arrived.
+    """A message at its arrival.
 
     Attributes:
         number: the message's.
@@ -83,7 +83,7 @@ class Outcome:
 
 @cache
 def _real() -> tuple[tuple[float, str], ...]:
-    """Returns the real messages: where in the 60 days each lies (0 to 1), and its body."""
+    """Returns the place of each real message in the 60 days (0 to 1), and the body."""
     samples = read_samples(packaged_samples())
     whole = max(sample.offset for sample in samples)
     return tuple(
@@ -93,7 +93,7 @@ def _real() -> tuple[tuple[float, str], ...]:
 
 
 def unordered(count: int, *, first_ms: int, span_ms: int, first_number: int = 0) -> Iterator[Timed]:
-    """Yields messages one by one, in no order of time: for more than memory should hold.
+    """Yields messages one by one, in no order of time, for more messages than memory should hold.
 
     Args:
         count: how many. Fewer than the real ones are drawn evenly from them; more are copies at other times.
@@ -128,7 +128,7 @@ def number_of(body: str) -> int:
 
 
 def outcome(sent: Sequence[Timed], deliveries: Iterable[Delivery]) -> Outcome:
-    """Compares what was sent with what arrived.
+    """Compares the sent messages with the arrivals.
 
     Raises:
         KeyError: something arrived that was never sent.

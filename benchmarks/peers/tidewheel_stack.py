@@ -1,4 +1,4 @@
-"""Tidewheel itself: the local stack with its own functions, one topic, one subscription.
+"""Runs Tidewheel's local stack with a topic and a subscription.
 
 Its messages are sent as late as those of a deployed service are: with the reserve for clocks that differ, which the
 local stack leaves out by itself, since it has one clock.

@@ -1,4 +1,4 @@
-"""What each server is measured by: a backlog, `kill -9`, a steady stream, and a publisher that sends all it can.
+"""Measures a server by a backlog, `kill -9`, a steady stream, and a publisher at full speed.
 
 - Backlog: so many messages, or as many as were sent in 150 s, due in an hour to 14 days. Disk and memory are those
   above an empty server's. Filling skips flushes, where a server can: a killed program loses nothing that the operating
@@ -65,7 +65,7 @@ Figures = dict[str, object]
 
 
 class Trial:
-    """A running server that is measured, and the messages that it was sent.
+    """A measured server and the messages sent.
 
     Args:
         server: entered, not started.
@@ -78,7 +78,7 @@ class Trial:
         self._sent = self._next = 0
 
     def fill(self, limit_s: float) -> Figures:
-        """Starts the server and sends the backlog, for so long at most. Returns what a waiting message takes up."""
+        """Starts the server and sends the backlog, for so long at most. Returns the bytes of a waiting message."""
         server = self._server
         server.start(durable=False)
         time.sleep(SETTLE_S)
@@ -135,7 +135,7 @@ class Trial:
         }
 
     def crash(self, length: Length) -> Figures:
-        """Kills the server amid streams. Returns what was lost and what came twice."""
+        """Kills the server amid streams. Returns the lost messages and the copies."""
         found = [
             self._stream(length.crash_s, CRASH_SPREAD_MS, kill_after_s=length.crash_s / 2) for _ in range(length.rounds)
         ]

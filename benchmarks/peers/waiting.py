@@ -1,4 +1,4 @@
-"""What messages that wait take up, stored by Tidewheel."""
+"""Measures the bytes of waiting messages in Tidewheel."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _ID_RANDOM_BYTES = 10
 
 
 def tidewheel_bytes(sizes: Sequence[int]) -> dict[str, dict[int, int]]:
-    """Returns the bytes that Tidewheel stores for so many waiting messages: ledgers, and their items in DynamoDB."""
+    """Returns the bytes of ledgers and their items in DynamoDB for so many waiting messages."""
     found: dict[str, dict[int, int]] = {"Tidewheel, ledgers in S3": {}, "Tidewheel, items in DynamoDB": {}}
     for size in sizes:
         made = [_ledger(batch) for batch in _batches(_messages(size), LEDGER_ROWS)]

@@ -421,13 +421,6 @@ class TopicBusy(ConcurrentModification):
         )
 
 
-class ProcessesEnded(TidewheelError):
-    """The processes of a job died again and again. What they did not finish is done by the next run."""
-
-    def __init__(self, tries: int) -> None:
-        super().__init__(f"the job's processes died in {tries} tries, perhaps for want of memory; give fewer --cores")
-
-
 class OutOfTime(TidewheelError):
     """The call ends before an AWS call would. The AWS call was not begun. Repeat the work."""
 

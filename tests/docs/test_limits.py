@@ -51,7 +51,6 @@ NOT_LIMITS = {
     "tidewheel.flows.upkeep.health.MOST_DELIVERIES": "how many plans a sweep reads to measure lateness",
     "tidewheel.aws.custom_resource.MAX_REASON": "how long an error's text is cut in CloudFormation's console",
     "tidewheel.flows.upkeep.orphans.MOST_NAMES": "how many names a sweep of orphans holds at a time",
-    "tidewheel.jobs.tasks.MOST_TRIES": "how often a task is tried whose process dies",
     "tidewheel.cdk.alarms.MOST_METRICS": "how metrics are shared out among alarms",
     "tidewheel.cost.bill.MOST_TOPICS": "what the cost calculator calculates for",
     "tidewheel.cost.stream.MAX_EVENT_BYTES": "an assumption of the cost model about Lambda",

@@ -28,7 +28,7 @@ from tidewheel.cdk.bundling import (
     handler_of,
     own_files,
 )
-from tidewheel.cdk.job_code import job_files
+from tidewheel.cdk.job_code import job_files, write_wheels
 from tidewheel.cdk.pinned_packages import LAMBDA, LOCK, X86, Machine, index_for_uv, install, pinned
 from tidewheel.errors import BundleFailed
 
@@ -145,11 +145,14 @@ def test_a_package_that_is_not_locked_is_named() -> None:
         pinned(["no-such-package"], lock="boto3==1.0 \\\n    --hash=sha256:00\n")
 
 
-def test_without_uv_and_pip_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr("tidewheel.cdk.pinned_packages.uv_command", lambda _machine: None)
-    monkeypatch.setattr("tidewheel.cdk.pinned_packages.pip_command", lambda _machine: None)
-    with pytest.raises(BundleFailed, match="ensurepip"):
-        install("", tmp_path)
+@pytest.mark.parametrize("make", [lambda folder: install("", folder), write_wheels])
+def test_without_uv_the_error_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, make: Callable[[Path], None]
+) -> None:
+    monkeypatch.setattr("sys.executable", str(tmp_path / "bin" / "python"))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(BundleFailed, match=r"There is no uv .*: pip install 'tidewheel\[cdk\]'"):
+        make(tmp_path)
 
 
 # ---- the package index
@@ -206,7 +209,7 @@ def test_uv_installs_from_pips_index(unconfigured: pytest.MonkeyPatch, tmp_path:
     uv = tmp_path / "uv"
     uv.write_text('#!/bin/sh\necho "$UV_DEFAULT_INDEX" "$@" > "$TOLD"\n')
     uv.chmod(0o755)
-    unconfigured.setattr(pinned_packages, "_uv", lambda: str(uv))
+    unconfigured.setattr(pinned_packages, "uv", lambda: str(uv))
     unconfigured.setenv("TOLD", str(tmp_path / "told"))
     unconfigured.setenv("PIP_INDEX_URL", "https://pip.example/simple")
     install("", tmp_path / "target", X86)

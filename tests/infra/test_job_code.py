@@ -121,17 +121,6 @@ def test_wheels_that_cannot_be_downloaded_end_the_synthesis_and_leave_nothing(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_without_pip_uv_brings_one_and_without_both_the_error_says_what_to_install(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("importlib.util.find_spec", lambda _name: None)
-    monkeypatch.setattr("shutil.which", lambda _name, path=None: "/bin/uv")
-    assert job_code._pip() == ["/bin/uv", "tool", "run", "--quiet", f"pip=={job_code.PIP_VERSION}"]
-    monkeypatch.setattr("shutil.which", lambda _name, path=None: None)
-    with pytest.raises(BundleFailed, match="ensurepip"):
-        job_code._pip()
-
-
 # ---- what the template says
 
 

@@ -8,6 +8,7 @@ import json
 import os
 import random
 import signal
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -20,8 +21,9 @@ import pytest
 from tests.flows.world import DAY, HOUR, MINUTE, START_MS
 from tests.jobs.test_import import Bench, before_commit, bench, due, json_lines, messages, small
 from tidewheel.errors import InvalidValue
-from tidewheel.jobs.importing.child import Apart, Child, InChildren
+from tidewheel.jobs.importing.child import Apart, Child, end_children
 from tidewheel.jobs.importing.work import FileProblem, Limits
+from tidewheel.jobs.tasks import InThreads
 
 __all__ = ["bench", "small"]
 
@@ -271,17 +273,50 @@ def dies(_: object) -> None:
     os.kill(os.getpid(), signal.SIGSEGV)
 
 
+def process(_: object) -> int:
+    return os.getpid()
+
+
+def waits(seconds: int) -> int:
+    time.sleep(seconds)
+    return seconds
+
+
 def fills_memory(_: object) -> int:
     return len(b"x" * 3_000_000_000)
 
 
 def test_the_death_of_a_child_is_the_files_problem_and_the_next_file_has_another() -> None:
-    with InChildren(1) as tasks:
+    tasks = InThreads(1, end=end_children)
+    try:
         found = [result for _, result in tasks.run(Apart(dies), [1, 2])]
         assert [str(each) for each in found] == ["the process that read it died by SIGSEGV; make the file again"] * 2
         [(_, told)] = tasks.run(Apart(fills_memory), [1])
         assert isinstance(told, FileProblem) and "too much memory" in str(told)
         assert [result for _, result in tasks.run(Apart(len), ["four"])] == [4]
+    finally:
+        end_children()
+
+
+def test_a_child_serves_many_calls_and_one_that_died_meanwhile_is_replaced() -> None:
+    tasks = InThreads(1, end=end_children)
+    try:
+        [first, again] = [result for _, result in tasks.run(Apart(process), [1, 2])]
+        assert isinstance(first, int) and first == again != os.getpid()
+        os.kill(first, signal.SIGKILL)
+        os.waitid(os.P_PID, first, os.WEXITED | os.WNOWAIT)
+        [(_, other)] = tasks.run(Apart(process), [3])
+        assert isinstance(other, int) and other != first
+    finally:
+        end_children()
+
+
+def test_children_of_a_run_that_is_stopped_early_end_in_the_midst_of_their_tasks() -> None:
+    run = InThreads(2, end=end_children).run(Apart(waits), [0, 60, 60])
+    began_s = time.monotonic()
+    assert next(run) == (0, 0)
+    run.close()
+    assert time.monotonic() - began_s < 30
 
 
 def test_a_child_ends_with_its_call() -> None:

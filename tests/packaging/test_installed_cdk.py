@@ -95,7 +95,7 @@ def test_without_node_the_app_says_what_to_install(environments: Environments, a
 
 @pytest.mark.long  # all archives are made
 def test_the_app_makes_an_archive_for_every_function(environments: Environments, app: Path) -> None:
-    template = synthesized(environments("[cdk]", "pip"), app, bundled=True)
+    template = synthesized(environments("[cdk]", "pytest"), app, bundled=True)
     folder = app / "cdk.out"
     sources = {
         each["id"]: folder / each["source"]["path"]

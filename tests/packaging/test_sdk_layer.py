@@ -11,8 +11,7 @@ from zipfile import ZipFile
 import pytest
 
 from tests.interpreter import functions_machine, python_of
-from tidewheel.cdk import pinned_packages, sdk_layer
-from tidewheel.cdk.pinned_packages import LAMBDA, X86, install, pinned, pip_command, uv_command
+from tidewheel.cdk.pinned_packages import LAMBDA, X86, install, pinned
 from tidewheel.cdk.sdk_layer import fill, write_layer
 
 pytestmark = pytest.mark.usefixtures("package_index")
@@ -56,14 +55,3 @@ def test_a_layer_has_the_packages_of_its_architecture(tmp_path: Path) -> None:
         write_layer(tmp_path, machine)
         compiled = [name for name in ZipFile(tmp_path / "sdk.zip").namelist() if re.search(r"\.so(\.\d+)*$", name)]
         assert compiled == [f"python/pyroaring.cpython-313-{machine.architecture}-linux-gnu.so"]
-
-
-def test_uv_and_pip_make_the_same_layer(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    assert uv_command(LAMBDA) is not None and pip_command(LAMBDA) is not None
-    made = []
-    for name in ("uv", "pip"):
-        (tmp_path / name).mkdir()
-        sdk_layer.write_layer(tmp_path / name)
-        made.append((tmp_path / name / "sdk.zip").read_bytes())
-        monkeypatch.setattr(pinned_packages, "uv_command", lambda _machine: None)
-    assert made[0] == made[1]

@@ -1,8 +1,8 @@
 """Merges all topics of the stack at an endpoint, in a process that tests kill.
 
-    python -m tests.spark.merge_run <endpoint> processes|cluster|speculation <folder>
+    python -m tests.spark.merge_run <endpoint> threads|cluster|speculation <folder>
 
-It is the command `tidewheel merge --all-topics --all`, with processes or a cluster of two executors also for small
+It is the command `tidewheel merge --all-topics --all`, with threads or a cluster of two executors also for small
 work. Its tasks leave a file in the folder after they wrote their output, and end later. The first one ends much later.
 For speculation, the executors are on two addresses of this machine, because Spark runs no copy of a task on the same
 host.
@@ -28,7 +28,7 @@ import pyspark
 from benchmarks.peers.program import free_port
 from tidewheel.cli.main import app
 from tidewheel.jobs import job
-from tidewheel.jobs.tasks import InProcesses, Tasks
+from tidewheel.jobs.tasks import InThreads, Tasks
 from tidewheel.spark.java import find_java, make_java_home
 from tidewheel.spark.session import local_session
 from tidewheel.spark.tasks import OnSpark
@@ -45,7 +45,7 @@ SPECULATION = {
     "spark.speculation": "true",
     "spark.speculation.quantile": "0.5",
 }
-SLOWEST_S = {"processes": 2.0, "cluster": 60.0, "speculation": 200.0}
+SLOWEST_S = {"threads": 2.0, "cluster": 60.0, "speculation": 200.0}
 OTHERS_S = 0.3
 FIRST = "first"
 
@@ -137,7 +137,7 @@ def main(endpoint_url: str, where: str, folder: Path) -> None:
     os.environ["SPARK_HOME"] = str(Path(pyspark.__file__).parent)
     os.environ["AWS_DEFAULT_REGION"] = "us-east-1"
     with two_hosts() if where == "speculation" else nullcontext(CLUSTER) as settings:
-        tasks: Tasks = InProcesses(2) if where == "processes" else OnSpark(lambda: local_session(settings=settings))
+        tasks: Tasks = InThreads(2) if where == "threads" else OnSpark(lambda: local_session(settings=settings))
         with patch.object(job.Job, "tasks", lambda *_: Slowly(tasks, folder, SLOWEST_S[where])):
             app(["--endpoint-url", endpoint_url, "merge", "--all-topics", "--all"])
 

@@ -1,4 +1,4 @@
-"""The Glue jobs in the local runtime: started by the sweep or by hand, on local Spark, over the stack's endpoint."""
+"""The Glue jobs in the local runtime, started by the sweep or by hand, over the stack's endpoint."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from tidewheel.cli.target import Target
 from tidewheel.local import LocalTidewheel
 from tidewheel.model.message import Message, id_text
 from tidewheel.model.settings import parameter_name
+from tidewheel.spark.tasks import OnSpark
 
 
 def send_batches(stack: LocalTidewheel, batches: int) -> Counter[str]:
@@ -61,14 +62,21 @@ def test_a_job_is_run_by_hand_and_returns_its_report(spark: SparkSession) -> Non
         assert received(stack) == bodies
 
 
-def test_the_command_line_merges_on_local_spark(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("options", [[], ["--spark"]])
+def test_the_command_line_merges_large_work_on_local_spark_only_if_asked(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch, options: list[str]
+) -> None:
+    monkeypatch.setattr("tidewheel.jobs.job.SMALL_BYTES", 0)
+    run, on_spark = OnSpark.run, list[int]()
+    monkeypatch.setattr(OnSpark, "run", lambda of, task, items: on_spark.append(len(items)) or run(of, task, items))
     # The command's clock is the machine's; a virtual stack's table has no lease that it could be late for.
     monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
     with LocalTidewheel() as stack:
         bodies = send_batches(stack, 4)
         target = Target(stack=stack.stack_name, endpoint_url=stack.endpoint_url)
-        done = CliRunner().invoke(app, ["merge", "orders", "--all"], obj=target)
+        done = CliRunner().invoke(app, ["merge", "orders", "--all", *options], obj=target)
         assert done.exit_code == 0, done.output
+        assert on_spark == [1] * len(options)
         assert "4 ledgers became 1 in 1 merges, 20 messages rewritten" in done.output
         gone = CliRunner().invoke(app, ["merge", "nothing"], obj=target)
         assert gone.exit_code == 1 and "'nothing' does not exist" in gone.output

@@ -1,4 +1,4 @@
-"""One suite for all engines of a merge: the function's, processes, and Spark's. They write the same bytes."""
+"""One suite for all engines of a merge: the function's, threads, and Spark's. They write the same bytes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tidewheel.flows.upkeep.merge_rows import MergeWork
 from tidewheel.jobs.folder_objects import FolderObjects
 from tidewheel.jobs.location import Location
 from tidewheel.jobs.merging import side_by_side
-from tidewheel.jobs.tasks import InProcesses, Tasks
+from tidewheel.jobs.tasks import InThreads, Tasks
 from tidewheel.ledger.bucket import Bucket, bucket_id, content_id
 from tidewheel.ledger.ledger import encode_ledger, rows_table
 from tidewheel.ledger.rows import in_order, sort_rows
@@ -36,13 +36,13 @@ SETTINGS = TopicSettings()
 MakeEngine = Callable[[Location], Engine]
 
 
-@pytest.fixture(params=["function", "processes", "spark"])
+@pytest.fixture(params=["function", "threads", "spark"])
 def make_engine(request: pytest.FixtureRequest) -> MakeEngine:
     """An engine over a folder."""
     if request.param == "function":
         return lambda location: in_process(location.objects())
-    if request.param == "processes":
-        return lambda location: side_by_side(lambda _: InProcesses(2), location)
+    if request.param == "threads":
+        return lambda location: side_by_side(lambda _: InThreads(2), location)
     spark = request.getfixturevalue("spark")
     return lambda location: side_by_side(lambda _: OnSpark(lambda: spark), location)
 
@@ -116,7 +116,7 @@ def test_all_engines_write_the_same_bytes(spark: Any, tmp_path: Path) -> None:
     attributes = [rng.choice([None, {}, {"a": "b", "tenant": "x" * 30}]) for _ in range(900)]
     tables = [rows_of(rng, 900, key=keys, attributes=attributes) for _ in range(9)]
     work = a_work([put_ledger(location.objects(), table) for table in tables], *all_slots(300, 2000))
-    others: tuple[Tasks, ...] = (InProcesses(2), OnSpark(lambda: spark))
+    others: tuple[Tasks, ...] = (InThreads(2), OnSpark(lambda: spark))
     engines = [in_process(location.objects()), *(side_by_side(lambda _, t=tasks: t, location) for tasks in others)]
     first, *rest = [[output for output in engine(work) if output is not None] for engine in engines]
     for written in rest:

@@ -114,34 +114,28 @@ class Run:
 
 
 def test_after_a_killed_driver_the_next_run_does_the_rest(backlog: Backlog, tmp_path: Path) -> None:
-    run = Run(backlog, "processes", tmp_path / "run")
+    run = Run(backlog, "threads", tmp_path / "run")
     run.wait_until_written()
-    below = set(tree(run.process.pid))
     run.process.kill()
     run.output()
-    wait_for_the_end_of(below)
     assert backlog.stack.run_job("merge_buckets", all=True).merges
     assert backlog.ledgers() == dict.fromkeys(TOPICS, 1)
     backlog.assert_whole()
 
 
-def test_ctrl_c_ends_a_merge_and_its_processes_and_the_next_run_begins_at_once(
-    backlog: Backlog, tmp_path: Path
-) -> None:
-    run = Run(backlog, "processes", tmp_path / "run")
+def test_ctrl_c_ends_a_merge_and_the_next_run_begins_at_once(backlog: Backlog, tmp_path: Path) -> None:
+    run = Run(backlog, "threads", tmp_path / "run")
     run.wait_until_written()
-    below = set(tree(run.process.pid))
     os.killpg(run.process.pid, signal.SIGINT)
     assert "interrupted. No message is lost." in run.output()
     assert run.process.returncode == 130
-    wait_for_the_end_of(below)
-    again = Run(backlog, "processes", tmp_path / "again")
+    again = Run(backlog, "threads", tmp_path / "again")
     assert again.output().count("6 ledgers became 1") == len(TOPICS)
     backlog.assert_whole()
 
 
 def test_of_two_runs_at_once_each_topic_is_merged_by_one(backlog: Backlog, tmp_path: Path) -> None:
-    runs = [Run(backlog, "processes", tmp_path / str(i)) for i in range(2)]
+    runs = [Run(backlog, "threads", tmp_path / str(i)) for i in range(2)]
     said = "".join(run.output() for run in runs)
     assert [run.process.returncode for run in runs] == [0, 0], said
     assert said.count("6 ledgers became 1") == len(TOPICS)
@@ -182,11 +176,3 @@ def executor_of(root: int, worker: int) -> int:
         and worker in tree(process)
     ]
     return found
-
-
-def wait_for_the_end_of(processes: set[int]) -> None:
-    """Waits until none of some processes runs."""
-    ends_s = time.monotonic() + BOUND_S
-    while left := [each for each in processes if Path(f"/proc/{each}").exists()]:
-        assert time.monotonic() < ends_s, left
-        time.sleep(0.02)

@@ -21,7 +21,7 @@ from tidewheel.jobs.location import Location
 from tidewheel.jobs.merging import side_by_side
 from tidewheel.jobs.rebuild_engine import Engine, local_engine
 from tidewheel.jobs.rebuilding import rebuild_index, topic_settings
-from tidewheel.jobs.tasks import InProcesses, Tasks
+from tidewheel.jobs.tasks import InThreads, Tasks
 from tidewheel.model.object_names import ASIDE, PLANS
 from tidewheel.model.settings import TopicSettings
 from tidewheel.spark.tasks import OnSpark
@@ -82,10 +82,10 @@ def engine(made: Made, tasks: Tasks) -> Engine:
     )
 
 
-@pytest.mark.parametrize("where", ["processes", "spark"])
+@pytest.mark.parametrize("where", ["threads", "spark"])
 def test_every_engine_finds_the_same_and_loses_and_doubles_nothing(spark: SparkSession, made: Made, where: str) -> None:
     world = made.world
-    tasks: Tasks = InProcesses(2) if where == "processes" else OnSpark(lambda: spark)
+    tasks: Tasks = InThreads(2) if where == "threads" else OnSpark(lambda: spark)
     stored(world.service).clear()
     expected = audit(world.ports, TOPIC, local_engine(world.ports))
     assert [len(each) for each in expected.overlapping] == [5]

@@ -2,38 +2,38 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import signal
-import sys
-from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
-from zipimport import zipimporter
+from threading import Event
 
 import pytest
 from pyspark.sql import SparkSession
 
-from tidewheel.jobs.tasks import InProcesses, InThisProcess, Tasks
+from tidewheel.jobs.tasks import InThisProcess, InThreads, Tasks
 from tidewheel.spark.tasks import OnSpark
 
 
-@pytest.fixture(params=["this process", "processes", "spark"])
+@pytest.fixture(params=["this process", "threads", "spark"])
 def tasks(request: pytest.FixtureRequest) -> Tasks:
-    """Each way, with two tasks at a time."""
-    return InThisProcess() if request.param == "this process" else _elsewhere(request)
+    """Each way to run tasks."""
+    return InThisProcess() if request.param == "this process" else _side_by_side(request)
 
 
-@pytest.fixture(params=["processes", "spark"])
-def elsewhere(request: pytest.FixtureRequest) -> Tasks:
-    """Each way in other processes."""
-    return _elsewhere(request)
+@pytest.fixture(params=["threads", "spark"])
+def side_by_side(request: pytest.FixtureRequest) -> Tasks:
+    """Each way with two tasks at a time."""
+    return _side_by_side(request)
 
 
-def _elsewhere(request: pytest.FixtureRequest) -> Tasks:
-    if request.param == "processes":
-        return InProcesses(2)
-    spark: SparkSession = request.getfixturevalue("spark")
+def _side_by_side(request: pytest.FixtureRequest) -> Tasks:
+    return InThreads(2) if request.param == "threads" else OnSpark(lambda: request.getfixturevalue("spark"))
+
+
+@pytest.fixture
+def on_spark(spark: SparkSession) -> Tasks:
+    """Spark with two tasks at a time."""
     return OnSpark(lambda: spark)
 
 
@@ -94,18 +94,18 @@ def test_every_item_has_its_result_at_its_place(tasks: Tasks, count: int) -> Non
     assert sorted(found) == [(place, (10 + place) ** 2) for place in range(count)]
 
 
-def test_a_result_comes_while_other_tasks_still_run(elsewhere: Tasks, tmp_path: Path) -> None:
+def test_a_result_comes_while_other_tasks_still_run(side_by_side: Tasks, tmp_path: Path) -> None:
     file = tmp_path / "first result"
     found = []
-    for place, result in elsewhere.run(Waiting(file), [1, 0, 2]):
+    for place, result in side_by_side.run(Waiting(file), [1, 0, 2]):
         found.append((place, result))
         file.touch()
     assert found[0] == (1, 0)
     assert sorted(found) == [(0, 1), (1, 0), (2, 2)]
 
 
-def test_a_task_whose_process_is_killed_runs_again(elsewhere: Tasks, tmp_path: Path) -> None:
-    assert sorted(elsewhere.run(Dying(tmp_path), range(5))) == [(i, i) for i in range(5)]
+def test_a_task_whose_process_is_killed_runs_again(on_spark: Tasks, tmp_path: Path) -> None:
+    assert sorted(on_spark.run(Dying(tmp_path), range(5))) == [(i, i) for i in range(5)]
     assert {path.name for path in tmp_path.iterdir()} == {"1", "3"}
 
 
@@ -114,37 +114,37 @@ def test_a_task_that_always_fails_fails_the_run(tasks: Tasks) -> None:
         list(tasks.run(failing, [0, 1]))
 
 
-def test_a_run_that_is_stopped_early_ends_its_tasks(elsewhere: Tasks, tmp_path: Path) -> None:
-    run = elsewhere.run(Endless(tmp_path), [0, 1, 2, 3])
+def test_a_run_on_spark_that_is_stopped_early_ends_its_tasks(on_spark: Tasks, tmp_path: Path) -> None:
+    run = on_spark.run(Endless(tmp_path), [0, 1, 2, 3])
     assert next(run) == (0, 0)
     run.close()
-    if isinstance(elsewhere, InProcesses):
-        assert not [path for path in tmp_path.iterdir() if Path(f"/proc/{path.name}").exists()]
-    assert sorted(elsewhere.run(squared, [3, 4])) == [(0, 9), (1, 16)]
+    assert sorted(on_spark.run(squared, [3, 4])) == [(0, 9), (1, 16)]
 
 
-def test_processes_end_with_a_parent_that_is_killed(tmp_path: Path) -> None:
-    parent = multiprocessing.get_context("spawn").Process(target=run_endless, args=(tmp_path,))
-    parent.start()
-    while len(list(tmp_path.iterdir())) < 2:
-        assert parent.is_alive()
-    parent.kill()
-    parent.join()
-    while [path for path in tmp_path.iterdir() if Path(f"/proc/{path.name}").exists()]:
-        pass
+@pytest.mark.parametrize("fails", [False, True])
+def test_threads_that_are_stopped_early_end_their_tasks_and_begin_no_others(fails: bool) -> None:
+    begun, ended, stop = list[int](), list[int](), Event()
+
+    def task(item: int) -> int:
+        begun.append(item)
+        if item:
+            assert stop.wait(60)
+            ended.append(item)
+        elif fails:
+            raise ValueError("item 0 is bad")
+        return item
+
+    run = InThreads(2, end=stop.set).run(task, [0, *range(1, 9)])
+    if fails:
+        with pytest.raises(ValueError, match="item 0 is bad"):
+            next(run)
+    else:
+        assert next(run) == (0, 0)
+        run.close()
+    assert sorted(begun) == [0, *sorted(ended)]
+    assert len(ended) <= 2
 
 
-def run_endless(folder: Path) -> None:
-    list(InProcesses(2).run(Endless(folder), [1, 2]))
-
-
-def archives(_: int) -> tuple[int, int]:
-    """Returns this process's id, and how many importers of archives Spark had read again before the task."""
-    return os.getpid(), sum(isinstance(importer, zipimporter) for importer in sys.path_importer_cache.values())
-
-
-def test_spark_reads_its_archives_again_before_the_first_task_of_a_worker_only(spark: SparkSession) -> None:
-    found = [result for _, result in OnSpark(lambda: spark).run(archives, range(12))]
-    reads = Counter(process for process, read in found if read)
-    assert len(found) == 12
-    assert set(reads.values()) <= {1}
+def test_a_run_in_threads_that_comes_to_its_end_ends_nothing() -> None:
+    run = InThreads(2, end=lambda: pytest.fail("a task was ended")).run(squared, [1, 2, 3])
+    assert sorted(run) == [(0, 1), (1, 4), (2, 9)]

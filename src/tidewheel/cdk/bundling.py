@@ -6,8 +6,8 @@ All functions share an archive:
     tidewheel/                         this package
     functions/<name>/handler.py        the handlers
 
-LEFT_OUT names the files that are left out. All other files are unchanged. uv or pip fetches wheels for arm64 on any
-machine, so Docker is not needed. `job_code.py` bundles the code of the Glue jobs.
+LEFT_OUT names the files that are left out. All other files are unchanged. uv fetches wheels for arm64 on any machine,
+so Docker is not needed. `job_code.py` bundles the code of the Glue jobs.
 
 The asset's hash covers the pinned packages, the modules of this package and the bundling code. So the hash is known
 without bundling and equal on all machines. Other changes deploy nothing, and an archive in `cdk.out` is not made again.

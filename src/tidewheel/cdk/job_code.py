@@ -14,10 +14,8 @@ https://docs.aws.amazon.com/glue/latest/dg/aws-glue-programming-python-libraries
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import re
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -31,7 +29,7 @@ from constructs import Construct
 
 from tidewheel.cdk.archive import bundled_by, files_of, fingerprint, write_archive
 from tidewheel.cdk.bundling import makers
-from tidewheel.cdk.pinned_packages import GLUE, index_for_uv, pinned
+from tidewheel.cdk.pinned_packages import GLUE, index_for_uv, pinned, uv
 from tidewheel.errors import BundleFailed
 from tidewheel.shipped import PACKAGE, PUBLIC_NAMES
 
@@ -45,7 +43,7 @@ WHEELS_SUFFIX = ".gluewheels.zip"
 """The suffix by which Glue recognizes an archive of wheels."""
 
 PIP_VERSION = "26.0.1"
-"""The version of pip that uv installs if this Python has no pip."""
+"""The version of pip that uv runs: uv itself cannot download wheels."""
 
 NO_INDEX = "--no-index"
 """The option that keeps pip from asking a package index."""
@@ -143,7 +141,7 @@ def write_wheels(target: Path) -> None:
     """Writes the wheels that Glue installs to a folder, as `tidewheel.gluewheels.zip`.
 
     Raises:
-        BundleFailed: pip is missing, or failed with a message on stderr.
+        BundleFailed: uv is missing, or pip failed with a message on stderr.
     """
     locked = pinned(GLUE_PACKAGES, GLUE)
     with tempfile.TemporaryDirectory() as name:
@@ -162,7 +160,12 @@ def write_wheels(target: Path) -> None:
 def _download(requirements: Path, target: Path) -> None:
     done = subprocess.run(
         [
-            *_pip(),
+            uv(),
+            "tool",
+            "run",
+            "--quiet",
+            f"--python={sys.executable}",
+            f"pip=={PIP_VERSION}",
             "download",
             "--quiet",
             "--disable-pip-version-check",
@@ -176,7 +179,6 @@ def _download(requirements: Path, target: Path) -> None:
             f"--dest={target}",
             f"--requirement={requirements}",
         ],
-        # For a pip that uv brings.
         env={**os.environ, **index_for_uv()},
         # stdout belongs to jsii's conversation with node.
         stdout=sys.stderr,
@@ -184,12 +186,3 @@ def _download(requirements: Path, target: Path) -> None:
     )
     if done.returncode:
         raise BundleFailed("pip could not download the wheels of the Glue jobs: it says why above.")
-
-
-def _pip() -> list[str]:
-    """Returns the command of this Python's pip, or of a pip that uv installs, since uv cannot download wheels."""
-    if importlib.util.find_spec("pip") is not None:
-        return [sys.executable, "-m", "pip"]
-    if (uv := shutil.which("uv", path=f"{Path(sys.executable).parent}:{os.environ.get('PATH', '')}")) is not None:
-        return [uv, "tool", "run", "--quiet", f"pip=={PIP_VERSION}"]
-    raise BundleFailed(f"{sys.executable} has no pip, and there is no uv: `python -m ensurepip`, or install uv.")

@@ -1,6 +1,6 @@
 """Installs packages from PyPI for another machine, as pinned with hashes in a lock file.
 
-uv installs the packages, or pip if uv is missing. Both fetch wheels for any machine, and write the same files.
+uv installs the packages. It fetches wheels for any machine.
 """
 
 from __future__ import annotations
@@ -101,24 +101,33 @@ def install(requirements: str, target: Path, machine: Machine = LAMBDA) -> None:
     """Installs pinned packages for a machine into a folder.
 
     Raises:
-        BundleFailed: Both uv and pip are missing, or the installation failed with a message on stderr.
+        BundleFailed: uv is missing, or the installation failed with a message on stderr.
     """
-    command, variables = uv_command(machine), index_for_uv()
-    if command is None:
-        command, variables = pip_command(machine), {}
-    if command is None:
-        raise BundleFailed(f"{sys.executable} has no pip, and there is no uv: `python -m ensurepip`, or install uv.")
+    command = [
+        uv(),
+        "pip",
+        "install",
+        "--quiet",
+        "--no-deps",
+        "--require-hashes",
+        "--only-binary=:all:",
+        # Changes in an unpacked archive must not change uv's cache.
+        "--link-mode=copy",
+        f"--python={sys.executable}",
+        f"--python-version={machine.python}",
+        f"--python-platform={machine.architecture}-manylinux_2_28",
+    ]
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "requirements.txt"
         file.write_text(requirements, encoding="utf-8")
         done = subprocess.run(
             [*command, f"--target={target}", f"--requirement={file}"],
-            env={**os.environ, **variables},
+            env={**os.environ, **index_for_uv()},
             stdout=sys.stderr,  # jsii talks to node over stdout
             check=False,
         )
     if done.returncode:
-        raise BundleFailed(f"{Path(command[0]).name} could not install the packages of a bundle: it says why above.")
+        raise BundleFailed("uv could not install the packages of a bundle: it says why above.")
 
 
 def index_for_uv() -> dict[str, str]:
@@ -151,52 +160,14 @@ def _pip_configuration() -> str:
     return subprocess.run(command, capture_output=True, text=True, check=False).stdout
 
 
-def uv_command(machine: Machine) -> list[str] | None:
-    """Returns uv's command to install for a machine. None without uv."""
-    uv = _uv()
-    if uv is None:
-        return None
-    return [
-        uv,
-        "pip",
-        "install",
-        "--quiet",
-        "--no-deps",
-        "--require-hashes",
-        "--only-binary=:all:",
-        # Changes in an unpacked archive must not change uv's cache.
-        "--link-mode=copy",
-        f"--python={sys.executable}",
-        f"--python-version={machine.python}",
-        f"--python-platform={machine.architecture}-manylinux_2_28",
-    ]
+def uv() -> str:
+    """Returns the path of uv, from the package beside this Python or from the machine.
 
-
-def pip_command(machine: Machine) -> list[str] | None:
-    """Returns pip's command to install for a machine. None without pip."""
-    if importlib.util.find_spec("pip") is None:
-        return None
-    return [
-        sys.executable,
-        "-m",
-        "pip",
-        "install",
-        "--quiet",
-        "--disable-pip-version-check",
-        "--no-compile",
-        "--no-deps",
-        "--require-hashes",
-        "--only-binary=:all:",
-        # pip would check the Python that runs pip; the lock file is resolved for the functions' Python too.
-        "--ignore-requires-python",
-        "--implementation=cp",
-        f"--python-version={machine.python}",
-        f"--platform=manylinux_2_28_{machine.architecture}",
-        f"--platform=manylinux2014_{machine.architecture}",
-    ]
-
-
-def _uv() -> str | None:
-    """Returns the path of uv, from the package beside this Python or from the machine."""
+    Raises:
+        BundleFailed: There is no uv.
+    """
     beside = Path(sys.executable).with_name("uv")
-    return str(beside) if beside.is_file() else shutil.which("uv")
+    found = str(beside) if beside.is_file() else shutil.which("uv")
+    if found is None:
+        raise BundleFailed(f"There is no uv beside {sys.executable} or on the PATH: pip install 'tidewheel[cdk]'.")
+    return found

@@ -20,10 +20,11 @@ from tidewheel.clock import SystemClock
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-RELEASE_S = 5
-"""How long a job may go on after Ctrl-C."""
+RELEASE_S = 10
+"""How long a job may go on after Ctrl-C, until its running tasks have ended and its leases are released."""
 _ENDS = (signal.SIGINT, signal.SIGTERM)
 Cores = Annotated[int | None, typer.Option(min=1, help="Parallel tasks. The default is one for each processor.")]
+Spark = Annotated[bool, typer.Option("--spark", help="Use local Spark for large work. It needs the extra spark.")]
 
 
 def merge(
@@ -34,11 +35,12 @@ def merge(
         bool, typer.Option("--all", help="Merge all small ledgers, even if a topic has only a few.")
     ] = False,
     cores: Cores = None,
+    spark: Spark = False,
 ) -> None:
     """Merge the ledgers of each topic that has more than max_buckets."""
     if bool(topics) == all_topics:
         raise typer.BadParameter("give the names of topics, or --all-topics")
-    if _run(ctx, "merge_buckets", {"topic": ",".join(topics or ()), "all": everything}, cores) is None:
+    if _run(ctx, "merge_buckets", {"topic": ",".join(topics or ()), "all": everything}, cores, spark=spark) is None:
         raise typer.Exit(1)
 
 
@@ -49,10 +51,11 @@ def rebuild(
     replace: Annotated[bool, typer.Option("--replace", help="Also rebuild a topic whose items exist.")] = False,
     slot_s: Annotated[int | None, typer.Option(help="The topic's slot length, if no checkpoint is left.")] = None,
     cores: Cores = None,
+    spark: Spark = False,
 ) -> None:
     """Rebuild a topic's items in the table from its ledgers and its last checkpoint."""
     arguments = {"topic": topic, "dry-run": dry_run, "replace": replace, "slot-s": slot_s}
-    _run(ctx, "rebuild_index", arguments, cores)
+    _run(ctx, "rebuild_index", arguments, cores, spark=spark)
 
 
 def import_messages(
@@ -126,7 +129,9 @@ def import_messages(
         raise typer.Exit(1)
 
 
-def _run(ctx: typer.Context, script: str, arguments: Mapping[str, object], cores: int | None) -> Any:
+def _run(
+    ctx: typer.Context, script: str, arguments: Mapping[str, object], cores: int | None, *, spark: bool = False
+) -> Any:
     """Runs a job, with a progress bar on standard error and the output on standard output."""
     from tidewheel.local.job_runs import run_job
 
@@ -146,7 +151,8 @@ def _run(ctx: typer.Context, script: str, arguments: Mapping[str, object], cores
                 clock=SystemClock(),
                 endpoint_url=target.endpoint_url,
                 session=target.session(),
-                processes=cores or os.cpu_count() or 1,
+                cores=cores or os.cpu_count() or 1,
+                spark=spark,
                 say=say,
                 advance=advance,
             )
@@ -168,7 +174,7 @@ def _interrupted(_signal: int, _frame: object) -> NoReturn:
 
 
 def _end() -> NoReturn:
-    """Ends this process, and with it the processes and the Java of the job, without Spark's traceback."""
+    """Ends this process, and with it the job's children and Java, without Spark's traceback."""
     print_error("interrupted. No message is lost. Run the command again.")
     os._exit(130)
 

@@ -20,15 +20,13 @@ from tidewheel.client.connection import Connection
 from tidewheel.clock import Clock
 from tidewheel.errors import InvalidValue
 from tidewheel.jobs.location import Location
-from tidewheel.jobs.tasks import InProcesses, InThisProcess, Tasks
+from tidewheel.jobs.tasks import InThreads, Tasks
 from tidewheel.storage.objects import Objects
 
 MAX_JOB_S = 7_200
 """Time-out of every job in the stack."""
-TINY_BYTES = 16 * 1024 * 1024
-"""Raw bytes up to which one process is faster than several: a process takes a second to load pyarrow and boto3."""
 SMALL_BYTES = 1024 * 1024 * 1024
-"""Raw bytes up to which the processes of one machine are faster than Spark: Spark takes some seconds to start Java."""
+"""Raw bytes up to which one machine does the work without Spark."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,9 +36,9 @@ class Job:
     Attributes:
         arguments: by name, without the dashes.
         service: the ports that the driver uses.
-        location: the S3 bucket, for tasks in other processes.
-        processes: tasks that this machine runs side by side without Spark.
-        spark: runs tasks on Spark, which starts with the first task; None: there is no Spark.
+        location: the S3 bucket, for tasks.
+        cores: tasks that this process runs side by side, each in a thread.
+        spark: runs large work on Spark, which starts with the first task; None: this process does all work.
         say: shows a line to the user.
         advance: reports progress, as the finished and the total amount.
     """
@@ -48,20 +46,16 @@ class Job:
     arguments: Mapping[str, str]
     service: Service
     location: Location
-    processes: int = 1
+    cores: int = 1
     spark: Tasks | None = None
     say: Callable[[str], None] = print
     advance: Callable[[float, float], None] = field(default=lambda _done, _total: None)
 
     def tasks(self, raw_bytes: int) -> Tasks:
-        """Returns the fastest way to run tasks that read so many raw bytes together. Small work needs no Java."""
-        if raw_bytes <= TINY_BYTES:
-            return InThisProcess()
-        if raw_bytes > SMALL_BYTES:
-            if self.spark is not None:
-                return self.spark
-            self.say(f"{raw_bytes / 1e9:.1f} GB without Spark: {self.processes} processes of this machine do the work")
-        return InProcesses(self.processes) if self.processes > 1 else InThisProcess()
+        """Returns the engine of tasks that read so many raw bytes together: Spark, if given, above SMALL_BYTES."""
+        if self.spark is not None and raw_bytes > SMALL_BYTES:
+            return self.spark
+        return InThreads(self.cores)
 
     @property
     def objects(self) -> Objects:
@@ -113,7 +107,7 @@ def make_job(
     *,
     session: boto3.Session,
     clock: Clock,
-    processes: int = 1,
+    cores: int = 1,
     spark: Tasks | None = None,
     endpoint_url: str | None = None,
     say: Callable[[str], None] = print,
@@ -138,7 +132,7 @@ def make_job(
             # boto3 says "default" if no profile is named. If "default" is named explicitly, the profile must exist.
             profile=None if session.profile_name == "default" else session.profile_name,
         ),
-        processes=processes,
+        cores=cores,
         spark=spark,
         say=say,
         advance=advance,

@@ -1,4 +1,4 @@
-"""Locates a job's objects and its table, in a value that the driver sends to other processes."""
+"""Locates a job's objects and its table, in a value that the driver sends to its tasks."""
 
 from __future__ import annotations
 
@@ -18,8 +18,10 @@ from tidewheel.storage.tombstones import Tombstones
 S3 = "s3://"
 _OPTIONAL = ("endpoint_url", "region", "profile")
 _LOCAL_ACCESS = "local"
-_CONNECTIONS = 16
-"""Connections side by side. A listing of many ledgers reads their footers with as many threads."""
+_CONNECTIONS = 64
+"""Connections that a client keeps. All tasks of a process share the client, and each may read eight ranges at once."""
+_KEY_THREADS = 16
+"""Keys that are read or written side by side."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""Reads and writes the ledgers of a rebuild with tasks, in this process, in several, or on Spark.
+"""Reads and writes the ledgers of a rebuild with tasks, in this process or on Spark.
 
 Each ledger is read once. What is compared between ledgers is cut into shares, and each share is compared in a task, so
 that no process holds all ids: 12 bytes a message, about 2,000,000 messages a share.
@@ -121,9 +121,7 @@ class Scan:
     def overlaps(self, ledgers: Sequence[Inspected], /) -> Overlaps:
         """Compares ids, one share a task."""
         task = Compare(objects=self.engine.objects, spools=self.spools, live=self._places(ledgers))
-        # One task is no work for other processes, which would only have to start.
-        tasks = self.tasks if self.shares > 1 else InThisProcess()
-        return {pair for _, pairs in tasks.run(task, range(self.shares)) for pair in pairs}
+        return {pair for _, pairs in self.tasks.run(task, range(self.shares)) for pair in pairs}
 
     def restore_keys(self, ledgers: Sequence[Inspected], restore: KeyRestore, known: Sequence[KeyEntry], /) -> int:
         """Restores keys, one share a task."""

@@ -62,7 +62,7 @@ class LocalTidewheel(Stack):
         environment: variables that replace those of the template in every function; the local runtime itself sets
             TIDEWHEEL_MAX_SKEW_MS=0, since there is one clock only.
         port: where `endpoint_url` listens; 0 for any free port.
-        job_runner: runs the stack's Glue jobs; local Spark by default.
+        job_runner: runs the stack's Glue jobs; this process by default.
         enforce_iam: whether each function and job has the rights of its own role only; see `denials`.
         topic_settings: settings that `create_topic` takes, such as slot_s or lookahead_s; `client()` uses them as
             defaults for every topic.

@@ -1,4 +1,4 @@
-"""Runs the Glue jobs on this machine, in processes or on local Spark.
+"""Runs the Glue jobs on this machine, in this process or on local Spark.
 
 The scripts are the same as on Glue. AWS is emulated, or a deployed stack.
 """
@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Callable, Mapping
-from importlib.util import find_spec
 from typing import Any
 
 import boto3
@@ -27,7 +26,8 @@ def run_job(
     clock: Clock,
     endpoint_url: str | None = None,
     session: boto3.Session | None = None,
-    processes: int = 1,
+    cores: int = 1,
+    spark: bool = False,
     say: Callable[[str], None] = lambda _: None,
     advance: Callable[[float, float], None] = lambda _done, _total: None,
 ) -> Any:
@@ -40,21 +40,22 @@ def run_job(
         clock: the stack's time.
         endpoint_url: where AWS is; None: AWS itself.
         session: for credentials; by default boto3's, or made-up credentials for an endpoint on this machine.
-        processes: tasks side by side. Above one, a script that calls this needs `if __name__ == "__main__":`, because
-            Python loads the script in each new process.
+        cores: tasks side by side.
+        spark: run large work on local Spark.
         say: shows a line.
         advance: reports progress, as the finished and the total amount.
 
     Raises:
-        JavaMissing: pyspark is installed, the work is large, and there is no Java.
+        ExtraMissing: `spark` is given, and pyspark is not installed.
+        JavaMissing: `spark` is given, the work is large, and there is no Java.
     """
     named = {name.removeprefix("--"): value for name, value in arguments.items()} | {"stack": stack_name}
     job = make_job(
         named,
         session=session or _session(endpoint_url),
         clock=clock,
-        processes=processes,
-        spark=_spark(processes),
+        cores=cores,
+        spark=_local_spark(cores) if spark else None,
         endpoint_url=endpoint_url,
         say=say,
         advance=advance,
@@ -64,14 +65,11 @@ def run_job(
     return _main_of(script)(job)
 
 
-def _spark(cores: int) -> Tasks | None:
-    """Returns Spark on this machine, or None if pyspark is not installed."""
-    if find_spec("pyspark") is None:
-        return None
+def _local_spark(cores: int) -> Tasks:
     from tidewheel.spark.session import local_session
     from tidewheel.spark.tasks import OnSpark
 
-    return OnSpark(lambda: local_session(cores if cores > 1 else None))
+    return OnSpark(lambda: local_session(cores))
 
 
 def _session(endpoint_url: str | None) -> boto3.Session:

@@ -52,11 +52,7 @@ class JobRunner(Protocol):
 
 
 def run_here(job: str, arguments: dict[str, str], *, stack_name: str, endpoint_url: str, clock: Clock) -> Any:
-    """Runs a job in this process, or on local Spark if the work is large. This is the default `JobRunner`.
-
-    Raises:
-        JavaMissing: pyspark is installed, the work is large, and there is no Java.
-    """
+    """Runs a job in this process. This is the default `JobRunner`."""
     from tidewheel.local.job_runs import run_job
 
     return run_job(job, arguments, stack_name=stack_name, endpoint_url=endpoint_url, clock=clock)

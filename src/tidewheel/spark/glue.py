@@ -25,7 +25,7 @@ def on_glue(main: Callable[[Job], object], argv: Sequence[str] = sys.argv) -> No
         arguments,
         session=session,
         clock=SystemClock(),
-        processes=os.cpu_count() or 1,
+        cores=os.cpu_count() or 1,
         spark=OnSpark(_session_of_glue),
         say=say,
     )

@@ -14,11 +14,12 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from tidewheel.jobs.tasks import MOST_TRIES
 from tidewheel.spark.java import find_java, make_java_home
 from tidewheel.spark.ledger_source import LedgerSource
 
 _LOCAL_HOST = "127.0.0.1"
+_TRIES = 4
+"""Tries of a task that raises, or whose worker dies: Spark's default on a cluster."""
 _QUIET = """rootLogger.level = error
 rootLogger.appenderRef.stderr.ref = stderr
 logger.gateway.name = org.apache.spark.api.python.PythonGatewayServer
@@ -29,9 +30,6 @@ appender.stderr.target = SYSTEM_ERR
 appender.stderr.layout.type = PatternLayout
 appender.stderr.layout.pattern = %p %c{1}: %m%n%ex
 """
-# Rows are Python's work, and Java only gives out tasks. Its second compiler takes half of a start's CPU time, and time
-# from tasks after it.
-_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 
 def local_session(
@@ -54,7 +52,7 @@ def local_session(
         with tempfile.TemporaryDirectory(prefix="tidewheel-spark-") as folder:
             logging = Path(folder) / "log4j2.properties"
             logging.write_text(_QUIET)
-            master = f"local[{cores or os.cpu_count()},{MOST_TRIES}]"
+            master = f"local[{cores or os.cpu_count()},{_TRIES}]"
             builder = SparkSession.builder.master(master).appName("tidewheel")
             for name, value in (_settings(cores, memory_mb, logging) | dict(settings or {})).items():
                 builder = builder.config(name, value)
@@ -74,7 +72,7 @@ def register(spark: SparkSession) -> None:
 def _settings(cores: int | None, memory_mb: int, logging: Path) -> dict[str, str]:
     return {
         "spark.driver.bindAddress": _LOCAL_HOST,
-        "spark.driver.extraJavaOptions": f"{_JAVA} -Dlog4j2.configurationFile={logging.as_uri()}",
+        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={logging.as_uri()}",
         "spark.driver.host": _LOCAL_HOST,
         "spark.driver.memory": f"{memory_mb}m",
         "spark.sql.execution.arrow.pyspark.enabled": "true",

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass
 from queue import SimpleQueue
 from typing import Any
 from uuid import uuid4
-from zipimport import zipimporter
 
 from pyspark import AccumulatorParam, InheritableThread, SparkContext
 from pyspark.sql import SparkSession
@@ -49,7 +47,6 @@ class OnSpark:
         def run_one(numbered: tuple[int, Item]) -> None:
             place, item = numbered
             results.add([(place, task(item))])
-            forget_archives()
 
         group = f"tidewheel-{uuid4()}"
         numbered = context.parallelize(list(enumerate(items)), len(items))
@@ -69,17 +66,6 @@ class OnSpark:
                 # A job that has not begun yet is not cancelled.
                 context.cancelJobGroup(group)
                 job.join(_CANCEL_AGAIN_S)
-
-
-def forget_archives() -> None:
-    """Forgets the importers of archives in this process. An import that needs one makes it anew.
-
-    Before each task, Spark's worker lets all importers read again where they import from. Those of `pyspark.zip` read
-    its directory a dozen times, and that takes 0.1 s.
-    """
-    for path, importer in list(sys.path_importer_cache.items()):
-        if isinstance(importer, zipimporter):
-            del sys.path_importer_cache[path]
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,8 @@ class Tasks(Protocol):
         """Yields the place and the result of each item when its task ends, in any order.
 
         Tasks begin in the order of the items. A task may run several times, even at the same time. Only one of its
-        results is yielded. When the generator is closed, tasks that run are ended, and no others begin.
+        results is yielded. When the generator is closed, no other task begins, and the running tasks
+        are ended, or waited for.
 
         Args:
             task: a function of a module, or a frozen dataclass that is called. The task, the items and the results

@@ -4,8 +4,8 @@
         call(task, item) --- pickled (task, item) --->  limits its memory, runs the task
                          <--- pickled answer ---------  result, FileProblem, or the text of another error
 
-A child serves many calls. If it dies, that is the problem of the file that it read, and the next call starts another.
-The child ends when its parent does.
+A child serves many calls, one at a time. If the child dies, the file that it read has a problem, and the next call
+starts another child. The child ends when its parent does.
 """
 
 from __future__ import annotations
@@ -16,11 +16,10 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Generator, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import IO, Any, Generic, Self, TypeVar
+from typing import IO, Any, Generic, TypeVar
 
 from tidewheel.jobs.importing.work import FileProblem
 
@@ -30,13 +29,13 @@ Result = TypeVar("Result")
 MEMORY_BYTES = 1_100_000_000
 """Most memory of a child, beside what it maps of files."""
 
-_of_this_thread = threading.local()
 _children: list[Child] = []
+_idle: list[Child] = []
 
 
 @dataclass(frozen=True, slots=True)
 class Apart(Generic[Item, Result]):
-    """Runs a task in the child process of the calling thread."""
+    """Runs a task in an idle child process, or in a new one."""
 
     task: Callable[[Item], Result]
 
@@ -46,10 +45,12 @@ class Apart(Generic[Item, Result]):
         Raises:
             RuntimeError: another error, such as a refused write.
         """
-        child: Child | None = getattr(_of_this_thread, "child", None)
-        if child is None or child.ended:
-            child = _of_this_thread.child = Child()
-        answer: Result | FileProblem = child.call(self.task, item)
+        child = _idle_child()
+        try:
+            answer: Result | FileProblem = child.call(self.task, item)
+        finally:
+            if not child.ended:
+                _idle.append(child)
         return answer
 
 
@@ -95,40 +96,19 @@ class Child:
             with suppress(OSError, ValueError):
                 if pipe is not None:
                     pipe.close()
-        with suppress(ValueError):
-            _children.remove(self)
+        for each in (_children, _idle):
+            with suppress(ValueError):
+                each.remove(self)
 
 
-class InChildren:
-    """Runs tasks made by `Apart` side by side, each in a child of its thread. Implements `Tasks`.
-
-    Args:
-        processes: how many.
-    """
-
-    def __init__(self, processes: int) -> None:
-        self._processes = processes
-        self._pool = ThreadPoolExecutor(processes)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._pool.shutdown(wait=False, cancel_futures=True)
-        end_children()
-
-    @property
-    def side_by_side(self) -> int:
-        """The number of processes."""
-        return self._processes
-
-    def run(
-        self, task: Callable[[Item], Result], items: Sequence[Item], /
-    ) -> Generator[tuple[int, Result], None, None]:
-        """Yields each result when its task ends."""
-        places = {self._pool.submit(task, item): place for place, item in enumerate(items)}
-        for future in as_completed(places):
-            yield places[future], future.result()
+def _idle_child() -> Child:
+    with suppress(IndexError):
+        while True:
+            child = _idle.pop()
+            if not child.ended:
+                return child
+            child.end()
+    return Child()
 
 
 def end_children() -> None:

@@ -15,12 +15,11 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Iterable
-from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from time import perf_counter
 
 from tidewheel.errors import InvalidValue, UnknownTopic
-from tidewheel.jobs.importing.child import Apart, InChildren
+from tidewheel.jobs.importing.child import Apart, end_children
 from tidewheel.jobs.importing.chunks import WritePart
 from tidewheel.jobs.importing.commits import Rewrite, commit_chunk
 from tidewheel.jobs.importing.dividing import Divide
@@ -30,7 +29,7 @@ from tidewheel.jobs.importing.rejects import check_writable
 from tidewheel.jobs.importing.settled import Input, Settled, token_of
 from tidewheel.jobs.importing.work import LIMITS, Chunk, FileProblem, InputFile, Limits, Part, Target, Terms, Work
 from tidewheel.jobs.job import Job
-from tidewheel.jobs.tasks import Tasks
+from tidewheel.jobs.tasks import InThreads, Tasks
 from tidewheel.model.topic_state import TopicState
 
 _CHILD_BYTES = 1_200_000_000
@@ -76,7 +75,7 @@ def import_messages(job: Job, tasks: Tasks | None = None, limits: Limits = LIMIT
 
     Args:
         job: its arguments and ports.
-        tasks: runs the tasks; by default in processes of this machine.
+        tasks: runs the tasks; by default this machine, each in a child process.
         limits: bound a task's memory.
 
     Raises:
@@ -91,17 +90,20 @@ def import_messages(job: Job, tasks: Tasks | None = None, limits: Limits = LIMIT
     files = find_files(job.location, options)
     if options.rejects is not None:
         check_writable(job.location, options.rejects, options.input, f"{token_of(options, files)}.json")
-    with InChildren(_processes(job)) if tasks is None else nullcontext(tasks) as used:
+    used = tasks or InThreads(_children(job), end=end_children)
+    try:
         report = _Run(job, options, state, files, used, limits).whole()
+    finally:
+        end_children()
     report.seconds = perf_counter() - started
     _say(job, options.topic, report)
     return report
 
 
-def _processes(job: Job) -> int:
-    """Returns how many of the job's processes this machine has memory for."""
+def _children(job: Job) -> int:
+    """Returns the number of child processes: one a core, if this machine has the memory."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else _CHILD_BYTES
-    return max(1, min(job.processes, memory // _CHILD_BYTES))
+    return max(1, min(job.cores, memory // _CHILD_BYTES))
 
 
 class _Run:

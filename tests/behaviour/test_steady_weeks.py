@@ -1,0 +1,156 @@
+"""A steady rate for virtual weeks: after the first days nothing grows, and in the end nothing is left."""
+
+from __future__ import annotations
+
+import gc
+import statistics
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import timedelta
+from random import Random
+
+import pytest
+
+from tests.conftest import PROMISE_MS
+from tidewheel import Message
+from tidewheel.local import MemoryTidewheel
+
+READERS = (("reminders", "mail"), ("reminders", "audit"), ("retries", "worker"))
+STEPS_A_DAY = 12
+LONGEST_S = 2 * 86_400
+CANCELLED_EVERY = 50
+SLACK = 8
+"""Items by which collections and merges let a count rise and fall."""
+MOST_BLOCKS = 1.5
+"""Blocks of memory that Python may keep more for each message. Whatever is kept of a message is several.
+
+Tombstones and notes live for four weeks, so a shorter run has more.
+"""
+
+
+@dataclass(kw_only=True)
+class Weeks:
+    """A service with two topics, its senders and its consumers.
+
+    Attributes:
+        awaited: topic, subscription, and message id -> the time at which it is due, in ms.
+        samples: name -> a count of items, objects, bytes or blocks of memory, one a day.
+    """
+
+    stack: MemoryTidewheel
+    random: Random = field(default_factory=lambda: Random(6))
+    awaited: dict[tuple[str, str, str], int] = field(default_factory=dict)
+    samples: dict[str, list[float]] = field(default_factory=dict)
+    sent: int = 0
+
+    def begin(self) -> None:
+        """Makes topics and subscriptions. The plans of `retries` go through the work queue."""
+        client = self.stack.client()
+        client.create_topic("reminders", max_buckets=16)
+        client.create_topic("retries", max_buckets=16, inline_rows=1)
+        for topic, name in READERS:
+            client.create_subscription(topic, name)
+
+    def day(self, messages: int) -> None:
+        """Sends at even intervals, cancels a few, receives, and takes a sample."""
+        for step in range(STEPS_A_DAY):
+            count = messages * (step + 1) // STEPS_A_DAY - messages * step // STEPS_A_DAY
+            for number, topic in enumerate(("reminders", "retries")):
+                self._send(topic, (count + number) // 2)
+            self.stack.advance(hours=24 / STEPS_A_DAY)
+            self.receive()
+        self._sample()
+
+    def _send(self, topic: str, count: int) -> None:
+        client = self.stack.client()
+        delays = [min(self.random.expovariate(1 / 60_000), LONGEST_S) for _ in range(count)]
+        bodies = [{"number": self.sent + i, "text": "x" * self.random.randrange(400)} for i in range(count)]
+        batch = [Message(body=b, delay=timedelta(seconds=d)) for b, d in zip(bodies, delays, strict=True)]
+        receipts = client.send_many(topic, batch) if batch else []
+        chosen = [each.id for i, each in enumerate(receipts, self.sent) if not i % CANCELLED_EVERY]
+        cancelled = {each.id for each in client.cancel_many(topic, chosen) if each} if chosen else set()
+        self.sent += count
+        self.awaited |= {
+            (*reader, each.id): each.deliver_at_ms
+            for reader in READERS
+            if reader[0] == topic
+            for each in receipts
+            if each.id not in cancelled
+        }
+
+    def receive(self) -> None:
+        """Takes what is receivable. Each message was awaited, and is neither early nor late."""
+        for reader in READERS:
+            for message in self.stack.receive(*reader):
+                assert message.id is not None and message.visible_at is not None
+                due_ms = self.awaited.pop((*reader, message.id))
+                assert 0 <= round(message.visible_at.timestamp() * 1000) - due_ms <= PROMISE_MS
+        self.stack.service.queues.forget_sent()
+
+    def items(self) -> Counter[str]:
+        """Counts the table's items by kind, and the objects."""
+        service, found = self.stack.service, Counter[str]()
+        for topic in ("reminders", "retries"):
+            found["buckets"] += len(service.buckets.all(topic))
+            found["plans"] += len(service.plans.ranges(topic))
+            found["deliveries"] += len(service.deliveries.all(topic))
+            found["parks"] += len(service.parks.all(topic))
+            found["trash"] += len(service.merges.trash(topic))
+        objects = [each for each in service.objects.list("") if not each.name.startswith("checkpoints/")]
+        return found + Counter(objects=len(objects), bytes=sum(each.size_bytes for each in objects))
+
+    def _sample(self) -> None:
+        gc.collect()
+        counts = {"blocks": sys.getallocatedblocks(), "sent": self.sent, **self.items()}
+        for name in ("blocks", "sent", "buckets", "plans", "deliveries", "parks", "trash", "objects", "bytes"):
+            self.samples.setdefault(name, []).append(counts.get(name, 0))
+
+    def growth(self) -> dict[str, float]:
+        """Returns the means of the last quarter, divided by those of the second, of all that grew by more than SLACK.
+
+        `blocks` is the number of blocks of memory that Python kept more for each message sent meanwhile.
+        """
+        quarters = {name: (_quarter(values, 1), _quarter(values, 3)) for name, values in self.samples.items()}
+        messages, blocks = (later - earlier for earlier, later in (quarters.pop("sent"), quarters.pop("blocks")))
+        grown = {name: b / max(a, 1) for name, (a, b) in quarters.items() if b - a > SLACK}
+        return grown | {"blocks": blocks / messages}
+
+
+def _quarter(values: list[float], number: int) -> float:
+    return statistics.fmean(values[len(values) * number // 4 : len(values) * (number + 1) // 4])
+
+
+@pytest.fixture
+def weeks() -> Iterator[Weeks]:
+    with MemoryTidewheel(max_skew_ms=100) as stack:
+        weeks = Weeks(stack=stack)
+        weeks.begin()
+        yield weeks
+
+
+@pytest.mark.parametrize(
+    ("days", "messages", "most"), [(12, 120, 1.25), pytest.param(42, 240, 1.1, marks=pytest.mark.long)]
+)
+def test_at_a_steady_rate_nothing_grows_and_in_the_end_nothing_is_left(
+    weeks: Weeks, days: int, messages: int, most: float
+) -> None:
+    for _ in range(days):
+        weeks.day(messages)
+    growth = weeks.growth()
+    assert growth.pop("blocks") <= MOST_BLOCKS or days < 28
+    assert all(ratio <= most for ratio in growth.values()), growth
+    assert weeks.stack.invocations["compact"] > 0
+    weeks.stack.advance(seconds=LONGEST_S)
+    weeks.receive()
+    weeks.stack.advance(days=2)
+    assert weeks.awaited == {} and weeks.stack.failures == []
+    assert +weeks.items() == Counter()
+
+
+def test_objects_that_are_never_deleted_are_seen_as_growth(weeks: Weeks, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(type(weeks.stack.service.objects), "delete", lambda *_: None)
+    for _ in range(8):
+        weeks.day(60)
+    assert weeks.growth()["objects"] > 1.25
