@@ -38,7 +38,7 @@ from tidewheel.flows.ports.parallel import in_order
 from tidewheel.flows.ports.topic_states import NextWork
 from tidewheel.ledger.bucket import Bucket, bucket_id, content_id
 from tidewheel.ledger.ledger import Ledger, encode_ledger, rows_table
-from tidewheel.memory import MemoryObjects, MemoryQueues, MemoryService, MemoryWheel
+from tidewheel.memory import MemoryObjects, MemoryService, MemorySqs, MemoryWheel
 from tidewheel.model.settings import TopicSettings
 from tidewheel.model.topic_state import new_topic_state
 
@@ -149,11 +149,12 @@ class Service:
     def __init__(self, folder: Path) -> None:
         """Loads the buckets' metadata, as a dispatcher gets it from DynamoDB."""
         self.clock = ManualClock(START_MS)
-        self.stored = MemoryService.at(self.clock)
+        self.sqs = MemorySqs(self.clock, on_demand=True)
+        self.stored = MemoryService.at(self.clock, self.sqs)
         for name in TABLE_PORTS:
             setattr(self, name, getattr(self.stored, name))
         self.objects = FolderObjects(folder)
-        self.queues = MemoryQueues(self.clock)
+        self.queues = self.stored.queues
         self.wheel = MemoryWheel()
         self.parallel = in_order
         self.max_skew_ms = 100
@@ -174,7 +175,8 @@ def dispatch_there(folder: Path) -> None:
     service.clock.set_ms(DUE_MS - 480_000)
     done = dispatch(service, "t")  # type: ignore[arg-type]
     assert done is not None
-    assert len(service.queues.sent()) == DUE_ROWS, len(service.queues.sent())
+    sent = len(service.sqs.queue("queue").everything)
+    assert sent == DUE_ROWS, sent
     print(own_peak_kib())
 
 

@@ -134,7 +134,6 @@ class Account:
                 self.delivered += 1
                 if self._after is not None:
                     self._after(reader, message.id, due_ms, visible_ms)
-        self.stack.service.queues.forget_sent()
 
     @property
     def open(self) -> int:

@@ -137,7 +137,7 @@ def run(scale: Scale = FULL, *, tamper: Tamper | None = None) -> Outcome:
         urls = {s.name: s.queue_url for s in account.client.subscriptions(TOPIC)}
         each.send_for(scale.hours, scale.messages // 4)
         stack.ordered.add(QueueUnavailable)
-        stack.service.queues.remove(urls[BROKEN])
+        stack.watch.refusing.add(urls[BROKEN])
         each.send_flash()
         each.send_for(scale.hours, scale.messages // 4)
         _report_broken(each)
@@ -146,7 +146,7 @@ def run(scale: Scale = FULL, *, tamper: Tamper | None = None) -> Outcome:
         each.send_flash()
         each.send_for(scale.hours, scale.messages // 4)
         _report_paused(each, paused_ms)
-        stack.service.queues.restore(urls[BROKEN])
+        stack.watch.refusing.clear()
         account.client.resume(TOPIC, PAUSED)
         _report_back(each)
         each.send_for(scale.hours, scale.messages - scale.messages // 4 * 3)

@@ -21,7 +21,7 @@ MAX_SKEW_MS = 100
 LATE_MS = 1000 + MAX_SKEW_MS
 """How late a copy may be: SQS's delays are whole seconds, rounded up, with room for the skew."""
 SWEEP_MS = SWEEP_INTERVAL_S * 1000
-URGENT, BULK, WORK = "urgent", "bulk", "work"
+URGENT, BULK, WORK, REFUSED = "urgent", "bulk", "work", "refused"
 
 Tamper = Callable[[MemoryService], MemoryService]
 """Breaks something on purpose, to show that a check sees it."""
@@ -93,7 +93,7 @@ class SoakStack(MemoryTidewheel):
     def dead_letters(self) -> int:
         """Messages that the service gave up: in its dead-letter queues, and refused by SQS for good."""
         queues = [self.queue(f"{self.stack_name}_{name}-dead") for name in (URGENT, BULK, WORK)]
-        queues.append(self.service.queues.refused_queue)
+        queues.append(self.queue(f"{self.stack_name}_{REFUSED}"))
         return sum(len(queue.everything) for queue in queues)
 
     def source_depth(self) -> int:

@@ -10,13 +10,15 @@ from typing import Any, cast
 import pyarrow as pa
 
 from benchmarks.soak.outcome import Outcome
+from tidewheel.aws.sqs_queues import SqsQueues
+from tidewheel.errors import QueueUnavailable
 from tidewheel.flows.ports.buckets import Commit
 from tidewheel.flows.ports.deliveries import HandOut
 from tidewheel.flows.ports.parks import JobNote
 from tidewheel.flows.ports.queues import Refusal, Release
 from tidewheel.flows.ports.topic_states import NextWork
 from tidewheel.ledger.bucket import Bucket
-from tidewheel.memory import MemoryObjects, MemoryQueues, MemoryService
+from tidewheel.memory import MemoryObjects, MemoryService
 from tidewheel.memory.buckets import MemoryBuckets
 from tidewheel.memory.deliveries import MemoryDeliveries
 from tidewheel.memory.merges import MemoryMerges
@@ -67,6 +69,7 @@ class Watch:
         parts: of all plans; `most_part`: the largest one's segments, rows and raw bytes.
         part_jobs: parts of deliveries that were enqueued, each time; `twice`: those that had been before.
         expected_jobs: parts times subscriptions of the plans that were not small.
+        refusing: URLs of queues that take no messages for now.
         drain_jobs: parks that were enqueued, each time.
         parks: made; `most_park_rows` of the largest.
         commits: ledgers; `most_commit_rows` of the largest.
@@ -89,6 +92,7 @@ class Watch:
     part_jobs: int = 0
     twice: int = 0
     expected_jobs: int = 0
+    refusing: set[str] = field(default_factory=set)
     drain_jobs: int = 0
     parks: int = 0
     most_park_rows: int = 0
@@ -114,7 +118,7 @@ class Watch:
             merges=cast("MemoryMerges", _Merges(service.merges, self)),
             parks=cast("MemoryParks", _Parks(service.parks, self)),
             objects=cast("MemoryObjects", _Objects(service.objects, self)),
-            queues=cast("MemoryQueues", _Queues(service.queues, self, service)),
+            queues=cast("SqsQueues", _Queues(service.queues, self, service)),
         )
 
     def begin(self, function: str, event_bytes: int = 0) -> None:
@@ -289,13 +293,15 @@ class _Objects(Forwarding):
 
 
 class _Queues(Forwarding):
-    def __init__(self, queues: MemoryQueues, watch: Watch, service: MemoryService) -> None:
+    def __init__(self, queues: SqsQueues, watch: Watch, service: MemoryService) -> None:
         super().__init__(queues)
         self._watch = watch
         self._clock = service.clock
 
     def send(self, queue_url: str, batch: Sequence[tuple[Release, int]]) -> list[Refusal]:
-        """Counts the batch."""
+        """Counts the batch, unless its queue refuses."""
+        if queue_url in self._watch.refusing:
+            raise QueueUnavailable(queue_url, "it refuses")
         self._watch.sent(len(batch))
         refusals: list[Refusal] = self._real.send(queue_url, batch)
         return refusals

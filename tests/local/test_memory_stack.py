@@ -23,7 +23,7 @@ from tidewheel import InvalidValue, Message
 from tidewheel.flows.ports import Ports
 from tidewheel.local import LocalTidewheel, MemoryTidewheel, memory_functions
 from tidewheel.memory import MemoryService
-from tidewheel.model.message import IdSource
+from tidewheel.model.message import IdSource, id_bytes, id_deliver_at_ms
 from tidewheel.model.pack import packs
 from tidewheel.model.received import ReceivedMessage
 from tidewheel.model.validation import check_message
@@ -429,7 +429,7 @@ def test_a_batch_is_as_large_as_its_event_which_is_json() -> None:
             stack.sqs.send_message(QueueUrl="tidewheel_urgent", MessageBody='"' * 1_000_000)
         stack.advance()
         assert stack.invocations["ingest"] == 2
-        assert len(stack.service.queues.refused) == 6
+        assert len(stack.queue("tidewheel_refused").everything) == 6
 
 
 def test_a_plain_consumer_sees_the_body_unchanged_and_one_more_attribute() -> None:
@@ -464,5 +464,6 @@ def test_what_the_service_did_is_there_to_be_looked_at() -> None:
         [(topic, _, fires_at_ms)] = stack.service.wheel.schedules.values()
         assert (topic, fires_at_ms < stack.clock.now_ms() + 2 * HOUR_S * 1000) == (TOPIC, True)
         stack.advance(hours=2)
-        [sent] = stack.service.queues.sent()
-        assert sent.visible_at_ms == sent.deliver_at_ms
+        [message] = stack.queue("tidewheel-orders-billing").everything
+        header = json.loads(message.message_attributes["tidewheel"]["StringValue"])
+        assert message.visible_at_ms == id_deliver_at_ms(id_bytes(header["id"]))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from tests.recorded_queues import RecordedService
 from tests.simulation.actors import EXPECTED, Actor, Violation
 from tidewheel.clock import ManualClock
 from tidewheel.flows.administration.pause import resume
@@ -13,7 +14,6 @@ from tidewheel.flows.delivery.work import do_job
 from tidewheel.flows.upkeep.collect import collect
 from tidewheel.flows.upkeep.merge import in_process, merge
 from tidewheel.flows.upkeep.sweep import sweep
-from tidewheel.memory import MemoryService
 from tidewheel.model.job import Job
 from tidewheel.model.subscription_state import State
 
@@ -42,7 +42,7 @@ class Healing:
     """
 
     clock: ManualClock
-    service: MemoryService
+    service: RecordedService
     actors: list[Actor]
     alarms: bool
     before_days: list[Callable[[], None]]
@@ -63,7 +63,7 @@ class Healing:
         """Runs all work that a trigger brings."""
         waiting = [(self.clock.now_ms() + _AGAIN_MS, self._again(actor)) for actor in self.actors if _failed(actor)]
         self._until(max(self._last_due_ms, self.clock.now_ms()) + HOUR, waiting)
-        for queue in sorted(self.service.queues._state.gone):
+        for queue in sorted(self.service.queues.gone):
             self.service.queues.restore(queue)
         for each in self.service.subscriptions.all(TOPIC) if self.service.topic_states.read(TOPIC) else ():
             if each.state is not State.ACTIVE:

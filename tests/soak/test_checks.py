@@ -15,9 +15,10 @@ from benchmarks.soak.account import Lateness
 from benchmarks.soak.outcome import Outcome
 from benchmarks.soak.stack import Tamper
 from benchmarks.soak.watch import Forwarding
+from tidewheel.aws.sqs_queues import SqsQueues
 from tidewheel.clock import Clock
 from tidewheel.flows.ports.queues import Refusal, Release
-from tidewheel.memory import MemoryObjects, MemoryQueues, MemoryRuns, MemoryService
+from tidewheel.memory import MemoryObjects, MemoryRuns, MemoryService
 from tidewheel.model.plan import Plan
 
 STEADY = replace(
@@ -41,7 +42,7 @@ class Queues(Forwarding):
 
     def __init__(
         self,
-        queues: MemoryQueues,
+        queues: SqsQueues,
         *,
         send: Callable[[Batch], Iterable[Batch]] = lambda batch: [batch],
         times: int = 1,
@@ -65,7 +66,7 @@ class Queues(Forwarding):
 
 
 def queues(**changes: Any) -> Tamper:
-    return lambda service: replace(service, queues=cast("MemoryQueues", Queues(service.queues, **changes)))
+    return lambda service: replace(service, queues=cast("SqsQueues", Queues(service.queues, **changes)))
 
 
 class Off(Forwarding):

@@ -11,13 +11,10 @@ from tidewheel.client.tidewheel import Tidewheel
 from tidewheel.flows.ports import Ports
 from tidewheel.local.event_source import EventSource
 from tidewheel.local.memory_functions import MemoryFunctions
-from tidewheel.local.memory_sqs import MemorySqsClient
 from tidewheel.local.memory_triggers import MemoryTriggers
 from tidewheel.local.pump import FUNCTIONS, Failure, Pump
 from tidewheel.local.stack import Stack, clock_from
-from tidewheel.memory import MemoryService
-from tidewheel.memory.queues import WORK_QUEUE as WORK
-from tidewheel.memory.sqs import MemorySqs
+from tidewheel.memory import MemoryService, MemorySqs, MemorySqsClient
 from tidewheel.memory.sqs_queue import MemoryQueue
 from tidewheel.model.settings import NewTopicSettings, ServiceSettings
 from tidewheel.model.triggers import BULK_WINDOW_S, RETENTION_S, URGENT_QUEUE, WORK_QUEUE, SourceQueue, bulk_queue
@@ -25,7 +22,7 @@ from tidewheel.model.triggers import BULK_WINDOW_S, RETENTION_S, URGENT_QUEUE, W
 if TYPE_CHECKING:
     from mypy_boto3_sqs import SQSClient
 
-URGENT, BULK = "urgent", "bulk"
+URGENT, BULK, WORK, REFUSED = "urgent", "bulk", "work", "refused"
 
 
 class MemoryTidewheel(Stack):
@@ -70,7 +67,7 @@ class MemoryTidewheel(Stack):
         read = {URGENT: URGENT_QUEUE, BULK: bulk_queue(bulk_window_s), WORK: WORK_QUEUE}
         for name, settings in read.items():
             self._make_queue(name, settings)
-        self.service = MemoryService.at(clock, self._queues, stack=stack_name, max_skew_ms=max_skew_ms)
+        self.service = self._make_service(max_skew_ms)
         self._settings = self._service_settings()
         self._functions = MemoryFunctions(self.service if wrap is None else wrap(self.service))
         triggers = MemoryTriggers(self.service, clock, self._functions)
@@ -99,6 +96,9 @@ class MemoryTidewheel(Stack):
     def logged(self) -> list[Failure]:
         """All failures that a function only logs, since the work queue or the sweep will retry the work."""
         return self._functions.logged
+
+    def _make_service(self, max_skew_ms: int) -> MemoryService:
+        return MemoryService.at(self.clock, self._queues, stack=self.stack_name, max_skew_ms=max_skew_ms)
 
     def _make_consumer(self) -> Tidewheel:
         return self.client()
@@ -143,8 +143,8 @@ class MemoryTidewheel(Stack):
             s3_bucket=nowhere,
             urgent_queue_url=self.queue(self._name(URGENT)).url,
             bulk_queue_url=self.queue(self._name(BULK)).url,
-            work_queue_url=self.service.queues.work_queue.url,
-            refused_queue_url=self.service.queues.refused_queue.url,
+            work_queue_url=self.queue(self._name(WORK)).url,
+            refused_queue_url=self.queue(self._name(REFUSED)).url,
             schedule_group=nowhere,
             schedule_role_arn=nowhere,
             dispatch_arn=nowhere,

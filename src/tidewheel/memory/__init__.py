@@ -7,18 +7,17 @@ for use by several threads, and each write is atomic.
 from __future__ import annotations
 
 from tidewheel.memory.objects import MemoryObjects
-from tidewheel.memory.queues import MemoryQueues, SentMessage
 from tidewheel.memory.runs import MemoryRuns
 from tidewheel.memory.service import MemoryService
 from tidewheel.memory.sqs import MemorySqs
+from tidewheel.memory.sqs_client import MemorySqsClient
 from tidewheel.memory.wheel import MemoryWheel
 
 __all__ = [
     "MemoryObjects",
-    "MemoryQueues",
     "MemoryRuns",
     "MemoryService",
     "MemorySqs",
+    "MemorySqsClient",
     "MemoryWheel",
-    "SentMessage",
 ]

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, cast
 
+from tidewheel.aws.sqs_queues import SqsQueues
 from tidewheel.clock import Clock
 from tidewheel.flows.ports.parallel import in_order
 from tidewheel.memory.buckets import MemoryBuckets
@@ -17,11 +19,11 @@ from tidewheel.memory.notes import MemoryNotes
 from tidewheel.memory.objects import MemoryObjects
 from tidewheel.memory.parks import MemoryParks
 from tidewheel.memory.plans import MemoryPlans
-from tidewheel.memory.queues import MemoryQueues
 from tidewheel.memory.recurring import MemoryRecurring
 from tidewheel.memory.runs import MemoryRuns
 from tidewheel.memory.set_aside import MemorySetAsideItems
 from tidewheel.memory.sqs import MemorySqs
+from tidewheel.memory.sqs_client import MemorySqsClient
 from tidewheel.memory.store import MemoryStore
 from tidewheel.memory.subscriptions import MemorySubscriptions
 from tidewheel.memory.tombstones import MemoryTombstones
@@ -30,7 +32,11 @@ from tidewheel.memory.unreadable import MemoryUnreadableItems
 from tidewheel.memory.wheel import MemoryWheel
 from tidewheel.model.settings import FunctionSettings
 
+if TYPE_CHECKING:
+    from mypy_boto3_sqs import SQSClient
+
 _MAX_SKEW_MS = FunctionSettings().max_skew_ms
+_LONGEST_KEPT = {"MessageRetentionPeriod": str(14 * 86_400)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +65,7 @@ class MemoryService:
     checks: MemoryChecks
     deletions: MemoryDeletions
     objects: MemoryObjects
-    queues: MemoryQueues
+    queues: SqsQueues
     wheel: MemoryWheel = field(default_factory=MemoryWheel)
     runs: MemoryRuns = field(default_factory=MemoryRuns)
     parallel: Callable[[Callable[[int], None], Iterable[int]], Iterable[None]] = in_order
@@ -73,7 +79,7 @@ class MemoryService:
 
         Args:
             clock: the service's time.
-            sqs: the queues to which the service sends; None: any URL is accepted, without consumers.
+            sqs: the queues to which the service sends; None: a queue is created for any URL.
             stack: prefix of the names of the work queue and the queue of refused messages.
             max_skew_ms: maximum difference between SQS's clock and the local clock.
         """
@@ -97,6 +103,20 @@ class MemoryService:
             checks=MemoryChecks(store),
             deletions=MemoryDeletions(store),
             objects=MemoryObjects(clock.now_ms),
-            queues=MemoryQueues(clock, sqs, prefix="" if stack is None else f"{stack}_"),
+            queues=memory_queues(
+                MemorySqs(clock, on_demand=True) if sqs is None else sqs, "" if stack is None else f"{stack}_"
+            ),
             max_skew_ms=max_skew_ms,
         )
+
+
+def memory_queues(sqs: MemorySqs, prefix: str = "") -> SqsQueues:
+    """Returns the deployed port over queues in memory. Creates the work queue and the queue of refused messages.
+
+    Args:
+        sqs: the account's queues.
+        prefix: prefix of the names `work` and `refused`.
+    """
+    work, refused = (sqs.create_queue(f"{prefix}{name}", _LONGEST_KEPT).url for name in ("work", "refused"))
+    client = cast("SQSClient", MemorySqsClient(sqs))
+    return SqsQueues(client, work_queue_url=work, refused_queue_url=refused, sleep=lambda _: None)

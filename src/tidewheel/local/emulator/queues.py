@@ -28,8 +28,8 @@ from moto.sqs.utils import validate_message_attributes
 from tidewheel.clock import Clock
 from tidewheel.local.emulator.patching import Patches
 from tidewheel.local.emulator.wire import REGION
-from tidewheel.local.memory_sqs import MemorySqsClient
 from tidewheel.memory.sqs import MemorySqs
+from tidewheel.memory.sqs_client import MemorySqsClient
 from tidewheel.memory.sqs_message import SqsError
 from tidewheel.memory.sqs_queue import RANGES, MemoryQueue
 
