@@ -357,10 +357,10 @@ def test_a_function_that_fails_for_a_schedule_is_tried_again_after_a_minute_and_
 
 
 def test_a_sweep_that_fails_is_left_to_the_next_one_as_deployed(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fails(_: Ports) -> None:
+    def fails(*_: object) -> None:
         raise RuntimeError("no sweep today")
 
-    monkeypatch.setattr(memory_functions, "sweep", fails)
+    monkeypatch.setattr(memory_functions.loaded("sweep"), "sweep", fails)
     stack = MemoryTidewheel()
     stack.drop_schedules = True
     subscribed(stack).send(TOPIC, "x", delay="2h")
@@ -377,7 +377,7 @@ def test_a_queue_that_is_gone_is_told_of() -> None:
         stack.sqs.delete_queue(QueueUrl=client.subscriptions(TOPIC)[0].queue_url)
         stack.advance(hours=2)
         assert len(stack.receive(TOPIC, "billing")) == 1
-        assert [(failure.function, failure.event) for failure in stack.logged] == [("dispatch", TOPIC)]
+        assert [(failure.function, failure.event) for failure in stack.logged] == [("dispatch", {"topic": TOPIC})]
 
 
 # ---- inside

@@ -9,11 +9,11 @@ from tests.recorded_queues import RecordedService
 from tests.simulation.actors import EXPECTED, Actor, Violation
 from tidewheel.clock import ManualClock
 from tidewheel.flows.administration.pause import resume
-from tidewheel.flows.delivery.dispatch import dispatch
 from tidewheel.flows.delivery.work import do_job
-from tidewheel.flows.upkeep.collect import collect
 from tidewheel.flows.upkeep.merge import in_process, merge
 from tidewheel.flows.upkeep.sweep import sweep
+from tidewheel.local import MemoryTidewheel
+from tidewheel.local.memory_functions import MemoryFunctions
 from tidewheel.model.job import Job
 from tidewheel.model.subscription_state import State
 
@@ -25,6 +25,7 @@ HOUR = 60 * MINUTE
 DAY = 24 * HOUR
 SLOT_S = 60
 """Of slots, and of the lookahead: what is due in slot n is dispatched at the beginning of slot n - 1."""
+_SETTINGS = MemoryTidewheel()._settings
 _SWEEP_MS = 5 * MINUTE
 _AGAIN_MS = 3 * MINUTE
 """When a queue shows again what was not acknowledged."""
@@ -161,7 +162,5 @@ def _failed(actor: Actor) -> bool:
 
 
 def dispatch_as_function(ports: Any, topic: str = TOPIC) -> None:
-    """Dispatches as the dispatcher's handler does."""
-    done = dispatch(ports, topic)
-    if done is not None and done.collect:
-        collect(ports, topic)
+    """Dispatches by the deployed handler."""
+    MemoryFunctions(ports, _SETTINGS).call("dispatch", {"topic": topic})

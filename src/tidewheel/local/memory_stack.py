@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import json
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Self, Unpack, cast
 
 from tidewheel.client.tidewheel import Tidewheel
@@ -28,9 +29,9 @@ URGENT, BULK, WORK, REFUSED = "urgent", "bulk", "work", "refused"
 class MemoryTidewheel(Stack):
     """Runs the real flows over ports in memory, in virtual time, for fast unit tests.
 
-    Stands in for `LocalTidewheel`: the same client, `advance` and `receive`, without the function code around the
-    flows, CloudFormation, boto3's requests, an endpoint, or the real clock. A `MemoryTidewheel` is made in a tenth of a
-    millisecond, and any number may exist at once.
+    Stands in for `LocalTidewheel`: the same client, handlers, `advance` and `receive`, without CloudFormation, boto3's
+    requests, an endpoint, or the real clock. A `MemoryTidewheel` is made in a tenth of a millisecond, and any number
+    may exist at once.
 
     Args:
         start: start of virtual time: ISO 8601 (UTC if it names no zone) or a datetime.
@@ -69,7 +70,8 @@ class MemoryTidewheel(Stack):
             self._make_queue(name, settings)
         self.service = self._make_service(max_skew_ms)
         self._settings = self._service_settings()
-        self._functions = MemoryFunctions(self.service if wrap is None else wrap(self.service))
+        ports = self.service if wrap is None else wrap(self.service)
+        self._functions = MemoryFunctions(ports, self._settings)
         triggers = MemoryTriggers(self.service, clock, self._functions)
         self._pump = Pump(clock, triggers, [self._source(name, each) for name, each in read.items()], FUNCTIONS)
 
@@ -125,12 +127,12 @@ class MemoryTidewheel(Stack):
 
     def _source(self, name: str, settings: SourceQueue) -> EventSource:
         """Makes the event source mapping of a queue."""
-        function, run = ("deliver", self._functions.deliver) if name == WORK else ("ingest", self._functions.ingest)
+        function, queue = "deliver" if name == WORK else "ingest", self.queue(self._name(name))
         return self._event_source(
-            self.queue(self._name(name)),
+            queue,
             self.clock,
             function=function,
-            run=run,
+            run=partial(self._functions.batch, function, queue.arn),
             batch_size=settings.batch_size,
             window_ms=round(settings.window_s * 1000),
         )
