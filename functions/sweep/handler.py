@@ -7,8 +7,9 @@ from functools import partial
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
+from tidewheel.storage.checks import Due
+
 from tidewheel.errors import CorruptMetadata
-from tidewheel.flows.ports.checks import Due
 from tidewheel.flows.upkeep.health import health
 from tidewheel.flows.upkeep.sweep import sweep
 from tidewheel.flows.upkeep.sweep_result import SweepResult

@@ -7,12 +7,12 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from tidewheel.storage.buckets import Commit
 
 from tests.flows.world import TOPIC
 from tests.independent.race import Race, RaceClock, race_in_memory
 from tests.independent.record import Record, Sent
 from tests.recorded_queues import RecordedQueues, SentMessage, recorded_service
-from tidewheel.flows.ports.buckets import Commit
 from tidewheel.memory.buckets import MemoryBuckets
 from tidewheel.memory.tombstones import MemoryTombstones
 from tidewheel.model.message import MessageId
