@@ -26,7 +26,8 @@ from tidewheel.aws.service import client_config
 from tidewheel.clock import ManualClock
 from tidewheel.flows.delivery.ingest import ingest, pack_rows
 from tidewheel.flows.ports.parallel import in_order
-from tidewheel.memory import MemoryQueues, MemoryWheel
+from tidewheel.memory import MemorySqs, MemoryWheel
+from tidewheel.memory.service import memory_queues
 from tidewheel.model.message import Encoding
 from tidewheel.model.pack import decode_pack, packs
 from tidewheel.model.settings import TopicSettings
@@ -52,7 +53,7 @@ class Service:
         stored = Storage(Table(client("dynamodb", url, client_config(1)), "t"), self.objects)
         for name in TABLE_PORTS:
             setattr(self, name, getattr(stored, name))
-        self.queues = MemoryQueues(self.clock)
+        self.queues = memory_queues(MemorySqs(self.clock, on_demand=True))
         self.wheel = MemoryWheel()
         self.parallel = in_order
         self.max_skew_ms = 100

@@ -35,7 +35,7 @@ from tidewheel.flows.ports.parallel import in_order
 from tidewheel.ledger.bucket import Bucket, bucket_id, content_id
 from tidewheel.ledger.ledger import Ledger, encode_ledger, rows_table
 from tidewheel.ledger.rows import sort_rows
-from tidewheel.memory import MemoryObjects, MemoryQueues, MemoryService, MemoryWheel
+from tidewheel.memory import MemoryObjects, MemoryService, MemorySqs, MemoryWheel
 from tidewheel.model.settings import TopicSettings
 from tidewheel.model.topic_state import new_topic_state
 from tidewheel.storage.buckets import Commit
@@ -150,11 +150,12 @@ class Service:
     def __init__(self, folder: Path) -> None:
         """Loads the buckets' metadata, as a dispatcher gets it from DynamoDB."""
         self.clock = ManualClock(START_MS)
-        self.stored = MemoryService.at(self.clock)
+        self.sqs = MemorySqs(self.clock, on_demand=True)
+        self.stored = MemoryService.at(self.clock, self.sqs)
         for name in TABLE_PORTS:
             setattr(self, name, getattr(self.stored, name))
         self.objects = FolderObjects(folder)
-        self.queues = MemoryQueues(self.clock)
+        self.queues = self.stored.queues
         self.wheel = MemoryWheel()
         self.parallel = in_order
         self.max_skew_ms = 100
@@ -175,7 +176,8 @@ def dispatch_there(folder: Path) -> None:
     service.clock.set_ms(DUE_MS - 480_000)
     done = dispatch(service, "t")  # type: ignore[arg-type]
     assert done is not None
-    assert len(service.queues.sent()) == DUE_ROWS, len(service.queues.sent())
+    sent = len(service.sqs.queue("queue").everything)
+    assert sent == DUE_ROWS, sent
     print(own_peak_kib())
 
 

@@ -40,7 +40,8 @@ from tidewheel.flows.upkeep.collect import collect
 from tidewheel.flows.upkeep.merge import in_process, merge
 from tidewheel.flows.upkeep.retention import SLACK_BYTES, dead_of
 from tidewheel.flows.upkeep.sweep import sweep
-from tidewheel.memory import MemoryService
+from tidewheel.memory import MemoryService, MemorySqs
+from tidewheel.model.job import job_of
 from tidewheel.model.message import IdSource, Message
 from tidewheel.model.pack import Pack, decode_pack, packs
 from tidewheel.model.settings import TopicSettings
@@ -121,7 +122,8 @@ class Run:
     storage_dollars: float = 0.0
 
     def __post_init__(self) -> None:
-        self.service = MemoryService.at(self.clock)
+        sqs = MemorySqs(self.clock, on_demand=True)
+        self.service, self.work_queue = MemoryService.at(self.clock, sqs), sqs.queue("work")
         self.ports: Any = type("Ports", (), {})()
         for name in (*STORED_PORTS, "queues", "wheel", "runs"):
             port = getattr(self.service, name)
@@ -220,10 +222,11 @@ class Run:
             collect(self.ports, TOPIC)
 
     def _work(self) -> None:
-        while jobs := self.service.queues.take_jobs():
+        while jobs := self.work_queue.everything:
+            self.work_queue.purge()
             for job in jobs:
                 self.units["lambda.invocation"] += 1
-                do_job(self.ports, job)
+                do_job(self.ports, job_of(job.body))
 
     def _merge(self) -> None:
         self.units["lambda.invocation"] += 1

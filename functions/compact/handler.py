@@ -9,21 +9,19 @@ from tidewheel.flows.upkeep.merge import in_process, merge
 from tidewheel.model.settings import MAX_FUNCTION_S
 from tidewheel.model.topic import check_name
 from tidewheel.telemetry import metrics
-from tidewheel.telemetry.function import Telemetry
+from tidewheel.telemetry.function import Telemetry, function
 
 if TYPE_CHECKING:
     from aws_lambda_powertools.utilities.typing import LambdaContext
-
-telemetry = Telemetry("compact")
-logger, service = telemetry.logger, telemetry.service
 
 HALF_MS = MAX_FUNCTION_S * 1000 // 2
 """Half of the function's time-out. A merge takes less, and begins only if this time is left."""
 
 
-@telemetry.handler
-def handler(event: dict[str, Any], context: LambdaContext) -> None:
+@function("compact")
+def handler(telemetry: Telemetry, event: dict[str, Any], context: LambdaContext) -> None:
     """Merges the ledgers of the named topic."""
+    service, logger = telemetry.service, telemetry.logger
     topic = check_name("topic", event.get("topic"))
     with telemetry.step(topic=topic, correlation_id=context.aws_request_id):
         merged = merge(

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from aws_lambda_powertools.utilities.batch import BatchProcessor, EventType, process_partial_response
-from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
-from aws_lambda_powertools.utilities.typing import LambdaContext
+from typing import TYPE_CHECKING, Any
 
 from tidewheel.errors import HeldTooLong, InvalidValue, PartLeased
 from tidewheel.flows.delivery.deliver import Delivered
@@ -15,31 +11,43 @@ from tidewheel.flows.delivery.work import do_job, job_in
 from tidewheel.model.job import DrainJob, Job, PartJob
 from tidewheel.model.refused import QueuedMessage
 from tidewheel.telemetry import metrics
-from tidewheel.telemetry.function import Telemetry
+from tidewheel.telemetry.function import Telemetry, function
 
-telemetry = Telemetry("deliver")
-logger, service = telemetry.logger, telemetry.service
+if TYPE_CHECKING:
+    from aws_lambda_powertools.utilities.typing import LambdaContext
 
 
-def work(record: SQSRecord) -> None:
-    """Runs the job of a record of the work queue. Refuses malformed records, and records that were held too long."""
+@function("deliver")
+def handler(telemetry: Telemetry, event: dict[str, Any], context: LambdaContext) -> None:
+    """Runs the jobs of a batch. Failed jobs are reported and come again."""
+    for record in event["Records"]:
+        message = QueuedMessage.of_record(record)
+        try:
+            work(telemetry, message)
+        except Exception as error:
+            telemetry.leave([message.id], error)
+
+
+def work(telemetry: Telemetry, message: QueuedMessage) -> None:
+    """Runs the job of a message of the work queue. Refuses malformed messages, and messages that were held too long."""
+    service, logger = telemetry.service, telemetry.logger
     try:
-        job = job_in(record.body)
+        job = job_in(message.body)
     except InvalidValue as error:
-        telemetry.failed("not a job: refused", error, sqs_message_id=record.message_id)
-        refuse(service, QueuedMessage.of_record(record.raw_event), f"not a job: {error.field}: {error.advice}")
+        telemetry.failed("not a job: refused", error, sqs_message_id=message.id)
+        refuse(service, message, f"not a job: {error.field}: {error.advice}")
         return
     topic, keys = log_keys(job)
     due = isinstance(job, PartJob) and job.key.replay is None
-    with telemetry.step(topic=topic, due=due, correlation_id=record.message_id, **keys):
+    with telemetry.step(topic=topic, due=due, correlation_id=message.id, **keys):
         try:
             done = do_job(service, job)
         except PartLeased:
             logger.info("another worker has it")
             raise
         except HeldTooLong as error:
-            telemetry.failed("held too long: refused", error, sqs_message_id=record.message_id)
-            refuse(service, QueuedMessage.of_record(record.raw_event), str(error))
+            telemetry.failed("held too long: refused", error, sqs_message_id=message.id)
+            refuse(service, message, str(error))
             return
         except Exception as error:
             telemetry.failed("job not done", error)
@@ -47,11 +55,12 @@ def work(record: SQSRecord) -> None:
         if done is None:
             logger.info("nothing to do")
             return
-        tell(done)
+        tell(telemetry, done)
 
 
-def tell(done: Delivered) -> None:
+def tell(telemetry: Telemetry, done: Delivered) -> None:
     """Logs and counts the results of a job."""
+    logger = telemetry.logger
     for failure in done.failures:
         telemetry.failed("not done now", failure)
     if done.parked:
@@ -75,10 +84,3 @@ def log_keys(job: Job) -> tuple[str, dict[str, object]]:
             return park.topic, {"subscription": park.subscription, "park": park.id}
         case _:
             return job.topic, {"subscription": job.subscription}
-
-
-@telemetry.handler
-def handler(event: dict[str, Any], context: LambdaContext) -> Any:
-    """Runs the jobs of a batch. Failed jobs are reported and come again."""
-    processor = BatchProcessor(event_type=EventType.SQS, raise_on_entire_batch_failure=False)
-    return process_partial_response(event=event, record_handler=work, processor=processor, context=context)

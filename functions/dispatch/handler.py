@@ -8,18 +8,16 @@ from tidewheel.flows.delivery.dispatch import dispatch
 from tidewheel.flows.upkeep.collect import collect
 from tidewheel.model.topic import check_name
 from tidewheel.telemetry import metrics
-from tidewheel.telemetry.function import Telemetry
+from tidewheel.telemetry.function import Telemetry, function
 
 if TYPE_CHECKING:
     from aws_lambda_powertools.utilities.typing import LambdaContext
 
-telemetry = Telemetry("dispatch")
-logger, service = telemetry.logger, telemetry.service
 
-
-@telemetry.handler
-def handler(event: dict[str, Any], context: LambdaContext) -> None:
+@function("dispatch")
+def handler(telemetry: Telemetry, event: dict[str, Any], context: LambdaContext) -> None:
     """Dispatches the named topic, and collects the topic if a collection is due."""
+    service, logger = telemetry.service, telemetry.logger
     topic, slot = check_name("topic", event.get("topic")), event.get("slot")
     with telemetry.step(topic=topic, slot=slot, correlation_id=f"{topic}.{slot or 'sweep'}"):
         done = dispatch(service, topic)

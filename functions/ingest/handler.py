@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from tidewheel import deadline
@@ -13,13 +14,10 @@ from tidewheel.model.pack import Pack
 from tidewheel.model.refused import QueuedMessage
 from tidewheel.model.settings import MAX_DELIVERY_S
 from tidewheel.telemetry import metrics
-from tidewheel.telemetry.function import Telemetry
+from tidewheel.telemetry.function import Telemetry, function
 
 if TYPE_CHECKING:
     from aws_lambda_powertools.utilities.typing import LambdaContext
-
-telemetry = Telemetry("ingest")
-logger, service = telemetry.logger, telemetry.service
 
 HALF_MS = MAX_DELIVERY_S * 1000 // 4
 """Half of the time that ingest runs, which is half of MAX_DELIVERY_S. Packs that are not read by then come again."""
@@ -28,16 +26,12 @@ QUARTER_MS = HALF_MS // 2
 
 
 class Batch:
-    """The messages of one call.
+    """The messages of one call."""
 
-    Attributes:
-        failed: ids of messages that come again.
-    """
-
-    def __init__(self, records: Iterable[dict[str, Any]], context: LambdaContext) -> None:
+    def __init__(self, telemetry: Telemetry, records: Iterable[dict[str, Any]], context: LambdaContext) -> None:
+        self._telemetry = telemetry
         self._messages = {each["messageId"]: QueuedMessage.of_record(each) for each in records}
         self._context = context
-        self.failed: list[str] = []
 
     def ingest(self) -> None:
         """Ingests all packs, each topic in a share of the time. Refuses packs that can never be ingested."""
@@ -57,13 +51,11 @@ class Batch:
         """Yields packs on demand, until half of the time is over."""
         for place, message in enumerate(self._messages.values()):
             if not self._has(HALF_MS):
-                late = [*self._messages][place:]
-                logger.warning("packs left to the next call", extra={"packs": len(late)})
-                self.failed += late
+                self._leave([*self._messages][place:])
                 return
             try:
                 pack = pack_of(message)
-                service.settings.check_ingest_queue(message.queue_arn, pack.topic)
+                self._telemetry.settings.check_ingest_queue(message.queue_arn, pack.topic)
             except Exception as error:
                 self._settle([message], error)
             else:
@@ -72,50 +64,53 @@ class Batch:
     def _ingest_named(self, packs: list[NamedPack]) -> None:
         """Ingests packs of a topic and generation."""
         topic, first = packs[0][1].topic, packs[0][0]
-        with telemetry.step(topic=topic, correlation_id=first, packs=len(packs)):
-            found = ingest_group(packs, lambda some: ingest_topic(topic, some), self._refuse_some, self._in_time)
-            for left in found:
+        with self._telemetry.step(topic=topic, correlation_id=first, packs=len(packs)):
+            ingest_some = partial(ingest_topic, self._telemetry, topic)
+            for left in ingest_group(packs, ingest_some, self._refuse_some, self._in_time):
                 if left.error is None:
-                    logger.warning("packs left to the next call", extra={"packs": len(left.names)})
-                    self.failed += left.names
+                    self._leave(left.names)
                 else:
                     self._settle([self._messages[name] for name in left.names], left.error)
 
+    def _leave(self, names: list[str]) -> None:
+        """Leaves packs to the next call, because there is no time for them."""
+        self._telemetry.logger.warning("packs left to the next call", extra={"packs": len(names)})
+        self._telemetry.leave(names)
+
     def _settle(self, messages: list[QueuedMessage], error: Exception) -> None:
-        """Refuses messages with a permanent error. All others come again."""
-        done = refuse_hopeless(service, messages, error, self._in_time)
+        """Refuses messages whose error is permanent; the others come again."""
+        done = refuse_hopeless(self._telemetry.service, messages, error, self._in_time)
         for name, unrefused in done.failures:
-            telemetry.failed("pack not refused", unrefused, sqs_message_id=name)
+            self._telemetry.failed("pack not refused", unrefused, sqs_message_id=name)
         for what, some in (("pack refused", done.refused), ("topic not ingested", done.left)):
             if some:
-                telemetry.failed(what, error, packs=len(some), sqs_message_ids=[each.id for each in some[:10]])
-        self.failed += [each.id for each in done.left]
+                ids = [each.id for each in some[:10]]
+                self._telemetry.failed(what, error, packs=len(some), sqs_message_ids=ids)
+        self._telemetry.leave([each.id for each in done.left], error)
 
     def _refuse_some(self, name: str, pack: Pack, error: Exception) -> None:
         """Refuses some messages of a pack."""
-        refuse_some(service, self._messages[name], pack, error)
-        telemetry.failed("pack refused", error, messages=len(pack), sqs_message_ids=[name])
+        refuse_some(self._telemetry.service, self._messages[name], pack, error)
+        self._telemetry.failed("pack refused", error, messages=len(pack), sqs_message_ids=[name])
 
 
-def ingest_topic(topic: str, packs: list[Pack]) -> Ingested:
+def ingest_topic(telemetry: Telemetry, topic: str, packs: list[Pack]) -> Ingested:
     """Ingests the packs of a topic and generation. Logs and counts the results."""
-    done = ingest(service, topic, packs)
+    done = ingest(telemetry.service, topic, packs)
     stored = {"ledger": done.object_name, "bucket": done.bucket_id} if done.object_name is not None else {}
-    logger.info("ingested", extra={**stored, "waiting": done.ledger_rows, "direct": done.direct_rows})
+    telemetry.logger.info("ingested", extra={**stored, "waiting": done.ledger_rows, "direct": done.direct_rows})
     telemetry.add(metrics.ACCEPTED, done.ledger_rows + done.direct_rows)
     telemetry.add(metrics.LEDGERS, done.object_name is not None)
     telemetry.add(metrics.CANCELLED, done.superseded + done.cancelled)
     telemetry.add(metrics.EXPIRED, done.expired)
     telemetry.add(metrics.PARKED, done.parked)
     if done.unread:
-        logger.error("set aside: subscriptions cannot be read", extra={"subscriptions": done.unread})
+        telemetry.logger.error("set aside: subscriptions cannot be read", extra={"subscriptions": done.unread})
         telemetry.add(metrics.DAMAGED, done.unread)
     return done
 
 
-@telemetry.handler
-def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
+@function("ingest")
+def handler(telemetry: Telemetry, event: dict[str, Any], context: LambdaContext) -> None:
     """Ingests a batch. Packs that could not be read or committed are reported and come again."""
-    batch = Batch(event["Records"], context)
-    batch.ingest()
-    return {"batchItemFailures": [{"itemIdentifier": record_id} for record_id in batch.failed]}
+    Batch(telemetry, event["Records"], context).ingest()

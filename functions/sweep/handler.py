@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
@@ -13,53 +14,45 @@ from tidewheel.flows.upkeep.sweep_result import SweepResult
 from tidewheel.model.topic_state import TopicState
 from tidewheel.storage.checks import Due
 from tidewheel.telemetry import metrics
-from tidewheel.telemetry.function import Telemetry
+from tidewheel.telemetry.function import Telemetry, function
 
 if TYPE_CHECKING:
     from aws_lambda_powertools.utilities.typing import LambdaContext
 
-telemetry = Telemetry("sweep")
-logger, service = telemetry.logger, telemetry.service
 MOST_TOLD = 20
 """Late topics that one record names, the latest first."""
-_told: set[str] = set()
-"""Unreadable items that the last sweep of this process logged. `tidewheel damaged list` shows all of these."""
 
 
-@telemetry.handler
-def handler(event: dict[str, Any], context: LambdaContext) -> None:
+@function("sweep")
+def handler(telemetry: Telemetry, event: dict[str, Any], context: LambdaContext) -> None:
     """Restarts work that a crash or a lost schedule left, and logs late topics."""
-    swept = sweep(service, tell_health)
-    tell_failures(swept.failures)
+    swept = sweep(telemetry.service, partial(tell_health, telemetry))
+    tell_failures(telemetry, swept.failures)
     for topic, held in swept.held.items():
-        logger.error("nothing is collected", topic=topic, reason=str(held))
+        telemetry.logger.error("nothing is collected", topic=topic, reason=str(held))
         telemetry.add(metrics.DAMAGED, 1)
     telemetry.add(metrics.BROKEN_SUBSCRIPTIONS, len(swept.tried))
-    tell(swept)
+    tell(telemetry, swept)
 
 
-def tell_failures(failures: Mapping[str, Exception]) -> None:
+def tell_failures(telemetry: Telemetry, failures: Mapping[str, Exception]) -> None:
     """Logs and counts topics and items that the sweep skipped."""
-    damaged = {what for what, error in failures.items() if type(error) is CorruptMetadata}
-    telemetry.add(metrics.DAMAGED, len(damaged))
+    damaged = {what: error for what, error in failures.items() if type(error) is CorruptMetadata}
+    telemetry.unreadable(damaged)
     for what, error in failures.items():
         if what not in damaged:
             telemetry.failed("not looked after", error, what=what)
-        elif what not in _told:
-            logger.error("not readable", extra={"what": what, "reason": str(error)})
-    _told.clear()
-    _told.update(damaged)
 
 
-def tell_health(due: Due, states: Mapping[str, TopicState]) -> None:
+def tell_health(telemetry: Telemetry, due: Due, states: Mapping[str, TopicState]) -> None:
     """Logs and counts the health before this sweep, at once, since the sweep may still fail."""
-    found = health(service, due, states)
+    found = health(telemetry.service, due, states)
     for what, error in found.failures.items():
         if type(error) is not CorruptMetadata:  # the sweep reads the same item, and tells
             telemetry.failed("not readable", error, what=what)
     if found.late_ms:  # no metric names a topic, since CloudWatch bills each
         worst = sorted(found.late_ms.items(), key=itemgetter(1), reverse=True)[:MOST_TOLD]
-        logger.warning("overdue", extra={"seconds": {topic: late_ms // 1000 for topic, late_ms in worst}})
+        telemetry.logger.warning("overdue", extra={"seconds": {topic: late_ms // 1000 for topic, late_ms in worst}})
     telemetry.add(metrics.OLDEST_DUE_AGE, found.oldest_due_age_ms / 1000)
     telemetry.add(metrics.UNPLANNED_SLOTS, found.unplanned_slots)
     telemetry.add(metrics.OPEN_DELIVERIES, found.open_deliveries)
@@ -67,7 +60,7 @@ def tell_health(due: Due, states: Mapping[str, TopicState]) -> None:
     telemetry.flush()
 
 
-def tell(swept: SweepResult) -> None:
+def tell(telemetry: Telemetry, swept: SweepResult) -> None:
     """Logs the results of a sweep, if there are any."""
     done = {
         "dispatched": swept.dispatched,
@@ -84,4 +77,4 @@ def tell(swept: SweepResult) -> None:
     }
     did = {name: value[:20] if isinstance(value, list) else value for name, value in done.items() if value}
     if did:
-        logger.info("swept", extra=did)
+        telemetry.logger.info("swept", extra=did)

@@ -92,7 +92,7 @@ def test_a_dispatch_whose_clock_is_thirty_days_ahead_seals_and_sends_nothing() -
     before = stack.service.topic_states.read("orders")
     faults.skew(30 * 24 * 60 * MINUTE_MS)
     with pytest.raises(ClockDoubted, match="AWS says 2026-01-01T00:56:00"):
-        stack._functions.dispatch("orders")
+        stack._functions.call("dispatch", {"topic": "orders"})
     assert stack.service.topic_states.read("orders") == before
     assert set(faults.calls_of_wrong_hosts) == {"topic_states.read"}
     faults.skew(0)

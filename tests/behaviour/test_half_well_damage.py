@@ -12,6 +12,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 from tests.half_well import HalfWell
+from tests.recorded_queues import RecordedTidewheel
 from tests.stored import stored
 from tidewheel import Consumer, InvalidValue, Message, NothingToRestore, UnknownDamaged
 from tidewheel.errors import CorruptMetadata, ObjectRefused
@@ -19,7 +20,6 @@ from tidewheel.flows.upkeep.merge import in_process, merge
 from tidewheel.flows.upkeep.orphans import sweep_orphans
 from tidewheel.flows.upkeep.payloads import sweep_payloads
 from tidewheel.ledger.bucket import Bucket
-from tidewheel.local import MemoryTidewheel
 
 LARGE = "x" * 1_200_000
 
@@ -35,7 +35,7 @@ class _Denied(ClientError):
 def test_a_large_body_that_cannot_be_had_fails_its_own_message_alone(
     trouble: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    stack = MemoryTidewheel()
+    stack = RecordedTidewheel()
     client = stack.client()
     client.create_topic("orders")
     subscription = client.create_subscription("orders", "billing")
@@ -79,7 +79,7 @@ class _Shop:
 
     def __init__(self, damage: str) -> None:
         self.faults = HalfWell()
-        self.stack = MemoryTidewheel(wrap=self.faults, start="2026-01-01T00:00:00Z")
+        self.stack = RecordedTidewheel(wrap=self.faults, start="2026-01-01T00:00:00Z")
         self.client = self.stack.client()
         self.client.create_topic("orders")
         self.client.create_subscription("orders", "billing")
@@ -130,7 +130,7 @@ def test_one_damaged_ledger_of_five_is_set_aside_and_the_others_are_on_time(dama
     assert shop.stack.failures == []
 
 
-def _lateness(stack: MemoryTidewheel, due: dict[str, int]) -> dict[str, list[int]]:
+def _lateness(stack: RecordedTidewheel, due: dict[str, int]) -> dict[str, list[int]]:
     late: dict[str, list[int]] = {}
     for each in stack.service.queues.sent():
         id = json.loads(each.header)["id"]
@@ -140,11 +140,11 @@ def _lateness(stack: MemoryTidewheel, due: dict[str, int]) -> dict[str, list[int
 
 def _with_a_large_ledger(
     monkeypatch: pytest.MonkeyPatch,
-) -> tuple[MemoryTidewheel, HalfWell, dict[str, int], dict[str, int]]:
+) -> tuple[RecordedTidewheel, HalfWell, dict[str, int], dict[str, int]]:
     """A ledger whose index is too large for its item, another ledger, and the due times of both."""
     monkeypatch.setattr("tidewheel.ledger.bucket.INLINE_SEGMENTS_BYTES", 60)
     faults = HalfWell()
-    stack = MemoryTidewheel(wrap=faults, start="2026-01-01T00:00:00Z")
+    stack = RecordedTidewheel(wrap=faults, start="2026-01-01T00:00:00Z")
     client = stack.client()
     client.create_topic("orders")
     client.create_subscription("orders", "billing")
@@ -197,7 +197,7 @@ def test_a_large_ledger_whose_index_cannot_be_read_keeps_no_other_from_being_on_
 
 def test_a_recurring_message_that_cannot_be_read_misses_alone() -> None:
     faults = HalfWell()
-    stack = MemoryTidewheel(wrap=faults, start="2026-01-01T00:00:00Z")
+    stack = RecordedTidewheel(wrap=faults, start="2026-01-01T00:00:00Z")
     client = stack.client()
     client.create_topic("orders")
     client.create_subscription("orders", "billing")
@@ -221,7 +221,7 @@ def test_a_recurring_message_that_cannot_be_read_misses_alone() -> None:
 @pytest.mark.parametrize("delay", ["2h", "1m"])
 def test_a_filter_that_cannot_be_read_stops_its_own_subscription_until_another_is_set(delay: str) -> None:
     faults = HalfWell()
-    stack = MemoryTidewheel(wrap=faults, start="2026-01-01T00:00:00Z")
+    stack = RecordedTidewheel(wrap=faults, start="2026-01-01T00:00:00Z")
     client = stack.client()
     client.create_topic("orders")
     mended = client.create_subscription("orders", "billing", filter_policy={"kind": ["a"]})
@@ -247,7 +247,7 @@ def test_a_filter_that_cannot_be_read_stops_its_own_subscription_until_another_i
 
 
 def test_the_large_body_of_a_message_that_is_set_aside_is_kept() -> None:
-    stack = MemoryTidewheel(start="2026-01-01T00:00:00Z")
+    stack = RecordedTidewheel(start="2026-01-01T00:00:00Z")
     client = stack.client()
     client.create_topic("orders")
     client.create_subscription("orders", "billing")
@@ -266,7 +266,7 @@ def test_the_large_body_of_a_message_that_is_set_aside_is_kept() -> None:
 
 
 def test_the_large_body_of_a_damaged_message_is_kept() -> None:
-    stack = MemoryTidewheel(start="2026-01-01T00:00:00Z")
+    stack = RecordedTidewheel(start="2026-01-01T00:00:00Z")
     client = stack.client()
     client.create_topic("orders")
     client.create_subscription("orders", "billing")
@@ -288,7 +288,7 @@ def test_the_large_body_of_a_damaged_message_is_kept() -> None:
 
 
 def test_a_restore_brings_back_all_that_can_be_and_names_the_rest(monkeypatch: pytest.MonkeyPatch) -> None:
-    stack = MemoryTidewheel(start="2026-01-01T00:00:00Z")
+    stack = RecordedTidewheel(start="2026-01-01T00:00:00Z")
     client = stack.client()
     client.create_topic("orders")
     client.create_subscription("orders", "billing")
@@ -450,7 +450,7 @@ def test_a_plan_that_cannot_be_read_is_made_anew_and_its_messages_come_once_and_
     damage: str, merged: bool
 ) -> None:
     faults = HalfWell()
-    stack = MemoryTidewheel(wrap=faults, start="2026-01-01T00:00:00Z", part_rows=10, inline_rows=1)
+    stack = RecordedTidewheel(wrap=faults, start="2026-01-01T00:00:00Z", part_rows=10, inline_rows=1)
     client = stack.client()
     client.create_topic("orders")
     for name in ("billing", "mail"):
@@ -493,7 +493,7 @@ def test_a_plan_that_cannot_be_read_is_made_anew_and_its_messages_come_once_and_
 
 def test_an_old_plan_that_cannot_be_read_is_tried_once_a_day_until_it_is_restored() -> None:
     faults = HalfWell()
-    stack = MemoryTidewheel(wrap=faults, start="2026-01-01T00:00:00Z")
+    stack = RecordedTidewheel(wrap=faults, start="2026-01-01T00:00:00Z")
     client = stack.client()
     client.create_topic("orders")
     billing = client.create_subscription("orders", "billing")
@@ -585,7 +585,7 @@ def test_one_object_that_s3_refuses_for_hours_comes_with_the_second_sweep_after_
 @pytest.mark.parametrize("neighbour", [False, True])
 def test_the_only_ledger_of_a_topic_that_s3_refuses_is_set_aside_and_damaged_after_a_day(*, neighbour: bool) -> None:
     faults = HalfWell()
-    stack = MemoryTidewheel(wrap=faults)
+    stack = RecordedTidewheel(wrap=faults)
     client = stack.client()
     for topic in ("orders", "returns"):
         client.create_topic(topic)

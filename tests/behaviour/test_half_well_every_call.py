@@ -12,9 +12,8 @@ from dataclasses import dataclass, field
 import pytest
 
 from tests.half_well import HalfWell
+from tests.recorded_queues import RecordedTidewheel, SentMessage
 from tidewheel import Message
-from tidewheel.local import MemoryTidewheel
-from tidewheel.memory.queues import SentMessage
 
 SOON = range(60, 5400, 90)
 LATER = range(7200, 14_400, 300)
@@ -43,7 +42,7 @@ class Run:
 def run(calls: str | None, *, after: bool = False) -> Run:
     """Sends messages before and during a fault of some calls, and returns what came."""
     done = Run()
-    stack = MemoryTidewheel(wrap=done.faults)
+    stack = RecordedTidewheel(wrap=done.faults)
     client = stack.client()
     client.create_topic("orders")
     client.create_topic("parts", inline_rows=1, part_rows=2)

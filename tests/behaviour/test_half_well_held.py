@@ -7,19 +7,19 @@ from dataclasses import replace
 import pytest
 
 from tests.half_well import HalfWell
+from tests.recorded_queues import RecordedTidewheel
 from tidewheel.client.tidewheel import Tidewheel
 from tidewheel.flows.recovery.rebuild import rebuild
 from tidewheel.jobs.rebuild_engine import local_engine
-from tidewheel.local import MemoryTidewheel
 from tidewheel.model.job import HoldJob
 from tidewheel.model.triggers import HOLD_S, UNKNOWN_WAIT_S
 
 TOPIC, MINUTE_S, HOUR_S, DAY_S = "orders", 60, 3600, 86_400
 
 
-def held(faults: HalfWell, *, refuses_h: float) -> tuple[MemoryTidewheel, Tidewheel]:
+def held(faults: HalfWell, *, refuses_h: float) -> tuple[RecordedTidewheel, Tidewheel]:
     """Sends a message that a job of the work queue holds, because the table takes no park for some hours."""
-    stack = MemoryTidewheel(wrap=faults)
+    stack = RecordedTidewheel(wrap=faults)
     client = stack.client()
     client.create_topic(TOPIC)
     client.create_subscription(TOPIC, "billing")
@@ -32,14 +32,14 @@ def held(faults: HalfWell, *, refuses_h: float) -> tuple[MemoryTidewheel, Tidewh
     return stack, client
 
 
-def resumed(stack: MemoryTidewheel, client: Tidewheel) -> list[str]:
+def resumed(stack: RecordedTidewheel, client: Tidewheel) -> list[str]:
     """Returns what comes to the subscription once it is active."""
     client.resume(TOPIC, "billing")
     stack.advance(minutes=15)
     return [each.body for each in stack.receive(TOPIC, "billing")]
 
 
-def run_rebuild(stack: MemoryTidewheel) -> None:
+def run_rebuild(stack: RecordedTidewheel) -> None:
     ports = stack.service
     rebuild(ports, TOPIC, local_engine(ports), lease_s=60, replace_index=True)
 
@@ -53,7 +53,7 @@ def test_a_held_message_comes_after_its_topic_was_rebuilt() -> None:
 
 def test_a_message_that_is_held_for_two_subscriptions_comes_to_both() -> None:
     faults = HalfWell()
-    stack = MemoryTidewheel(wrap=faults)
+    stack = RecordedTidewheel(wrap=faults)
     client = stack.client()
     client.create_topic(TOPIC)
     for name in ("billing", "mail"):

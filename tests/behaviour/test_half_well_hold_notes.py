@@ -9,10 +9,10 @@ import pytest
 from tests.behaviour.test_half_well_held import HOUR_S, MINUTE_S, TOPIC, held, resumed
 from tests.behaviour.test_half_well_ingest import a_message, opened, put_pack, refused, taken
 from tests.half_well import HalfWell
+from tests.recorded_queues import RecordedTidewheel
 from tidewheel.flows.delivery.away import note_away
 from tidewheel.flows.recovery.rebuild import rebuild
 from tidewheel.jobs.rebuild_engine import local_engine
-from tidewheel.local import MemoryTidewheel
 from tidewheel.model.job import HoldJob
 from tidewheel.model.triggers import UNKNOWN_WAIT_S
 
@@ -53,7 +53,7 @@ def test_a_worker_that_read_no_note_does_not_park_again_what_another_has_parked(
     assert stack.receive(TOPIC, "billing") == []
 
 
-def away(stack: MemoryTidewheel, seconds: float) -> None:
+def away(stack: RecordedTidewheel, seconds: float) -> None:
     """Takes a topic's state away for some time, as a rebuild does."""
     note_away(stack.service, TOPIC)
     state = stack.service.topic_states.read(TOPIC)
@@ -63,14 +63,14 @@ def away(stack: MemoryTidewheel, seconds: float) -> None:
     assert stack.service.topic_states.create(state)
 
 
-def slow_rebuild(stack: MemoryTidewheel) -> None:
+def slow_rebuild(stack: RecordedTidewheel) -> None:
     """Rebuilds the topic in twenty minutes."""
     ports = stack.service
     engine = local_engine(ports)
     rebuild(ports, TOPIC, engine, lease_s=3600, replace_index=True, settle=lambda: stack.advance(minutes=20))
 
 
-def waiting(*, hours: float) -> MemoryTidewheel:
+def waiting(*, hours: float) -> RecordedTidewheel:
     """Sends a pack that waits for some hours, because the table takes no ledger."""
     faults = HalfWell()
     stack, _ = opened(faults)

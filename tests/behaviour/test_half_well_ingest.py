@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from tests.half_well import HalfWell
+from tests.recorded_queues import RecordedTidewheel
 from tidewheel.client.tidewheel import Tidewheel
 from tidewheel.errors import ConcurrentModification, CorruptMetadata
-from tidewheel.local import MemoryTidewheel
 from tidewheel.model.key import KeyEntry
 from tidewheel.model.message import IdSource, Message, MessageId, id_text
 from tidewheel.model.pack import PACK_ATTRIBUTE, packs
@@ -26,23 +26,23 @@ TOPIC, DAY_S, HOUR_S, MINUTE_S = "orders", 86_400, 3600, 60
 QUEUES = ("tidewheel_urgent", "tidewheel_bulk")
 
 
-def opened(faults: HalfWell | None = None) -> tuple[MemoryTidewheel, Tidewheel]:
+def opened(faults: HalfWell | None = None) -> tuple[RecordedTidewheel, Tidewheel]:
     """Makes a service with a topic and the subscription "billing"."""
-    stack = MemoryTidewheel(wrap=faults)
+    stack = RecordedTidewheel(wrap=faults)
     client = stack.client()
     client.create_topic(TOPIC)
     client.create_subscription(TOPIC, "billing")
     return stack, client
 
 
-def generation(stack: MemoryTidewheel) -> str:
+def generation(stack: RecordedTidewheel) -> str:
     state = stack.service.topic_states.read(TOPIC)
     assert state is not None
     return state.generation
 
 
 def put_pack(
-    stack: MemoryTidewheel,
+    stack: RecordedTidewheel,
     *messages: OutgoingMessage,
     queue: str = QUEUES[0],
     topic: str = TOPIC,
@@ -56,27 +56,27 @@ def put_pack(
         put(stack, queue, data)
 
 
-def put(stack: MemoryTidewheel, queue: str, data: bytes | None, body: str = "a pack") -> None:
+def put(stack: RecordedTidewheel, queue: str, data: bytes | None, body: str = "a pack") -> None:
     given = {} if data is None else {PACK_ATTRIBUTE: {"DataType": "Binary", "BinaryValue": data}}
     stack.sqs.send_message(QueueUrl=queue, MessageBody=body, MessageAttributes=given)
 
 
-def a_message(stack: MemoryTidewheel, body: str, delay_s: float, **options: Any) -> OutgoingMessage:
+def a_message(stack: RecordedTidewheel, body: str, delay_s: float, **options: Any) -> OutgoingMessage:
     checked = check_message(Message(body=body, delay=delay_s), IdSource(), stack.clock.now_ms())
     return replace(checked, options=Options(**options)) if options else checked
 
 
-def taken(stack: MemoryTidewheel) -> list[tuple[str, float]]:
+def taken(stack: RecordedTidewheel) -> list[tuple[str, float]]:
     """Receives all messages; returns each body, and by how many seconds it was late."""
     received = stack.receive(TOPIC, "billing")
     return sorted((each.body, (each.visible_at - each.deliver_at).total_seconds()) for each in received)  # type: ignore[operator]
 
 
-def refused(stack: MemoryTidewheel) -> list[dict[str, Any]]:
+def refused(stack: RecordedTidewheel) -> list[dict[str, Any]]:
     return stack.service.queues.refused
 
 
-def bad_packs(stack: MemoryTidewheel) -> dict[str, bytes | None]:
+def bad_packs(stack: RecordedTidewheel) -> dict[str, bytes | None]:
     """Messages that no try can ingest, by what their reason says."""
     now_ms = stack.clock.now_ms()
     [(_, good)] = packs(TOPIC, generation(stack), now_ms, [a_message(stack, "good", HOUR_S)])

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from tests.half_well import HalfWell
+from tests.recorded_queues import RecordedTidewheel
 from tests.stored import stored
 from tidewheel import Message, Tidewheel
 from tidewheel.flows.ports.queues import Refusal
-from tidewheel.local import MemoryTidewheel
 from tidewheel.model.subscription_state import State
 
 TOPIC = "orders"
@@ -24,7 +24,7 @@ class Sending:
 
     def __init__(self, *subscriptions: str, **settings: Any) -> None:
         self.faults = HalfWell()
-        self.stack = MemoryTidewheel(wrap=self.faults)
+        self.stack = RecordedTidewheel(wrap=self.faults)
         self.client: Tidewheel = self.stack.client()
         self.client.create_topic(TOPIC, **settings)
         for name in subscriptions:

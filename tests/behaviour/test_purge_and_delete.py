@@ -8,9 +8,9 @@ from datetime import timedelta
 import pytest
 
 from tests.behaviour.topic import Topic
+from tests.recorded_queues import RecordedTidewheel
 from tidewheel import InvalidValue, Rescheduled, UnknownMessage, UnknownTopic
 from tidewheel.errors import TopicDeleting
-from tidewheel.local import MemoryTidewheel
 
 
 def test_a_purge_drops_what_waits_and_what_is_on_its_way_and_nothing_that_follows(topic: Topic) -> None:
@@ -46,7 +46,7 @@ def test_what_waits_for_a_paused_subscription_is_purged_too(topic: Topic) -> Non
 
 
 def test_what_is_parked_for_a_paused_subscription_stays_purged_however_long_the_pause_is() -> None:
-    stack = MemoryTidewheel()
+    stack = RecordedTidewheel()
     client = stack.client()
     client.create_topic("orders")
     client.create_subscription("orders", "billing")

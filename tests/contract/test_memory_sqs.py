@@ -17,8 +17,8 @@ from tidewheel.errors import QueueUnavailable, SqsError
 from tidewheel.flows.ports.queues import Release
 from tidewheel.local.emulator import Emulator
 from tidewheel.local.emulator.virtual_time import MotoTime
-from tidewheel.local.memory_sqs import MemorySqsClient
-from tidewheel.memory import MemoryQueues, MemorySqs
+from tidewheel.memory import MemoryService, MemorySqs, MemorySqsClient
+from tidewheel.memory.service import memory_queues
 from tidewheel.model.message import SQS_MAX_BYTES
 from tidewheel.model.received import header_text
 
@@ -487,7 +487,7 @@ def a_release(text: str, **attributes: str) -> Release:
 def test_what_the_port_sends_a_client_receives_when_its_delay_ends() -> None:
     clock = ManualClock(START_MS)
     sqs = MemorySqs(clock)
-    queues, under_test = MemoryQueues(clock, sqs), SqsUnderTest(client=MemorySqsClient(sqs), clock=clock)
+    queues, under_test = memory_queues(sqs), SqsUnderTest(client=MemorySqsClient(sqs), clock=clock)
     url = under_test.queue()
     release = a_release("later", color="red")
     assert queues.send(url, [(release, 7), (a_release("now"), 0)]) == []
@@ -496,34 +496,26 @@ def test_what_the_port_sends_a_client_receives_when_its_delay_ends() -> None:
     [message] = under_test.receive(url, MessageAttributeNames=["All"])
     values = {name: value["StringValue"] for name, value in message["MessageAttributes"].items()}
     assert (message["Body"], values) == ("later", {"color": "red", "tidewheel": release.header})
-    assert sqs.queue(url).visible_at_ms(message["MessageId"]) == queues.sent(url)[0].visible_at_ms == clock.now_ms()
-
-
-def test_the_port_knows_no_queue_that_was_not_made() -> None:
-    clock = ManualClock(START_MS)
-    queues = MemoryQueues(clock, MemorySqs(clock))
-    with pytest.raises(QueueUnavailable, match="NonExistentQueue"):
-        queues.send(GONE, [(a_release("x"), 0)])
-    assert queues.sent() == []
+    assert sqs.queue(url).visible_at_ms(message["MessageId"]) == clock.now_ms()
 
 
 def test_the_port_refuses_what_sqs_would_and_takes_the_rest() -> None:
-    clock = ManualClock(START_MS)
-    sqs = MemorySqs(clock)
-    queues, url = MemoryQueues(clock, sqs), sqs.create_queue("q").url
+    sqs = MemorySqs(ManualClock(START_MS))
+    queues, url = memory_queues(sqs), sqs.create_queue("q").url
     many = a_release("many attributes", **{f"a{n}": "x" for n in range(10)})
     refusals = queues.send(url, [(many, 0), (a_release("good"), 0), (a_release("x" * SQS_MAX_BYTES), 0)])
     assert [(each.index, each.permanent, each.code) for each in refusals] == [
         (0, True, "InvalidParameterValue"),
-        (2, True, "InvalidParameterValue"),
+        (2, True, "AWS.SimpleQueueService.BatchRequestTooLong"),
     ]
-    assert [message.text for message in queues.sent(url)] == ["good"]
     assert [message.body for message in sqs.queue(url).messages] == ["good"]
 
 
-def test_a_refused_message_too_large_for_sqs_is_cut_and_says_so() -> None:
-    queues = MemoryQueues(ManualClock(START_MS))
-    queues.refuse({"code": "MessageTooLong", "body": "x" * SQS_MAX_BYTES})
-    [document] = queues.refused
-    assert document["cut"] == {"body": SQS_MAX_BYTES}
-    assert 0 < len(document["body"]) < SQS_MAX_BYTES
+def test_a_queue_is_made_on_demand_where_that_was_asked_for() -> None:
+    clock = ManualClock(START_MS)
+    sqs = MemorySqs(clock, on_demand=True)
+    assert MemoryService.at(clock, sqs).queues.send(GONE, [(a_release("x"), 0)]) == []
+    assert MemoryService.at(clock).queues.send(GONE, [(a_release("x"), 0)]) == []
+    assert [message.body for message in sqs.queue("gone").messages] == ["x"]
+    with pytest.raises(QueueUnavailable, match="NonExistentQueue"):
+        MemoryService.at(clock, MemorySqs(clock)).queues.send(GONE, [(a_release("x"), 0)])

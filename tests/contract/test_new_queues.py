@@ -14,8 +14,7 @@ from tidewheel.client import subscription_queues
 from tidewheel.client.subscription_queues import check_given_queue, delete_queues, make_queue, queue_name
 from tidewheel.clock import ManualClock
 from tidewheel.errors import AlreadyExists, QueueDeletedRecently, QueueUnavailable
-from tidewheel.local.memory_sqs import MemorySqsClient
-from tidewheel.memory import MemorySqs
+from tidewheel.memory import MemorySqs, MemorySqsClient
 from tidewheel.model.settings import SubscriptionSettings
 
 Slow = Callable[..., EventualSqs]

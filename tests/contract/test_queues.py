@@ -1,9 +1,8 @@
-"""Queues: the port over memory and over SQS."""
+"""The port to queues, over SQS in memory and over moto's."""
 
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -16,7 +15,7 @@ from tidewheel.aws.sqs_queues import SqsQueues
 from tidewheel.clock import ManualClock
 from tidewheel.errors import QueueUnavailable
 from tidewheel.flows.ports.queues import Queues, Release
-from tidewheel.memory import MemoryQueues
+from tidewheel.memory import MemorySqs, MemorySqsClient
 from tidewheel.model.job import CatchUpJob, DrainJob, Job, PartJob, job_of
 from tidewheel.model.message import HEADER_ATTRIBUTE
 from tidewheel.model.park import ParkKey
@@ -37,27 +36,6 @@ class QueuesUnderTest:
     refused: Callable[[], list[dict[str, Any]]]
     remove: Callable[[], None]
     fail_entries: Callable[[str, str], None]
-
-
-def on_memory() -> QueuesUnderTest:
-    queues = MemoryQueues(ManualClock(1000))
-
-    def received() -> list[tuple[str, dict[str, str]]]:
-        return [
-            (message.text, {**message.attributes, HEADER_ATTRIBUTE: message.header})
-            for message in queues.sent("billing-queue")
-            if message.visible_at_ms <= 1000
-        ]
-
-    return QueuesUnderTest(
-        queues=queues,
-        url="billing-queue",
-        received=received,
-        jobs=lambda: queues.jobs,
-        refused=lambda: queues.refused,
-        remove=lambda: queues.remove("billing-queue"),
-        fail_entries=lambda text, code: queues.refuse_if(lambda each: each.text == text, permanent=True, code=code),
-    )
 
 
 def on_sqs(sqs: Any) -> QueuesUnderTest:
@@ -110,7 +88,7 @@ class FailingEntries:
 @pytest.fixture(params=["memory", "aws"])
 def under_test(request: pytest.FixtureRequest) -> QueuesUnderTest:
     if request.param == "memory":
-        return on_memory()
+        return on_sqs(MemorySqsClient(MemorySqs(ManualClock(1000))))
     return on_sqs(request.getfixturevalue("sqs"))
 
 
@@ -180,69 +158,3 @@ def test_a_refused_message_is_kept_with_all_that_is_known(under_test: QueuesUnde
     document = {"queue_url": "q", "code": "InvalidMessageContents", "attributes": {"a": "b"}, "body": "\x00 \ud800 🌍"}
     under_test.queues.refuse(document)
     assert under_test.refused() == [document]
-
-
-# ---- the fake's own
-def test_the_fake_knows_when_each_message_becomes_visible() -> None:
-    clock = ManualClock(10_000)
-    queues = MemoryQueues(clock)
-    queues.send("a", [(a_release("one"), 3)])
-    clock.advance_ms(500)
-    queues.send("b", [(a_release("two", {"k": "v"}, 1), 0)])
-    one, two = queues.sent()
-    assert (one.queue_url, one.sent_at_ms, one.visible_at_ms, one.deliver_at_ms) == ("a", 10_000, 13_000, 5000)
-    assert (two.text, two.attributes, two.id, two.visible_at_ms) == ("two", {"k": "v"}, a_message_id(1), 10_500)
-    assert queues.sent("b") == [two]
-
-
-def test_the_fake_refuses_what_it_was_told_to() -> None:
-    queues = MemoryQueues(ManualClock())
-    queues.refuse_if(lambda release: release.text == "bad", permanent=True)
-    queues.refuse_if(lambda release: release.text == "slow", permanent=False, code="Throttled", times=1)
-    batch = [(a_release(text), 0) for text in ("good", "bad", "slow")]
-    first = queues.send("a", batch)
-    assert [(r.index, r.permanent, r.code) for r in first] == [
-        (1, True, "InvalidMessageContents"),
-        (2, False, "Throttled"),
-    ]
-    assert [r.index for r in queues.send("a", batch)] == [1]
-    assert [message.text for message in queues.sent("a")] == ["good", "good", "slow"]
-
-
-def test_a_queue_that_the_fake_lost_can_come_back() -> None:
-    queues = MemoryQueues(ManualClock())
-    queues.remove("a")
-    queues.restore("a")
-    assert queues.send("a", [(a_release(), 0)]) == []
-
-
-@pytest.mark.parametrize("delay_s", [-1, 901])
-def test_the_fake_takes_no_delay_that_sqs_refuses(delay_s: int) -> None:
-    queues = MemoryQueues(ManualClock())
-    with pytest.raises(ValueError, match=str(delay_s)):
-        queues.send("a", [(a_release(), 0), (a_release(), delay_s)])
-    assert queues.sent() == []
-
-
-def test_parts_are_taken_from_the_fake_once() -> None:
-    queues = MemoryQueues(ManualClock())
-    queues.enqueue_parts(KEY, [1, 2])
-    assert queues.take_parts() == [(KEY, 1), (KEY, 2)]
-    assert queues.take_parts() == []
-
-
-def test_a_job_that_comes_while_jobs_are_taken_from_the_fake_is_not_lost() -> None:
-    class Interrupted(MemoryQueues):
-        @property
-        def jobs(self) -> list[Job]:
-            found = super().jobs
-            if self._lock.locked():
-                other.start()
-                other.join(timeout=0.2)
-            return found
-
-    queues = Interrupted(ManualClock())
-    other = threading.Thread(target=lambda: queues.enqueue_parts(KEY, [1]))
-    assert queues.take_jobs() == []
-    other.join()
-    assert queues.parts == [(KEY, 1)]

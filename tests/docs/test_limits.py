@@ -54,8 +54,7 @@ NOT_LIMITS = {
     "tidewheel.cdk.alarms.MOST_METRICS": "how metrics are shared out among alarms",
     "tidewheel.cost.bill.MOST_TOPICS": "what the cost calculator calculates for",
     "tidewheel.cost.stream.MAX_EVENT_BYTES": "an assumption of the cost model about Lambda",
-    "tidewheel.local.memory_sqs.MAX_BATCH": "SQS's own, in memory",
-    "tidewheel.memory.queues.MAX_BATCH": "SQS's own, in memory",
+    "tidewheel.memory.sqs_client.MAX_BATCH": "SQS's own, in memory",
     "tidewheel.memory.sqs_message.MAX_ATTRIBUTES": "SQS's own, in memory",
     "tidewheel.memory.sqs_queue.MAX_VISIBILITY_S": "SQS's own, in memory",
 }

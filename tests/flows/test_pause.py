@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from tests.flows.world import DAY, HOUR, MINUTE, START_MS, TOPIC, Crash, CrashingPorts, World, ids_of, once
+from tests.recorded_queues import RecordedQueues
 from tests.stored import stored
 from tidewheel.errors import (
     AlreadyExists,
@@ -26,7 +27,6 @@ from tidewheel.flows.delivery.drain import drain
 from tidewheel.flows.delivery.work import do_job
 from tidewheel.flows.upkeep.orphans import ORPHAN_GRACE_S, sweep_orphans
 from tidewheel.flows.upkeep.sweep import sweep
-from tidewheel.memory import MemoryQueues
 from tidewheel.model.filter_policy import FilterPolicy
 from tidewheel.model.job import CatchUpJob, DrainJob
 from tidewheel.model.object_names import LEDGERS, PARKED
@@ -133,7 +133,7 @@ def test_a_resume_by_one_who_may_not_use_the_work_queue_is_completed_by_the_next
     ids = world.send(MINUTE, HOUR)
     world.run(DAY, sweeps=True)
 
-    class Closed(MemoryQueues):
+    class Closed(RecordedQueues):
         def enqueue_catch_up(self, topic: str, subscription: str, generation: str) -> None:
             raise QueueUnavailable("work", "AccessDenied")
 
@@ -378,7 +378,7 @@ def test_a_part_and_a_drain_do_not_mark_a_new_subscription_as_broken_either() ->
     assert world.received("new") == once([waits])
 
 
-class BreakingAfter(MemoryQueues):
+class BreakingAfter(RecordedQueues):
     """Takes some batches for billing, and then nothing until it is mended."""
 
     left = 0
@@ -579,9 +579,9 @@ def test_a_heal_does_not_undo_a_pause() -> None:
     [sent] = world.send(MINUTE)
     [park] = parks(world)
     world.service.queues.restore("queue-billing")
-    send = MemoryQueues.send
+    send = RecordedQueues.send
 
-    class Pausing(MemoryQueues):
+    class Pausing(RecordedQueues):
         def send(self, queue_url: str, batch: Any) -> Any:
             pause(world)
             return send(self, queue_url, batch)

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 from unittest.mock import patch
 
+from tests.recorded_queues import recorded_service
 from tests.stored_ports import STORED_PORTS
 from tidewheel.clock import ManualClock
 from tidewheel.errors import PartLeased, UnknownTopic
@@ -51,7 +52,7 @@ class World:
         **settings: int,
     ) -> None:
         self.clock = ManualClock(START_MS)
-        self.service = MemoryService.at(self.clock)
+        self.service = recorded_service(self.clock)
         self.ports = wrap(self.service)
         self.ids = IdSource()
         self.hidden: list[tuple[int, DeliveryKey, int]] = []

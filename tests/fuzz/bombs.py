@@ -8,6 +8,7 @@ machine's memory.
 from __future__ import annotations
 
 import base64
+import datetime as dt
 import resource
 import sys
 import zlib
@@ -17,13 +18,10 @@ import pyarrow as pa
 
 from tests.fuzz.good import NOW_MS, PACKS, ledger
 from tests.packs import fields_of, pack_of
-from tidewheel.clock import ManualClock
 from tidewheel.errors import CorruptMetadata, CorruptPack
 from tidewheel.flows.administration.subscribe import create_topic
 from tidewheel.ledger.segment_table import decode_segments
-from tidewheel.local.memory_functions import MemoryFunctions
-from tidewheel.memory import MemoryService
-from tidewheel.memory.sqs import MemorySqs
+from tidewheel.local import MemoryTidewheel
 from tidewheel.memory.sqs_message import MemoryMessage
 from tidewheel.model.checkpoint import decode_checkpoint
 from tidewheel.model.checksum import sealed
@@ -78,7 +76,8 @@ def nested() -> None:
 
 def batch() -> None:
     """A batch of 120 packs of some KB, all as a client might send them, that hold 370 MB together."""
-    service, functions = _service()
+    stack = _stack()
+    service = stack.service
     document = fields_of(PACKS[0])
     [generation] = [state.generation for state in [service.topic_states.read("orders")] if state is not None]
     count = 28
@@ -97,17 +96,16 @@ def batch() -> None:
         assert len(data) < 20_000, len(data)
         found.append(_message(number, data))
     _bound()
-    failed = functions.ingest(found)
+    failed = stack._functions.batch("ingest", stack.queue("tidewheel_bulk").arn, found)
     assert not failed, failed
     rows = sum(bucket.rows for bucket in service.buckets.all("orders"))
     assert rows == 120 * count, rows
 
 
-def _service() -> tuple[MemoryService, MemoryFunctions]:
-    clock = ManualClock(NOW_MS)
-    service = MemoryService.at(clock, MemorySqs(clock), stack="tidewheel", max_skew_ms=0)
-    create_topic(service, clock, "orders", TopicSettings())
-    return service, MemoryFunctions(service)
+def _stack() -> MemoryTidewheel:
+    stack = MemoryTidewheel(start=dt.datetime.fromtimestamp(NOW_MS / 1000, dt.UTC))
+    create_topic(stack.service, stack.clock, "orders", TopicSettings())
+    return stack
 
 
 def _message(number: int, data: bytes) -> MemoryMessage:

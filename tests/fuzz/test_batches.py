@@ -112,7 +112,9 @@ def _hostile_packs(generation: str) -> list[bytes | str | None]:
 def test_hostile_packs_are_refused_and_all_others_arrive(service: Orders, monkeypatch: pytest.MonkeyPatch) -> None:
     logged: list[tuple[str, Any]] = []
     module = service.function("ingest")
-    monkeypatch.setattr(module.telemetry.logger, "error", lambda message, **given: logged.append((message, given)))
+    monkeypatch.setattr(
+        module.handler.telemetry.logger, "error", lambda message, **given: logged.append((message, given))
+    )
     before = _others(service)
     hostile = _hostile_packs(topic_state(service.client, TOPIC).generation)
     sent = []

@@ -24,6 +24,7 @@ from botocore import exceptions as boto
 from tests.independent.network import Network
 from tests.independent.no_moto import forbid
 from tests.independent.record import Record, Sent
+from tests.recorded_queues import recorded_service
 from tests.stored_ports import TABLE_PORTS
 from tidewheel.errors import ConcurrentModification, PartLeased
 from tidewheel.flows.administration.cancel import cancel, cancel_many
@@ -35,7 +36,6 @@ from tidewheel.flows.delivery.work import do_job
 from tidewheel.flows.upkeep.collect import collect
 from tidewheel.flows.upkeep.merge import in_process, merge
 from tidewheel.flows.upkeep.sweep import sweep
-from tidewheel.memory import MemoryService
 from tidewheel.model.job import Job, PartJob
 from tidewheel.model.message import IdSource, Message, id_deliver_at_ms, id_text
 from tidewheel.model.pack import Pack, decode_pack, packs
@@ -346,7 +346,7 @@ class Worker:
 def race_in_memory(seed: int) -> Race:
     """Returns a race on the service in memory."""
     clock = RaceClock()
-    return Race(MemoryService.at(clock), clock, random.Random(seed))
+    return Race(recorded_service(clock), clock, random.Random(seed))
 
 
 def race_on_dynamodb(seed: int) -> tuple[Race, Network]:
@@ -362,7 +362,7 @@ def race_on_dynamodb(seed: int) -> tuple[Race, Network]:
     clock, config = RaceClock(), client_config(16)
     dynamodb = client("dynamodb", retries=config.retries, max_pool_connections=16, parameter_validation=False)
     FUNCTION.watch(dynamodb)
-    memory = MemoryService.at(clock)
+    memory = recorded_service(clock)
     network = Network.before(dynamodb, lost=0.02, unsent=0.005, random=random.Random(seed))
     storage = Storage(Table(dynamodb, table), memory.objects)
     ports = replace(memory, **{name: getattr(storage, name) for name in TABLE_PORTS})

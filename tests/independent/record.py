@@ -7,7 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from tidewheel.memory.queues import SentMessage
+from tests.recorded_queues import SentMessage
 from tidewheel.model.message import MessageId
 from tidewheel.model.topic_state import TopicState
 

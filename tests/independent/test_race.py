@@ -11,9 +11,8 @@ import pytest
 from tests.flows.world import TOPIC
 from tests.independent.race import Race, RaceClock, race_in_memory
 from tests.independent.record import Record, Sent
+from tests.recorded_queues import RecordedQueues, SentMessage, recorded_service
 from tests.stored import altered
-from tidewheel.memory import MemoryQueues, MemoryService
-from tidewheel.memory.queues import SentMessage
 from tidewheel.model.message import MessageId
 from tidewheel.model.settings import TopicSettings
 from tidewheel.model.topic_state import TopicState, new_topic_state
@@ -50,7 +49,7 @@ class Hollow(Tombstones):
         return found
 
 
-class Hasty(MemoryQueues):
+class Hasty(RecordedQueues):
     """Sends some batches twice."""
 
     def send(self, queue_url: str, batch: Any) -> Any:
@@ -64,7 +63,7 @@ class Hasty(MemoryQueues):
 )
 def test_a_race_notices_a_store_that_is_broken(broken: type[Any], noticed: str) -> None:
     clock = RaceClock()
-    service = MemoryService.at(clock)
+    service = recorded_service(clock)
     if broken is Hasty:
         service = replace(service, queues=Hasty(clock))
     elif broken is Hollow:

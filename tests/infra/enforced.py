@@ -360,7 +360,7 @@ def is_late_in_a_wide_ledger(world: World) -> None:
 def sweeps(world: World) -> Ports:
     """What the sweep has in its hands, with the rights of its role."""
     [handler] = [each for each in world.stack._handlers if each.spec.folder == "sweep"]
-    ports: Ports = sys.modules[handler._module_name].service
+    ports: Ports = sys.modules[handler._module_name].handler.telemetry.service
     return ports
 
 

@@ -111,7 +111,7 @@ def no_dispatch(service: Orders, patch: pytest.MonkeyPatch) -> None:
 
 def no_plan(service: Orders, patch: pytest.MonkeyPatch) -> None:
     service.client.send(TOPIC, "x", delay="70m")
-    patch.setattr(type(service.function("dispatch").service.plans), "commit", fail)
+    patch.setattr(type(service.function("dispatch").handler.telemetry.service.plans), "commit", fail)
 
 
 def no_deliver(service: Orders, patch: pytest.MonkeyPatch) -> None:
@@ -157,7 +157,7 @@ class Ahead:
 
 def wrong_clock(service: Orders, patch: pytest.MonkeyPatch) -> None:
     patch.setattr(telemetry, "_DOUBT_S", 0)
-    patch.setattr(service.function("ingest").telemetry._clock, "local", Ahead(service.stack.clock))
+    patch.setattr(service.function("ingest").handler.telemetry._clock, "local", Ahead(service.stack.clock))
     service.client.send(TOPIC, "x", delay="70m")
 
 

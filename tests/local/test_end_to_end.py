@@ -256,7 +256,7 @@ def test_parts_that_the_work_queue_delivers_again_send_no_copies(monkeypatch: py
 
 def test_a_part_that_could_not_be_read_comes_again_from_the_work_queue(monkeypatch: pytest.MonkeyPatch) -> None:
     with orders("billing", "audit", inline_rows=100, part_rows=200) as service:
-        objects = type(service.function("deliver").service.objects)
+        objects = type(service.function("deliver").handler.telemetry.service.objects)
         monkeypatch.setattr(objects, "get_range", _fails_once(objects.get_range, "before"))
         sent = _large_slot(service, 1000)
         # Dispatched 8 minutes ahead and tried again after 12: some are late, but long before a sweep would help.

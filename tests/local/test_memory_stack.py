@@ -23,7 +23,7 @@ from tidewheel import InvalidValue, Message
 from tidewheel.flows.ports import Ports
 from tidewheel.local import LocalTidewheel, MemoryTidewheel, memory_functions
 from tidewheel.memory import MemoryService
-from tidewheel.model.message import IdSource
+from tidewheel.model.message import IdSource, id_bytes, id_deliver_at_ms
 from tidewheel.model.pack import packs
 from tidewheel.model.received import ReceivedMessage
 from tidewheel.model.validation import check_message
@@ -357,10 +357,10 @@ def test_a_function_that_fails_for_a_schedule_is_tried_again_after_a_minute_and_
 
 
 def test_a_sweep_that_fails_is_left_to_the_next_one_as_deployed(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fails(_: Ports) -> None:
+    def fails(*_: object) -> None:
         raise RuntimeError("no sweep today")
 
-    monkeypatch.setattr(memory_functions, "sweep", fails)
+    monkeypatch.setattr(memory_functions.loaded("sweep"), "sweep", fails)
     stack = MemoryTidewheel()
     stack.drop_schedules = True
     subscribed(stack).send(TOPIC, "x", delay="2h")
@@ -377,7 +377,7 @@ def test_a_queue_that_is_gone_is_told_of() -> None:
         stack.sqs.delete_queue(QueueUrl=client.subscriptions(TOPIC)[0].queue_url)
         stack.advance(hours=2)
         assert len(stack.receive(TOPIC, "billing")) == 1
-        assert [(failure.function, failure.event) for failure in stack.logged] == [("dispatch", TOPIC)]
+        assert [(failure.function, failure.event) for failure in stack.logged] == [("dispatch", {"topic": TOPIC})]
 
 
 # ---- inside
@@ -429,7 +429,7 @@ def test_a_batch_is_as_large_as_its_event_which_is_json() -> None:
             stack.sqs.send_message(QueueUrl="tidewheel_urgent", MessageBody='"' * 1_000_000)
         stack.advance()
         assert stack.invocations["ingest"] == 2
-        assert len(stack.service.queues.refused) == 6
+        assert len(stack.queue("tidewheel_refused").everything) == 6
 
 
 def test_a_plain_consumer_sees_the_body_unchanged_and_one_more_attribute() -> None:
@@ -464,5 +464,6 @@ def test_what_the_service_did_is_there_to_be_looked_at() -> None:
         [(topic, _, fires_at_ms)] = stack.service.wheel.schedules.values()
         assert (topic, fires_at_ms < stack.clock.now_ms() + 2 * HOUR_S * 1000) == (TOPIC, True)
         stack.advance(hours=2)
-        [sent] = stack.service.queues.sent()
-        assert sent.visible_at_ms == sent.deliver_at_ms
+        [message] = stack.queue("tidewheel-orders-billing").everything
+        header = json.loads(message.message_attributes["tidewheel"]["StringValue"])
+        assert message.visible_at_ms == id_deliver_at_ms(id_bytes(header["id"]))

@@ -87,9 +87,9 @@ def test_only_what_an_alarm_reads_is_a_metric_in_cloudwatch(
 def test_the_latest_message_of_a_call_is_its_lateness(
     service: Orders, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    queues = WatchedQueues(service.function("ingest").service.queues, service.stack.clock)
+    telemetry = service.function("ingest").handler.telemetry
+    queues = WatchedQueues(telemetry.service.queues, service.stack.clock)
     monkeypatch.setattr(queues, "take_account", lambda: Sent(late_ms=[20, 70_000, 3]))
-    telemetry = service.function("ingest").telemetry
     monkeypatch.setattr(telemetry, "_queues", queues)
     monkeypatch.setenv("POWERTOOLS_METRICS_DISABLED", "false")
     telemetry.flush()
@@ -130,7 +130,9 @@ def test_a_value_that_an_errors_cause_quotes_is_not_logged(service: Orders, monk
             raise ValueError("not ingested") from error
 
     monkeypatch.setattr(module, "ingest", failing)
-    monkeypatch.setattr(module.telemetry.logger, "error", lambda message, **given: logged.append((message, given)))
+    monkeypatch.setattr(
+        module.handler.telemetry.logger, "error", lambda message, **given: logged.append((message, given))
+    )
     service.client.send(TOPIC, "x", delay="2m")
     service.stack.advance(seconds=10)
     [(message, given)] = logged
@@ -149,7 +151,9 @@ def test_an_item_that_cannot_be_read_is_counted_by_each_sweep_and_told_once(
 
     monkeypatch.setattr(module, "sweep", failing)
     monkeypatch.setattr(module, "health", lambda *_: Health(failures=dict(failures)))
-    monkeypatch.setattr(module.telemetry.logger, "error", lambda message, **given: logged.append((message, given)))
+    monkeypatch.setattr(
+        module.handler.telemetry.logger, "error", lambda message, **given: logged.append((message, given))
+    )
 
     def sweep_with(error: Exception | None) -> None:
         failures.clear()
@@ -201,7 +205,9 @@ def test_the_sweep_names_the_late_topics_the_latest_first_and_no_topic_if_none_i
     service: Orders, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     module, logged = service.function("sweep"), []
-    monkeypatch.setattr(module.telemetry.logger, "warning", lambda message, **given: logged.append((message, given)))
+    monkeypatch.setattr(
+        module.handler.telemetry.logger, "warning", lambda message, **given: logged.append((message, given))
+    )
     service.invoke("sweep")
     assert logged == []
     late_ms = {"carts": 400_000, TOPIC: 1_000_000, **{f"topic-{n}": 1000 for n in range(100)}}

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from tests.recorded_queues import RecordedService
 from tests.simulation.actors import EXPECTED, Actor, Violation
 from tests.stored import stored
 from tidewheel.clock import ManualClock
 from tidewheel.flows.administration.pause import resume
-from tidewheel.flows.delivery.dispatch import dispatch
 from tidewheel.flows.delivery.work import do_job
-from tidewheel.flows.upkeep.collect import collect
 from tidewheel.flows.upkeep.merge import in_process, merge
 from tidewheel.flows.upkeep.sweep import sweep
-from tidewheel.memory import MemoryService
+from tidewheel.local import MemoryTidewheel
+from tidewheel.local.memory_functions import MemoryFunctions
 from tidewheel.model.job import Job
 from tidewheel.model.subscription_state import State
 
@@ -26,6 +26,7 @@ HOUR = 60 * MINUTE
 DAY = 24 * HOUR
 SLOT_S = 60
 """Of slots, and of the lookahead: what is due in slot n is dispatched at the beginning of slot n - 1."""
+_SETTINGS = MemoryTidewheel()._settings
 _SWEEP_MS = 5 * MINUTE
 _AGAIN_MS = 3 * MINUTE
 """When a queue shows again what was not acknowledged."""
@@ -43,7 +44,7 @@ class Healing:
     """
 
     clock: ManualClock
-    service: MemoryService
+    service: RecordedService
     actors: list[Actor]
     alarms: bool
     before_days: list[Callable[[], None]]
@@ -64,7 +65,7 @@ class Healing:
         """Runs all work that a trigger brings."""
         waiting = [(self.clock.now_ms() + _AGAIN_MS, self._again(actor)) for actor in self.actors if _failed(actor)]
         self._until(max(self._last_due_ms, self.clock.now_ms()) + HOUR, waiting)
-        for queue in sorted(self.service.queues._state.gone):
+        for queue in sorted(self.service.queues.gone):
             self.service.queues.restore(queue)
         for each in self.service.subscriptions.all(TOPIC) if self.service.topic_states.read(TOPIC) else ():
             if each.state is not State.ACTIVE:
@@ -162,7 +163,5 @@ def _failed(actor: Actor) -> bool:
 
 
 def dispatch_as_function(ports: Any, topic: str = TOPIC) -> None:
-    """Dispatches as the dispatcher's handler does."""
-    done = dispatch(ports, topic)
-    if done is not None and done.collect:
-        collect(ports, topic)
+    """Dispatches by the deployed handler."""
+    MemoryFunctions(ports, _SETTINGS).call("dispatch", {"topic": topic})

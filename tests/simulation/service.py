@@ -21,6 +21,7 @@ from functools import lru_cache
 from random import Random
 from unittest.mock import patch
 
+from tests.recorded_queues import recorded_service
 from tests.simulation.administrators import LASTING, REBUILD_LEASE_S, Administrators
 from tests.simulation.checks import Checks
 from tests.simulation.clients import UNSENDABLE, Clients
@@ -42,7 +43,6 @@ from tidewheel.flows.administration.pause import resume
 from tidewheel.flows.ports.runs import MergeSize
 from tidewheel.flows.upkeep import retention
 from tidewheel.ledger import ledger
-from tidewheel.memory import MemoryService
 from tidewheel.model.set_aside import REFUSED_AFTER_MS
 from tidewheel.model.settings import TopicSettings
 from tidewheel.storage.topic_states import AT_ONCE_MS
@@ -115,7 +115,7 @@ class Simulation:
     def __post_init__(self) -> None:
         random = self.random = Random(self.seed)
         clock = ManualClock(START_MS)
-        service = MemoryService.at(clock, max_skew_ms=MAX_SKEW_MS)
+        service = recorded_service(clock, max_skew_ms=MAX_SKEW_MS)
         service.queues.refuse_if(lambda release: release.text == UNSENDABLE, permanent=True)
         least_ms = random.choice([-MAX_SKEW_MS, -MAX_SKEW_MS // 2, 0])
         self.world = World(

@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from tests.recorded_queues import recorded_service
 from tests.simulation.actors import Actor, ActorPorts, require, step, void
 from tests.simulation.healing import SECOND, SLOT_S, START_MS, TOPIC, Healing, dispatch_as_function
 from tests.simulation.interleaving import Task
@@ -26,7 +27,6 @@ from tidewheel.flows.delivery.dispatch import dispatch
 from tidewheel.flows.delivery.ingest import ingest
 from tidewheel.flows.delivery.load_index import Indexes
 from tidewheel.flows.delivery.planning import make_plan
-from tidewheel.memory import MemoryService
 from tidewheel.model.message import IdSource, Message, id_bytes, id_deliver_at_ms, id_text
 from tidewheel.model.pack import Pack, decode_pack, packs
 from tidewheel.model.settings import TopicSettings
@@ -57,7 +57,7 @@ class SmallWorld(Healing):
 
     def __init__(self, *subscriptions: str, settled: bool = True, **settings: Any) -> None:
         self.clock = ManualClock(START_MS)
-        self.service = MemoryService.at(self.clock, max_skew_ms=100)
+        self.service = recorded_service(self.clock, max_skew_ms=100)
         self.ids = IdSource()
         self.settings = TopicSettings(
             **{"slot_s": SLOT_S, "lookahead_s": SLOT_S, "collect_interval_s": 600, "redrive_s": 600, **settings}

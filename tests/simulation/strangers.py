@@ -13,6 +13,7 @@ from tests.simulation.interleaving import Task
 from tests.simulation.promises import Violation
 from tests.simulation.world import World
 from tidewheel.errors import NewerRelease, UnknownTopic
+from tidewheel.local import MemoryTidewheel
 from tidewheel.local.memory_functions import MemoryFunctions
 from tidewheel.memory.sqs_message import MemoryMessage
 from tidewheel.model.checksum import sealed
@@ -38,6 +39,8 @@ _TO_DELIVER = (
     json.dumps({**_OWNER, "hold": "no base64", "since": 7}),
     json.dumps({**_OWNER, "hold": "aGVsbG8=", "since": 7}),
 )
+_STACK = MemoryTidewheel()
+"""Has the settings and the queues' names."""
 _MAY_CALL = {"queues.refuse", "topic_states.read", "objects.put"}
 _AGAIN_MS = 3_600_000
 _WAITS = (NewerRelease, UnknownTopic)
@@ -99,8 +102,9 @@ class Strangers:
         answered: list[bool] = []
 
         def call(ports: FaultyPorts) -> None:
-            functions = MemoryFunctions(ports)  # type: ignore[arg-type]
-            failed = (functions.ingest if strange.to_ingest else functions.deliver)([strange.message])
+            functions = MemoryFunctions(ports, _STACK._settings)  # type: ignore[arg-type]
+            function, queue = ("ingest", "urgent") if strange.to_ingest else ("deliver", "work")
+            failed = functions.batch(function, _STACK.queue(f"tidewheel_{queue}").arn, [strange.message])
             errors = [*failed.values(), *(each.error for each in functions.logged)]
             answered.append(not failed)
             for error in failed.values():

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
+from tests.recorded_queues import RecordedService
 from tests.simulation.faults import CallFailed, Faults, FaultyPorts, Odds, SkewedClock
 from tests.simulation.interleaving import Died, Task
 from tests.simulation.lasting import LastingFaults
@@ -26,7 +27,6 @@ from tidewheel.errors import (
     QueueUnavailable,
     TidewheelError,
 )
-from tidewheel.memory import MemoryService
 from tidewheel.model.checked_clock import CheckedClock
 from tidewheel.model.settings import MAX_FUNCTION_S
 from tidewheel.model.triggers import SWEEP_INTERVAL_S
@@ -93,7 +93,7 @@ class World:
     unreliable: bool
     random: Random
     clock: ManualClock
-    service: MemoryService
+    service: RecordedService
     lasting: LastingFaults | None = None
     excused: Counter[tuple[str, str]] = field(default_factory=Counter)
     faults: Faults = field(init=False)

@@ -72,6 +72,15 @@ def test_no_function_loads_a_package_that_the_archive_does_not_have() -> None:
     assert set(ROWS) <= loaded and loaded & set(NEVER) == set()
 
 
+def test_the_service_in_memory_needs_nothing_of_botocore_but_its_exceptions() -> None:
+    program = "import sys, tidewheel.memory; print(*(each for each in sys.modules if each.startswith('boto')))"
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=PATIENCE_S, check=True
+    )
+    assert "botocore.exceptions" in done.stdout
+    assert not {"boto3", "botocore.client", "botocore.session"} & set(done.stdout.split())
+
+
 @pytest.mark.parametrize("name", [*ROWS, *NEVER])
 def test_what_must_not_be_loaded_exists_under_this_name(name: str) -> None:
     """Otherwise its absence would prove nothing."""

@@ -12,8 +12,11 @@ deleted.
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from tidewheel.clock import Clock
 from tidewheel.memory.sqs_message import MemoryMessage
@@ -89,6 +92,30 @@ class EventSource:
         self._full = 0 < self._buffer_bytes > _MAX_EVENT_BYTES - record_bytes
         self._buffer_bytes += 0 if self._full else record_bytes
         return not self._full
+
+
+def record_of(message: MemoryMessage, queue_arn: str) -> dict[str, Any]:
+    """Returns a message as a record of the event."""
+    return {
+        "messageId": message.id,
+        "receiptHandle": message.receipt_handle,
+        "body": message.body,
+        "attributes": message.system_attributes,
+        "messageAttributes": {
+            name: {
+                "stringValue": value.get("StringValue"),
+                "binaryValue": base64.b64encode(value["BinaryValue"]).decode() if "BinaryValue" in value else None,
+                "stringListValues": [],
+                "binaryListValues": [],
+                "dataType": value["DataType"],
+            }
+            for name, value in message.message_attributes.items()
+        },
+        "md5OfBody": hashlib.md5(message.body.encode(), usedforsecurity=False).hexdigest(),
+        "eventSource": "aws:sqs",
+        "eventSourceARN": queue_arn,
+        "awsRegion": queue_arn.split(":")[3],
+    }
 
 
 def _record_bytes(message: MemoryMessage) -> int:

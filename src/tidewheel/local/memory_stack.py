@@ -5,19 +5,17 @@ from __future__ import annotations
 import datetime as dt
 import json
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Self, Unpack, cast
 
 from tidewheel.client.tidewheel import Tidewheel
 from tidewheel.flows.ports import Ports
 from tidewheel.local.event_source import EventSource
 from tidewheel.local.memory_functions import MemoryFunctions
-from tidewheel.local.memory_sqs import MemorySqsClient
 from tidewheel.local.memory_triggers import MemoryTriggers
 from tidewheel.local.pump import FUNCTIONS, Failure, Pump
 from tidewheel.local.stack import Stack, clock_from
-from tidewheel.memory import MemoryService
-from tidewheel.memory.queues import WORK_QUEUE as WORK
-from tidewheel.memory.sqs import MemorySqs
+from tidewheel.memory import MemoryService, MemorySqs, MemorySqsClient
 from tidewheel.memory.sqs_queue import MemoryQueue
 from tidewheel.model.settings import NewTopicSettings, ServiceSettings
 from tidewheel.model.triggers import BULK_WINDOW_S, RETENTION_S, URGENT_QUEUE, WORK_QUEUE, SourceQueue, bulk_queue
@@ -25,15 +23,15 @@ from tidewheel.model.triggers import BULK_WINDOW_S, RETENTION_S, URGENT_QUEUE, W
 if TYPE_CHECKING:
     from mypy_boto3_sqs import SQSClient
 
-URGENT, BULK = "urgent", "bulk"
+URGENT, BULK, WORK, REFUSED = "urgent", "bulk", "work", "refused"
 
 
 class MemoryTidewheel(Stack):
     """Runs the real flows over ports in memory, in virtual time, for fast unit tests.
 
-    Stands in for `LocalTidewheel`: the same client, `advance` and `receive`, without the function code around the
-    flows, CloudFormation, boto3's requests, an endpoint, or the real clock. A `MemoryTidewheel` is made in a tenth of a
-    millisecond, and any number may exist at once.
+    Stands in for `LocalTidewheel`: the same client, handlers, `advance` and `receive`, without CloudFormation, boto3's
+    requests, an endpoint, or the real clock. A `MemoryTidewheel` is made in a tenth of a millisecond, and any number
+    may exist at once.
 
     Args:
         start: start of virtual time: ISO 8601 (UTC if it names no zone) or a datetime.
@@ -70,9 +68,10 @@ class MemoryTidewheel(Stack):
         read = {URGENT: URGENT_QUEUE, BULK: bulk_queue(bulk_window_s), WORK: WORK_QUEUE}
         for name, settings in read.items():
             self._make_queue(name, settings)
-        self.service = MemoryService.at(clock, self._queues, stack=stack_name, max_skew_ms=max_skew_ms)
+        self.service = self._make_service(max_skew_ms)
         self._settings = self._service_settings()
-        self._functions = MemoryFunctions(self.service if wrap is None else wrap(self.service))
+        ports = self.service if wrap is None else wrap(self.service)
+        self._functions = MemoryFunctions(ports, self._settings)
         triggers = MemoryTriggers(self.service, clock, self._functions)
         self._pump = Pump(clock, triggers, [self._source(name, each) for name, each in read.items()], FUNCTIONS)
 
@@ -100,6 +99,9 @@ class MemoryTidewheel(Stack):
         """All failures that a function only logs, since the work queue or the sweep will retry the work."""
         return self._functions.logged
 
+    def _make_service(self, max_skew_ms: int) -> MemoryService:
+        return MemoryService.at(self.clock, self._queues, stack=self.stack_name, max_skew_ms=max_skew_ms)
+
     def _make_consumer(self) -> Tidewheel:
         return self.client()
 
@@ -125,12 +127,12 @@ class MemoryTidewheel(Stack):
 
     def _source(self, name: str, settings: SourceQueue) -> EventSource:
         """Makes the event source mapping of a queue."""
-        function, run = ("deliver", self._functions.deliver) if name == WORK else ("ingest", self._functions.ingest)
+        function, queue = "deliver" if name == WORK else "ingest", self.queue(self._name(name))
         return self._event_source(
-            self.queue(self._name(name)),
+            queue,
             self.clock,
             function=function,
-            run=run,
+            run=partial(self._functions.batch, function, queue.arn),
             batch_size=settings.batch_size,
             window_ms=round(settings.window_s * 1000),
         )
@@ -143,8 +145,8 @@ class MemoryTidewheel(Stack):
             s3_bucket=nowhere,
             urgent_queue_url=self.queue(self._name(URGENT)).url,
             bulk_queue_url=self.queue(self._name(BULK)).url,
-            work_queue_url=self.service.queues.work_queue.url,
-            refused_queue_url=self.service.queues.refused_queue.url,
+            work_queue_url=self.queue(self._name(WORK)).url,
+            refused_queue_url=self.queue(self._name(REFUSED)).url,
             schedule_group=nowhere,
             schedule_role_arn=nowhere,
             dispatch_arn=nowhere,

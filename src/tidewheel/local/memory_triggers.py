@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from tidewheel.clock import Clock
+from tidewheel.flows.ports.runs import MergeSize
 from tidewheel.local.daily_work import DailyWork
 from tidewheel.local.memory_functions import MemoryFunctions
 from tidewheel.local.pump import Invocation, Kind, Trigger
@@ -60,21 +62,23 @@ class MemoryTriggers:
 
     def _sweep(self, tick_ms: int) -> list[Invocation]:
         self._last_tick_ms = tick_ms
-        return [_invocation("sweep", {}, self._functions.sweep)]
+        return [self._invocation("sweep", {})]
 
     def _start_dispatch(self) -> list[Invocation]:
         self._dispatches += 1
         return [self._dispatch(self._service.runs.dispatches[self._dispatches - 1])]
 
     def _dispatch(self, topic: str) -> Invocation:
-        return _invocation("dispatch", {"topic": topic}, partial(self._functions.dispatch, topic))
+        return self._invocation("dispatch", {"topic": topic})
 
     def _start_merge(self) -> list[Invocation]:
         topic, size = self._service.runs.merges[self._merges]
         self._merges += 1
-        call = partial(self._functions.compact, topic, size)
-        return [_invocation("compact", {"topic": topic, "size": size.value}, call)]
+        found = self._invocation("compact", {"topic": topic})
+        if size is MergeSize.LARGE:
+            found = replace(found, call=partial(self._functions.merge, topic))
+        return [found]
 
-
-def _invocation(function: str, event: Any, call: Callable[[], None]) -> Invocation:
-    return Invocation(function=function, event=event, call=call, retries=RETRIES[function])
+    def _invocation(self, function: str, event: dict[str, Any]) -> Invocation:
+        call = partial(self._functions.call, function, event)
+        return Invocation(function=function, event=event, call=call, retries=RETRIES[function])

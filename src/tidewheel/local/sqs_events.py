@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tidewheel.local.emulator import REGION
-from tidewheel.local.event_source import Failed, Run
+from tidewheel.local.event_source import Failed, Run, record_of
 from tidewheel.local.handlers import Handler
 from tidewheel.memory.sqs_message import MemoryMessage
 
@@ -29,34 +26,11 @@ def runner(spec: MappingSpec, handler: Handler) -> Run:
     """Returns the function that calls the handler with a batch. It raises ValueError if the answer is malformed."""
 
     def run(batch: Sequence[MemoryMessage]) -> Failed:
-        answer = handler.invoke({"Records": [_record(message, spec.queue_arn) for message in batch]})
+        answer = handler.invoke({"Records": [record_of(message, spec.queue_arn) for message in batch]})
         ids = _failed_ids(answer, {message.id for message in batch}) if spec.reports_failures else set()
         return dict.fromkeys(ids)
 
     return run
-
-
-def _record(message: MemoryMessage, queue_arn: str) -> dict[str, Any]:
-    return {
-        "messageId": message.id,
-        "receiptHandle": message.receipt_handle,
-        "body": message.body,
-        "attributes": message.system_attributes,
-        "messageAttributes": {
-            name: {
-                "stringValue": value.get("StringValue"),
-                "binaryValue": base64.b64encode(value["BinaryValue"]).decode() if "BinaryValue" in value else None,
-                "stringListValues": [],
-                "binaryListValues": [],
-                "dataType": value["DataType"],
-            }
-            for name, value in message.message_attributes.items()
-        },
-        "md5OfBody": hashlib.md5(message.body.encode(), usedforsecurity=False).hexdigest(),
-        "eventSource": "aws:sqs",
-        "eventSourceARN": queue_arn,
-        "awsRegion": REGION,
-    }
 
 
 def _failed_ids(answer: Any, known: set[str]) -> set[str]:

@@ -8,19 +8,18 @@ from __future__ import annotations
 
 from tidewheel.memory.dynamodb import MemoryDynamoDBClient
 from tidewheel.memory.objects import MemoryObjects
-from tidewheel.memory.queues import MemoryQueues, SentMessage
 from tidewheel.memory.runs import MemoryRuns
 from tidewheel.memory.service import MemoryService
 from tidewheel.memory.sqs import MemorySqs
+from tidewheel.memory.sqs_client import MemorySqsClient
 from tidewheel.memory.wheel import MemoryWheel
 
 __all__ = [
     "MemoryDynamoDBClient",
     "MemoryObjects",
-    "MemoryQueues",
     "MemoryRuns",
     "MemoryService",
     "MemorySqs",
+    "MemorySqsClient",
     "MemoryWheel",
-    "SentMessage",
 ]

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, cast
 
+from tidewheel.aws.sqs_queues import SqsQueues
 from tidewheel.clock import Clock
 from tidewheel.flows.ports import Ports
 from tidewheel.flows.ports.parallel import Parallel, in_order
 from tidewheel.memory.dynamodb import Index, MemoryDynamoDBClient, Schema
 from tidewheel.memory.objects import MemoryObjects
-from tidewheel.memory.queues import MemoryQueues
 from tidewheel.memory.runs import MemoryRuns
 from tidewheel.memory.sqs import MemorySqs
+from tidewheel.memory.sqs_client import MemorySqsClient
 from tidewheel.memory.wheel import MemoryWheel
 from tidewheel.model.settings import FunctionSettings
 from tidewheel.storage import layout
@@ -19,8 +20,10 @@ from tidewheel.storage.table import Table
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
+    from mypy_boto3_sqs import SQSClient
 
 _MAX_SKEW_MS = FunctionSettings().max_skew_ms
+_LONGEST_KEPT = {"MessageRetentionPeriod": str(14 * 86_400)}
 TABLE = Schema(
     table="memory",
     partition_key=layout.PARTITION_KEY,
@@ -39,7 +42,7 @@ class MemoryService(Ports):
 
     dynamodb: MemoryDynamoDBClient
     objects: MemoryObjects
-    queues: MemoryQueues
+    queues: SqsQueues
     wheel: MemoryWheel
     runs: MemoryRuns
 
@@ -57,7 +60,7 @@ class MemoryService(Ports):
 
         Args:
             clock: the service's time.
-            sqs: the queues to which the service sends; None: any URL is accepted, without consumers.
+            sqs: the queues to which the service sends; None: a queue is created for any URL.
             stack: prefix of the names of the work queue and the queue of refused messages.
             max_skew_ms: maximum difference between SQS's clock and the local clock.
             parallel: runs calls side by side.
@@ -66,7 +69,9 @@ class MemoryService(Ports):
         service = cls(
             Table(cast("DynamoDBClient", dynamodb), TABLE.table, sleep=lambda _: None),
             MemoryObjects(clock.now_ms),
-            queues=MemoryQueues(clock, sqs, prefix="" if stack is None else f"{stack}_"),
+            queues=memory_queues(
+                MemorySqs(clock, on_demand=True) if sqs is None else sqs, "" if stack is None else f"{stack}_"
+            ),
             wheel=MemoryWheel(),
             runs=MemoryRuns(),
             parallel=parallel,
@@ -75,3 +80,15 @@ class MemoryService(Ports):
         )
         service.dynamodb = dynamodb
         return service
+
+
+def memory_queues(sqs: MemorySqs, prefix: str = "") -> SqsQueues:
+    """Returns the deployed port over queues in memory. Creates the work queue and the queue of refused messages.
+
+    Args:
+        sqs: the account's queues.
+        prefix: prefix of the names `work` and `refused`.
+    """
+    work, refused = (sqs.create_queue(f"{prefix}{name}", _LONGEST_KEPT).url for name in ("work", "refused"))
+    client = cast("SQSClient", MemorySqsClient(sqs))
+    return SqsQueues(client, work_queue_url=work, refused_queue_url=refused, sleep=lambda _: None)

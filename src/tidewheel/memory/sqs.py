@@ -1,6 +1,6 @@
 """Implements an account's standard SQS queues in memory, on a single clock.
 
-This module has no HTTP, no JSON and no boto3. `tidewheel.local.memory_sqs` adds boto3's interface.
+This module has no HTTP, no JSON and no boto3. `MemorySqsClient` adds boto3's interface.
 """
 
 from __future__ import annotations
@@ -23,11 +23,19 @@ class MemorySqs:
         clock: the queues' time.
         changed: locks the queues, and is notified when a message arrives; None: a condition of their own.
         account_id, region: in the queues' names.
+        on_demand: whether a queue is created when its URL is first used.
     """
 
     def __init__(
-        self, clock: Clock, *, changed: Condition | None = None, account_id: str = ACCOUNT, region: str = REGION
+        self,
+        clock: Clock,
+        *,
+        changed: Condition | None = None,
+        account_id: str = ACCOUNT,
+        region: str = REGION,
+        on_demand: bool = False,
     ) -> None:
+        self._on_demand = on_demand
         self._account = Account(clock=clock, id=account_id, region=region, lock=changed or Condition())
 
     def create_queue(
@@ -65,6 +73,8 @@ class MemorySqs:
         """
         with self._account.lock:
             found = self._account.queues.get(name_of(url))
+        if found is None and self._on_demand:
+            return self.create_queue(name_of(url))
         if found is None:
             raise SqsError("AWS.SimpleQueueService.NonExistentQueue", "The specified queue does not exist.")
         return found

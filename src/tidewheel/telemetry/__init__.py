@@ -1,1 +1,1 @@
-"""Emits the functions' logs and metrics. Only functions and constructs import this package."""
+"""Emits the functions' logs and metrics. Only functions, constructs and `MemoryTidewheel` import this package."""

@@ -1,4 +1,4 @@
-"""Writes structured logs and a metrics record for each function call.
+"""Binds a function's handler to the service on AWS, and writes logs and a metrics record for each call.
 
 Neither ever contains a message's body, attribute or key. A log contains names, ids, slots and counts. An exception of
 this package names the fault, but not the content of a message. Traces are Lambda's own, and this package adds nothing
@@ -11,32 +11,47 @@ import json
 import os
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import partial, wraps
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import boto3
-from aws_lambda_powertools import Logger
-from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from tidewheel import clock as clocks
 from tidewheel import deadline
 from tidewheel.aws.dates import watch_dates
 from tidewheel.aws.service import Service
 from tidewheel.errors import InvalidValue
+from tidewheel.flows.ports import Ports
 from tidewheel.model.checked_clock import CheckedClock
+from tidewheel.model.settings import ServiceSettings
 from tidewheel.telemetry import metrics as own
 from tidewheel.telemetry.metrics import DIMENSION, NAMESPACE, Metric
 from tidewheel.telemetry.request_count import RequestCount
 from tidewheel.telemetry.watched_queues import WatchedQueues
 from tidewheel.telemetry.watched_wheel import WatchedWheel
 
-Answer = TypeVar("Answer")
+if TYPE_CHECKING:
+    from aws_lambda_powertools import Logger
+    from aws_lambda_powertools.utilities.typing import LambdaContext
+
 _REPORT_S = 3
 """Kept at the end of a call for its metrics and its answer."""
 _DOUBT_S = 5
 """How long a call lasts on after its clock was doubted."""
+_cold_starts: ContextVar[bool] = ContextVar("tidewheel_cold_starts", default=True)
+
+
+@contextmanager
+def without_cold_starts() -> Iterator[None]:
+    """Loads handlers without a service on AWS. The caller gives telemetry, and a service, to each `body`."""
+    token = _cold_starts.set(False)
+    try:
+        yield
+    finally:
+        _cold_starts.reset(token)
 
 
 class Telemetry:
@@ -46,8 +61,14 @@ class Telemetry:
 
     Attributes:
         service: the ports on AWS. Messages to subscriptions' queues are counted.
+        settings: the service's settings.
         logger: Powertools' logger. Its level is the variable POWERTOOLS_LOG_LEVEL.
+        pause: waits for some milliseconds.
     """
+
+    service: Ports
+    settings: ServiceSettings
+    logger: Logger
 
     def __init__(self, function: str, environ: Mapping[str, str] = os.environ) -> None:
         """Makes the service from the environment's settings.
@@ -59,6 +80,8 @@ class Telemetry:
         Raises:
             NotConfigured: a variable is missing.
         """
+        from aws_lambda_powertools import Logger  # not needed where a service is in memory
+
         # The traceback as text is enough. As JSON too, the traceback would be logged and paid twice.
         self.logger = Logger(service=function, serialize_stacktrace=False)
         self._function = function
@@ -68,14 +91,16 @@ class Telemetry:
         self._clock = CheckedClock(clocks.current())
         self.pause = clocks.pauses(self._clock.local)
         watch_dates(session.events, self._clock)
-        self.service = Service.cold_start(session, environ, self._clock)
+        service = Service.cold_start(session, environ, self._clock)
+        self.service, self.settings = service, service.settings
         # No topic has this name: the cheapest read that each function may make.
-        self._clock.ask = partial(self.service.topic_states.read, "")
+        self._clock.ask = partial(service.topic_states.read, "")
         # By the local clock: a message that was sent is not to fail for a measure.
-        self._queues = WatchedQueues(self.service.queues, self._clock.local)
-        self.service.queues = self._queues
-        self.service.wheel = WatchedWheel(self.service.wheel, self._schedule_refused)
+        service.queues = self._queues = WatchedQueues(service.queues, self._clock.local)
+        service.wheel = WatchedWheel(service.wheel, self._schedule_refused)
         self._values: defaultdict[str, float] = defaultdict(float)
+        self._unreadable: set[str] = set()
+        self._left: list[str] = []
 
     def add(self, metric: Metric, value: float) -> None:
         """Adds to a metric of this call.
@@ -85,7 +110,7 @@ class Telemetry:
         assert self._function in metric.emitters, (self._function, metric.name)
         self._values[metric.name] += value
 
-    def failed(self, message: str, error: BaseException, **keys: object) -> None:
+    def failed(self, message: str, error: BaseException, /, **keys: object) -> None:
         """Logs and counts a failure that is left to a retry or to people."""
         self.add(own.FAILURES, 1)
         quoting = next((each for each in _chain(error) if isinstance(each, InvalidValue)), None)
@@ -94,6 +119,26 @@ class Telemetry:
             self.logger.error(message, extra={**keys, "field": quoting.field, "advice": quoting.advice})
             return
         self.logger.error(message, exc_info=error, extra=keys)
+
+    def leave(self, messages: Iterable[str], error: Exception | None = None) -> None:  # noqa: ARG002  # for tests
+        """Leaves messages of a batch in their queue, which shows them again. The others are deleted from it.
+
+        Args:
+            messages: SQS's ids.
+            error: the reason, not kept here, since its traceback holds what was read; None: there was no time.
+        """
+        self._left += messages
+
+    def unreadable(self, found: Mapping[str, Exception]) -> None:
+        """Counts all items that the last sweep could not read. Logs only items that the sweep before could read.
+
+        `tidewheel damaged list` lists all of them.
+        """
+        self.add(own.DAMAGED, len(found))
+        for what, error in found.items():
+            if what not in self._unreadable:
+                self.logger.error("not readable", extra={"what": what, "reason": str(error)})
+        self._unreadable = set(found)
 
     @contextmanager
     def step(self, *, topic: str, due: bool = True, **keys: object) -> Iterator[None]:
@@ -109,19 +154,22 @@ class Telemetry:
         with self.logger.append_context_keys(topic=topic, **known):
             yield
 
-    def handler(self, call: Callable[[Any, LambdaContext], Answer]) -> Callable[[Any, LambdaContext], Answer]:
-        """Wraps a call as a Lambda handler with log context and metrics.
+    def handler(self, body: Body) -> Callable[[Any, LambdaContext], dict[str, Any] | None]:
+        """Wraps a handler's body with log context and metrics. For a batch, returns Lambda's partial answer.
 
         The call's work ends _REPORT_S before Lambda ends the function. The metrics are written at the end of each call.
         """
 
         @self.logger.inject_lambda_context(clear_state=True)
-        @wraps(call)
-        def handle(event: Any, context: LambdaContext) -> Answer:
+        @wraps(body)
+        def handle(event: Any, context: LambdaContext) -> dict[str, Any] | None:
             self._forget()
             try:
                 with deadline.ends_in(lambda: context.get_remaining_time_in_millis() / 1000 - _REPORT_S):
-                    return call(event, context)
+                    body(self, event, context)
+                if "Records" not in event:
+                    return None
+                return {"batchItemFailures": [{"itemIdentifier": each} for each in self._left]}
             finally:
                 doubt = self._clock.doubt()
                 if doubt is not None:
@@ -163,7 +211,7 @@ class Telemetry:
 
         https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/CloudWatch_Embedded_Metric_Format_Specification.html
         """
-        record: dict[str, object] = {DIMENSION: self.service.settings.stack, "function": self._function}
+        record: dict[str, object] = {DIMENSION: self.settings.stack, "function": self._function}
         billed = [own.BY_NAME[name] for name in values if own.BY_NAME[name].alarm is not None]
         if billed:
             units = [{"Name": metric.name, "Unit": metric.unit.value} for metric in billed]
@@ -174,9 +222,39 @@ class Telemetry:
     def _forget(self) -> None:
         """Drops the metrics of an earlier call that was cut off in the same process."""
         self._values.clear()
+        self._left.clear()
         self._queues.take_account()
         self._requests.take()
         self._clock.forget()
+
+
+Body = Callable[[Telemetry, Any, "LambdaContext"], None]
+
+
+class Function:
+    """A function's handler: the body, with the telemetry and service that its cold start made.
+
+    Attributes:
+        body: takes telemetry, an event and Lambda's context.
+        telemetry: absent inside `without_cold_starts`.
+    """
+
+    telemetry: Telemetry
+
+    def __init__(self, name: str, body: Body) -> None:
+        self.body = body
+        if _cold_starts.get():
+            self.telemetry = Telemetry(name)
+            self._handle = self.telemetry.handler(body)
+
+    def __call__(self, event: Any, context: LambdaContext) -> dict[str, Any] | None:
+        """Handles an event. For a batch, returns Lambda's partial answer."""
+        return self._handle(event, context)
+
+
+def function(name: str) -> Callable[[Body], Function]:
+    """Returns a decorator that makes a body the handler of the function with this name."""
+    return partial(Function, name)
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:

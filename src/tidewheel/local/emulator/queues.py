@@ -29,8 +29,8 @@ from tidewheel.clock import Clock
 from tidewheel.errors import SqsError
 from tidewheel.local.emulator.patching import Patches
 from tidewheel.local.emulator.wire import REGION
-from tidewheel.local.memory_sqs import MemorySqsClient
 from tidewheel.memory.sqs import MemorySqs
+from tidewheel.memory.sqs_client import MemorySqsClient
 from tidewheel.memory.sqs_queue import RANGES, MemoryQueue
 
 _ON_MESSAGES = (
