@@ -20,7 +20,7 @@ from infra.doc_tables import DOCS
 from infra.kept_file import write_or_check
 from infra.snapshot import PATH as PRODUCTION
 from tidewheel.cli.main import app
-from tidewheel.client.policies import consumer_statements, policy_document, queue_policy, sender_statements
+from tidewheel.client.policies import policy_document, queue_policy, sender_statements
 from tidewheel.cost.bill import BESIDE_REQUESTS, Bill, bill, total
 from tidewheel.cost.deployed import ENVIRONMENTS
 from tidewheel.cost.prices import ALARM_MONTH, DAYS_A_MONTH
@@ -162,7 +162,6 @@ def _policies(text: re.Match[str]) -> str:
     policies = iter(
         (
             policy_document(sender_statements(settings, "orders")),
-            policy_document(consumer_statements(settings, "orders", f"{url}billing")),
             queue_policy("arn:aws:sqs:eu-west-1:444455556666:legacy", role_arns=roles),
         )
     )

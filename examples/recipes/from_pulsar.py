@@ -34,7 +34,6 @@ DueTime = Callable[[PulsarMessage], datetime]
 """Returns a message's due time. The Python client does not know it: let producers put it into a property."""
 
 
-# region recipe
 TOPIC = "jobs"
 
 
@@ -50,6 +49,7 @@ def send(
     return tw.send(TOPIC, content.decode(), attributes=properties, deliver_at=due, delay=deliver_after)
 
 
+# region recipe
 def migrate(tw: Tidewheel, reader: Reader, due: DueTime, cut: datetime, now: datetime) -> int:
     """Sends messages due from `cut` on. Run it again if it stops, but before `cut`. Returns their number.
 

@@ -30,7 +30,6 @@ class KafkaProducer(Protocol):
         """Returns the number of undelivered records."""
 
 
-# region recipe
 TOPIC, SUBSCRIPTION = "delayed", "kafka"
 PAGE = 1000
 
@@ -40,6 +39,7 @@ def key_of(member: str) -> str:
     return sha256(member.encode()).hexdigest()
 
 
+# region recipe
 def add(tw: Tidewheel, redis: Redis, name: str, member: str, due: datetime | float) -> None:
     """Replaces ZADD: an existing member gets the new time. After the migration, the first line is enough."""
     tw.send(TOPIC, member, deliver_at=due, key=key_of(member), replace=True)
@@ -66,6 +66,9 @@ def migrate(tw: Tidewheel, redis: Redis, name: str, cut: datetime) -> int:
     return moved
 
 
+# endregion
+
+
 def forward(tw: Tidewheel, producer: KafkaProducer, kafka_topic: str, wait_s: int = 20) -> int:
     """Replaces the poller: puts due messages into Kafka. Returns their number."""
     refused: list[object] = []
@@ -81,9 +84,6 @@ def forward(tw: Tidewheel, producer: KafkaProducer, kafka_topic: str, wait_s: in
         return 0  # they come again, after the queue's visibility time-out
     tw.delete(TOPIC, SUBSCRIPTION, messages)
     return len(messages)
-
-
-# endregion
 
 
 class _SortedSet:

@@ -1,6 +1,5 @@
 """A trial: two mails before it ends, and its end; all of them stop when the customer buys."""
 
-# region recipe
 from datetime import datetime, timedelta
 
 from tidewheel import Message, ReceivedMessage, Tidewheel
@@ -9,6 +8,7 @@ TOPIC = "trials"
 STEPS = {"three-days-left": timedelta(days=3), "ends-tomorrow": timedelta(days=1), "ended": timedelta(0)}
 
 
+# region recipe
 def set_up(tw: Tidewheel) -> None:
     """Creates one topic for all steps of a trial, and a queue for each consumer."""
     tw.create_topic(TOPIC)
@@ -30,6 +30,9 @@ def begin(tw: Tidewheel, account: str, ends_at: datetime, now: datetime) -> None
     tw.send_many(TOPIC, messages)
 
 
+# endregion
+
+
 def bought(tw: Tidewheel, account: str) -> None:
     """Cancels the remaining steps."""
     for step in STEPS:
@@ -41,9 +44,6 @@ def still_ends(message: ReceivedMessage, trials: dict[str, datetime]) -> bool:
     trial = message.json()
     ends_at = trials.get(trial["account"])
     return ends_at is not None and ends_at.isoformat() == trial["ends_at"]
-
-
-# endregion
 
 
 def main() -> None:
