@@ -73,9 +73,9 @@ def page() -> str:
 def _table(cls: type, defaults: Any, **others: Any) -> str:
     """Returns the table of a class of settings, with their defaults, and other values where examples have them."""
     return _lines(
-        ("setting", "default", "values", "meaning"),
+        ("setting", "default, values", "meaning"),
         (
-            (f"`{each.name}`", _default(each, defaults, others), each.values, _meaning(each))
+            (f"`{each.name}`", _default(each, defaults, others) + _values(each), _meaning(each))
             for each in settings_of(cls).values()
         ),
     )
@@ -89,6 +89,11 @@ def _default(declared: Declared, defaults: Any, others: dict[str, Any]) -> str:
     }
     differing = (f"{name}: {value}" for name, value in values.items() if name and value != values[""])
     return ", ".join((values[""], *differing))
+
+
+def _values(declared: Declared) -> str:
+    """Returns the values that a setting takes, unless they are all that a whole number has."""
+    return "" if declared.values in ("", "at least 1") else f" ({declared.values})"
 
 
 def _lines(headings: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:

@@ -8,7 +8,6 @@ TOPIC = "trials"
 STEPS = {"three-days-left": timedelta(days=3), "ends-tomorrow": timedelta(days=1), "ended": timedelta(0)}
 
 
-# region recipe
 def set_up(tw: Tidewheel) -> None:
     """Creates one topic for all steps of a trial, and a queue for each consumer."""
     tw.create_topic(TOPIC)
@@ -17,6 +16,7 @@ def set_up(tw: Tidewheel) -> None:
     tw.create_subscription(TOPIC, "accounts", filter_policy={"step": ["ended"]})
 
 
+# region recipe
 def begin(tw: Tidewheel, account: str, ends_at: datetime, now: datetime) -> None:
     """Sends all steps. Another call with a later end extends the trial."""
     body = {"account": account, "ends_at": ends_at.isoformat()}
