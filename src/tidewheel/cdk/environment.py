@@ -53,7 +53,7 @@ def _memory(function: str) -> Setting:
 
 def _workers(job: str) -> Setting:
     """Declares the workers of a job. Glue needs a driver and a worker, and the account has a quota."""
-    return Setting(f"Workers (G.1X, 4 vCPUs, 16 GB) of a run of the {job} job, including the driver.", least=2)
+    return Setting(f"G.1X workers of the {job} job, including the driver.", least=2)
 
 
 def _concurrency(calls: str) -> Setting:
@@ -90,7 +90,7 @@ class Environment(FunctionSettings):
     sweep_interval_s: Annotated[
         int,
         Setting(
-            "Time between two sweeps, in whole minutes. A lost schedule can go unnoticed for this time.",
+            "Time between two sweeps, in whole minutes.",
             unit="s",
             least=60,
             most=MAX_SWEEP_INTERVAL_S,
@@ -154,13 +154,11 @@ class Environment(FunctionSettings):
         Mapping[str, int],
         Setting(
             'Calls that the account reserves for a function, such as `{"dispatch": 50}`, which is also its limit. '
-            "Lambda must leave 100 calls to other functions. A new account may have only 10 calls in total."
+            "Lambda must leave 100 calls to other functions."
         ),
     ] = field(default_factory=dict, hash=False)
     alarms: Annotated[bool, Setting("Whether the stack has alarms. Failed job runs are reported even without.")] = False
-    dashboard: Annotated[
-        bool, Setting("Whether the stack has a dashboard, at $3 a month. An account's first three may be free.")
-    ] = False
+    dashboard: Annotated[bool, Setting("Whether the stack has a dashboard, at $3 a month.")] = False
     metrics: Annotated[
         bool,
         Setting(
@@ -170,7 +168,7 @@ class Environment(FunctionSettings):
     ] = True
     tracing: Annotated[
         bool,
-        Setting("Whether X-Ray samples each function's calls, at a cost. Otherwise only a traced caller's are traced."),
+        Setting("Whether X-Ray samples each function's calls, at a cost."),
     ] = False
     log_level: Annotated[
         str, Setting("The lowest level that the functions log.", choices=("DEBUG", "INFO", "WARNING", "ERROR"))
