@@ -73,12 +73,12 @@ def migrate(tw: Tidewheel, reader: Reader, due: DueTime, cut: datetime, now: dat
     return len(tw.send_many(TOPIC, later()))
 
 
+# endregion
+
+
 def stays(message: PulsarMessage, due: DueTime, cut: datetime) -> bool:
     """Tells whether old consumers handle a message. They acknowledge and skip messages due from `cut` on."""
     return due(message) < cut
-
-
-# endregion
 
 
 class _Message:

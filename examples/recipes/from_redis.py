@@ -39,7 +39,6 @@ def key_of(member: str) -> str:
     return sha256(member.encode()).hexdigest()
 
 
-# region recipe
 def add(tw: Tidewheel, redis: Redis, name: str, member: str, due: datetime | float) -> None:
     """Replaces ZADD: an existing member gets the new time. After the migration, the first line is enough."""
     tw.send(TOPIC, member, deliver_at=due, key=key_of(member), replace=True)
@@ -52,6 +51,7 @@ def remove(tw: Tidewheel, redis: Redis, name: str, member: str) -> None:
     tw.cancel(TOPIC, key=key_of(member))
 
 
+# region recipe
 def migrate(tw: Tidewheel, redis: Redis, name: str, cut: datetime) -> int:
     """Moves members due from `cut` on. Run it again if it stops, never twice at a time. Returns a count."""
     moved = 0

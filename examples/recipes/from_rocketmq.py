@@ -10,13 +10,13 @@ RETRIES = 16
 """A consumer group's maxReconsumeTimes, before a message goes to %DLQ%."""
 
 
-# region recipe
 def create_topic(tw: Tidewheel, name: str, message_delay_level: str | None = None) -> None:
     """Creates a topic with the broker's levels: `messageDelayLevel` of broker.conf, if set."""
     levels = None if message_delay_level is None else parse_levels(message_delay_level)
     tw.create_topic(name, settings=TopicSettings(delay_levels=levels))
 
 
+# region recipe
 def subscribe(tw: Tidewheel, topic: str, group: str, tags: str = "*") -> Consumer:
     """Creates a subscription for a consumer group and its tag expression, such as "paid || refunded".
 
