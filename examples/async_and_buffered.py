@@ -1,18 +1,21 @@
 """The client for asyncio, and messages that are sent in the background."""
 
-# region async
 import asyncio
 from collections.abc import Iterable
 
 from tidewheel import AsyncTidewheel, BufferedSender, FlushFailed, Message, Receipt, Tidewheel
 
 
+# region async
 async def remind(tw: AsyncTidewheel, customers: list[str]) -> None:
     """Sends two batches side by side."""
     middle = len(customers) // 2
     batches = (customers[:middle], customers[middle:])
     messages = [[Message(body={"customer": each}, delay="3d") for each in batch] for batch in batches]
     await asyncio.gather(*(tw.send_many("orders", batch) for batch in messages))
+
+
+# endregion
 
 
 async def work(tw: AsyncTidewheel) -> int:
@@ -29,9 +32,6 @@ async def main() -> None:
     async with AsyncTidewheel() as tw:
         await remind(tw, ["c-1", "c-2"])
         await work(tw)
-
-
-# endregion
 
 
 # region buffered

@@ -1,18 +1,14 @@
-"""Writes all derived files in the repository, with `python -m infra.derived [--check]` or `make derived`.
-
-Templates first, since figures of the pages are read from them.
-"""
+"""Writes all files of the repository that derive from code: `python -m infra.derived [--check]`, `make derived`."""
 
 import sys
 
-from infra import doc_figures, doc_tables, local_template, sdk_reference, settings_page, snapshot
+from infra import doc_figures, doc_tables, local_template, sdk_reference, settings_page
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Writes the files, or compares them with the code. Returns the exit code."""
     mains = (
         local_template.main,
-        snapshot.main,
         settings_page.main,
         sdk_reference.main,
         doc_tables.main,

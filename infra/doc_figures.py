@@ -18,15 +18,13 @@ from typer.testing import CliRunner
 
 from infra.doc_tables import DOCS
 from infra.kept_file import write_or_check
-from infra.snapshot import PATH as PRODUCTION
 from tidewheel.cli.main import app
 from tidewheel.cost.bill import Bill, bill
 from tidewheel.cost.deployed import ENVIRONMENTS
 from tidewheel.cost.prices import ALARM_MONTH, DAYS_A_MONTH
 from tidewheel.cost.rivals import schedules_cheaper_below, schedules_dollars
 from tidewheel.cost.workload import Workload
-from tidewheel.model.settings import ServiceSettings
-from tidewheel.policies import consumer_statements, policy_document, queue_policy, sender_statements
+from tidewheel.policies import queue_policy
 
 README = "../README.md"
 MODULE = "infra.doc_figures"
@@ -123,11 +121,7 @@ def _alarms_month() -> float:
 
 
 def _alarms(_: re.Match[str]) -> str:
-    alarms = sum(
-        each["Type"] == "AWS::CloudWatch::Alarm" for each in json.loads(PRODUCTION.read_text())["Resources"].values()
-    )
-    metrics = ENVIRONMENTS["production"].alarms
-    return f"${_alarms_month():.2f}: {metrics} metrics at ${ALARM_MONTH:.2f}, in {alarms} alarms"
+    return f"${_alarms_month():.2f}: {ENVIRONMENTS['production'].alarms} metrics at ${ALARM_MONTH:.2f}"
 
 
 def _limit(row: re.Match[str]) -> str:
@@ -136,33 +130,11 @@ def _limit(row: re.Match[str]) -> str:
     return f"{row['limit']}{value:,.{0 if value.is_integer() else 3}f}{row['rest']}"
 
 
-def _policies(text: re.Match[str]) -> str:
-    """Returns docs/permissions.md with derived policies, in the order of the page."""
-    url = "https://sqs.eu-west-1.amazonaws.com/111122223333/tidewheel-orders-"
-    settings = ServiceSettings(
-        stack="tidewheel",
-        table="tidewheel-Table",
-        s3_bucket="tidewheel-objects",
-        topic_queues={"orders": (f"{url}urgent", f"{url}bulk")},
-        urgent_queue_url=url,
-        bulk_queue_url=url,
-        work_queue_url=url,
-        refused_queue_url=url,
-        schedule_group="tidewheel",
-        schedule_role_arn="role",
-        schedule_dead_letter_arn="dead",
-        dispatch_arn="arn:aws:lambda:eu-west-1:111122223333:function:tidewheel-dispatch",
-        compact_function="tidewheel-compact",
-    )
+def _queue_policy(text: re.Match[str]) -> str:
+    """Returns docs/permissions.md with the policy of a queue."""
     roles = [f"arn:aws:iam::111122223333:role/tidewheel-{name}" for name in ("Deliver", "Dispatch", "Ingest", "Sweep")]
-    policies = iter(
-        (
-            policy_document(sender_statements(settings, "orders")),
-            policy_document(consumer_statements(settings, "orders", f"{url}billing")),
-            queue_policy("arn:aws:sqs:eu-west-1:444455556666:legacy", role_arns=roles),
-        )
-    )
-    return re.sub(r"(?s)(?<=^```json\n).*?(?=^```$)", lambda _: _json(next(policies)), text[0], flags=re.MULTILINE)
+    policy = _json(queue_policy("arn:aws:sqs:eu-west-1:444455556666:legacy", role_arns=roles))
+    return re.sub(r"(?s)(?<=^```json\n).*?(?=^```$)", lambda _: policy, text[0], flags=re.MULTILINE)
 
 
 def _json(policy: object) -> str:
@@ -208,8 +180,8 @@ FIGURES: dict[str, tuple[tuple[str, Made], ...]] = {
     "limits.md": (
         (r"^(?P<limit>\| [^|]+ \| )[\d,.]+(?P<rest>(?: (?P<unit>\w+))? \| `(?P<constant>tide[\w.]+)` \|)$", _limit),
     ),
-    "monitoring.md": ((r"\$[\d.]+: \d+ metrics at \$[\d.]+, in \d+ alarms", _alarms),),
-    "permissions.md": ((r"(?s)\A.*\Z", _policies),),
+    "monitoring.md": ((r"\$[\d.]+: \d+ metrics at \$[\d.]+(?=, in \d+ alarms)", _alarms),),
+    "permissions.md": ((r"(?s)\A.*\Z", _queue_policy),),
 }
 """Document, relative to docs/ -> its figures: the pattern that finds one, and what makes it."""
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, NewType
 
 import tidewheel
+from infra.doc_tables import table
 from infra.kept_file import write_or_check
 from tidewheel import AsyncTidewheel, Tidewheel, TidewheelError, errors
 
@@ -32,6 +33,7 @@ _HEAD = """\
 All public names of `tidewheel`, from their docstrings. The guide is [sdk.md](sdk.md). `make derived` writes this page.
 """
 _SECTION = re.compile(r"^(Args|Attributes|Raises|Returns|Yields|Example):(.*)$")
+_HEADINGS = {"Args": ("argument", "meaning"), "Attributes": ("attribute", "meaning"), "Raises": ("raises", "when")}
 _ENTRY = re.compile(r"(\*{0,2}[\w., ]+?): (.*)", re.DOTALL)
 
 
@@ -79,7 +81,7 @@ def _class(cls: Any) -> str:
     if _is_new_type(cls):
         return "\n".join([*parts, f"A `{cls.__supertype__.__name__}`.\n"])
     if issubclass(cls, enum.Enum):
-        parts += [_documentation(cls), _bullets([(f'"{each.value}"', "") for each in cls])]
+        parts += [_documentation(cls), "".join(f'- `"{each.value}"`\n' for each in cls)]
         return "\n".join(parts)
     if cls.__init__ is not object.__init__ and not issubclass(cls, str):
         parts.append(_signature(cls.__name__, cls))
@@ -155,7 +157,7 @@ def _type(annotation: Any) -> str:
 
 
 def _documentation(thing: object, *, before: str = "") -> str:
-    """Returns a docstring as Markdown, with sections as lists."""
+    """Returns a docstring as Markdown. Its sections become tables."""
     text = inspect.cleandoc(thing.__doc__ or "")
     paragraphs = []
     for block in re.split(r"\n\n+", text):
@@ -176,31 +178,25 @@ def _documentation(thing: object, *, before: str = "") -> str:
 def _section(title: str, first: str, body: str) -> str:
     if first or title in ("Returns", "Yields"):
         return _wrapped(f"**{title}:** {first} {body}".strip())
-    entries = re.split(r"\n(?=\S)", body)
-    return f"**{title}:**\n\n" + _bullets([_entry(each) for each in entries]).rstrip()
+    entries = (_entry(each) for each in re.split(r"\n(?=\S)", body))
+    return "\n".join(table(_HEADINGS[title], (tuple(map(_cell, each)) for each in entries)))
+
+
+def _cell(text: str) -> str:
+    return " ".join(text.split()).replace("|", r"\|")
 
 
 def _entry(text: str) -> tuple[str, str]:
     found = _ENTRY.fullmatch(text)
-    return (found[1], found[2]) if found else ("", text)
+    return (", ".join(f"`{each}`" for each in found[1].split(", ")), found[2]) if found else ("", text)
 
 
-def _bullets(entries: list[tuple[str, str]]) -> str:
-    lines = []
-    for names, text in entries:
-        shown = ", ".join(f"`{each}`" for each in names.split(", ")) if names else ""
-        lines.append(_wrapped(": ".join(filter(None, (shown, text))), first="- "))
-    return "\n".join(lines) + "\n"
-
-
-def _wrapped(text: str, *, first: str = "") -> str:
-    """Returns a paragraph in lines, without breaks in links and code."""
+def _wrapped(text: str) -> str:
+    """Returns a paragraph in lines, with links and code in one line each."""
     whole = re.sub(r"`[^`]*`", lambda code: re.sub(r"\s+", "\0", code[0]), text)
     lines = textwrap.wrap(
         " ".join(whole.split()),
         WIDTH,
-        initial_indent=first,
-        subsequent_indent=" " * len(first),
         break_long_words=False,
         break_on_hyphens=False,
     )

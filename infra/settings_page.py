@@ -12,7 +12,7 @@ from infra.doc_tables import table
 from infra.kept_file import write_or_check
 from tidewheel.cdk.environment import Environment
 from tidewheel.model.setting import Declared, settings_of
-from tidewheel.model.settings import VARIABLE_PREFIX, ServiceSettings, SubscriptionSettings, TopicSettings
+from tidewheel.model.settings import VARIABLE_PREFIX, SubscriptionSettings, TopicSettings
 
 PATH = Path(__file__).resolve().parent.parent / "docs" / "settings.md"
 MODULE = "infra.settings_page"
@@ -44,15 +44,14 @@ are due, with the defaults {seal}.
 ## Environment
 
 `Environment.development()` and `Environment.production()` of `tidewheel.cdk` take these settings as keyword arguments.
+The defaults are those of development, and of production where it differs.
 
 {environment}
 
 ## Variables of the functions
 
-The stack gives these variables to each function. The SSM parameter `/tidewheel/<stack>/settings` holds the same values
-as a JSON object, with the names in lower case and without the prefix.
-
-{variables}
+Each function gets the fields of `ServiceSettings` in `src/tidewheel/model/settings.py` as variables, in upper case with
+the prefix `{prefix}`. The SSM parameter `/tidewheel/<stack>/settings` holds the same values as a JSON object.
 """
 
 
@@ -60,38 +59,41 @@ def page() -> str:
     """Returns the page."""
     topic = TopicSettings()
     least, most = topic.lookahead_s / 60, (topic.lookahead_s + topic.slot_s) / 60
-    development, production = Environment.development(), Environment.production()
     return _PAGE.format(
         module=MODULE,
         fixed=" and ".join(f"`{each.name}`" for each in settings_of(TopicSettings).values() if each.setting.fixed),
-        topic=_table(TopicSettings, {"default": topic}),
+        topic=_table(TopicSettings, TopicSettings()),
         seal=f"{least:g} to {most:g} minutes",
-        subscription=_table(SubscriptionSettings, {"default": SubscriptionSettings()}),
-        environment=_table(Environment, {"development": development, "production": production}),
-        variables=_lines(
-            ("variable", "meaning"),
-            (
-                (f"`{VARIABLE_PREFIX}{each.name.upper()}`", _meaning(each))
-                for each in settings_of(ServiceSettings).values()
-            ),
-        ),
+        subscription=_table(SubscriptionSettings, SubscriptionSettings()),
+        environment=_table(Environment, Environment.development(), production=Environment.production()),
+        prefix=VARIABLE_PREFIX,
     )
 
 
-def _table(cls: type, examples: dict[str, Any]) -> str:
-    """Returns the table of a class of settings, with the values of each example in a column."""
+def _table(cls: type, defaults: Any, **others: Any) -> str:
+    """Returns the table of a class of settings, with their defaults, and other values where examples have them."""
     return _lines(
-        ("setting", *examples, "values", "meaning"),
+        ("setting", "default, values", "meaning"),
         (
-            (
-                f"`{each.name}`",
-                *(_value(getattr(example, each.name), each.setting.unit) for example in examples.values()),
-                each.values,
-                _meaning(each),
-            )
+            (f"`{each.name}`", _default(each, defaults, others) + _values(each), _meaning(each))
             for each in settings_of(cls).values()
         ),
     )
+
+
+def _default(declared: Declared, defaults: Any, others: dict[str, Any]) -> str:
+    """Returns the value of a setting, and the name and value of each example with another value."""
+    values = {
+        name: _value(getattr(example, declared.name), declared.setting.unit)
+        for name, example in {"": defaults, **others}.items()
+    }
+    differing = (f"{name}: {value}" for name, value in values.items() if name and value != values[""])
+    return ", ".join((values[""], *differing))
+
+
+def _values(declared: Declared) -> str:
+    """Returns the values that a setting takes, unless they are all that a whole number has."""
+    return "" if declared.values in ("", "at least 1") else f" ({declared.values})"
 
 
 def _lines(headings: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:

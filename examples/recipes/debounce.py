@@ -1,6 +1,5 @@
 """Debounce: a document is indexed an hour after its last change, however many there were."""
 
-# region recipe
 from tidewheel import Consumer, Tidewheel
 
 TOPIC = "reindex"
@@ -14,6 +13,7 @@ def set_up(tw: Tidewheel) -> Consumer:
     return Consumer(tw, TOPIC, "indexer", drop_superseded=True)
 
 
+# region recipe
 def changed(tw: Tidewheel, document: str) -> None:
     """Indexes a document an hour after its last change."""
     tw.send(TOPIC, {"document": document}, delay="1h", key=f"last:{document}", replace=True)

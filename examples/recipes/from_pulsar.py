@@ -34,7 +34,6 @@ DueTime = Callable[[PulsarMessage], datetime]
 """Returns a message's due time. The Python client does not know it: let producers put it into a property."""
 
 
-# region recipe
 TOPIC = "jobs"
 
 
@@ -50,6 +49,7 @@ def send(
     return tw.send(TOPIC, content.decode(), attributes=properties, deliver_at=due, delay=deliver_after)
 
 
+# region recipe
 def migrate(tw: Tidewheel, reader: Reader, due: DueTime, cut: datetime, now: datetime) -> int:
     """Sends messages due from `cut` on. Run it again if it stops, but before `cut`. Returns their number.
 
@@ -73,12 +73,12 @@ def migrate(tw: Tidewheel, reader: Reader, due: DueTime, cut: datetime, now: dat
     return len(tw.send_many(TOPIC, later()))
 
 
+# endregion
+
+
 def stays(message: PulsarMessage, due: DueTime, cut: datetime) -> bool:
     """Tells whether old consumers handle a message. They acknowledge and skip messages due from `cut` on."""
     return due(message) < cut
-
-
-# endregion
 
 
 class _Message:

@@ -30,7 +30,6 @@ class KafkaProducer(Protocol):
         """Returns the number of undelivered records."""
 
 
-# region recipe
 TOPIC, SUBSCRIPTION = "delayed", "kafka"
 PAGE = 1000
 
@@ -52,6 +51,7 @@ def remove(tw: Tidewheel, redis: Redis, name: str, member: str) -> None:
     tw.cancel(TOPIC, key=key_of(member))
 
 
+# region recipe
 def migrate(tw: Tidewheel, redis: Redis, name: str, cut: datetime) -> int:
     """Moves members due from `cut` on. Run it again if it stops, never twice at a time. Returns a count."""
     moved = 0
@@ -64,6 +64,9 @@ def migrate(tw: Tidewheel, redis: Redis, name: str, cut: datetime) -> int:
             else:  # `remove` or `add` was faster
                 tw.cancel(TOPIC, receipt.id)
     return moved
+
+
+# endregion
 
 
 def forward(tw: Tidewheel, producer: KafkaProducer, kafka_topic: str, wait_s: int = 20) -> int:
@@ -81,9 +84,6 @@ def forward(tw: Tidewheel, producer: KafkaProducer, kafka_topic: str, wait_s: in
         return 0  # they come again, after the queue's visibility time-out
     tw.delete(TOPIC, SUBSCRIPTION, messages)
     return len(messages)
-
-
-# endregion
 
 
 class _SortedSet:

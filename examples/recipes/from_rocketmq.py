@@ -1,6 +1,5 @@
 """Moves from RocketMQ's delay levels and timer messages."""
 
-# region recipe
 from collections.abc import Mapping
 from typing import Any
 
@@ -17,6 +16,7 @@ def create_topic(tw: Tidewheel, name: str, message_delay_level: str | None = Non
     tw.create_topic(name, settings=TopicSettings(delay_levels=levels))
 
 
+# region recipe
 def subscribe(tw: Tidewheel, topic: str, group: str, tags: str = "*") -> Consumer:
     """Creates a subscription for a consumer group and its tag expression, such as "paid || refunded".
 
@@ -25,6 +25,9 @@ def subscribe(tw: Tidewheel, topic: str, group: str, tags: str = "*") -> Consume
     wanted = None if tags == "*" else {"TAGS": [tag.strip() for tag in tags.split("||")]}
     tw.create_subscription(topic, group, filter_policy=wanted)
     return Consumer(tw, topic, group, max_attempts=RETRIES + 1)
+
+
+# endregion
 
 
 def when(properties: Mapping[str, str]) -> dict[str, Any]:
@@ -44,9 +47,6 @@ def send(tw: Tidewheel, topic: str, body: bytes, properties: Mapping[str, str]) 
     """Sends a producer's message. Its UNIQ_KEY drops repetitions while it waits."""
     attributes = {name: properties[name] for name in ("TAGS", "KEYS") if properties.get(name)}
     return tw.send(topic, body.decode(), attributes=attributes, key=properties.get("UNIQ_KEY"), **when(properties))
-
-
-# endregion
 
 
 def main() -> None:

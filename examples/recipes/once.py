@@ -1,6 +1,5 @@
 """Does the work of each message once: the database keeps the change and the message's id together, or neither."""
 
-# region recipe
 import sqlite3
 from collections.abc import Callable
 from typing import Any
@@ -15,6 +14,7 @@ def set_up(db: sqlite3.Connection) -> None:
     db.execute("CREATE TABLE handled (id TEXT PRIMARY KEY, at TEXT DEFAULT CURRENT_TIMESTAMP)")
 
 
+# region recipe
 def once(db: sqlite3.Connection, message: ReceivedMessage, work: Callable[[Any], object]) -> bool:
     """Does the work, and tells whether the message was new. An error undoes both the change and the id."""
     with db:
@@ -23,6 +23,9 @@ def once(db: sqlite3.Connection, message: ReceivedMessage, work: Callable[[Any],
             return False
         work(message.json())
     return True
+
+
+# endregion
 
 
 def forget(db: sqlite3.Connection) -> None:
@@ -34,9 +37,6 @@ def forget(db: sqlite3.Connection) -> None:
 def run(tw: Tidewheel, db: sqlite3.Connection, work: Callable[[Any], object]) -> None:
     """Works until SIGTERM."""
     Consumer(tw, TOPIC, SUBSCRIPTION).run(lambda message: once(db, message, work))
-
-
-# endregion
 
 
 def main() -> None:

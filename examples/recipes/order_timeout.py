@@ -1,6 +1,5 @@
 """An order that is not paid within a quarter of an hour is closed."""
 
-# region recipe
 import sqlite3
 
 from tidewheel import Consumer, ReceivedMessage, Tidewheel
@@ -15,6 +14,7 @@ def set_up(tw: Tidewheel) -> Consumer:
     return Consumer(tw, TOPIC, "orders", drop_superseded=True)
 
 
+# region recipe
 def place(tw: Tidewheel, db: sqlite3.Connection, order: int) -> None:
     """Stores an order. The time-out goes first: a time-out without an order does no harm."""
     tw.send(TOPIC, {"order": order}, delay="15m", key=f"order:{order}")
@@ -31,14 +31,14 @@ def pay(tw: Tidewheel, db: sqlite3.Connection, order: int) -> bool:
     return paid
 
 
+# endregion
+
+
 def close(message: ReceivedMessage, db: sqlite3.Connection) -> bool:
     """Closes an order if it is still open, and tells whether it was."""
     order = message.json()["order"]
     with db:
         return db.execute("UPDATE orders SET state = 'closed' WHERE id = ? AND state = 'open'", (order,)).rowcount == 1
-
-
-# endregion
 
 
 def main() -> None:

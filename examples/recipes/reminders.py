@@ -1,6 +1,5 @@
 """Reminders of an appointment: a day and an hour before it; they move and go with it."""
 
-# region recipe
 from datetime import datetime, timedelta
 
 from tidewheel import ReceivedMessage, Tidewheel
@@ -9,6 +8,7 @@ TOPIC = "reminders"
 BEFORE = {"day": timedelta(days=1), "hour": timedelta(hours=1)}
 
 
+# region recipe
 def book(tw: Tidewheel, appointment: str, starts_at: datetime, now: datetime) -> None:
     """Sets or moves the reminders of an appointment."""
     for name, before in BEFORE.items():
@@ -19,6 +19,9 @@ def book(tw: Tidewheel, appointment: str, starts_at: datetime, now: datetime) ->
             tw.send(TOPIC, body, deliver_at=starts_at - before, key=key, replace=True, expires_in=before)
         else:
             tw.cancel(TOPIC, key=key)  # a past time would mean now
+
+
+# endregion
 
 
 def call_off(tw: Tidewheel, appointment: str) -> None:
@@ -32,9 +35,6 @@ def is_wanted(message: ReceivedMessage, calendar: dict[str, datetime]) -> bool:
     reminder = message.json()
     starts_at = calendar.get(reminder["appointment"])
     return starts_at is not None and starts_at.isoformat() == reminder["starts_at"]
-
-
-# endregion
 
 
 def main() -> None:

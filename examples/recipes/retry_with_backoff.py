@@ -1,6 +1,5 @@
 """Retries after 1, 2 and 4 minutes; what has failed four times goes to the dead-letter queue."""
 
-# region recipe
 from collections.abc import Callable
 from typing import Any
 
@@ -21,6 +20,7 @@ def set_up(tw: Tidewheel) -> Consumer:
     return Consumer(tw, TOPIC, SUBSCRIPTION, max_attempts=4)
 
 
+# region recipe
 def work(tw: Tidewheel, consumer: Consumer, call: Callable[[Any, str], None], wait_s: int = 20) -> None:
     """Handles due messages. `call` gets a body and an idempotency key that all attempts share."""
     for message in consumer.receive(wait_s=wait_s):

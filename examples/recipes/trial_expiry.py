@@ -1,6 +1,5 @@
 """A trial: two mails before it ends, and its end; all of them stop when the customer buys."""
 
-# region recipe
 from datetime import datetime, timedelta
 
 from tidewheel import Message, ReceivedMessage, Tidewheel
@@ -17,6 +16,7 @@ def set_up(tw: Tidewheel) -> None:
     tw.create_subscription(TOPIC, "accounts", filter_policy={"step": ["ended"]})
 
 
+# region recipe
 def begin(tw: Tidewheel, account: str, ends_at: datetime, now: datetime) -> None:
     """Sends all steps. Another call with a later end extends the trial."""
     body = {"account": account, "ends_at": ends_at.isoformat()}
@@ -30,6 +30,9 @@ def begin(tw: Tidewheel, account: str, ends_at: datetime, now: datetime) -> None
     tw.send_many(TOPIC, messages)
 
 
+# endregion
+
+
 def bought(tw: Tidewheel, account: str) -> None:
     """Cancels the remaining steps."""
     for step in STEPS:
@@ -41,9 +44,6 @@ def still_ends(message: ReceivedMessage, trials: dict[str, datetime]) -> bool:
     trial = message.json()
     ends_at = trials.get(trial["account"])
     return ends_at is not None and ends_at.isoformat() == trial["ends_at"]
-
-
-# endregion
 
 
 def main() -> None:

@@ -323,31 +323,6 @@ def test_the_error_example_tells_what_is_worth_another_try() -> None:
         assert tw.stats("orders").waiting == 1
 
 
-def test_the_lambda_example_handles_an_event_of_sqs() -> None:
-    example = _load("lambda_consumer")
-    with LocalTidewheel() as stack:
-        tw = stack.client()
-        tw.create_topic("orders")
-        url = tw.create_subscription("orders", "billing").queue_url
-        tw.send("orders", "hello")
-        stack.advance(seconds=2)
-        sqs = stack.session.client("sqs")
-        [raw] = sqs.receive_message(QueueUrl=url, MessageAttributeNames=["All"])["Messages"]
-    record = {
-        "messageId": raw["MessageId"],
-        "receiptHandle": raw["ReceiptHandle"],
-        "body": raw["Body"],
-        "attributes": {"ApproximateReceiveCount": "1"},
-        "messageAttributes": {
-            name: {"stringValue": value["StringValue"], "dataType": value["DataType"]}
-            for name, value in raw["MessageAttributes"].items()
-        },
-    }
-    stranger = {**record, "messageId": "stranger", "messageAttributes": {}}
-    answer = example.handler({"Records": [record, stranger]}, None)
-    assert answer == {"batchItemFailures": [{"itemIdentifier": "stranger"}]}
-
-
 @pytest.fixture(scope="module")
 def ledger(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A ledger as the service wrote it, with three messages on two days."""

@@ -431,10 +431,11 @@ def test_each_alarm_is_made_to_fire_here(alarms: dict[str, dict[str, Any]]) -> N
     assert set(alarms) == {*(each[0] for each in SCENARIOS), *AWS_METRICS, "SweepMissing"}
 
 
-def test_the_documents_count_logs_as_the_bill_does() -> None:
+def test_the_documents_count_alarms_and_logs_as_they_are(alarms: dict[str, dict[str, Any]]) -> None:
     taken = Assumptions()
     text = (REPOSITORY / "docs" / "monitoring.md").read_text(encoding="utf-8")
     assert f"about {taken.log_bytes / 1000:.0f} KB a call, at ${LOGS_GB:.2f} a GB" in text
+    assert f"in {len(alarms)} alarms" in text
 
 
 def test_development_has_no_alarms_no_dashboard_and_tells_of_jobs_all_the_same(tmp_path: Any) -> None:

@@ -1,21 +1,18 @@
-"""What `tidewheel cost` says, and that its data is that of the code and the templates."""
+"""What `tidewheel cost` says, and that its data is that of the code."""
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.conftest import REPOSITORY
 from tidewheel.cli.cost import notes
 from tidewheel.client.sender import URGENT_MS
 from tidewheel.cost import prices
 from tidewheel.cost.assumptions import Assumptions
 from tidewheel.cost.bill import LOGS, POLLS, STORAGE, Bill, bill
 from tidewheel.cost.deployed import ENVIRONMENTS
-from tidewheel.cost.function_time import FUNCTIONS, LATENCY_MS, cold_share, gb_seconds
+from tidewheel.cost.function_time import LATENCY_MS, cold_share, gb_seconds
 from tidewheel.cost.requests import FLOWS
 from tidewheel.cost.rivals import rivals, schedules_cheaper_below
 from tidewheel.cost.stream import ENDS_SOON_S, URGENT_S, Stream
@@ -24,34 +21,9 @@ from tidewheel.errors import InvalidValue
 from tidewheel.flows.upkeep.merge_planning import _ENDS_SOON_MS
 from tidewheel.model.settings import TopicSettings
 
-TEMPLATES = {
-    "development": REPOSITORY / "src" / "tidewheel" / "local" / "template.json",
-    "production": REPOSITORY / "tests" / "infra" / "snapshots" / "production.json",
-}
-
-
-def _resources(path: Path, kind: str) -> list[dict[str, Any]]:
-    resources = json.loads(path.read_text())["Resources"].values()
-    return [each["Properties"] for each in resources if each["Type"] == kind]
-
 
 def _million(**changes: Any) -> Bill:
     return bill(Workload(per_day=1_000_000, **changes), ENVIRONMENTS["development"])
-
-
-@pytest.mark.parametrize("name", TEMPLATES)
-def test_what_an_environment_is_billed_for_is_what_its_template_has(name: str) -> None:
-    deployed, path = ENVIRONMENTS[name], TEMPLATES[name]
-    alarms = _resources(path, "AWS::CloudWatch::Alarm")
-    looked_at = (sum("MetricStat" in m for m in each["Metrics"]) if "Metrics" in each else 1 for each in alarms)
-    assert deployed.alarms == sum(looked_at)
-    assert not _resources(path, "AWS::CloudWatch::Dashboard")
-    assert deployed.polled_queues == len(_resources(path, "AWS::Lambda::EventSourceMapping"))
-    assert not _resources(path, "AWS::KMS::Key")
-    functions = _resources(path, "AWS::Lambda::Function")
-    assert not any(each.get("TracingConfig", {}).get("Mode") == "Active" for each in functions)
-    memory = {each["Handler"].split(".")[1]: each["MemorySize"] for each in functions}
-    assert memory == {function: its.memory_mib for function, its in FUNCTIONS.items()}
 
 
 def test_the_arithmetic_has_the_codes_own_constants() -> None:

@@ -53,7 +53,7 @@ def _memory(function: str) -> Setting:
 
 def _workers(job: str) -> Setting:
     """Declares the workers of a job. Glue needs a driver and a worker, and the account has a quota."""
-    return Setting(f"Workers (G.1X, 4 vCPUs, 16 GB) of a run of the {job} job, including the driver.", least=2)
+    return Setting(f"G.1X workers of the {job} job, including the driver.", least=2)
 
 
 def _concurrency(calls: str) -> Setting:
@@ -79,8 +79,8 @@ class Environment(FunctionSettings):
     spark: Annotated[
         bool,
         Setting(
-            "Whether the stack has the Glue jobs for large merges, rebuilding and importing. Without the jobs, the "
-            "compact function does all merges, in smaller steps, and people rebuild and import on their own machine."
+            "Whether the stack has the Glue jobs. Without the jobs, the compact function does all merges, in smaller "
+            "steps, and people rebuild and import on their own machine."
         ),
     ] = True
     glue_version: Annotated[str, Setting("The version of Glue that the jobs run on, 6.0 or a later 6.x.")] = "6.0"
@@ -90,8 +90,7 @@ class Environment(FunctionSettings):
     sweep_interval_s: Annotated[
         int,
         Setting(
-            "Time between two sweeps, in whole minutes. A lost schedule can go unnoticed for this time. A sweep that "
-            "takes longer overlaps the next sweep, which does no harm.",
+            "Time between two sweeps, in whole minutes.",
             unit="s",
             least=60,
             most=MAX_SWEEP_INTERVAL_S,
@@ -100,22 +99,21 @@ class Environment(FunctionSettings):
     subscriber_queue_arns: Annotated[
         tuple[str, ...],
         Setting(
-            "Subscriptions' queues with names other than `<stack>-...`, to which the functions may send too. Queues of "
-            "this account need this only if their own policy does not allow the functions."
+            "Subscriptions' queues of other accounts, or whose own policy does not allow the functions, and that have "
+            "other names than `<stack>-...`."
         ),
     ] = ()
     dedicated_topics: Annotated[
         tuple[str, ...],
         Setting(
-            f"At most {MAX_DEDICATED_TOPICS} topics with their own urgent and bulk queue. Permission to send to these "
-            "queues is permission for this topic alone."
+            f"At most {MAX_DEDICATED_TOPICS} topics with their own urgent and bulk queue, so that permission to send "
+            "is permission for one topic alone."
         ),
     ] = ()
     encryption_key_arn: Annotated[
         str | None,
         Setting(
-            "A KMS key of this Region that encrypts all data that the service stores. `tidewheel.cdk.encryption` says "
-            "what the key's policy must allow.",
+            "A KMS key of this Region that encrypts all stored data. `tidewheel.cdk.encryption` has the key's policy.",
             none="AWS's own keys, at no cost",
         ),
     ] = None
@@ -155,25 +153,22 @@ class Environment(FunctionSettings):
     reserved_concurrency: Annotated[
         Mapping[str, int],
         Setting(
-            'Calls that the account reserves for a function, such as `{"dispatch": 50}`. The number is also the '
-            "function's limit. Lambda must leave 100 calls to the account's other functions. A new account may have "
-            "only 10 calls in total."
+            'Calls that the account reserves for a function, such as `{"dispatch": 50}`, which is also its limit. '
+            "Lambda must leave 100 calls to other functions."
         ),
     ] = field(default_factory=dict, hash=False)
     alarms: Annotated[bool, Setting("Whether the stack has alarms. Failed job runs are reported even without.")] = False
-    dashboard: Annotated[
-        bool, Setting("Whether the stack has a dashboard, at $3 a month. An account's first three may be free.")
-    ] = False
+    dashboard: Annotated[bool, Setting("Whether the stack has a dashboard, at $3 a month.")] = False
     metrics: Annotated[
         bool,
         Setting(
-            "Whether the functions record what they did, with metrics of what went wrong. Without these records, three "
-            "alarms are left out, two see less, and much of the dashboard is empty."
+            "Whether the functions log records of their work, with metrics. Without these, three alarms are left out, "
+            "two see less, and much of the dashboard is empty."
         ),
     ] = True
     tracing: Annotated[
         bool,
-        Setting("Whether X-Ray samples each function's calls, at a cost. Otherwise only a traced caller's are traced."),
+        Setting("Whether X-Ray samples each function's calls, at a cost."),
     ] = False
     log_level: Annotated[
         str, Setting("The lowest level that the functions log.", choices=("DEBUG", "INFO", "WARNING", "ERROR"))
@@ -185,18 +180,14 @@ class Environment(FunctionSettings):
     queue_age_alarm_s: Annotated[
         int,
         Setting(
-            "Age from which a message in a queue that a function reads raises an alarm. A bulk pack can reach the "
-            "minimum if one call failed.",
+            "Age from which a message in a queue that a function reads raises an alarm.",
             unit="s",
             least=MIN_QUEUE_AGE_ALARM_S,
         ),
     ] = 1020
     runbook_url: Annotated[
         str,
-        Setting(
-            "The runbook's URL in alarms and dashboard, to which `#` and the title of a page are added. The default is "
-            "the command that prints the page."
-        ),
+        Setting("The runbook's URL in alarms and dashboard, to which `#` and the title of a page are added."),
     ] = RUNBOOK
 
     def __post_init__(self) -> None:

@@ -73,7 +73,7 @@ class TidewheelSQSBroker(SQSBroker):  # type: ignore[misc]  # dramatiq_sqs says 
 
         Raises:
             InvalidValue: a FIFO queue, an invalid setting, or a topic that feeds other queues.
-            QueueNotFound: no actor has declared the queue.
+            dramatiq.errors.QueueNotFound: no actor has declared the queue.
         """
         return [
             self._topics.prepare(self._queue_url(name), **settings)

@@ -92,7 +92,7 @@ class QueueTopics:
 
         Raises:
             InvalidValue: a FIFO queue, an invalid setting, or a topic that feeds other queues only.
-            AlreadyExists, QueueUnavailable, Contended: as the client's `create_subscription`.
+            AlreadyExists, QueueUnavailable: as the client's `create_subscription`.
         """
         topic = self.topic(queue_url)
         found = self._subscriptions(topic)

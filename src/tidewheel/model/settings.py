@@ -74,8 +74,7 @@ class TopicSettings:
     collect_interval_s: Annotated[
         int,
         Setting(
-            "Time between two collections. A collection deletes ledgers that all subscriptions have passed, "
-            "and writes a checkpoint.",
+            "Time between two collections, which delete passed ledgers and write a checkpoint.",
             unit="s",
         ),
     ] = 3600
@@ -84,7 +83,7 @@ class TopicSettings:
     redrive_s: Annotated[
         int,
         Setting(
-            "Age at which the parts of an open delivery are enqueued again. No worker lives longer.",
+            "Age at which the parts of an open delivery are enqueued again.",
             unit="s",
             least=2 * MAX_FUNCTION_S,
         ),
@@ -112,7 +111,7 @@ class TopicSettings:
         int,
         Setting(
             "1: the bytes of messages are erased from ledgers, in all versions, within a day of their collection "
-            "or cancel. 0: a topic keeps at most as many dead bytes as live bytes, and 64 KiB more.",
+            "or cancel. 0: a topic may keep as many dead bytes as live bytes, and 64 KiB more.",
             least=0,
             most=1,
         ),
