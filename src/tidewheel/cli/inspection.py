@@ -301,6 +301,8 @@ def _status_pairs(status: MessageStatus) -> list[tuple[str, str]]:
             pairs.append(("expires", _precise(message.expires_at)))
         if message.key is not None:
             pairs.append(("key", message.key))
+        if message.group is not None:
+            pairs.append(("group", message.group))
         if message.attempt:
             pairs.append(("attempt", f"{message.attempt} of {message.original_id}"))
         pairs += [("attribute", f"{name}={value}") for name, value in message.attributes.items()]
@@ -339,4 +341,5 @@ def _message_json(message: WaitingMessage) -> dict[str, Any]:
         "attempt": message.attempt,
         "original_id": message.original_id,
         "payload": message.payload,
+        "group": message.group,
     }

@@ -137,6 +137,7 @@ class BufferedSender:
         key: str | None = None,
         replace: bool = False,
         expires_in: float | timedelta | str | None = None,
+        group: str | None = None,
     ) -> Future[Receipt]:
         """Checks a message and puts it into the buffer. A delay counts from now.
 
@@ -161,6 +162,7 @@ class BufferedSender:
             key=key,
             replace=replace,
             expires_in=expires_in,
+            group=group,
         )
         state, checked = self._tw._check(topic, message)
         future: Future[Receipt] = Future()

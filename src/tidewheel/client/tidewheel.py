@@ -119,6 +119,7 @@ class Tidewheel:
         key: str | None = None,
         replace: bool = False,
         expires_in: float | timedelta | str | None = None,
+        group: str | None = None,
     ) -> Receipt:
         """Sends one message. When this returns, SQS has stored the message durably.
 
@@ -133,6 +134,8 @@ class Tidewheel:
             replace: whether the message replaces an earlier message with its key, unless the earlier message's slot is
                 sealed. If False, the message is dropped while another message with its key waits.
             expires_in: how long after the due time the message may still be handed out.
+            group: the MessageGroupId in the subscriptions' queues, 1 to 128 characters. SQS's fair queues share out
+                consumers among groups.
 
         Raises:
             InvalidValue: a value is not usable; nothing was sent.
@@ -149,6 +152,7 @@ class Tidewheel:
             key=key,
             replace=replace,
             expires_in=expires_in,
+            group=group,
         )
         try:
             return self.send_many(topic, [message])[0]

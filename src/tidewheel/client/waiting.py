@@ -66,6 +66,7 @@ class WaitingMessage:
         attempt: how often the message was sent again by `retry_later`; 0 for the first time.
         original_id: the id of the first message, if this is a retry.
         payload: the S3 object that holds the body, if the body is too large for SQS; `body` is then a pointer.
+        group: the sender's group.
     """
 
     id: MessageId
@@ -79,6 +80,7 @@ class WaitingMessage:
     attempt: int = 0
     original_id: MessageId | None = None
     payload: str | None = None
+    group: str | None = None
 
     def json(self) -> Any:
         """Returns the body parsed as JSON."""
@@ -225,6 +227,7 @@ def waiting_message(found: FoundMessage) -> WaitingMessage:
         attempt=options.attempt or 0,
         original_id=options.original_id,
         payload=options.payload,
+        group=options.group,
     )
 
 

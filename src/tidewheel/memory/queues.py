@@ -186,7 +186,8 @@ class MemoryQueues:
             return Refusal(index, rule.permanent and not alike, rule.code, rule.reason, alike)
         if self._sqs is not None:
             try:
-                self._sqs.queue(queue_url).put(release.text, _attributes(release), delay_s)
+                system = None if release.group is None else {"MessageGroupId": release.group}
+                self._sqs.queue(queue_url).put(release.text, _attributes(release), delay_s, system)
             except SqsError as error:
                 if error.code.endswith("NonExistentQueue"):
                     raise QueueUnavailable(queue_url, str(error)) from error

@@ -42,6 +42,14 @@ class MemoryTopicStates:
                 current = self._store.of(state.topic).state = replace(current, sealed=slot)
             return current
 
+    def raise_layout(self, state: TopicState, to: int) -> TopicState | None:
+        with self._store.lock:
+            self._store.read(state.topic)
+            current = self._store.same(state)
+            if current is not None and current.layout < to:
+                current = self._store.of(state.topic).state = replace(current, layout=to)
+            return current
+
     def raise_next_slot(self, state: TopicState, next_work: NextWork) -> bool:
         with self._store.lock:
             current = self._store.same(state)

@@ -33,7 +33,7 @@ from tidewheel.model.settings import TopicSettings
 from tidewheel.model.subscription_state import Delivery, State, SubscriptionState
 from tidewheel.model.tombstone import Tombstone
 from tidewheel.model.topic import check_name
-from tidewheel.model.topic_state import LAYOUT, Purge, TopicState, check_layout
+from tidewheel.model.topic_state import FIRST_LAYOUT, Purge, TopicState, check_layout
 from tidewheel.model.untrusted import decompressed, json_object_of, mapping, text, whole
 from tidewheel.model.validation import check_key
 
@@ -52,6 +52,7 @@ class Checkpoint:
         keys: those that are not in ledgers: see `flows/ports/keys.py`.
         keys_read_ms: when they were read.
         keys_examined: how many were read to find them.
+        layout: the topic's.
     """
 
     topic: str
@@ -70,6 +71,7 @@ class Checkpoint:
     keys: tuple[KeyEntry, ...] = ()
     keys_read_ms: int = 0
     keys_examined: int = 0
+    layout: int = FIRST_LAYOUT
 
     def says_the_same(self, other: Checkpoint) -> bool:
         """Returns whether the checkpoints differ only in their times."""
@@ -107,6 +109,7 @@ def checkpoint_of(
         tombstones=tuple(sorted((each._replace(put_ms=0) for each in tombstones), key=lambda each: each[:3])),
         recurring=tuple(sorted(recurring, key=lambda each: each.name)),
         created_at_ms=state.created_at_ms,
+        layout=state.layout,
     )
 
 
@@ -126,7 +129,7 @@ def with_effective_cursors(
 def encode_checkpoint(checkpoint: Checkpoint) -> bytes:
     """Returns the bytes of a checkpoint."""
     document: dict[str, Any] = {
-        "v": LAYOUT,
+        "v": checkpoint.layout,
         "topic": checkpoint.topic,
         "generation": checkpoint.generation,
         "settings": json.loads(checkpoint.settings.to_json()),
@@ -162,7 +165,8 @@ def decode_checkpoint(data: bytes) -> Checkpoint:
         document = json_object_of(decompressed(opened(data), _RAW_BYTES))
         topic = check_name("topic", document["topic"])
         keys_read_ms, keys_examined = map(whole, document.get("keys_read", (0, 0)))
-        check_layout(topic, whole(document["v"]))
+        layout = whole(document["v"])
+        check_layout(topic, layout)
         sealed, planned, collected_until, purge_ms = map(whole, document["marks"])
         return Checkpoint(
             topic=topic,
@@ -181,6 +185,7 @@ def decode_checkpoint(data: bytes) -> Checkpoint:
             keys=tuple(_key(*each) for each in document.get("keys", ())),
             keys_read_ms=keys_read_ms,
             keys_examined=keys_examined,
+            layout=layout,
         )
     except UnsupportedLayout:
         raise

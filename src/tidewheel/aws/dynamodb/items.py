@@ -16,7 +16,7 @@ from functools import wraps
 from typing import NamedTuple, TypeVar
 
 from tidewheel.aws import table_layout as layout
-from tidewheel.aws.dynamodb.writes import Item, Value, item_of
+from tidewheel.aws.dynamodb.writes import LAYOUT_READ, Item, Value, item_of
 from tidewheel.errors import CorruptMetadata, NewerRelease, TidewheelError, UnsupportedLayout
 from tidewheel.flows.ports.merges import Trash
 from tidewheel.flows.ports.notes import Note
@@ -38,8 +38,8 @@ from tidewheel.model.topic_state import Purge, TopicState, check_layout
 from tidewheel.model.untrusted import json_of, text, whole
 
 VERSION = 1
-SAME_TOPIC = "generation = :generation AND attribute_not_exists(layout)"
-"""Condition of every change of a topic state. The topic is the same as read, and not moved to a newer layout since."""
+SAME_TOPIC = f"generation = :generation AND {LAYOUT_READ}"
+"""Condition of every change of a topic state. The topic is the same as read, with a layout that this release reads."""
 
 T = TypeVar("T")
 
@@ -266,6 +266,7 @@ def encode_bucket(topic: str, bucket: Bucket) -> Item:
             "tail": None if tail is None else tail.tag,
             "weights": encode_weights(held.weights) if held.weights else None,
             "checked_ms": held.checked_ms or None,
+            "schema": held.schema_version if held.schema_version > 1 else None,
         },
     )
 
@@ -284,6 +285,7 @@ def decode_bucket(item: Item) -> Bucket:
         slot_shift=whole(_optional(item, "slot_shift") or 0),
         weights=decode_weights(_binary(item, "weights")) if "weights" in item else (),
         checked_ms=whole(_optional(item, "checked_ms") or 0),
+        schema_version=whole(_optional(item, "schema") or 1),
     )
     if bucket.id_slot > (bucket.last_slot if bucket.slot_shift else bucket.first_slot):
         raise ValueError(f"slots begin with {bucket.first_slot}, before the slot in the key")

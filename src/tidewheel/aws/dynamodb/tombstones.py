@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from tidewheel.aws import table_layout as layout
 from tidewheel.aws.dynamodb import items
 from tidewheel.aws.dynamodb.table import Table
-from tidewheel.aws.dynamodb.writes import Check, Item, Put
+from tidewheel.aws.dynamodb.writes import LAYOUT_READ, Check, Item, Put
 from tidewheel.errors import CorruptMetadata
 from tidewheel.flows.ports.tombstones import Entombed
 from tidewheel.model.message import MessageId, id_bytes
@@ -119,6 +119,6 @@ def slot_open(topic: str, slot: int) -> Check:
     """Returns the check that a slot is not sealed."""
     return Check(
         key=layout.topic_state_key(topic),
-        condition="sealed <= :slot AND attribute_not_exists(layout)",
+        condition=f"sealed <= :slot AND {LAYOUT_READ}",
         values={"slot": slot},
     )

@@ -56,6 +56,15 @@ class TopicStates(Protocol):
         """
         ...
 
+    def raise_layout(self, state: TopicState, to: int) -> TopicState | None:
+        """Moves the topic to a later layout, for ever. Releases that do not know the layout then refuse the topic.
+
+        `layout = to IF layout < to and generation as read`.
+
+        Returns the topic state afterwards; None if the topic is gone or was created again.
+        """
+        ...
+
     def raise_next_slot(self, state: TopicState, next_work: NextWork) -> bool:
         """Raises the next slot. Returns False if refused.
 

@@ -81,6 +81,7 @@ def write_output(objects: Objects, work: MergeWork, i: int) -> Bucket | None:
         settings=work.settings,
         content=work.merge.output_id(i),
         sources=sorted(source.object_name for source in work.merge.sources),
+        schema_version=work.merge.schema_version,
     )
     return None if bucket is None else replace(bucket, checked_ms=max(bucket.checked_ms, work.now_ms))
 
@@ -94,11 +95,13 @@ def store_rows(
     settings: TopicSettings,
     content: str,
     sources: Sequence[str] = (),
+    schema_version: int = 1,
 ) -> Bucket | None:
     """Writes sorted, non-empty batches as a ledger with a new name. Returns None without batches.
 
     Args:
         content: ends the bucket's id, the same for each try to write the ledger.
+        schema_version: holds all values of the rows.
     """
     first = next(rows, None)
     if first is None:
@@ -114,6 +117,7 @@ def store_rows(
             segment_rows=settings.segment_rows,
             segment_bytes=settings.segment_bytes or SEGMENT_BYTES,
             sources=sources,
+            schema_version=schema_version,
         )
         for batch in chain([first], rows):
             writer.write(batch)

@@ -119,6 +119,7 @@ def found_messages(rows: pa.Table, object_name: str) -> list[FoundMessage]:
             payload_bytes=header.get("bytes"),
             only=header.get("only"),
             first_version=first,
+            group=header.get("group"),
         )
         checked = OutgoingMessage(
             id=id_bytes(header["id"]),
