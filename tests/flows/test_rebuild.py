@@ -38,7 +38,7 @@ from tidewheel.model.object_names import ASIDE, LEDGERS, checkpoint_name, ledger
 from tidewheel.model.plan import Plan, PlannedSegment
 from tidewheel.model.segment import Segment
 from tidewheel.model.set_aside import SetAside, SetAsideKey
-from tidewheel.model.settings import TopicSettings
+from tidewheel.model.settings import StoredSettings, TopicSettings
 from tidewheel.model.subscription_state import State
 from tidewheel.model.tombstone import Tombstone, tombstone
 from tidewheel.model.validation import OutgoingMessage
@@ -850,7 +850,9 @@ def assert_parks(world: World, count: int) -> None:
 def test_a_filter_outlives_the_table() -> None:
     world = a_world("billing")
     policy = FilterPolicy.parse({"color": ["red"]}).to_json()
-    create_subscription(world.service, world.clock, TOPIC, "red", "queue-red", filter_policy=policy)
+    create_subscription(
+        world.service, world.clock, TOPIC, "red", "queue-red", settings=StoredSettings(filter_policy=policy)
+    )
     [red], [blue] = world.send(HOUR, attributes={"color": "red"}), world.send(HOUR, attributes={"color": "blue"})
     checkpoint(world)
     lose_table(world)

@@ -35,6 +35,7 @@ from tidewheel.model.recurrence import parse_rule
 from tidewheel.model.setting import check_names
 from tidewheel.model.settings import (
     ChangeableSettings,
+    ChangeableSubscriptionSettings,
     FilterDocument,
     NewSubscriptionSettings,
     NewTopicSettings,
@@ -552,7 +553,8 @@ class Tidewheel:
             InvalidValue: a name or the filter is not usable.
             UnknownTopic, UnknownSubscription: it does not exist.
         """
-        return Subscription.of(subscriptions.set_filter(self._connection, topic, subscription, filter_policy))
+        changes: ChangeableSubscriptionSettings = {"filter_policy": filter_policy}
+        return Subscription.of(subscriptions.update(self._connection, topic, subscription, changes))
 
     def delete_subscription(self, topic: str, subscription: str, *, delete_queue: bool = False) -> Subscription:
         """Deletes a subscription and its waiting messages. Other subscriptions are not affected.

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from typing import Any
 
 from tidewheel.flows.ports.topic_states import AT_ONCE_MS
 from tidewheel.memory.store import MemoryStore
@@ -74,8 +75,8 @@ class MemorySubscriptions:
                 items.state = replace(items.state, next_slot=cursor, next_check_ms=next_check_ms)
             return True
 
-    def set_filter(self, subscription: SubscriptionState, filter_policy: str | None) -> bool:
-        return self._change(subscription, lambda current: replace(current, filter_policy=filter_policy))
+    def update(self, subscription: SubscriptionState, changes: Mapping[str, Any]) -> bool:
+        return self._change(subscription, lambda current: replace(current, **changes))
 
     def delete(self, subscription: SubscriptionState) -> bool:
         return self._change(subscription, lambda _: None)

@@ -29,7 +29,7 @@ from tidewheel.model.checksum import opened, sealed
 from tidewheel.model.key import KeyEntry
 from tidewheel.model.message import Encoding, MessageId, id_bytes
 from tidewheel.model.recurring import Recurring
-from tidewheel.model.settings import TopicSettings
+from tidewheel.model.settings import TopicSettings, read_stored
 from tidewheel.model.subscription_state import Delivery, State, SubscriptionState
 from tidewheel.model.tombstone import Tombstone
 from tidewheel.model.topic import check_name
@@ -135,10 +135,7 @@ def encode_checkpoint(checkpoint: Checkpoint) -> bytes:
         "settings": json.loads(checkpoint.settings.to_json()),
         "written_at_ms": checkpoint.written_at_ms,
         "marks": [checkpoint.sealed, checkpoint.planned, checkpoint.collected_until, checkpoint.purge_ms],
-        "subscriptions": [
-            [*_subscription_marks(each), *_known(each.filter_policy, each.created_at_ms)]
-            for each in checkpoint.subscriptions
-        ],
+        "subscriptions": [[*_subscription_marks(each), *_known(each)] for each in checkpoint.subscriptions],
         "tombstones": [_tombstone_values(each) for each in checkpoint.tombstones],
     }
     if checkpoint.created_at_ms is not None:
@@ -206,8 +203,10 @@ def _subscription(
     state: str,
     filter_policy: str | None = None,
     created_at_ms: int | None = None,
+    settings: object = None,
     *_: object,
 ) -> SubscriptionState:
+    stored = {"filter_policy": filter_policy, **mapping(settings or {})}
     return SubscriptionState(
         topic=topic,
         name=check_name("subscription", name),
@@ -216,8 +215,8 @@ def _subscription(
         cursor=whole(cursor),
         start=whole(start),
         state=State(state),
-        filter_policy=None if filter_policy is None else text(filter_policy),
         created_at_ms=None if created_at_ms is None else whole(created_at_ms),
+        **read_stored(stored),
     )
 
 
@@ -225,11 +224,13 @@ def _subscription_marks(each: SubscriptionState) -> list[str | int]:
     return [each.name, each.generation, each.queue_url, each.cursor, each.start, each.state.value]
 
 
-def _known(filter_policy: str | None, created_at_ms: int | None) -> list[str | int | None]:
-    """Returns the last values of a subscription, without trailing unknown values."""
-    if created_at_ms is None:
-        return [] if filter_policy is None else [filter_policy]
-    return [filter_policy, created_at_ms]
+def _known(each: SubscriptionState) -> list[Any]:
+    """Returns the last values of a subscription, without trailing absent values."""
+    others = {name: value for name, value in each.stored().items() if value is not None and name != "filter_policy"}
+    found = [each.filter_policy, each.created_at_ms, others or None]
+    while found and found[-1] is None:
+        found.pop()
+    return found
 
 
 def _tombstone_values(each: Tombstone) -> list[str | int | None]:

@@ -31,7 +31,8 @@ from tidewheel.model.park import Park
 from tidewheel.model.plan import Plan, decode_plan, encode_plan
 from tidewheel.model.recurring import Recurring
 from tidewheel.model.set_aside import SetAside
-from tidewheel.model.settings import TopicSettings
+from tidewheel.model.setting import settings_of
+from tidewheel.model.settings import StoredSettings, TopicSettings, read_stored
 from tidewheel.model.subscription_state import Delivery, State, SubscriptionState
 from tidewheel.model.tombstone import Tombstone
 from tidewheel.model.topic_state import Purge, TopicState, check_layout
@@ -112,6 +113,10 @@ def _text(item: Item, name: str) -> str:
 
 def _binary(item: Item, name: str) -> bytes:
     return bytes(item[name]["B"])
+
+
+def _plain(item: Item, name: str) -> str | int:
+    return _number(item, name) if "N" in item[name] else _text(item, name)
 
 
 def _message_id(item: Item, name: str) -> MessageId | None:
@@ -354,7 +359,7 @@ def encode_subscription(subscription: SubscriptionState) -> Item:
             "cursor": subscription.cursor,
             "start": subscription.start,
             "state": subscription.state.value,
-            "filter_policy": subscription.filter_policy,
+            **subscription.stored(),
             "created_at_ms": subscription.created_at_ms,
         },
     )
@@ -371,8 +376,8 @@ def decode_subscription(item: Item) -> SubscriptionState:
         cursor=_number(item, "cursor"),
         start=_number(item, "start"),
         state=State(_text(item, "state")),
-        filter_policy=_text(item, "filter_policy") if "filter_policy" in item else None,
         created_at_ms=_optional(item, "created_at_ms"),
+        **read_stored({name: _plain(item, name) for name in settings_of(StoredSettings) if name in item}),
     )
 
 

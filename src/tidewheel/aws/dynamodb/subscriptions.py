@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from tidewheel.aws import table_layout as layout
 from tidewheel.aws.dynamodb import items
 from tidewheel.aws.dynamodb.table import Table
@@ -94,9 +97,9 @@ class DynamoSubscriptions:
         )
         return not failed
 
-    def set_filter(self, subscription: SubscriptionState, filter_policy: str | None) -> bool:
-        """Changes the filter with a single UpdateItem."""
-        return self._change_subscription(subscription, "set_filter", {"filter_policy": filter_policy})
+    def update(self, subscription: SubscriptionState, changes: Mapping[str, Any]) -> bool:
+        """Changes settings with a single UpdateItem."""
+        return self._change_subscription(subscription, "update_subscription", dict(changes))
 
     def delete(self, subscription: SubscriptionState) -> bool:
         """Deletes a subscription in a transaction, since `Table.delete` has no conditions."""

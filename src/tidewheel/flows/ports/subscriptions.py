@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Mapping
+from typing import Any, Protocol
 
 from tidewheel.model.subscription_state import SubscriptionState
 from tidewheel.model.topic_state import TopicState
@@ -59,10 +60,13 @@ class Subscriptions(Protocol):
         """
         ...
 
-    def set_filter(self, subscription: SubscriptionState, filter_policy: str | None) -> bool:
-        """Changes a subscription's filter. Returns False if refused.
+    def update(self, subscription: SubscriptionState, changes: Mapping[str, Any]) -> bool:
+        """Changes settings of a subscription. Returns False if refused.
 
-        `SUB: filter_policy = ... IF generation as read`.
+        `SUB: the settings = ... IF generation as read`.
+
+        Args:
+            changes: values of `StoredSettings` by name.
         """
         ...
 
