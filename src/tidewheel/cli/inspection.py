@@ -308,8 +308,7 @@ def _status_pairs(status: MessageStatus) -> list[tuple[str, str]]:
         pairs += [("attribute", f"{name}={value}") for name, value in message.attributes.items()]
         pairs.append(("body", message.body))
     for each in status.subscriptions:
-        how = "delivered" if each.delivered else "handed out" if each.handed_out else "not handed out yet"
-        pairs.append((each.name, f"{how} ({each.state.value})"))
+        pairs.append((each.name, f"{each.place.value} ({each.state.value})"))
     return pairs
 
 

@@ -5,6 +5,8 @@ Both read ledgers, so they need pyarrow. pyarrow is loaded at the first call, an
     found in a ledger:   WAITING ---seal---> SEALED ---every subscription has it---> SENT
     not to be sent:      CANCELLED, PURGED, EXPIRED
     in no ledger:        UNKNOWN, unless it was cancelled
+
+docs/states.md draws all places and their words.
 """
 
 from __future__ import annotations
@@ -26,6 +28,9 @@ if TYPE_CHECKING:
     from tidewheel.client.connection import Connection
     from tidewheel.flows.ports import Storage
     from tidewheel.flows.waiting.peek import FoundMessage
+    from tidewheel.model.park import ParkKey
+    from tidewheel.model.set_aside import SetAsideKey
+    from tidewheel.model.subscription_state import DeliveryKey, SubscriptionState
     from tidewheel.model.topic_state import TopicState
 
 MAX_PEEK = 1000
@@ -49,6 +54,24 @@ class MessageState(StrEnum):
     """The message has expired; subscriptions that do not have it never get it."""
     UNKNOWN = "unknown"
     """No ledger holds the message: it was never sent, is still in an ingest queue, was sent direct, or is collected."""
+
+
+class Place(StrEnum):
+    """Where a message of a plan is for one subscription.
+
+    If something that could tell cannot be read, this is the earliest place that is still possible.
+    """
+
+    PLANNED = "planned"
+    """The plan was not handed out yet: the subscription is paused, or the hand-out runs."""
+    DELIVERING = "delivering"
+    """The subscription's delivery of the plan is open."""
+    SET_ASIDE = "set aside"
+    """The message's part of the ledger, or the subscription's filter, cannot be read."""
+    PARKED = "parked"
+    """The subscription has parked messages, and this message may be among them."""
+    SENT = "sent"
+    """The subscription's queue or the queue of refused messages has the message, or the filter excluded it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,13 +119,14 @@ class SubscriptionProgress:
     """A subscription's progress with a message.
 
     Attributes:
-        handed_out: whether the message's plan was handed out to the subscription.
-        delivered: whether its queue certainly has the message; False while the subscription has parked messages, since
-            this message may be among them, or something that could tell cannot be read.
+        place: where the message is.
+        handed_out: whether the message's plan was handed out to the subscription. False exactly in PLANNED.
+        delivered: whether its queue certainly has the message. True exactly in SENT.
     """
 
     name: str
     state: State
+    place: Place
     handed_out: bool
     delivered: bool
 
@@ -158,7 +182,7 @@ def get(connection: Connection, topic: str, message_id: MessageId, now_ms: int) 
         # If the message was found through its plan, the slot was planned after the topic state was read.
         planned = slot < state.planned or found.plan is not None
         if planned:
-            progress = _progress(storage, topic, slot, found.plan)
+            progress = _progress(storage, topic, due_ms, slot, found.plan)
         if planned and tombstone is not None and found.plan is None:
             message_state = MessageState.UNKNOWN  # the plan that would tell is collected
         else:
@@ -248,29 +272,43 @@ def _waiting_state(state: TopicState, found: FoundMessage, waits: bool, now_ms: 
     return MessageState.WAITING if waits else MessageState.SEALED
 
 
-def _progress(storage: Storage, topic: str, slot: int, plan: int | None) -> tuple[SubscriptionProgress, ...]:
+def _progress(
+    storage: Storage, topic: str, due_ms: int, slot: int, plan: int | None
+) -> tuple[SubscriptionProgress, ...]:
     """Reads the progress of all subscriptions with a start at or before a slot.
 
     The order of the reads follows the way of a message: from the subscription's cursor to a delivery, and from there
-    perhaps to a park.
+    perhaps to a set-aside item or a park.
     """
     subscriptions = [each for each in storage.subscriptions.all(topic) if each.start <= slot]
-    unreadable: dict[str, Exception] = {}
-    opened = {
-        (each.key.subscription, each.key.generation)
-        for each in storage.deliveries.all(topic, unreadable)
-        if each.key.plan == plan and each.key.replay is None and not each.complete
+    unreadable: dict[Place, dict[str, Exception]] = {Place.DELIVERING: {}, Place.SET_ASIDE: {}, Place.PARKED: {}}
+    opened = storage.deliveries.all(topic, unreadable[Place.DELIVERING])
+    aside = storage.set_aside.all(topic, unreadable[Place.SET_ASIDE])
+    parks = storage.parks.all(topic, unreadable[Place.PARKED])
+    keys: dict[Place, list[DeliveryKey | SetAsideKey | ParkKey]] = {
+        Place.DELIVERING: [
+            each.key for each in opened if each.key.plan == plan and each.key.replay is None and not each.complete
+        ],
+        Place.SET_ASIDE: [each.key for each in aside if each.may_hold(slot, due_ms)],
+        Place.PARKED: [each.key for each in parks],
     }
-    parked = {(each.key.subscription, each.key.generation) for each in storage.parks.all(topic, unreadable)}
-    busy = opened | parked
+    owners = {place: {(key.subscription, key.generation) for key in found} for place, found in keys.items()}
+
+    def place_of(each: SubscriptionState) -> Place:
+        if each.cursor <= slot:
+            return Place.PLANNED
+        me = each.name, each.generation
+        return next((place for place in owners if me in owners[place] or unreadable[place]), Place.SENT)
+
     return tuple(
         SubscriptionProgress(
             name=each.name,
             state=each.state,
-            handed_out=each.cursor > slot,
-            delivered=each.cursor > slot and not unreadable and (each.name, each.generation) not in busy,
+            place=place,
+            handed_out=place is not Place.PLANNED,
+            delivered=place is Place.SENT,
         )
-        for each in subscriptions
+        for each, place in ((each, place_of(each)) for each in subscriptions)
     )
 
 
