@@ -183,7 +183,7 @@ class Subscription(Construct):
             name=subscription_name,
             queue_url=queue.queue_url,
             initial_position=initial_position,
-            **stored_settings(settings).stored(),
+            **stored_settings(settings),
         )
         declarations = topic.service.declarations()
         declarations.allow_check(queue)

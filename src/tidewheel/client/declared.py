@@ -200,18 +200,14 @@ def declared(resource_type: str, properties: Mapping[str, Any]) -> Declared:
     name = check_name("Subscription", properties.get("Subscription"))
     position = str(properties.get("InitialPosition", "latest"))
     subscribe.check_new_subscription(topic, name, position)
+    texts = [(each, properties.get(_property(each.name))) for each in settings_of(StoredSettings).values()]
     return DeclaredSubscription(
         topic=topic,
         name=name,
         queue_url=str(properties.get("QueueUrl", "")),
         initial_position=cast("InitialPosition", position),
-        **_stored(properties).stored(),
+        **stored_settings({each.name: read_setting(each, text) for each, text in texts if text is not None}),
     )
-
-
-def _stored(properties: Mapping[str, Any]) -> StoredSettings:
-    given = {name: (each, properties.get(_property(name))) for name, each in settings_of(StoredSettings).items()}
-    return stored_settings({name: read_setting(each, text) for name, (each, text) in given.items() if text is not None})
 
 
 def _property(setting: str) -> str:

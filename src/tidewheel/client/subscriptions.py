@@ -68,7 +68,7 @@ def resume(connection: Connection, clock: Clock, topic: str, name: str) -> Subsc
 def update(connection: Connection, topic: str, name: str, changes: ChangeableSubscriptionSettings) -> SubscriptionState:
     """Changes settings of a subscription. See `Tidewheel.set_filter`."""
     _check_names(topic, name)
-    checked = stored_settings(changes).stored()
+    checked = stored_settings(changes)
     return states.update_subscription(connection.storage, topic, name, {each: checked[each] for each in changes})
 
 

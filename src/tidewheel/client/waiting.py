@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -28,9 +28,7 @@ if TYPE_CHECKING:
     from tidewheel.client.connection import Connection
     from tidewheel.flows.ports import Storage
     from tidewheel.flows.waiting.peek import FoundMessage
-    from tidewheel.model.park import ParkKey
-    from tidewheel.model.set_aside import SetAsideKey
-    from tidewheel.model.subscription_state import DeliveryKey, SubscriptionState
+    from tidewheel.model.subscription_state import SubscriptionState
     from tidewheel.model.topic_state import TopicState
 
 MAX_PEEK = 1000
@@ -281,24 +279,27 @@ def _progress(
     perhaps to a set-aside item or a park.
     """
     subscriptions = [each for each in storage.subscriptions.all(topic) if each.start <= slot]
-    unreadable: dict[Place, dict[str, Exception]] = {Place.DELIVERING: {}, Place.SET_ASIDE: {}, Place.PARKED: {}}
-    opened = storage.deliveries.all(topic, unreadable[Place.DELIVERING])
-    aside = storage.set_aside.all(topic, unreadable[Place.SET_ASIDE])
-    parks = storage.parks.all(topic, unreadable[Place.PARKED])
-    keys: dict[Place, list[DeliveryKey | SetAsideKey | ParkKey]] = {
-        Place.DELIVERING: [
-            each.key for each in opened if each.key.plan == plan and each.key.replay is None and not each.complete
-        ],
-        Place.SET_ASIDE: [each.key for each in aside if each.may_hold(slot, due_ms)],
-        Place.PARKED: [each.key for each in parks],
-    }
-    owners = {place: {(key.subscription, key.generation) for key in found} for place, found in keys.items()}
+    stored: tuple[tuple[Place, Any, Callable[[Any], bool]], ...] = (
+        (
+            Place.DELIVERING,
+            storage.deliveries,
+            lambda it: (it.key.plan, it.key.replay, it.complete) == (plan, None, False),
+        ),
+        (Place.SET_ASIDE, storage.set_aside, lambda item: item.may_hold(slot, due_ms)),
+        (Place.PARKED, storage.parks, lambda _: True),
+    )
+    owners: dict[Place, set[tuple[str, str]]] = {}
+    for place, port, holds in stored:
+        unreadable: dict[str, Exception] = {}
+        found = port.all(topic, unreadable)
+        owners[place] = {(each.key.subscription, each.key.generation) for each in found if holds(each)}
+        if unreadable:
+            owners[place] |= {(each.name, each.generation) for each in subscriptions}
 
     def place_of(each: SubscriptionState) -> Place:
         if each.cursor <= slot:
             return Place.PLANNED
-        me = each.name, each.generation
-        return next((place for place in owners if me in owners[place] or unreadable[place]), Place.SENT)
+        return next((place for place in owners if (each.name, each.generation) in owners[place]), Place.SENT)
 
     return tuple(
         SubscriptionProgress(

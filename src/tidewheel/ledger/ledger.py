@@ -171,7 +171,7 @@ def _damage(range_bytes: bytes, segment: Segment) -> str | None:
 def _read(range_bytes: bytes, segment: Segment, columns: Sequence[str] | None) -> pa.Table:
     source = pa.BufferReader(footer.MAGIC + range_bytes)
     file = pq.ParquetFile(source, pre_buffer=False)
-    check_schema((file.metadata.metadata or {}).get(VERSION_TAG.encode()), file.schema_arrow)
+    check_schema((file.metadata.metadata or {}).get(VERSION_TAG.encode(), b"none").decode(), file.schema_arrow)
     if file.metadata.num_rows != segment.rows:  # a few bytes can stand for any number of rows
         raise ValueError(f"{file.metadata.num_rows} rows instead of {segment.rows}")
     wanted = None if columns is None else list({"deliver_at_ms", *columns})

@@ -73,7 +73,8 @@ def _read_footer(read: Read, size_bytes: int, object_name: str) -> tuple[pq.File
     data = data[ending - start :] if ending >= start else read(ending, start - ending) + data
     try:
         metadata = pq.read_metadata(pa.BufferReader(MAGIC + opened(data)))
-        check_schema((metadata.metadata or {}).get(VERSION_TAG.encode()), metadata.schema.to_arrow_schema())
+        version = (metadata.metadata or {}).get(VERSION_TAG.encode(), b"none").decode(errors="replace")
+        check_schema(version, metadata.schema.to_arrow_schema())
     except (pa.ArrowException, OSError, ValueError) as error:
         raise _corrupt(object_name, ending, size_bytes, f"not a readable footer: {error}") from None
     return metadata, ending

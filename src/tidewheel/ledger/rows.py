@@ -90,24 +90,13 @@ def version_of(table: pa.Table) -> int:
     return max(used, default=SCHEMA_VERSIONS[0])
 
 
-def check_schema(tag: bytes | None, schema: pa.Schema) -> int:
-    """Returns the version of a ledger's schema.
-
-    Args:
-        tag: the version in the footer.
-        schema: the columns in the footer.
-
-    Raises:
-        ValueError: this release does not know the version, or the columns are not those of the version.
-    """
-    known = {str(version).encode(): version for version in SCHEMA_VERSIONS}
-    version = known.get(tag or b"")
-    if version is None:
-        found = "none" if tag is None else tag.decode(errors="replace")
-        raise ValueError(f"schema version is {found}, this release reads {', '.join(map(str, SCHEMA_VERSIONS))}")
-    if not schema.equals(SCHEMAS[version]):
+def check_schema(version: str, schema: pa.Schema) -> None:
+    """Raises ValueError if this release does not know a ledger's version of the schema, or it has other columns."""
+    known = {str(each): schema for each, schema in SCHEMAS.items()}
+    if version not in known:
+        raise ValueError(f"schema version is {version}, this release reads {', '.join(known)}")
+    if not schema.equals(known[version]):
         raise ValueError(f"columns are {schema.to_string(show_field_metadata=False)}")
-    return version
 
 
 def widened(table: pa.Table, names: Sequence[str] = SCHEMA.names) -> pa.Table:

@@ -402,14 +402,14 @@ def read_setting(declared: Declared, value: Any, name: str = "") -> Any:
     return _topic_queues(value) if get_origin(declared.kind) is Mapping else str(value)
 
 
-def stored_settings(given: Mapping[str, Any]) -> StoredSettings:
-    """Returns checked settings of a subscription, as they are stored.
+def stored_settings(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns all stored settings of a subscription, of which some are given, checked.
 
     Raises:
         InvalidValue: a name or a value is not usable.
     """
     check_names(StoredSettings, given, "a subscription")
-    return StoredSettings(**SubscriptionSettings(**given).stored())
+    return SubscriptionSettings(**given).stored()
 
 
 def read_stored(values: Mapping[str, Any]) -> dict[str, Any]:

@@ -141,7 +141,6 @@ class _Part:
         content: ends the id of the output's bucket.
         sources: names of all sources of the merge.
         encoded_bytes: an estimate.
-        schema_version: of all outputs of the merge.
     """
 
     place: int
@@ -150,7 +149,6 @@ class _Part:
     content: str
     sources: tuple[str, ...]
     encoded_bytes: int
-    schema_version: int
 
 
 def _parts(place: int, work: MergeWork) -> list[_Part]:
@@ -170,7 +168,6 @@ def _parts(place: int, work: MergeWork) -> list[_Part]:
                     content=merge.output_id(number),
                     sources=names,
                     encoded_bytes=size,
-                    schema_version=merge.schema_version,
                 )
             )
     return found
@@ -207,7 +204,7 @@ class _WriteOutput:
                 settings=work.settings,
                 content=part.content,
                 sources=part.sources,
-                schema_version=part.schema_version,
+                schema_version=merge.schema_version,
             )
         except Exception as error:
             return _portable(error)

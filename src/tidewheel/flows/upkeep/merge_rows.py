@@ -13,7 +13,7 @@ writes the same bytes, on any machine and in each repetition.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import chain
 
 import pyarrow as pa
@@ -57,33 +57,6 @@ class MergeWork:
     purges: tuple[Purge, ...] = ()
     cancelled: frozenset[bytes] = frozenset()
     now_ms: int = 0
-
-    @property
-    def outputs(self) -> int:
-        """The maximum number of ledgers to write."""
-        return len(self.merge.cuts) - 1
-
-
-def write_output(objects: Objects, work: MergeWork, i: int) -> Bucket | None:
-    """Writes the i-th output of a merge. Returns None if the output has no rows.
-
-    Each try writes its own object, so a repeated or uncommitted try harms nothing.
-
-    Raises:
-        CorruptLedger: a segment of a source is damaged.
-        ObjectMissing: a source is gone: another merge replaced the source, and a collection deleted it.
-    """
-    bucket = store_rows(
-        objects,
-        merged_rows(objects, work, i),
-        topic=work.topic,
-        generation=work.generation,
-        settings=work.settings,
-        content=work.merge.output_id(i),
-        sources=sorted(source.object_name for source in work.merge.sources),
-        schema_version=work.merge.schema_version,
-    )
-    return None if bucket is None else replace(bucket, checked_ms=max(bucket.checked_ms, work.now_ms))
 
 
 def store_rows(
