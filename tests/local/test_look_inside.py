@@ -327,7 +327,7 @@ def test_looking_inside_asks_little_of_aws() -> None:
         stack.advance(hours=2, minutes=30)
         assert asked(stack, lambda: client.get("orders", sent[0].id)) == {
             "dynamodb.GetItem": 4,  # and the plan
-            "dynamodb.Query": 4,  # plans' ranges; subscriptions, open deliveries and parks
+            "dynamodb.Query": 5,  # plans' ranges; subscriptions, open deliveries, set-aside items and parks
             "s3.GetObject": 1,
         }
 

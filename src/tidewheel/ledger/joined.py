@@ -5,7 +5,7 @@ different ledgers, are joined into one Parquet file in memory:
 
     joined   | "PAR1" | segment | segment | ... | footer | footer length, 4 bytes LE | "PAR1" |
 
-Segments of two versions of the schema are not joined. The footer has the row group of each segment. Its entries
+All segments of such a file have one version of the schema. The footer has the row group of each segment. Its entries
 are copied from the segments' own footers, and only the pages' offsets differ. A segment's footer must be as
 `ledger/footer.py` writes it. Otherwise, and if anything is wrong, each segment goes through `decode_segment`, which
 reads any footer and names the damage.
@@ -15,8 +15,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from contextlib import suppress
-from itertools import accumulate
+from itertools import accumulate, groupby
 from typing import NamedTuple
 
 import numpy as np
@@ -64,11 +63,23 @@ def decode_together(stored: Sequence[StoredSegment], columns: Sequence[str] | No
     Raises:
         CorruptLedger: a segment's bytes are not the segment. The first such segment is named.
     """
-    table = None
-    for version in SCHEMA_VERSIONS:
-        with suppress(*UNREADABLE):
-            joined = _join(version, stored)
-            table = table if joined is None else _read(joined, [each.segment for each in stored], columns)
+    tables = [_decoded(version, list(run), columns) for version, run in groupby(stored, _version)]
+    return tables[0] if len(tables) == 1 else pa.concat_tables(tables)
+
+
+def _version(stored: StoredSegment) -> int:
+    """Returns the version of the schema by which a segment's footer ends. The footer is not verified."""
+    ends = (version for version, end in _ENDS.items() if stored.data[-len(end) - _FRAME_BYTES : -_FRAME_BYTES] == end)
+    return next(ends, SCHEMA_VERSIONS[0])
+
+
+def _decoded(version: int, stored: Sequence[StoredSegment], columns: Sequence[str] | None) -> pa.Table:
+    """Returns the rows of segments of one version of the schema."""
+    try:
+        joined = _join(version, stored)
+        table = None if joined is None else _read(joined, [each.segment for each in stored], columns)
+    except UNREADABLE:
+        table = None
     if table is not None:
         return widened(table, SCHEMA.names if columns is None else list(columns))
     return pa.concat_tables(
@@ -78,7 +89,7 @@ def decode_together(stored: Sequence[StoredSegment], columns: Sequence[str] | No
 
 
 def _join(version: int, stored: Sequence[StoredSegment]) -> bytes | None:
-    """Returns the joined file, or None if a segment is damaged, or has an unknown footer or another version."""
+    """Returns the joined file, or None if a segment is damaged or has an unknown footer."""
     entries = []
     offset = len(MAGIC)
     for each in stored:
@@ -120,10 +131,15 @@ def _row_group(version: int, data: bytes | memoryview, rows: int, offset: int) -
     return b"".join(parts)
 
 
+def _around(version: int) -> tuple[bytes, bytes]:
+    """Returns what stands before and behind the row group in a segment's footer."""
+    before, after = footer_of(version, 0, (_MARK,), SEGMENT_TAGS[version], b"")[:-_FRAME_BYTES].split(_MARK)
+    return before.removesuffix(integer(0) + _ROW_GROUPS), after
+
+
 def _footer_pattern(version: int) -> re.Pattern[bytes]:
     """Returns the pattern of a segment's footer, without its length and the magic."""
-    before, after = footer_of(version, 0, (_MARK,), SEGMENT_TAGS[version], b"")[:-_FRAME_BYTES].split(_MARK)
-    before = before.removesuffix(integer(0) + _ROW_GROUPS)
+    before, after = _around(version)
     chunks = (
         rb"((?:%b)\x16%b\x16%b\x16(%b))\x26(%b)%b"
         % (
@@ -149,6 +165,7 @@ def _footer_pattern(version: int) -> re.Pattern[bytes]:
 
 _MARK = b"\xff row group \xff"
 _FOOTERS = {version: _footer_pattern(version) for version in SCHEMA_VERSIONS}
+_ENDS = {version: _around(version)[1] for version in SCHEMA_VERSIONS}
 
 
 def _read(joined: bytes, segments: Sequence[Segment], columns: Sequence[str] | None) -> pa.Table | None:
