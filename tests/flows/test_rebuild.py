@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -108,6 +109,19 @@ def test_nothing_is_lost_with_the_table() -> None:
     assert world.received("billing") == world.received("audit") == once(ids)
     assert before and set(before) < set(ids)
     assert not world.service.objects.names(LEDGERS)
+
+
+def test_groups_stay_and_the_layout_is_that_of_the_ledgers_though_the_checkpoint_is_older() -> None:
+    world = a_world()
+    world.send(HOUR)
+    checkpoint(world)
+    world.send(HOUR, group="tenant-1")
+    lose_table(world)
+    run_rebuild(world)
+    assert (world.state.layout, sorted(each.schema_version for each in world.service.buckets.all(TOPIC))) == (2, [1, 2])
+    world.run(2 * HOUR, sweeps=True)
+    groups = [json.loads(each.header).get("group") for each in world.service.queues.sent()]
+    assert sorted(groups, key=str) == [None, "tenant-1"]
 
 
 def test_only_what_was_delivered_since_the_checkpoint_comes_again() -> None:
