@@ -24,15 +24,15 @@ from functools import partial
 from typing import Any, cast
 
 from botocore.exceptions import ClientError
+from tidewheel.storage.buckets import Commit
+from tidewheel.storage.table import Table
 
 from tests.stored_ports import TABLE_PORTS
-from tidewheel.aws.dynamodb.table import Table
 from tidewheel.clock import ManualClock
 from tidewheel.errors import ConcurrentModification
 from tidewheel.flows.administration.cancel import cancel, cancel_key, cancel_many
 from tidewheel.flows.delivery.commit import commit_and_schedule
 from tidewheel.flows.delivery.keys import settle_keys
-from tidewheel.flows.ports.buckets import Commit
 from tidewheel.ledger.bucket import Bucket, bucket_id
 from tidewheel.ledger.slots import slots_of
 from tidewheel.memory import MemoryService

@@ -18,6 +18,8 @@ from typing import Any
 
 import pyarrow as pa
 from botocore.config import Config
+from tidewheel.storage.buckets import Commit
+from tidewheel.storage.topic_states import NextWork
 
 from benchmarks.bench_ledger import START_MS, messages
 from benchmarks.endpoint import client, endpoint
@@ -30,8 +32,6 @@ from tidewheel.clock import ManualClock
 from tidewheel.flows.administration.subscribe import create_subscription
 from tidewheel.flows.delivery import release
 from tidewheel.flows.delivery.dispatch import dispatch
-from tidewheel.flows.ports.buckets import Commit
-from tidewheel.flows.ports.topic_states import NextWork
 from tidewheel.ledger.bucket import bucket_id, content_id
 from tidewheel.ledger.ledger import Ledger, decode_segment, encode_ledger
 from tidewheel.memory import MemoryService, MemoryWheel

@@ -9,9 +9,10 @@ has nothing to share its item with.
 
 from __future__ import annotations
 
+from tidewheel.storage.items import encode_bucket
+from tidewheel.storage.writes import Item
+
 from benchmarks.bench_ledger import START_MS, encode, messages
-from tidewheel.aws.dynamodb.items import encode_bucket
-from tidewheel.aws.dynamodb.writes import Item
 from tidewheel.clock import ManualClock
 from tidewheel.flows.upkeep.merge import in_process, merge
 from tidewheel.ledger.bucket import Bucket, bucket_id, content_id

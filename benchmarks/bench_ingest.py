@@ -16,13 +16,13 @@ from unittest.mock import patch
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from tidewheel.storage.items import encode_topic_state
+from tidewheel.storage.storage import Storage
 
 from benchmarks.bench_ledger import START_MS, messages
 from benchmarks.endpoint import client, endpoint
 from benchmarks.rounds import cpu_ms, interleaved
 from tests.stored_ports import TABLE_PORTS
-from tidewheel.aws.dynamodb.items import encode_topic_state
-from tidewheel.aws.dynamodb.storage import DynamoStorage
 from tidewheel.aws.s3_objects import S3Objects
 from tidewheel.aws.service import client_config
 from tidewheel.clock import ManualClock
@@ -48,7 +48,7 @@ class Service:
         """Makes the clients."""
         self.clock = ManualClock(NOW_MS)
         self.objects = S3Objects(client("s3", url, client_config(1)), s3_bucket="ledgers")
-        stored = DynamoStorage(client("dynamodb", url, client_config(1)), table="t", objects=self.objects)
+        stored = Storage(client("dynamodb", url, client_config(1)), table="t", objects=self.objects)
         for name in TABLE_PORTS:
             setattr(self, name, getattr(stored, name))
         self.queues = MemoryQueues(self.clock)

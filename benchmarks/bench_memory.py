@@ -24,18 +24,18 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from tidewheel.storage.buckets import Commit
+from tidewheel.storage.items import decode_bucket, encode_bucket
+from tidewheel.storage.topic_states import NextWork
+from tidewheel.storage.writes import Item
 
 from benchmarks.bench_ledger import SPAN_MS, START_MS
 from benchmarks.waiting import SEGMENT_ROWS, waiting_ledger
 from tests.stored_ports import TABLE_PORTS
-from tidewheel.aws.dynamodb.items import decode_bucket, encode_bucket
-from tidewheel.aws.dynamodb.writes import Item
 from tidewheel.clock import ManualClock
 from tidewheel.flows.administration.subscribe import create_subscription
 from tidewheel.flows.delivery.dispatch import dispatch
-from tidewheel.flows.ports.buckets import Commit
 from tidewheel.flows.ports.parallel import in_order
-from tidewheel.flows.ports.topic_states import NextWork
 from tidewheel.ledger.bucket import Bucket, bucket_id, content_id
 from tidewheel.ledger.ledger import Ledger, encode_ledger, rows_table
 from tidewheel.memory import MemoryObjects, MemoryQueues, MemoryService, MemoryWheel

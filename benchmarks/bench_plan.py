@@ -20,14 +20,14 @@ import zlib
 
 import numpy as np
 from pyroaring import BitMap
+from tidewheel.storage.items import decode_bucket, encode_bucket
+from tidewheel.storage.storage import Storage
+from tidewheel.storage.writes import Item
 
 from benchmarks.bench_ledger import SPAN_MS, START_MS
 from benchmarks.endpoint import client, endpoint
 from benchmarks.rounds import cpu_ms, interleaved
 from benchmarks.waiting import SLOT_MS, waiting_ledger
-from tidewheel.aws.dynamodb.items import decode_bucket, encode_bucket
-from tidewheel.aws.dynamodb.storage import DynamoStorage
-from tidewheel.aws.dynamodb.writes import Item
 from tidewheel.aws.service import client_config
 from tidewheel.ledger.bucket import Bucket
 from tidewheel.ledger.delayed_index import due_segments, next_slot, waiting_rows
@@ -106,7 +106,7 @@ def queried(runs: int) -> dict[str, object]:
     answer = json.dumps({"Items": wire, "Count": len(wire)}).encode()
     with endpoint({"Query": answer}) as url:
         dynamodb = client("dynamodb", url, client_config(1))
-        storage = DynamoStorage(dynamodb, table="t", objects=MemoryObjects())
+        storage = Storage(dynamodb, table="t", objects=MemoryObjects())
         names = {":pk": {"S": "T#t"}, ":prefix": {"S": "BUCKET#"}}
 
         def bare() -> None:

@@ -23,10 +23,10 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from tidewheel.storage.objects import Objects, StoredObject
 
 from benchmarks.bench_ledger import SPAN_MS, START_MS, messages
 from tidewheel.clock import ManualClock
-from tidewheel.flows.ports.objects import Objects, StoredObject
 from tidewheel.flows.recovery.rebuild import rebuild
 from tidewheel.flows.recovery.rebuild_engine import LedgerScan, Overlaps
 from tidewheel.flows.recovery.rebuild_keys import KeyRestore

@@ -27,8 +27,9 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+from tidewheel.storage.items import encode_bucket
+
 from tests.stored_ports import STORED_PORTS
-from tidewheel.aws.dynamodb.items import encode_bucket
 from tidewheel.clock import ManualClock
 from tidewheel.cost.prices import DAYS_A_MONTH, S3_GB_MONTH, dollars
 from tidewheel.flows.administration.subscribe import create_subscription, create_topic

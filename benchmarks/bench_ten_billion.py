@@ -31,10 +31,10 @@ import numpy as np
 from moto.dynamodb.models import dynamodb_backends
 from moto.dynamodb.models.dynamo_type import DynamoType, Item
 from moto.s3.models import s3_backends
+from tidewheel.storage.items import encode_bucket
 
 from benchmarks.bench_function_time import OwnTime
 from benchmarks.waiting import SEGMENT_ROWS, SLOT_MS, waiting_ledger
-from tidewheel.aws.dynamodb.items import encode_bucket
 from tidewheel.aws.service import Service
 from tidewheel.flows.ports.runs import MergeSize
 from tidewheel.flows.upkeep.consider_merge import consider_merge

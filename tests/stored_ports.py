@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tidewheel.flows.ports import Storage
+from tidewheel.storage.storage import Storage
 
 STORED_PORTS = tuple(name for name, each in vars(Storage).items() if isinstance(each, property))
 TABLE_PORTS = tuple(name for name in STORED_PORTS if name != "objects")

@@ -23,9 +23,10 @@ from dataclasses import dataclass
 from math import ceil
 from typing import Any
 
+from tidewheel.storage.layout import PARTITION_KEY, SORT_KEY
+
 from benchmarks.peers.account import HOUR_MS, Account, Run, send_in_tens
 from benchmarks.peers.stream import Delivery, Timed, number_of, outcome
-from tidewheel.aws.table_layout import PARTITION_KEY, SORT_KEY
 
 SQS_MAX_DELAY_S = 900
 LONG_POLL_S = 20

@@ -6,10 +6,11 @@ import random
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 
+from tidewheel.storage.items import encode_bucket
+
 from benchmarks.bench_index import item_bytes
 from benchmarks.peers.account import START_MS
 from benchmarks.peers.stream import Timed, unordered
-from tidewheel.aws.dynamodb.items import encode_bucket
 from tidewheel.ledger.bucket import bucket_id, content_id
 from tidewheel.ledger.ledger import encode_ledger
 from tidewheel.ledger.rows import rows_table

@@ -6,9 +6,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
+from tidewheel.storage.checks import MOST_DUE, Due
+
 from benchmarks.soak.watch import Forwarding, Watch
 from tidewheel.flows.ports import Ports
-from tidewheel.flows.ports.checks import MOST_DUE, Due
 from tidewheel.local import MemoryTidewheel
 from tidewheel.local.event_source import EventSource, Failed
 from tidewheel.memory import MemoryService

@@ -8,13 +8,13 @@ from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 import pyarrow as pa
+from tidewheel.storage.buckets import Commit
+from tidewheel.storage.deliveries import HandOut
+from tidewheel.storage.parks import JobNote
+from tidewheel.storage.topic_states import NextWork
 
 from benchmarks.soak.outcome import Outcome
-from tidewheel.flows.ports.buckets import Commit
-from tidewheel.flows.ports.deliveries import HandOut
-from tidewheel.flows.ports.parks import JobNote
 from tidewheel.flows.ports.queues import Refusal, Release
-from tidewheel.flows.ports.topic_states import NextWork
 from tidewheel.ledger.bucket import Bucket
 from tidewheel.memory import MemoryObjects, MemoryQueues, MemoryService
 from tidewheel.memory.buckets import MemoryBuckets

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
+from tidewheel.storage.checks import Due
+
 from tidewheel.errors import CorruptMetadata
-from tidewheel.flows.ports.checks import Due
 from tidewheel.flows.upkeep.health import health
 from tidewheel.flows.upkeep.sweep import sweep
 from tidewheel.flows.upkeep.sweep_result import SweepResult

@@ -220,7 +220,7 @@ def _plan(attribute: str) -> Callable[[Shop], None]:
 
 def _manifest(shop: Shop) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("tidewheel.aws.dynamodb.plans.MAX_INLINE_MANIFEST_BYTES", 10)
+        patch.setattr("tidewheel.storage.plans.MAX_INLINE_MANIFEST_BYTES", 10)
         _pausing(shop)
     [name] = shop.objects("plans")
     shop.put(name, gone)

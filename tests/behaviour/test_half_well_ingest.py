@@ -10,11 +10,11 @@ from itertools import count
 from typing import Any
 
 import pytest
+from tidewheel.storage.buckets import Commit
 
 from tests.half_well import HalfWell
 from tidewheel.client.tidewheel import Tidewheel
 from tidewheel.errors import ConcurrentModification, CorruptMetadata
-from tidewheel.flows.ports.buckets import Commit
 from tidewheel.local import MemoryTidewheel
 from tidewheel.model.key import KeyEntry
 from tidewheel.model.message import IdSource, Message, MessageId, id_text

@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
 
 from botocore.exceptions import ClientError
+from tidewheel.storage.layout import partitions
 
 from tests.compatibility.recording import Recording, take
-from tidewheel.aws.table_layout import partitions
 from tidewheel.errors import UnknownTopic
 from tidewheel.local import LocalTidewheel
 from tidewheel.model.object_names import topic_prefixes

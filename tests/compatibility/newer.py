@@ -8,8 +8,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from tidewheel.storage import layout
+
 from tests.compatibility.recording import RecordedQueue, Recording
-from tidewheel.aws import table_layout as layout
 from tidewheel.model.checksum import opened, sealed
 from tidewheel.model.object_names import CHECKPOINTS
 from tidewheel.model.topic_state import LAYOUT

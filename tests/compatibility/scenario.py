@@ -17,16 +17,16 @@ from typing import Any
 from unittest.mock import patch
 
 import pyarrow as pa
+from tidewheel.storage import plans as dynamodb_plans
+from tidewheel.storage.buckets import Commit
 
 from tests.compatibility.aftermath import counted, digest, taken
 from tests.compatibility.recording import Story, settings_of
 from tidewheel import Tidewheel
-from tidewheel.aws.dynamodb import plans as dynamodb_plans
 from tidewheel.aws.service import Service
 from tidewheel.flows.delivery import parking
 from tidewheel.flows.delivery.commit import commit_and_schedule
 from tidewheel.flows.delivery.ingest import pack_rows
-from tidewheel.flows.ports.buckets import Commit
 from tidewheel.ledger.bucket import bucket_id, content_id
 from tidewheel.ledger.ledger import encode_ledger
 from tidewheel.local import LocalTidewheel

@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tidewheel.storage import layout
 
 from tests.compatibility import aftermath, newer
 from tests.compatibility.record import FOLDER, path_of
 from tests.compatibility.recording import Recording, restored, settings_of
-from tidewheel.aws import table_layout as layout
 from tidewheel.errors import UnsupportedLayout
 from tidewheel.flows.upkeep.checkpoint import find_checkpoints
 from tidewheel.local import LocalTidewheel

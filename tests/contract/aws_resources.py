@@ -11,8 +11,7 @@ from typing import Any
 
 import boto3
 from botocore.config import Config
-
-from tidewheel.aws import table_layout as layout
+from tidewheel.storage import layout
 
 REGION = "eu-west-1"
 ACCESS_KEY, SECRET_KEY = "test", "test"

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from tidewheel.flows.ports import Storage
-from tidewheel.flows.ports.deliveries import HandOut
-from tidewheel.flows.ports.merges import Trash
+from tidewheel.storage.deliveries import HandOut
+from tidewheel.storage.merges import Trash
+from tidewheel.storage.storage import Storage
+
 from tidewheel.ledger.bucket import Bucket, bucket_id
 from tidewheel.ledger.slots import slots_of
 from tidewheel.model.message import MessageId

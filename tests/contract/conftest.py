@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tidewheel.storage.storage import Storage
 
 from tests.contract.aws_resources import client, has_endpoints, make_s3_bucket, make_table
 from tests.contract.builders import Store
-from tidewheel.aws.dynamodb.storage import DynamoStorage
 from tidewheel.aws.s3_objects import S3Objects
 from tidewheel.clock import ManualClock
 from tidewheel.jobs.folder_objects import FolderObjects
@@ -54,7 +54,7 @@ def aws_store(dynamodb: Any, **options: Any) -> Store:
     """An empty table; manifests go to memory."""
     objects = MemoryObjects()
     table = make_table(dynamodb)
-    storage = DynamoStorage(dynamodb, table=table, objects=objects, sleep=lambda seconds: None, **options)
+    storage = Storage(dynamodb, table=table, objects=objects, sleep=lambda seconds: None, **options)
     return Store(storage, object_names=objects.names)
 
 

@@ -6,6 +6,9 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from tidewheel.storage import layout
+from tidewheel.storage.buckets import Commit
+from tidewheel.storage.topic_states import NextWork
 
 from tests.contract.aws_resources import counted
 from tests.contract.builders import (
@@ -17,10 +20,7 @@ from tests.contract.builders import (
 )
 from tests.contract.conftest import aws_store
 from tidewheel import clock as clocks
-from tidewheel.aws import table_layout as layout
 from tidewheel.clock import ManualClock
-from tidewheel.flows.ports.buckets import Commit
-from tidewheel.flows.ports.topic_states import NextWork
 from tidewheel.ledger.bucket import Bucket, encode_tail
 from tidewheel.ledger.slots import slots_of
 

@@ -6,6 +6,10 @@ from typing import Any
 from unittest.mock import patch
 
 import pytest
+from tidewheel.storage import layout
+from tidewheel.storage.checks import DailyClaim
+from tidewheel.storage.deliveries import HandOut
+from tidewheel.storage.topic_states import NextWork
 
 from tests.contract.builders import (
     Store,
@@ -14,10 +18,6 @@ from tests.contract.builders import (
 )
 from tests.contract.conftest import aws_store
 from tests.contract.test_parks import a_park
-from tidewheel.aws import table_layout as layout
-from tidewheel.flows.ports.checks import DailyClaim
-from tidewheel.flows.ports.deliveries import HandOut
-from tidewheel.flows.ports.topic_states import NextWork
 
 
 def test_topics_and_deliveries_are_due_from_their_next_check_on(store: Store) -> None:

@@ -5,6 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from tidewheel.storage import layout
+from tidewheel.storage.buckets import Commit
+from tidewheel.storage.deletions import MAX_DELETED_ITEMS
+from tidewheel.storage.deliveries import Replay
+from tidewheel.storage.storage import Storage
+
 from tests.contract.aws_resources import make_table
 from tests.contract.builders import (
     Store,
@@ -16,11 +22,6 @@ from tests.contract.builders import (
     a_subscription,
     some_trash,
 )
-from tidewheel.aws import table_layout as layout
-from tidewheel.aws.dynamodb.deletions import MAX_DELETED_ITEMS
-from tidewheel.aws.dynamodb.storage import DynamoStorage
-from tidewheel.flows.ports.buckets import Commit
-from tidewheel.flows.ports.deliveries import Replay
 from tidewheel.memory import MemoryObjects
 from tidewheel.model.key import KeyEntry
 from tidewheel.model.settings import TopicSettings
@@ -147,7 +148,7 @@ def test_a_deleted_topic_is_forgotten_only_by_who_has_read_its_mark(store: Store
 
 def test_no_item_is_left_in_the_table_and_a_call_deletes_a_bounded_number(dynamodb: Any) -> None:
     table = make_table(dynamodb)
-    storage = DynamoStorage(dynamodb, table=table, objects=MemoryObjects())
+    storage = Storage(dynamodb, table=table, objects=MemoryObjects())
     store = Store(storage, object_names=None)
     store.topic()
     fill(store)

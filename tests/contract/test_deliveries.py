@@ -6,9 +6,9 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from tidewheel.storage.deliveries import HandOut, Replay
 
 from tests.contract.builders import Store, a_delivery, a_state
-from tidewheel.flows.ports.deliveries import HandOut, Replay
 from tidewheel.model.subscription_state import Delivery, DeliveryKey
 
 

@@ -1,4 +1,4 @@
-"""DynamoStorage: what is not the port's: requests, keys, races, versions, manifests as objects."""
+"""Storage: what is not the port's: requests, keys, races, versions, manifests as objects."""
 
 from __future__ import annotations
 
@@ -10,6 +10,14 @@ from zlib import crc32
 
 import pytest
 from botocore.exceptions import ClientError
+from tidewheel.storage import layout
+from tidewheel.storage.buckets import Commit
+from tidewheel.storage.deliveries import HandOut
+from tidewheel.storage.items import VERSION
+from tidewheel.storage.keys import FoundKeys, NotInLedgers
+from tidewheel.storage.storage import Storage
+from tidewheel.storage.table import ATTEMPTS, THROTTLED_ATTEMPTS
+from tidewheel.storage.topic_states import NextWork
 
 from tests.contract.aws_resources import counted, has_endpoints, make_table
 from tests.contract.builders import (
@@ -23,15 +31,7 @@ from tests.contract.builders import (
     some_trash,
 )
 from tests.contract.conftest import aws_store
-from tidewheel.aws import table_layout as layout
-from tidewheel.aws.dynamodb.items import VERSION
-from tidewheel.aws.dynamodb.storage import DynamoStorage
-from tidewheel.aws.dynamodb.table import ATTEMPTS, THROTTLED_ATTEMPTS
 from tidewheel.errors import ConcurrentModification, CorruptMetadata, NewerRelease
-from tidewheel.flows.ports.buckets import Commit
-from tidewheel.flows.ports.deliveries import HandOut
-from tidewheel.flows.ports.keys import FoundKeys, NotInLedgers
-from tidewheel.flows.ports.topic_states import NextWork
 from tidewheel.memory import MemoryObjects
 from tidewheel.model.key import KeyEntry
 from tidewheel.model.park import ParkKey
@@ -295,7 +295,7 @@ def test_the_object_of_a_plan_goes_after_the_item(dynamodb: Any) -> None:
             super().delete(names)
 
     table = make_table(dynamodb)
-    storage = DynamoStorage(dynamodb, table=table, objects=Noting())
+    storage = Storage(dynamodb, table=table, objects=Noting())
     storage.topic_states.create(a_state())
     storage.plans.commit(a_state(), large_plan(), 103)
     storage.plans.delete("orders", 100)
@@ -397,7 +397,7 @@ CANCELLED = "TransactionCanceledException"
 )
 def test_a_transaction_that_lost_a_race_is_tried_again(dynamodb: Any, failure: Any) -> None:
     pauses: list[float] = []
-    storage = DynamoStorage(dynamodb, table=make_table(dynamodb), objects=MemoryObjects(), sleep=pauses.append)
+    storage = Storage(dynamodb, table=make_table(dynamodb), objects=MemoryObjects(), sleep=pauses.append)
     storage.topic_states.create(a_state())
     with failing(dynamodb, [failure] * 3):
         assert storage.buckets.commit(a_state(), a_bucket(105), NEXT) is Commit.COMMITTED
@@ -419,7 +419,7 @@ def test_a_single_change_that_lost_a_race_is_tried_again(dynamodb: Any, store: S
 )
 def test_a_throttled_write_is_tried_a_few_times_with_longer_waits(dynamodb: Any, failure: Any) -> None:
     pauses: list[float] = []
-    storage = DynamoStorage(dynamodb, table=make_table(dynamodb), objects=MemoryObjects(), sleep=pauses.append)
+    storage = Storage(dynamodb, table=make_table(dynamodb), objects=MemoryObjects(), sleep=pauses.append)
     storage.topic_states.create(a_state())
     with failing(dynamodb, [failure] * ATTEMPTS), pytest.raises(ConcurrentModification):
         storage.buckets.commit(a_state(), a_bucket(105), NEXT)

@@ -6,9 +6,9 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from tidewheel.storage.keys import FoundKeys, NotInLedgers
 
 from tests.contract.builders import SLOT_MS, Store, a_message_id
-from tidewheel.flows.ports.keys import FoundKeys, NotInLedgers
 from tidewheel.model.key import KeyEntry
 from tidewheel.model.message import IdSource, id_floor, id_text
 from tidewheel.model.tombstone import Tombstone

@@ -7,6 +7,10 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from tidewheel.storage.buckets import Commit
+from tidewheel.storage.deliveries import Replay
+from tidewheel.storage.storage import Storage
+from tidewheel.storage.topic_states import NextWork
 
 from tests.contract.builders import (
     Store,
@@ -19,10 +23,6 @@ from tests.contract.builders import (
     some_trash,
 )
 from tidewheel.errors import UnsupportedLayout
-from tidewheel.flows.ports import Storage
-from tidewheel.flows.ports.buckets import Commit
-from tidewheel.flows.ports.deliveries import Replay
-from tidewheel.flows.ports.topic_states import NextWork
 from tidewheel.model.key import KeyEntry
 from tidewheel.model.message import Encoding
 from tidewheel.model.recurring import Recurring

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
+from tidewheel.storage.buckets import Commit
+from tidewheel.storage.topic_states import NextWork
 
 from tests.contract.builders import Store, a_bucket, a_segment, a_state, some_trash
-from tidewheel.flows.ports.buckets import Commit
-from tidewheel.flows.ports.topic_states import NextWork
 from tidewheel.ledger.bucket import Bucket, encode_tail
 from tidewheel.ledger.slots import slots_of
 from tidewheel.model.topic_state import TopicState

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from tidewheel.storage.notes import Note
+
 from tests.contract.builders import Store
-from tidewheel.flows.ports.notes import Note
 
 
 def test_a_note_is_the_last_that_was_put(store: Store) -> None:

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 from botocore.exceptions import ClientError
+from tidewheel.storage.objects import Objects
 
 from tests.contract.aws_resources import counted, make_s3_bucket
 from tidewheel import clock as clocks
 from tidewheel.aws.s3_objects import PART_BYTES, S3Objects
 from tidewheel.clock import ManualClock, SystemClock
 from tidewheel.errors import ObjectMissing
-from tidewheel.flows.ports.objects import Objects
 from tidewheel.memory import MemoryObjects
 
 DATA = bytes(range(256)) * 4

@@ -6,9 +6,9 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from tidewheel.storage.parks import JobNote, Parked
 
 from tests.contract.builders import Store, a_subscription
-from tidewheel.flows.ports.parks import JobNote, Parked
 from tidewheel.model.park import Park, ParkKey
 from tidewheel.model.subscription_state import State, SubscriptionState
 

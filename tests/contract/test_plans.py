@@ -6,11 +6,11 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from tidewheel.storage.deliveries import HandOut
+from tidewheel.storage.topic_states import NextWork
 
 from tests.contract.builders import Store, a_bucket, a_delivery, a_plan, a_state, a_subscription
 from tidewheel.flows.delivery import dispatch
-from tidewheel.flows.ports.deliveries import HandOut
-from tidewheel.flows.ports.topic_states import NextWork
 from tidewheel.model.plan import Plan
 from tidewheel.model.subscription_state import State
 

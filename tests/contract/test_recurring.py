@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from tidewheel.storage.topic_states import AT_ONCE_MS, NextWork
 
 from tests.contract.builders import SLOT_MS, Store, a_state
-from tidewheel.flows.ports.topic_states import AT_ONCE_MS, NextWork
 from tidewheel.model.message import Encoding
 from tidewheel.model.recurring import Recurring
 from tidewheel.model.topic_state import TopicState

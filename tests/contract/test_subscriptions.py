@@ -6,11 +6,11 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from tidewheel.storage.deliveries import HandOut
+from tidewheel.storage.parks import Parked
+from tidewheel.storage.topic_states import AT_ONCE_MS, NextWork
 
 from tests.contract.builders import Store, a_delivery, a_state, a_subscription
-from tidewheel.flows.ports.deliveries import HandOut
-from tidewheel.flows.ports.parks import Parked
-from tidewheel.flows.ports.topic_states import AT_ONCE_MS, NextWork
 from tidewheel.model.park import Park, ParkKey
 from tidewheel.model.subscription_state import State, SubscriptionState
 

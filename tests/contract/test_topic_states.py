@@ -6,6 +6,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from tidewheel.storage.buckets import Commit
+from tidewheel.storage.topic_states import NextWork
 
 from tests.contract.builders import (
     Store,
@@ -13,8 +15,6 @@ from tests.contract.builders import (
     a_state,
     some_trash,
 )
-from tidewheel.flows.ports.buckets import Commit
-from tidewheel.flows.ports.topic_states import NextWork
 from tidewheel.model.settings import TopicSettings
 from tidewheel.model.topic_state import Purge
 

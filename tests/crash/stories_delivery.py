@@ -80,7 +80,7 @@ def dispatching_in_single_steps(world: World) -> None:
     "dispatch: a manifest too large for an item",
     "s3.PutObject",
     TRANSACTION,
-    constants={"tidewheel.aws.dynamodb.plans.MAX_INLINE_MANIFEST_BYTES": 1},
+    constants={"tidewheel.storage.plans.MAX_INLINE_MANIFEST_BYTES": 1},
     every=2,
 )
 def dispatching_a_large_plan(world: World) -> None:

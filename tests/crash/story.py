@@ -13,7 +13,7 @@ from tests.crash.death import Point, When
 from tests.crash.verdict import Verdict, judge, settle
 from tests.crash.world import MortalTidewheel, World, replaced
 
-_FEW_READS: Mapping[str, object] = {"tidewheel.aws.table_layout.CHECK_SHARDS": 1}
+_FEW_READS: Mapping[str, object] = {"tidewheel.storage.layout.CHECK_SHARDS": 1}
 """Constants of every story: of 16 shards of the index of checks that a sweep reads twice, 15 are empty with one
 topic."""
 

@@ -9,11 +9,11 @@ from typing import Any
 
 from moto.core import DEFAULT_ACCOUNT_ID
 from moto.sqs.models import sqs_backends
+from tidewheel.storage import layout
 
 from tests.conftest import PROMISE_MS
 from tests.crash.death import FunctionDied, Point, When
 from tests.crash.world import Promise, World
-from tidewheel.aws import table_layout as layout
 from tidewheel.errors import PartLeased
 from tidewheel.local.emulator import REGION
 from tidewheel.local.pump import Failure, PartialFailure

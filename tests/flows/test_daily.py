@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from tidewheel.storage.objects import StoredObject
+
 from tests.flows.world import DAY, MINUTE
 from tidewheel.clock import ManualClock
-from tidewheel.flows.ports.objects import StoredObject
 from tidewheel.flows.upkeep.daily import PORTION_MS, walk_daily
 from tidewheel.memory import MemoryService
 from tidewheel.model.object_names import LEDGERS, PLANS

@@ -7,13 +7,13 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from tidewheel.storage.buckets import Commit
 
 from tests.flows.world import DAY, HOUR, MINUTE, START_MS, TOPIC, Crash, CrashingPorts, World, ids_of, once
 from tidewheel.errors import CorruptMetadata, DelayTooLong, PartLeased, TopicReplaced
 from tidewheel.flows.delivery.deliver import deliver_part
 from tidewheel.flows.delivery.dispatch import dispatch
 from tidewheel.flows.delivery.planning import DueBuckets
-from tidewheel.flows.ports.buckets import Commit
 from tidewheel.flows.upkeep.collect import collect
 from tidewheel.flows.upkeep.sweep import sweep
 from tidewheel.model.message import MessageId

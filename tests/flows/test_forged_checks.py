@@ -9,11 +9,11 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pytest
+from tidewheel.storage import layout
+from tidewheel.storage.checks import DynamoChecks
 
 from tests.flows.test_sweep import slow, topics_in_need
 from tests.flows.world import HOUR, World
-from tidewheel.aws import table_layout as layout
-from tidewheel.aws.dynamodb.checks import DynamoChecks
 from tidewheel.flows.upkeep.sweep import sweep
 
 FORGED = 80_000

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from tidewheel.storage.parks import JobNote, Parked
 
 from tests.flows.world import DAY, HOUR, MINUTE, START_MS, TOPIC, Crash, CrashingPorts, World, ids_of, once
 from tidewheel.errors import (
@@ -23,7 +24,6 @@ from tidewheel.flows.delivery.deliver import deliver_part
 from tidewheel.flows.delivery.dispatch import dispatch
 from tidewheel.flows.delivery.drain import drain
 from tidewheel.flows.delivery.work import do_job
-from tidewheel.flows.ports.parks import JobNote, Parked
 from tidewheel.flows.upkeep.orphans import ORPHAN_GRACE_S, sweep_orphans
 from tidewheel.flows.upkeep.sweep import sweep
 from tidewheel.memory import MemoryQueues

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from tidewheel.storage.keys import FoundKeys, NotInLedgers
 
 from tests.flows.test_rebuild import LEASE_S, a_world, checkpoint, lose_table, run_rebuild
 from tests.flows.world import DAY, HOUR, MINUTE, TOPIC, Crash, World, ids_of, once
@@ -15,7 +16,6 @@ from tidewheel.client.changes import reschedule
 from tidewheel.errors import UnknownTopic
 from tidewheel.flows.administration.cancel import Cancelled, CancelResult, TooLate, cancel, cancel_key
 from tidewheel.flows.administration.purge import purge
-from tidewheel.flows.ports.keys import FoundKeys, NotInLedgers
 from tidewheel.flows.upkeep.checkpoint import checkpoint_topic, find_checkpoints
 from tidewheel.model.message import MessageId, Receipt, id_bytes, id_deliver_at_ms, id_text
 from tidewheel.model.pack import Pack, decode_pack, packs

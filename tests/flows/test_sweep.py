@@ -11,6 +11,8 @@ from unittest.mock import patch
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tidewheel.storage.checks import owner_of
+from tidewheel.storage.topic_states import AT_ONCE_MS
 
 from tests.flows.world import DAY, HOUR, MINUTE, START_MS, TOPIC, World
 from tidewheel.flows.administration.delete_topic import delete_topic
@@ -19,8 +21,6 @@ from tidewheel.flows.administration.purge import purge
 from tidewheel.flows.administration.subscribe import create_subscription, create_topic
 from tidewheel.flows.administration.update_topic import update_topic
 from tidewheel.flows.delivery.schedules import schedule_again
-from tidewheel.flows.ports.checks import owner_of
-from tidewheel.flows.ports.topic_states import AT_ONCE_MS
 from tidewheel.flows.upkeep import sweep as module
 from tidewheel.flows.upkeep.collect import collect
 from tidewheel.flows.upkeep.consider_merge import consider_merge

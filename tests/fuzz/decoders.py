@@ -11,11 +11,11 @@ from datetime import datetime
 from typing import Any
 
 from hypothesis import strategies as st
+from tidewheel.storage import items
 
 from tests.fuzz import hostile
 from tests.fuzz.good import CHECKPOINT, ITEMS, JOBS, NOW_MS, PACKS, PLAN, RECEIVED, SLOTS, TABLE
 from tests.packs import parts_of
-from tidewheel.aws.dynamodb import items
 from tidewheel.client.declared import SUBSCRIPTION_TYPE, TOPIC_TYPE, declared
 from tidewheel.clock import ManualClock
 from tidewheel.flows.delivery.ingest import pack_rows

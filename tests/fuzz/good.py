@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from tidewheel.aws.dynamodb import items
-from tidewheel.aws.dynamodb.items import PlanItem
-from tidewheel.flows.ports.merges import Trash
+from tidewheel.storage import items
+from tidewheel.storage.items import PlanItem
+from tidewheel.storage.merges import Trash
+
 from tidewheel.ledger.bucket import Bucket, Tail, bucket_id
 from tidewheel.ledger.ledger import Ledger, encode_ledger, rows_table
 from tidewheel.ledger.segment_table import encode_segments

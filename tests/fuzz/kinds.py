@@ -14,9 +14,11 @@ from random import Random
 from types import SimpleNamespace
 from typing import Any, cast
 
+from tidewheel.storage import items
+from tidewheel.storage.objects import StoredObject
+
 from tests.fuzz.damage import damaged
 from tests.fuzz.good import CHECKPOINT, ITEMS, NOW_MS, PACKS, PLAN, RECEIVED, SLOTS, TABLE, ledger
-from tidewheel.aws.dynamodb import items
 from tidewheel.client.connection import Connection
 from tidewheel.client.payloads import fetch_payload
 from tidewheel.errors import CorruptLedger
@@ -24,7 +26,6 @@ from tidewheel.flows.delivery.due_rows import due_rows
 from tidewheel.flows.delivery.parking import parked_rows
 from tidewheel.flows.delivery.release import releases
 from tidewheel.flows.ports import Ports
-from tidewheel.flows.ports.objects import StoredObject
 from tidewheel.flows.upkeep.payloads import _marks
 from tidewheel.ledger.bucket import Bucket, Tail, encode_tail
 from tidewheel.ledger.inspection import inspect

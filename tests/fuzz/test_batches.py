@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from tidewheel.storage.layout import BUCKETS, key_key
 
 from tests.conftest import TOPIC, Orders, orders
 from tests.fuzz.damage import damaged
@@ -17,7 +18,6 @@ from tests.fuzz.good import IDS, PACKS
 from tests.fuzz.hostile import DEEP, NAMES
 from tests.marks import subscription_state, topic_state
 from tests.packs import fields_of, pack_of
-from tidewheel.aws.table_layout import BUCKETS, key_key
 from tidewheel.errors import InvalidValue
 from tidewheel.model.checksum import opened, sealed
 from tidewheel.model.message import Message

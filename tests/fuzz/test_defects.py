@@ -8,12 +8,12 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from tidewheel.storage import items
+from tidewheel.storage.layout import CLIENT_ITEMS
 
 from tests.fuzz.good import CHECKPOINT, IDS, ITEMS, NOW_MS, PACKS, PLAN
 from tests.packs import fields_of, pack_of
 from tidewheel import InvalidValue
-from tidewheel.aws.dynamodb import items
-from tidewheel.aws.table_layout import CLIENT_ITEMS
 from tidewheel.errors import CorruptMetadata, CorruptPack, NewerRelease, UnsupportedLayout
 from tidewheel.flows.delivery.ingest import pack_rows
 from tidewheel.flows.delivery.release import releases

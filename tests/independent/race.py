@@ -351,8 +351,9 @@ def race_in_memory(seed: int) -> Race:
 
 def race_on_dynamodb(seed: int) -> tuple[Race, Network]:
     """Returns a race on the DynamoDB of the environment, and the network before it."""
+    from tidewheel.storage.storage import Storage
+
     from tests.contract.aws_resources import client, make_table
-    from tidewheel.aws.dynamodb.storage import DynamoStorage
     from tidewheel.aws.service import client_config
     from tidewheel.aws.tries import FUNCTION
 
@@ -363,7 +364,7 @@ def race_on_dynamodb(seed: int) -> tuple[Race, Network]:
     FUNCTION.watch(dynamodb)
     memory = MemoryService.at(clock)
     network = Network.before(dynamodb, lost=0.02, unsent=0.005, random=random.Random(seed))
-    storage = DynamoStorage(dynamodb, table=table, objects=memory.objects)
+    storage = Storage(dynamodb, table=table, objects=memory.objects)
     ports = replace(memory, **{name: getattr(storage, name) for name in TABLE_PORTS})
     return Race(ports, clock, random.Random(seed), calm=network.calm), network
 

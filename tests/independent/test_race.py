@@ -7,11 +7,11 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from tidewheel.storage.buckets import Commit
 
 from tests.flows.world import TOPIC
 from tests.independent.race import Race, RaceClock, race_in_memory
 from tests.independent.record import Record, Sent
-from tidewheel.flows.ports.buckets import Commit
 from tidewheel.memory import MemoryQueues, MemoryService
 from tidewheel.memory.buckets import MemoryBuckets
 from tidewheel.memory.queues import SentMessage

@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 from botocore.exceptions import ClientError
+from tidewheel.storage import layout
 
 from infra.local_template import normalized
 from tests.fuzz.good import ITEMS
 from tests.infra.dedicated import synthesized
 from tests.infra.test_client_enforcement import session_of
 from tests.infra.test_client_permissions import MINE, OTHER, SHARED, World
-from tidewheel.aws import table_layout as layout
 from tidewheel.client.policies import (
     CONSUMER_ACTIONS,
     SENDER_ACTIONS,

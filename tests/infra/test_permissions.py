@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tidewheel.storage import layout as table_layout
 
 from tests.infra.roles import (
     COMPACT,
@@ -19,7 +20,6 @@ from tests.infra.roles import (
     SENDERS,
     SWEEP,
 )
-from tidewheel.aws import table_layout
 from tidewheel.model.object_names import topic_prefixes
 
 if TYPE_CHECKING:

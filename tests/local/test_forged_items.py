@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from tidewheel.aws import table_layout as layout
+from tidewheel.storage import layout
+
 from tidewheel.local import LocalTidewheel
 from tidewheel.model.message import Message, MessageId
 from tidewheel.model.settings import ServiceSettings, parameter_name

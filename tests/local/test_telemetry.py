@@ -6,11 +6,11 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 
 import pytest
+from tidewheel.storage.checks import Due
 
 from tests.conftest import SKEW, TOPIC, Orders
 from tests.local.told import TELLING, Point, documents, points, total
 from tidewheel.errors import CorruptMetadata, InvalidValue, NewerRelease
-from tidewheel.flows.ports.checks import Due
 from tidewheel.flows.upkeep.health import Health
 from tidewheel.flows.upkeep.sweep import SweepResult
 from tidewheel.local import LocalTidewheel

@@ -8,6 +8,8 @@ from dataclasses import replace
 from random import Random
 from typing import Any
 
+from tidewheel.storage.deliveries import Replay
+
 from tests.simulation.faults import FaultyPorts
 from tests.simulation.interleaving import Task
 from tests.simulation.promises import Pause, Purging, Reader, TopicLife
@@ -19,7 +21,6 @@ from tidewheel.flows.administration.purge import purge
 from tidewheel.flows.administration.replay import replay
 from tidewheel.flows.administration.subscribe import create_subscription, create_topic
 from tidewheel.flows.administration.update_topic import update_topic
-from tidewheel.flows.ports.deliveries import Replay
 from tidewheel.flows.recovery.rebuild import rebuild
 from tidewheel.flows.upkeep.checkpoint import find_checkpoints
 from tidewheel.jobs.rebuild_engine import local_engine

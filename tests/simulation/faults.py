@@ -12,6 +12,8 @@ from random import Random
 from typing import Any
 
 import pyarrow as pa
+from tidewheel.storage.buckets import Commit
+from tidewheel.storage.parks import JobNote, Parked
 
 from tests.simulation.interleaving import Died, Task
 from tests.simulation.lasting import LastingFaults
@@ -21,9 +23,7 @@ from tests.stored_ports import TABLE_PORTS
 from tidewheel.clock import Clock
 from tidewheel.errors import ConcurrentModification, CorruptMetadata, QueueUnavailable
 from tidewheel.flows.delivery.parking import parked_rows
-from tidewheel.flows.ports.buckets import Commit
 from tidewheel.flows.ports.parallel import in_order
-from tidewheel.flows.ports.parks import JobNote, Parked
 from tidewheel.flows.ports.queues import Refusal, Release
 from tidewheel.ledger.bucket import Bucket, BucketId
 from tidewheel.memory import MemoryService

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from tidewheel.flows.ports.deliveries import HandOut
-from tidewheel.flows.ports.merges import Trash
-from tidewheel.flows.ports.topic_states import NextWork
+from tidewheel.storage.deliveries import HandOut
+from tidewheel.storage.merges import Trash
+from tidewheel.storage.topic_states import NextWork
+
 from tidewheel.ledger.bucket import Bucket
 from tidewheel.model.key import KeyEntry
 from tidewheel.model.park import Park, ParkKey

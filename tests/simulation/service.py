@@ -21,6 +21,8 @@ from functools import lru_cache
 from random import Random
 from unittest.mock import patch
 
+from tidewheel.storage.topic_states import AT_ONCE_MS
+
 from tests.simulation.administrators import LASTING, REBUILD_LEASE_S, Administrators
 from tests.simulation.checks import Checks
 from tests.simulation.clients import UNSENDABLE, Clients
@@ -39,7 +41,6 @@ from tidewheel.clock import ManualClock
 from tidewheel.errors import UnknownSubscription
 from tidewheel.flows.administration.pause import resume
 from tidewheel.flows.ports.runs import MergeSize
-from tidewheel.flows.ports.topic_states import AT_ONCE_MS
 from tidewheel.flows.upkeep import retention
 from tidewheel.ledger import ledger
 from tidewheel.memory import MemoryService

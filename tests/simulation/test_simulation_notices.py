@@ -7,12 +7,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+from tidewheel.storage.tombstones import Entombed
 
 from tests.simulation.runs import one_run
 from tidewheel.flows.delivery import addressed, commit, deliver, drain, ingest, planning, release, schedules
 from tidewheel.flows.delivery.keys import _Settling
 from tidewheel.flows.ports.queues import Release
-from tidewheel.flows.ports.tombstones import Entombed
 from tidewheel.flows.recovery import rebuild
 from tidewheel.flows.recovery.rebuild_planning import Resolved
 from tidewheel.flows.upkeep import collect, payloads

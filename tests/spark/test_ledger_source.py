@@ -17,14 +17,14 @@ from pyspark.errors import PythonException
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.datasource import GreaterThanOrEqual, LessThan
 from pyspark.sql.types import StructType
+from tidewheel.storage.buckets import Commit
+from tidewheel.storage.merges import Trash
+from tidewheel.storage.objects import Objects
+from tidewheel.storage.storage import Storage
 
 from tests.contract.aws_resources import REGION, client, make_s3_bucket, make_table
-from tidewheel.aws.dynamodb.storage import DynamoStorage
 from tidewheel.clock import SystemClock
 from tidewheel.errors import CorruptLedger, InvalidValue, UnknownTopic
-from tidewheel.flows.ports.buckets import Commit
-from tidewheel.flows.ports.merges import Trash
-from tidewheel.flows.ports.objects import Objects
 from tidewheel.jobs.folder_objects import FolderObjects
 from tidewheel.jobs.location import Location
 from tidewheel.ledger.bucket import BucketId, bucket_id
@@ -169,7 +169,7 @@ def test_ledgers_in_s3_are_read_as_the_table_names_them(spark: SparkSession, aws
     endpoint_url, s3, dynamodb = aws
     root, table_name = f"s3://{make_s3_bucket(s3)}", make_table(dynamodb)
     objects = Location(root=root, endpoint_url=endpoint_url, region=REGION).objects()
-    storage = DynamoStorage(dynamodb, table=table_name, objects=objects)
+    storage = Storage(dynamodb, table=table_name, objects=objects)
     now_ms = START_MS - DAY_MS
     tables = [some_rows(300, seed=1), some_rows(20, seed=2, span_ms=DAY_MS)]
     state = committed(storage, tables, now_ms)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 
 import pytest
+from tidewheel.storage.tombstones import MAX_CANCELS
 
 from benchmarks.bench_capacity import LIMITS, RATES, TOPICS, loads, regime, shares
 from tests.local.client_requests import ALL_FLOWS
 from tidewheel.cdk.environment import MIN_WARM_READ_UNITS, MIN_WARM_WRITE_UNITS
 from tidewheel.cost.workload import DAY_S, Spread, Workload
-from tidewheel.flows.ports.tombstones import MAX_CANCELS
 from tidewheel.model.settings import TopicSettings
 
 

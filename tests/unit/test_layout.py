@@ -6,10 +6,10 @@ import json
 import zlib
 
 import pytest
+from tidewheel.storage.items import decode_topic_state, encode_topic_state
 
 import tidewheel
 from tests.contract.builders import a_state
-from tidewheel.aws.dynamodb.items import decode_topic_state, encode_topic_state
 from tidewheel.errors import TidewheelError, UnsupportedLayout
 from tidewheel.model.checkpoint import checkpoint_of, decode_checkpoint, encode_checkpoint
 from tidewheel.model.checksum import opened, sealed

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tidewheel.storage import items
+from tidewheel.storage import layout as table_layout
 from typer.testing import CliRunner, Result
 
 from infra.local_template import normalized
 from tests.infra.dedicated import synthesized
-from tidewheel.aws import table_layout
-from tidewheel.aws.dynamodb import items
 from tidewheel.cli.main import app
 from tidewheel.cli.target import Target
 from tidewheel.client.policies import (

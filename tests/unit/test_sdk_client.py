@@ -123,7 +123,7 @@ def test_the_sdk_needs_boto3_and_pyroaring_only() -> None:
         f"import sys\nfor name in {blocked}: sys.modules[name] = None\n"
         "import tidewheel\n"
         "for name in tidewheel.__all__: getattr(tidewheel, name)\n"
-        "import tidewheel.aws.dynamodb.storage, tidewheel.aws.s3_objects\n"
+        "import tidewheel.storage.storage, tidewheel.aws.s3_objects\n"
         "print('ok')"
     )
     assert in_python(program).strip() == "ok"

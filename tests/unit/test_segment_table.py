@@ -10,10 +10,10 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tidewheel.storage.items import decode_bucket, encode_bucket
 
 from tests.contract.builders import SLOT_MS
 from tests.unit.test_bucket import START_MS, some_segments
-from tidewheel.aws.dynamodb.items import decode_bucket, encode_bucket
 from tidewheel.errors import CorruptMetadata
 from tidewheel.ledger.bucket import Bucket, bucket_id
 from tidewheel.ledger.delayed_index import due_segments

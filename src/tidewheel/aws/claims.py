@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tidewheel.aws.dynamodb.table import Table
-from tidewheel.aws.dynamodb.writes import Put, key_item
-from tidewheel.aws.table_layout import claim_key, claims_prefix, topic_partition
+from tidewheel.storage.layout import claim_key, claims_prefix, topic_partition
+from tidewheel.storage.table import Table
+from tidewheel.storage.writes import Put, key_item
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 from botocore.exceptions import BotoCoreError, ClientError
 
 from tidewheel.errors import ObjectMissing, ObjectRefused
-from tidewheel.flows.ports.objects import StoredObject
 from tidewheel.ledger.sink import Sink
 from tidewheel.model.object_names import random_attempt
+from tidewheel.storage.objects import StoredObject
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client

@@ -14,7 +14,6 @@ from botocore.config import Config
 
 from tidewheel import __version__, deadline
 from tidewheel import clock as clocks
-from tidewheel.aws.dynamodb.storage import DynamoStorage
 from tidewheel.aws.runs import AwsRuns
 from tidewheel.aws.s3_objects import S3Objects
 from tidewheel.aws.scheduler_wheel import SchedulerWheel
@@ -25,6 +24,7 @@ from tidewheel.flows.ports.parallel import Parallel, in_order
 from tidewheel.flows.ports.queues import Queues
 from tidewheel.flows.ports.wheel import Wheel
 from tidewheel.model.settings import ServiceSettings
+from tidewheel.storage.storage import Storage
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -35,7 +35,7 @@ USER_AGENT = f"tidewheel/{__version__}"
 """The header, with Botocore's version behind. Without this, botocore makes a longer one anew for each request."""
 
 
-class Service(DynamoStorage):
+class Service(Storage):
     """Implements the port `Ports` on AWS."""
 
     def __init__(

@@ -11,8 +11,8 @@ from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_sqs as sqs
 
-from tidewheel.aws.table_layout import CHECK_INDEX
 from tidewheel.cdk.glue_job import GlueJob
+from tidewheel.storage.layout import CHECK_INDEX
 from tidewheel.telemetry.metrics import DIMENSION, NAMESPACE, Metric
 
 PERIOD = Duration.minutes(5)

@@ -13,12 +13,12 @@ from aws_cdk import aws_kms as kms
 from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
-from tidewheel.aws import table_layout as layout
 from tidewheel.cdk.encryption import key_of
 from tidewheel.cdk.environment import Environment
 from tidewheel.cdk.nag_suppressions import acknowledge, acknowledge_wildcards
 from tidewheel.cdk.names import service_name
 from tidewheel.model.object_names import REFUSED
+from tidewheel.storage import layout
 
 TLS_VERSION = 1.2
 """The oldest TLS version that the S3 bucket accepts."""

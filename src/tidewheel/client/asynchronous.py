@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from mypy_boto3_sqs import SQSClient
 
     from tidewheel.clock import Clock
-    from tidewheel.flows.ports import Storage
     from tidewheel.model.settings import (
         ChangeableSettings,
         NewSubscriptionSettings,
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
     )
     from tidewheel.model.subscription import Subscription
     from tidewheel.model.topic import Topic
+    from tidewheel.storage.storage import Storage
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -11,11 +11,11 @@ from tidewheel.client.connection import Connection
 from tidewheel.client.payloads import move_payload
 from tidewheel.errors import InvalidValue, UnknownMessage, UnknownTopic
 from tidewheel.flows.administration.cancel import Cancelled, CancelResult, TooLate, cancel, cancel_key, cancel_many
-from tidewheel.flows.ports import Storage
 from tidewheel.model.message import IdSource, MessageId, Receipt, id_bytes, id_deliver_at_ms, id_text
 from tidewheel.model.tombstone import tombstone, ttl_s
 from tidewheel.model.topic_state import TopicState
 from tidewheel.model.validation import check_key, due_at_ms, moved
+from tidewheel.storage.storage import Storage
 
 if TYPE_CHECKING:
     from tidewheel.client.sender import Sender

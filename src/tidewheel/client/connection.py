@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from mypy_boto3_ssm import SSMClient
 
     from tidewheel.aws.claims import DynamoClaims
-    from tidewheel.flows.ports import Storage
-    from tidewheel.flows.ports.objects import Objects
+    from tidewheel.storage.objects import Objects
+    from tidewheel.storage.storage import Storage
 
 T = TypeVar("T")
 
@@ -157,10 +157,10 @@ class Connection:
         return client
 
     def _make_storage(self) -> Storage:
-        from tidewheel.aws.dynamodb.storage import DynamoStorage
+        from tidewheel.storage.storage import Storage
 
         dynamodb = cast("DynamoDBClient", self._client("dynamodb"))
-        return DynamoStorage(dynamodb, table=self.settings.table, objects=self.objects)
+        return Storage(dynamodb, table=self.settings.table, objects=self.objects)
 
     def _make_claims(self) -> DynamoClaims:
         from tidewheel.aws.claims import DynamoClaims

@@ -17,12 +17,12 @@ from tidewheel.errors import (
     UnknownDamaged,
     UnknownTopic,
 )
-from tidewheel.flows.ports.unreadable import UnreadableItem
 from tidewheel.ledger.bucket import Tail
 from tidewheel.ledger.footer import MAGIC
 from tidewheel.model import checksum
 from tidewheel.model.park import Park
 from tidewheel.model.set_aside import SetAside
+from tidewheel.storage.unreadable import UnreadableItem
 
 if TYPE_CHECKING:
     from tidewheel.client.connection import Connection

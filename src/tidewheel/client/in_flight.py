@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from tidewheel.errors import CorruptMetadata, ObjectMissing
-from tidewheel.flows.ports import Storage
 from tidewheel.ledger.bucket import Bucket
 from tidewheel.model.plan import Plan
 from tidewheel.model.subscription_state import Delivery, SubscriptionState
 from tidewheel.model.topic_state import TopicState
+from tidewheel.storage.storage import Storage
 
 MAX_PLANS = 20
 """The most plans read of each kind. Without a limit, a long-paused subscription would cost thousands of requests."""

@@ -26,12 +26,12 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 from urllib.parse import urlsplit
 
-from tidewheel.aws import table_layout as layout
 from tidewheel.client.queue_tags import DEAD_LETTERS, ROLE_TAG, SERVICE, STACK_TAG, SUBSCRIPTION
 from tidewheel.errors import InvalidValue
 from tidewheel.model.object_names import LEDGERS, PARKED, PAYLOADS, PLANS, REFUSED, topic_prefix
 from tidewheel.model.settings import ServiceSettings, parameter_name, roles_parameter_name
 from tidewheel.model.topic import check_name
+from tidewheel.storage import layout
 
 Statement = dict[str, Any]
 """A statement of a policy."""

@@ -23,7 +23,6 @@ from tidewheel.errors import (
     TidewheelError,
     UnknownRecurring,
 )
-from tidewheel.flows.ports import Storage
 from tidewheel.model.duration import delay_ms
 from tidewheel.model.message import IdSource, Message
 from tidewheel.model.recurrence import Rule
@@ -31,6 +30,7 @@ from tidewheel.model.recurring import MAX_BODY_BYTES, MAX_NAME_BYTES, Recurring,
 from tidewheel.model.topic_state import TopicState, above
 from tidewheel.model.validation import Options, OutgoingMessage, check_key, check_message
 from tidewheel.model.wheel import open_from
+from tidewheel.storage.storage import Storage
 
 SWEEP_MS = 360_000
 """A sweep's interval and a minute. By then the sweep has created the schedule."""

@@ -10,8 +10,8 @@ from botocore.exceptions import ClientError
 
 from tidewheel.client.restoring import restore_refused
 from tidewheel.errors import InvalidValue, QueueUnavailable
-from tidewheel.flows.ports.objects import Objects
 from tidewheel.model.settings import ServiceSettings
+from tidewheel.storage.objects import Objects
 
 if TYPE_CHECKING:
     from mypy_boto3_sqs import SQSClient

@@ -6,11 +6,11 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from tidewheel.flows.ports.objects import Objects
 from tidewheel.model.pack import PACK_ATTRIBUTE
 from tidewheel.model.refused import REDRIVEN, read_document, restored
 from tidewheel.model.settings import ServiceSettings
 from tidewheel.model.untrusted import text
+from tidewheel.storage.objects import Objects
 
 if TYPE_CHECKING:
     from mypy_boto3_sqs import SQSClient

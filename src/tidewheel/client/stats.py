@@ -15,13 +15,13 @@ from tidewheel.client.histogram import DAY_S, DAYS, HOUR_S, HOURS, EstimatedHist
 from tidewheel.client.in_flight import undelivered
 from tidewheel.client.subscription_queues import dead_letter_url_of
 from tidewheel.flows.delivery.load_index import complete_all
-from tidewheel.flows.ports import Storage
-from tidewheel.flows.ports.objects import Objects
 from tidewheel.ledger.bucket import Bucket
 from tidewheel.ledger.delayed_index import next_slot
 from tidewheel.model.park import Park
 from tidewheel.model.subscription_state import Delivery, State, SubscriptionState
 from tidewheel.model.topic_state import TopicState
+from tidewheel.storage.objects import Objects
+from tidewheel.storage.storage import Storage
 
 if TYPE_CHECKING:
     from mypy_boto3_sqs import SQSClient

@@ -52,8 +52,8 @@ if TYPE_CHECKING:
     from mypy_boto3_sqs import SQSClient
 
     from tidewheel.clock import Clock
-    from tidewheel.flows.ports import Storage
     from tidewheel.model.topic_state import TopicState
+    from tidewheel.storage.storage import Storage
 
 
 @bounded_but("send_many", "receive")

@@ -26,10 +26,10 @@ from tidewheel.model.validation import Options
 
 if TYPE_CHECKING:
     from tidewheel.client.connection import Connection
-    from tidewheel.flows.ports import Storage
     from tidewheel.flows.waiting.peek import FoundMessage
     from tidewheel.model.subscription_state import SubscriptionState
     from tidewheel.model.topic_state import TopicState
+    from tidewheel.storage.storage import Storage
 
 MAX_PEEK = 1000
 _READING = "what reads ledgers (get, peek)"

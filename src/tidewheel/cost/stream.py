@@ -10,7 +10,6 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from tidewheel.aws.dynamodb.plans import MAX_INLINE_MANIFEST_BYTES
 from tidewheel.cost.assumptions import Assumptions
 from tidewheel.cost.workload import DAY_S, Spread, Workload
 from tidewheel.model.message import HEADER_BYTES, SQS_MAX_BYTES
@@ -18,6 +17,7 @@ from tidewheel.model.pack import MAX_PACK_BYTES
 from tidewheel.model.plan import MAX_PART_RAW_BYTES, MAX_PART_SEGMENTS
 from tidewheel.model.settings import TopicSettings
 from tidewheel.model.triggers import BULK_WINDOW_S
+from tidewheel.storage.plans import MAX_INLINE_MANIFEST_BYTES
 
 CHUNK_BYTES = 64 * 1024
 URGENT_S = 1800

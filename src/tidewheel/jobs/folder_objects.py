@@ -8,9 +8,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tidewheel.errors import ObjectMissing
-from tidewheel.flows.ports.objects import StoredObject
 from tidewheel.ledger.sink import Sink
 from tidewheel.model.object_names import random_attempt
+from tidewheel.storage.objects import StoredObject
 
 _UNFINISHED = ".unfinished"
 

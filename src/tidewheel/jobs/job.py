@@ -19,9 +19,9 @@ from tidewheel.aws.tries import JOB
 from tidewheel.client.connection import Connection
 from tidewheel.clock import Clock
 from tidewheel.errors import InvalidValue
-from tidewheel.flows.ports.objects import Objects
 from tidewheel.jobs.location import Location
 from tidewheel.jobs.tasks import InProcesses, InThisProcess, Tasks
+from tidewheel.storage.objects import Objects
 
 MAX_JOB_S = 7_200
 """Time-out of every job in the stack."""

@@ -8,12 +8,12 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from tidewheel.flows.ports.keys import Keys
-from tidewheel.flows.ports.objects import Objects
 from tidewheel.flows.ports.parallel import Parallel
-from tidewheel.flows.ports.tombstones import Tombstones
 from tidewheel.flows.recovery.rebuild_keys import KeyPorts
 from tidewheel.jobs.folder_objects import FolderObjects
+from tidewheel.storage.keys import Keys
+from tidewheel.storage.objects import Objects
+from tidewheel.storage.tombstones import Tombstones
 
 S3 = "s3://"
 _OPTIONAL = ("endpoint_url", "region", "profile")
@@ -74,11 +74,11 @@ class _KeyPorts:
 
 @cache
 def _key_ports(location: Location) -> KeyPorts:
-    from tidewheel.aws.dynamodb.storage import DynamoStorage
     from tidewheel.aws.service import parallel_of
+    from tidewheel.storage.storage import Storage
 
     assert location.table is not None
-    storage = DynamoStorage(client(location, "dynamodb"), table=location.table, objects=location.objects())
+    storage = Storage(client(location, "dynamodb"), table=location.table, objects=location.objects())
     return _KeyPorts(keys=storage.keys, tombstones=storage.tombstones, parallel=parallel_of(_CONNECTIONS))
 
 

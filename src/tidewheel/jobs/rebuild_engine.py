@@ -13,7 +13,6 @@ import numpy as np
 import pyarrow as pa
 
 from tidewheel.flows.ports import Ports
-from tidewheel.flows.ports.objects import Objects, StoredObject
 from tidewheel.flows.recovery.rebuild_engine import Overlaps
 from tidewheel.flows.recovery.rebuild_keys import KeyPorts, KeyRestore
 from tidewheel.flows.recovery.scan import (
@@ -33,6 +32,7 @@ from tidewheel.jobs.tasks import InThisProcess, Tasks
 from tidewheel.ledger.bucket import Bucket
 from tidewheel.ledger.inspection import Inspected
 from tidewheel.model.key import KeyEntry
+from tidewheel.storage.objects import Objects, StoredObject
 
 _GROUP_BYTES = 64 * 1024 * 1024
 _SHARE_BYTES = 256 * 1024 * 1024

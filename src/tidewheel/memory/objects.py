@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 from tidewheel import clock as clocks
 from tidewheel.errors import ObjectMissing
-from tidewheel.flows.ports.objects import StoredObject
 from tidewheel.ledger.sink import Sink
+from tidewheel.storage.objects import StoredObject
 
 
 class _Kept(NamedTuple):

@@ -37,13 +37,13 @@ from pyspark.sql.types import (
 )
 
 from tidewheel.errors import InvalidValue
-from tidewheel.flows.ports.objects import Objects
 from tidewheel.jobs.location import Location
 from tidewheel.ledger.ledger import SCHEMA, decode_segment
 from tidewheel.ledger.schema import COLUMNS, ColumnType
 from tidewheel.model.segment import Segment
 from tidewheel.spark.live_ledgers import LiveLedger, in_listing, in_table
 from tidewheel.spark.time_range import TimeRange
+from tidewheel.storage.objects import Objects
 
 _SPARK_TYPES: dict[ColumnType, DataType] = {
     ColumnType.INT64: LongType(),

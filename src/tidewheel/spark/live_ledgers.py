@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 from tidewheel.errors import ConcurrentModification, UnknownTopic
 from tidewheel.flows.delivery.load_index import complete
-from tidewheel.flows.ports import Storage
-from tidewheel.flows.ports.objects import Objects, StoredObject
 from tidewheel.jobs.location import Location, client
 from tidewheel.ledger.reader import segments_of
 from tidewheel.model.object_names import LEDGERS, is_ledger, topic_prefix
 from tidewheel.model.segment import Segment
+from tidewheel.storage.objects import Objects, StoredObject
+from tidewheel.storage.storage import Storage
 
 _ATTEMPTS = 5
 _THREADS = 16
@@ -38,10 +38,10 @@ def in_table(location: Location, table: str, topic: str) -> tuple[list[LiveLedge
         ConcurrentModification: merges replaced the ledgers on every attempt to read them.
     """
     # Every Python worker loads the data source, but only this function needs DynamoDB.
-    from tidewheel.aws.dynamodb.storage import DynamoStorage
+    from tidewheel.storage.storage import Storage
 
     objects = location.objects()
-    return snapshot(DynamoStorage(client(location, "dynamodb"), table=table, objects=objects), topic)
+    return snapshot(Storage(client(location, "dynamodb"), table=table, objects=objects), topic)
 
 
 def snapshot(storage: Storage, topic: str) -> tuple[list[LiveLedger], int]:

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tidewheel.errors import ConcurrentModification, UnknownTopic
-from tidewheel.flows.ports import Storage
-from tidewheel.flows.ports.tombstones import MAX_CANCELS
 from tidewheel.model.key import KeyEntry
 from tidewheel.model.message import MessageId
 from tidewheel.model.tombstone import KEPT_S, Tombstone, tombstone
+from tidewheel.storage.storage import Storage
+from tidewheel.storage.tombstones import MAX_CANCELS
 
 _ATTEMPTS = 50
 _MOST_MOVES = 1000

@@ -17,10 +17,11 @@ from itertools import islice
 
 from tidewheel.clock import Clock
 from tidewheel.errors import ConcurrentModification, UnknownTopic
-from tidewheel.flows.ports import Ports, Storage
+from tidewheel.flows.ports import Ports
 from tidewheel.model.object_names import topic_prefixes
 from tidewheel.model.settings import MAX_FUNCTION_S
 from tidewheel.model.topic_state import TopicState
+from tidewheel.storage.storage import Storage
 
 LATE_MS = (MAX_FUNCTION_S + 60) * 1000
 """This long after the mark, no function that has not seen the mark is still running. Includes a minute for clocks that

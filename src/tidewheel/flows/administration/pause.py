@@ -8,10 +8,10 @@ from typing import Any
 
 from tidewheel.clock import Clock
 from tidewheel.errors import ConcurrentModification, QueueUnavailable, UnknownSubscription, UnknownTopic
-from tidewheel.flows.ports import Storage
 from tidewheel.flows.ports.queues import Queues
 from tidewheel.model.park import Park, ParkKey
 from tidewheel.model.subscription_state import State, SubscriptionState
+from tidewheel.storage.storage import Storage
 
 _ATTEMPTS = 50
 

@@ -13,14 +13,14 @@ from dataclasses import dataclass
 
 from tidewheel.clock import Clock
 from tidewheel.errors import ConcurrentModification, InvalidValue, TooManyPurges, UnknownTopic
-from tidewheel.flows.ports import Storage
-from tidewheel.flows.ports.merges import Trash
-from tidewheel.flows.ports.topic_states import check_again_at
 from tidewheel.ledger.bucket import Bucket
 from tidewheel.ledger.delayed_index import waiting_rows
 from tidewheel.model.duration import MAX_DELAY_MS
 from tidewheel.model.needed import needed
 from tidewheel.model.topic_state import Purge, TopicState
+from tidewheel.storage.merges import Trash
+from tidewheel.storage.storage import Storage
+from tidewheel.storage.topic_states import check_again_at
 
 MAX_PURGES = 20
 _ATTEMPTS = 50

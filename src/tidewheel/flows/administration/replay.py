@@ -24,11 +24,11 @@ from tidewheel.errors import (
     UnknownSubscription,
     UnknownTopic,
 )
-from tidewheel.flows.ports import Storage
-from tidewheel.flows.ports.deliveries import Replay
 from tidewheel.model.plan import Piece, Plan
 from tidewheel.model.subscription_state import Delivery, DeliveryKey, State, SubscriptionState
 from tidewheel.model.topic_state import TopicState
+from tidewheel.storage.deliveries import Replay
+from tidewheel.storage.storage import Storage
 
 Enqueue = Callable[[DeliveryKey, Sequence[int]], None]
 

@@ -21,12 +21,12 @@ from dataclasses import asdict
 from tidewheel.clock import Clock
 from tidewheel.errors import AlreadyExists, ConcurrentModification, TopicDeleting, UnknownTopic
 from tidewheel.flows.administration.update_topic import FIXED
-from tidewheel.flows.ports import Storage
 from tidewheel.model.setting import settings_of
 from tidewheel.model.settings import InitialPosition, StoredSettings, SubscriptionSettings, TopicSettings
 from tidewheel.model.subscription_state import SubscriptionState
 from tidewheel.model.topic import check_name
 from tidewheel.model.topic_state import TopicState, new_topic_state
+from tidewheel.storage.storage import Storage
 
 _ATTEMPTS = 50
 _DEFAULTS = StoredSettings()

@@ -8,11 +8,11 @@ from typing import Any
 
 from tidewheel.clock import Clock
 from tidewheel.errors import ConcurrentModification, InvalidValue, UnknownTopic
-from tidewheel.flows.ports import Storage
-from tidewheel.flows.ports.topic_states import check_again_at
 from tidewheel.model.setting import check_names, settings_of
 from tidewheel.model.settings import TopicSettings
 from tidewheel.model.topic_state import TopicState
+from tidewheel.storage.storage import Storage
+from tidewheel.storage.topic_states import check_again_at
 
 FIXED = tuple(name for name, declared in settings_of(TopicSettings).items() if declared.setting.fixed)
 """Ledgers, plans and cursors count in slots, and existing schedules depend on the lookahead."""

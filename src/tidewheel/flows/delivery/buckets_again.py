@@ -6,13 +6,13 @@ from collections.abc import Iterator, Sequence
 
 from tidewheel.errors import CorruptLedger, ObjectMissing, ObjectRefused
 from tidewheel.flows.ports import Ports
-from tidewheel.flows.ports.objects import Objects, StoredObject
 from tidewheel.ledger.bucket import Bucket, BucketId
 from tidewheel.ledger.inspection import READ_BYTES, inspect, tail_of
 from tidewheel.ledger.reader import Read, tags_of
 from tidewheel.ledger.writer import VERSION_TAG
 from tidewheel.model.object_names import ledger_bucket_id, ledger_prefix
 from tidewheel.model.topic_state import TopicState
+from tidewheel.storage.objects import Objects, StoredObject
 
 
 def buckets_again(ports: Ports, state: TopicState, unreadable: dict[str, Exception]) -> list[Bucket]:

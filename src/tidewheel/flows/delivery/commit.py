@@ -7,11 +7,11 @@ from typing import NamedTuple
 from tidewheel.flows.delivery.replaced import was_replaced
 from tidewheel.flows.delivery.schedules import schedule
 from tidewheel.flows.ports import Ports
-from tidewheel.flows.ports.buckets import Commit
-from tidewheel.flows.ports.topic_states import AT_ONCE_MS, NextWork
 from tidewheel.ledger.bucket import Bucket
 from tidewheel.model.topic_state import TopicState, above
 from tidewheel.model.wheel import fires_at_ms
+from tidewheel.storage.buckets import Commit
+from tidewheel.storage.topic_states import AT_ONCE_MS, NextWork
 
 
 class Committed(NamedTuple):

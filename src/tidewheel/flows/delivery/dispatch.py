@@ -19,13 +19,13 @@ from tidewheel.flows.delivery.planning import DueBuckets, make_plan, next_work_o
 from tidewheel.flows.delivery.recur import all_recurring, note_missed
 from tidewheel.flows.delivery.schedules import schedule
 from tidewheel.flows.ports import Ports
-from tidewheel.flows.ports.deliveries import HandOut
-from tidewheel.flows.ports.topic_states import NextWork
 from tidewheel.model.plan import MAX_PART_RAW_BYTES, MAX_PART_SEGMENTS, Plan
 from tidewheel.model.settings import LEASE_MS
 from tidewheel.model.subscription_state import Delivery, DeliveryKey, SubscriptionState
 from tidewheel.model.topic_state import TopicState
 from tidewheel.model.wheel import open_from
+from tidewheel.storage.deliveries import HandOut
+from tidewheel.storage.topic_states import NextWork
 
 _ATTEMPTS = 10
 _SCHEDULE_S = 2 * TRY_S

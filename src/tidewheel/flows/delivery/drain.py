@@ -14,13 +14,13 @@ from tidewheel.flows.delivery.due_rows import is_damage, without_expired, withou
 from tidewheel.flows.delivery.parking import DrainHint, enqueue_drains, mark_broken, park_inline, parked_rows, remainder
 from tidewheel.flows.ports import Ports
 from tidewheel.flows.ports.parallel import persistently
-from tidewheel.flows.ports.parks import Parked
 from tidewheel.flows.ports.queues import Release
 from tidewheel.model.checked_clock import unchecked_ms
 from tidewheel.model.park import Park, ParkKey, least_tried
 from tidewheel.model.settings import LEASE_MS
 from tidewheel.model.subscription_state import State, SubscriptionState
 from tidewheel.model.topic_state import TopicState
+from tidewheel.storage.parks import Parked
 
 _DRAIN_MS = 20_000
 """How long one job passes dead parks."""

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tidewheel.errors import CorruptLedger, ObjectMissing
-from tidewheel.flows.ports.objects import Objects
 from tidewheel.ledger.bucket import Tail
 from tidewheel.ledger.delayed_index import due_rows_of
 from tidewheel.ledger.reader import segments_of
 from tidewheel.ledger.segment_table import touching
 from tidewheel.model.plan import PlannedSegment, Unindexed
 from tidewheel.model.segment import Segment
+from tidewheel.storage.objects import Objects
 
 
 def index_again(

@@ -22,7 +22,6 @@ from tidewheel.flows.delivery.keys import CandidateName, settle_keys
 from tidewheel.flows.delivery.progress import Progress
 from tidewheel.flows.delivery.schedules import schedule
 from tidewheel.flows.ports import Ports
-from tidewheel.flows.ports.buckets import Commit
 from tidewheel.ledger.bucket import Bucket, BucketId, bucket_id, content_id
 from tidewheel.ledger.ledger import SCHEMA, Ledger, encode_ledger
 from tidewheel.ledger.rows import sort_rows, version_of, without_repeats
@@ -33,6 +32,7 @@ from tidewheel.model.pack import Pack
 from tidewheel.model.received import header_extras
 from tidewheel.model.topic_state import TopicState
 from tidewheel.model.wheel import open_from
+from tidewheel.storage.buckets import Commit
 
 _ATTEMPTS = 20
 _PROGRESS_S = 2 * TRY_S

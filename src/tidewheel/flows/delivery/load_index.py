@@ -9,10 +9,10 @@ from typing import NamedTuple
 
 from tidewheel.errors import CorruptLedger, ObjectMissing
 from tidewheel.flows.ports import Ports
-from tidewheel.flows.ports.objects import Objects
 from tidewheel.ledger.bucket import Bucket
 from tidewheel.ledger.segment_table import touching
 from tidewheel.model.plan import Unindexed
+from tidewheel.storage.objects import Objects
 
 
 def complete(objects: Objects, bucket: Bucket) -> Bucket:

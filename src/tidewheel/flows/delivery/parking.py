@@ -17,8 +17,6 @@ from tidewheel.deadline import TRY_S
 from tidewheel.errors import ConcurrentModification, HeldTooLong, UnknownTopic
 from tidewheel.flows.delivery.away import away_since_s
 from tidewheel.flows.ports import Ports
-from tidewheel.flows.ports.objects import Objects
-from tidewheel.flows.ports.parks import JobNote, Parked
 from tidewheel.ledger.bucket import content_id
 from tidewheel.ledger.ledger import decode_segment, encode_ledger
 from tidewheel.ledger.reader import segments_of
@@ -31,6 +29,8 @@ from tidewheel.model.settings import LEASE_MS
 from tidewheel.model.subscription_state import DeliveryKey, State, SubscriptionState
 from tidewheel.model.topic_state import TopicState
 from tidewheel.model.triggers import HOLD_S, RETENTION_S, UNKNOWN_WAIT_S
+from tidewheel.storage.objects import Objects
+from tidewheel.storage.parks import JobNote, Parked
 
 _ATTEMPTS = 10
 FIRST_WAIT_S = 30

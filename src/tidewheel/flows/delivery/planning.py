@@ -10,12 +10,12 @@ from tidewheel.flows.delivery.load_index import Indexes, completed, next_occupie
 from tidewheel.flows.delivery.occurrences import store_occurrences
 from tidewheel.flows.delivery.recur import next_occupied_by
 from tidewheel.flows.ports import Ports
-from tidewheel.flows.ports.topic_states import NextWork
 from tidewheel.ledger.bucket import Bucket
 from tidewheel.ledger.delayed_index import due_segments, waiting_rows
 from tidewheel.model.plan import Plan
 from tidewheel.model.recurring import Recurring
 from tidewheel.model.topic_state import TopicState
+from tidewheel.storage.topic_states import NextWork
 
 _LOOK_AGAIN_MS = 3_600_000
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from tidewheel.flows.ports import Ports
-from tidewheel.flows.ports.topic_states import AT_ONCE_MS
 from tidewheel.model.settings import TopicSettings
 from tidewheel.model.wheel import fires_at_ms
+from tidewheel.storage.topic_states import AT_ONCE_MS
 
 _ATTEMPTS = 10
 

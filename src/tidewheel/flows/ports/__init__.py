@@ -11,26 +11,26 @@ from __future__ import annotations
 from typing import Protocol
 
 from tidewheel.clock import Clock
-from tidewheel.flows.ports.buckets import Buckets
-from tidewheel.flows.ports.checks import Checks
-from tidewheel.flows.ports.deletions import Deletions
-from tidewheel.flows.ports.deliveries import Deliveries
-from tidewheel.flows.ports.keys import Keys
-from tidewheel.flows.ports.merges import Merges
-from tidewheel.flows.ports.notes import Notes
-from tidewheel.flows.ports.objects import Objects
 from tidewheel.flows.ports.parallel import Parallel
-from tidewheel.flows.ports.parks import Parks
-from tidewheel.flows.ports.plans import Plans
 from tidewheel.flows.ports.queues import Queues
-from tidewheel.flows.ports.recurring import RecurringMessages
 from tidewheel.flows.ports.runs import Runs
-from tidewheel.flows.ports.set_aside import SetAsideItems
-from tidewheel.flows.ports.subscriptions import Subscriptions
-from tidewheel.flows.ports.tombstones import Tombstones
-from tidewheel.flows.ports.topic_states import TopicStates
-from tidewheel.flows.ports.unreadable import UnreadableItems
 from tidewheel.flows.ports.wheel import Wheel
+from tidewheel.storage.buckets import Buckets
+from tidewheel.storage.checks import Checks
+from tidewheel.storage.deletions import Deletions
+from tidewheel.storage.deliveries import Deliveries
+from tidewheel.storage.keys import Keys
+from tidewheel.storage.merges import Merges
+from tidewheel.storage.notes import Notes
+from tidewheel.storage.objects import Objects
+from tidewheel.storage.parks import Parks
+from tidewheel.storage.plans import Plans
+from tidewheel.storage.recurring import RecurringMessages
+from tidewheel.storage.set_aside import SetAsideItems
+from tidewheel.storage.subscriptions import Subscriptions
+from tidewheel.storage.tombstones import Tombstones
+from tidewheel.storage.topic_states import TopicStates
+from tidewheel.storage.unreadable import UnreadableItems
 
 
 class Storage(Protocol):

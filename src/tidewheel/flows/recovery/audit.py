@@ -7,7 +7,6 @@ from dataclasses import replace
 
 from tidewheel.errors import InvalidValue, ObjectMissing
 from tidewheel.flows.ports import Ports
-from tidewheel.flows.ports.objects import StoredObject
 from tidewheel.flows.recovery.rebuild import buckets_of, generation_of, ledgers_of, report_of
 from tidewheel.flows.recovery.rebuild_engine import LedgerScan, RebuildEngine
 from tidewheel.flows.recovery.rebuild_planning import differs, groups, planned_of, resolve
@@ -21,6 +20,7 @@ from tidewheel.model.checkpoint import Checkpoint
 from tidewheel.model.message import TIMES_END_MS
 from tidewheel.model.settings import MAX_FUNCTION_S, TopicSettings
 from tidewheel.model.topic_state import TopicState
+from tidewheel.storage.objects import StoredObject
 
 
 def audit(ports: Ports, topic: str, engine: RebuildEngine, *, settings: TopicSettings | None = None) -> RebuildReport:

@@ -26,7 +26,6 @@ from tidewheel.flows.delivery.away import note_away
 from tidewheel.flows.delivery.buckets_again import reader_of
 from tidewheel.flows.delivery.recur import delete_plan
 from tidewheel.flows.ports import Ports
-from tidewheel.flows.ports.objects import Objects, StoredObject
 from tidewheel.flows.recovery.rebuild_engine import RebuildEngine
 from tidewheel.flows.recovery.rebuild_keys import KeyRestore
 from tidewheel.flows.recovery.rebuild_occurrences import keep_occurrences
@@ -58,6 +57,7 @@ from tidewheel.model.object_names import (
 )
 from tidewheel.model.settings import TopicSettings
 from tidewheel.model.wheel import open_from
+from tidewheel.storage.objects import Objects, StoredObject
 
 
 def rebuild(

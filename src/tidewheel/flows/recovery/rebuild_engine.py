@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
-from tidewheel.flows.ports.objects import StoredObject
 from tidewheel.flows.recovery.rebuild_keys import KeyRestore
 from tidewheel.flows.recovery.scan import ScanRange
 from tidewheel.flows.upkeep.merge_rows import MergeWork
 from tidewheel.ledger.bucket import Bucket
 from tidewheel.ledger.inspection import Inspected
 from tidewheel.model.key import KeyEntry
+from tidewheel.storage.objects import StoredObject
 
 Overlaps = Iterable[tuple[int, int]]
 """Pairs of places in a list of ledgers; the two ledgers share a message."""

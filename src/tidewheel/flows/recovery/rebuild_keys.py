@@ -20,15 +20,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidewheel.errors import ConcurrentModification
-from tidewheel.flows.ports.keys import Keys
 from tidewheel.flows.ports.parallel import Parallel
-from tidewheel.flows.ports.tombstones import Tombstones
 from tidewheel.model.checkpoint import Checkpoint
 from tidewheel.model.key import KeyEntry
 from tidewheel.model.message import id_bytes, id_deliver_at_ms, id_text
 from tidewheel.model.recurring import is_occurrence
 from tidewheel.model.tombstone import tombstone, ttl_s
 from tidewheel.model.topic_state import TopicState
+from tidewheel.storage.keys import Keys
+from tidewheel.storage.tombstones import Tombstones
 
 _ATTEMPTS = 50
 _ID_TYPE = pa.binary(16)

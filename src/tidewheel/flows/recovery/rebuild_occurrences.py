@@ -15,7 +15,6 @@ import pyarrow as pa
 from tidewheel.errors import CorruptLedger, ObjectMissing
 from tidewheel.flows.delivery.buckets_again import reader_of
 from tidewheel.flows.ports import Ports
-from tidewheel.flows.ports.objects import StoredObject
 from tidewheel.ledger.bucket import bucket_id, content_id
 from tidewheel.ledger.ledger import decode_segment, encode_ledger
 from tidewheel.ledger.reader import segments_of
@@ -24,6 +23,7 @@ from tidewheel.model.checkpoint import Checkpoint
 from tidewheel.model.message import id_deliver_at_ms
 from tidewheel.model.object_names import PLANS, ledger_name, parse_occurrences_name, topic_prefix
 from tidewheel.model.recurring import Recurring, occurrence_id
+from tidewheel.storage.objects import StoredObject
 
 
 def keep_occurrences(ports: Ports, checkpoint: Checkpoint, planned: int) -> None:

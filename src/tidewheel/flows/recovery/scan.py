@@ -32,11 +32,11 @@ import pyarrow.compute as pc
 
 from tidewheel.errors import CorruptMetadata, ObjectMissing
 from tidewheel.flows.delivery.buckets_again import reader_of
-from tidewheel.flows.ports.objects import Objects, StoredObject
 from tidewheel.ledger.inspection import Inspected, inspect
 from tidewheel.ledger.rows import SCHEMA, times_of
 from tidewheel.model.checksum import opened, sealed
 from tidewheel.model.object_names import scan_name
+from tidewheel.storage.objects import Objects, StoredObject
 
 ROWS = ("deliver_at_ms", "message_id", "key", "sent_at_ms")
 KEYS: pa.Schema = pa.schema([*(SCHEMA.field(name) for name in ROWS), pa.field("place", pa.uint32())])

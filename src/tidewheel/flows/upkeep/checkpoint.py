@@ -11,9 +11,6 @@ from typing import NamedTuple
 
 from tidewheel.errors import CorruptMetadata, ObjectMissing, ObjectRefused
 from tidewheel.flows.ports import Ports
-from tidewheel.flows.ports.keys import NotInLedgers
-from tidewheel.flows.ports.merges import Trash
-from tidewheel.flows.ports.objects import Objects
 from tidewheel.flows.upkeep.consider_merge import nearest
 from tidewheel.flows.upkeep.tombstone_renewal import renew_tombstones
 from tidewheel.ledger.bucket import Bucket
@@ -24,6 +21,9 @@ from tidewheel.model.set_aside import SetAside
 from tidewheel.model.subscription_state import Delivery, SubscriptionState
 from tidewheel.model.tombstone import Tombstone
 from tidewheel.model.topic_state import TopicState
+from tidewheel.storage.keys import NotInLedgers
+from tidewheel.storage.merges import Trash
+from tidewheel.storage.objects import Objects
 
 KEPT = 3
 MOST_KEYS = 100_000

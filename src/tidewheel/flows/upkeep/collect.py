@@ -9,8 +9,6 @@ from tidewheel.errors import CorruptMetadata
 from tidewheel.flows.administration.purge import purges_in_force
 from tidewheel.flows.delivery.recur import delete_plan
 from tidewheel.flows.ports import Ports
-from tidewheel.flows.ports.merges import Trash
-from tidewheel.flows.ports.topic_states import check_again_at
 from tidewheel.flows.upkeep.checkpoint import write_checkpoint
 from tidewheel.flows.upkeep.consider_merge import NO_REWRITE, Rewrite, nearest, rewrite_of
 from tidewheel.flows.upkeep.tombstone_renewal import renew_tombstones
@@ -18,6 +16,8 @@ from tidewheel.ledger.bucket import Bucket
 from tidewheel.model.needed import needed
 from tidewheel.model.subscription_state import DeliveryKey
 from tidewheel.model.topic_state import TopicState
+from tidewheel.storage.merges import Trash
+from tidewheel.storage.topic_states import check_again_at
 
 _ATTEMPTS = 5
 

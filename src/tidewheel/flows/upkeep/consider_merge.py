@@ -8,12 +8,12 @@ from typing import NamedTuple
 
 from tidewheel.flows.ports import Ports
 from tidewheel.flows.ports.runs import MergeSize
-from tidewheel.flows.ports.topic_states import check_again_at
 from tidewheel.flows.upkeep.merge_planning import MOST, Merge, Most, choose, those_that_last
 from tidewheel.flows.upkeep.retention import NOTHING_DEAD, Dead, dead_of, may_keep_all
 from tidewheel.ledger.bucket import Bucket
 from tidewheel.model.tombstone import Tombstone
 from tidewheel.model.topic_state import TopicState
+from tidewheel.storage.topic_states import check_again_at
 
 SMALL_BYTES = 512 * 1024 * 1024
 SMALL_ROWS = 5_000_000

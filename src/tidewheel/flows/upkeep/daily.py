@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from itertools import groupby, islice
 
 from tidewheel.flows.ports import Ports
-from tidewheel.flows.ports.objects import StoredObject
 from tidewheel.model.object_names import topic_of
+from tidewheel.storage.objects import StoredObject
 
 PORTION_MS = 60_000
 """How long one sweep does daily work of one name. Two such portions, and as long for deletions, fit into a sweep's

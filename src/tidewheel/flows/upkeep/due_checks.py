@@ -13,12 +13,12 @@ from typing import TypeVar
 from tidewheel.errors import CorruptMetadata
 from tidewheel.flows.administration.pause import drop_parks
 from tidewheel.flows.ports import Ports
-from tidewheel.flows.ports.checks import owner_of
 from tidewheel.flows.upkeep.sweep_result import SweepResult
 from tidewheel.model.park import Park, ParkKey
 from tidewheel.model.set_aside import SetAsideKey
 from tidewheel.model.settings import LEASE_MS
 from tidewheel.model.subscription_state import DeliveryKey, State
+from tidewheel.storage.checks import owner_of
 
 _Key = TypeVar("_Key", DeliveryKey, ParkKey, SetAsideKey)
 MOST_PARKS = 20

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field, replace
 
 from tidewheel.flows.delivery.recur import all_recurring, next_occupied_by
 from tidewheel.flows.ports import Ports
-from tidewheel.flows.ports.checks import Due
 from tidewheel.ledger.delayed_index import next_slot
 from tidewheel.model.plan import Plan
 from tidewheel.model.subscription_state import Delivery, DeliveryKey
 from tidewheel.model.topic_state import TopicState
 from tidewheel.model.wheel import fires_at_ms
+from tidewheel.storage.checks import Due
 
 MOST_TOPICS = 1000
 """Topic states that one health check reads: 5 s of a function's time, and one read unit each."""

@@ -19,11 +19,11 @@ from pyroaring import BitMap
 
 from tidewheel.errors import CorruptLedger, ObjectMissing, ObjectRefused
 from tidewheel.flows.delivery.load_index import complete
-from tidewheel.flows.ports.objects import Objects
 from tidewheel.flows.ports.tasks import InThisProcess, Tasks
 from tidewheel.flows.upkeep.merge_planning import Merge
 from tidewheel.flows.upkeep.merge_rows import MergeWork, merged_rows, store_rows
 from tidewheel.ledger.bucket import Bucket
+from tidewheel.storage.objects import Objects
 
 UNREADABLE = (ObjectMissing, ObjectRefused, CorruptLedger)
 """Errors that name one source. The other sources of a merge can be merged without it."""

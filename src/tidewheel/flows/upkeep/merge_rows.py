@@ -20,7 +20,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidewheel.flows.delivery.due_rows import without_expired, without_purged
-from tidewheel.flows.ports.objects import Objects
 from tidewheel.flows.upkeep.merge_planning import Merge
 from tidewheel.flows.upkeep.retention import EXPIRED_FOR_MS
 from tidewheel.ledger.bucket import Bucket, bucket_id
@@ -31,6 +30,7 @@ from tidewheel.model import object_names
 from tidewheel.model.segment import Segment
 from tidewheel.model.settings import TopicSettings
 from tidewheel.model.topic_state import Purge
+from tidewheel.storage.objects import Objects
 
 _READ_BYTES = 64 * 1024 * 1024
 """Approximate encoded bytes of all sources held at once."""

@@ -19,12 +19,12 @@ from dataclasses import dataclass, field
 
 from tidewheel.flows.delivery.replaced import remember_replaced
 from tidewheel.flows.ports import Ports
-from tidewheel.flows.ports.merges import Trash
 from tidewheel.flows.upkeep.merge_planning import Merge
 from tidewheel.ledger.bucket import Bucket
 from tidewheel.ledger.delayed_index import waiting_rows
 from tidewheel.model.topic_state import TopicState
 from tidewheel.model.wheel import fires_at_ms
+from tidewheel.storage.merges import Trash
 
 APART_MS = 1_000
 QUIET_MS = 10_000

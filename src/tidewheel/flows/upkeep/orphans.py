@@ -13,9 +13,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from tidewheel.flows.administration.purge import collect_in_time
-from tidewheel.flows.ports import Ports, Storage
-from tidewheel.flows.ports.merges import Trash
-from tidewheel.flows.ports.objects import StoredObject
+from tidewheel.flows.ports import Ports
 from tidewheel.flows.upkeep.checkpoint import checkpoint_topic
 from tidewheel.flows.upkeep.consider_merge import rewrite_of
 from tidewheel.flows.upkeep.daily import Visit, walk, walk_daily
@@ -33,6 +31,9 @@ from tidewheel.model.object_names import (
 )
 from tidewheel.model.tombstone import Tombstone
 from tidewheel.model.topic_state import TopicState
+from tidewheel.storage.merges import Trash
+from tidewheel.storage.objects import StoredObject
+from tidewheel.storage.storage import Storage
 
 ORPHAN_GRACE_S = 24 * 3600
 """A younger object may still be named by its writer: no function and no job lives this long."""

@@ -12,7 +12,6 @@ import json
 from dataclasses import dataclass, field
 
 from tidewheel.flows.ports import Ports
-from tidewheel.flows.ports.objects import StoredObject
 from tidewheel.flows.upkeep.daily import Visit, walk, walk_daily
 from tidewheel.ledger.delayed_index import next_slot
 from tidewheel.model.checksum import opened, sealed
@@ -20,6 +19,7 @@ from tidewheel.model.needed import needed
 from tidewheel.model.object_names import PAYLOADS, collections_name, payload_day_end_ms
 from tidewheel.model.topic_state import TopicState
 from tidewheel.model.untrusted import json_of, whole
+from tidewheel.storage.objects import StoredObject
 
 DAILY = "PAYLOADS"
 KEPT_MS = 28 * 86_400_000

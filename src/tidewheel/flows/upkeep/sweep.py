@@ -17,8 +17,6 @@ from tidewheel import deadline
 from tidewheel.flows.administration.delete_topic import finish_deletion
 from tidewheel.flows.delivery.schedules import schedule_again
 from tidewheel.flows.ports import Ports
-from tidewheel.flows.ports.checks import Due
-from tidewheel.flows.ports.topic_states import AT_ONCE_MS
 from tidewheel.flows.upkeep.collect import collect
 from tidewheel.flows.upkeep.consider_merge import consider_merge
 from tidewheel.flows.upkeep.due_checks import by_owner, check_delivery, check_parks, check_set_aside, in_turn
@@ -28,6 +26,8 @@ from tidewheel.flows.upkeep.sweep_result import SweepResult
 from tidewheel.model.checked_clock import unchecked_ms
 from tidewheel.model.topic_state import TopicState
 from tidewheel.model.wheel import fires_at_ms
+from tidewheel.storage.checks import Due
+from tidewheel.storage.topic_states import AT_ONCE_MS
 
 _Thing = TypeVar("_Thing")
 SWEEP_MS = 180_000

@@ -14,8 +14,6 @@ import pyarrow.compute as pc
 from tidewheel.errors import CorruptLedger, ObjectMissing
 from tidewheel.flows.delivery.load_index import complete_all
 from tidewheel.flows.delivery.release import releases
-from tidewheel.flows.ports import Storage
-from tidewheel.flows.ports.objects import Objects
 from tidewheel.ledger.delayed_index import due_segments
 from tidewheel.ledger.ledger import decode_segment
 from tidewheel.model.message import Encoding, MessageId, id_bytes, id_deliver_at_ms
@@ -23,6 +21,8 @@ from tidewheel.model.plan import Plan
 from tidewheel.model.segment import Segment
 from tidewheel.model.topic_state import TopicState
 from tidewheel.model.validation import Options, OutgoingMessage
+from tidewheel.storage.objects import Objects
+from tidewheel.storage.storage import Storage
 
 T = TypeVar("T")
 

@@ -15,12 +15,12 @@ import pyarrow.compute as pc
 from tidewheel.errors import CorruptLedger, ObjectMissing
 from tidewheel.flows.delivery.due_rows import without_purged
 from tidewheel.flows.delivery.load_index import complete_all
-from tidewheel.flows.ports import Storage
 from tidewheel.flows.waiting.find import FoundMessage, find_message, found_messages, segment_rows
 from tidewheel.ledger.bucket import Bucket
 from tidewheel.model.message import MessageId, id_deliver_at_ms, id_floor, id_text
 from tidewheel.model.segment import Segment
 from tidewheel.model.topic_state import TopicState
+from tidewheel.storage.storage import Storage
 
 __all__ = ["FoundMessage", "find_message", "peek_messages"]
 

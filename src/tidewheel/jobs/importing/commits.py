@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from tidewheel.errors import ConcurrentModification, UnknownTopic
 from tidewheel.flows.delivery.commit import commit_and_schedule
 from tidewheel.flows.ports import Ports
-from tidewheel.flows.ports.buckets import Commit
 from tidewheel.jobs.importing.work import Chunk, Target
 from tidewheel.model.topic_state import TopicState
+from tidewheel.storage.buckets import Commit
 
 _ATTEMPTS = 20
 

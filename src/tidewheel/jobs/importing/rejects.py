@@ -18,11 +18,11 @@ import msgspec
 from botocore.exceptions import BotoCoreError, ClientError
 
 from tidewheel.errors import InvalidValue, TidewheelError
-from tidewheel.flows.ports.objects import Objects
 from tidewheel.jobs.importing.files import plain_url
 from tidewheel.jobs.importing.work import Part
 from tidewheel.jobs.location import S3, Location
 from tidewheel.ledger.sink import Sink
+from tidewheel.storage.objects import Objects
 
 _FLUSH_BYTES = 1024 * 1024
 _TRIAL = "_tidewheel-writes-here"

@@ -18,12 +18,12 @@ from hashlib import blake2b
 from typing import Any
 
 from tidewheel.errors import CorruptMetadata, InvalidValue, ObjectMissing
-from tidewheel.flows.ports.objects import Objects
 from tidewheel.jobs.importing.options import Dialect, ImportOptions
 from tidewheel.jobs.importing.work import InputFile, Limits, Part
 from tidewheel.model.checksum import opened, sealed
 from tidewheel.model.object_names import import_name
 from tidewheel.model.untrusted import json_object_of, mapping, text, whole
+from tidewheel.storage.objects import Objects
 
 _MOST_BYTES = 1 << 30
 

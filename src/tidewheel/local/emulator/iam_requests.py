@@ -22,10 +22,10 @@ from urllib.parse import urlsplit
 
 from moto.core.models import DEFAULT_ACCOUNT_ID
 
-from tidewheel.aws import table_layout as layout
 from tidewheel.local.emulator.iam_policy import Request
 from tidewheel.local.emulator.wire import REGION
 from tidewheel.local.emulator.wire_calls import UnknownCall
+from tidewheel.storage import layout
 
 HOME = f"{REGION}:{DEFAULT_ACCOUNT_ID}"
 SCHEDULER = "scheduler.amazonaws.com"

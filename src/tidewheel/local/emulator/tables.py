@@ -23,8 +23,8 @@ from moto.dynamodb.models.table import Table
 from moto.dynamodb.parsing.ast_nodes import DepthFirstTraverser  # type: ignore[attr-defined]
 from moto.dynamodb.parsing.expressions import UpdateExpressionParser  # type: ignore[attr-defined]
 
-from tidewheel.aws.table_layout import SERVICE
 from tidewheel.local.emulator.patching import Patches
+from tidewheel.storage.layout import SERVICE
 
 CHECK_INDEX_HASH, CHECK_INDEX_RANGE = "check_shard", "next_check_ms"
 
