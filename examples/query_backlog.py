@@ -13,7 +13,8 @@ from tidewheel.spark.session import register
 def with_duckdb(ledgers: str) -> duckdb.DuckDBPyRelation:
     """Takes a folder such as s3://my-bucket/ledgers/orders. S3 needs the extension httpfs."""
     return duckdb.sql(
-        f"SELECT DISTINCT ON (message_id) * FROM '{ledgers}/*/*.parquet' WHERE deliver_at_ms >= epoch_ms(now())"
+        f"SELECT DISTINCT ON (message_id) * FROM read_parquet('{ledgers}/*/*.parquet', union_by_name=true) "
+        "WHERE deliver_at_ms >= epoch_ms(now())"
     )
 
 

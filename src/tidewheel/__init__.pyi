@@ -14,6 +14,7 @@ from .client.tidewheel import Tidewheel as Tidewheel
 from .client.unsent import FailedMessage as FailedMessage
 from .client.waiting import MessageState as MessageState
 from .client.waiting import MessageStatus as MessageStatus
+from .client.waiting import Place as Place
 from .client.waiting import WaitingMessage as WaitingMessage
 from .errors import AlreadyExists as AlreadyExists
 from .errors import BodyChanged as BodyChanged

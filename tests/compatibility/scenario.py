@@ -165,7 +165,7 @@ def last_minutes(script: Script) -> None:
 
 # ---- at rest
 def waiting(script: Script) -> None:
-    """Ledgers that wait, for up to two weeks; bytes, attributes, a filter, an expiry; cancelled and moved ones."""
+    """Ledgers that wait, for up to two weeks; bytes, a group, a filter, an expiry; cancelled and moved ones."""
     script.topic("waiting")
     script.client.create_subscription(
         "waiting", "invoices", filter_policy={"kind": ["invoice"], "sum": [{"exists": True}]}
@@ -179,6 +179,7 @@ def waiting(script: Script) -> None:
     script.send("waiting", b"\x00\xff bytes", STOPPED + timedelta(days=3))
     script.send("waiting", "in two weeks, \u00fc\u4e16", STOPPED + timedelta(days=14))
     script.send("waiting", "expires long after", STOPPED + timedelta(days=2), expires_in="1h")
+    script.send("waiting", "of a group", STOPPED + timedelta(days=7), group="tenant-1")
     early = script.lost("waiting", "cancelled before its ledger", STOPPED + timedelta(days=1))
     assert script.client.cancel("waiting", early.id)
     script.store()
@@ -264,7 +265,7 @@ def paused(script: Script) -> None:
         script.store()
         script.client.pause(topic, "billing")
         now = script.stack.now()
-        script.send(topic, f"{topic} direct", now + timedelta(minutes=2))
+        script.send(topic, f"{topic} direct", now + timedelta(minutes=2), group="tenant-1")
         script.stack.advance(minutes=4)
         noise = script.numbers.randbytes(6_000).hex()
         script.send(topic, f"{topic} direct and large {noise}", script.stack.now() + timedelta(minutes=2))
@@ -327,5 +328,6 @@ def on_the_way(script: Script) -> None:
     script.send("waiting", "a pack in the urgent queue", STOPPED + timedelta(minutes=30))
     script.send("waiting", "a pack in the bulk queue", STOPPED + timedelta(days=10))
     script.send("waiting", "with options, urgent", STOPPED + timedelta(minutes=25), expires_in="1h")
+    script.send("sealed", "the first of a group, in the bulk queue", STOPPED + timedelta(days=12), group="tenant-1")
     script.send("keys", "with a key, in the bulk queue", STOPPED + timedelta(days=11), key="on its way")
     script.lost("keys", "a duplicate on its way", STOPPED + timedelta(days=11), key="kept")

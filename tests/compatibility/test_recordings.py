@@ -135,7 +135,11 @@ def test_a_release_that_meets_a_newer_layout_changes_nothing_and_after_an_upgrad
 def _upgrade(stack: LocalTidewheel) -> None:
     """From here on, the layout is one that this release knows."""
     dynamodb: Any = stack.session.client("dynamodb")
+    moved = {
+        "UpdateExpression": "SET layout = :layout",
+        "ExpressionAttributeValues": {":layout": {"N": str(LAYOUT)}},
+    }
     for (pk, sk), item in items_of(stack).items():
         if "layout" in item:
             key = {"pk": {"S": pk}, "sk": {"S": sk}}
-            dynamodb.update_item(TableName=settings_of(stack).table, Key=key, UpdateExpression="REMOVE layout")
+            dynamodb.update_item(TableName=settings_of(stack).table, Key=key, **moved)

@@ -242,11 +242,11 @@ def test_a_resume_is_refused_when_the_next_slot_moved_across_its_cursor(
 
 def test_a_filter_is_set_and_taken_away(store: Store) -> None:
     subscription = in_state(store, State.PAUSED)
-    assert store.subscriptions.set_filter(subscription, FILTER)
+    assert store.subscriptions.update(subscription, {"filter_policy": FILTER})
     assert now(store) == replace(subscription, filter_policy=FILTER)
-    assert store.subscriptions.set_filter(subscription, None)
+    assert store.subscriptions.update(subscription, {"filter_policy": None})
     assert now(store) == subscription
-    assert not store.subscriptions.set_filter(replace(subscription, generation="s0"), FILTER)
+    assert not store.subscriptions.update(replace(subscription, generation="s0"), {"filter_policy": FILTER})
     assert now(store) == subscription
 
 
@@ -281,7 +281,7 @@ def test_nothing_brings_a_deleted_subscription_back(store: Store) -> None:
     assert store.subscriptions.delete(subscription)
     assert not store.subscriptions.pause(subscription)
     assert not store.subscriptions.mark_broken("orders", "billing", "s1")
-    assert not store.subscriptions.set_filter(subscription, FILTER)
+    assert not store.subscriptions.update(subscription, {"filter_policy": FILTER})
     assert not store.subscriptions.resume(store.current(), subscription)
     assert store.parks.put(a_park(subscription), subscription.state) is Parked.MOVED
     assert now(store) is None

@@ -94,6 +94,17 @@ def test_sealing_never_lowers_sealed_and_still_returns_the_topic_state(store: St
     assert store.current() == state
 
 
+def test_a_layout_is_raised_once_and_never_lowered(store: Store) -> None:
+    state = store.topic()
+    raised = replace(state, layout=2)
+    assert store.topic_states.raise_layout(state, 2) == raised
+    assert store.topic_states.raise_layout(state, 2) == store.topic_states.raise_layout(state, 1) == raised
+    assert store.current() == raised
+    assert store.topic_states.raise_layout(replace(state, generation="g0"), 2) is None
+    # A worker with the topic state from before goes on: this release reads both layouts.
+    assert store.topic_states.seal(state, 104) == replace(raised, sealed=104)
+
+
 @pytest.mark.parametrize(
     "to",
     [

@@ -364,7 +364,8 @@ def backlog(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, set[str], st
         tw.create_subscription("orders", "mail")
         sent = []
         for number in range(12):
-            sent += [tw.send("orders", f"order {number}", delay=delay) for delay in ("2h", "1d", "2d")]
+            group = "tenant-1" if number > 9 else None  # so that only some ledgers have the column
+            sent += [tw.send("orders", f"order {number}", delay=delay, group=group) for delay in ("2h", "1d", "2d")]
             stack.advance(minutes=10)
         assert tw.cancel("orders", sent[-1].id)
         stack.advance(minutes=45)
@@ -414,7 +415,7 @@ def test_the_athena_query_shows_the_same_on_the_table_of_the_stack(backlog: tupl
         athena.execute(f"""
             CREATE VIEW tidewheel.ledgers AS SELECT {columns} FROM (
                 SELECT *, split_part(filename, '/', -3) AS topic, split_part(filename, '/', -2) AS due_day
-                FROM read_parquet('{folder}/*/*.parquet', filename = true)
+                FROM read_parquet('{folder}/*/*.parquet', filename = true, union_by_name = true)
             )
         """)
         rows = athena.sql(block.text).fetchall()

@@ -33,7 +33,7 @@ from tidewheel.model.object_names import LEDGERS, PARKED
 from tidewheel.model.park import MAX_WAIT_S, Park
 from tidewheel.model.plan import Plan
 from tidewheel.model.set_aside import SetAside, SetAsideKey
-from tidewheel.model.settings import LEASE_MS
+from tidewheel.model.settings import LEASE_MS, StoredSettings
 from tidewheel.model.subscription_state import DeliveryKey, State, SubscriptionState
 from tidewheel.storage.parks import JobNote, Parked, Parks
 
@@ -178,7 +178,7 @@ def test_a_topic_or_a_subscription_that_does_not_exist_is_named() -> None:
     calls: Sequence[Callable[[str, str], Any]] = (
         lambda topic, name: states.pause(storage, topic, name),
         lambda topic, name: states.resume(storage, queues, world.clock, topic, name),
-        lambda topic, name: states.set_filter(storage, topic, name, RED),
+        lambda topic, name: states.update_subscription(storage, topic, name, {"filter_policy": RED}),
         lambda topic, name: states.delete_subscription(storage, topic, name),
     )
     for call in calls:
@@ -632,7 +632,9 @@ def test_a_refused_message_is_not_counted_as_sent(inline_rows: int) -> None:
 
 
 def filtered(world: World, name: str = "red", filter_policy: str | None = RED) -> None:
-    create_subscription(world.service, world.clock, TOPIC, name, f"queue-{name}", filter_policy=filter_policy)
+    create_subscription(
+        world.service, world.clock, TOPIC, name, f"queue-{name}", settings=StoredSettings(filter_policy=filter_policy)
+    )
 
 
 def sent(world: World, attributes: Mapping[str, str]) -> list[str]:
@@ -671,10 +673,10 @@ def test_a_new_filter_counts_for_what_is_handed_out_from_then_on() -> None:
     world.clock.set_ms(START_MS + HOUR - 8 * MINUTE)
     dispatch(world.ports, TOPIC)
     blue = FilterPolicy.parse({"color": ["blue"]}).to_json()
-    assert states.set_filter(world.service, TOPIC, "red", blue).filter_policy == blue
+    assert states.update_subscription(world.service, TOPIC, "red", {"filter_policy": blue}).filter_policy == blue
     world.run(4 * HOUR, sweeps=True)
     assert world.received("red") == once(early + later)
-    states.set_filter(world.service, TOPIC, "red", None)
+    states.update_subscription(world.service, TOPIC, "red", {"filter_policy": None})
     plain = world.send(MINUTE)
     world.work()
     assert world.received("red") == once(early + later + plain)
@@ -687,7 +689,7 @@ def test_an_existing_subscription_is_not_given_another_filter_by_creating_it_aga
     filtered(world, filter_policy=None)
     with pytest.raises(AlreadyExists, match="set_filter"):
         filtered(world, filter_policy=FilterPolicy.parse({"color": ["blue"]}).to_json())
-    with pytest.raises(AlreadyExists, match="filter none"):
+    with pytest.raises(AlreadyExists, match="filter_policy none"):
         filtered(world, "billing")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -39,7 +40,7 @@ from tidewheel.model.object_names import ASIDE, LEDGERS, checkpoint_name, ledger
 from tidewheel.model.plan import Plan, PlannedSegment
 from tidewheel.model.segment import Segment
 from tidewheel.model.set_aside import SetAside, SetAsideKey
-from tidewheel.model.settings import TopicSettings
+from tidewheel.model.settings import StoredSettings, TopicSettings
 from tidewheel.model.subscription_state import State
 from tidewheel.model.tombstone import Tombstone, tombstone
 from tidewheel.model.validation import OutgoingMessage
@@ -109,6 +110,19 @@ def test_nothing_is_lost_with_the_table() -> None:
     assert world.received("billing") == world.received("audit") == once(ids)
     assert before and set(before) < set(ids)
     assert not world.service.objects.names(LEDGERS)
+
+
+def test_groups_stay_and_the_layout_is_that_of_the_ledgers_though_the_checkpoint_is_older() -> None:
+    world = a_world()
+    world.send(HOUR)
+    checkpoint(world)
+    world.send(HOUR, group="tenant-1")
+    lose_table(world)
+    run_rebuild(world)
+    assert (world.state.layout, sorted(each.schema_version for each in world.service.buckets.all(TOPIC))) == (2, [1, 2])
+    world.run(2 * HOUR, sweeps=True)
+    groups = [json.loads(each.header).get("group") for each in world.service.queues.sent()]
+    assert sorted(groups, key=str) == [None, "tenant-1"]
 
 
 def test_only_what_was_delivered_since_the_checkpoint_comes_again() -> None:
@@ -851,7 +865,9 @@ def assert_parks(world: World, count: int) -> None:
 def test_a_filter_outlives_the_table() -> None:
     world = a_world("billing")
     policy = FilterPolicy.parse({"color": ["red"]}).to_json()
-    create_subscription(world.service, world.clock, TOPIC, "red", "queue-red", filter_policy=policy)
+    create_subscription(
+        world.service, world.clock, TOPIC, "red", "queue-red", settings=StoredSettings(filter_policy=policy)
+    )
     [red], [blue] = world.send(HOUR, attributes={"color": "red"}), world.send(HOUR, attributes={"color": "blue"})
     checkpoint(world)
     lose_table(world)

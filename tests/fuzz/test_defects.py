@@ -24,6 +24,7 @@ from tidewheel.model.message import MAX_MESSAGE_BYTES, IdSource, Message
 from tidewheel.model.pack import decode_pack, packs
 from tidewheel.model.plan import decode_plan
 from tidewheel.model.received import parse_received
+from tidewheel.model.topic_state import LAYOUT
 from tidewheel.model.validation import Options, check_key, check_message
 from tidewheel.storage import items
 from tidewheel.storage.layout import CLIENT_ITEMS
@@ -139,7 +140,7 @@ def test_an_item_of_a_newer_version_says_to_upgrade_and_one_of_a_newer_layout_to
     decode = getattr(items, f"decode_{kind}")
     with pytest.raises(CorruptMetadata, match="reads version 1: upgrade"):
         decode(ITEMS[kind] | {"v": {"N": "2"}})
-    newer_layout = ITEMS[kind] | {"layout": {"N": "2"}}
+    newer_layout = ITEMS[kind] | {"layout": {"N": str(LAYOUT + 1)}}
     if kind in CLIENT_ITEMS:  # a sender may put one, with any attribute: see below
         assert decode(newer_layout) == decode(ITEMS[kind])
         return
@@ -159,13 +160,13 @@ def test_a_plan_a_checkpoint_and_a_pack_of_a_newer_version_are_refused_as_such()
     with pytest.raises(CorruptMetadata, match="version 2; this release reads version 1"):
         decode_plan("orders", 1, 2, _newer(PLAN))
     with pytest.raises(UnsupportedLayout):
-        decode_checkpoint(_newer(CHECKPOINT))
+        decode_checkpoint(_newer(CHECKPOINT, LAYOUT + 1))
     with pytest.raises(NewerRelease, match="version 3; this release reads"):
         decode_pack(sealed(b"\x03" + opened(PACKS[0])[1:]), NOW_MS)
 
 
-def _newer(stream: bytes) -> bytes:
-    return sealed(zlib.compress(json.dumps(json.loads(zlib.decompress(opened(stream))) | {"v": 2}).encode()))
+def _newer(stream: bytes, version: int = 2) -> bytes:
+    return sealed(zlib.compress(json.dumps(json.loads(zlib.decompress(opened(stream))) | {"v": version}).encode()))
 
 
 def test_what_earlier_imports_stored_as_a_key_arrives_however_long_it_is() -> None:

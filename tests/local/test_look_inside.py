@@ -165,13 +165,53 @@ def test_a_message_is_sealed_until_every_subscription_has_it(memory: MemoryTidew
     memory.advance(hours=2)
     status = client.get("orders", sent.id)
     assert status.state is MessageState.SEALED
-    progress = {each.name: (each.state.value, each.handed_out, each.delivered) for each in status.subscriptions}
-    assert progress == {"audit": ("PAUSED", False, False), "billing": ("ACTIVE", True, True)}
+    progress = {each.name: (each.state, each.place, each.handed_out, each.delivered) for each in status.subscriptions}
+    assert progress == {
+        "audit": ("PAUSED", "planned", False, False),
+        "billing": ("ACTIVE", "sent", True, True),
+    }
     client.create_subscription("orders", "late")  # begins after it, so it does not count
     client.resume("orders", "audit")
     memory.advance(minutes=6)
     status = client.get("orders", sent.id)
     assert (status.state, [each.name for each in status.subscriptions]) == (MessageState.SENT, ["audit", "billing"])
+
+
+def places(client: Tidewheel, receipt: Receipt) -> dict[str, str]:
+    return {each.name: each.place.value for each in client.get("orders", receipt.id).subscriptions}
+
+
+def test_a_message_is_delivering_until_its_part_is_done(
+    memory: MemoryTidewheel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = topic(memory, inline_rows=1)
+    sent = client.send_many("orders", [Message(body=f"{i}", delay="2h") for i in range(5)])
+    with monkeypatch.context() as lost:
+        lost.setattr(memory.service.queues, "enqueue_parts", lambda *_: None)
+        memory.advance(hours=1, minutes=58)
+    assert places(client, sent[0]) == {"billing": "delivering"}
+    memory.advance(hours=1)
+    assert places(client, sent[0]) == {"billing": "sent"}
+
+
+def test_a_message_of_a_damaged_ledger_is_set_aside_and_its_neighbour_is_sent(memory: MemoryTidewheel) -> None:
+    client = topic(memory)
+    lost, other = client.send("orders", "x", delay="2h"), client.send("orders", "y", delay="5h")
+    memory.advance(minutes=6)
+    kept = client.send("orders", "z", delay="2h")
+    memory.advance(minutes=6)
+    storage = memory.service
+    [first, *_] = [each for each in storage.buckets.all("orders") if each.rows == 2]
+    data = storage.objects.get_range(first.object_name, 0, first.size_bytes)
+    storage.objects.put(first.object_name, data[:40] + bytes(200) + data[240:])
+    memory.advance(hours=2)
+    [item] = storage.set_aside.all("orders")
+    slot_ms = 300_000
+    assert item.may_hold(lost.deliver_at_ms // slot_ms, lost.deliver_at_ms)
+    assert not item.may_hold(other.deliver_at_ms // slot_ms, other.deliver_at_ms)
+    assert not item.may_hold(kept.deliver_at_ms // slot_ms, kept.deliver_at_ms + 60_000)
+    storage.objects.put(first.object_name, data)
+    assert (places(client, lost), places(client, kept)) == ({"billing": "set aside"}, {"billing": "sent"})
 
 
 def test_a_message_held_back_for_a_broken_queue_is_not_called_sent(memory: MemoryTidewheel) -> None:
@@ -181,6 +221,7 @@ def test_a_message_held_back_for_a_broken_queue_is_not_called_sent(memory: Memor
     memory.sqs.delete_queue(QueueUrl=client.subscriptions("orders")[0].queue_url)
     memory.advance(hours=2)
     assert {state(client, each) for each in sent} == {"sealed"}
+    assert places(client, sent[0]) == {"billing": "parked"}
 
 
 def test_purged_and_expired_messages_do_not_wait(memory: MemoryTidewheel) -> None:
@@ -286,7 +327,7 @@ def test_looking_inside_asks_little_of_aws() -> None:
         stack.advance(hours=2, minutes=30)
         assert asked(stack, lambda: client.get("orders", sent[0].id)) == {
             "dynamodb.GetItem": 4,  # and the plan
-            "dynamodb.Query": 4,  # plans' ranges; subscriptions, open deliveries and parks
+            "dynamodb.Query": 5,  # plans' ranges; subscriptions, open deliveries, set-aside items and parks
             "s3.GetObject": 1,
         }
 
@@ -363,7 +404,7 @@ def test_the_command_line_shows_a_message_and_the_next_ones(memory: MemoryTidewh
     assert "nothing waits" in shell(client, "peek", "orders", "--after", sent.id)
     assert "nothing waits" in shell(client, "peek", "orders", "--after", "2026-01-02T00:00:00Z")
     memory.advance(hours=1, minutes=50)
-    assert "delivered (ACTIVE)" in shell(client, "get", "orders", sent.id)
+    assert "sent (ACTIVE)" in shell(client, "get", "orders", sent.id)
 
 
 # ---- damage

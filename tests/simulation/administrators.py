@@ -15,7 +15,7 @@ from tests.simulation.world import LONGEST_MS, MAX_SKEW_MS, Ended, World
 from tests.stored import stored
 from tidewheel.errors import AlreadyExists, InvalidValue, RetentionExpired, TooManyPurges, UnknownSubscription
 from tidewheel.flows.administration.delete_topic import delete_topic
-from tidewheel.flows.administration.pause import delete_subscription, pause, resume, set_filter
+from tidewheel.flows.administration.pause import delete_subscription, pause, resume, update_subscription
 from tidewheel.flows.administration.purge import purge
 from tidewheel.flows.administration.replay import replay
 from tidewheel.flows.administration.subscribe import create_subscription, create_topic
@@ -25,7 +25,7 @@ from tidewheel.flows.upkeep.checkpoint import find_checkpoints
 from tidewheel.jobs.rebuild_engine import local_engine
 from tidewheel.memory import MemoryService
 from tidewheel.model.park import Park, ParkKey
-from tidewheel.model.settings import TopicSettings
+from tidewheel.model.settings import StoredSettings, TopicSettings
 from tidewheel.model.subscription_state import Delivery, State
 from tidewheel.model.topic_state import TopicState
 from tidewheel.storage.deliveries import Replay
@@ -165,7 +165,7 @@ class Administrators:
             reader.name,
             reader.queue_url,
             "earliest" if position == "earliest" else "latest",
-            filter_policy=reader.policies[0],
+            settings=StoredSettings(filter_policy=reader.policies[0]),
         )
         reader.made = True
         state = self.world.service.topic_states.read(life.name)
@@ -262,7 +262,7 @@ class Administrators:
             # Who has the name when the call takes effect; not always who had it when the call began.
             self._allow_filter(life.name, policy)
             try:
-                set_filter(ports, life.name, "billing", policy)
+                update_subscription(ports, life.name, "billing", {"filter_policy": policy})
             finally:
                 self._allow_filter(life.name, policy)
 

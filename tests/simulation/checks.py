@@ -12,7 +12,7 @@ from tests.simulation.key_promises import KeyPromises
 from tests.simulation.promises import Promises, Reader, Repeated, Sent, TopicLife, Violation
 from tests.simulation.world import MAX_SKEW_MS, START_MS, World
 from tests.stored import stored
-from tidewheel.ledger.rows import text_bytes
+from tidewheel.ledger.rows import text_bytes, widened
 from tidewheel.model.message import MessageId, id_text
 from tidewheel.model.recurring import occurrence_id
 
@@ -116,7 +116,7 @@ class Checks:
             named |= {name for trash in items.trash.values() for name in trash.objects}
             stored, live = 0, 0.0
             for each in (each for each in objects.list(f"ledgers/{topic}/") if each.name in named):
-                rows = pq.read_table(pa.BufferReader(objects.get_range(each.name, 0, each.size_bytes)))
+                rows = widened(pq.read_table(pa.BufferReader(objects.get_range(each.name, 0, each.size_bytes))))
                 sizes = text_bytes(rows) + _ROW_BYTES
                 stored += each.size_bytes
                 live += each.size_bytes * sizes[rows["deliver_at_ms"].to_numpy() >= until_ms].sum() / sizes.sum()

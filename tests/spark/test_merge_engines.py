@@ -23,7 +23,7 @@ from tidewheel.jobs.merging import side_by_side
 from tidewheel.jobs.tasks import InThreads, Tasks
 from tidewheel.ledger.bucket import Bucket, bucket_id, content_id
 from tidewheel.ledger.ledger import encode_ledger, rows_table
-from tidewheel.ledger.rows import in_order, sort_rows
+from tidewheel.ledger.rows import in_order, sort_rows, widened
 from tidewheel.ledger.writer import SOURCES_TAG
 from tidewheel.model.message import Encoding
 from tidewheel.model.object_names import ledger_name
@@ -83,7 +83,7 @@ def all_slots(*inner: int) -> tuple[int, ...]:
 
 def read(location: Location, bucket: Bucket) -> pa.Table:
     """The rows of an output, by pyarrow alone."""
-    return pq.ParquetFile(Path(location.root) / bucket.object_name).read()
+    return widened(pq.ParquetFile(Path(location.root) / bucket.object_name).read())
 
 
 def sorted_rows(tables: list[pa.Table]) -> list[dict[str, Any]]:

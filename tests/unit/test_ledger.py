@@ -9,6 +9,7 @@ import io
 import json
 import os
 import random
+from collections.abc import Iterable
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ from hypothesis import strategies as st
 
 from tidewheel.errors import CorruptLedger, InvalidValue
 from tidewheel.ledger.ledger import SCHEMA, Ledger, LedgerWriter, decode_segment, encode_ledger, rows_table
-from tidewheel.ledger.rows import sort_rows
+from tidewheel.ledger.rows import SCHEMAS, sort_rows, version_of, widened
 from tidewheel.model.checksum import sealed
 from tidewheel.model.message import Encoding
 from tidewheel.model.segment import Segment
@@ -68,6 +69,13 @@ def many_rows(count: int, *, span_ms: int = 60 * DAY_MS, payload_bytes: int = 30
     )
 
 
+def rows_with_groups(table: pa.Table, places: Iterable[int]) -> pa.Table:
+    """The same rows, some with groups."""
+    groups = dict.fromkeys(places, "tenant-1")
+    column = pa.array([groups.get(place) for place in range(table.num_rows)], pa.string())
+    return table.set_column(table.num_columns - 1, SCHEMA.field("message_group"), column)
+
+
 def encode(table: pa.Table, **changes: Any) -> Ledger:
     arguments: dict[str, Any] = {"topic": "orders", "generation": "g1", "slot_ms": SLOT_MS}
     return encode_ledger(sort_rows(table), **(arguments | changes))
@@ -84,6 +92,7 @@ def decode(data: bytes, segment: Segment, **changes: Any) -> pa.Table:
 def as_rows(table: pa.Table) -> list[Row]:
     # to_pylist() on fixed_size_binary is slow and on maps gives pairs.
     index = SCHEMA.get_field_index("message_id")
+    table = widened(table)
     table = table.set_column(index, "message_id", table.column("message_id").cast(pa.binary()))
     rows: list[Row] = table.to_pylist()
     return [row | {"attributes": None if row["attributes"] is None else dict(row["attributes"])} for row in rows]
@@ -121,6 +130,7 @@ row_lists = st.lists(
         encoding=st.sampled_from(Encoding),
         sent_at_ms=st.integers(0, 2**62),
         expires_at_ms=st.none() | st.integers(0, 2**62),
+        message_group=st.none() | st.sampled_from(["tenant-1", "tenant-2"]),
     ),
     min_size=1,
     max_size=30,
@@ -159,7 +169,7 @@ def test_plain_pyarrow_reads_the_whole_file_as_the_sorted_rows(rows: list[Row], 
     ledger = encode(table_of(rows), **cut)
     whole = pq.read_table(pa.BufferReader(ledger.data))
     whole.validate(full=True)
-    assert whole.schema.equals(SCHEMA)
+    assert whole.schema.equals(SCHEMAS[2 if any(row["message_group"] for row in rows) else 1])
     assert as_rows(whole) == sorted(rows, key=by_time)
 
 
@@ -184,7 +194,7 @@ def test_a_writer_gives_the_same_bytes_however_the_rows_are_batched(
     arguments = {"topic": "orders", "generation": "g1", **cut, "segment_bytes": cut["segment_bytes"] or 500}
     table = table_of(sorted(rows, key=by_time))
     sink = io.BytesIO()
-    writer = LedgerWriter(sink, **arguments)
+    writer = LedgerWriter(sink, **arguments, schema_version=version_of(table))
     start = 0
     while start < table.num_rows:
         size = batches[start % len(batches)]
@@ -202,13 +212,14 @@ def test_duckdb_reads_the_whole_file_as_the_sorted_rows(tmp_path: Path, count: i
     path = tmp_path / "ledger.parquet"
     path.write_bytes(encode(table, segment_rows=300).data)
     connection = duckdb.connect()
-    columns = ", ".join(name for name in SCHEMA.names if name != "attributes")
+    names = [name for name in SCHEMAS[1].names if name != "attributes"]
+    columns = ", ".join(names)
     read = connection.execute(
         f"select {columns}, map_keys(attributes), map_values(attributes) from read_parquet(?)", [str(path)]
     ).fetchall()
     expected = [
         (
-            *(row[name] for name in SCHEMA.names if name != "attributes"),
+            *(row[name] for name in names),
             None if row["attributes"] is None else list(row["attributes"].keys()),
             None if row["attributes"] is None else list(row["attributes"].values()),
         )
@@ -238,7 +249,7 @@ def test_200_000_rows_in_any_order_come_back_sorted() -> None:
     ledger = encode(table.take(order))
     read = pa.concat_tables([decode(ledger.data, segment) for segment in ledger.summary.segments])
     assert read.equals(table)
-    assert pq.read_table(pa.BufferReader(ledger.data)).equals(table)
+    assert widened(pq.read_table(pa.BufferReader(ledger.data))).equals(table)
 
 
 def test_a_segment_is_a_parquet_file_with_the_magic_in_front() -> None:
@@ -246,7 +257,7 @@ def test_a_segment_is_a_parquet_file_with_the_magic_in_front() -> None:
     ledger = encode(table, segment_rows=300)
     second = ledger.summary.segments[1]
     read = pq.read_table(pa.BufferReader(b"PAR1" + part(ledger.data, second)))
-    assert read.replace_schema_metadata().equals(table.slice(300, 300))
+    assert widened(read).equals(table.slice(300, 300))
 
 
 def test_only_the_columns_asked_for_are_returned() -> None:
@@ -266,10 +277,13 @@ def test_the_footer_names_schema_topic_generation_and_sources() -> None:
     assert json.loads(metadata.metadata[b"tidewheel.sources"]) == ["ledgers/a.parquet", "ledgers/é.parquet"]
 
 
-def test_the_footers_agree_with_those_that_pyarrow_writes() -> None:
+@pytest.mark.parametrize("version", SCHEMAS)
+def test_the_footers_agree_with_those_that_pyarrow_writes(version: int) -> None:
     table = many_rows(500)
+    if version > 1:
+        table = rows_with_groups(table, range(0, 500, 7))
     sink = io.BytesIO()
-    pq.write_table(table, sink, store_schema=False)
+    pq.write_table(table.select(SCHEMAS[version].names), sink, store_schema=False)
     theirs = pq.ParquetFile(sink)
     ours = pq.ParquetFile(pa.BufferReader(encode(table).data))
     assert ours.schema.equals(theirs.schema)
@@ -376,6 +390,26 @@ def test_keys_that_come_and_go_change_nothing_but_the_compression() -> None:
     assert len(ledger.summary.segments) == 10
     read = [row for segment in ledger.summary.segments for row in as_rows(decode(ledger.data, segment))]
     assert read == rows
+
+
+def test_only_a_ledger_with_a_group_has_the_column_and_rows_without_groups_keep_their_bytes() -> None:
+    plain = many_rows(100)
+    grouped = rows_with_groups(plain, [70])
+    without, with_one = encode(plain, segment_rows=50), encode(grouped, segment_rows=50)
+    assert (without.summary.schema_version, with_one.summary.schema_version) == (1, 2)
+    assert "message_group" not in pq.read_schema(pa.BufferReader(without.data)).names
+    read = [decode(with_one.data, segment) for segment in with_one.summary.segments]
+    assert pa.concat_tables(read).equals(grouped)
+    assert decode(without.data, without.summary.segments[0], columns=["message_group", "payload"]).equals(
+        plain.slice(0, 50).select(["message_group", "payload"])
+    )
+
+
+def test_a_writer_never_drops_a_group() -> None:
+    writer = LedgerWriter(io.BytesIO(), topic="t", generation="g", slot_ms=1)
+    writer.write(table_of([a_row(1)]))
+    with pytest.raises(InvalidValue, match="give 2, which holds these rows"):
+        writer.write(table_of([a_row(2, message_group="tenant-1")]))
 
 
 # --- refused input --------------------------------------------------------------------------------------------
@@ -492,8 +526,8 @@ def test_a_segment_of_another_schema_version_is_refused_by_name() -> None:
     ledger = encode(table_of([a_row()]))
     (segment,) = ledger.summary.segments
     tag = b"tidewheel.schema_version\x18\x01"
-    data, _ = a_segment(part(ledger.data, segment)[4:].replace(tag + b"1", tag + b"2"))
-    with pytest.raises(CorruptLedger, match="schema version is 2, this release reads 1"):
+    data, _ = a_segment(part(ledger.data, segment)[4:].replace(tag + b"1", tag + b"3"))
+    with pytest.raises(CorruptLedger, match="schema version is 3, this release reads 1, 2"):
         decode_segment(data, object_name="o", segment=segment)
 
 
@@ -511,8 +545,8 @@ def test_the_error_names_the_object_and_the_range() -> None:
 # --- the golden ledger ----------------------------------------------------------------------------------------
 
 
-def golden_rows() -> list[Row]:
-    return [
+def golden_rows(version: int) -> list[Row]:
+    rows = [
         a_row(START_MS, 1, payload=b"", encoding=Encoding.BYTES),
         a_row(START_MS, 2, payload='{"tide":"Flut \U0001f30a"}'.encode(), encoding=Encoding.JSON),
         a_row(START_MS + 1, 3, key="order-17", attributes={"kind": "reminder", "": "é"}),
@@ -520,28 +554,33 @@ def golden_rows() -> list[Row]:
         a_row(START_MS + DAY_MS, 2**128 - 1, key="", payload=b"ab" * 500),
         a_row(START_MS + 3650 * DAY_MS, 6, sent_at_ms=0, payload=bytes(range(256)), encoding=Encoding.BYTES),
     ]
+    if version > 1:
+        rows[3]["message_group"] = "tenant-1"
+    return rows
 
 
-def golden_ledger() -> Ledger:
+def golden_ledger(version: int) -> Ledger:
     sources = ["ledgers/orders/a.parquet"]
-    return encode(table_of(golden_rows()), segment_rows=2, sources=sources)
+    return encode(table_of(golden_rows(version)), segment_rows=2, sources=sources)
 
 
-def test_the_golden_ledger_holds_the_known_rows() -> None:
+@pytest.mark.parametrize("version", SCHEMAS)
+def test_the_golden_ledger_holds_the_known_rows(version: int) -> None:
     if os.environ.get("TIDEWHEEL_UPDATE_GOLDEN"):
-        ledger = golden_ledger()
-        (GOLDEN / "ledger_v1.parquet").write_bytes(ledger.data)
+        ledger = golden_ledger(version)
+        (GOLDEN / f"ledger_v{version}.parquet").write_bytes(ledger.data)
         record = {"pyarrow": pa.__version__, "segments": [asdict(s) for s in ledger.summary.segments]}
-        (GOLDEN / "ledger_v1.json").write_text(json.dumps(record, indent=2) + "\n")
-    data = (GOLDEN / "ledger_v1.parquet").read_bytes()
-    record = json.loads((GOLDEN / "ledger_v1.json").read_text())
+        (GOLDEN / f"ledger_v{version}.json").write_text(json.dumps(record, indent=2) + "\n")
+    data = (GOLDEN / f"ledger_v{version}.parquet").read_bytes()
+    record = json.loads((GOLDEN / f"ledger_v{version}.json").read_text())
     read = [row for s in record["segments"] for row in as_rows(decode(data, Segment(**s)))]
-    assert read == golden_rows()
-    assert as_rows(pq.read_table(pa.BufferReader(data))) == golden_rows()
+    assert read == golden_rows(version)
+    assert as_rows(pq.read_table(pa.BufferReader(data))) == golden_rows(version)
 
 
-def test_the_golden_ledger_is_written_byte_for_byte_by_the_pyarrow_that_wrote_it() -> None:
-    written_by = json.loads((GOLDEN / "ledger_v1.json").read_text())["pyarrow"]
+@pytest.mark.parametrize("version", SCHEMAS)
+def test_the_golden_ledger_is_written_byte_for_byte_by_the_pyarrow_that_wrote_it(version: int) -> None:
+    written_by = json.loads((GOLDEN / f"ledger_v{version}.json").read_text())["pyarrow"]
     if written_by.split(".")[0] != pa.__version__.split(".")[0]:
         pytest.skip(f"written by pyarrow {written_by}, this is {pa.__version__}")
-    assert golden_ledger().data == (GOLDEN / "ledger_v1.parquet").read_bytes()
+    assert golden_ledger(version).data == (GOLDEN / f"ledger_v{version}.parquet").read_bytes()

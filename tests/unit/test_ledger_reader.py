@@ -14,9 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tidewheel.errors import CorruptLedger
-from tidewheel.ledger.ledger import SCHEMA, Ledger, encode_ledger, rows_table
+from tidewheel.ledger.ledger import Ledger, encode_ledger, rows_table
 from tidewheel.ledger.reader import segments_of, tags_of
-from tidewheel.ledger.rows import sort_rows
+from tidewheel.ledger.rows import SCHEMAS, sort_rows
 from tidewheel.model.checksum import sealed
 from tidewheel.model.segment import Segment
 
@@ -109,8 +109,9 @@ def test_a_parquet_file_that_is_no_ledger_is_corrupt() -> None:
     for table, reason in (
         (pa.table({"a": [1]}), "schema version is none"),
         (pa.table({"a": [1]}).replace_schema_metadata({"tidewheel.schema_version": "1"}), "columns are"),
-        (pa.table({"a": [1]}).replace_schema_metadata({"tidewheel.schema_version": "2"}), "schema version is 2"),
-        (SCHEMA.empty_table().replace_schema_metadata({"tidewheel.schema_version": "1"}), "first segment"),
+        (pa.table({"a": [1]}).replace_schema_metadata({"tidewheel.schema_version": "2"}), "columns are"),
+        (pa.table({"a": [1]}).replace_schema_metadata({"tidewheel.schema_version": "3"}), "schema version is 3"),
+        (SCHEMAS[1].empty_table().replace_schema_metadata({"tidewheel.schema_version": "1"}), "first segment"),
     ):
         sink = io.BytesIO()
         pq.write_table(table, sink)

@@ -98,6 +98,9 @@ class SqsQueues:
             }
             for id_, (release, delay_s) in zip(_IDS, batch, strict=False)
         ]
+        for entry, (release, _) in zip(entries, batch, strict=False):
+            if release.group is not None:
+                entry["MessageGroupId"] = release.group
         if len(entries) != len(batch):
             raise ValueError(f"a batch has at most {BATCH} messages, not {len(batch)}")
         return self._send(queue_url, entries)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import TYPE_CHECKING, Any, TypedDict, Unpack, cast
+from typing import TYPE_CHECKING, Any, Unpack, cast
 
 from aws_cdk import CustomResource, Duration, RemovalPolicy, Stack
 from aws_cdk import aws_iam as iam
@@ -13,11 +13,16 @@ from constructs import Construct
 from tidewheel.cdk.encryption import key_of
 from tidewheel.cdk.subscriber_queue import SubscriberQueue, allow_deliveries
 from tidewheel.client.declared import DeclaredSubscription, DeclaredTopic
-from tidewheel.client.subscriptions import filter_json
 from tidewheel.errors import InvalidValue
 from tidewheel.flows.administration.subscribe import check_new_subscription
 from tidewheel.model.setting import check_names
-from tidewheel.model.settings import FilterDocument, InitialPosition, TopicSettings, TuningSettings
+from tidewheel.model.settings import (
+    ChangeableSubscriptionSettings,
+    InitialPosition,
+    TopicSettings,
+    TuningSettings,
+    stored_settings,
+)
 from tidewheel.model.topic import check_name
 from tidewheel.policies import RECEIVE, SENDER_ACTIONS, ConsumerAction, SenderAction
 
@@ -34,11 +39,10 @@ class TopicProperties(TuningSettings, total=False):
     removal_policy: RemovalPolicy | None
 
 
-class SubscriptionProperties(TypedDict, total=False):
+class SubscriptionProperties(ChangeableSubscriptionSettings, total=False):
     """The arguments of `Subscription` that `add_subscription` takes too."""
 
     queue: sqs.IQueue | None
-    filter_policy: FilterDocument | None
     initial_position: InitialPosition
     visibility_timeout: Duration | None
     max_receive_count: int
@@ -130,11 +134,11 @@ class Subscription(Construct):
         topic: Topic,
         subscription_name: str,
         queue: sqs.IQueue | None = None,
-        filter_policy: FilterDocument | None = None,
         initial_position: InitialPosition = "latest",
         visibility_timeout: Duration | None = None,
         max_receive_count: int = 5,
         removal_policy: RemovalPolicy | None = None,
+        **settings: Unpack[ChangeableSubscriptionSettings],
     ) -> None:
         """Declares the subscription.
 
@@ -145,12 +149,12 @@ class Subscription(Construct):
             subscription_name: 1 to 48 letters, digits, '-' or '_'.
             queue: A standard queue to use. By default a queue with a dead-letter queue is created, encrypted like the
                 service; if the environment has alarms, these dead letters have an alarm.
-            filter_policy: Which messages the subscription gets, as for `create_subscription`; by default all.
             initial_position: As for `create_subscription`; has an effect only when the subscription is created.
             visibility_timeout: For a new queue, by default as for `create_subscription`. AWS recommends six times the
                 time-out of the function that reads the queue.
             max_receive_count: For a new queue: the receives after which a message is a dead letter.
             removal_policy: As for the topic; by default the topic's policy. It also applies to a new queue.
+            **settings: Settings such as `filter_policy`, as for `create_subscription`.
 
         Raises:
             InvalidValue: A value is not usable, including FIFO queues and invalid filters, or the topic already has
@@ -179,7 +183,7 @@ class Subscription(Construct):
             name=subscription_name,
             queue_url=queue.queue_url,
             initial_position=initial_position,
-            filter_policy=filter_json(filter_policy),
+            **stored_settings(settings),
         )
         declarations = topic.service.declarations()
         declarations.allow_check(queue)

@@ -268,13 +268,14 @@ def _status_pairs(status: MessageStatus) -> list[tuple[str, str]]:
             pairs.append(("expires", _precise(message.expires_at)))
         if message.key is not None:
             pairs.append(("key", message.key))
+        if message.group is not None:
+            pairs.append(("group", message.group))
         if message.attempt:
             pairs.append(("attempt", f"{message.attempt} of {message.original_id}"))
         pairs += [("attribute", f"{name}={value}") for name, value in message.attributes.items()]
         pairs.append(("body", message.body))
     for each in status.subscriptions:
-        how = "delivered" if each.delivered else "handed out" if each.handed_out else "not handed out yet"
-        pairs.append((each.name, f"{how} ({each.state.value})"))
+        pairs.append((each.name, f"{each.place.value} ({each.state.value})"))
     return pairs
 
 

@@ -50,6 +50,9 @@ def send(
         str | None,
         typer.Option(help="Time after which a message that is due is no longer delivered.", show_default="never"),
     ] = None,
+    group: Annotated[
+        str | None, typer.Option(help="The MessageGroupId in the subscriptions' queues, for SQS's fair queues.")
+    ] = None,
     json_body: Annotated[bool, typer.Option("--json-body", help="Refuse a body that is not JSON.")] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -64,6 +67,7 @@ def send(
         "key": key,
         "replace": replace,
         "expires_in": delay_of(expires_in),
+        "group": group,
     }
     service = client(ctx)
     if body != STANDARD_INPUT:
@@ -197,6 +201,7 @@ def _received_json(message: ReceivedMessage) -> dict[str, Any]:
         "deliver_at": message.deliver_at,
         "sent_at": message.sent_at,
         "receive_count": message.receive_count,
+        "group": message.group,
     }
 
 

@@ -136,6 +136,7 @@ class BufferedSender:
         key: str | None = None,
         replace: bool = False,
         expires_in: float | timedelta | str | None = None,
+        group: str | None = None,
     ) -> Future[Receipt]:
         """Checks a message and puts it into the buffer. A delay counts from now.
 
@@ -160,6 +161,7 @@ class BufferedSender:
             key=key,
             replace=replace,
             expires_in=expires_in,
+            group=group,
         )
         state, checked = self._core.check(topic, message)
         future: Future[Receipt] = Future()

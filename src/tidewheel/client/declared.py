@@ -37,13 +37,13 @@ from typing import TYPE_CHECKING, Any, cast
 from tidewheel.aws.custom_resource import Kind, Request
 from tidewheel.client.connection import Connection
 from tidewheel.client.subscription_queues import check_given_queue
-from tidewheel.client.subscriptions import filter_json
-from tidewheel.errors import AlreadyExists, InvalidValue, UnknownSubscription, UnknownTopic
+from tidewheel.errors import InvalidValue, UnknownSubscription, UnknownTopic
 from tidewheel.flows.administration import delete_topic as deletion
 from tidewheel.flows.administration import pause as states
 from tidewheel.flows.administration import subscribe
 from tidewheel.flows.administration.update_topic import update_topic
-from tidewheel.model.settings import TopicSettings
+from tidewheel.model.setting import settings_of
+from tidewheel.model.settings import StoredSettings, TopicSettings, read_setting, stored_settings
 from tidewheel.model.topic import check_name
 
 if TYPE_CHECKING:
@@ -113,18 +113,13 @@ class DeclaredTopic:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DeclaredSubscription:
-    """A subscription declared in a template, with an existing queue.
-
-    Attributes:
-        filter_policy: JSON of the `FilterPolicy` of its messages; None: all messages.
-    """
+class DeclaredSubscription(StoredSettings):
+    """A subscription declared in a template, with an existing queue and its settings."""
 
     topic: str
     name: str
     queue_url: str
     initial_position: InitialPosition = "latest"
-    filter_policy: str | None = None
 
     @property
     def subscription(self) -> str:
@@ -137,24 +132,25 @@ class DeclaredSubscription:
         return f"{self.topic}/{self.name}"
 
     def properties(self) -> dict[str, str]:
-        """Returns the subscription as resource properties."""
-        found = {
+        """Returns the subscription as resource properties. A setting has its name in camel case."""
+        settings = {_property(name): str(value) for name, value in self.stored().items() if value is not None}
+        return {
             "Topic": self.topic,
             "Subscription": self.name,
             "QueueUrl": self.queue_url,
             "InitialPosition": self.initial_position,
             "Claims": CLAIMS,
+            **settings,
         }
-        return found if self.filter_policy is None else {**found, "FilterPolicy": self.filter_policy}
 
     def create(self, connection: Connection, clock: Clock, owner: str) -> str:
-        """Creates the subscription, or adopts an existing subscription with this queue and filter.
+        """Creates the subscription, or adopts an existing subscription with this queue and these settings.
 
         Returns:
             The generation.
 
         Raises:
-            AlreadyExists: the subscription has another queue or another filter.
+            AlreadyExists: the subscription has another queue or other settings.
             QueueUnavailable: the queue does not exist.
             UnknownTopic: the topic does not exist.
         """
@@ -166,15 +162,14 @@ class DeclaredSubscription:
             self.name,
             self.queue_url,
             self.initial_position,
-            filter_policy=self.filter_policy,
+            settings=self,
             owner=owner,
         )
-        if found.filter_policy != self.filter_policy:
-            raise AlreadyExists("subscription", self.name, f"filter {found.filter_policy} (asked for none)")
+        subscribe.check_same_settings(found, self, exactly=True)
         return found.generation
 
     def update(self, connection: Connection, clock: Clock, owner: str) -> None:
-        """Changes the filter. The initial position does not change.
+        """Changes the settings. The initial position does not change.
 
         Raises:
             AlreadyExists: the subscription has another queue. Messages in that queue would not move, so a subscription
@@ -185,8 +180,7 @@ class DeclaredSubscription:
             self.create(connection, clock, owner)
             return
         subscribe.check_same_queue(existing, self.queue_url)
-        if existing.filter_policy != self.filter_policy:
-            states.set_filter(connection.storage, self.topic, self.name, self.filter_policy)
+        states.update_subscription(connection.storage, self.topic, self.name, self.stored())
 
 
 Declared = DeclaredTopic | DeclaredSubscription
@@ -206,13 +200,18 @@ def declared(resource_type: str, properties: Mapping[str, Any]) -> Declared:
     name = check_name("Subscription", properties.get("Subscription"))
     position = str(properties.get("InitialPosition", "latest"))
     subscribe.check_new_subscription(topic, name, position)
+    texts = [(each, properties.get(_property(each.name))) for each in settings_of(StoredSettings).values()]
     return DeclaredSubscription(
         topic=topic,
         name=name,
         queue_url=str(properties.get("QueueUrl", "")),
         initial_position=cast("InitialPosition", position),
-        filter_policy=filter_json(properties.get("FilterPolicy")),
+        **stored_settings({each.name: read_setting(each, text) for each, text in texts if text is not None}),
     )
+
+
+def _property(setting: str) -> str:
+    return setting.title().replace("_", "")
 
 
 def fulfil(connection: Connection, clock: Clock, request: Request) -> str:

@@ -10,9 +10,9 @@ of the first message.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tidewheel.client.payloads import POINTER
 from tidewheel.client.subscription_queues import dead_letter_url_of
@@ -81,6 +81,7 @@ def sent_again(
         only=subscription,
         first_version=None if message.key is None else (message.key, *message.version),
         expires_at_ms=expires_at_ms,
+        group=message.group,
     )
     return OutgoingMessage(
         id=ids.next(due_ms),
@@ -119,7 +120,9 @@ def bury(sqs: SQSClient, dead_url: str, s3_bucket: str, message: ReceivedMessage
     attributes: dict[str, MessageAttributeValueTypeDef] = {
         name: {"DataType": "String", "StringValue": value} for name, value in values.items()
     }
-    sqs.send_message(QueueUrl=dead_url, MessageBody=_as_delivered(message, s3_bucket), MessageAttributes=attributes)
+    group: Mapping[str, Any] = {} if message.group is None else {"MessageGroupId": message.group}
+    body = _as_delivered(message, s3_bucket)
+    sqs.send_message(QueueUrl=dead_url, MessageBody=body, MessageAttributes=attributes, **group)
 
 
 def _as_delivered(message: ReceivedMessage, s3_bucket: str) -> str:

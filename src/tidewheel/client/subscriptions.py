@@ -9,8 +9,7 @@ from tidewheel.client.subscription_queues import check_given_queue, delete_queue
 from tidewheel.errors import UnknownTopic
 from tidewheel.flows.administration import pause as states
 from tidewheel.flows.administration import subscribe
-from tidewheel.model.filter_policy import FilterPolicy
-from tidewheel.model.settings import FilterDocument, SubscriptionSettings
+from tidewheel.model.settings import ChangeableSubscriptionSettings, SubscriptionSettings, stored_settings
 from tidewheel.model.subscription_state import SubscriptionState
 from tidewheel.model.topic import check_name
 
@@ -30,22 +29,21 @@ def create(
     If the process stops after the queues are created, the next call finds them by their tags.
     """
     _check_names(topic, name)
-    queue_url, policy = settings.queue_url, settings.filter_policy
+    queue_url = settings.queue_url
     if connection.storage.topic_states.read(topic) is None:
         raise UnknownTopic(topic)
     existing = connection.storage.subscriptions.read(topic, name)
     if existing is not None:
         if queue_url is not None:
             subscribe.check_same_queue(existing, queue_url)
-        if policy is not None:
-            subscribe.check_same_filter(existing, policy)
+        subscribe.check_same_settings(existing, settings)
         return existing
     if queue_url is None:
         queue_url = make_queue(connection.sqs, connection.stack, topic, name, settings)
     else:
         check_given_queue(connection.sqs, queue_url)
     return subscribe.create_subscription(
-        connection.storage, clock, topic, name, queue_url, settings.initial_position, filter_policy=policy
+        connection.storage, clock, topic, name, queue_url, settings.initial_position, settings=settings
     )
 
 
@@ -67,12 +65,11 @@ def resume(connection: Connection, clock: Clock, topic: str, name: str) -> Subsc
     return states.resume(connection.storage, queues, clock, topic, name)
 
 
-def set_filter(
-    connection: Connection, topic: str, name: str, filter_policy: FilterDocument | None
-) -> SubscriptionState:
-    """Changes a subscription's filter. See `Tidewheel.set_filter`."""
+def update(connection: Connection, topic: str, name: str, changes: ChangeableSubscriptionSettings) -> SubscriptionState:
+    """Changes settings of a subscription. See `Tidewheel.set_filter`."""
     _check_names(topic, name)
-    return states.set_filter(connection.storage, topic, name, filter_json(filter_policy))
+    checked = stored_settings(changes)
+    return states.update_subscription(connection.storage, topic, name, {each: checked[each] for each in changes})
 
 
 def delete(connection: Connection, topic: str, name: str, delete_queue: bool) -> SubscriptionState:
@@ -85,15 +82,6 @@ def delete(connection: Connection, topic: str, name: str, delete_queue: bool) ->
     if delete_queue:
         delete_queues(connection.sqs, connection.stack, topic, name, deleted.queue_url)
     return deleted
-
-
-def filter_json(filter_policy: FilterDocument | None) -> str | None:
-    """Returns a filter as JSON, for storing with a subscription.
-
-    Raises:
-        InvalidValue: the filter is not valid.
-    """
-    return None if filter_policy is None else FilterPolicy.parse(filter_policy).to_json()
 
 
 def _check_names(topic: str, name: str) -> None:

@@ -34,6 +34,7 @@ from tidewheel.model.recurrence import parse_rule
 from tidewheel.model.setting import check_names
 from tidewheel.model.settings import (
     ChangeableSettings,
+    ChangeableSubscriptionSettings,
     FilterDocument,
     NewSubscriptionSettings,
     NewTopicSettings,
@@ -113,6 +114,7 @@ class Tidewheel:
         key: str | None = None,
         replace: bool = False,
         expires_in: float | timedelta | str | None = None,
+        group: str | None = None,
     ) -> Receipt:
         """Sends one message. When this returns, SQS has stored the message durably.
 
@@ -127,6 +129,8 @@ class Tidewheel:
             replace: whether the message replaces an earlier message with its key, unless the earlier message's slot is
                 sealed. If False, the message is dropped while another message with its key waits.
             expires_in: how long after the due time the message may still be handed out.
+            group: the MessageGroupId in the subscriptions' queues, 1 to 128 characters. SQS's fair queues share out
+                consumers among groups.
 
         Raises:
             InvalidValue: a value is not usable; nothing was sent.
@@ -143,6 +147,7 @@ class Tidewheel:
             key=key,
             replace=replace,
             expires_in=expires_in,
+            group=group,
         )
         try:
             return self.send_many(topic, [message])[0]
@@ -548,7 +553,8 @@ class Tidewheel:
             InvalidValue: a name or the filter is not usable.
             UnknownTopic, UnknownSubscription: it does not exist.
         """
-        return Subscription.of(subscriptions.set_filter(self.core.connection, topic, subscription, filter_policy))
+        changes: ChangeableSubscriptionSettings = {"filter_policy": filter_policy}
+        return Subscription.of(subscriptions.update(self.core.connection, topic, subscription, changes))
 
     def delete_subscription(self, topic: str, subscription: str, *, delete_queue: bool = False) -> Subscription:
         """Deletes a subscription and its waiting messages. Other subscriptions are not affected.

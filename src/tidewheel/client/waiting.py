@@ -5,13 +5,15 @@ Both read ledgers, so they need pyarrow. pyarrow is loaded at the first call, an
     found in a ledger:   WAITING ---seal---> SEALED ---every subscription has it---> SENT
     not to be sent:      CANCELLED, PURGED, EXPIRED
     in no ledger:        UNKNOWN, unless it was cancelled
+
+docs/states.md draws all places and their words.
 """
 
 from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -25,6 +27,7 @@ from tidewheel.model.validation import Options
 if TYPE_CHECKING:
     from tidewheel.client.connection import Connection
     from tidewheel.flows.waiting.peek import FoundMessage
+    from tidewheel.model.subscription_state import SubscriptionState
     from tidewheel.model.topic_state import TopicState
     from tidewheel.storage.storage import Storage
 
@@ -51,6 +54,24 @@ class MessageState(StrEnum):
     """No ledger holds the message: it was never sent, is still in an ingest queue, was sent direct, or is collected."""
 
 
+class Place(StrEnum):
+    """Where a message of a plan is for one subscription.
+
+    If something that could tell cannot be read, this is the earliest place that is still possible.
+    """
+
+    PLANNED = "planned"
+    """The plan was not handed out yet: the subscription is paused, or the hand-out runs."""
+    DELIVERING = "delivering"
+    """The subscription's delivery of the plan is open."""
+    SET_ASIDE = "set aside"
+    """The message's part of the ledger, or the subscription's filter, cannot be read."""
+    PARKED = "parked"
+    """The subscription has parked messages, and this message may be among them."""
+    SENT = "sent"
+    """The subscription's queue or the queue of refused messages has the message, or the filter excluded it."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WaitingMessage:
     """A message from a ledger.
@@ -66,6 +87,7 @@ class WaitingMessage:
         attempt: how often the message was sent again by `retry_later`; 0 for the first time.
         original_id: the id of the first message, if this is a retry.
         payload: the S3 object that holds the body, if the body is too large for SQS; `body` is then a pointer.
+        group: the sender's group.
     """
 
     id: MessageId
@@ -79,6 +101,7 @@ class WaitingMessage:
     attempt: int = 0
     original_id: MessageId | None = None
     payload: str | None = None
+    group: str | None = None
 
     def json(self) -> Any:
         """Returns the body parsed as JSON."""
@@ -94,13 +117,14 @@ class SubscriptionProgress:
     """A subscription's progress with a message.
 
     Attributes:
-        handed_out: whether the message's plan was handed out to the subscription.
-        delivered: whether its queue certainly has the message; False while the subscription has parked messages, since
-            this message may be among them, or something that could tell cannot be read.
+        place: where the message is.
+        handed_out: whether the message's plan was handed out to the subscription. False exactly in PLANNED.
+        delivered: whether its queue certainly has the message. True exactly in SENT.
     """
 
     name: str
     state: State
+    place: Place
     handed_out: bool
     delivered: bool
 
@@ -156,7 +180,7 @@ def get(connection: Connection, topic: str, message_id: MessageId, now_ms: int) 
         # If the message was found through its plan, the slot was planned after the topic state was read.
         planned = slot < state.planned or found.plan is not None
         if planned:
-            progress = _progress(storage, topic, slot, found.plan)
+            progress = _progress(storage, topic, due_ms, slot, found.plan)
         if planned and tombstone is not None and found.plan is None:
             message_state = MessageState.UNKNOWN  # the plan that would tell is collected
         else:
@@ -225,6 +249,7 @@ def waiting_message(found: FoundMessage) -> WaitingMessage:
         attempt=options.attempt or 0,
         original_id=options.original_id,
         payload=options.payload,
+        group=options.group,
     )
 
 
@@ -245,29 +270,46 @@ def _waiting_state(state: TopicState, found: FoundMessage, waits: bool, now_ms: 
     return MessageState.WAITING if waits else MessageState.SEALED
 
 
-def _progress(storage: Storage, topic: str, slot: int, plan: int | None) -> tuple[SubscriptionProgress, ...]:
+def _progress(
+    storage: Storage, topic: str, due_ms: int, slot: int, plan: int | None
+) -> tuple[SubscriptionProgress, ...]:
     """Reads the progress of all subscriptions with a start at or before a slot.
 
     The order of the reads follows the way of a message: from the subscription's cursor to a delivery, and from there
-    perhaps to a park.
+    perhaps to a set-aside item or a park.
     """
     subscriptions = [each for each in storage.subscriptions.all(topic) if each.start <= slot]
-    unreadable: dict[str, Exception] = {}
-    opened = {
-        (each.key.subscription, each.key.generation)
-        for each in storage.deliveries.all(topic, unreadable)
-        if each.key.plan == plan and each.key.replay is None and not each.complete
-    }
-    parked = {(each.key.subscription, each.key.generation) for each in storage.parks.all(topic, unreadable)}
-    busy = opened | parked
+    stored: tuple[tuple[Place, Any, Callable[[Any], bool]], ...] = (
+        (
+            Place.DELIVERING,
+            storage.deliveries,
+            lambda it: (it.key.plan, it.key.replay, it.complete) == (plan, None, False),
+        ),
+        (Place.SET_ASIDE, storage.set_aside, lambda item: item.may_hold(slot, due_ms)),
+        (Place.PARKED, storage.parks, lambda _: True),
+    )
+    owners: dict[Place, set[tuple[str, str]]] = {}
+    for place, port, holds in stored:
+        unreadable: dict[str, Exception] = {}
+        found = port.all(topic, unreadable)
+        owners[place] = {(each.key.subscription, each.key.generation) for each in found if holds(each)}
+        if unreadable:
+            owners[place] |= {(each.name, each.generation) for each in subscriptions}
+
+    def place_of(each: SubscriptionState) -> Place:
+        if each.cursor <= slot:
+            return Place.PLANNED
+        return next((place for place in owners if (each.name, each.generation) in owners[place]), Place.SENT)
+
     return tuple(
         SubscriptionProgress(
             name=each.name,
             state=each.state,
-            handed_out=each.cursor > slot,
-            delivered=each.cursor > slot and not unreadable and (each.name, each.generation) not in busy,
+            place=place,
+            handed_out=place is not Place.PLANNED,
+            delivered=place is Place.SENT,
         )
-        for each in subscriptions
+        for each, place in ((each, place_of(each)) for each in subscriptions)
     )
 
 

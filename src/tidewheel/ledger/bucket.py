@@ -116,6 +116,7 @@ class Bucket:
         weights: where the bytes lie in time. Empty: unknown, as after a rebuild.
         checked_ms: no row was cancelled or purged before this time. A merge leaves such rows out; in a new ledger no
             row was sent before.
+        schema_version: the version of the ledger's schema.
     """
 
     id: BucketId
@@ -128,6 +129,7 @@ class Bucket:
     slot_shift: int = 0
     weights: tuple[Weight, ...] = ()
     checked_ms: int = 0
+    schema_version: int = 1
 
     @property
     def id_slot(self) -> int:

@@ -21,7 +21,7 @@ from collections.abc import Mapping, Sequence
 from enum import IntEnum
 from typing import NamedTuple
 
-from tidewheel.ledger.schema import COLUMNS, Column, ColumnType
+from tidewheel.ledger.schema import COLUMNS, SCHEMA_VERSIONS, Column, ColumnType, columns_of
 from tidewheel.ledger.thrift import I32, STOP, STRING, STRUCT, integer, list_head, string
 
 MAGIC = b"PAR1"
@@ -112,6 +112,12 @@ def _leaves(column: Column) -> tuple[Leaf, ...]:
 
 
 LEAVES = tuple(leaf for column in COLUMNS for leaf in _leaves(column))
+"""All leaves. A version of the schema has the first of these, up to `leaf_count`."""
+
+
+def leaf_count(version: int) -> int:
+    """Returns the number of leaves of a version of the schema."""
+    return sum(leaf.column.layout <= version for leaf in LEAVES)
 
 
 class Chunk(NamedTuple):
@@ -135,7 +141,7 @@ class RowGroup:
 
     Args:
         rows: how many.
-        chunks: one for each of LEAVES. Their pages are contiguous.
+        chunks: one for each leaf. Their pages are contiguous.
     """
 
     def __init__(self, rows: int, chunks: Sequence[Chunk]) -> None:
@@ -179,7 +185,7 @@ class RowGroup:
         return self._entry(first_page, statistics, _SORTING_COLUMNS + b"\x16" + integer(first_page))
 
     def _entry(self, page: int, time_statistics: bytes, order: bytes) -> bytes:
-        parts = [b"\x19", list_head(len(LEAVES), STRUCT)]
+        parts = [b"\x19", list_head(len(self._sizes), STRUCT)]
         end_of_chunk = time_statistics + STOP + STOP
         for head, size in zip(self._heads, self._sizes, strict=True):
             parts += (head, integer(page), end_of_chunk)
@@ -189,29 +195,33 @@ class RowGroup:
         return b"".join(parts)
 
 
-def segment_footer(row_group: RowGroup, first_page: int, tags: Mapping[str, str]) -> bytes:
+def segment_footer(version: int, row_group: RowGroup, first_page: int, tags: Mapping[str, str]) -> bytes:
     """Returns the footer that makes a row group a Parquet file.
 
     Args:
+        version: of the schema.
         row_group: the only row group.
         first_page: offset of its first page in that file.
         tags: key-value metadata.
     """
-    return footer_of(row_group.rows, (row_group.in_segment(first_page),), tags, b"")
+    return footer_of(version, row_group.rows, (row_group.in_segment(first_page),), tags, b"")
 
 
-def ledger_footer(rows: int, row_groups: Sequence[bytes], tags: Mapping[str, str]) -> bytes:
+def ledger_footer(version: int, rows: int, row_groups: Sequence[bytes], tags: Mapping[str, str]) -> bytes:
     """Returns the footer of the whole ledger.
 
     `row_groups` are results of `RowGroup.in_ledger`.
     """
-    return footer_of(rows, row_groups, tags, _COLUMN_ORDERS)
+    count = leaf_count(version)
+    # Every column has the order of its type. Without this field, readers do not trust min_value and max_value.
+    return footer_of(version, rows, row_groups, tags, b"\x19" + list_head(count, STRUCT) + b"\x1c\x00\x00" * count)
 
 
-def footer_of(rows: int, row_groups: Sequence[bytes], tags: Mapping[str, str], orders: bytes) -> bytes:
+def footer_of(version: int, rows: int, row_groups: Sequence[bytes], tags: Mapping[str, str], orders: bytes) -> bytes:
     """Returns a footer with its length and the magic.
 
     Args:
+        version: of the schema.
         rows: of all row groups.
         row_groups: their entries.
         tags: key-value metadata.
@@ -220,7 +230,7 @@ def footer_of(rows: int, row_groups: Sequence[bytes], tags: Mapping[str, str], o
     entries = (b"\x18" + string(key.encode()) + b"\x18" + string(value.encode()) + STOP for key, value in tags.items())
     footer = b"".join(
         (
-            VERSION_AND_SCHEMA,
+            _HEADS[version],
             b"\x16" + integer(rows),
             b"\x19" + list_head(len(row_groups), STRUCT),
             *row_groups,
@@ -281,9 +291,9 @@ def _nodes(column: Column) -> tuple[bytes, ...]:
     )
 
 
-def _schema() -> bytes:
-    root = _node("schema", _Repetition.REQUIRED, children=len(COLUMNS))
-    nodes = [root, *(node for column in COLUMNS for node in _nodes(column))]
+def _schema(columns: Sequence[Column]) -> bytes:
+    root = _node("schema", _Repetition.REQUIRED, children=len(columns))
+    nodes = [root, *(node for column in columns for node in _nodes(column))]
     return list_head(len(nodes), STRUCT) + b"".join(nodes)
 
 
@@ -304,9 +314,8 @@ def _chunk_head(leaf: Leaf, codec: Codec) -> bytes:
     )
 
 
-VERSION_AND_SCHEMA = b"\x15\x04" + b"\x19" + _schema()
+# FileMetaData's fields 1 and 2, of each version of the schema.
+_HEADS = {version: b"\x15\x04" + b"\x19" + _schema(columns_of(version)) for version in SCHEMA_VERSIONS}
 CHUNK_HEADS = {(i, codec): _chunk_head(leaf, codec) for i, leaf in enumerate(LEAVES) for codec in Codec}
 # Rows are sorted by the columns 0 and 1: SortingColumn is 1 column_idx, 2 descending, 3 nulls_first.
 _SORTING_COLUMNS = b"\x19" + list_head(2, STRUCT) + b"\x15\x00\x12\x12\x00" + b"\x15\x02\x12\x12\x00"
-# Every column has the order of its type. Without this field, readers do not trust min_value and max_value.
-_COLUMN_ORDERS = b"\x19" + list_head(len(LEAVES), STRUCT) + b"\x1c\x00\x00" * len(LEAVES)

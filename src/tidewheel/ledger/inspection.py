@@ -16,7 +16,7 @@ from tidewheel.ledger.bucket import Bucket, BucketId, Tail
 from tidewheel.ledger.ledger import decode_segment
 from tidewheel.ledger.reader import Read, segments_of, tags_of
 from tidewheel.ledger.rows import times_of
-from tidewheel.ledger.writer import GENERATION_TAG, SOURCES_TAG, TAIL_TAG, TOPIC_TAG
+from tidewheel.ledger.writer import GENERATION_TAG, SOURCES_TAG, TAIL_TAG, TOPIC_TAG, VERSION_TAG
 from tidewheel.model import checksum
 from tidewheel.model.object_names import ledger_bucket_id
 from tidewheel.model.segment import Segment
@@ -121,6 +121,7 @@ def inspect(
         slots=slots,
         segments=tuple(good),
         tail=None if failures else tail,
+        schema_version=int(tags[VERSION_TAG]),
     )
     return Inspected(
         object_name=object_name,

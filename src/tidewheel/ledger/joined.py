@@ -5,34 +5,37 @@ different ledgers, are joined into one Parquet file in memory:
 
     joined   | "PAR1" | segment | segment | ... | footer | footer length, 4 bytes LE | "PAR1" |
 
-The footer has the row group of each segment. Its entries are copied from the segments' own footers, and only the pages'
-offsets differ. A segment's footer must be as `ledger/footer.py` writes it. Otherwise, and if anything is wrong, each
-segment goes through `decode_segment`, which reads any footer and names the damage.
+All segments of such a file have one version of the schema. The footer has the row group of each segment. Its entries
+are copied from the segments' own footers, and only the pages' offsets differ. A segment's footer must be as
+`ledger/footer.py` writes it. Otherwise, and if anything is wrong, each segment goes through `decode_segment`, which
+reads any footer and names the damage.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from itertools import accumulate
+from itertools import accumulate, groupby
 from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tidewheel.ledger.footer import CHUNK_HEADS, LEAVES, MAGIC, Codec, footer_of
+from tidewheel.ledger.footer import CHUNK_HEADS, MAGIC, Codec, footer_of, leaf_count
 from tidewheel.ledger.ledger import UNREADABLE, decode_segment, unknown_values
-from tidewheel.ledger.rows import times_of
+from tidewheel.ledger.rows import SCHEMA, times_of, widened
+from tidewheel.ledger.schema import SCHEMA_VERSIONS
 from tidewheel.ledger.thrift import STOP, STRUCT, integer, list_head, number
 from tidewheel.ledger.writer import SEGMENT_TAGS
 from tidewheel.model import checksum
 from tidewheel.model.segment import Segment
 
 _LENGTH_BYTES = 4
+_FRAME_BYTES = _LENGTH_BYTES + len(MAGIC)
 _NUMBER = rb"[\x80-\xff]{0,9}[\x00-\x7f]"
 _ROW_GROUPS = b"\x19" + list_head(1, STRUCT)
-_COLUMNS = b"\x19" + list_head(len(LEAVES), STRUCT)
+_COLUMNS = {version: b"\x19" + list_head(leaf_count(version), STRUCT) for version in SCHEMA_VERSIONS}
 _END_OF_CHUNK = STOP + STOP
 
 
@@ -60,20 +63,32 @@ def decode_together(stored: Sequence[StoredSegment], columns: Sequence[str] | No
     Raises:
         CorruptLedger: a segment's bytes are not the segment. The first such segment is named.
     """
+    tables = [_decoded(version, list(run), columns) for version, run in groupby(stored, _version)]
+    return tables[0] if len(tables) == 1 else pa.concat_tables(tables)
+
+
+def _version(stored: StoredSegment) -> int:
+    """Returns the version of the schema by which a segment's footer ends. The footer is not verified."""
+    ends = (version for version, end in _ENDS.items() if stored.data[-len(end) - _FRAME_BYTES : -_FRAME_BYTES] == end)
+    return next(ends, SCHEMA_VERSIONS[0])
+
+
+def _decoded(version: int, stored: Sequence[StoredSegment], columns: Sequence[str] | None) -> pa.Table:
+    """Returns the rows of segments of one version of the schema."""
     try:
-        joined = _join(stored)
+        joined = _join(version, stored)
         table = None if joined is None else _read(joined, [each.segment for each in stored], columns)
     except UNREADABLE:
         table = None
     if table is not None:
-        return table if columns is None else table.select(list(columns))
+        return widened(table, SCHEMA.names if columns is None else list(columns))
     return pa.concat_tables(
         decode_segment(bytes(each.data), object_name=each.object_name, segment=each.segment, columns=columns)
         for each in stored
     )
 
 
-def _join(stored: Sequence[StoredSegment]) -> bytes | None:
+def _join(version: int, stored: Sequence[StoredSegment]) -> bytes | None:
     """Returns the joined file, or None if a segment is damaged or has an unknown footer."""
     entries = []
     offset = len(MAGIC)
@@ -81,30 +96,30 @@ def _join(stored: Sequence[StoredSegment]) -> bytes | None:
         if len(each.data) != each.segment.length:
             return None
         checksum.check(each.data)
-        entry = _row_group(each.data, each.segment.rows, offset)
+        entry = _row_group(version, each.data, each.segment.rows, offset)
         if entry is None:
             return None
         entries.append(entry)
         offset += len(each.data)
     rows = sum(each.segment.rows for each in stored)
-    return b"".join((MAGIC, *(each.data for each in stored), footer_of(rows, entries, {}, b"")))
+    return b"".join((MAGIC, *(each.data for each in stored), footer_of(version, rows, entries, {}, b"")))
 
 
-def _row_group(data: bytes | memoryview, rows: int, offset: int) -> bytes | None:
+def _row_group(version: int, data: bytes | memoryview, rows: int, offset: int) -> bytes | None:
     """Returns the entry of a segment's row group in the joined file, where the segment begins at an offset.
 
     Returns None if the footer is not as expected, has another number of rows, or names pages that are not contiguous.
     """
-    end = len(data) - _LENGTH_BYTES - len(MAGIC)
+    end = len(data) - _FRAME_BYTES
     start = end - int.from_bytes(data[end : end + _LENGTH_BYTES], "little")
     framed = start > checksum.CHECKSUM_BYTES and data[-len(MAGIC) :] == MAGIC
-    found = _FOOTER.fullmatch(data, start, end) if framed else None
+    found = _FOOTERS[version].fullmatch(data, start, end) if framed else None
     if found is None or {found["rows"], found["group_rows"]} != {integer(rows)}:
         return None
     pieces = found.groups()
-    parts = [_COLUMNS]
+    parts = [_COLUMNS[version]]
     page, moved = checksum.CHECKSUM_BYTES + len(MAGIC), offset - len(MAGIC)
-    for i in range(len(LEAVES)):
+    for i in range(leaf_count(version)):
         head, encoded_bytes, at = pieces[3 * i + 1 : 3 * i + 4]
         if at != integer(page):
             return None
@@ -116,11 +131,15 @@ def _row_group(data: bytes | memoryview, rows: int, offset: int) -> bytes | None
     return b"".join(parts)
 
 
-def _footer_pattern() -> re.Pattern[bytes]:
+def _around(version: int) -> tuple[bytes, bytes]:
+    """Returns what stands before and behind the row group in a segment's footer."""
+    before, after = footer_of(version, 0, (_MARK,), SEGMENT_TAGS[version], b"")[:-_FRAME_BYTES].split(_MARK)
+    return before.removesuffix(integer(0) + _ROW_GROUPS), after
+
+
+def _footer_pattern(version: int) -> re.Pattern[bytes]:
     """Returns the pattern of a segment's footer, without its length and the magic."""
-    length_and_magic = _LENGTH_BYTES + len(MAGIC)
-    before, after = footer_of(0, (_MARK,), SEGMENT_TAGS, b"")[:-length_and_magic].split(_MARK)
-    before = before.removesuffix(integer(0) + _ROW_GROUPS)
+    before, after = _around(version)
     chunks = (
         rb"((?:%b)\x16%b\x16%b\x16(%b))\x26(%b)%b"
         % (
@@ -128,13 +147,13 @@ def _footer_pattern() -> re.Pattern[bytes]:
             *[_NUMBER] * 4,
             _END_OF_CHUNK,
         )
-        for i in range(len(LEAVES))
+        for i in range(leaf_count(version))
     )
     return re.compile(
         b"".join(
             (
                 re.escape(before) + b"(?P<rows>%b)" % _NUMBER,
-                re.escape(_ROW_GROUPS + _COLUMNS),
+                re.escape(_ROW_GROUPS + _COLUMNS[version]),
                 *chunks,
                 rb"(?P<tail>\x16%b\x16(?P<group_rows>%b))" % (_NUMBER, _NUMBER) + STOP,
                 re.escape(after),
@@ -145,7 +164,8 @@ def _footer_pattern() -> re.Pattern[bytes]:
 
 
 _MARK = b"\xff row group \xff"
-_FOOTER = _footer_pattern()
+_FOOTERS = {version: _footer_pattern(version) for version in SCHEMA_VERSIONS}
+_ENDS = {version: _around(version)[1] for version in SCHEMA_VERSIONS}
 
 
 def _read(joined: bytes, segments: Sequence[Segment], columns: Sequence[str] | None) -> pa.Table | None:

@@ -8,6 +8,9 @@ the magic in front, is a Parquet file too, so that one GET is enough and no foot
     ending   | CRC-32 of the rest of the ledger, 4 bytes LE | footer | footer length, 4 bytes LE | "PAR1" |
     pages    | of each column of `ledger/schema.py`, in that order (a map has two: keys, values) |
 
+The version of the schema is the lowest that holds all rows. So a ledger without groups has the bytes that it had before
+there were groups.
+
 Segments are contiguous, the first at offset 4. The pages are encoded once and named by two footers. The segment's own
 footer has offsets from the segment's start, the ledger's footer has offsets from the file's start. Only the ledger's
 footer has statistics (of deliver_at_ms) and the tags `tidewheel.topic`, `.generation`, `.sources` (a JSON list of
@@ -33,9 +36,8 @@ import pyarrow.parquet as pq
 
 from tidewheel.errors import CorruptLedger
 from tidewheel.ledger import footer
-from tidewheel.ledger.rows import SCHEMA, conform, rows_table, times_of
+from tidewheel.ledger.rows import SCHEMA, check_schema, conform, rows_table, times_of, version_of, widened
 from tidewheel.ledger.writer import (
-    SCHEMA_VERSION,
     SEGMENT_BYTES,
     SEGMENT_ROWS,
     VERSION_TAG,
@@ -120,6 +122,7 @@ def encode_ledger(
         segment_rows=segment_rows,
         segment_bytes=segment_bytes,
         sources=sources,
+        schema_version=version_of(table),
     )
     writer.write(table)
     summary = writer.close()
@@ -165,18 +168,14 @@ def _damage(range_bytes: bytes, segment: Segment) -> str | None:
 def _read(range_bytes: bytes, segment: Segment, columns: Sequence[str] | None) -> pa.Table:
     source = pa.BufferReader(footer.MAGIC + range_bytes)
     file = pq.ParquetFile(source, pre_buffer=False)
-    version = (file.metadata.metadata or {}).get(VERSION_TAG.encode(), b"none").decode()
-    if version != SCHEMA_VERSION:
-        raise ValueError(f"schema version is {version}, this release reads {SCHEMA_VERSION}")
-    if not file.schema_arrow.equals(SCHEMA):
-        raise ValueError(f"columns are {file.schema_arrow.to_string(show_field_metadata=False)}")
+    check_schema((file.metadata.metadata or {}).get(VERSION_TAG.encode(), b"none").decode(), file.schema_arrow)
     if file.metadata.num_rows != segment.rows:  # a few bytes can stand for any number of rows
         raise ValueError(f"{file.metadata.num_rows} rows instead of {segment.rows}")
     wanted = None if columns is None else list({"deliver_at_ms", *columns})
     table = file.read(columns=wanted, use_threads=False)
     # Parquet's readers do not check that texts are UTF-8, but messages must be.
     table.validate(full=True)
-    return table
+    return widened(table, SCHEMA.names if wanted is None else wanted)
 
 
 def _disagreement(table: pa.Table, segment: Segment) -> str | None:

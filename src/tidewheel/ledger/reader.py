@@ -11,8 +11,8 @@ import pyarrow.parquet as pq
 from tidewheel.errors import CorruptLedger
 from tidewheel.ledger.bucket import Tail
 from tidewheel.ledger.footer import MAGIC
-from tidewheel.ledger.rows import SCHEMA
-from tidewheel.ledger.writer import SCHEMA_VERSION, TAIL_TAG, VERSION_TAG
+from tidewheel.ledger.rows import check_schema
+from tidewheel.ledger.writer import TAIL_TAG, VERSION_TAG
 from tidewheel.model.checksum import CHECKSUM_BYTES, opened
 from tidewheel.model.segment import Segment
 
@@ -73,19 +73,11 @@ def _read_footer(read: Read, size_bytes: int, object_name: str) -> tuple[pq.File
     data = data[ending - start :] if ending >= start else read(ending, start - ending) + data
     try:
         metadata = pq.read_metadata(pa.BufferReader(MAGIC + opened(data)))
-        _check(metadata)
+        version = (metadata.metadata or {}).get(VERSION_TAG.encode(), b"none").decode(errors="replace")
+        check_schema(version, metadata.schema.to_arrow_schema())
     except (pa.ArrowException, OSError, ValueError) as error:
         raise _corrupt(object_name, ending, size_bytes, f"not a readable footer: {error}") from None
     return metadata, ending
-
-
-def _check(metadata: pq.FileMetaData) -> None:
-    version = (metadata.metadata or {}).get(VERSION_TAG.encode(), b"none").decode(errors="replace")
-    if version != SCHEMA_VERSION:
-        raise ValueError(f"schema version is {version}, this release reads {SCHEMA_VERSION}")
-    columns = metadata.schema.to_arrow_schema()
-    if not columns.equals(SCHEMA):
-        raise ValueError(f"columns are {columns.to_string(show_field_metadata=False)}")
 
 
 def _end_of_segments(metadata: pq.FileMetaData, ending: int) -> int:

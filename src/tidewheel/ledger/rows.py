@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidewheel.errors import InvalidValue
-from tidewheel.ledger.schema import COLUMNS, TEXT_TYPES, ColumnType
+from tidewheel.ledger.schema import COLUMNS, SCHEMA_VERSIONS, TEXT_TYPES, ColumnType, columns_of
 
 _ARROW_TYPES = {
     ColumnType.INT64: pa.int64(),
@@ -21,8 +21,14 @@ _ARROW_TYPES = {
     ColumnType.TEXTS: pa.map_(pa.string(), pa.string()),
     ColumnType.BYTES: pa.binary(),
 }
-SCHEMA: pa.Schema = pa.schema([pa.field(each.name, _ARROW_TYPES[each.type], each.nullable) for each in COLUMNS])
-"""The columns of a ledger in Arrow's types."""
+SCHEMAS: dict[int, pa.Schema] = {
+    version: pa.schema([pa.field(each.name, _ARROW_TYPES[each.type], each.nullable) for each in columns_of(version)])
+    for version in SCHEMA_VERSIONS
+}
+"""The columns of a ledger in Arrow's types, for each version of the schema."""
+SCHEMA = SCHEMAS[SCHEMA_VERSIONS[-1]]
+"""The columns of rows in memory. A row of an older ledger has no value in a later column."""
+_LATER = tuple(each for each in COLUMNS if each.layout > SCHEMA_VERSIONS[0])
 _TEXTS = tuple(each for each in COLUMNS if each.type in TEXT_TYPES)
 
 Int64s = npt.NDArray[np.int64]
@@ -76,6 +82,30 @@ def conform(table: pa.Table) -> pa.Table:
         if not field.nullable and column.null_count:
             raise InvalidValue(field.name, None, f"{column.null_count} rows have no value; give each one")
     return table
+
+
+def version_of(table: pa.Table) -> int:
+    """Returns the lowest version of the schema that holds all values of rows in SCHEMA."""
+    used = [each.layout for each in _LATER if table.column(each.name).null_count < table.num_rows]
+    return max(used, default=SCHEMA_VERSIONS[0])
+
+
+def check_schema(version: str, schema: pa.Schema) -> None:
+    """Raises ValueError if this release does not know a ledger's version of the schema, or it has other columns."""
+    known = {str(each): schema for each, schema in SCHEMAS.items()}
+    if version not in known:
+        raise ValueError(f"schema version is {version}, this release reads {', '.join(known)}")
+    if not schema.equals(known[version]):
+        raise ValueError(f"columns are {schema.to_string(show_field_metadata=False)}")
+
+
+def widened(table: pa.Table, names: Sequence[str] = SCHEMA.names) -> pa.Table:
+    """Returns columns of a ledger, in this order. A column that the ledger lacks is null."""
+    if table.column_names == names:
+        return table
+    have = frozenset(table.column_names)
+    arrays = [table.column(n) if n in have else pa.nulls(table.num_rows, SCHEMA.field(n).type) for n in names]
+    return pa.Table.from_arrays(arrays, schema=pa.schema([SCHEMA.field(name) for name in names]))
 
 
 def sort_rows(table: pa.Table) -> pa.Table:

@@ -16,16 +16,15 @@ from pyroaring import BitMap
 from tidewheel.errors import InvalidValue
 from tidewheel.ledger import footer
 from tidewheel.ledger.bucket import Bucket, BucketId, Tail, encode_tail
-from tidewheel.ledger.footer import LEAVES, MAGIC, Chunk, Codec, RowGroup
-from tidewheel.ledger.rows import SCHEMA, Int64s, conform, in_order, text_bytes, times_of
-from tidewheel.ledger.schema import COLUMNS, TEXT_TYPES
+from tidewheel.ledger.footer import LEAVES, MAGIC, Chunk, Codec, RowGroup, leaf_count
+from tidewheel.ledger.rows import SCHEMA, SCHEMAS, Int64s, conform, in_order, text_bytes, times_of, version_of
+from tidewheel.ledger.schema import COLUMNS, SCHEMA_VERSIONS, TEXT_TYPES
 from tidewheel.ledger.sink import Sink
 from tidewheel.ledger.weighing import joined
 from tidewheel.ledger.weights import Weight
 from tidewheel.model.checksum import CHECKSUM_BYTES, seal_of, sealed
 from tidewheel.model.segment import Segment
 
-SCHEMA_VERSION = "1"
 VERSION_TAG = "tidewheel.schema_version"
 TOPIC_TAG = "tidewheel.topic"
 GENERATION_TAG = "tidewheel.generation"
@@ -51,9 +50,9 @@ _MOST_WEIGHTS = 1024
 _NEVER_MS = 1 << 62
 
 
-_NAMES = [".".join(leaf.path) for leaf in LEAVES]
 _OPTIONAL_TEXTS = tuple(each.name for each in COLUMNS if each.nullable and each.type in TEXT_TYPES)
-SEGMENT_TAGS = {VERSION_TAG: SCHEMA_VERSION}
+SEGMENT_TAGS = {version: {VERSION_TAG: str(version)} for version in SCHEMA_VERSIONS}
+"""Tags of a segment's footer, for each version of the schema."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +67,7 @@ class LedgerSummary:
         tail: where the object holds its own index, if the index is too large for the bucket's item.
         weights: where the bytes lie in time.
         first_sent_ms: the earliest sending time.
+        schema_version: the version of its schema.
     """
 
     segments: tuple[Segment, ...]
@@ -77,6 +77,7 @@ class LedgerSummary:
     tail: Tail | None = None
     weights: tuple[Weight, ...] = ()
     first_sent_ms: int = 0
+    schema_version: int = SCHEMA_VERSIONS[0]
 
     def bucket(self, bucket_id: BucketId, object_name: str) -> Bucket:
         """Returns the bucket of this ledger."""
@@ -90,6 +91,7 @@ class LedgerSummary:
             tail=self.tail,
             weights=self.weights,
             checked_ms=self.first_sent_ms,
+            schema_version=self.schema_version,
         )
 
 
@@ -106,27 +108,31 @@ class _RowGroups:
     Only the pages of that file are used.
 
     Args:
+        version: of the schema.
         with_texts: whether any row has a key or attributes. If all optional texts are null, their columns are not
             compressed, because zstd would make them larger and take a tenth of the whole time.
     """
 
-    def __init__(self, *, with_texts: bool) -> None:
+    def __init__(self, version: int, *, with_texts: bool) -> None:
         self.with_texts = with_texts
         self.spans: list[_Span] = []
         self._sink = pa.BufferOutputStream()
         self._metadata: list[pq.FileMetaData] = []
+        self._schema = SCHEMAS[version]
+        leaves = LEAVES[: leaf_count(version)]
         self._codecs = [
             Codec.NONE if leaf.column.name in _OPTIONAL_TEXTS and not with_texts else leaf.storage.codec
-            for leaf in LEAVES
+            for leaf in leaves
         ]
-        codecs = dict(zip(_NAMES, self._codecs, strict=True))
+        names = [".".join(leaf.path) for leaf in leaves]
+        codecs = dict(zip(names, self._codecs, strict=True))
         self._writer = pq.ParquetWriter(
             self._sink,
-            SCHEMA,
+            self._schema,
             metadata_collector=self._metadata,
             compression={name: codec.name for name, codec in codecs.items()},
             compression_level={name: _ZSTD_LEVEL for name, codec in codecs.items() if codec is Codec.ZSTD},
-            column_encoding={name: leaf.storage.encoding.name for leaf, name in zip(LEAVES, _NAMES, strict=True)},
+            column_encoding={name: leaf.storage.encoding.name for leaf, name in zip(leaves, names, strict=True)},
             use_dictionary=False,
             write_statistics=False,
             store_schema=False,
@@ -138,7 +144,7 @@ class _RowGroups:
     def add(self, rows: pa.Table, raw_bytes: int, first_ms: int, last_ms: int) -> int:
         """Encodes rows as a row group and returns the encoded size."""
         # One chunk, because pyarrow may end a page where a chunk ends. The bytes must not depend on the batches.
-        self._writer.write_table(rows.combine_chunks(), row_group_size=rows.num_rows)
+        self._writer.write_table(rows.select(self._schema.names).combine_chunks(), row_group_size=rows.num_rows)
         self.spans.append(_Span(rows.num_rows, raw_bytes, first_ms, last_ms))
         before, self.size = self.size, int(self._sink.tell())
         return self.size - before
@@ -150,7 +156,7 @@ class _RowGroups:
         (metadata,) = self._metadata
         for i, span in enumerate(self.spans):
             row_group = metadata.row_group(i)
-            columns = [row_group.column(j) for j in range(len(LEAVES))]
+            columns = [row_group.column(j) for j in range(len(self._codecs))]
             chunks = [
                 Chunk(codec, column.num_values, column.total_uncompressed_size, column.total_compressed_size)
                 for codec, column in zip(self._codecs, columns, strict=True)
@@ -176,6 +182,7 @@ class LedgerWriter:
         segment_rows: most rows of a segment.
         segment_bytes: encoded bytes after which a segment ends with its slot.
         sources: names of the ledgers that this ledger replaces.
+        schema_version: the version of the schema. It must hold all values of all rows.
     """
 
     def __init__(
@@ -188,10 +195,11 @@ class LedgerWriter:
         segment_rows: int = SEGMENT_ROWS,
         segment_bytes: int = SEGMENT_BYTES,
         sources: Sequence[str] = (),
+        schema_version: int = SCHEMA_VERSIONS[0],
     ) -> None:
         self._sink = sink
-        self._tags = {
-            VERSION_TAG: SCHEMA_VERSION,
+        self._version = schema_version
+        self._tags = SEGMENT_TAGS[schema_version] | {
             TOPIC_TAG: topic,
             GENERATION_TAG: generation,
             SOURCES_TAG: json.dumps(list(sources)),
@@ -215,11 +223,13 @@ class LedgerWriter:
         """Adds rows. No row may sort before the rows already written.
 
         Raises:
-            InvalidValue: the rows are not in SCHEMA or not in order.
+            InvalidValue: the rows are not in SCHEMA, not in order, or have values that the version does not hold.
         """
         if table.num_rows == 0:
             return
         table = conform(table)
+        if version_of(table) > self._version:
+            raise InvalidValue("schema_version", self._version, f"give {version_of(table)}, which holds these rows")
         self._check_order(table)
         self._pending = pa.concat_tables([self._pending, table])
         self._encode_pending(to_the_end=False)
@@ -236,7 +246,7 @@ class LedgerWriter:
         self._flush()
         rows = sum(segment.rows for segment in self._segments)
         tail = self._put_tail()
-        self._put(sealed(footer.ledger_footer(rows, self._row_groups, self._tags)))
+        self._put(sealed(footer.ledger_footer(self._version, rows, self._row_groups, self._tags)))
         return LedgerSummary(
             segments=tuple(self._segments),
             rows=rows,
@@ -245,6 +255,7 @@ class LedgerWriter:
             tail=tail,
             weights=tuple(joined(self._weights)),
             first_sent_ms=self._first_sent_ms or 0,
+            schema_version=self._version,
         )
 
     def _put_tail(self) -> Tail | None:
@@ -322,7 +333,7 @@ class LedgerWriter:
     def _encode(self, rows: pa.Table, first_ms: int, last_ms: int, raw_bytes: int, *, with_texts: bool) -> None:
         if self._encoder is None or self._encoder.with_texts != with_texts:
             self._flush()
-            self._encoder = _RowGroups(with_texts=with_texts)
+            self._encoder = _RowGroups(self._version, with_texts=with_texts)
         encoded_bytes = self._encoder.add(rows, raw_bytes, first_ms, last_ms)
         self._share = (self._share + encoded_bytes / raw_bytes) / 2
         if self._encoder.size >= _FLUSH_BYTES or len(self._encoder.spans) >= _FLUSH_SEGMENTS:
@@ -332,7 +343,8 @@ class LedgerWriter:
         if self._encoder is None:
             return
         for pages, row_group, span in self._encoder.finish():
-            ending = footer.segment_footer(row_group, len(MAGIC) + CHECKSUM_BYTES, SEGMENT_TAGS)
+            tags = SEGMENT_TAGS[self._version]
+            ending = footer.segment_footer(self._version, row_group, len(MAGIC) + CHECKSUM_BYTES, tags)
             self._row_groups.append(row_group.in_ledger(self._offset + CHECKSUM_BYTES, span.first_ms, span.last_ms))
             self._segments.append(
                 Segment(

@@ -29,11 +29,11 @@ from tidewheel.model.checksum import opened, sealed
 from tidewheel.model.key import KeyEntry
 from tidewheel.model.message import Encoding, MessageId, id_bytes
 from tidewheel.model.recurring import Recurring
-from tidewheel.model.settings import TopicSettings
+from tidewheel.model.settings import TopicSettings, read_stored
 from tidewheel.model.subscription_state import Delivery, State, SubscriptionState
 from tidewheel.model.tombstone import Tombstone
 from tidewheel.model.topic import check_name
-from tidewheel.model.topic_state import LAYOUT, Purge, TopicState, check_layout
+from tidewheel.model.topic_state import FIRST_LAYOUT, Purge, TopicState, check_layout
 from tidewheel.model.untrusted import decompressed, json_object_of, mapping, text, whole
 from tidewheel.model.validation import check_key
 
@@ -52,6 +52,7 @@ class Checkpoint:
         keys: those that are not in ledgers: see `flows/ports/keys.py`.
         keys_read_ms: when they were read.
         keys_examined: how many were read to find them.
+        layout: the topic's.
     """
 
     topic: str
@@ -70,6 +71,7 @@ class Checkpoint:
     keys: tuple[KeyEntry, ...] = ()
     keys_read_ms: int = 0
     keys_examined: int = 0
+    layout: int = FIRST_LAYOUT
 
     def says_the_same(self, other: Checkpoint) -> bool:
         """Returns whether the checkpoints differ only in their times."""
@@ -107,6 +109,7 @@ def checkpoint_of(
         tombstones=tuple(sorted((each._replace(put_ms=0) for each in tombstones), key=lambda each: each[:3])),
         recurring=tuple(sorted(recurring, key=lambda each: each.name)),
         created_at_ms=state.created_at_ms,
+        layout=state.layout,
     )
 
 
@@ -126,16 +129,13 @@ def with_effective_cursors(
 def encode_checkpoint(checkpoint: Checkpoint) -> bytes:
     """Returns the bytes of a checkpoint."""
     document: dict[str, Any] = {
-        "v": LAYOUT,
+        "v": checkpoint.layout,
         "topic": checkpoint.topic,
         "generation": checkpoint.generation,
         "settings": json.loads(checkpoint.settings.to_json()),
         "written_at_ms": checkpoint.written_at_ms,
         "marks": [checkpoint.sealed, checkpoint.planned, checkpoint.collected_until, checkpoint.purge_ms],
-        "subscriptions": [
-            [*_subscription_marks(each), *_known(each.filter_policy, each.created_at_ms)]
-            for each in checkpoint.subscriptions
-        ],
+        "subscriptions": [[*_subscription_marks(each), *_known(each)] for each in checkpoint.subscriptions],
         "tombstones": [_tombstone_values(each) for each in checkpoint.tombstones],
     }
     if checkpoint.created_at_ms is not None:
@@ -162,7 +162,8 @@ def decode_checkpoint(data: bytes) -> Checkpoint:
         document = json_object_of(decompressed(opened(data), _RAW_BYTES))
         topic = check_name("topic", document["topic"])
         keys_read_ms, keys_examined = map(whole, document.get("keys_read", (0, 0)))
-        check_layout(topic, whole(document["v"]))
+        layout = whole(document["v"])
+        check_layout(topic, layout)
         sealed, planned, collected_until, purge_ms = map(whole, document["marks"])
         return Checkpoint(
             topic=topic,
@@ -181,6 +182,7 @@ def decode_checkpoint(data: bytes) -> Checkpoint:
             keys=tuple(_key(*each) for each in document.get("keys", ())),
             keys_read_ms=keys_read_ms,
             keys_examined=keys_examined,
+            layout=layout,
         )
     except UnsupportedLayout:
         raise
@@ -201,8 +203,10 @@ def _subscription(
     state: str,
     filter_policy: str | None = None,
     created_at_ms: int | None = None,
+    settings: object = None,
     *_: object,
 ) -> SubscriptionState:
+    stored = {"filter_policy": filter_policy, **mapping(settings or {})}
     return SubscriptionState(
         topic=topic,
         name=check_name("subscription", name),
@@ -211,8 +215,8 @@ def _subscription(
         cursor=whole(cursor),
         start=whole(start),
         state=State(state),
-        filter_policy=None if filter_policy is None else text(filter_policy),
         created_at_ms=None if created_at_ms is None else whole(created_at_ms),
+        **read_stored(stored),
     )
 
 
@@ -220,11 +224,13 @@ def _subscription_marks(each: SubscriptionState) -> list[str | int]:
     return [each.name, each.generation, each.queue_url, each.cursor, each.start, each.state.value]
 
 
-def _known(filter_policy: str | None, created_at_ms: int | None) -> list[str | int | None]:
-    """Returns the last values of a subscription, without trailing unknown values."""
-    if created_at_ms is None:
-        return [] if filter_policy is None else [filter_policy]
-    return [filter_policy, created_at_ms]
+def _known(each: SubscriptionState) -> list[Any]:
+    """Returns the last values of a subscription, without trailing absent values."""
+    others = {name: value for name, value in each.stored().items() if value is not None and name != "filter_policy"}
+    found = [each.filter_policy, each.created_at_ms, others or None]
+    while found and found[-1] is None:
+        found.pop()
+    return found
 
 
 def _tombstone_values(each: Tombstone) -> list[str | int | None]:

@@ -149,6 +149,7 @@ class Message:
             dropped while another message with the key waits.
         expires_in: seconds, a timedelta or text, counted from the due time. A message not handed out by then is
             dropped.
+        group: the group of the message in a subscription's queue, SQS's MessageGroupId. 1 to 128 characters.
     """
 
     body: Any
@@ -159,6 +160,7 @@ class Message:
     key: str | None = None
     replace: bool = False
     expires_in: float | timedelta | str | None = None
+    group: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

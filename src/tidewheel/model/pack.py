@@ -400,6 +400,7 @@ def _header_bytes(binary: bytes, sent_at_ms: int, given: Options) -> int:
         sent_at_ms,
         key=given.key or given.recurring,
         expires_at_ms=given.expires_at_ms,
+        group=given.group,
         extras=header_extras(given),
     )
     return len(header.encode()) + len(HEADER_ATTRIBUTE) + len("String")

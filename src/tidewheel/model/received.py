@@ -5,6 +5,7 @@ The header is the value of the message attribute `tidewheel`: a JSON object with
     id       the message id              enc      0 text, 1 JSON, 2 base64 of bytes
     sent     sender's ms                 key      the sender's key
     exp      when it expires, ms         seq      the sender's count, with a key
+    group    the sender's group
     attempt  how often it was tried      of       id of the first message, if it was sent again
     ref      the S3 object that holds the body
     sha256   with ref: the SHA-256 of the object's bytes, in hexadecimal; no release before this field sent it
@@ -56,6 +57,7 @@ class ReceivedMessage:
             if an earlier release sent the message.
         only: the only subscription that gets this message, if it was sent again. None: all subscriptions get it.
         first_sent_at: when the first message was sent, if this message was sent again and the first has a key.
+        group: the sender's group, SQS's MessageGroupId.
         header: the attribute with the header.
     """
 
@@ -79,6 +81,7 @@ class ReceivedMessage:
     payload_bytes: int | None = None
     only: str | None = None
     first_sent_at: datetime | None = None
+    group: str | None = None
     header: str = field(default="", repr=False)
 
     @property
@@ -125,6 +128,7 @@ def header_text(
     *,
     key: str | None = None,
     expires_at_ms: int | None = None,
+    group: str | None = None,
     extras: str | None = None,
 ) -> str:
     """Returns a header. Headers without a key or extras are below HEADER_BYTES.
@@ -137,6 +141,8 @@ def header_text(
         text += f',"key":{_TO_JSON(key)}'
     if expires_at_ms is not None:
         text += f',"exp":{expires_at_ms}'
+    if group is not None:
+        text += f',"group":{_TO_JSON(group)}'
     if extras is not None:
         text += f",{extras[1:-1]}"
     return text + "}"
@@ -163,7 +169,7 @@ def parse_received(raw: Mapping[str, Any]) -> ReceivedMessage:
         expires_at = _utc(header["exp"]) if "exp" in header else None
         first_sent_at = _utc(header["first"]) if "first" in header else None
         numbers = {name: whole(header.get(name, 0)) for name in ("seq", "attempt")}
-        names = ("key", "of", "ref", "sha256", "only")
+        names = ("key", "of", "ref", "sha256", "only", "group")
         texts = {name: None if name not in header else text(header[name]) for name in names}
         body_bytes = whole(header["bytes"]) if "bytes" in header else None
         if texts["of"] is not None:
@@ -194,6 +200,7 @@ def parse_received(raw: Mapping[str, Any]) -> ReceivedMessage:
         payload_bytes=body_bytes,
         only=texts["only"],
         first_sent_at=first_sent_at,
+        group=texts["group"],
         header=header_value,
     )
 

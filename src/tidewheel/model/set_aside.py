@@ -93,6 +93,14 @@ class SetAside:
         """Whether the rows were direct: no ledger has them."""
         return any(each.startswith(PARKED) for each in self.objects)
 
+    def may_hold(self, slot: int, due_ms: int) -> bool:
+        """Whether a message of a ledger, with this slot and due time, may be among the rows. Of no replay."""
+        if self.direct or self.first_ms is not None or not self.plan.first_slot <= slot < self.plan.end_slot:
+            return False
+        segments = (each.planned.segment for each in self.pieces)
+        inside = (each.first_deliver_at_ms <= due_ms <= each.last_deliver_at_ms for each in segments)
+        return bool(self.plan.unindexed) or any(inside)
+
     @property
     def pieces(self) -> tuple[Piece, ...]:
         """The pieces that could not be read."""

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Annotated, Any, Literal, TypedDict, get_origin
 
 from tidewheel.errors import InvalidValue, NotConfigured, WrongQueue
 from tidewheel.model.filter_policy import FilterPolicy
 from tidewheel.model.levels import check_levels, parse_levels
-from tidewheel.model.setting import Declared, Setting, check_settings, settings_of
-from tidewheel.model.untrusted import json_object_of
+from tidewheel.model.setting import Declared, Setting, check_names, check_settings, settings_of
+from tidewheel.model.untrusted import json_object_of, text, whole
 
 InitialPosition = Literal["latest", "earliest"]
 FilterDocument = str | Mapping[str, object]
@@ -203,7 +203,25 @@ class NewTopicSettings(ChangeableSettings, total=False):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SubscriptionSettings:
+class StoredSettings:
+    """The settings that a subscription keeps, and that can change.
+
+    Nothing is checked here, since stored values may be damaged. The item, the checkpoint, the template's resource, the
+    options of the command line and docs/settings.md have each field under its own name.
+    """
+
+    filter_policy: Annotated[
+        str | None,
+        Setting("Only messages whose attributes match this SNS filter policy, as JSON.", none="all messages"),
+    ] = None
+
+    def stored(self) -> dict[str, Any]:
+        """Returns the stored settings by name, those with the value None too."""
+        return {name: getattr(self, name) for name in settings_of(StoredSettings)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubscriptionSettings(StoredSettings):
     """Settings of a new subscription. `set_filter` changes the filter later."""
 
     initial_position: Annotated[
@@ -225,10 +243,6 @@ class SubscriptionSettings:
             most=MAX_VISIBILITY_TIMEOUT_S,
         ),
     ] = 60
-    filter_policy: Annotated[
-        str | None,
-        Setting("Only messages whose attributes match this SNS filter policy, as JSON.", none="all messages"),
-    ] = None
 
     def __post_init__(self) -> None:
         if self.filter_policy is not None:
@@ -236,13 +250,18 @@ class SubscriptionSettings:
         check_settings(self)
 
 
-class NewSubscriptionSettings(TypedDict, total=False):
+class ChangeableSubscriptionSettings(TypedDict, total=False):
+    """The fields of `StoredSettings`, as keyword arguments."""
+
+    filter_policy: FilterDocument | None
+
+
+class NewSubscriptionSettings(ChangeableSubscriptionSettings, total=False):
     """All fields of `SubscriptionSettings`, as the keyword arguments of `create_subscription`."""
 
     initial_position: InitialPosition
     queue_url: str | None
     visibility_timeout_s: int
-    filter_policy: FilterDocument | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -380,6 +399,29 @@ def read_setting(declared: Declared, value: Any, name: str = "") -> Any:
     if declared.kind == tuple[int, ...]:
         return parse_levels(value, name or declared.name)
     return _topic_queues(value) if get_origin(declared.kind) is Mapping else str(value)
+
+
+def stored_settings(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns all stored settings of a subscription, of which some are given, checked.
+
+    Raises:
+        InvalidValue: a name or a value is not usable.
+    """
+    check_names(StoredSettings, given, "a subscription")
+    return SubscriptionSettings(**given).stored()
+
+
+def read_stored(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Reads the stored settings of a subscription. Ignores names that this release does not know, and None.
+
+    Raises:
+        ValueError: a value does not have the setting's type.
+    """
+    readers: dict[Any, Callable[[Any], Any]] = {int: whole, str: text}
+    known = settings_of(StoredSettings)
+    return {
+        name: readers[known[name].kind](value) for name, value in values.items() if name in known and value is not None
+    }
 
 
 def _topic_queues(value: object) -> dict[str, tuple[str, str]]:

@@ -36,7 +36,7 @@ class Subscription:
             topic=state.topic,
             name=state.name,
             queue_url=state.queue_url,
-            filter_policy=state.filter_policy,
             state=state.state,
             created_at=utc(state.created_at_ms),
+            **state.stored(),
         )

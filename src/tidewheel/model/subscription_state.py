@@ -18,6 +18,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from tidewheel.model.settings import StoredSettings
+
 
 class State(StrEnum):
     """Whether a subscription's messages go to the queue."""
@@ -30,14 +32,13 @@ class State(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SubscriptionState:
-    """The state of one subscription, a named reader of a topic.
+class SubscriptionState(StoredSettings):
+    """The state of one subscription, a named reader of a topic, with its settings.
 
     Attributes:
         generation: distinguishes subscriptions with the same name, when a deleted name is used again.
         cursor: slots below the cursor are handed out.
         start: slots below the start are not delivered to this subscription.
-        filter_policy: JSON of the subscription's `FilterPolicy`. None: all messages are taken.
         created_at_ms: when the subscription was created. None: unknown.
     """
 
@@ -48,7 +49,6 @@ class SubscriptionState:
     cursor: int
     start: int
     state: State = State.ACTIVE
-    filter_policy: str | None = None
     created_at_ms: int | None = None
 
     @property

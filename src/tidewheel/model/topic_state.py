@@ -25,8 +25,14 @@ from tidewheel.model.settings import TopicSettings
 from tidewheel.model.untrusted import whole
 from tidewheel.model.wheel import fires_at_ms
 
-LAYOUT = 1
-"""The data layout that this release writes, and the newest layout that it reads. See docs/upgrading.md."""
+FIRST_LAYOUT = 1
+"""The layout of a new topic. Ingest raises the layout with the first message that needs a later one:
+
+    1    all data except groups
+    2    ledgers, those of parks included, may have the column `message_group`
+"""
+LAYOUT = 2
+"""The newest layout that this release reads and writes. See docs/upgrading.md."""
 ALL_SEALED = 10**12 - 1
 """The value of `sealed` once a topic is deleted. It is above every slot."""
 PURGE_KEPT_MS = 28 * 86_400_000
@@ -114,7 +120,7 @@ class TopicState:
     merge_at_ms: int | None = None
     waiting: int = 0
     recurring: int = 0
-    layout: int = LAYOUT
+    layout: int = FIRST_LAYOUT
     created_at_ms: int | None = None
 
     @property

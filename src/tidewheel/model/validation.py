@@ -42,6 +42,8 @@ _TO_JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan
 _REFUSED = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _REFUSED_ASCII = bytes({*range(32)} - set(b"\t\n\r"))
 _SHA256 = re.compile(r"[0-9a-f]{64}\Z")
+# SQS's alphabet for MessageGroupId: the visible ASCII characters.
+_GROUP = re.compile(r"[!-~]{1,128}\Z")
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
 ATTRIBUTE_NAME = re.compile(r"(?!(?i:aws|amazon)\.)(?!\.)(?!.*\.\.)[A-Za-z0-9_.-]{1,256}(?<!\.)\Z")
 
@@ -65,6 +67,7 @@ class Options:
         first_version: key, sending time in ms, and seq of the first message, if this message was sent again. This
             message then has no key of its own, so that it does not duplicate the first message or supersede a later
             one.
+        group: the sender's.
     """
 
     key: str | None = None
@@ -80,6 +83,7 @@ class Options:
     recurring: str | None = None
     only: str | None = None
     first_version: tuple[str, int, int] | None = None
+    group: str | None = None
 
     def document(self) -> dict[str, Any]:
         """Returns the options that are set, as JSON values."""
@@ -195,7 +199,7 @@ def check_message(
         check_attributes(message.attributes)
         attributes = dict(message.attributes)
     options = resend
-    if message.key is not None or message.replace or message.expires_in is not None:
+    if message.key is not None or message.replace or message.expires_in is not None or message.group is not None:
         options = _options(message, ids, due_ms, resend or Options())
     checked = OutgoingMessage(id=ids.next(due_ms), text=text, encoding=encoding, attributes=attributes, options=options)
     most = MAX_PAYLOAD_BYTES if large else MAX_MESSAGE_BYTES
@@ -253,6 +257,8 @@ def _options(message: Message, ids: IdSource, due_ms: int, options: Options) -> 
         if after_ms == 0:
             raise InvalidValue("expires_in", message.expires_in, "give more than 0, counted from the due time")
         options = replace(options, expires_at_ms=due_ms + min(after_ms, MAX_DELAY_MS))
+    if message.group is not None:
+        options = replace(options, group=check_group(message.group))
     return options
 
 
@@ -265,6 +271,17 @@ def check_key(key: object) -> str:
     if not isinstance(key, str) or not 1 <= len(key) <= MAX_KEY_CHARACTERS or _CONTROL.search(key):
         raise InvalidValue("key", key, f"give text of 1 to {MAX_KEY_CHARACTERS} characters, without control characters")
     return key
+
+
+def check_group(group: object) -> str:
+    """Returns a valid group of a message.
+
+    Raises:
+        InvalidValue: the group is not text of 1 to 128 characters of SQS's alphabet for MessageGroupId.
+    """
+    if not isinstance(group, str) or not _GROUP.match(group):
+        raise InvalidValue("group", group, "give 1 to 128 ASCII letters, digits and punctuation, without spaces")
+    return group
 
 
 def _flag(value: object) -> bool:
@@ -320,6 +337,7 @@ _OPTION_READERS: Mapping[str, Callable[[Any], Any]] = {
     "recurring": check_key,
     "only": partial(check_name, "only"),
     "first_version": _first_version,
+    "group": check_group,
 }
 """The reader of each option: it checks a value of `Options.document`, and returns the option."""
 

@@ -26,7 +26,8 @@ from tidewheel.model.park import Park
 from tidewheel.model.plan import Plan, decode_plan, encode_plan
 from tidewheel.model.recurring import Recurring
 from tidewheel.model.set_aside import SetAside
-from tidewheel.model.settings import TopicSettings
+from tidewheel.model.setting import settings_of
+from tidewheel.model.settings import StoredSettings, TopicSettings, read_stored
 from tidewheel.model.subscription_state import Delivery, State, SubscriptionState
 from tidewheel.model.tombstone import Tombstone
 from tidewheel.model.topic_state import Purge, TopicState, check_layout
@@ -35,11 +36,11 @@ from tidewheel.storage import layout
 from tidewheel.storage.merges import Trash
 from tidewheel.storage.notes import Note
 from tidewheel.storage.topic_states import NextWork
-from tidewheel.storage.writes import Item, Value, item_of
+from tidewheel.storage.writes import LAYOUT_READ, Item, Value, item_of
 
 VERSION = 1
-SAME_TOPIC = "generation = :generation AND attribute_not_exists(layout)"
-"""Condition of every change of a topic state. The topic is the same as read, and not moved to a newer layout since."""
+SAME_TOPIC = f"generation = :generation AND {LAYOUT_READ}"
+"""Condition of every change of a topic state. The topic is the same as read, with a layout that this release reads."""
 
 T = TypeVar("T")
 
@@ -112,6 +113,10 @@ def _text(item: Item, name: str) -> str:
 
 def _binary(item: Item, name: str) -> bytes:
     return bytes(item[name]["B"])
+
+
+def _plain(item: Item, name: str) -> str | int:
+    return _number(item, name) if "N" in item[name] else _text(item, name)
 
 
 def _message_id(item: Item, name: str) -> MessageId | None:
@@ -271,6 +276,7 @@ def encode_bucket(topic: str, bucket: Bucket) -> Item:
             "tail": None if tail is None else tail.tag,
             "weights": encode_weights(held.weights) if held.weights else None,
             "checked_ms": held.checked_ms or None,
+            "schema": held.schema_version if held.schema_version > 1 else None,
         },
     )
 
@@ -289,6 +295,7 @@ def decode_bucket(item: Item) -> Bucket:
         slot_shift=whole(_optional(item, "slot_shift") or 0),
         weights=decode_weights(_binary(item, "weights")) if "weights" in item else (),
         checked_ms=whole(_optional(item, "checked_ms") or 0),
+        schema_version=whole(_optional(item, "schema") or 1),
     )
     if bucket.id_slot > (bucket.last_slot if bucket.slot_shift else bucket.first_slot):
         raise ValueError(f"slots begin with {bucket.first_slot}, before the slot in the key")
@@ -357,7 +364,7 @@ def encode_subscription(subscription: SubscriptionState) -> Item:
             "cursor": subscription.cursor,
             "start": subscription.start,
             "state": subscription.state.value,
-            "filter_policy": subscription.filter_policy,
+            **subscription.stored(),
             "created_at_ms": subscription.created_at_ms,
         },
     )
@@ -374,8 +381,8 @@ def decode_subscription(item: Item) -> SubscriptionState:
         cursor=_number(item, "cursor"),
         start=_number(item, "start"),
         state=State(_text(item, "state")),
-        filter_policy=_text(item, "filter_policy") if "filter_policy" in item else None,
         created_at_ms=_optional(item, "created_at_ms"),
+        **read_stored({name: _plain(item, name) for name in settings_of(StoredSettings) if name in item}),
     )
 
 

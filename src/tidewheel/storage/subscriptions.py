@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from tidewheel.model.subscription_state import State, SubscriptionState
 from tidewheel.model.topic_state import TopicState, above
 from tidewheel.storage import items, layout
@@ -117,12 +120,15 @@ class Subscriptions:
         )
         return not failed
 
-    def set_filter(self, subscription: SubscriptionState, filter_policy: str | None) -> bool:
-        """Changes a subscription's filter. Returns False if refused.
+    def update(self, subscription: SubscriptionState, changes: Mapping[str, Any]) -> bool:
+        """Changes settings of a subscription. Returns False if refused.
 
-        `SUB: filter_policy = ... IF generation as read`.
+        `SUB: the settings = ... IF generation as read`.
+
+        Args:
+            changes: values of `StoredSettings` by name.
         """
-        return self._change_subscription(subscription, "set_filter", {"filter_policy": filter_policy})
+        return self._change_subscription(subscription, "update_subscription", dict(changes))
 
     def delete(self, subscription: SubscriptionState) -> bool:
         """Deletes a subscription. Returns False if refused.

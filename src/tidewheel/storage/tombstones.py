@@ -10,7 +10,7 @@ from tidewheel.model.message import MessageId, id_bytes
 from tidewheel.model.tombstone import Tombstone
 from tidewheel.storage import items, layout
 from tidewheel.storage.table import Table
-from tidewheel.storage.writes import Check, Item, Put
+from tidewheel.storage.writes import LAYOUT_READ, Check, Item, Put
 
 MAX_CANCELS = 90
 """Tombstones of one `cancel_batch`: a transaction takes 100 items."""
@@ -150,6 +150,6 @@ def slot_open(topic: str, slot: int) -> Check:
     """Returns the check that a slot is not sealed."""
     return Check(
         key=layout.topic_state_key(topic),
-        condition="sealed <= :slot AND attribute_not_exists(layout)",
+        condition=f"sealed <= :slot AND {LAYOUT_READ}",
         values={"slot": slot},
     )

@@ -64,13 +64,26 @@ class TopicStates:
 
         Returns the topic state afterwards; None if the topic is gone or was created again.
         """
+        return self._raised(state, "seal", "sealed < :to", "sealed", slot)
+
+    def raise_layout(self, state: TopicState, to: int) -> TopicState | None:
+        """Moves the topic to a later layout permanently. Releases that do not know the layout then refuse the topic.
+
+        `layout = to IF layout < to and generation as read`.
+
+        Returns the topic state afterwards; None if the topic is gone or was created again.
+        """
+        condition = "(attribute_not_exists(layout) OR layout < :to)"
+        return self._raised(state, "raise_layout", condition, "layout", to)
+
+    def _raised(self, state: TopicState, action: str, condition: str, mark: str, to: int) -> TopicState | None:
         change = Change(
             key=layout.topic_state_key(state.topic),
-            condition=f"{items.SAME_TOPIC} AND sealed < :slot",
-            values={"generation": state.generation, "slot": slot},
-            sets={"sealed": slot},
+            condition=f"{items.SAME_TOPIC} AND {condition}",
+            values={"generation": state.generation, "to": to},
+            sets={mark: to},
         )
-        _, item = self._table.update(change, action="seal", topic=state.topic, returns=True)
+        _, item = self._table.update(change, action=action, topic=state.topic, returns=True)
         current = None if item is None else items.decode_topic_state(item)
         return current if current is not None and current.generation == state.generation else None
 

@@ -10,12 +10,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from tidewheel.model.topic_state import LAYOUT
 from tidewheel.storage.layout import PARTITION_KEY, SORT_KEY, Key
 
 Item = dict[str, Any]
 """An item in the format of the low-level client: {"sealed": {"N": "17"}, ...}."""
 Value = int | str | bytes | frozenset[int] | Mapping[str, int] | Sequence[str]
 
+LAYOUT_READ = "(attribute_not_exists(layout) OR layout <= :layout)"
+"""Condition that this release reads the topic's layout. `expression` gives the value of `:layout`."""
 _NAME = re.compile(r"#(\w+)")
 
 
@@ -53,6 +56,8 @@ def key_item(key: Key) -> Item:
 def expression(text: str, values: Mapping[str, Value]) -> Item:
     """Returns the request's attribute names and values for expressions."""
     found: Item = {}
+    if LAYOUT_READ in text:
+        values = {**values, "layout": LAYOUT}
     if names := _NAME.findall(text):
         found["ExpressionAttributeNames"] = {f"#{name}": name for name in names}
     if values:

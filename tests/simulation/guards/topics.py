@@ -144,5 +144,6 @@ GUARDS = (
     Guard("a deletion seals every slot", stored("deletions.mark"), keyword("replace", "sealed")),
     Guard("a new topic is not forgotten for a deleted one", stored("deletions.forget"), never("same")),
     Guard("a topic that is being deleted is not there", stored("topic_states.read"), never("deleting_at_ms")),
+    Guard("a layout is never lowered", stored("topic_states.raise_layout"), always("layout")),
     Guard("a topic of a newer layout is not changed", stored("store.same"), never("LAYOUT")),
 )

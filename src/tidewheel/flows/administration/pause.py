@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
+from typing import Any
 
 from tidewheel.clock import Clock
 from tidewheel.errors import ConcurrentModification, QueueUnavailable, UnknownSubscription, UnknownTopic
@@ -82,21 +83,20 @@ def activate(storage: Storage, subscription: SubscriptionState) -> bool:
     raise ConcurrentModification("resume", subscription.topic, _ATTEMPTS)
 
 
-def set_filter(storage: Storage, topic: str, name: str, filter_policy: str | None) -> SubscriptionState:
-    """Changes a subscription's filter for messages handed out or sent directly from now on.
+def update_subscription(storage: Storage, topic: str, name: str, changes: Mapping[str, Any]) -> SubscriptionState:
+    """Changes settings of a subscription for messages handed out or sent directly from now on.
 
     Args:
-        filter_policy: JSON of a `FilterPolicy`; None: everything.
+        changes: stored settings by name, as `SubscriptionSettings` checks them.
 
     Raises:
         UnknownTopic, UnknownSubscription: there is no topic or subscription of this name.
     """
     subscription = _read(storage, topic, name)
-    if subscription.filter_policy != filter_policy and not storage.subscriptions.set_filter(
-        subscription, filter_policy
-    ):
+    changed = replace(subscription, **changes)
+    if changed != subscription and not storage.subscriptions.update(subscription, changes):
         raise UnknownSubscription(topic, name)
-    return replace(subscription, filter_policy=filter_policy)
+    return changed
 
 
 def delete_subscription(storage: Storage, topic: str, name: str) -> SubscriptionState:

@@ -22,13 +22,14 @@ from tidewheel.clock import Clock
 from tidewheel.errors import AlreadyExists, ConcurrentModification, TopicDeleting, UnknownTopic
 from tidewheel.flows.administration.update_topic import FIXED
 from tidewheel.model.setting import settings_of
-from tidewheel.model.settings import InitialPosition, SubscriptionSettings, TopicSettings
+from tidewheel.model.settings import InitialPosition, StoredSettings, SubscriptionSettings, TopicSettings
 from tidewheel.model.subscription_state import SubscriptionState
 from tidewheel.model.topic import check_name
 from tidewheel.model.topic_state import TopicState, new_topic_state
 from tidewheel.storage.storage import Storage
 
 _ATTEMPTS = 50
+_DEFAULTS = StoredSettings()
 _OWNER_DIGITS = 8
 _ATTEMPT_DIGITS = 4
 
@@ -82,23 +83,23 @@ def create_subscription(
     queue_url: str,
     initial_position: InitialPosition = "latest",
     *,
-    filter_policy: str | None = None,
+    settings: StoredSettings = _DEFAULTS,
     owner: str | None = None,
 ) -> SubscriptionState:
-    """Creates a subscription, or returns the existing subscription with this queue and filter.
+    """Creates a subscription, or returns the existing subscription with this queue and these settings.
 
     Args:
         queue_url: where its messages go.
         initial_position: "latest" for all messages sent from now on and all messages that wait in open slots;
             "earliest" for all ledgers still kept, past ledgers included, which arrive with the next dispatch or sweep.
-        filter_policy: JSON of the subscription's `FilterPolicy`; None: everything, or the filter of an existing
-            subscription.
+        settings: of the new subscription, as `SubscriptionSettings` checks them; an existing subscription keeps its own
+            where these have the default.
         owner: as of `create_topic`.
 
     Raises:
         InvalidValue: a name or the position is invalid.
         UnknownTopic: the topic does not exist.
-        AlreadyExists: the subscription has another queue or another filter.
+        AlreadyExists: the subscription has another queue or other settings.
         ConcurrentModification: other changes of the topic came first each time.
     """
     check_new_subscription(topic, name, initial_position)
@@ -109,8 +110,7 @@ def create_subscription(
         existing = storage.subscriptions.read(topic, name)
         if existing is not None:
             check_same_queue(existing, queue_url)
-            if filter_policy is not None:
-                check_same_filter(existing, filter_policy)
+            check_same_settings(existing, settings)
             return existing
         earliest = initial_position == "earliest"
         subscription = SubscriptionState(
@@ -120,8 +120,8 @@ def create_subscription(
             queue_url=queue_url,
             cursor=state.collected_until if earliest else state.planned,
             start=0 if earliest else state.sealed,
-            filter_policy=filter_policy,
             created_at_ms=clock.now_ms(),
+            **settings.stored(),
         )
         if storage.subscriptions.create(state, subscription):
             return subscription
@@ -142,11 +142,18 @@ def check_same_queue(existing: SubscriptionState, queue_url: str) -> None:
         raise AlreadyExists("subscription", existing.name, difference)
 
 
-def check_same_filter(existing: SubscriptionState, filter_policy: str) -> None:
-    """Raises AlreadyExists if an existing subscription has another filter."""
-    if existing.filter_policy != filter_policy:
-        difference = f"filter {existing.filter_policy or 'none'} (asked for {filter_policy}); change it with set_filter"
-        raise AlreadyExists("subscription", existing.name, difference)
+def check_same_settings(existing: SubscriptionState, asked: StoredSettings, *, exactly: bool = False) -> None:
+    """Raises AlreadyExists if an existing subscription has other settings.
+
+    Args:
+        exactly: whether settings with the default count, too.
+    """
+    default, there = _DEFAULTS.stored(), existing.stored()
+    for name, value in asked.stored().items():
+        if there[name] != value and (exactly or value != default[name]):
+            there_is, asked_for = ("none" if each is None else each for each in (there[name], value))
+            difference = f"{name} {there_is} (asked for {asked_for}); change it with set_filter"
+            raise AlreadyExists("subscription", existing.name, difference)
 
 
 def _difference(existing: TopicSettings, asked: TopicSettings, given: Collection[str] | None) -> str:

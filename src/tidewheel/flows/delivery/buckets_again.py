@@ -9,6 +9,7 @@ from tidewheel.flows.ports import Ports
 from tidewheel.ledger.bucket import Bucket, BucketId
 from tidewheel.ledger.inspection import READ_BYTES, inspect, tail_of
 from tidewheel.ledger.reader import Read, tags_of
+from tidewheel.ledger.writer import VERSION_TAG
 from tidewheel.model.object_names import ledger_bucket_id, ledger_prefix
 from tidewheel.model.topic_state import TopicState
 from tidewheel.storage.objects import Objects, StoredObject
@@ -61,7 +62,8 @@ def _bucket(objects: Objects, stored: StoredObject, slot_ms: int) -> Bucket | No
         ObjectMissing: it is gone.
     """
     read, name = reader_of(objects, stored), stored.name
-    tail = tail_of(tags_of(read, stored.size_bytes, name))
+    tags = tags_of(read, stored.size_bytes, name)
+    tail = tail_of(tags)
     if tail is None:
         inspected = inspect(read, stored.size_bytes, name, slot_ms)
         return None if inspected.damage is not None else inspected.bucket
@@ -74,6 +76,7 @@ def _bucket(objects: Objects, stored: StoredObject, slot_ms: int) -> Bucket | No
         slots=slots,
         segments=segments,
         tail=tail,
+        schema_version=int(tags[VERSION_TAG]),
     )
 
 

@@ -23,7 +23,7 @@ from tidewheel.flows.delivery.schedules import schedule
 from tidewheel.flows.ports import Ports
 from tidewheel.ledger.bucket import Bucket, BucketId, bucket_id, content_id
 from tidewheel.ledger.ledger import SCHEMA, Ledger, encode_ledger
-from tidewheel.ledger.rows import sort_rows, without_repeats
+from tidewheel.ledger.rows import sort_rows, version_of, without_repeats
 from tidewheel.ledger.schema import COLUMNS
 from tidewheel.model import object_names
 from tidewheel.model.message import HEADER_ATTRIBUTE, Encoding, bytes_of_text
@@ -219,7 +219,7 @@ def _unsent(ports: Ports, state: TopicState, batch: FirstTry | Progress) -> tupl
             raise CorruptPack(f"a message that no ledger can hold ({type(error).__name__})") from error
         rows = without_repeats(sort_rows(pa.concat_tables(tables or [SCHEMA.empty_table()]).combine_chunks()))
         slots = np.asarray(rows.column("deliver_at_ms")) // state.slot_ms
-        state = _seal_what_is_due(ports, state, slots)
+        state = _seal_what_is_due(ports, _in_layout(ports, state, rows), slots)
         if batch.begin(state.sealed):
             return state, rows, slots
 
@@ -271,6 +271,14 @@ def _pairs(pack: Pack) -> list[list[tuple[str, str]] | None]:
             pairs.append((HEADER_ATTRIBUTE, extras))
         found.append(pairs or None)
     return found
+
+
+def _in_layout(ports: Ports, state: TopicState, rows: pa.Table) -> TopicState:
+    """Raises the topic's layout if rows need it. Must come before any ledger of the rows, parks included."""
+    raised = state if version_of(rows) <= state.layout else ports.topic_states.raise_layout(state, version_of(rows))
+    if raised is None:
+        raise UnknownTopic(state.topic)
+    return raised
 
 
 def _seal_what_is_due(ports: Ports, state: TopicState, slots: np.ndarray) -> TopicState:

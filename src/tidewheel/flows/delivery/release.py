@@ -64,9 +64,13 @@ def releases(rows: pa.Table) -> list[Release]:
     ids = rows.column("message_id").cast(pa.binary()).to_pylist()
     return [
         _release(
-            due, text, attrs, header_text(id_text(binary), encoding, sent, key=key, expires_at_ms=exp, extras=more)
+            due,
+            text,
+            attrs,
+            header_text(id_text(binary), encoding, sent, key=key, expires_at_ms=exp, group=group, extras=more),
+            group,
         )
-        for due, text, attrs, binary, encoding, sent, key, exp, more in zip(
+        for due, text, attrs, binary, encoding, sent, key, exp, more, group in zip(
             rows.column("deliver_at_ms").to_pylist(),
             texts_of(rows, extras),
             sent_attributes,
@@ -76,15 +80,16 @@ def releases(rows: pa.Table) -> list[Release]:
             rows.column("key").to_pylist(),
             rows.column("expires_at_ms").to_pylist(),
             extras,
+            rows.column("message_group").to_pylist(),
             strict=True,
         )
     ]
 
 
-def _release(due: int, text: str, attributes: dict[str, str] | None, header: str) -> Release:
+def _release(due: int, text: str, attributes: dict[str, str] | None, header: str, group: str | None) -> Release:
     size = (len(text) if text.isascii() else len(text.encode())) + _size(attributes)
     # Includes the name and the type of our own attribute.
-    return Release(due, text, attributes, header, size + max(HEADER_BYTES, len(header.encode()) + 32))
+    return Release(due, text, attributes, header, size + max(HEADER_BYTES, len(header.encode()) + 32), group)
 
 
 def _size(attributes: dict[str, str] | None) -> int:

@@ -13,13 +13,18 @@ from tidewheel.model.subscription_state import DeliveryKey
 
 
 class Release(NamedTuple):
-    """A message on its way to a queue."""
+    """A message on its way to a queue.
+
+    Attributes:
+        group: becomes SQS's MessageGroupId.
+    """
 
     deliver_at_ms: int
     text: str
     attributes: Mapping[str, str] | None
     header: str
     size: int
+    group: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -141,7 +141,8 @@ def _rebuild(
     if keys:
         say(f"topic {topic}: {keys:,} keys")
     scan.delete()
-    if not ports.topic_states.create(replace(state, waiting=waiting_rows(live, planned))):
+    layout = max([state.layout, *(each.schema_version for each in live)])
+    if not ports.topic_states.create(replace(state, waiting=waiting_rows(live, planned), layout=layout)):
         raise AlreadyExists("topic", topic, "an index that was made during the rebuild")
     report = report_of(checkpoint, topic, stored, scan.inspected, resolved, together)
     return replace(

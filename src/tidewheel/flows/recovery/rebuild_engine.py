@@ -53,5 +53,5 @@ class RebuildEngine(Protocol):
 
     @property
     def write(self) -> Callable[[MergeWork], Iterable[Bucket | None]]:
-        """Writes each output with `write_output`."""
+        """Writes the outputs of a merge."""
         ...

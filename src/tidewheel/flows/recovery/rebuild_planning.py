@@ -150,6 +150,7 @@ def restored_state(checkpoint: Checkpoint, planned: int, now_ms: int) -> TopicSt
         recurring=len(checkpoint.recurring),
         purges=checkpoint.purges,
         created_at_ms=checkpoint.created_at_ms,
+        layout=checkpoint.layout,
     )
 
 

@@ -204,6 +204,7 @@ class _WriteOutput:
                 settings=work.settings,
                 content=part.content,
                 sources=part.sources,
+                schema_version=merge.schema_version,
             )
         except Exception as error:
             return _portable(error)

@@ -79,6 +79,11 @@ class Merge:
         """The sources' rows that are not planned."""
         return round(_weight(self.sources, self.cuts[0], self.cuts[-1]).rows)
 
+    @property
+    def schema_version(self) -> int:
+        """The version of the outputs' schema, which holds all values of the sources."""
+        return max(source.schema_version for source in self.sources)
+
     def output_id(self, i: int) -> str:
         """Returns a hash of the i-th output's sources and slots, for its bucket's id."""
         text = "\n".join((*(source.id for source in self.sources), f"{self.cuts[i]}-{self.cuts[i + 1]}"))

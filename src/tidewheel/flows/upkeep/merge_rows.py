@@ -13,7 +13,7 @@ writes the same bytes, on any machine and in each repetition.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import chain
 
 import pyarrow as pa
@@ -58,32 +58,6 @@ class MergeWork:
     cancelled: frozenset[bytes] = frozenset()
     now_ms: int = 0
 
-    @property
-    def outputs(self) -> int:
-        """The maximum number of ledgers to write."""
-        return len(self.merge.cuts) - 1
-
-
-def write_output(objects: Objects, work: MergeWork, i: int) -> Bucket | None:
-    """Writes the i-th output of a merge. Returns None if the output has no rows.
-
-    Each try writes its own object, so a repeated or uncommitted try harms nothing.
-
-    Raises:
-        CorruptLedger: a segment of a source is damaged.
-        ObjectMissing: a source is gone: another merge replaced the source, and a collection deleted it.
-    """
-    bucket = store_rows(
-        objects,
-        merged_rows(objects, work, i),
-        topic=work.topic,
-        generation=work.generation,
-        settings=work.settings,
-        content=work.merge.output_id(i),
-        sources=sorted(source.object_name for source in work.merge.sources),
-    )
-    return None if bucket is None else replace(bucket, checked_ms=max(bucket.checked_ms, work.now_ms))
-
 
 def store_rows(
     objects: Objects,
@@ -94,11 +68,13 @@ def store_rows(
     settings: TopicSettings,
     content: str,
     sources: Sequence[str] = (),
+    schema_version: int = 1,
 ) -> Bucket | None:
     """Writes sorted, non-empty batches as a ledger with a new name. Returns None without batches.
 
     Args:
         content: ends the bucket's id, the same for each try to write the ledger.
+        schema_version: holds all values of the rows.
     """
     first = next(rows, None)
     if first is None:
@@ -114,6 +90,7 @@ def store_rows(
             segment_rows=settings.segment_rows,
             segment_bytes=settings.segment_bytes or SEGMENT_BYTES,
             sources=sources,
+            schema_version=schema_version,
         )
         for batch in chain([first], rows):
             writer.write(batch)

@@ -101,7 +101,9 @@ def segment_rows(objects: Objects, object_name: str, segment: Segment) -> pa.Tab
 def found_messages(rows: pa.Table, object_name: str) -> list[FoundMessage]:
     """Returns ledger rows as messages, in the rows' order."""
     attributes, extras = attributes_of(rows)
-    columns = (rows.column(name).to_pylist() for name in ("encoding", "key", "expires_at_ms", "sent_at_ms"))
+    columns = (
+        rows.column(name).to_pylist() for name in ("encoding", "key", "expires_at_ms", "sent_at_ms", "message_group")
+    )
     ids = rows.column("message_id").cast(pa.binary()).to_pylist()
     return [
         FoundMessage(
@@ -110,18 +112,18 @@ def found_messages(rows: pa.Table, object_name: str) -> list[FoundMessage]:
                 text=text,
                 encoding=Encoding(encoding),
                 attributes=MappingProxyType(given or {}),
-                options=_options(key, expires_at_ms, {} if more is None else json.loads(more)),
+                options=_options(key, expires_at_ms, group, {} if more is None else json.loads(more)),
             ),
             sent_at_ms=sent_at_ms,
             object_name=object_name,
         )
-        for id, text, given, more, encoding, key, expires_at_ms, sent_at_ms in zip(
+        for id, text, given, more, encoding, key, expires_at_ms, sent_at_ms, group in zip(
             ids, texts_of(rows, extras), attributes, extras, *columns, strict=True
         )
     ]
 
 
-def _options(key: str | None, expires_at_ms: int | None, extras: dict[str, Any]) -> Options | None:
+def _options(key: str | None, expires_at_ms: int | None, group: str | None, extras: dict[str, Any]) -> Options | None:
     """Returns the options of a row, of which some are the header's extras. A recurring message has a key and no seq."""
     seq = extras.get("seq")
     first = (extras["key"], extras["first"], extras["seq"]) if "first" in extras else None
@@ -137,6 +139,7 @@ def _options(key: str | None, expires_at_ms: int | None, extras: dict[str, Any])
         payload_bytes=extras.get("bytes"),
         only=extras.get("only"),
         first_version=first,
+        group=group,
     )
     return options if options.document() else None
 

@@ -28,7 +28,7 @@ from tidewheel.jobs.importing.checks import Checked, checked_rows
 from tidewheel.jobs.importing.dividing import read_part
 from tidewheel.jobs.importing.rejects import Rejects, columns_of
 from tidewheel.jobs.importing.work import Chunk, FileProblem, Part, Rows, Work
-from tidewheel.ledger.rows import SCHEMA
+from tidewheel.ledger.rows import SCHEMA, widened
 
 _RANDOM_BYTES = 10
 _BATCH_ROWS = (65_536, 1_024, 16)
@@ -186,8 +186,7 @@ class _OpenChunk:
             taken = table.take(pa.array(rows))
             id_bytes = pa.py_buffer(np.ascontiguousarray(ids[rows]).tobytes())
             column = pa.Array.from_buffers(pa.binary(16), len(rows), [None, id_bytes])
-            columns = [column if name == "message_id" else taken.column(name) for name in SCHEMA.names]
-            yield pa.Table.from_arrays(columns, schema=SCHEMA)
+            yield widened(taken.append_column(SCHEMA.field("message_id"), column))
 
 
 def _ids(due: npt.NDArray[np.int64], places: npt.NDArray[np.int64], rows: int, seed: str) -> npt.NDArray[np.uint8]:

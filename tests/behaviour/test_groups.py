@@ -1,0 +1,114 @@
+"""A message's group: kept and handed on to the subscription's queue as MessageGroupId."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from tests.behaviour.topic import Topic
+from tidewheel import AsyncTidewheel, BufferedSender, Consumer, InvalidValue, Message
+
+
+def groups_in_queue(topic: Topic) -> dict[str, str | None]:
+    """Takes what is receivable, as any SQS client does. Returns body -> MessageGroupId."""
+    [subscription] = topic.client.subscriptions(topic.name)
+    sqs: Any = topic.client._connection.sqs
+    answer = sqs.receive_message(
+        QueueUrl=subscription.queue_url, MaxNumberOfMessages=10, MessageSystemAttributeNames=["MessageGroupId"]
+    )
+    return {each["Body"]: each.get("Attributes", {}).get("MessageGroupId") for each in answer.get("Messages", [])}
+
+
+def layout_of(topic: Topic) -> int:
+    state = topic.client._connection.storage.topic_states.read(topic.name)
+    assert state is not None
+    return state.layout
+
+
+def test_a_group_is_message_group_id_whether_a_message_waits_or_goes_direct(topic: Topic) -> None:
+    topic.send("direct", delay=1, group="tenant-1")
+    topic.send("waits", delay="2h", group="tenant-2")
+    topic.send_and_store("of nobody", delay="2h")
+    topic.advance(hours=2)
+    assert groups_in_queue(topic) == {"direct": "tenant-1", "waits": "tenant-2", "of nobody": None}
+
+
+def test_the_longest_group_of_all_characters_arrives_with_key_expiry_and_a_large_body(topic: Topic) -> None:
+    group = "".join(map(chr, range(33, 127))) + "x" * 34
+    topic.send("x" * 1_100_000, delay="2h", group=group, key="k" * 256, expires_in="1d")
+    topic.advance(hours=3)
+    [message] = topic.take()
+    assert (message.group, len(message.body)) == (group, 1_100_000)
+
+
+def test_get_and_peek_show_the_group_and_a_moved_message_keeps_it(topic: Topic) -> None:
+    sent = topic.send_and_store("x", delay="2h", group="tenant-1")
+    status = topic.client.get(topic.name, sent.id)
+    assert status.message is not None and status.message.group == "tenant-1"
+    assert [each.group for each in topic.client.peek(topic.name)] == ["tenant-1"]
+    assert topic.client.reschedule(topic.name, sent.id, delay="5h")
+    topic.advance(hours=6)
+    assert [each.group for each in topic.take()] == ["tenant-1"]
+
+
+def test_every_way_to_send_takes_a_group(topic: Topic) -> None:
+    async def one() -> None:
+        async with AsyncTidewheel(client=topic.client) as tw:
+            await tw.send(topic.name, "async", delay=1, group="a")
+
+    asyncio.run(one())
+    with BufferedSender(topic.client) as sender:
+        sender.add(topic.name, "buffered", delay=1, group="b")
+    topic.client.send_many(topic.name, [Message(body="many", delay=1, group="c"), Message(body="none", delay=1)])
+    topic.advance(seconds=10)
+    assert {each.body: each.group for each in topic.take()} == {
+        "async": "a",
+        "buffered": "b",
+        "many": "c",
+        "none": None,
+    }
+
+
+def test_a_message_that_is_retried_or_parked_keeps_its_group(topic: Topic) -> None:
+    topic.client.pause(topic.name, "billing")
+    topic.send("x", delay=1, group="tenant-1")
+    topic.advance(minutes=2)
+    topic.client.resume(topic.name, "billing")
+    topic.advance(minutes=2)
+    consumer = Consumer(topic.client, topic.name, "billing")
+    [message] = topic.take()
+    assert message.group == "tenant-1"
+    consumer.retry_later(message, delay="1m")
+    topic.advance(minutes=2)
+    assert groups_in_queue(topic) == {"x": "tenant-1"}
+
+
+def test_a_merge_of_ledgers_with_and_without_groups_keeps_both(topic: Topic) -> None:
+    small = topic.another("merged", max_buckets=4)
+    for number in range(6):
+        small.send_and_store(f"{number}", delay=f"{number + 20}h", group=f"tenant-{number}" if number % 2 else None)
+    small.advance(hours=2)
+    buckets = small.client._connection.storage.buckets.all(small.name)
+    assert len(buckets) < 6
+    small.advance(hours=30)
+    assert {each.body: each.group for each in small.take()} == {
+        f"{number}": f"tenant-{number}" if number % 2 else None for number in range(6)
+    }
+
+
+def test_only_a_topic_with_a_group_leaves_the_layout_that_earlier_releases_read(topic: Topic) -> None:
+    topic.send_and_store("x", delay="2h", key="k", attributes={"a": "b"}, expires_in="1h")
+    assert layout_of(topic) == 1
+    topic.send_and_store("x", delay="2h", group="tenant-1")
+    assert layout_of(topic) == 2
+    topic.send_and_store("y", delay="2h")
+    versions = [each.schema_version for each in topic.client._connection.storage.buckets.all(topic.name)]
+    assert sorted(versions) == [1, 1, 2], "a ledger without groups has the bytes that it had before"
+
+
+@pytest.mark.parametrize("group", ["", "a b", "x" * 129, "é", 7, "a\n"])
+def test_a_group_that_sqs_refuses_is_refused_at_once(topic: Topic, group: object) -> None:
+    with pytest.raises(InvalidValue, match=r"group=.*1 to 128 ASCII letters, digits and punctuation, without spaces"):
+        topic.send("x", group=group)
