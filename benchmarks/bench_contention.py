@@ -19,12 +19,12 @@ import statistics
 import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any, cast
 
 from botocore.exceptions import ClientError
 
+from tests.stored import altered
 from tests.stored_ports import TABLE_PORTS
 from tidewheel.clock import ManualClock
 from tidewheel.errors import ConcurrentModification
@@ -193,7 +193,7 @@ class Load:
         self.service.topic_states.create(self.state)
         self.table = BusyTable(self.turns)
         busy = {name: BusyPort(name, getattr(self.service, name), self.table) for name in TABLE_PORTS}
-        self.ports: Any = replace(self.service, **busy)  # type: ignore[arg-type]
+        self.ports: Any = altered(self.service, **busy)
         self.ids = IdSource()
 
     def a_far_id(self) -> MessageId:

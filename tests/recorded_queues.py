@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
+from tests.stored import altered
 from tidewheel.aws.sqs_queues import SqsQueues
 from tidewheel.clock import Clock
 from tidewheel.errors import QueueUnavailable
@@ -179,7 +180,7 @@ class RecordedService(MemoryService):
 
 def recorded_service(clock: Clock, **options: Any) -> RecordedService:
     """Returns an empty service whose queues are recorded. Each URL is a queue."""
-    return cast("RecordedService", replace(MemoryService.at(clock, **options), queues=RecordedQueues(clock)))
+    return cast("RecordedService", altered(MemoryService.at(clock, **options), queues=RecordedQueues(clock)))
 
 
 class RecordedTidewheel(MemoryTidewheel):
@@ -189,4 +190,4 @@ class RecordedTidewheel(MemoryTidewheel):
 
     def _make_service(self, max_skew_ms: int) -> MemoryService:
         service = super()._make_service(max_skew_ms)
-        return replace(service, queues=RecordedQueues(self.clock, self.sqs.sqs, prefix=f"{self.stack_name}_"))
+        return altered(service, queues=RecordedQueues(self.clock, self.sqs.sqs, prefix=f"{self.stack_name}_"))

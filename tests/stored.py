@@ -243,11 +243,12 @@ class TopicItems:
         return repr([self._stored.read(key) for key in self.keys_in_table()])
 
 
-def altered(service: MemoryService, **ports: type[Any]) -> Any:
-    """A copy of a service in which some ports are of other classes, which inherit from their own."""
+def altered(service: Any, **ports: Any) -> Any:
+    """A copy of a service with other ports. A class is that of a copy of the port, and inherits from the port's own."""
     copied = copy(service)
-    for name, kind in ports.items():
-        port = copy(getattr(service, name))
-        port.__class__ = kind
+    for name, port in ports.items():
+        if isinstance(port, type):
+            kind, port = port, copy(getattr(service, name))
+            port.__class__ = kind
         setattr(copied, name, port)
     return copied

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from tests.flows.world import DAY, HOUR, MINUTE, START_MS, TOPIC, Crash, CrashingPorts, World, ids_of, once
-from tests.stored import stored
+from tests.stored import altered, stored
 from tidewheel.clock import ManualClock
 from tidewheel.errors import CorruptLedger
 from tidewheel.flows.delivery.dispatch import dispatch
@@ -288,7 +288,7 @@ def test_a_merge_on_a_machine_whose_clock_is_ahead_drops_nothing_that_has_not_ex
     delays_ms = range((lookahead_s + 5) * 1000, (lookahead_s + 65) * 1000, 10_000)
     ids = [id for delay_ms in delays_ms for id in world.send(delay_ms, 2 * HOUR, expires_in="10s")]
     for ahead_ms in (5 * MINUTE, 14 * MINUTE):  # DynamoDB refuses a larger error than the first, and S3 than the second
-        elsewhere = replace(world.service, clock=ManualClock(world.clock.now_ms() + ahead_ms))
+        elsewhere = altered(world.service, clock=ManualClock(world.clock.now_ms() + ahead_ms))
         merged = merge(elsewhere, TOPIC, in_process(elsewhere.objects), lease_s=LEASE_S, everything=True)
         assert merged is not None and merged.error is None
     assert len(world.service.buckets.all(TOPIC)) == 1

@@ -16,7 +16,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from botocore import exceptions as boto
@@ -25,6 +25,7 @@ from tests.independent.network import Network
 from tests.independent.no_moto import forbid
 from tests.independent.record import Record, Sent
 from tests.recorded_queues import recorded_service
+from tests.stored import altered
 from tests.stored_ports import TABLE_PORTS
 from tidewheel.errors import ConcurrentModification, PartLeased
 from tidewheel.flows.administration.cancel import cancel, cancel_many
@@ -365,7 +366,7 @@ def race_on_dynamodb(seed: int) -> tuple[Race, Network]:
     memory = recorded_service(clock)
     network = Network.before(dynamodb, lost=0.02, unsent=0.005, random=random.Random(seed))
     storage = Storage(Table(dynamodb, table), memory.objects)
-    ports = replace(memory, **{name: getattr(storage, name) for name in TABLE_PORTS})
+    ports = altered(memory, **{name: getattr(storage, name) for name in TABLE_PORTS})
     return Race(ports, clock, random.Random(seed), calm=network.calm), network
 
 

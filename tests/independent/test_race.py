@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -65,7 +64,7 @@ def test_a_race_notices_a_store_that_is_broken(broken: type[Any], noticed: str) 
     clock = RaceClock()
     service = recorded_service(clock)
     if broken is Hasty:
-        service = replace(service, queues=Hasty(clock))
+        service = altered(service, queues=Hasty(clock))
     elif broken is Hollow:
         service = altered(service, tombstones=Hollow)
     else:

@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.flows.world import DAY, HOUR, MINUTE, START_MS, TOPIC, Crash, CrashingPort, CrashPlan, World
-from tests.stored import stored
+from tests.stored import altered, stored
 from tidewheel.errors import InvalidValue, UnknownTopic
 from tidewheel.jobs.folder_objects import FolderObjects
 from tidewheel.jobs.importing.checks import LATE
@@ -100,7 +100,7 @@ def bench(tmp_path: Path) -> Bench:
     """A bench with one topic and one subscription."""
     world = World()
     (tmp_path / "objects").mkdir()
-    world.service = replace(world.service, objects=Location(root=str(tmp_path / "objects")).objects())  # type: ignore[arg-type]
+    world.service = altered(world.service, objects=Location(root=str(tmp_path / "objects")).objects())
     world.ports = world.service
     return Bench(folder=tmp_path, world=world)
 
@@ -420,7 +420,7 @@ def test_identical_rows_are_distinct_messages_and_ids_are_the_same_in_each_run(
     assert len(set(ids)) == 30
 
     again = Bench(folder=bench.folder / "again", world=World())
-    again.world.service = replace(again.world.service, objects=again.objects)  # type: ignore[arg-type]
+    again.world.service = replace(again.world.service, objects=again.objects)
     again.world.ports = again.world.service
     stored(again.world.service).clear()  # type: ignore[attr-defined]
     assert again.world.service.topic_states.create(bench.world.state)
@@ -478,7 +478,7 @@ def test_an_import_that_two_runs_finished_is_imported_again_where_its_table_is_l
     path = json_lines(small.folder / "in.json", messages(35))
     plan = CrashPlan()
     plan.schedule(3, "after")
-    small.world.ports = replace(small.world.service, buckets=DyingAtCommits(small.world.service.buckets, plan))  # type: ignore[arg-type]
+    small.world.ports = replace(small.world.service, buckets=DyingAtCommits(small.world.service.buckets, plan))
     with pytest.raises(Crash):
         small.run(path)
     small.world.ports = small.world.service
@@ -565,7 +565,7 @@ def test_an_import_that_was_killed_between_commits_is_finished_by_the_next(small
     for crash in ("after", "before"):
         plan = CrashPlan()
         plan.schedule(2, crash)
-        small.world.ports = replace(small.world.service, buckets=DyingAtCommits(small.world.service.buckets, plan))  # type: ignore[arg-type]
+        small.world.ports = replace(small.world.service, buckets=DyingAtCommits(small.world.service.buckets, plan))
         with pytest.raises(Crash):
             small.run(path)
         commits += 2 if crash == "after" else 1

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
 from tests.flows.world import DAY, HOUR, TOPIC, World
-from tests.stored import stored
+from tests.stored import altered, stored
 from tidewheel.errors import InvalidValue
 from tidewheel.flows.recovery.audit import audit
 from tidewheel.flows.recovery.rebuild import rebuild
@@ -41,7 +41,7 @@ class Made:
 def made(tmp_path: Path) -> Iterator[Made]:
     location = Location(root=str(tmp_path))
     world = World("billing", segment_rows=5)
-    world.service = replace(world.service, objects=location.objects())  # type: ignore[arg-type]
+    world.service = altered(world.service, objects=location.objects())
     world.ports = world.service
     lost = world.send(*(2 * DAY + i * HOUR for i in range(15)))[5:10]
     [damaged] = [bucket.object_name for bucket in world.service.buckets.all(TOPIC)]
@@ -63,7 +63,7 @@ def job(made: Made, spark: Tasks | None, said: list[str], **arguments: str) -> J
     named = {name.replace("_", "-"): value for name, value in arguments.items()}
     return Job(
         arguments={"topic": TOPIC} | named,
-        service=made.world.ports,  # type: ignore[arg-type]
+        service=made.world.ports,
         location=made.location,
         spark=spark,
         say=said.append,

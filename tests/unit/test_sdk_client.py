@@ -386,7 +386,7 @@ def test_a_subscription_reads_the_topic_state_again_when_the_topic_changes_under
     clock = ManualClock(NOW_MS)
     storage = MemoryService.at(clock)
     busy = Busy(stored(storage))
-    storage = replace(storage, subscriptions=busy)
+    storage = altered(storage, subscriptions=busy)
     create_topic(storage, clock, "orders", TopicSettings())
     made = create_subscription(storage, clock, "orders", "billing", "https://q", "earliest")
     assert busy.tries == 2

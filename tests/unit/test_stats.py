@@ -21,6 +21,7 @@ from typer.testing import CliRunner
 from tests.flows.test_tails import shrunk
 from tests.flows.world import World
 from tests.local.test_look_inside import Here
+from tests.stored import altered
 from tests.stored_ports import STORED_PORTS
 from tidewheel import EstimatedHistogram, Message, Tidewheel
 from tidewheel.cli import inspection
@@ -162,7 +163,7 @@ def counted(stack: MemoryTidewheel) -> tuple[Tidewheel, Counter[str]]:
     service = stack.service
     counting = {name: Counting(getattr(service, name), calls, f"{name}.") for name in STORED_PORTS}
     sqs: Any = Counting(stack.sqs, calls)
-    return Tidewheel(clock=stack.clock, storage=replace(service, **counting), sqs=sqs), calls
+    return Tidewheel(clock=stack.clock, storage=altered(service, **counting), sqs=sqs), calls
 
 
 def test_a_message_is_counted_where_it_is_on_its_way(memory: MemoryTidewheel) -> None:
@@ -284,7 +285,7 @@ def test_each_large_ledger_costs_one_read_of_its_tail() -> None:
     shrunk(world, shift=3)
     calls: Counter[str] = Counter()
     counting: Any = Counting(world.service.objects, calls)
-    storage = replace(world.service, objects=counting)
+    storage = altered(world.service, objects=counting)
     found = Tidewheel(clock=world.clock, storage=storage, sqs=sqs).stats("orders")
     assert calls == {"get_range": 3}
     assert replace(found, ledger_bytes=0, oldest_slot_at=None) == replace(expected, ledger_bytes=0, oldest_slot_at=None)
