@@ -1,4 +1,4 @@
-"""Each condition of the ports in memory is held by a contract suite, which runs over the ports on AWS too.
+"""Each condition of a stored write is held by a contract suite, which runs over moto too.
 
 The suites run in this process, without pytest's fixtures. A test takes `store`, and maybe the arguments of
 `pytest.mark.parametrize`. Each set of arguments is a run.
@@ -6,9 +6,8 @@ The suites run in this process, without pytest's fixtures. A test takes `store`,
 
 from __future__ import annotations
 
-import ast
 import inspect
-import textwrap
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -19,29 +18,18 @@ from typing import Any
 import pytest
 
 from tests.contract.builders import Store
+from tests.simulation.conditions import checked, told_writes
 from tests.simulation.guard import Guard
 from tests.simulation.mutants import GUARDS
-from tests.stored_ports import TABLE_PORTS
+from tests.simulation.removal import without
+from tidewheel import storage
 from tidewheel.clock import ManualClock
 from tidewheel.memory import MemoryService
-from tidewheel.memory.store import MemoryStore
+from tidewheel.storage.writes import Write
 
-_STORED = [
-    guard
-    for guard in GUARDS
-    if guard.place.startswith(tuple(f"tidewheel.memory.{name}." for name in (*TABLE_PORTS, "store")))
-]
-UNCONDITIONAL = {
-    "MemoryStore.read": "it raises for a newer layout, which every read must: see the suite of layouts",
-    "MemoryStore.expire": "the table does so, not a port",
-    "MemoryDeliveries.hand_out": "its condition is unmoved",
-    "MemoryDeletions.delete_items": "it says whether it has come to the end",
-    "MemoryBuckets.repair": "the suite of buckets holds it",
-    "MemoryDeliveries.release_part": "harmless if the delivery is gone",
-    "MemorySetAsideItems.change": "guard `claim` of set_aside_model.py, and the suite of set-aside items",
-    "MemoryRecurring.note_missed": "what an operator is told; the suite of recurring messages holds it",
-}
-"""Methods with an `if` that need no change of their own, and why."""
+_STORED = [guard for guard in GUARDS if guard.place.startswith(f"{storage.__name__}.")]
+UNGUARDED: dict[tuple[str, str], str] = {}
+"""(Method, attribute) of conditions that need no guard of their own, and why."""
 
 
 SUITES = (
@@ -55,6 +43,7 @@ SUITES = (
     "parks",
     "plans",
     "recurring",
+    "set_aside",
     "subscriptions",
     "tombstones",
     "topic_states",
@@ -137,19 +126,34 @@ def test_without_a_guard_a_contract_suite_fails(guard: Guard, suites: list[Run])
     assert failing is not None, f"no contract suite holds {guard.place}"
 
 
-def test_every_method_in_memory_that_decides_something_has_a_guard() -> None:
-    guarded = {".".join(place.split(".")[-2:]) for place in (guard.place for guard in _STORED)}
-    service = MemoryService.at(ManualClock(0))
-    deciding = {
-        method.__qualname__
-        for port in (MemoryStore, *(type(getattr(service, name)) for name in TABLE_PORTS))
-        for _, method in inspect.getmembers(port, inspect.isfunction)
-        if _decides(method)
+def test_each_condition_of_a_write_has_a_guard(suites: list[Run]) -> None:
+    guarded = {
+        (place.name.removeprefix(f"{guard.function.__module__}."), attribute)
+        for guard in _STORED
+        for place in [without(guard.code, guard.removal)[1]]
+        for attribute in place.attributes
     }
+    unguarded: set[tuple[str, str]] = set()
 
-    assert deciding - guarded - UNCONDITIONAL.keys() == set()
+    def tell(write: Write) -> None:
+        makers = [*_makers()]
+        unguarded.update(
+            (makers[-1], attribute)
+            for attribute in checked(write)
+            if not guarded.intersection((maker, attribute) for maker in makers)
+        )
+
+    with told_writes(tell):
+        for run in suites:
+            run.call()
+
+    assert unguarded == UNGUARDED.keys()
 
 
-def _decides(method: Callable[..., Any]) -> bool:
-    tree = ast.parse(textwrap.dedent(inspect.getsource(method)))
-    return any(isinstance(node, ast.If) for node in ast.walk(tree))
+def _makers() -> Iterator[str]:
+    """Yields the names of the storage's functions that are under way, the innermost first."""
+    frame = sys._getframe(1)
+    while frame is not None:
+        if frame.f_globals["__name__"].startswith(f"{storage.__name__}."):
+            yield frame.f_code.co_qualname
+        frame = frame.f_back

@@ -8,14 +8,14 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tidewheel.memory.plans import MemoryPlans
+from tidewheel.memory.tombstones import MemoryTombstones
 
 from tests.simulation import __main__ as command
 from tests.simulation.faults import MODES
 from tests.simulation.runs import Run, one_run
 from tests.simulation.service import Simulation, Violation
 from tests.simulation.story import MOST_LINES
-from tidewheel.memory.plans import MemoryPlans
-from tidewheel.memory.tombstones import MemoryTombstones
 
 ROOT = Path(__file__).parents[2]
 PLANTED = """

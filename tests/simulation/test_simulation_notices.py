@@ -7,6 +7,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+from tidewheel.memory.deliveries import MemoryDeliveries
+from tidewheel.memory.notes import MemoryNotes
+from tidewheel.memory.plans import MemoryPlans
+from tidewheel.memory.tombstones import MemoryTombstones
+from tidewheel.memory.topic_states import MemoryTopicStates
 
 from tests.simulation.runs import one_run
 from tidewheel.flows.delivery import addressed, commit, deliver, drain, ingest, planning, release, schedules
@@ -17,11 +22,6 @@ from tidewheel.flows.recovery.rebuild_planning import Resolved
 from tidewheel.flows.upkeep import collect, payloads
 from tidewheel.ledger.inspection import Inspected
 from tidewheel.memory import MemoryWheel
-from tidewheel.memory.deliveries import MemoryDeliveries
-from tidewheel.memory.notes import MemoryNotes
-from tidewheel.memory.plans import MemoryPlans
-from tidewheel.memory.tombstones import MemoryTombstones
-from tidewheel.memory.topic_states import MemoryTopicStates
 from tidewheel.model import tombstone
 from tidewheel.model.key import KeyEntry
 from tidewheel.model.pack import Pack

@@ -7,12 +7,10 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from tidewheel.memory.store import TopicItems
-
 from tests.simulation.damage import Damages
 from tests.simulation.promises import Promises, Reader, Repeated, Sent, TopicLife, Violation
 from tests.simulation.world import CALM_MS, LONGEST_MS, MAX_SKEW_MS, World
-from tests.stored import stored
+from tests.stored import TopicItems, stored
 from tidewheel.flows.ports.queues import Release
 from tidewheel.model.message import MessageId, id_bytes, id_deliver_at_ms, id_text
 from tidewheel.model.recurring import occurrence_id
