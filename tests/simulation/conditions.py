@@ -34,7 +34,7 @@ def unchecked(attribute: str, item: str = "") -> Removal:
 
     Args:
         attribute: mentioned by the clause.
-        item: the beginning of the item's sort key, if the function has clauses on the same attribute of others.
+        item: the kind of the item, if the function has clauses on the same attribute of others.
     """
     return partial(_changing, _uncheck, attribute, item)
 
@@ -55,9 +55,13 @@ def checked(write: Write) -> set[str]:
 
 
 def kind_of(write: Write) -> str:
-    """Returns the beginning of an item's sort key, up to the first `#`."""
-    key = write.item[SORT_KEY]["S"] if isinstance(write, Put) else write.key[1]
-    return str(key).partition("#")[0]
+    """Returns the kind of a write's item: the beginning of its sort key or, beside the topic's items, of its partition.
+
+    Such as `BUCKET`, `STATE` or `TOMB`.
+    """
+    key = (write.item[PARTITION_KEY]["S"], write.item[SORT_KEY]["S"]) if isinstance(write, Put) else write.key
+    partition = str(key[0]).split("#")
+    return partition[2] if len(partition) > 2 else str(key[1]).partition("#")[0]
 
 
 @contextmanager
@@ -95,7 +99,7 @@ def _changing(edit: Callable[[str, Any], int], attribute: str, item: str, place:
             active.reset(token)
 
     def change(write: Any) -> None:
-        if active.get() and kind_of(write).startswith(item.rstrip("#")) and (count := edit(attribute, write)):
+        if active.get() and item.rstrip("#") in ("", kind_of(write)) and (count := edit(attribute, write)):
             where = type(write).__name__, kind_of(write)
             found[where] = max(count, found.get(where, 0))
 
@@ -106,7 +110,6 @@ def _changing(edit: Callable[[str, Any], int], attribute: str, item: str, place:
         if [*found.values()] != [1]:
             raise ValueError(f"{place.name} has these matches of {attribute!r}: {found or 'none'}")
 
-    place.attributes.add(attribute)
     place.wrappers.append(called)
     place.around.append(without)
 

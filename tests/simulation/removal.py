@@ -41,7 +41,6 @@ class Place:
         given: functions that the changed code calls, by the names under which it finds them.
         wrappers: functions that are called instead of the whole function, the innermost first.
         around: entered while the function has lost the guard.
-        attributes: of stored items that the guard is about.
     """
 
     name: str
@@ -49,7 +48,6 @@ class Place:
     given: dict[str, Any] = field(default_factory=dict)
     wrappers: list[Callable[..., Any]] = field(default_factory=list)
     around: list[Callable[[], AbstractContextManager[None]]] = field(default_factory=list)
-    attributes: set[str] = field(default_factory=set)
 
     def one(self, wanted: str, found: list[_Node], others: list[ast.AST]) -> _Node:
         """Returns the only match.

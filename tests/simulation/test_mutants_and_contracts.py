@@ -18,18 +18,28 @@ from typing import Any
 import pytest
 
 from tests.contract.builders import Store
-from tests.simulation.conditions import checked, told_writes
-from tests.simulation.guard import Guard
+from tests.simulation.conditions import checked, kind_of, told_writes, unchecked
+from tests.simulation.guard import Guard, in_storage
 from tests.simulation.mutants import GUARDS
-from tests.simulation.removal import without
 from tidewheel import storage
 from tidewheel.clock import ManualClock
 from tidewheel.memory import MemoryService
 from tidewheel.storage.writes import Write
 
 _STORED = [guard for guard in GUARDS if guard.place.startswith(f"{storage.__name__}.")]
-UNGUARDED: dict[tuple[str, str], str] = {}
-"""(Method, attribute) of conditions that need no guard of their own, and why."""
+UNHELD = {
+    ("checks.claim_daily", "ORPHANS", "next_at_ms"): "a guard holds it: this process remembers claims, too",
+    ("checks.claim_daily", "OTHER", "next_at_ms"): "as above",
+    ("checks.put_off_daily", "ORPHANS", "next_at_ms"): "nobody deletes the item of a claimed work",
+    ("topic_states.seal", "STATE", "layout"): "the answer of a newer layout is an error, sealed or not",
+    (
+        "topic_states.update_settings",
+        "STATE",
+        "layout",
+    ): "a read comes first; the condition is for who comes in between",
+    ("topic_states.update_settings", "STATE", "settings"): "as above",
+}
+"""(Method, kind of item, attribute) of conditions that no contract suite holds, and why."""
 
 
 SUITES = (
@@ -120,40 +130,42 @@ def suites() -> list[Run]:
 
 @pytest.mark.parametrize("guard", _STORED, ids=lambda guard: guard.promise)
 def test_without_a_guard_a_contract_suite_fails(guard: Guard, suites: list[Run]) -> None:
-    with guard.taken_away():
-        failing = next((run.name for run in suites if run.fails), None)
+    own = guard.code.__module__.rpartition(".")[2]
 
-    assert failing is not None, f"no contract suite holds {guard.place}"
+    assert _any_fails(guard, sorted(suites, key=lambda run: not run.name.startswith(own))), guard.place
 
 
-def test_each_condition_of_a_write_has_a_guard(suites: list[Run]) -> None:
-    guarded = {
-        (place.name.removeprefix(f"{guard.function.__module__}."), attribute)
-        for guard in _STORED
-        for place in [without(guard.code, guard.removal)[1]]
-        for attribute in place.attributes
-    }
-    unguarded: set[tuple[str, str]] = set()
+def test_without_any_condition_of_a_write_a_contract_suite_fails(suites: list[Run]) -> None:
+    conditions: dict[tuple[str, str, str], set[str]] = {}
 
     def tell(write: Write) -> None:
-        makers = [*_makers()]
-        unguarded.update(
-            (makers[-1], attribute)
-            for attribute in checked(write)
-            if not guarded.intersection((maker, attribute) for maker in makers)
-        )
+        for attribute in checked(write):
+            conditions.setdefault((_maker(), kind_of(write), attribute), set()).add(run.name)
 
     with told_writes(tell):
         for run in suites:
             run.call()
+    unheld = {
+        (method, kind, attribute)
+        for (method, kind, attribute), meeting in conditions.items()
+        for guard in [Guard("", in_storage(method), unchecked(attribute, kind))]
+        if not _any_fails(guard, [each for each in suites if each.name in meeting])
+    }
 
-    assert unguarded == UNGUARDED.keys()
+    assert unheld == UNHELD.keys()
 
 
-def _makers() -> Iterator[str]:
-    """Yields the names of the storage's functions that are under way, the innermost first."""
-    frame = sys._getframe(1)
+def _any_fails(guard: Guard, runs: list[Run]) -> bool:
+    with guard.taken_away():
+        return any(run.fails for run in runs)
+
+
+def _maker() -> str:
+    """Returns the method of the storage that a test has called, as `<file>.<method>`."""
+    frame, found = sys._getframe(1), ""
     while frame is not None:
-        if frame.f_globals["__name__"].startswith(f"{storage.__name__}."):
-            yield frame.f_code.co_qualname
+        room, _, file = frame.f_globals["__name__"].rpartition(".")
+        if room == storage.__name__:
+            found = f"{file}.{frame.f_code.co_name}"
         frame = frame.f_back
+    return found
