@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
 from tidewheel.memory import MemoryService
+from tidewheel.model.plan import Plan, decode_plan
 from tidewheel.model.topic_state import TopicState
 from tidewheel.storage import items, layout
 from tidewheel.storage.writes import Item
@@ -76,6 +77,14 @@ class Stored:
             known = self._decoded[key] = item, decode(item)
         value: V = known[1]
         return value
+
+    def decode_plan(self, item: Item) -> Plan:
+        """A plan, whose manifest may be an object."""
+        plan = items.decode_plan_item(item)
+        manifest = plan.manifest
+        if manifest is None:
+            manifest = self._objects.get_range(str(plan.object_name), 0, plan.object_bytes)
+        return decode_plan(plan.topic, plan.first_slot, plan.end_slot, manifest, plan.occurrences, plan.object_name)
 
     def expire(self, now_s: int, goes: Callable[[], bool] = lambda: True) -> None:
         """Deletes the items whose time to live has passed."""
@@ -172,9 +181,8 @@ class TopicItems:
 
     @property
     def plans(self) -> Any:
-        """Slot -> the item of a plan."""
-        decode, encode = items.decode_plan_item, items.encode_plan_item
-        return self._kind(layout.PLANS, decode, encode, lambda key, _: layout.plan_slot(key[1]))
+        """Slot -> plan."""
+        return self._kind(layout.PLANS, self._stored.decode_plan, None, lambda key, _: layout.plan_slot(key[1]))
 
     @property
     def subscriptions(self) -> Any:
