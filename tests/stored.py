@@ -143,7 +143,11 @@ class Items(MutableMapping[K, V]):
         return iter([name for name, _, _ in self._all()])
 
     def values(self) -> list[V]:  # type: ignore[override]
-        return [value for _, value, _ in self._all()]
+        return [
+            self._stored.decoded(key, item, self._decode)
+            for partition in self._partitions
+            for key, item in self._stored.all(partition, self._prefix)
+        ]
 
     def items(self) -> list[tuple[K, V]]:  # type: ignore[override]
         return [(name, value) for name, value, _ in self._all()]

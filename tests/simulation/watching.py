@@ -229,21 +229,22 @@ class Watch:
 
 def _needed(items: TopicItems) -> Iterator[tuple[str, str]]:
     """Yields the objects that are still needed, and their users."""
+    owners = {each.name: each for each in items.subscriptions.values()}
     for bucket in items.buckets.values():
         yield bucket.object_name, f"bucket {bucket.id[:8]}"
     for park in items.parks.values():
-        owner = items.subscriptions.get(park.key.subscription)
+        owner = owners.get(park.key.subscription)
         if park.object_name is not None and owner is not None and owner.generation == park.key.generation:
             yield park.object_name, f"a park of {owner.name}"
     for item in items.set_aside.values():
         # Of a deleted subscription nothing is tried: the sweep deletes the item.
-        if not item.damaged and item.key.is_of(items.subscriptions.get(item.key.subscription)):
+        if not item.damaged and item.key.is_of(owners.get(item.key.subscription)):
             for name in item.objects:
                 yield name, f"suspect {item.key.id}"
-    cursors = [each.cursor for each in items.subscriptions.values()]
+    cursors = [each.cursor for each in owners.values()]
     wanted = {plan for plan in items.plans if any(cursor <= plan for cursor in cursors)}
     for key in items.deliveries:
-        owner = items.subscriptions.get(key.subscription)
+        owner = owners.get(key.subscription)
         if owner is not None and owner.generation == key.generation:
             wanted.add(key.plan)
     for plan in items.plans.values():
