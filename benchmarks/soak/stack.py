@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any, cast
 
-from benchmarks.soak.watch import Forwarding, Watch
+from benchmarks.soak.watch import Forwarding, Watch, with_ports
 from tidewheel.flows.ports import Ports
 from tidewheel.local import MemoryTidewheel
 from tidewheel.local.event_source import EventSource, Failed
 from tidewheel.memory import MemoryService
-from tidewheel.memory.checks import MemoryChecks
 from tidewheel.memory.sqs_message import MemoryMessage
 from tidewheel.model.triggers import SWEEP_INTERVAL_S, SourceQueue
-from tidewheel.storage.checks import MOST_DUE, Due
+from tidewheel.storage.checks import MOST_DUE, Checks, Due
 
 MAX_SKEW_MS = 100
 """As deployed: the setting's default."""
@@ -46,7 +44,7 @@ class Gate(EventSource):
 class _Sweepable(Forwarding):
     """The due checks, on which no sweep begins while the stack's sweep stands still."""
 
-    def __init__(self, checks: MemoryChecks, stack: SoakStack) -> None:
+    def __init__(self, checks: Checks, stack: SoakStack) -> None:
         super().__init__(checks)
         self._stack = stack
 
@@ -78,8 +76,7 @@ class SoakStack(MemoryTidewheel):
         self._gates: list[Gate] = []
 
         def wrap(service: MemoryService) -> Ports:
-            checks = cast("MemoryChecks", _Sweepable(service.checks, self))
-            watched = self.watch.over(replace(service, checks=checks))
+            watched = self.watch.over(with_ports(service, checks=_Sweepable(service.checks, self)))
             return watched if tamper is None else tamper(watched)
 
         super().__init__(max_skew_ms=MAX_SKEW_MS, wrap=wrap)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, cast
+from copy import copy
+from dataclasses import dataclass, field
+from typing import Any
 
 import pyarrow as pa
 
@@ -13,11 +14,6 @@ from benchmarks.soak.outcome import Outcome
 from tidewheel.flows.ports.queues import Refusal, Release
 from tidewheel.ledger.bucket import Bucket
 from tidewheel.memory import MemoryObjects, MemoryQueues, MemoryService
-from tidewheel.memory.buckets import MemoryBuckets
-from tidewheel.memory.deliveries import MemoryDeliveries
-from tidewheel.memory.merges import MemoryMerges
-from tidewheel.memory.parks import MemoryParks
-from tidewheel.memory.plans import MemoryPlans
 from tidewheel.model.object_names import LEDGERS
 from tidewheel.model.park import Park, ParkKey
 from tidewheel.model.plan import MAX_PART_RAW_BYTES, MAX_PART_ROWS, MAX_PART_SEGMENTS, Plan
@@ -31,6 +27,13 @@ from tidewheel.storage.topic_states import NextWork
 _REMEMBERED_MS = 86_400_000
 """How long a job is remembered. Whatever enqueues a part again does it by `redrive_s`, half an hour by default, and
 only while the delivery is open."""
+
+
+def with_ports(service: MemoryService, **ports: Any) -> MemoryService:
+    """Returns a copy of a service with other ports."""
+    copied = copy(service)
+    vars(copied).update(ports)
+    return copied
 
 
 class Forwarding:
@@ -106,15 +109,15 @@ class Watch:
 
     def over(self, service: MemoryService) -> MemoryService:
         """Returns the ports with this between them and the functions."""
-        return replace(
+        return with_ports(
             service,
-            plans=cast("MemoryPlans", _Plans(service.plans, self)),
-            deliveries=cast("MemoryDeliveries", _Deliveries(service.deliveries, self)),
-            buckets=cast("MemoryBuckets", _Buckets(service.buckets, self)),
-            merges=cast("MemoryMerges", _Merges(service.merges, self)),
-            parks=cast("MemoryParks", _Parks(service.parks, self)),
-            objects=cast("MemoryObjects", _Objects(service.objects, self)),
-            queues=cast("MemoryQueues", _Queues(service.queues, self, service)),
+            plans=_Plans(service.plans, self),
+            deliveries=_Deliveries(service.deliveries, self),
+            buckets=_Buckets(service.buckets, self),
+            merges=_Merges(service.merges, self),
+            parks=_Parks(service.parks, self),
+            objects=_Objects(service.objects, self),
+            queues=_Queues(service.queues, self, service),
         )
 
     def begin(self, function: str, event_bytes: int = 0) -> None:

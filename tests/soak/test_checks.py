@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
@@ -14,10 +14,10 @@ from benchmarks.soak import backlog, burst, fan_out, outage, steady
 from benchmarks.soak.account import Lateness
 from benchmarks.soak.outcome import Outcome
 from benchmarks.soak.stack import Tamper
-from benchmarks.soak.watch import Forwarding
+from benchmarks.soak.watch import Forwarding, with_ports
 from tidewheel.clock import Clock
 from tidewheel.flows.ports.queues import Refusal, Release
-from tidewheel.memory import MemoryObjects, MemoryQueues, MemoryRuns, MemoryService
+from tidewheel.memory import MemoryQueues, MemoryService
 from tidewheel.model.plan import Plan
 
 STEADY = replace(
@@ -65,7 +65,7 @@ class Queues(Forwarding):
 
 
 def queues(**changes: Any) -> Tamper:
-    return lambda service: replace(service, queues=cast("MemoryQueues", Queues(service.queues, **changes)))
+    return lambda service: with_ports(service, queues=Queues(service.queues, **changes))
 
 
 class Off(Forwarding):
@@ -80,7 +80,7 @@ class Off(Forwarding):
 
 
 def clock_off(by_ms: int) -> Tamper:
-    return lambda service: replace(service, clock=Off(service.clock, by_ms))
+    return lambda service: with_ports(service, clock=Off(service.clock, by_ms))
 
 
 class KeepsObjects(Forwarding):
@@ -91,7 +91,7 @@ class KeepsObjects(Forwarding):
 
 
 def no_object_is_deleted(service: MemoryService) -> MemoryService:
-    return replace(service, objects=cast("MemoryObjects", KeepsObjects(service.objects)))
+    return with_ports(service, objects=KeepsObjects(service.objects))
 
 
 class ForgetsCancels(Forwarding):
@@ -115,8 +115,8 @@ class LargeParts(Forwarding):
         return self._real.commit(state, plan and replace(plan, part_rows=4_000), *others, **options)
 
 
-def stored(port: str, faulty: type[Forwarding]) -> Tamper:
-    return lambda service: replace(service, **{port: faulty(getattr(service, port))})  # type: ignore[arg-type]
+def broken(port: str, faulty: type[Forwarding]) -> Tamper:
+    return lambda service: with_ports(service, **{port: faulty(getattr(service, port))})
 
 
 class Eager(Forwarding):
@@ -128,7 +128,7 @@ class Eager(Forwarding):
 
 
 def five_dispatches(service: MemoryService) -> MemoryService:
-    return replace(service, runs=cast("MemoryRuns", Eager(service.runs)))
+    return with_ports(service, runs=Eager(service.runs))
 
 
 def keeping() -> Tamper:
@@ -171,7 +171,7 @@ def test_a_part_that_is_enqueued_twice_is_seen() -> None:
 
 
 def test_parts_that_are_too_large_are_seen() -> None:
-    said(burst.run(BURST, tamper=stored("plans", LargeParts)), "messages that one part sent")
+    said(burst.run(BURST, tamper=broken("plans", LargeParts)), "messages that one part sent")
 
 
 def test_objects_that_stay_are_seen_as_growth_as_orphans_and_at_the_end() -> None:
@@ -185,11 +185,11 @@ def test_what_a_process_keeps_of_every_message_is_seen() -> None:
 
 def test_a_cancelled_message_that_comes_is_seen() -> None:
     cancelling = replace(STEADY, days=3, messages=100, cancelled_every=5)
-    said(steady.run(cancelling, tamper=stored("tombstones", ForgetsCancels)), "copies nobody awaited")
+    said(steady.run(cancelling, tamper=broken("tombstones", ForgetsCancels)), "copies nobody awaited")
 
 
 def test_plans_that_are_not_collected_are_seen() -> None:
-    said(steady.run(STEADY, tamper=stored("topic_states", CollectsNothing)), "growth of plans", "buckets at the end")
+    said(steady.run(STEADY, tamper=broken("topic_states", CollectsNothing)), "growth of plans", "buckets at the end")
 
 
 def test_a_catch_up_that_starts_dispatches_many_times_is_seen() -> None:
@@ -202,7 +202,8 @@ def test_a_broken_queue_that_is_tried_too_often_is_seen() -> None:
 
 def test_a_broken_queue_that_keeps_ledgers_is_seen() -> None:
     said(
-        fan_out.run(FAN_OUT, tamper=stored("topic_states", CollectsNothing)), "collection behind beside a broken queue"
+        fan_out.run(FAN_OUT, tamper=broken("topic_states", CollectsNothing)),
+        "collection behind beside a broken queue",
     )
 
 

@@ -53,6 +53,7 @@ class MemoryService(Ports):
         stack: str | None = None,
         max_skew_ms: int = _MAX_SKEW_MS,
         parallel: Callable[[Callable[[int], None], Iterable[int]], Iterable[None]] = in_order,
+        lags: Callable[[], bool] = lambda: False,
     ) -> MemoryService:
         """Returns an empty service whose queues and objects use the same clock.
 
@@ -62,8 +63,9 @@ class MemoryService(Ports):
             stack: prefix of the names of the work queue and the queue of refused messages.
             max_skew_ms: maximum difference between SQS's clock and the local clock.
             parallel: runs calls side by side.
+            lags: as for `MemoryDynamoDBClient`.
         """
-        dynamodb = MemoryDynamoDBClient(TABLE)
+        dynamodb = MemoryDynamoDBClient(TABLE, lags=lags)
         service = cls(
             Table(cast("DynamoDBClient", dynamodb), TABLE.table, sleep=lambda _: None),
             MemoryObjects(clock.now_ms),
