@@ -32,6 +32,7 @@ class Watch:
         self._flipped: set[str] = set() if damages is None else damages.flipped
         self._calm = world.calm
         self._states: dict[str, TopicState] = {}
+        self._writes = 0
         self._cursors: dict[tuple[str, str, str], int] = {}
         world.faults.took = self.took
         world.faults.refused = self.refused
@@ -197,6 +198,9 @@ class Watch:
         Raises:
             Violation: a mark has gone back, or has passed one that goes before it.
         """
+        if (writes := self._world.service.dynamodb.writes(but="")) == self._writes:
+            return
+        self._writes = writes
         for topic, items in stored(self._world.service).topics().items():
             state, last = items.state, self._states.get(topic)
             if state is None and last is not None:  # deleted; or at rest: a rebuild begins anew, with marks of its own
