@@ -75,6 +75,12 @@ GUARDS = (
     ),
     Guard("a park is one worker's", in_storage("parks.lease"), unchecked("leased_ms"), worlds.DRAINED_TWICE),
     Guard(
+        "a worker that comes late does not bring back a park that is gone",
+        in_storage("parks.lease"),
+        unchecked("pk"),
+        worlds.DRAINED_TWICE,
+    ),
+    Guard(
         "a park whose worker died is drained by another",
         in_storage("parks.lease"),
         unallowed("leased_ms"),
