@@ -125,7 +125,7 @@ def _unsubscribed() -> SmallWorld:
     world.act("dispatch", dispatch_as_function)
     world.act("unsubscribe", lambda ports: delete_subscription(ports, TOPIC, "billing"))
     world.looks.append(
-        lambda: require(not stored(world.service).of(TOPIC).subscriptions, "it was deleted, and is back")
+        lambda: require(len(stored(world.service).of(TOPIC).subscriptions) == 1, "it was deleted, and is back")
     )
     return world
 
