@@ -23,7 +23,6 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -35,6 +34,7 @@ import pyarrow.parquet as pq
 from benchmarks.bench_ledger import DATA, SPAN_MS, START_MS
 from benchmarks.process_memory import tree, watched
 from benchmarks.rounds import spread_figures
+from tests.stored import altered
 from tidewheel.clock import ManualClock
 from tidewheel.jobs.importing import checks, chunks
 from tidewheel.jobs.importing.child import Apart
@@ -93,7 +93,7 @@ class Once:
         clock = ManualClock(START_MS - 2 * 3_600_000)
         location = Location(root=str(objects))
         stored: Any = location.objects()
-        self.service: Any = replace(MemoryService.at(clock), objects=stored)
+        self.service: Any = altered(MemoryService.at(clock), objects=stored)
         self.service.topic_states.create(new_topic_state(TOPIC, "g", TopicSettings(), clock.now_ms()))
         arguments = {"topic": TOPIC, "input": str(source)}
         self._job = Job(arguments=arguments, service=self.service, location=location, cores=PROCESSES, say=_quiet)

@@ -17,7 +17,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -25,6 +25,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from benchmarks.bench_ledger import SPAN_MS, START_MS, messages
+from tests.stored import altered
 from tidewheel.clock import ManualClock
 from tidewheel.flows.recovery.rebuild import rebuild
 from tidewheel.flows.recovery.rebuild_engine import LedgerScan, Overlaps
@@ -168,7 +169,7 @@ def one_round(location: Location, ledgers: int) -> Round:
     """Reads all ledgers with Arrow, and rebuilds their index."""
     clock = ManualClock(START_MS - 3_600_000)
     bare_s = bare_read_s(Path(location.root))
-    service = replace(MemoryService.at(clock), objects=location.objects())  # type: ignore[arg-type]
+    service = altered(MemoryService.at(clock), objects=location.objects())
     job = Job(arguments={}, service=service, location=location, cores=CORES)  # type: ignore[arg-type]
     engine = Timed(engine_of(job))
     cpu_before, start = _cpu_s(), time.perf_counter()

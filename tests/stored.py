@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, MutableMapping
 from copy import copy
 from functools import partial
@@ -9,6 +10,7 @@ from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
 from tidewheel.memory import MemoryService
+from tidewheel.model.plan import Plan, decode_plan
 from tidewheel.model.topic_state import TopicState
 from tidewheel.storage import items, layout
 from tidewheel.storage.writes import Item
@@ -53,9 +55,12 @@ class Stored:
     def all(self, partition: str, prefix: str) -> Iterator[tuple[layout.Key, Item]]:
         """The items of a partition whose sort keys have a prefix."""
         found = self._dynamodb._partitions.get(partition)
-        for sort_key in [] if found is None else [*found.order]:
-            if sort_key.startswith(prefix):
-                yield (partition, sort_key), found.kept[sort_key].item
+        if found is None:
+            return
+        for sort_key in found.order[bisect_left(found.order, prefix) :]:
+            if not sort_key.startswith(prefix):
+                return
+            yield (partition, sort_key), found.kept[sort_key].item
 
     def read(self, key: layout.Key) -> Item | None:
         """An item, which must not be changed."""
@@ -78,6 +83,14 @@ class Stored:
         value: V = known[1]
         return value
 
+    def decode_plan(self, item: Item) -> Plan:
+        """A plan, whose manifest may be an object."""
+        plan = items.decode_plan_item(item)
+        manifest = plan.manifest
+        if manifest is None:
+            manifest = self._objects.get_range(str(plan.object_name), 0, plan.object_bytes)
+        return decode_plan(plan.topic, plan.first_slot, plan.end_slot, manifest, plan.occurrences, plan.object_name)
+
     def expire(self, now_s: int, goes: Callable[[], bool] = lambda: True) -> None:
         """Deletes the items whose time to live has passed."""
         self._dynamodb.expire(now_s, goes)
@@ -95,9 +108,10 @@ class Items(MutableMapping[K, V]):
         decode: Callable[[Item], V],
         encode: Callable[[V], Item],
         name: Callable[[layout.Key, V], K],
+        key: Callable[[K], layout.Key],
     ) -> None:
         self._stored, self._partitions, self._prefix = stored, partitions, prefix
-        self._decode, self._encode, self._name = decode, encode, name
+        self._decode, self._encode, self._name, self._key = decode, encode, name, key
 
     def _all(self) -> Iterator[tuple[K, V, layout.Key]]:
         for partition in self._partitions:
@@ -106,20 +120,20 @@ class Items(MutableMapping[K, V]):
                 yield self._name(key, value), value, key
 
     def __getitem__(self, wanted: K) -> V:
-        for name, value, _ in self._all():
-            if name == wanted:
-                return value
-        raise KeyError(wanted)
+        key = self._key(wanted)
+        item = self._stored.read(key)
+        if item is None:
+            raise KeyError(wanted)
+        return self._stored.decoded(key, item, self._decode)
 
     def __setitem__(self, name: K, value: V) -> None:
         self._stored.put(self._encode(value))
 
     def __delitem__(self, wanted: K) -> None:
-        for name, _, key in [*self._all()]:
-            if name == wanted:
-                self._stored.delete(key)
-                return
-        raise KeyError(wanted)
+        key = self._key(wanted)
+        if self._stored.read(key) is None:
+            raise KeyError(wanted)
+        self._stored.delete(key)
 
     def clear(self) -> None:
         for partition in self._partitions:
@@ -130,7 +144,11 @@ class Items(MutableMapping[K, V]):
         return iter([name for name, _, _ in self._all()])
 
     def values(self) -> list[V]:  # type: ignore[override]
-        return [value for _, value, _ in self._all()]
+        return [
+            self._stored.decoded(key, item, self._decode)
+            for partition in self._partitions
+            for key, item in self._stored.all(partition, self._prefix)
+        ]
 
     def items(self) -> list[tuple[K, V]]:  # type: ignore[override]
         return [(name, value) for name, value, _ in self._all()]
@@ -142,6 +160,10 @@ class Items(MutableMapping[K, V]):
         return repr(dict(self.items()))
 
 
+def _last(key: layout.Key, _: object) -> str:
+    return key[1]
+
+
 class TopicItems:
     """The items stored under a topic's name, each kind as a mapping that can be changed."""
 
@@ -149,9 +171,11 @@ class TopicItems:
         self._stored = stored
         self.topic = topic
 
-    def _kind(self, prefix: str, decode: Any, encode: Any, name: Any, partitions: list[str] | None = None) -> Any:
+    def _kind(
+        self, prefix: str, decode: Any, encode: Any, name: Any, key: Any, partitions: list[str] | None = None
+    ) -> Any:
         own = partitions or [layout.topic_partition(self.topic)]
-        return Items(self._stored, own, prefix, decode=decode, encode=encode, name=name)
+        return Items(self._stored, own, prefix, decode=decode, encode=encode, name=name, key=key)
 
     @property
     def state(self) -> TopicState | None:
@@ -168,61 +192,72 @@ class TopicItems:
 
     @property
     def buckets(self) -> Any:
-        encode = partial(items.encode_bucket, self.topic)
-        return self._kind(layout.BUCKETS, items.decode_bucket, encode, lambda _, each: each.id)
+        encode, key = partial(items.encode_bucket, self.topic), partial(layout.bucket_key, self.topic)
+        return self._kind(layout.BUCKETS, items.decode_bucket, encode, lambda _, each: each.id, key)
 
     @property
     def plans(self) -> Any:
-        """Slot -> the item of a plan."""
-        decode, encode = items.decode_plan_item, items.encode_plan_item
-        return self._kind(layout.PLANS, decode, encode, lambda key, _: layout.plan_slot(key[1]))
+        """Slot -> plan."""
+        name, key = lambda key, _: layout.plan_slot(key[1]), partial(layout.plan_key, self.topic)
+        return self._kind(layout.PLANS, self._stored.decode_plan, None, name, key)
 
     @property
     def subscriptions(self) -> Any:
         decode, encode = items.decode_subscription, items.encode_subscription
-        return self._kind(layout.SUBSCRIPTIONS, decode, encode, lambda _, each: each.name)
+        key = partial(layout.subscription_key, self.topic)
+        return self._kind(layout.SUBSCRIPTIONS, decode, encode, lambda _, each: each.name, key)
 
     @property
     def deliveries(self) -> Any:
-        return self._kind(layout.DELIVERIES, items.decode_delivery, items.encode_delivery, lambda _, each: each.key)
+        decode, encode = items.decode_delivery, items.encode_delivery
+        return self._kind(layout.DELIVERIES, decode, encode, lambda _, each: each.key, layout.delivery_key)
 
     @property
     def parks(self) -> Any:
-        return self._kind(layout.PARKS, items.decode_park, items.encode_park, lambda _, each: each.key)
+        decode, encode = items.decode_park, items.encode_park
+        return self._kind(layout.PARKS, decode, encode, lambda _, each: each.key, layout.park_key)
 
     @property
     def set_aside(self) -> Any:
-        return self._kind(layout.SET_ASIDE, items.decode_set_aside, items.encode_set_aside, lambda _, each: each.key)
+        decode, encode = items.decode_set_aside, items.encode_set_aside
+        return self._kind(layout.SET_ASIDE, decode, encode, lambda _, each: each.key, layout.set_aside_key)
 
     @property
     def recurring(self) -> Any:
-        return self._kind(layout.RECURRING, items.decode_recurring, items.encode_recurring, lambda _, each: each.name)
+        decode, encode = items.decode_recurring, items.encode_recurring
+        key = partial(layout.recurring_key, self.topic)
+        return self._kind(layout.RECURRING, decode, encode, lambda _, each: each.name, key)
 
     @property
     def trash(self) -> Any:
-        encode = partial(items.encode_trash, self.topic)
-        return self._kind(layout.TRASH, items.decode_trash, encode, lambda _, each: (each.sealed, each.id))
+        """(sealed, id) -> trash."""
+        encode, key = partial(items.encode_trash, self.topic), lambda name: layout.trash_key(self.topic, *name)
+        return self._kind(layout.TRASH, items.decode_trash, encode, lambda _, each: (each.sealed, each.id), key)
 
     @property
     def tombstones(self) -> Any:
         """(slot, message id) -> tombstone."""
-        encode = partial(items.encode_tombstone, self.topic)
-        name = lambda key, _: layout.parse_tombstone_key(key)  # noqa: E731
-        return self._kind("", items.decode_tombstone, encode, name, [layout.tombstone_partition(self.topic)])
+        encode, key = partial(items.encode_tombstone, self.topic), lambda name: layout.tombstone_key(self.topic, *name)
+        partitions = [layout.tombstone_partition(self.topic)]
+        return self._kind(
+            "", items.decode_tombstone, encode, lambda key, _: layout.parse_tombstone_key(key), key, partitions
+        )
 
     @property
     def keys(self) -> Any:
-        encode = partial(items.encode_key, self.topic)
-        return self._kind("", items.decode_key, encode, lambda key, _: key[1], layout.key_partitions(self.topic))
+        encode, key = partial(items.encode_key, self.topic), partial(layout.key_key, self.topic)
+        return self._kind("", items.decode_key, encode, _last, key, layout.key_partitions(self.topic))
 
     @property
     def moves(self) -> Any:
         """The id of the message that moves another -> that other's id."""
-        return self._kind("", items.decode_move, None, lambda key, _: key[1], [layout.moves_partition(self.topic)])
+        key = partial(layout.move_key, self.topic)
+        return self._kind("", items.decode_move, None, _last, key, [layout.moves_partition(self.topic)])
 
     @property
     def notes(self) -> Any:
-        return self._kind("", items.decode_note, None, lambda key, _: key[1], [layout.note_key(self.topic, "")[0]])
+        key = partial(layout.note_key, self.topic)
+        return self._kind("", items.decode_note, None, _last, key, [key("")[0]])
 
     @property
     def imports(self) -> set[str]:
@@ -247,8 +282,12 @@ def altered(service: Any, **ports: Any) -> Any:
     """A copy of a service with other ports. A class is that of a copy of the port, and inherits from the port's own."""
     copied = copy(service)
     for name, port in ports.items():
-        if isinstance(port, type):
-            kind, port = port, copy(getattr(service, name))
-            port.__class__ = kind
-        setattr(copied, name, port)
+        setattr(copied, name, _as(port, getattr(service, name)) if isinstance(port, type) else port)
+    return copied
+
+
+def _as(kind: type[Any], port: Any) -> Any:
+    """A copy of a port that has another class."""
+    copied = copy(port)
+    copied.__class__ = kind
     return copied

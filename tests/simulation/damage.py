@@ -100,16 +100,16 @@ class Damages:
             "filter": sorted(items.subscriptions),
             "recurring": sorted(items.recurring),
         }
-        stored: dict[str, Iterable[Bucket | Plan | Delivery | Park]] = {
+        kept: dict[str, Iterable[Bucket | Plan | Delivery | Park]] = {
             "plan's item": items.plans.values(),
             "delivery's item": items.deliveries.values(),
             "park's item": items.parks.values(),
         }
         # What a bucket says can be had from its ledger, unless that is damaged, too.
         hurt = {each.what for each in self.under_way}
-        stored["bucket's item"] = [each for each in items.buckets.values() if each.object_name not in hurt]
-        named = {str(item_key(each)): each for values in stored.values() for each in values}
-        kinds |= {kind: sorted(str(item_key(each)) for each in values) for kind, values in stored.items()}
+        kept["bucket's item"] = [each for each in items.buckets.values() if each.object_name not in hurt]
+        named = {str(item_key(each)): each for values in kept.values() for each in values}
+        kinds |= {kind: sorted(str(item_key(each)) for each in values) for kind, values in kept.items()}
         if self.losses:
             kinds = {"ledger": kinds["ledger"]}
         damaged = self.world.faults.damaged
@@ -125,7 +125,7 @@ class Damages:
         damage: Callable[[TopicLife, str], Callable[[], None]] = {
             "filter": self._filter,
             "recurring": self._recurring,
-            **dict.fromkeys(stored, lambda life, name: self._item(life, named[name])),
+            **dict.fromkeys(kept, lambda life, name: self._item(life, named[name])),
         }.get(kind, self._object)
         mend = damage(life, name)
         until_ms = self.world.now_ms + self.random.choice(_LASTS_S) * 1000

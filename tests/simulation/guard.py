@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from importlib import import_module
 from types import FunctionType
@@ -14,8 +14,8 @@ from unittest.mock import patch
 import pytest
 
 from tests.simulation.exploring import Found, Scenario, explore
-from tests.simulation.removal import Removal, code_of
-from tidewheel import memory
+from tests.simulation.removal import Removal, without
+from tidewheel import storage
 
 MOST_SCHEDULES = 400
 """Of one world that are tried, the fewest deviations first."""
@@ -29,7 +29,7 @@ class Guard:
         promise: the guard's effect, as a sentence that is true only with the guard.
         function: the function with the guard.
         removal: the change that takes the guard away.
-        world: the small world that breaks a promise then. None: a contract suite of the ports alone holds the guard.
+        world: the small world that breaks a promise then. None: a contract suite alone holds the guard.
     """
 
     promise: str
@@ -40,10 +40,11 @@ class Guard:
     @property
     def place(self) -> str:
         """The function's name, with the module's name."""
-        return f"{self._code.__module__}.{self._code.__qualname__}"
+        return f"{self.code.__module__}.{self.code.__qualname__}"
 
     @property
-    def _code(self) -> FunctionType:
+    def code(self) -> FunctionType:
+        """The function itself."""
         found = self.function.fget if isinstance(self.function, property) else self.function
         assert found is not None
         function = inspect.unwrap(found)
@@ -55,11 +56,15 @@ class Guard:
         """Takes the guard away for the block, for every caller.
 
         Raises:
-            ValueError: the function has no such guard, or more than one.
+            ValueError: the function has no such guard, or more than one. A guard of a stored write is looked for as
+                the function is called, so the error comes at the end of the block.
         """
-        function = self._code
-        code, given = code_of(function, self.removal)
-        with patch.dict(function.__globals__, given):
+        function = self.code
+        code, place = without(function, self.removal)
+        with ExitStack() as stack:
+            stack.enter_context(patch.dict(function.__globals__, place.given))
+            for each in place.around:
+                stack.enter_context(each())
             kept, function.__code__ = function.__code__, code
             try:
                 yield
@@ -73,14 +78,14 @@ class Guard:
             return explore(self.world, MOST_SCHEDULES)
 
 
-def stored(name: str) -> FunctionType:
-    """Returns a function of a port in memory, named `<file>.<method>` or `<file>.<function>`.
+def in_storage(name: str) -> FunctionType:
+    """Returns a function of the storage, named `<file>.<method>` or `<file>.<function>`.
 
     Raises:
         ValueError: the file has no such function, or more than one.
     """
     file, _, method = name.partition(".")
-    module = import_module(f"{memory.__name__}.{file}")
+    module = import_module(f"{storage.__name__}.{file}")
     holders = [module, *(each for _, each in inspect.getmembers(module, inspect.isclass))]
     found = [
         each

@@ -12,8 +12,9 @@ variables and never contain text, so a guard survives a rename and a reformat.
     wrapped         a function of the test stands around the whole function
     together        several of them
 
-A condition is a test, an operand of `and` or `or`, a comparison, or one pair of values in a comparison of tuples. The
-smallest match is taken.
+`conditions` has selectors for the conditions and updates of stored writes.
+
+A condition is a test, an operand of `and` or `or`, or a comparison. The smallest match is taken.
 """
 
 from __future__ import annotations
@@ -22,8 +23,9 @@ import ast
 import inspect
 import textwrap
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from functools import partial
+from functools import partial, reduce
 from types import CodeType, FunctionType
 from typing import Any, TypeVar
 
@@ -37,13 +39,15 @@ class Place:
 
     Attributes:
         given: functions that the changed code calls, by the names under which it finds them.
-        wrapper: the function that is called instead of the whole function, if any.
+        wrappers: functions that are called instead of the whole function, the innermost first.
+        around: entered while the function has lost the guard.
     """
 
     name: str
     tree: ast.FunctionDef
     given: dict[str, Any] = field(default_factory=dict)
-    wrapper: Callable[..., Any] | None = None
+    wrappers: list[Callable[..., Any]] = field(default_factory=list)
+    around: list[Callable[[], AbstractContextManager[None]]] = field(default_factory=list)
 
     def one(self, wanted: str, found: list[_Node], others: list[ast.AST]) -> _Node:
         """Returns the only match.
@@ -137,8 +141,7 @@ def _hold(holds: bool, selector: str, before: str, place: Place) -> None:
         found = [each for each in found if not any(each in _below(other) for other in found)]
     wanted = f"a condition {selector!r}" + (f" before {before!r}" if before else "")
     old = place.one(wanted, found, [*conditions])
-    if not (names and isinstance(old, ast.Compare) and _drop_pair(old, names, holds)):
-        place.replace(old, ast.Constant(holds))
+    place.replace(old, ast.Constant(holds))
 
 
 def _tests(tree: ast.AST, before: list[str]) -> Iterator[ast.expr]:
@@ -166,19 +169,6 @@ def _conditions(tree: ast.AST) -> Iterator[ast.expr]:
 
 def _below(node: ast.AST) -> list[ast.AST]:
     return [each for each in ast.walk(node) if each is not node]
-
-
-def _drop_pair(compare: ast.Compare, names: list[str], holds: bool) -> bool:
-    """Drops one pair of values from a comparison of tuples. Returns False if no single pair has the names."""
-    match compare:
-        case ast.Compare(
-            left=ast.Tuple(elts=left), ops=[ast.Eq() | ast.NotEq() as op], comparators=[ast.Tuple(elts=r)]
-        ):
-            places = [i for i, pair in enumerate(zip(left, r, strict=True)) if any(_mentions(x, names) for x in pair)]
-            if len(places) == 1 and holds is isinstance(op, ast.Eq):
-                del left[places[0]], r[places[0]]
-                return True
-    return False
 
 
 def keyword(call: str, name: str) -> Removal:
@@ -268,13 +258,13 @@ def wrapped(wrapper: Callable[..., Any]) -> Removal:
     """Calls `wrapper` instead of the function, with the function first, then its arguments."""
 
     def wrap(place: Place) -> None:
-        place.wrapper = wrapper
+        place.wrappers.append(wrapper)
 
     return wrap
 
 
-def code_of(function: FunctionType, removal: Removal) -> tuple[CodeType, dict[str, Any]]:
-    """Returns the code of a function that lacks a guard, and the global names that the code needs.
+def without(function: FunctionType, removal: Removal) -> tuple[CodeType, Place]:
+    """Returns the code of a function that lacks a guard, and what the code needs.
 
     Raises:
         ValueError: a selector does not match exactly once.
@@ -285,22 +275,17 @@ def code_of(function: FunctionType, removal: Removal) -> tuple[CodeType, dict[st
     assert isinstance(tree, ast.FunctionDef)
     place = Place(name, tree)
     removal(place)
-    if place.wrapper is not None:
-        place.given["_wrapper"] = partial(place.wrapper, _copy(function))
-        return _inner(compile("lambda *args, **kwargs: _wrapper(*args, **kwargs)", name, "eval")), place.given
     tree.decorator_list.clear()
     tree.args.defaults = [ast.Constant(None) for _ in tree.args.defaults]
     tree.args.kw_defaults = [None if each is None else ast.Constant(None) for each in tree.args.kw_defaults]
     flags = annotations.compiler_flag  # the feature of that name
-    return _inner(compile(ast.fix_missing_locations(module), f"<{name} without a guard>", "exec", flags)), place.given
-
-
-def _copy(function: FunctionType) -> FunctionType:
-    made = FunctionType(
-        function.__code__, function.__globals__, function.__name__, function.__defaults__, function.__closure__
-    )
-    made.__kwdefaults__ = function.__kwdefaults__
-    return made
+    code = _inner(compile(ast.fix_missing_locations(module), f"<{name} without a guard>", "exec", flags))
+    if place.wrappers:
+        made = FunctionType(code, function.__globals__, function.__name__, function.__defaults__, function.__closure__)
+        made.__kwdefaults__ = function.__kwdefaults__
+        place.given["_wrapped"] = reduce(lambda inner, wrapper: partial(wrapper, inner), place.wrappers, made)
+        code = _inner(compile("lambda *args, **kwargs: _wrapped(*args, **kwargs)", name, "eval"))
+    return code, place
 
 
 def _inner(code: CodeType) -> CodeType:

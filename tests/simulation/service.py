@@ -71,6 +71,8 @@ _REBUILDS = 3
 """Of a topic whose rebuild has died, when nothing goes wrong any more: the first waits for a lease at most."""
 _EXPIRES = 0.7
 """How likely the table's TTL deletes an item that it may: the others go some days later."""
+_LAGS = 0.3
+"""How likely the index does not show a write before time passes."""
 _RARE_SWEEP_MS = 3_600_000
 """How often the sweep comes while there is nothing but time to pass: none is needed more often."""
 _DAYS = {0: 1, 5: 30}
@@ -115,7 +117,13 @@ class Simulation:
     def __post_init__(self) -> None:
         random = self.random = Random(self.seed)
         clock = ManualClock(START_MS)
-        service = recorded_service(clock, max_skew_ms=MAX_SKEW_MS)
+        # Apart from the run's chance, so that a seed's story stays.
+        lags, lagging = Random(f"lags {self.seed}"), self.mode.unreliable or self.mode.lasting
+        service = recorded_service(
+            clock,
+            max_skew_ms=MAX_SKEW_MS,
+            lags=lambda: lagging and self.world.healed_ms is None and lags.random() < _LAGS,
+        )
         service.queues.refuse_if(lambda release: release.text == UNSENDABLE, permanent=True)
         least_ms = random.choice([-MAX_SKEW_MS, -MAX_SKEW_MS // 2, 0])
         self.world = World(
@@ -277,6 +285,7 @@ class Simulation:
             return
         until_ms = now_ms + duration_ms if duration_ms is not None else max(now_ms, self.triggers.next_ms())
         self.world.clock.set_ms(until_ms)
+        self.world.service.dynamodb.catch_up()
 
     def _client(self) -> None:
         life = self.promises.life(self.random.choice(list(self.administrators.settings)))
@@ -363,6 +372,7 @@ class Simulation:
         while world.running:  # what they have in hands may come as late as before
             self._step(world.running[0])
         world.healed_ms = world.now_ms
+        world.service.dynamodb.catch_up()
         for queue in self.administrators.queues_gone:
             world.service.queues.restore(queue)
         self._rebuild_what_is_at_rest()

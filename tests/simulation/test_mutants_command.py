@@ -48,7 +48,7 @@ def test_all_guards_that_are_missed_end_it_well(
     assert "1 of 1 guards are missed" in shown and "planned went back" in shown
     figures = json.loads(file.read_text())
     assert (figures["guards"], figures["caught"]) == (1, 1)
-    assert figures["mutants"][0]["place"] == "tidewheel.memory.plans.MemoryPlans.commit"
+    assert figures["mutants"][0]["place"] == "tidewheel.storage.plans.Plans.commit"
 
 
 def test_a_guard_that_nobody_misses_ends_it_with_an_error(

@@ -8,21 +8,21 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tidewheel.memory.plans import MemoryPlans
-from tidewheel.memory.tombstones import MemoryTombstones
 
 from tests.simulation import __main__ as command
 from tests.simulation.faults import MODES
 from tests.simulation.runs import Run, one_run
 from tests.simulation.service import Simulation, Violation
 from tests.simulation.story import MOST_LINES
+from tidewheel.storage.plans import Plans
+from tidewheel.storage.tombstones import Tombstones
 
 ROOT = Path(__file__).parents[2]
 PLANTED = """
 from tests.simulation.__main__ import main
-from tidewheel.memory.tombstones import MemoryTombstones
+from tidewheel.storage.tombstones import Tombstones
 
-MemoryTombstones.ids = lambda self, topic, first_slot, end_slot: frozenset()
+Tombstones.ids = lambda self, topic, first_slot, end_slot: frozenset()
 raise SystemExit(main(["--seeds", "40", "--mode", "calm", "--steps", "700", "--jobs", "1"]))
 """
 INTERRUPTED_SOON = """
@@ -76,7 +76,7 @@ def test_the_command_that_a_failing_seed_prints_shows_the_same_failure() -> None
 
 
 def test_a_short_trace_names_the_message_that_is_at_fault(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(MemoryTombstones, "ids", lambda *_: frozenset())
+    monkeypatch.setattr(Tombstones, "ids", lambda *_: frozenset())
 
     failed = next(run for seed in range(40) if (run := one_run(seed, "calm", 700)).violation is not None)
 
@@ -88,7 +88,7 @@ def test_a_short_trace_names_the_message_that_is_at_fault(monkeypatch: pytest.Mo
 
 
 def test_a_run_that_fails_raises_what_was_broken(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(MemoryPlans, "commit", lambda *_: True)
+    monkeypatch.setattr(Plans, "commit", lambda *_: True)
 
     with pytest.raises(Violation):
         Simulation(seed=0, steps=300, mode=MODES["calm"]).run()
@@ -200,7 +200,7 @@ def test_control_c_during_one_run_ends_with_130(
     def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(MemoryPlans, "commit", interrupted)  # in the middle of a function
+    monkeypatch.setattr(Plans, "commit", interrupted)  # in the middle of a function
 
     assert command.main(["--seed", "1"]) == 130
     assert "stopped" in capsys.readouterr().out

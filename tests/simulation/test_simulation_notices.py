@@ -1,18 +1,11 @@
 """The simulation notices a service that breaks a promise, for each promise."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from types import SimpleNamespace
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from tidewheel.memory.deliveries import MemoryDeliveries
-from tidewheel.memory.notes import MemoryNotes
-from tidewheel.memory.plans import MemoryPlans
-from tidewheel.memory.tombstones import MemoryTombstones
-from tidewheel.memory.topic_states import MemoryTopicStates
 
 from tests.simulation.runs import one_run
 from tidewheel.flows.delivery import commit, deliver, drain, due_rows, ingest, planning, release, schedules
@@ -29,7 +22,11 @@ from tidewheel.model.pack import Pack
 from tidewheel.model.subscription_state import Delivery, SubscriptionState
 from tidewheel.model.tombstone import Tombstone
 from tidewheel.model.topic_state import TopicState
-from tidewheel.storage.tombstones import Entombed
+from tidewheel.storage.deliveries import Deliveries
+from tidewheel.storage.notes import Notes
+from tidewheel.storage.plans import Plans
+from tidewheel.storage.tombstones import Entombed, Tombstones
+from tidewheel.storage.topic_states import TopicStates
 
 STEPS = 900
 MOST_SEEDS = 120
@@ -114,7 +111,7 @@ def replayed_twice(patch: Patch) -> None:
 
 
 def cancelled(patch: Patch) -> None:
-    patch.setattr(MemoryTombstones, "ids", lambda *_: frozenset())
+    patch.setattr(Tombstones, "ids", lambda *_: frozenset())
 
 
 def paused(patch: Patch) -> None:
@@ -122,7 +119,7 @@ def paused(patch: Patch) -> None:
 
 
 def purged(patch: Patch) -> None:
-    patch.setattr(MemoryTopicStates, "set_purges", lambda *_: True)
+    patch.setattr(TopicStates, "set_purges", lambda *_: True)
 
 
 def filtered(patch: Patch) -> None:
@@ -135,7 +132,7 @@ def lost(patch: Patch) -> None:
 
 
 def twice(patch: Patch) -> None:
-    patch.setattr(MemoryDeliveries, "delete", lambda *_: None)
+    patch.setattr(Deliveries, "delete", lambda *_: None)
 
 
 def collected_early(patch: Patch) -> None:
@@ -143,27 +140,28 @@ def collected_early(patch: Patch) -> None:
 
 
 def left_behind(patch: Patch) -> None:
-    patch.setattr(MemoryPlans, "delete", lambda *_: None)
+    patch.setattr(Plans, "delete", lambda *_: None)
 
 
 def moved_back(patch: Patch) -> None:
-    def raise_collected_until(self: Any, state: TopicState, collected_until: int) -> bool:
-        current = self._store.same(state)
-        if current is None or current.collected_until >= collected_until:
-            return False
-        self._store.of(state.topic).state = replace(current, collected_until=current.collected_until - 1)
-        return True
+    raise_until = TopicStates.raise_collected_until
 
-    patch.setattr(MemoryTopicStates, "raise_collected_until", raise_collected_until)
+    def backwards(self: TopicStates, state: TopicState, collected_until: int) -> bool:
+        if not raise_until(self, state, collected_until):
+            return False
+        sets = {"collected_until": state.collected_until - 1}
+        return self._change_state(state, "", condition="attribute_exists(pk)", values={}, sets=sets)
+
+    patch.setattr(TopicStates, "raise_collected_until", backwards)
 
 
 def moved(patch: Patch) -> None:
-    cancel = MemoryTombstones.cancel
+    cancel = Tombstones.cancel
 
-    def forgetful(self: MemoryTombstones, topic: str, tombstone: Tombstone) -> Entombed:
+    def forgetful(self: Tombstones, topic: str, tombstone: Tombstone) -> Entombed:
         return cancel(self, topic, tombstone) if tombstone.to is None else Entombed(done=True)
 
-    patch.setattr(MemoryTombstones, "cancel", forgetful)
+    patch.setattr(Tombstones, "cancel", forgetful)
 
 
 def superseded(patch: Patch) -> None:
@@ -221,7 +219,7 @@ def bodies(patch: Patch) -> None:
 
 
 def sent_again(patch: Patch) -> None:
-    patch.setattr(MemoryNotes, "read", lambda *_: None)
+    patch.setattr(Notes, "read", lambda *_: None)
 
 
 def expired(patch: Patch) -> None:

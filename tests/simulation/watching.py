@@ -7,12 +7,10 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from tidewheel.memory.store import TopicItems
-
 from tests.simulation.damage import Damages
 from tests.simulation.promises import Promises, Reader, Repeated, Sent, TopicLife, Violation
 from tests.simulation.world import CALM_MS, LONGEST_MS, MAX_SKEW_MS, World
-from tests.stored import stored
+from tests.stored import TopicItems, stored
 from tidewheel.flows.ports.queues import Release
 from tidewheel.model.message import MessageId, id_bytes, id_deliver_at_ms, id_text
 from tidewheel.model.recurring import occurrence_id
@@ -34,6 +32,7 @@ class Watch:
         self._flipped: set[str] = set() if damages is None else damages.flipped
         self._calm = world.calm
         self._states: dict[str, TopicState] = {}
+        self._writes = 0
         self._cursors: dict[tuple[str, str, str], int] = {}
         world.faults.took = self.took
         world.faults.refused = self.refused
@@ -199,6 +198,9 @@ class Watch:
         Raises:
             Violation: a mark has gone back, or has passed one that goes before it.
         """
+        if (writes := self._world.service.dynamodb.writes(but="")) == self._writes:
+            return
+        self._writes = writes
         for topic, items in stored(self._world.service).topics().items():
             state, last = items.state, self._states.get(topic)
             if state is None and last is not None:  # deleted; or at rest: a rebuild begins anew, with marks of its own
@@ -231,21 +233,22 @@ class Watch:
 
 def _needed(items: TopicItems) -> Iterator[tuple[str, str]]:
     """Yields the objects that are still needed, and their users."""
+    owners = {each.name: each for each in items.subscriptions.values()}
     for bucket in items.buckets.values():
         yield bucket.object_name, f"bucket {bucket.id[:8]}"
     for park in items.parks.values():
-        owner = items.subscriptions.get(park.key.subscription)
+        owner = owners.get(park.key.subscription)
         if park.object_name is not None and owner is not None and owner.generation == park.key.generation:
             yield park.object_name, f"a park of {owner.name}"
     for item in items.set_aside.values():
         # Of a deleted subscription nothing is tried: the sweep deletes the item.
-        if not item.damaged and item.key.is_of(items.subscriptions.get(item.key.subscription)):
+        if not item.damaged and item.key.is_of(owners.get(item.key.subscription)):
             for name in item.objects:
                 yield name, f"suspect {item.key.id}"
-    cursors = [each.cursor for each in items.subscriptions.values()]
+    cursors = [each.cursor for each in owners.values()]
     wanted = {plan for plan in items.plans if any(cursor <= plan for cursor in cursors)}
     for key in items.deliveries:
-        owner = items.subscriptions.get(key.subscription)
+        owner = owners.get(key.subscription)
         if owner is not None and owner.generation == key.generation:
             wanted.add(key.plan)
     for plan in items.plans.values():

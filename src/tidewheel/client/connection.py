@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from tidewheel.aws.claims import DynamoClaims
     from tidewheel.storage.objects import Objects
     from tidewheel.storage.storage import Storage
-    from tidewheel.storage.table import Table
 
 T = TypeVar("T")
 
@@ -159,6 +158,7 @@ class Connection:
 
     def _make_storage(self) -> Storage:
         from tidewheel.storage.storage import Storage
+        from tidewheel.storage.table import Table
 
         dynamodb = cast("DynamoDBClient", self._client("dynamodb"))
         return Storage(Table(dynamodb, self.settings.table), self.objects)

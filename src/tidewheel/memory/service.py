@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, cast
 
 from tidewheel.aws.sqs_queues import SqsQueues
@@ -55,6 +56,7 @@ class MemoryService(Ports):
         stack: str | None = None,
         max_skew_ms: int = _MAX_SKEW_MS,
         parallel: Parallel = in_order,
+        lags: Callable[[], bool] = lambda: False,
     ) -> MemoryService:
         """Returns an empty service whose queues and objects use the same clock.
 
@@ -64,8 +66,9 @@ class MemoryService(Ports):
             stack: prefix of the names of the work queue and the queue of refused messages.
             max_skew_ms: maximum difference between SQS's clock and the local clock.
             parallel: runs calls side by side.
+            lags: as for `MemoryDynamoDBClient`.
         """
-        dynamodb = MemoryDynamoDBClient(TABLE)
+        dynamodb = MemoryDynamoDBClient(TABLE, lags=lags)
         service = cls(
             Table(cast("DynamoDBClient", dynamodb), TABLE.table, sleep=lambda _: None),
             MemoryObjects(clock.now_ms),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import lru_cache
 from typing import Annotated, Any, Literal, TypedDict, get_origin
 
 from tidewheel.errors import InvalidValue, NotConfigured, WrongQueue
@@ -159,8 +160,9 @@ class TopicSettings:
         newer = {k: v for k, v in json.loads(keeping).items() if k not in settings_of(TopicSettings)}
         return json.dumps(newer | {k: v for k, v in asdict(self).items() if v is not None}, sort_keys=True)
 
-    @classmethod
-    def from_json(cls, text: str) -> TopicSettings:
+    @staticmethod
+    @lru_cache(64)  # each read of a topic state has them
+    def from_json(text: str) -> TopicSettings:
         """Reads the result of to_json. Ignores names unknown to this version.
 
         Raises:
@@ -170,7 +172,7 @@ class TopicSettings:
             found = json_object_of(text)
         except ValueError as error:
             raise InvalidValue("settings", text, f"give a JSON object, as to_json writes it ({error})") from None
-        return cls(**{k: v for k, v in found.items() if k in settings_of(cls)})
+        return TopicSettings(**{k: v for k, v in found.items() if k in settings_of(TopicSettings)})
 
 
 class TuningSettings(TypedDict, total=False):

@@ -6,18 +6,15 @@ from types import SimpleNamespace
 from typing import Any
 from unittest.mock import ANY
 
-from tests.simulation.guard import Guard, stored
+from tests.simulation.conditions import unallowed, unchecked, unwritten
+from tests.simulation.guard import Guard, in_storage
 from tests.simulation.guards import delivery_worlds as worlds
 from tests.simulation.removal import always, instead, keyword, never
 from tidewheel.flows.administration import replay as replaying
 from tidewheel.flows.delivery import deliver, due_rows, planning
 from tidewheel.flows.upkeep import due_checks
 from tidewheel.flows.upkeep import sweep as sweeping
-from tidewheel.model.subscription_state import Delivery
-
-
-def _or_a_new_one(delivery: Any, key: Any) -> Any:
-    return delivery(key) or Delivery(key=key, queue_url="queue-billing", parts=2, start=0, next_check_ms=0)
+from tidewheel.storage import layout
 
 
 def _nine_slots_later(next_occupied: Any, ports: Any, buckets: Any, slot: int) -> Any:
@@ -25,25 +22,25 @@ def _nine_slots_later(next_occupied: Any, ports: Any, buckets: Any, slot: int) -
 
 
 GUARDS = (
-    Guard("a part is one worker's", stored("deliveries.lease_part"), never("expired_before_ms"), worlds.TWICE),
-    Guard("a part that is done stays done", stored("deliveries.lease_part"), never("done"), worlds.TWICE),
+    Guard("a part is one worker's", in_storage("deliveries.lease_part"), unchecked("leases"), worlds.TWICE),
+    Guard("a part that is done stays done", in_storage("deliveries.lease_part"), unchecked("done"), worlds.TWICE),
     Guard(
         "a part that comes late does not bring back a delivery that is gone",
-        stored("deliveries.lease_part"),
-        instead("read", _or_a_new_one),
+        in_storage("deliveries.lease_part"),
+        unchecked("pk"),
         worlds.SLOW,
     ),
     Guard(
         "a worker that ends late does not bring back a delivery that is gone",
-        stored("deliveries.part_done"),
-        instead("read", _or_a_new_one),
+        in_storage("deliveries.part_done"),
+        unchecked("pk"),
         worlds.SLOW,
     ),
     Guard("a delivery goes when all of its parts are done", deliver._delete_complete, always("complete"), worlds.TWICE),
     Guard(
         "a part whose lease has ended is another worker's",
-        stored("deliveries.lease_part"),
-        always("expired_before_ms"),
+        in_storage("deliveries.lease_part"),
+        unallowed("leases"),
         worlds.DYING,
     ),
     Guard(
@@ -67,33 +64,33 @@ GUARDS = (
     ),
     Guard(
         "one sweep starts an old delivery",
-        stored("deliveries.set_next_check"),
-        never("next_check_ms"),
+        in_storage("deliveries.set_next_check"),
+        unchecked("next_check_ms"),
         worlds.TWO_SWEEPS,
     ),
     Guard("a subscription gets what is due from its start on", due_rows.rows_of, never(".start"), worlds.LATER),
     Guard(
         "a plan that was read for an old subscription is not handed out to a new one",
-        stored("deliveries.unmoved"),
-        always("generation"),
+        in_storage("deliveries._cursor_change"),
+        unchecked("generation"),
         worlds.RECREATED,
     ),
     Guard(
         "a pause of an old subscription does not pause a new one",
-        stored("subscriptions._change"),
-        never("generation"),
+        in_storage("subscriptions.pause"),
+        unchecked("generation"),
         worlds.PAUSED_OLD,
     ),
     Guard(
         "a deletion of an old subscription does not delete a new one",
-        stored("subscriptions._change"),
-        never("generation"),
+        in_storage("subscriptions.delete"),
+        unchecked("generation"),
         worlds.DELETED_TWICE,
     ),
     Guard(
         "a refused part of an old subscription does not break a new one",
-        stored("subscriptions.mark_broken"),
-        never("generation"),
+        in_storage("subscriptions.mark_broken"),
+        unchecked("generation"),
         worlds.BROKEN_OLD,
     ),
     Guard(
@@ -104,26 +101,26 @@ GUARDS = (
     ),
     Guard(
         "no replay of a plan that may be deleted",
-        stored("deliveries.open_replay"),
-        never("collected_until"),
+        in_storage("deliveries.open_replay"),
+        unchecked("collected_until"),
         worlds.REPLAY_COLLECT,
     ),
     Guard(
         "a collection that has not seen a replay is refused",
-        stored("deliveries.open_replay"),
-        keyword("replace", "subscriptions_version"),
+        in_storage("deliveries.open_replay"),
+        unwritten("subscriptions_version"),
         worlds.REPLAY_COLLECT,
     ),
     Guard(
         "a subscription that is paused gets no replay",
-        stored("deliveries.open_replay"),
-        never("takes_plans"),
+        in_storage("deliveries.open_replay"),
+        unchecked("state"),
         worlds.REPLAY_PAUSE,
     ),
     Guard(
         "a subscription that is gone gets no replay",
-        stored("deliveries.open_replay"),
-        never("generation"),
+        in_storage("deliveries.open_replay"),
+        unchecked("generation", layout.SUBSCRIPTIONS),
         worlds.REPLAY_UNSUBSCRIBE,
     ),
     Guard(

@@ -5,9 +5,10 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from tests.simulation.guard import Guard, stored
+from tests.simulation.conditions import unchecked
+from tests.simulation.guard import Guard, in_storage
 from tests.simulation.guards import key_worlds as worlds
-from tests.simulation.removal import always, instead, never, wrapped
+from tests.simulation.removal import always, instead, never, together
 from tidewheel.flows.administration import cancel as cancelling
 from tidewheel.flows.delivery import ingest as ingesting
 from tidewheel.flows.delivery import keys as settling
@@ -22,25 +23,24 @@ def _not_settled(_: Any, ports: Any, state: Any, packs: Any) -> tuple[Progress, 
     return Progress(ports, state, packs), 0
 
 
-def _write_over(_: Any, tombstones: Any, topic: str, tombstone: Any) -> None:
-    tombstones.restore(topic, tombstone)
-
-
 GUARDS = (
-    Guard("a key is claimed once", stored("keys.claim"), instead("get"), worlds.FIRST),
+    Guard("a key is claimed once", in_storage("keys.claim"), unchecked("pk"), worlds.FIRST),
     Guard(
-        "a key is moved only from the message that was read", stored("keys.move"), never("version"), worlds.AFTER_CANCEL
+        "a key is moved only from the message that was read",
+        in_storage("keys.move"),
+        together(unchecked("sent_ms"), unchecked("seq"), unchecked("id")),
+        worlds.AFTER_CANCEL,
     ),
     Guard(
         "what an upsert supersedes gets a tombstone with it",
-        stored("keys.move"),
-        never(before="tombstones"),
+        in_storage("keys.move"),
+        always(before="_table.put"),
         worlds.UPSERTS,
     ),
     Guard(
         "a tombstone that is to be certain is put only while its slot is open",
-        stored("keys.move"),
-        never("slot_open"),
+        in_storage("keys.move"),
+        unchecked("sealed"),
         worlds.UPSERT_DISPATCH,
     ),
     Guard(
@@ -51,8 +51,8 @@ GUARDS = (
     ),
     Guard(
         "cancel by key says no once the slot is sealed",
-        stored("store.slot_open"),
-        always("sealed"),
+        in_storage("tombstones.slot_open"),
+        unchecked("sealed"),
         worlds.UPSERT_DISPATCH,
     ),
     Guard(
@@ -100,8 +100,8 @@ GUARDS = (
     ),
     Guard(
         "a reschedule says no once the slot is sealed",
-        stored("store.slot_open"),
-        always("sealed"),
+        in_storage("tombstones.slot_open"),
+        unchecked("sealed"),
         worlds.MOVE_DISPATCH,
     ),
     Guard(
@@ -113,7 +113,7 @@ GUARDS = (
         never("may_move"),
         worlds.FORGED_MOVE,
     ),
-    Guard("a message is moved once", stored("tombstones.cancel"), never("certain to"), worlds.TWO_MOVES),
+    Guard("a message is moved once", in_storage("tombstones.cancel"), unchecked("pk"), worlds.TWO_MOVES),
     Guard(
         "a cancel follows a message that was moved",
         cancelling.cancel,
@@ -122,22 +122,26 @@ GUARDS = (
     ),
     Guard(
         "a cancel of many writes over no tombstone",
-        stored("tombstones.cancel_batch"),
-        never("any"),
+        in_storage("tombstones.cancel_batch"),
+        unchecked("pk"),
         worlds.MOVE_CANCEL_MANY,
     ),
     Guard(
         "a cancel of many says no once a slot is sealed",
-        stored("tombstones.cancel_batch"),
-        never("slot_open"),
+        in_storage("tombstones.cancel_batch"),
+        unchecked("sealed"),
         worlds.CANCEL_MANY,
     ),
-    Guard("an upsert writes over no tombstone", stored("keys.move"), never("tombstones"), worlds.MOVE_UPSERT),
+    Guard("an upsert writes over no tombstone", in_storage("keys.move"), unchecked("pk"), worlds.MOVE_UPSERT),
     Guard(
         "a tombstone never forgets where its message went",
-        stored("tombstones.put"),
-        wrapped(_write_over),
+        in_storage("tombstones.put"),
+        unchecked("pk"),
         worlds.MOVED_AGAIN,
     ),
-    Guard("a message of a topic of a newer layout is not cancelled", stored("store.slot_open"), always("LAYOUT")),
+    Guard(
+        "a message of a topic of a newer layout is not cancelled",
+        in_storage("tombstones.slot_open"),
+        unchecked("layout"),
+    ),
 )

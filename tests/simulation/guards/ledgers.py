@@ -6,23 +6,21 @@ from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
-from tests.simulation.guard import Guard, stored
+from tests.simulation.conditions import unchecked, unwritten
+from tests.simulation.guard import Guard, in_storage
 from tests.simulation.guards import ledger_worlds as worlds
-from tests.simulation.removal import always, changed, early, instead, keyword, moved, never, reads, wrapped
+from tests.simulation.removal import always, changed, early, instead, moved, reads, together, wrapped
 from tidewheel.flows.administration import purge as purging
 from tidewheel.flows.administration import subscribe as subscribing
 from tidewheel.flows.delivery import direct, due_rows
 from tidewheel.flows.upkeep import collect as collecting
 from tidewheel.flows.upkeep import merge_round, merge_swaps, orphans
+from tidewheel.memory import MemoryObjects
 from tidewheel.model import needed as needing
+from tidewheel.storage import layout
 
 _FOREVER = 10**12
 _DELETED = ("buckets", "plans", "objects")
-
-
-def _swap_what_is_left(swap: Any, merges: Any, state: Any, sources: Any, *rest: Any) -> Any:
-    left = merges._store.of(state.topic).buckets
-    return swap(merges, state, [each for each in sources if each.id in left], *rest)
 
 
 def _end_a_slot_earlier(delete: Any, ports: Any, state: Any, buckets: Any, *rest: Any) -> Any:
@@ -66,14 +64,14 @@ def _delete_by_the_wanted_mark(collect: Any, ports: Any, topic: str) -> Any:
 GUARDS = (
     Guard(
         "a plan is made of a snapshot, though a merge hides ledgers between two pages",
-        stored("plans.commit"),
-        never("swap_version"),
+        in_storage("plans.commit"),
+        unchecked("swap_version"),
         worlds.MERGE_DISPATCH,
     ),
     Guard(
         "a merge is seen by whoever reads ledgers meanwhile",
-        stored("merges.swap"),
-        keyword("replace", "swap_version"),
+        in_storage("merges.swap"),
+        unwritten("swap_version"),
         worlds.MERGE_DISPATCH,
     ),
     Guard(
@@ -82,11 +80,11 @@ GUARDS = (
         reads("planned", lambda state: state.sealed),
         worlds.MERGE_DISPATCH,
     ),
-    Guard("a ledger is merged once", stored("merges.swap"), wrapped(_swap_what_is_left), worlds.TWO_MERGES),
+    Guard("a ledger is merged once", in_storage("merges.swap"), unchecked("pk", layout.BUCKETS), worlds.TWO_MERGES),
     Guard(
         "a swap is refused when more was planned than its trash outlives",
-        stored("merges.swap"),
-        never("planned"),
+        in_storage("merges.swap"),
+        unchecked("planned"),
         worlds.MERGE_LAGGING,
     ),
     Guard(
@@ -151,20 +149,20 @@ GUARDS = (
     ),
     Guard(
         "collected_until never goes back",
-        stored("topic_states.raise_collected_until"),
-        never("collected_until"),
+        in_storage("topic_states.raise_collected_until"),
+        unchecked("collected_until"),
         worlds.TWO_COLLECTIONS,
     ),
     Guard(
         "a collection that has not seen a new subscription is refused",
-        stored("topic_states.raise_collected_until"),
-        never("subscriptions_version"),
+        in_storage("topic_states.raise_collected_until"),
+        unchecked("subscriptions_version"),
         worlds.SUBSCRIBE_COLLECT,
     ),
     Guard(
         "a new subscription is seen by a collection",
-        stored("subscriptions.create"),
-        keyword("replace", "subscriptions_version"),
+        in_storage("subscriptions.create"),
+        unwritten("subscriptions_version"),
         worlds.SUBSCRIBE_COLLECT,
     ),
     Guard(
@@ -175,32 +173,32 @@ GUARDS = (
     ),
     Guard(
         "a subscription does not begin below what is collected",
-        stored("subscriptions.create"),
-        never("collected_until"),
+        in_storage("subscriptions.create"),
+        unchecked("collected_until"),
         worlds.SUBSCRIBE_COLLECT,
     ),
     Guard(
         "a subscription that begins behind is seen by the sweep",
-        stored("subscriptions.create"),
-        never(before="AT_ONCE_MS"),
+        in_storage("subscriptions.create"),
+        instead("_lowered", lambda *_: {}),
         worlds.SUBSCRIBE_COLLECT,
     ),
     Guard(
         "a subscription that found the next slot low enough is refused when the next slot was raised since",
-        stored("subscriptions.create"),
-        never("above"),
+        in_storage("subscriptions.create"),
+        unchecked("next_slot"),
         worlds.SUBSCRIBE_FIRST,
     ),
     Guard(
         "a new subscription is seen by whoever raises the next slot",
-        stored("subscriptions.create"),
-        keyword("replace", "work_version"),
+        in_storage("subscriptions.create"),
+        unwritten("work_version"),
         worlds.SUBSCRIBE_DISPATCH,
     ),
     Guard(
         "a subscription is created once",
-        stored("subscriptions.create"),
-        never(".subscriptions"),
+        in_storage("subscriptions.create"),
+        unchecked("pk", layout.SUBSCRIPTIONS),
         worlds.SUBSCRIBE_TWICE,
     ),
     Guard(
@@ -217,13 +215,13 @@ GUARDS = (
     ),
     Guard(
         "a tombstone outlives every redelivery of its message",
-        stored("tombstones.delete_expired"),
+        in_storage("tombstones.delete_expired"),
         always("ttl_s"),
         worlds.REDELIVERY,
     ),
     Guard(
         "each try of an ingest has an object of its own",
-        stored("objects.new_attempt"),
+        MemoryObjects.new_attempt,
         reads("_attempts", lambda _: 0),
         worlds.ORPHAN_RETRY,
     ),
@@ -254,8 +252,8 @@ GUARDS = (
     ),
     Guard(
         "an older purge does not undo a newer one",
-        stored("topic_states.set_purges"),
-        never("purge_ms purges"),
+        in_storage("topic_states.set_purges"),
+        together(unchecked("purge_ms"), unchecked("purges")),
         worlds.TWO_PURGES,
     ),
     Guard(
@@ -277,16 +275,16 @@ GUARDS = (
         worlds.PURGE_DIRECT,
     ),
     Guard(
-        "a run whose lease has ended does not release another's", stored("merges.release"), always("merging_until_ms")
+        "a run whose lease has ended does not release another's", in_storage("merges.release"), unchecked("until_ms")
     ),
     Guard(
         "a merge that was considered on an old sight is not noted",
-        stored("topic_states.merge_considered"),
-        never("work_version next_slot"),
+        in_storage("topic_states.merge_considered"),
+        together(unchecked("work_version"), unchecked("next_slot")),
     ),
     Guard(
         "the next collection is not set on an old sight",
-        stored("topic_states.set_collect_at"),
-        never("work_version next_slot"),
+        in_storage("topic_states.set_collect_at"),
+        together(unchecked("work_version"), unchecked("next_slot")),
     ),
 )

@@ -5,20 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from tests.simulation.guard import Guard, stored
+from tests.simulation.conditions import unchecked, unwritten
+from tests.simulation.guard import Guard, in_storage
 from tests.simulation.guards import slot_worlds as worlds
 from tests.simulation.healing import SECOND, SLOT_S
-from tests.simulation.removal import always, early, instead, keyword, moved, never, together
+from tests.simulation.removal import always, early, instead, moved, never, together
 from tidewheel.flows.delivery import commit, direct, dispatch, due_rows, ingest
+from tidewheel.storage import layout
 
 _LATER_SLOTS = 10
 _FOREVER = 10**12
-
-
-def _bring_back(move: Any, store: Any, step: Any) -> None:
-    subscription = step.subscription
-    store.of(subscription.topic).subscriptions.setdefault(subscription.name, subscription)
-    move(store, step)
 
 
 def _due_later_too(less: Any, times: Any, end_ms: int) -> Any:
@@ -26,21 +22,28 @@ def _due_later_too(less: Any, times: Any, end_ms: int) -> Any:
 
 
 GUARDS = (
-    Guard("a ledger never enters a sealed slot", stored("buckets.commit"), never("sealed"), worlds.SINGLE_STEPS),
+    Guard(
+        "a ledger never enters a sealed slot", in_storage("buckets.commit"), unchecked("sealed"), worlds.SINGLE_STEPS
+    ),
     Guard(
         "a commit that found the next slot low enough is refused when the next slot was raised since",
-        stored("buckets.commit"),
-        never("above"),
+        in_storage("buckets.commit"),
+        unchecked("next_slot"),
         worlds.BEYOND,
     ),
     Guard("a commit lowers the next slot to its first slot", commit.commit_bucket, instead("_lowered"), worlds.FIRST),
     Guard(
         "a commit is seen by whoever raises the next slot",
-        stored("buckets.commit"),
-        keyword("replace", "work_version"),
+        in_storage("buckets.commit"),
+        unwritten("work_version"),
         worlds.BEYOND,
     ),
-    Guard("a batch that comes twice at once is stored once", stored("buckets.commit"), never("buckets"), worlds.AGAIN),
+    Guard(
+        "a batch that comes twice at once is stored once",
+        in_storage("buckets.commit"),
+        unchecked("pk", layout.BUCKETS),
+        worlds.AGAIN,
+    ),
     Guard(
         "a commit that finds itself done keeps its ledger",
         commit._drop_unless_named,
@@ -53,7 +56,7 @@ GUARDS = (
         instead("seal", lambda _, state, slot: replace(state, sealed=slot)),
         worlds.BOUNDARY,
     ),
-    Guard("sealed never goes back", stored("topic_states.seal"), always("sealed"), worlds.TWO_DISPATCHES),
+    Guard("sealed never goes back", in_storage("topic_states.seal"), unchecked("sealed"), worlds.TWO_DISPATCHES),
     Guard(
         "what is due too soon for its schedule is sealed, and goes direct",
         ingest._seal_what_is_due,
@@ -72,23 +75,23 @@ GUARDS = (
         never("AT_ONCE_MS"),
         worlds.LOWERED_OPEN,
     ),
-    Guard("a range is planned once", stored("plans.commit"), never("planned"), worlds.TWO_PLANNERS),
+    Guard("a range is planned once", in_storage("plans.commit"), unchecked("planned"), worlds.TWO_PLANNERS),
     Guard(
         "a plan that raises the next slot has seen every ledger",
-        stored("plans.commit"),
-        never("work_version"),
+        in_storage("plans.commit"),
+        unchecked("work_version"),
         worlds.BEYOND,
     ),
     Guard(
         "a plan is handed out with its commit only to subscriptions as they were read",
-        stored("plans.commit"),
-        together(never("unmoved"), instead("move", _bring_back)),
+        in_storage("deliveries.hand_out_writes"),
+        together(unchecked("cursor"), unchecked("generation")),
         worlds.UNSUBSCRIBED,
     ),
     Guard(
         "a plan is handed out once to a subscription",
-        stored("deliveries.unmoved"),
-        always("cursor"),
+        in_storage("deliveries._cursor_change"),
+        unchecked("cursor"),
         worlds.PLANNED_TWICE,
     ),
     Guard(
@@ -105,8 +108,8 @@ GUARDS = (
     ),
     Guard(
         "the next slot is raised only if no ledger came since the buckets were read",
-        stored("plans.commit"),
-        never("work_version"),
+        in_storage("plans.commit"),
+        unchecked("work_version"),
         worlds.PLANNED_ONLY,
     ),
     Guard("the next slot stays while a cursor lags", dispatch._Step.__init__, never("cursor"), worlds.RESUMED),
@@ -116,7 +119,12 @@ GUARDS = (
         instead("make_plan"),
         worlds.SEALED_ONLY,
     ),
-    Guard("a cancel says no once the slot is sealed", stored("store.slot_open"), always("sealed"), worlds.CANCELLED),
+    Guard(
+        "a cancel says no once the slot is sealed",
+        in_storage("tombstones.slot_open"),
+        unchecked("sealed"),
+        worlds.CANCELLED,
+    ),
     Guard(
         "a plan reads tombstones after the seal",
         dispatch.dispatch,

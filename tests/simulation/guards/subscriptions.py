@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.simulation.guard import Guard, stored
+from tests.simulation.conditions import unallowed, unchecked, unwritten
+from tests.simulation.guard import Guard, in_storage
 from tests.simulation.guards import subscription_worlds as worlds
-from tests.simulation.removal import always, instead, keyword, moved, never, wrapped
+from tests.simulation.removal import always, instead, moved, never, wrapped
 from tidewheel.flows.administration import pause as pausing
 from tidewheel.flows.delivery import deliver, direct, dispatch, drain, parking
 from tidewheel.flows.upkeep import due_checks, orphans
 from tidewheel.model.subscription_state import State, SubscriptionState
+from tidewheel.storage import layout
 
 
 def _done_without_a_park(_: Any, ports: Any, state: Any, key: Any, part: int, rows: Any, **__: Any) -> None:
@@ -49,33 +51,39 @@ GUARDS = (
     ),
     Guard(
         "nothing is parked for a subscription after the resume that would drain it",
-        stored("parks.put"),
-        never(".state"),
+        in_storage("parks.put"),
+        unchecked("state"),
         worlds.RESUMED,
     ),
     Guard(
         "a subscription that resumes behind is seen by the sweep",
-        stored("subscriptions.resume"),
-        never(before="AT_ONCE_MS"),
+        in_storage("subscriptions.resume"),
+        instead("_lowered", lambda *_: {}),
         worlds.TWO_RESUMED,
     ),
     Guard(
         "a resume that found the next slot low enough is refused when the next slot was raised since",
-        stored("subscriptions.resume"),
-        never("above"),
+        in_storage("subscriptions.resume"),
+        unchecked("next_slot"),
         worlds.TWO_RESUMED,
     ),
     Guard(
         "a resume is seen by whoever raises the next slot",
-        stored("subscriptions.resume"),
-        keyword("replace", "work_version"),
+        in_storage("subscriptions.resume"),
+        unwritten("work_version"),
         worlds.TWO_RESUMED,
     ),
-    Guard("a park is one worker's", stored("parks.lease"), never("expired_before_ms"), worlds.DRAINED_TWICE),
+    Guard("a park is one worker's", in_storage("parks.lease"), unchecked("leased_ms"), worlds.DRAINED_TWICE),
+    Guard(
+        "a worker that comes late does not bring back a park that is gone",
+        in_storage("parks.lease"),
+        unchecked("pk"),
+        worlds.DRAINED_TWICE,
+    ),
     Guard(
         "a park whose worker died is drained by another",
-        stored("parks.lease"),
-        always("expired_before_ms"),
+        in_storage("parks.lease"),
+        unallowed("leased_ms"),
         worlds.DRAIN_DIES,
     ),
     Guard(
@@ -94,25 +102,38 @@ GUARDS = (
     ),
     Guard("an object that a park names is no orphan", orphans._parked_named, never("object_name"), worlds.PARKED_LONG),
     # No worker is slower than a lease, so no world holds the next three.
-    Guard("a park is replaced by who has its lease", stored("parks.replace"), never("leased_ms")),
-    Guard("no park is overwritten by what is left of another", stored("parks.replace"), never("any")),
-    Guard("a park is put off by who has its lease", stored("parks.put_off"), never("leased_ms")),
-    Guard("a park that is there already is not put again", stored("parks.put"), never("parks"), worlds.PARKING),
+    Guard("a park is replaced by who has its lease", in_storage("parks.replace"), unchecked("leased_ms")),
+    Guard("no park is overwritten by what is left of another", in_storage("parks.replace"), unchecked("pk")),
+    Guard("a park is put off by who has its lease", in_storage("parks.put_off"), unchecked("leased_ms")),
+    Guard(
+        "a park that is there already is not put again",
+        in_storage("parks.put"),
+        unchecked("pk", layout.PARKS),
+        worlds.PARKING,
+    ),
     Guard(
         "a park that finds itself put keeps its object",
         parking._forget_unnamed,
         always(before="delete"),
         worlds.PARKING,
     ),
-    Guard("one sweep starts an old park", stored("parks.set_next_check"), never("next_check_ms"), worlds.TWO_SWEEPS),
+    Guard(
+        "one sweep starts an old park",
+        in_storage("parks.set_next_check"),
+        unchecked("next_check_ms"),
+        worlds.TWO_SWEEPS,
+    ),
     Guard(
         "a queue that refuses does not end a pause",
-        stored("subscriptions.mark_broken"),
-        never("state"),
+        in_storage("subscriptions.mark_broken"),
+        unchecked("state"),
         worlds.REFUSED_PAUSED,
     ),
     Guard(
-        "what a queue refuses of a part is parked once", stored("parks.park_part"), never("done"), worlds.REFUSED_TWICE
+        "what a queue refuses of a part is parked once",
+        in_storage("parks.park_part"),
+        unchecked("done"),
+        worlds.REFUSED_TWICE,
     ),
     Guard(
         "what a queue refuses of a part is parked",
@@ -122,8 +143,8 @@ GUARDS = (
     ),
     Guard(
         "a queue that has healed does not end a pause",
-        stored("subscriptions.resume"),
-        never(".state"),
+        in_storage("subscriptions.resume"),
+        unchecked("state"),
         worlds.HEALED_PAUSED,
     ),
     Guard(
@@ -150,5 +171,9 @@ GUARDS = (
         always("num_rows"),
         worlds.GOES_IN_DRAIN,
     ),
-    Guard("a part of which the park is there already is parked once", stored("parks.park_part"), never("parks")),
+    Guard(
+        "a part of which the park is there already is parked once",
+        in_storage("parks.park_part"),
+        unchecked("pk", layout.PARKS),
+    ),
 )

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from tests.simulation.guard import Guard, stored
+from tests.simulation.conditions import unchecked, unwritten
+from tests.simulation.guard import Guard, in_storage
 from tests.simulation.guards import recurring_worlds, seldom_worlds
 from tests.simulation.guards import topic_worlds as worlds
-from tests.simulation.removal import always, early, instead, keyword, never, reads, together
+from tests.simulation.removal import early, instead, keyword, never, reads, together
 from tidewheel.flows.administration import delete_topic as deleting
 from tidewheel.flows.delivery import dispatch, planning
 from tidewheel.flows.delivery import ingest as ingesting
 from tidewheel.flows.recovery import rebuild as rebuilding
 from tidewheel.flows.upkeep import orphans, payloads
 from tidewheel.flows.upkeep import sweep as sweeping
+from tidewheel.storage import layout
 
 _FOREVER_MS = 1 << 62
 
 GUARDS = (
-    Guard("a topic is created once", stored("topic_states.create"), never("state"), worlds.CREATED_TWICE),
+    Guard("a topic is created once", in_storage("topic_states.create"), unchecked("pk"), worlds.CREATED_TWICE),
     Guard(
         "a deletion ends after whoever has not seen it",
         deleting.finish_deletion,
@@ -38,26 +40,26 @@ GUARDS = (
     ),
     Guard(
         "a change that was meant for a deleted topic does not reach a new one",
-        stored("store.same"),
-        always("generation"),
+        in_storage("buckets.commit"),
+        unchecked("generation"),
         worlds.TOPIC_AGAIN,
     ),
     Guard(
         "one sweep takes away what is left of a topic",
-        stored("deletions.claim"),
-        never("next_check_ms"),
+        in_storage("deletions.claim"),
+        unchecked("next_check_ms"),
         worlds.DELETED_BY_TWO,
     ),
     Guard(
         "an update does not undo another",
-        stored("topic_states.update_settings"),
-        never("settings"),
+        in_storage("topic_states.update_settings"),
+        together(never(".settings"), unchecked("settings")),
         worlds.UPDATED_TWICE,
     ),
     Guard(
         "a recurring message begins in a slot that is not sealed",
-        stored("recurring.put"),
-        never("first_ms"),
+        in_storage("recurring.put"),
+        unchecked("sealed"),
         recurring_worlds.RECUR_ALONE,
     ),
     Guard(
@@ -68,20 +70,20 @@ GUARDS = (
     ),
     Guard(
         "a recurring message that comes is seen by whoever raises the next slot",
-        stored("recurring.put"),
-        keyword("replace", "work_version"),
+        in_storage("recurring.put"),
+        unwritten("work_version"),
         recurring_worlds.RECUR_DISPATCH,
     ),
     Guard(
         "a recurring message that comes is seen by the sweep",
-        stored("recurring.put"),
+        in_storage("recurring.put"),
         never(before="AT_ONCE_MS"),
         recurring_worlds.RECUR_DISPATCH,
     ),
     Guard(
         "a recurring message that found the next slot low enough is refused when the next slot was raised since",
-        stored("recurring.put"),
-        never(".next_slot"),
+        in_storage("recurring.put"),
+        unchecked("next_slot"),
         recurring_worlds.RECUR_NEXT_SLOT,
     ),
     Guard(
@@ -92,8 +94,8 @@ GUARDS = (
     ),
     Guard(
         "an end of a recurring message does not end a new one",
-        stored("recurring.delete"),
-        never("generation"),
+        in_storage("recurring.delete"),
+        unchecked("generation", layout.RECURRING),
         recurring_worlds.RECURRING_AGAIN,
     ),
     Guard(
@@ -107,8 +109,8 @@ GUARDS = (
     ),
     Guard(
         "one merge or rebuild of a topic is under way",
-        stored("merges.lease"),
-        never("held_ms now_ms"),
+        in_storage("merges.lease"),
+        unchecked("until_ms"),
         seldom_worlds.TWO_REBUILDS,
     ),
     Guard(
@@ -125,8 +127,8 @@ GUARDS = (
     ),
     Guard(
         "a cut of an import is committed once, whatever became of its ledger",
-        stored("buckets.commit"),
-        never("imports"),
+        in_storage("buckets.commit"),
+        unchecked("pk", layout.IMPORTS),
         seldom_worlds.IMPORTED_TWICE,
     ),
     Guard(
@@ -135,15 +137,19 @@ GUARDS = (
         together(instead("_marks", lambda *_: [(0, _FOREVER_MS)]), instead("_collected_ms", lambda *_: _FOREVER_MS)),
         seldom_worlds.LARGE_BODY,
     ),
-    Guard("daily work is done once a day", stored("checks.claim_daily"), never("now_ms")),
+    Guard(
+        "daily work is done once a day",
+        in_storage("checks.claim_daily"),
+        together(never("now_ms"), unchecked("next_at_ms")),
+    ),
     Guard(
         "a deletion makes every condition that names the topic's generation fail",
-        stored("deletions.mark"),
-        keyword("replace", "generation"),
+        in_storage("deletions.mark"),
+        unwritten("generation"),
     ),
-    Guard("a deletion seals every slot", stored("deletions.mark"), keyword("replace", "sealed")),
-    Guard("a new topic is not forgotten for a deleted one", stored("deletions.forget"), never("same")),
-    Guard("a topic that is being deleted is not there", stored("topic_states.read"), never("deleting_at_ms")),
-    Guard("a layout is never lowered", stored("topic_states.raise_layout"), always("layout")),
-    Guard("a topic of a newer layout is not changed", stored("store.same"), never("LAYOUT")),
+    Guard("a deletion seals every slot", in_storage("deletions.mark"), unwritten("sealed")),
+    Guard("a new topic is not forgotten for a deleted one", in_storage("deletions.forget"), unchecked("generation")),
+    Guard("a topic that is being deleted is not there", in_storage("topic_states.read"), never("deleting_at_ms")),
+    Guard("a layout is never lowered", in_storage("topic_states.raise_layout"), unchecked("layout")),
+    Guard("a topic of a newer layout is not changed", in_storage("topic_states._change_state"), unchecked("layout")),
 )
