@@ -25,7 +25,11 @@ def stored(world: World) -> list[Bucket]:
 
 
 def known(bucket: Bucket) -> Bucket:
-    """Leaves out what a footer does not say: how large the rows are in memory, and what collections estimate by."""
+    """Leaves out what a footer does not say: how large the rows are in memory, and what collections estimate by.
+
+    Leaves out what a tail has, too.
+    """
+    bucket = bucket.without_tail()
     segments = tuple(replace(each, raw_bytes=0) for each in bucket.segments)
     return replace(bucket, segments=segments, weights=(), checked_ms=0)
 

@@ -16,12 +16,9 @@ from tidewheel.model.message import MessageId
 
 def days(world: World, count: int) -> None:
     """Lets days pass; after each, what may be forgotten is deleted, as DynamoDB does with what has a ttl."""
-    items = stored(world.service).of(TOPIC)
     for _ in range(count):
         world.run(DAY)
-        now_s = world.clock.now_ms() // 1000
-        items.tombstones = {name: each for name, each in items.tombstones.items() if each.ttl_s > now_s}
-        items.keys = {name: each for name, each in items.keys.items() if each.ttl_s > now_s}
+        stored(world.service).expire(world.clock.now_ms() // 1000)
 
 
 def cancel_among_many(world: World, message_id: MessageId) -> Any:

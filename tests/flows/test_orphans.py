@@ -171,7 +171,7 @@ def test_a_topic_that_is_rebuilt_meanwhile_is_left_alone() -> None:
 
     class Rebuilding(Buckets):
         def in_order(self, topic: str, unreadable: Any = None, **slots: Any) -> Iterator[Bucket]:
-            items = self._store.of(topic)
+            items = stored(world.service).of(topic)
             assert items.state is not None
             if checkpoints():  # the checkpoint is written before the rebuild begins
                 items.state = replace(items.state, subscriptions_version=77)

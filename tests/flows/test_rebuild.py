@@ -855,10 +855,12 @@ def test_no_sweep_takes_a_park_for_nobody_s_while_the_topic_is_rebuilt() -> None
 
 
 def assert_parks(world: World, count: int) -> None:
-    stored(world.service).of(TOPIC).subscriptions, kept = {}, stored(world.service).of(TOPIC).subscriptions
+    subscriptions = stored(world.service).of(TOPIC).subscriptions
+    kept = dict(subscriptions)
+    subscriptions.clear()
     if world.service.topic_states.read(TOPIC) is None:
         world.sweep()
-    stored(world.service).of(TOPIC).subscriptions = kept
+    subscriptions.update(kept)
     assert len(world.service.parks.all(TOPIC)) == count
 
 
