@@ -49,7 +49,7 @@ class Checkpoint:
         written_at_ms: when the reading of the topic began.
         subscriptions: each with the cursor from which the subscription still needs its rows. This is its own cursor, or
             that of its first plan with an open delivery.
-        keys: those that are not in ledgers: see `flows/ports/keys.py`.
+        keys: those that are not in ledgers: see `storage/keys.py`.
         keys_read_ms: when they were read.
         keys_examined: how many were read to find them.
         layout: the topic's.
