@@ -100,7 +100,7 @@ def _asked(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 
 def _count(figures: Figures, seeds: range, modes: Sequence[str], steps: int, jobs: int) -> bool:
-    """Adds up the runs and shows runs that broke a promise. Returns whether Ctrl-C stopped the count."""
+    """Adds up the runs and shows the failed runs. Returns whether Ctrl-C stopped the count."""
     total = len(seeds) * len(modes)
     with Console(stderr=True).status(f"0 of {total:,} runs ...") as status:
         try:

@@ -32,7 +32,7 @@ EXPECTED = (CallFailed, ConcurrentModification, PartLeased)
 
 
 class Fault(Enum):
-    """What goes wrong with a call."""
+    """A fault of a call."""
 
     DIES = "dies before"
     LOSES = "does, and hears no answer of,"
@@ -88,7 +88,7 @@ class _Port:
 
 
 class _Objects(_Port):
-    """Returns a listing in one step. An object that is written in pieces exists after the last piece."""
+    """The port of objects, with a listing in one step. An object written in pieces exists after the last piece."""
 
     def list(self, *args: Any) -> Iterator[Any]:
         return iter(step(self._actor, "objects.list", lambda: [*self._port.list(*args)]))
@@ -101,7 +101,7 @@ class _Objects(_Port):
 
 
 class _Buckets(_Port):
-    """Buckets come in two pages: what is written in between is in the later page, or in neither."""
+    """The port of buckets, which lists in two pages. A write between the pages is in the second page or in neither."""
 
     def all(self, topic: str, unreadable: object = None) -> Any:
         second = self._actor.second_page
@@ -113,7 +113,7 @@ class _Buckets(_Port):
         return found + step(self._actor, "buckets.all", lambda: page(False))
 
     def in_order(self, topic: str, unreadable: object = None, **kwargs: Any) -> Iterator[Any]:
-        """Reads in two pages by id. Nothing reads the second page for a caller that stops before.
+        """Reads in two pages by id. Skips the second page if the caller stops before.
 
         Hashes are arbitrary: what is written in between in the last slot of the first page sorts into the first page.
         """
@@ -131,7 +131,7 @@ class _Buckets(_Port):
 
 
 class ActorPorts:
-    """All ports of a service, as one actor has them."""
+    """All ports of a service for one actor."""
 
     def __init__(self, service: MemoryService, actor: Actor) -> None:
         special = {"buckets": _Buckets, "objects": _Objects}

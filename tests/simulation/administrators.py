@@ -39,7 +39,7 @@ _FOREVER_MS = 1 << 62
 
 
 class Administrators:
-    """The administrators of one world.
+    """The administrators of a world.
 
     Args:
         crowd: how many subscriptions the first topic has besides the others.
@@ -77,7 +77,8 @@ class Administrators:
             self._subscribe(self.world.service, first, reader, "latest")
 
     def stall(self, life: TopicLife, name: str, parks: int) -> None:
-        """Makes a paused subscription with many parks, if the topic exists. It is deleted before they are drained."""
+        """Makes a paused subscription with many parks, if the topic exists. The subscription is deleted before the
+        parks are drained."""
         service = self.world.service
         state = service.topic_states.read(life.name)
         if life.ending or state is None:
@@ -206,7 +207,7 @@ class Administrators:
         self._start("unsubscribe", life, delete)
 
     def subscribe_where_nobody_is(self) -> None:
-        """Subscribes to rebuilt topics without a subscription, whose messages wait for one."""
+        """Subscribes to each rebuilt topic without a subscription, so that the waiting messages have a receiver."""
         for topic in self.world.rested_ms:
             state, life = self.world.service.topic_states.read(topic), self.world.promises.life(topic)
             if state is None or life is None or life.ending or self.world.service.subscriptions.all(topic):
@@ -290,7 +291,7 @@ class Administrators:
         self.world.note(f"{queue} {'is gone' if queue in self.queues_gone else 'is back'}")
 
     def something_lasts(self, life: TopicLife) -> bool:
-        """Begins a fault that lasts. Returns whether there was room for it."""
+        """Begins a lasting fault. Returns False if there was no room for the fault."""
         lasting = self.world.lasting
         assert lasting is not None
         reader = life.reader(lasting.victim)
@@ -346,7 +347,7 @@ class Administrators:
         self._start("purge", life, call)
 
     def replay(self, life: TopicLife) -> None:
-        """Replays messages that were due."""
+        """Replays messages of a past range of time."""
         reader = life.reader(self.random.choice(LASTING))
         if reader is None or not reader.made:
             return
@@ -366,7 +367,7 @@ class Administrators:
 
     # ---- rebuild
     def rebuild(self, life: TopicLife) -> None:
-        """Rebuilds a topic's index, or continues a rebuild that died. No other administrator works on the topic.
+        """Rebuilds a topic's index, or continues a rebuild after a crash. No other administrator works on the topic.
 
         Senders, cancels, functions and merges go on, as they do in service.
         """
@@ -422,7 +423,7 @@ class Administrators:
 
 
 class _Opening:
-    """The deliveries of one who replays: what is opened is noted, whether or not the answer is lost."""
+    """The deliveries of a replaying administrator. Notes each opened delivery, also if the answer is lost."""
 
     def __init__(self, deliveries: Any, world: World) -> None:
         self._deliveries, self._world = deliveries, world
@@ -431,7 +432,7 @@ class _Opening:
         return getattr(self._deliveries, name)
 
     def open_replay(self, state: TopicState, delivery: Delivery) -> Replay:
-        """Opens a delivery; it may be handed out by the sweep before the answer is here."""
+        """Opens a delivery. The sweep may hand out the delivery before the answer arrives."""
         items = stored(self._world.service).of(delivery.key.topic)
         try:
             answer: Replay = self._deliveries.open_replay(state, delivery)

@@ -1,4 +1,4 @@
-"""What must be true when everything is healed and time has passed."""
+"""Checks of a healed world after enough time has passed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _ROW_BYTES = 24
 
 
 class Checks:
-    """The checks of one world.
+    """The checks of a world.
 
     Args:
         calm: whether nothing went wrong in the run: then every message comes once.
@@ -85,12 +85,12 @@ class Checks:
         return self._calm or self._world.lasting is not None
 
     def _most(self, reader: Reader, message_id: MessageId, due_ms: int, slot_ms: int) -> int:
-        """Returns how often a message may come: once more for each function that sent it and could not say so."""
+        """Returns the maximum number of copies of a message, including repeats after an unanswered send."""
         again = 0 if self._damages is None else self._damages.again[message_id]
         return reader.most_copies(due_ms, slot_ms) + self._world.excused[reader.queue_url, message_id] + again
 
     def came(self, until_ms: int) -> None:
-        """Checks that all messages due until a time have come to readers that were never paused.
+        """Checks that each message due until a time has reached all readers that were never paused.
 
         Raises:
             Violation: one has not come.
@@ -102,7 +102,7 @@ class Checks:
                         self._must_have(sent, reader, [sent])
 
     def few_dead_bytes(self, until_ms: int, slack_bytes: int) -> None:
-        """Checks that the ledgers of a topic hold at most as many dead bytes as live bytes, and slack_bytes more.
+        """Checks that the ledgers of a topic hold at most slack_bytes more dead bytes than live bytes.
 
         Dead is here what was due before a time. What was cancelled, purged or expired counts as live. Objects that
         nothing names are left out: the orphan sweep deletes them.
@@ -201,8 +201,8 @@ class Checks:
                     raise Violation(f"{message_id} of {rule.name} came {count} times", life.name, rule.name)
 
     def _may_be_purged(self, life: TopicLife, rule: Repeated, due_ms: int) -> bool:
-        """Whether a purge may drop an occurrence: it counts as sent when it is planned, which is not before its slot
-        can be sealed; the first ones, which its maker sends, as sent by him."""
+        """Whether a purge may drop an occurrence. A planned occurrence counts as sent at its planning, which is not
+        before its slot can be sealed. The first occurrences count as sent by their maker."""
         slot_begins_ms = due_ms // life.slot_ms * life.slot_ms
         sent_ms = 0 if due_ms < rule.first_ms else slot_begins_ms - life.lookahead_ms - 2 * MAX_SKEW_MS
         return any(each.first_ms <= due_ms < each.end_ms and sent_ms < each.sent_before_ms for each in life.purges)

@@ -1,4 +1,4 @@
-"""Clients send, cancel, move and purge. Each client is a task with its own clock that may die or get no answer."""
+"""Clients send, cancel, move and purge. Each client is a task with its own clock and may die or get no answer."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def _connection(ports: FaultyPorts) -> Any:
 
 
 class Clients:
-    """The clients of one world.
+    """The clients of a world.
 
     Args:
         days: the longest delay of some messages, in days. All others are due within two hours.
@@ -54,7 +54,7 @@ class Clients:
 
     @property
     def promises(self) -> Promises:
-        """What was promised."""
+        """The promises of the world."""
         return self.world.promises
 
     @property
@@ -133,7 +133,7 @@ class Clients:
         self._put(ports, state, life, checked, now_ms)
 
     def _known(self, ports: FaultyPorts, topic: str) -> TopicState | None:
-        """Reads a topic state. A sender whose clock is wrong knows it for a minute, as the SDK does."""
+        """Reads a topic state. A sender with a wrong clock caches the state for a minute, as the SDK does."""
         if self.world.narrow is None or self.world.narrow.family != "sender":
             return ports.topic_states.read(topic)  # type: ignore[no-any-return]
         read_ms, state = self._states.get(topic, (0, None))
@@ -143,7 +143,7 @@ class Clients:
         return state
 
     def put(self, ports: FaultyPorts, state: TopicState, life: TopicLife, early: list[OutgoingMessage]) -> None:
-        """Sends the first occurrences of a recurring message that the service cannot plan any more."""
+        """Sends the first occurrences of a recurring message, which are due too soon for the service to plan."""
         self._enqueue(ports, state, life, early, ports.clock.now_ms())
 
     def _put(
@@ -175,7 +175,7 @@ class Clients:
             ports.faults.around(ports.task, "ingest_queue.send", take, f" {len(pack)} to {life.name}")
 
     def _pack(self, data: bytes) -> Pack:
-        """Returns a pack as ingest reads it from a message that SQS takes now."""
+        """Returns the pack that ingest would read from a message sent now."""
         message = QueuedMessage(
             id="",
             body="",

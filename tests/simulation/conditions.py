@@ -1,4 +1,4 @@
-"""Takes a clause out of the condition of a stored write, or a part out of an update, by the name of its attribute.
+"""Removes a clause of a stored write's condition, or a part of an update, by its attribute's name.
 
     unchecked   a clause of a condition holds always
     unallowed   an alternative within a clause, which compares the attribute, holds never
@@ -40,7 +40,7 @@ def unchecked(attribute: str, item: str = "") -> Removal:
 
 
 def unallowed(attribute: str, item: str = "") -> Removal:
-    """Makes the alternative that compares an attribute hold never. See `unchecked` for the arguments."""
+    """Makes a condition's alternative on an attribute always false. See `unchecked` for the arguments."""
     return partial(_changing, _disallow, attribute, item)
 
 
@@ -55,7 +55,8 @@ def checked(write: Write) -> set[str]:
 
 
 def kind_of(write: Write) -> str:
-    """Returns the kind of a write's item: the beginning of its sort key or, beside the topic's items, of its partition.
+    """Returns the kind of a write's item. The kind is the beginning of the sort key or, beside the topic's items, of
+    the partition.
 
     Such as `BUCKET`, `STATE` or `TOMB`.
     """
@@ -66,7 +67,7 @@ def kind_of(write: Write) -> str:
 
 @contextmanager
 def told_writes(tell: Callable[[Any], object]) -> Iterator[None]:
-    """Tells each write that is made during the block, before anybody sees the write."""
+    """Calls `tell` with each write of the block, before any other code sees the write."""
     with ExitStack() as stack:
         for kind in (Put, Change, Check, Delete):
             stack.enter_context(patch.object(kind, "__init__", _then(kind.__init__, tell)))
@@ -82,7 +83,7 @@ def _then(make: Callable[..., None], tell: Callable[[Any], object]) -> Callable[
 
 
 def _changing(edit: Callable[[str, Any], int], attribute: str, item: str, place: Place) -> None:
-    """Changes each write that a function makes. `edit` returns how many clauses or parts it took out of a write.
+    """Changes each write of a function. `edit` returns the number of removed clauses or parts.
 
     Raises:
         ValueError: at the end of the time without the guard, if no write was changed, writes of several kinds of items,
@@ -165,7 +166,7 @@ def _set_condition(write: Any, clauses: list[str]) -> None:
 
 # ---- the text of a condition
 def _clauses(text: str | None) -> list[str]:
-    """Splits a condition into clauses that must all hold."""
+    """Splits a condition into clauses joined by AND."""
     if text is None:
         return []
     return _split(text, "AND") if len(_split(text, "OR")) == 1 else [f"({text})"]

@@ -1,4 +1,4 @@
-"""Damages what is stored: a bit of an object, a whole object, or an item that cannot be read.
+"""Damages stored data. A bit of an object, a whole object, or an item becomes unreadable.
 
 What is damaged stops its own messages. All others are on time. In most runs an operator restores everything, and then
 every message comes. In the other runs ledgers are lost, and an operator gives up what was set aside.
@@ -43,7 +43,7 @@ _LOSSES = 0.35
 
 @dataclass(slots=True, kw_only=True)
 class Damage:
-    """One damage.
+    """A damage to a stored object or item.
 
     Attributes:
         what: the object's name, or the item's.
@@ -58,7 +58,7 @@ class Damage:
 
 @dataclass(slots=True)
 class Damages:
-    """The damages of one world.
+    """The damages of a world.
 
     Attributes:
         under_way: damages that nobody has mended.
@@ -134,7 +134,7 @@ class Damages:
 
     # ---- damage
     def _object(self, life: TopicLife, name: str) -> Callable[[], None]:
-        """Deletes an object, or flips one bit of it."""
+        """Deletes an object, or flips one bit of the object."""
         objects = self.world.service.objects
         whole = objects.get_range(name, 0, 1 << 30)
         if self.random.random() < 0.5:
@@ -152,7 +152,7 @@ class Damages:
         return lambda: objects.put(name, whole)
 
     def _filter(self, life: TopicLife, name: str) -> Callable[[], None]:
-        """Makes a subscription's filter one that this release cannot read."""
+        """Gives a subscription a filter unknown to this release."""
         for reader in self.world.promises.named(life.name, name):
             reader.hindered = True
         self.world.note(f"the filter of {life.name}/{name} cannot be read")
@@ -182,7 +182,8 @@ class Damages:
         return lambda: self.world.faults.damaged.discard(key)
 
     def _messages_of(self, life: TopicLife, item: Bucket | Plan | Delivery | Park) -> set[MessageId]:
-        """Returns the messages that an unreadable item may delay. A bucket delays none: it is made anew."""
+        """Returns the messages that an unreadable item may delay. A bucket delays none, since a repair makes a new
+        bucket."""
         match item:
             case Bucket():
                 return set()
@@ -202,7 +203,7 @@ class Damages:
 
     # ---- restored, or given up
     def mend(self, until_ms: float) -> None:
-        """Restores what was damaged until a time, and tries again what was set aside."""
+        """Repairs the damages that end by a time, and retries the set-aside items."""
         over = [each for each in self.under_way if each.until_ms <= until_ms]
         if not over or self.losses:
             return
@@ -219,7 +220,7 @@ class Damages:
                 retry(connection, self.world.clock, topic, f"{item.key.subscription}:{item.key.id}")
 
     def give_up(self) -> None:
-        """Gives up what is damaged for ever.
+        """Gives up all permanently damaged items.
 
         Raises:
             Violation: something is still tried, or is set aside without damage.
@@ -233,12 +234,13 @@ class Damages:
 
     @property
     def lost(self) -> set[MessageId]:
-        """The messages that need not come."""
+        """The messages that damage may have lost."""
         return self.touched if self.losses else set()
 
 
 def _spoil(items: dict[str, Any], name: str, attribute: str, unreadable: str) -> Callable[[], None]:
-    """Makes a part of an item unreadable. Returns what restores the part, unless somebody changed it meanwhile."""
+    """Makes a part of an item unreadable. Returns a function to restore the part, unless somebody changed the part
+    meanwhile."""
     whole = getattr(items[name], attribute)
     items[name] = replace(items[name], **{attribute: unreadable})
 

@@ -1,4 +1,4 @@
-"""Seeds that broke a promise once, of the simulation as it was then.
+"""Seeds with a broken promise in some earlier version of the simulation.
 
 A change of a flow or of the simulation makes other runs of the same seeds. So each cause has a test of its own, too.
 """

@@ -1,4 +1,4 @@
-"""Events that a set of runs must contain, because a simulation without events proves nothing."""
+"""Events that a set of runs must contain. A simulation without events proves nothing."""
 
 from __future__ import annotations
 

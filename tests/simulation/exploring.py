@@ -28,7 +28,7 @@ _MOST_STEPS = 2000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deviation:
-    """What is not as in the plain order.
+    """A deviation from the plain order.
 
     Attributes:
         at: before which step, counted over all actors.
@@ -61,7 +61,7 @@ class Schedule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scenario:
-    """A small world, and how far its schedules are explored.
+    """A small world and the limits of its exploration.
 
     Attributes:
         build: arranges the world anew.
@@ -103,7 +103,7 @@ class Found:
 
 
 def explore(scenario: Scenario, most_schedules: int | None = None) -> Found | int:
-    """Tries schedules until one breaks a promise.
+    """Tries schedules until a schedule breaks a promise.
 
     Returns:
         That one, or how many were tried if none does.
@@ -143,7 +143,7 @@ def _schedules(scenario: Scenario) -> Iterator[tuple[Schedule, Callable[[Schedul
 
 
 def _children(scenario: Scenario, schedule: Schedule, steps: list[_Step]) -> Iterator[Schedule]:
-    """Yields the schedules with one more deviation, after the last deviation."""
+    """Yields the schedules with another deviation after the last deviation."""
     first = schedule.deviations[-1].at + 1 if schedule.deviations else 0
     for at in range(first, len(steps)):
         step = steps[at]

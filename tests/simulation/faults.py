@@ -1,4 +1,4 @@
-"""The ports of one running function. Each call is a step, and may fail before or after its effect."""
+"""The ports of a running function. Each call is a step, and may fail before or after its effect."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ FAULTS = Odds(fails_before=0.01, fails_after=0.01, dies_before=0.005, dies_after
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mode:
-    """What goes wrong in a run.
+    """The faults of a run.
 
     Attributes:
         odds: how likely single calls go wrong.
@@ -201,7 +201,7 @@ class Faults:
 
 
 def throttled(what: str) -> Exception:
-    """Returns what the AWS adapter of a port raises when it is throttled for too long."""
+    """Returns the error of a port's AWS adapter after too much throttling."""
     if what.partition(".")[0] in TABLE_PORTS:
         return ConcurrentModification(what, "simulated", 1)
     if what.startswith("queues.enqueue"):
@@ -239,7 +239,7 @@ class FaultyPort:
         return call
 
     def _readable(self, name: str, args: Sequence[Any], answer: Any) -> Any:
-        """Returns what can be read of an answer. What was asked for by its key is refused if it cannot."""
+        """Returns the readable items of an answer. Raises the error of a damaged item if its key was asked for."""
         damaged = self._faults.damaged
         if name == "repair":
             damaged.discard(item_key(args[1]))
@@ -254,7 +254,7 @@ ItemKey = tuple[object, ...]
 
 
 def item_key(each: object) -> ItemKey | None:
-    """Returns what names an item that may be damaged, or None for all others."""
+    """Returns the key of an item that may be damaged, or None for other items."""
     match each:
         case Bucket():
             return "bucket", each.object_name
@@ -266,7 +266,7 @@ def item_key(each: object) -> ItemKey | None:
 
 
 def unreadable(each: object) -> CorruptMetadata:
-    """Returns the error of an item that is damaged."""
+    """Returns the error of a damaged item."""
     return CorruptMetadata(f"item {item_key(each)} is not readable")
 
 
@@ -276,7 +276,7 @@ def _by_key(each: Any) -> Any:
 
 
 class FaultyQueries(FaultyPort):
-    """Long queries come page by page: what is written in between is in the later page, or in neither.
+    """A port with long queries in two pages. A write between the pages is in the second page or in neither.
 
     Args:
         order: query -> the order of its items.
@@ -338,7 +338,7 @@ class FaultyPlans(FaultyQueries):
 
 
 class FaultyParks(FaultyQueries):
-    """Parks. Their messages count as sent by whoever parks them, since some drain sends them."""
+    """The port of parks. A parked message counts as sent by its parker, since some drain sends the message."""
 
     def __init__(self, service: MemoryService, task: Task, faults: Faults) -> None:
         super().__init__("parks", service.parks, task, faults, QUERIES["parks"])
@@ -377,7 +377,7 @@ def note_sent(service: MemoryService, task: Task, key: ParkKey, ledger: bytes) -
 
 
 class _AsItems:
-    """Buckets as items of the table: the index of a large one is in its ledger alone.
+    """Buckets as items of the table. The index of a large bucket is in its ledger alone.
 
     The messages of a ledger count as sent by whoever commits it, since some dispatch sends them.
     """
@@ -426,7 +426,7 @@ QUERIES: dict[str, dict[str, Callable[[Any], Any]]] = {
 
 
 class FaultyObjects(FaultyPort):
-    """Returns a listing in one step. An object that is written in pieces exists after the last piece."""
+    """The port of objects, with a listing in one step. An object written in pieces exists after the last piece."""
 
     def list(self, *args: Any) -> Iterator[Any]:
         """Lists in one step."""
@@ -483,7 +483,7 @@ class FaultyQueues(FaultyPort):
         return found
 
     def enqueue_hold(self, job: HoldJob, *, delay_s: int = 0) -> None:
-        """Puts messages that the table does not take into the work queue."""
+        """Puts messages into the work queue while the table refuses writes."""
 
         def call() -> None:
             self._port.enqueue_hold(job, delay_s=delay_s)
@@ -493,7 +493,7 @@ class FaultyQueues(FaultyPort):
         self._faults.around(self._task, "queues.enqueue_hold", call, f" {job.topic}/{job.subscription}")
 
     def refuse(self, document: Mapping[str, object]) -> None:
-        """Keeps a message that SQS refuses."""
+        """Keeps a message after SQS refused the message."""
 
         def call() -> None:
             self._port.refuse(document)
@@ -503,7 +503,7 @@ class FaultyQueues(FaultyPort):
 
 
 class FaultyPorts:
-    """All ports of a service for one task, with the task's own clock and failures."""
+    """All ports of a service for a task, with the task's own clock and failures."""
 
     def __init__(self, service: MemoryService, task: Task, faults: Faults, clock: Clock) -> None:
         self.task, self.faults, self.clock = task, faults, clock

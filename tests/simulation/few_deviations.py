@@ -64,7 +64,7 @@ def play(world: W, flows: Sequence[Callable[[W], Step]], schedule: Schedule) -> 
 def first_violation(
     scenarios: Mapping[str, S], run: Callable[[S, Schedule], list[list[Choice]]], deviations: int
 ) -> str | None:
-    """Runs all schedules with few deviations, those with the fewest first. Returns the first violation.
+    """Runs all schedules with few deviations, in ascending number of deviations. Returns the first violation.
 
     Args:
         scenarios: by name.

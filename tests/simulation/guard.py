@@ -1,4 +1,4 @@
-"""A guard of the protocol, and its proof: without the guard some schedule of a small world breaks a promise."""
+"""A guard of the protocol, and its proof. Some schedule of a small world breaks a promise without the guard."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MOST_SCHEDULES = 400
 
 @dataclass(frozen=True, slots=True)
 class Guard:
-    """A condition, a read or an order of steps that the protocol needs.
+    """A condition, a read or an order of steps needed by the protocol.
 
     Attributes:
         promise: the guard's effect, as a sentence that is true only with the guard.

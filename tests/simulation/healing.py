@@ -36,7 +36,7 @@ _ALARM_LATE_MS = 59_000
 
 
 class Healing:
-    """The part of a small world that comes after its actors.
+    """The part of a small world after its actors have ended.
 
     Attributes:
         alarms: whether only schedules bring work, and no sweep runs.
@@ -55,14 +55,14 @@ class Healing:
         raise NotImplementedError
 
     def run(self) -> None:
-        """Runs work that waits now, and no work that comes with time."""
+        """Runs all waiting work, but no work of a later time."""
         for _ in range(100):
             if not self._work([]):
                 return
         raise Violation("work brings work for ever")
 
     def heal(self) -> None:
-        """Runs all work that a trigger brings."""
+        """Runs all triggered work."""
         waiting = [(self.clock.now_ms() + _AGAIN_MS, self._again(actor)) for actor in self.actors if _failed(actor)]
         self._until(max(self._last_due_ms, self.clock.now_ms()) + HOUR, waiting)
         for queue in sorted(self.service.queues.gone):
@@ -79,7 +79,7 @@ class Healing:
                 self._until(self.clock.now_ms() + HOUR, waiting)
 
     def lasts(self, duration_ms: int) -> None:
-        """Lets time pass, with all work that comes with time."""
+        """Lets time pass, with all work of the passing time."""
         self._until(self.clock.now_ms() + duration_ms, [])
 
     def _again(self, actor: Actor) -> Callable[[], object]:
@@ -128,7 +128,7 @@ class Healing:
             raise Violation(f"a sweep failed: {failures[0]!r}") from failures[0]
 
     def _work(self, waiting: list[tuple[int, Callable[[], object]]]) -> bool:
-        """Runs the work that is possible now. Returns False if there was none."""
+        """Runs the work possible now. Returns False if there was none."""
         now_ms = self.clock.now_ms()
         runs = self.service.runs
         calls: list[Callable[[], object]] = [call for at_ms, call in waiting if at_ms <= now_ms]

@@ -158,7 +158,7 @@ def _send_direct(w: World, t: Try, rows: str) -> Step:
 
 
 def _places(w: World, name: str, share: str) -> list[tuple[str, Callable[[], object]]]:
-    """Where rows may go, in this order: what a call needs, and its effect."""
+    """Returns the places for rows in their order, each with the needs of its call and its effect."""
     job = Job(subscription=name, rows=share, since=w.hour, first=w.hour)
     return [
         (name, lambda: w.send(name, share)),
@@ -239,7 +239,7 @@ def _refuse(w: World, job: Job, *, away: bool) -> None:
 
 
 def drain(w: World) -> Step:
-    """Sends what is parked to the queues that take messages."""
+    """Sends the parked rows to the working queues."""
     for name, rows in sorted(w.parks):
         if (name, rows) in w.parks and w.down.isdisjoint({name, "table", "topic"}):
             w.parks.remove((name, rows))

@@ -1,4 +1,4 @@
-"""Holding what cannot be stored, as an executable specification.
+"""Holding rows during an outage of the storage, as an executable specification.
 
 A pack of two subscriptions, A and B, has four rows.
 
@@ -76,7 +76,7 @@ class FailedCall(Exception):
 
 @dataclass(kw_only=True, eq=False)
 class Job:
-    """A job of the work queue that holds rows. `first` is the hour of its first copy."""
+    """A job of the work queue with held rows. `first` is the hour of its first copy."""
 
     subscription: str
     rows: str
@@ -92,7 +92,7 @@ class Job:
 
 @dataclass
 class World:
-    """The stored state, and what the checks remember. `down` names what refuses, or is away."""
+    """The stored state and the memory of the checks. `down` names all unavailable parts."""
 
     without: str | None = None
     down: set[str] = field(default_factory=set)
@@ -122,7 +122,7 @@ class World:
         return name != self.without
 
     def call(self, needs: str, effect: Callable[[], object] = lambda: None) -> None:
-        """Makes a call that may be refused, or end without an answer before or after its effect."""
+        """Makes a call. The call may be refused, or end without an answer before or after its effect."""
         self.called = True
         unanswered, self.unanswered = self.unanswered, ""
         if not self.down.isdisjoint(needs.split()):

@@ -1,4 +1,4 @@
-"""Explores schedules of `hold_model`, with faults that begin and end at any step."""
+"""Explores schedules of `hold_model`. Faults begin and end at any step."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def pack_again(w: World) -> None:
 
 
 def job_again(w: World) -> None:
-    """SQS delivers a job twice, or after it was acknowledged."""
+    """Delivers a job a second time, even after its acknowledgement."""
     job = w.jobs[0] if w.jobs else w.last
     if job is not None:
         w.overlap |= job.refused
@@ -123,7 +123,7 @@ SCENARIOS: dict[str, list[Actor]] = {
 
 
 def play(scenario: list[Actor], schedule: Schedule, without: str | None) -> list[list[Choice]]:
-    """Runs one schedule, then ends all faults, and runs the flows until nothing is left to do.
+    """Runs one schedule, ends all faults, then runs the flows until no work is left.
 
     Args:
         scenario: the actors.

@@ -1,4 +1,4 @@
-"""Runs several functions one step at a time. The caller chooses the next function, so every run can be repeated.
+"""Runs several functions one step at a time. The caller chooses the next function, which makes every run repeatable.
 
 Each function runs in a greenlet of its own: a stack, but no thread, so nothing but the scheduler decides who moves. It
 gives the turn back whenever it calls `pause`, and when it ends.

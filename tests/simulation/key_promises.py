@@ -1,4 +1,4 @@
-"""Checks one key's history for the promises of `docs/keys.md`.
+"""Checks a key's history for the promises of `docs/keys.md`.
 
     superseded      an older message does not come once a newer one took its place in time
     duplicates      of two that overlap, and do not replace, one comes
@@ -17,7 +17,7 @@ from tests.simulation.world import MAX_SKEW_MS
 
 
 class KeyPromises:
-    """The promises of one key of a topic.
+    """The promises of a topic's key.
 
     Args:
         promised: whether nothing but a cancel, a move or its key can have dropped a message.

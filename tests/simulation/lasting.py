@@ -1,4 +1,4 @@
-"""Faults that last: for minutes or hours AWS refuses the same calls to every function and client.
+"""Lasting faults, in which AWS refuses the same calls to every function and client for minutes or hours.
 
 A run has faults of one family, so that its promises can be exact:
 
@@ -47,7 +47,7 @@ READS = re.compile(r"\w+\.(read|all|ids|next|ranges|objects|trash|imported|due\w
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lasting:
-    """One fault.
+    """A lasting fault.
 
     Attributes:
         kind: a family, but not `mixed`.
@@ -61,7 +61,7 @@ class Lasting:
     share: float = 1.0
 
     def refuses(self, what: str) -> bool:
-        """Whether the fault refuses a call, unless it is one of the fault's queue."""
+        """Whether the fault refuses a call, except for calls of the fault's queue."""
         port, _, method = what.partition(".")
         match self.kind:
             case "wheel":
@@ -101,7 +101,7 @@ class HostClock:
 
 @dataclass(slots=True)
 class LastingFaults:
-    """The lasting faults of one run.
+    """The lasting faults of a run.
 
     Attributes:
         family: of this run; None: chance decides.
@@ -126,7 +126,7 @@ class LastingFaults:
 
     @property
     def undoubted_ms(self) -> int:
-        """The largest error of a machine's clock that a function does not notice."""
+        """The largest clock error without a notice by a function."""
         if self.family != "clocks":
             return 0
         return UNDOUBTED_DRIFT_MS if self.drift else UNDOUBTED_MS
@@ -151,13 +151,13 @@ class LastingFaults:
         return fault
 
     def ended(self, now_ms: int) -> list[Lasting]:
-        """Ends faults whose time has come, and returns them."""
+        """Ends all faults up to a time, and returns the ended faults."""
         over = [each for each in self.faults if each.until_ms <= now_ms]
         self.faults = [each for each in self.faults if each.until_ms > now_ms]
         return over
 
     def refuses(self, task: Task, what: str, args: Sequence[Any] = ()) -> bool:
-        """Whether a call is refused. A function whose progress the table does not take may repeat what it has sent."""
+        """Whether a call is refused. A function may repeat sends after the table refused its progress."""
         refused = any(each.refuses(what) for each in self.faults)
         if refused and what.partition(".")[0] in TABLE_PORTS and task.sent:
             task.troubled = True

@@ -34,7 +34,7 @@ _CELL = 78
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """The outcome of one guard.
+    """The outcome of a guard.
 
     Attributes:
         place: the function that has it.
@@ -82,7 +82,7 @@ def _show(row: Row) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Takes all guards away, one after the other. Returns the exit code."""
+    """Removes each guard in turn. Returns the exit code."""
     parser = argparse.ArgumentParser(prog="python -m tests.simulation.mutants", description=__doc__)
     parser.add_argument("--json", type=Path, help="write the figures to this file, too")
     parser.add_argument("--save", action="store_true", help="write them to benchmarks/results/mutants.json")

@@ -1,4 +1,4 @@
-"""Faults that are not everybody's. What has no part in the fault is in time while the fault lasts.
+"""Faults of a narrow part of the service. All other parts are in time while the fault lasts.
 
 A run has one kind, which lasts for two hours:
 
@@ -102,7 +102,7 @@ KINDS: dict[str, Kind] = {
 
 @dataclass(slots=True)
 class NarrowFaults(LastingFaults):
-    """The narrow faults of one run.
+    """The narrow faults of a run.
 
     Attributes:
         topic: the one topic that may have the fault.
@@ -130,7 +130,7 @@ class NarrowFaults(LastingFaults):
         return LASTS_MS + (_OUTAGE_MS if self.kind.gathers else 0)
 
     def begin(self, now_ms: int, queue_url: str | None) -> Lasting | None:
-        """Begins the fault, or the outage before it, unless it lasts already."""
+        """Begins the fault, or the outage before it, unless the fault lasts already."""
         assert self.family is not None
         if self.faults or (self.family == "entries" and queue_url is None):
             return None
@@ -144,7 +144,7 @@ class NarrowFaults(LastingFaults):
         return fault
 
     def ended(self, now_ms: int) -> list[Lasting]:
-        """Ends faults whose time has come, and returns them. An outage is followed by the fault."""
+        """Ends all faults up to a time, and returns the ended faults. The narrow fault follows an outage."""
         over = LastingFaults.ended(self, now_ms)
         assert self.family is not None
         if any(each.kind == "objects" for each in over):
@@ -165,7 +165,7 @@ class NarrowFaults(LastingFaults):
         return refused
 
     def is_its_turn(self) -> bool:
-        """Whether the next of the table's calls is one of the few that are refused."""
+        """Whether the next call of the table is among the few refused calls."""
         self._turn -= 1
         if self._turn > 0:
             return False
@@ -177,11 +177,11 @@ class NarrowFaults(LastingFaults):
         return self.kind.spares(self, topic, key, known_ms)
 
     def waits(self, due_ms: int, known_ms: int) -> bool:
-        """Whether a message may be late by the time until its pack comes again."""
+        """Whether a message may be late by the time until the next receive of its pack."""
         return self.family == "few" or self.gathered(known_ms) or self.in_service_ms(due_ms) > due_ms
 
     def gathered(self, known_ms: int) -> bool:
-        """Whether ingest may have got a pack in an outage, by when its sender was answered."""
+        """Whether ingest may have got a pack in an outage, given the time of the answer to the pack's sender."""
         return any(first_ms - self.kind.window_ms <= known_ms <= end_ms for first_ms, end_ms in self.outages)
 
     def in_service_ms(self, at_ms: int) -> int:
@@ -207,7 +207,7 @@ class NarrowFaults(LastingFaults):
         return any(each.kind == kind for each in self.faults)
 
     def queue(self, queue_url: str, send: Send) -> Send:
-        """Returns how a batch is sent: as on AWS, if the queue fails single entries."""
+        """Returns the function to send a batch. The function is as on AWS if the queue fails single entries."""
         if not any(each.kind == "entries" and each.queue_url == queue_url for each in self.faults):
             return send
         return lambda url, batch: SqsQueues(
@@ -234,7 +234,7 @@ class _FailingEntries:
 
 
 def is_of_the_table(what: str) -> bool:
-    """Whether a call is one of the table's."""
+    """Whether a call is a call of the table."""
     return what.partition(".")[0] in TABLE_PORTS
 
 
@@ -244,7 +244,7 @@ def is_write_of_the_table(what: str) -> bool:
 
 
 def topic_of(args: Sequence[Any]) -> str | None:
-    """Returns the topic of a call by its first argument. None: it is a call for all topics."""
+    """Returns the topic of a call by its first argument, or None for a call for all topics."""
     first = args[0] if args else None
     if isinstance(first, list | tuple) and first:
         first = first[0]

@@ -1,4 +1,4 @@
-"""Making a plan anew that cannot be read, as an executable specification.
+"""Making an unreadable plan anew, as an executable specification.
 
 A delivery of an unreadable plan has two open parts, with a job each. The plan named row a in one ledger and row b in
 another. A merge may replace both ledgers; it leaves out rows that are planned.
@@ -33,7 +33,7 @@ GUARDS = {
 
 @dataclass
 class World:
-    """The stored state, and what the checks remember."""
+    """The stored state and the memory of the checks."""
 
     without: str | None = None
     delivery: bool = True
@@ -94,7 +94,7 @@ def job(part: int) -> Callable[[World], Step]:
 
 
 def tries(w: World) -> Step:
-    """Sends what is in the items."""
+    """Sends the rows of each item."""
     for name in list(w.items):
         if name in w.claimed or name not in w.items:
             continue

@@ -1,4 +1,4 @@
-"""The oracle. From the answers to callers it derives the messages that must, may and must not come.
+"""The oracle. Derives from the answers to callers which messages must, may and must not come.
 
 A call that ended without an answer may have taken effect: it leaves a doubt, and either outcome is then allowed.
 """
@@ -41,7 +41,7 @@ class Pause:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replaying:
-    """A delivery that repeats a plan.
+    """A delivery of a plan's second or later time.
 
     Attributes:
         first_slot, end_slot: the plan's.
@@ -225,7 +225,7 @@ class KeyCancel:
 
 @dataclass(slots=True, kw_only=True)
 class KeyHistory:
-    """What was done with a key.
+    """The messages and cancels of a key.
 
     Attributes:
         members: messages with it.
@@ -238,7 +238,7 @@ class KeyHistory:
     superseded: list[tuple[Sent, Sent]] = field(default_factory=list)
 
     def cancelled_from(self, sent_ms: int) -> bool:
-        """Whether a cancel by the key may have a version above that of a message sent at a time."""
+        """Whether a cancel by the key may have a higher version than a message of a given send time."""
         return any(each.until_ms >= sent_ms for each in self.cancels)
 
 
@@ -263,7 +263,7 @@ class TopicLife:
     ending: bool = False
 
     def live(self) -> tuple[Reader, ...]:
-        """Returns the readers that exist for sure."""
+        """Returns the readers known to exist."""
         return tuple(each for each in self.readers if each.made and not each.ended)
 
     def reader(self, name: str) -> Reader | None:
@@ -273,7 +273,7 @@ class TopicLife:
 
 @dataclass(slots=True)
 class Promises:
-    """All promises of one run.
+    """All promises of a run.
 
     Attributes:
         lives: the topics, each new life of a name behind the last.
@@ -308,7 +308,7 @@ class Promises:
         return None
 
     def belongs(self, reader: Reader, life: TopicLife, generation: str) -> TopicLife:
-        """Moves a reader that was requested in one life of a topic, but made in another. Returns the life."""
+        """Moves a reader to the topic's life in which the reader was made. Returns the life."""
         made_in = self.of_generation(life.name, generation)
         if made_in is None or made_in is life:
             return life
@@ -325,7 +325,8 @@ class Promises:
         return (self.sent[each] for each in sent.family.members)
 
     def replaying(self, life: TopicLife, reader: Reader, delivery: Delivery, end_slot: int) -> None:
-        """Notes an opened replay. All messages that its plan has delivered must come again, except dropped messages."""
+        """Notes an opened replay. All messages already delivered from its plan must come again, except dropped
+        messages."""
         assert delivery.first_ms is not None and delivery.end_ms is not None
         before: dict[MessageId, int] = {}
         opened = Replaying(
@@ -360,7 +361,7 @@ class Promises:
         sent.purge_doubt = any(purging.drops(sent) for purging in sent.topic.purges)
 
     def never(self, sent: Sent, why: str, step: int) -> None:
-        """Notes that a caller was told that a message does not come.
+        """Notes an answer to a caller by which a message does not come.
 
         Raises:
             Violation: it has come.
@@ -371,7 +372,7 @@ class Promises:
             raise Violation(f"{sent.id} {why}, but it was sent before", sent.topic.name, sent.id)
 
     def _version(self, sent: Sent) -> tuple[int, int]:
-        """Returns the version of a message for its key. A moved one is newer than the message whose place it takes."""
+        """Returns the version of a message for its key. A moved message is newer than its predecessor."""
         own = sent.sent_ms, sent.seq
         if sent.moves is None:
             return own

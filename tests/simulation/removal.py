@@ -35,7 +35,7 @@ _MOST_SHOWN = 12
 
 @dataclass(slots=True)
 class Place:
-    """The syntax tree of a function that loses a guard.
+    """The syntax tree of a function, to remove a guard from.
 
     Attributes:
         given: functions that the changed code calls, by the names under which it finds them.
@@ -74,7 +74,7 @@ class Place:
         return ast.Name(name, ast.Load())
 
     def replace(self, old: ast.AST, new: ast.AST) -> None:
-        """Puts one expression in the place of another."""
+        """Puts an expression in the place of another."""
 
         class Replacing(ast.NodeTransformer):
             def visit(self, node: ast.AST) -> Any:
@@ -188,7 +188,7 @@ def _nothing(*_: object, **__: object) -> None:
 
 
 def instead(call: str, function: Callable[..., Any] = _nothing) -> Removal:
-    """Calls `function` instead, with the called function first, then its arguments."""
+    """Calls `function` in place of a call, with the called function first, then its arguments."""
 
     def exchange(place: Place) -> None:
         found = place.call(call)
@@ -255,7 +255,7 @@ def together(*parts: Removal) -> Removal:
 
 
 def wrapped(wrapper: Callable[..., Any]) -> Removal:
-    """Calls `wrapper` instead of the function, with the function first, then its arguments."""
+    """Calls `wrapper` in place of the function, with the function first, then its arguments."""
 
     def wrap(place: Place) -> None:
         place.wrappers.append(wrapper)
@@ -264,7 +264,7 @@ def wrapped(wrapper: Callable[..., Any]) -> Removal:
 
 
 def without(function: FunctionType, removal: Removal) -> tuple[CodeType, Place]:
-    """Returns the code of a function that lacks a guard, and what the code needs.
+    """Returns the code of a function without a guard, and the place of the removal.
 
     Raises:
         ValueError: a selector does not match exactly once.

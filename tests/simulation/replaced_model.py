@@ -1,4 +1,4 @@
-"""A pack that comes again after a merge took its bucket away, as an executable specification.
+"""A pack received again after a merge took its bucket away, as an executable specification.
 
 FLOWS    ingest  1 read the topic state   2 read the note   3 put the bucket IF absent, and IF swap_version as read
                  4 acknowledge
@@ -29,7 +29,7 @@ GUARDS = {
 
 @dataclass
 class World:
-    """The stored state, and what the checks remember."""
+    """The stored state and the memory of the checks."""
 
     without: str | None = None
     bucket: bool = False

@@ -1,4 +1,4 @@
-"""Recurring messages that are made and ended while the service works."""
+"""Clients of recurring messages during a run."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _FOREVER_MS = 1 << 62
 
 
 class Rules:
-    """The clients that make and end recurring messages in one world."""
+    """The clients of recurring messages in a world."""
 
     def __init__(self, world: World, clients: Clients) -> None:
         self.world = world

@@ -16,7 +16,7 @@ from tests.simulation.service import Simulation, Violation
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """The outcome of one seed in one mode.
+    """The outcome of a seed in a mode.
 
     Attributes:
         calls: steps of the run: calls of ports, and events.
@@ -34,7 +34,7 @@ class Run:
 
 
 def one_run(seed: int, mode: str, steps: int) -> Run:
-    """Runs one seed in one mode."""
+    """Runs a seed in a mode."""
     simulation = Simulation(seed=seed, mode=MODES[mode], steps=steps)
     violation, story = None, ""
     try:
@@ -52,7 +52,7 @@ def one_run(seed: int, mode: str, steps: int) -> Run:
 
 
 def sound_runs(seeds: Iterable[int], mode: str, steps: int) -> Counter[str]:
-    """Runs seeds in a mode, and returns what they exercised.
+    """Runs seeds in a mode, and returns their counted events.
 
     Raises:
         AssertionError: a seed broke a promise.

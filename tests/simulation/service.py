@@ -88,7 +88,7 @@ _READ_ONCE = lru_cache(maxsize=1_000)(ledger._read)
 
 @dataclass(slots=True, kw_only=True)
 class Simulation:
-    """One run.
+    """A run of the simulation.
 
     Args:
         seed: decides everything.
@@ -172,12 +172,12 @@ class Simulation:
 
     @property
     def exercised(self) -> Counter[str]:
-        """What happened, and how often."""
+        """The counted events of the run."""
         return self.world.exercised
 
     @property
     def promises(self) -> Promises:
-        """What was promised."""
+        """The promises of the run."""
         return self.world.promises
 
     # ---- a run
@@ -400,7 +400,7 @@ class Simulation:
                 self._long(days * DAY_MS // 2)
 
     def _all_comes_soon(self, healed_ms: int) -> None:
-        """Lets as much time pass as the longest pause of a drain and two sweeps. Then all that was due has come.
+        """Lets the longest pause of a drain and two sweeps pass. Then checks that all due messages have come.
 
         Raises:
             Violation: something waits for longer.
@@ -465,7 +465,7 @@ class Simulation:
                         continue
 
     def _skip_sweeps(self) -> None:
-        """Skips sweeps that would find nothing, and some others, but never one that a caller has asked for."""
+        """Skips sweeps without work, and some others, but never a requested sweep."""
         items = stored(self.world.service).topics().values()
         looks = [each.next_check_ms for of in items for each in of.deliveries.values()]
         looks += [each.next_check_ms for of in items for each in of.parks.values()]

@@ -1,4 +1,4 @@
-"""Setting aside what cannot be read, as an executable specification.
+"""Setting aside unreadable items, as an executable specification.
 
 A plan of one subscription has four rows in two objects. A read of object B fails until somebody restores it. In one
 scenario S3 has trouble: it fails to give object A first, and then object B.
@@ -53,7 +53,7 @@ Flow = Callable[["World"], Step]
 
 @dataclass
 class World:
-    """The stored state, and what the checks remember."""
+    """The stored state and the memory of the checks."""
 
     without: str | None = None
     delivery: bool = True
@@ -109,7 +109,7 @@ class World:
 
 
 def deliver(w: World) -> Step:
-    """Delivers the part. The work queue brings it again after a crash."""
+    """Delivers the part. The work queue delivers the job again after a crash."""
     while w.delivery:
         rows, unread, unread_a = "a" if w.readable_a else "", not w.readable, not w.readable_a
         if not unread:
@@ -130,7 +130,7 @@ def deliver(w: World) -> Step:
 
 
 def retry(w: World) -> Step:
-    """Tries a suspect. The sweep starts it again after a crash."""
+    """Tries a suspect. The sweep starts another retry after a crash."""
     token = object()
     try:
         while w.aside is not None and not w.aside["damaged"] and w.trying in (None, token):
@@ -176,7 +176,7 @@ def retry_a(w: World) -> Step:
 
 
 def collect(w: World) -> Step:
-    """Deletes what nobody needs."""
+    """Deletes unneeded items."""
     aside = w.aside
     if not w.guard("collect_order"):
         yield
@@ -198,7 +198,7 @@ def collect(w: World) -> Step:
 
 
 def purge(w: World) -> Step:
-    """Drops row d, unless it was sent."""
+    """Drops row d, unless the row was sent."""
     w.mark = w.ever_purged = True
     yield
 

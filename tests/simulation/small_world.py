@@ -1,4 +1,4 @@
-"""A small world with one topic, a few messages, and two or three functions whose every step is controlled.
+"""A small world with a topic, a few messages, and two or three functions, controlled step by step.
 
 What one schedule of it does is decided by few deviations from the plain order, in which one actor after the other runs
 to its end:
@@ -36,7 +36,7 @@ from tidewheel.model.wheel import open_from
 
 
 class SmallWorld(Healing):
-    """One service with one topic, and the promises about its messages.
+    """A service with a topic, and the promises about its messages.
 
     Args:
         subscriptions: names; each has a queue of its name.
@@ -127,7 +127,7 @@ class SmallWorld(Healing):
         return id_deliver_at_ms(id_bytes(self.id_of(name))) // self.settings.slot_ms
 
     def want(self, *subscriptions: str, messages: Iterable[str]) -> None:
-        """Notes messages that must come."""
+        """Notes messages as wanted."""
         self.wanted |= {(subscription, name) for subscription in subscriptions for name in messages}
 
     def act(self, name: str, call: Callable[[Any], object], *, skew_ms: int = 0, again: bool = False) -> None:
@@ -159,11 +159,11 @@ class SmallWorld(Healing):
         actor.task.kill()
 
     def passes(self, duration_ms: int) -> None:
-        """Adds an actor that lets time pass."""
+        """Adds an actor to let time pass."""
         self.act("time", lambda ports: step(ports.actor, "time.passes", lambda: self.clock.advance_ms(duration_ms)))
 
     def plan_only(self) -> None:
-        """Leaves what a dispatch does that plans in single steps, and dies before it hands out."""
+        """Leaves the state of a dispatch in single steps after its death between plan and hand-out."""
         storage = self.service
         boundary = open_from(self.clock.now_ms(), self.settings)
         state = storage.topic_states.seal(self.state, boundary)
@@ -173,7 +173,7 @@ class SmallWorld(Healing):
 
     # ---- while actors move
     def watch(self) -> None:
-        """What is true after every step.
+        """Checks the state after each step.
 
         Raises:
             Violation: it is not so.

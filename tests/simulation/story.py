@@ -16,7 +16,7 @@ _READS = re.compile(
 
 
 def story(command: str, trace: Sequence[str], error: Violation) -> str:
-    """Returns the steps that concern the subject of a violation, and the command that shows all steps.
+    """Returns the steps about the subject of a violation, and the command to show all steps.
 
     That is: those that name it; what else the functions wrote that had it in hands; and, as far as there is room, what
     others wrote to its topic next.

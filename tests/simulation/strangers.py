@@ -1,4 +1,4 @@
-"""Messages that another program puts into the service's own queues. Each is refused in one call, with a reason."""
+"""Messages of another program in the service's own queues. Each is refused in one call, with a reason."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Strange:
 
 
 class Strangers:
-    """The messages of other programs in one world."""
+    """The messages of other programs in a world."""
 
     def __init__(self, world: World) -> None:
         self.world = world
@@ -92,7 +92,7 @@ class Strangers:
         self.waiting.append(Strange(message=message, to_ingest=to_ingest, visible_ms=now_ms))
 
     def starts(self, limit_ms: int) -> list[Callable[[], None]]:
-        """Returns a start of a function for each message that can be received."""
+        """Returns a start of a function for each receivable message."""
         due = [each for each in self.waiting if each.visible_ms <= self.world.now_ms]
         return [lambda each=each: self._receive(each, limit_ms) for each in due]  # type: ignore[misc]
 

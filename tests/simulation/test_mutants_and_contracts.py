@@ -63,7 +63,7 @@ SUITES = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """One test of a contract suite, with its parameters.
+    """A test of a contract suite, with its parameters.
 
     Attributes:
         name: the file's and the function's.
@@ -83,7 +83,7 @@ class Run:
 
 
 def _runs() -> Iterator[Run]:
-    """Yields all tests that need nothing but a store."""
+    """Yields all tests whose only need is a store."""
     for suite in SUITES:
         module = import_module(f"tests.contract.test_{suite}")
         for name, test in vars(module).items():
@@ -161,7 +161,7 @@ def _any_fails(guard: Guard, runs: list[Run]) -> bool:
 
 
 def _maker() -> str:
-    """Returns the method of the storage that a test has called, as `<file>.<method>`."""
+    """Returns the storage method called by a test, as `<file>.<method>`."""
     frame, found = sys._getframe(1), ""
     while frame is not None:
         room, _, file = frame.f_globals["__name__"].rpartition(".")

@@ -1,4 +1,4 @@
-"""`python -m tests.simulation.mutants`, and the explorer behind it."""
+"""Tests `python -m tests.simulation.mutants` and its explorer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Without any one guard of slots a small world breaks a promise; with all of them none does."""
+"""Without any one guard of slots a small world breaks a promise. With all guards no world does."""
 
 from tests.simulation.guard import guard_tests
 from tests.simulation.guards.slots import GUARDS

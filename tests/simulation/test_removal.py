@@ -1,4 +1,4 @@
-"""A guard is found in a function by name: exactly once, whatever its lines and local variables look like."""
+"""A guard is found in a function by name, exactly once, for any lines and local variables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""No schedule of a pack that comes again doubles or loses its rows, and each guard is needed."""
+"""No schedule of a repeated pack doubles or loses rows, and each guard is needed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A seed gives the same run in every process, and a failed run prints the command that repeats the run."""
+"""A seed gives the same run in every process, and a failed run prints the command to repeat the run."""
 
 import os
 import subprocess

@@ -14,7 +14,7 @@ STEPS = 800
 
 @pytest.fixture(scope="module")
 def calm() -> Counter[str]:
-    """What the seeds did while nothing went wrong."""
+    """The counted events of the seeds without faults."""
     return sound_runs(SEEDS, "calm", STEPS)
 
 

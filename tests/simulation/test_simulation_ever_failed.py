@@ -1,4 +1,4 @@
-"""Runs the seeds that broke a promise once."""
+"""Runs each seed that once broke a promise."""
 
 import pytest
 

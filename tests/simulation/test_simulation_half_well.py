@@ -14,7 +14,7 @@ FAMILIES = ("queues", "key", "wheel", "table", "objects", "jobs")
 
 @pytest.fixture(scope="module")
 def exercised() -> Counter[str]:
-    """What the seeds of this file did, which break no promise."""
+    """The counted events of this file's seeds, without a broken promise."""
     return sound_runs(SEEDS, "half_well", STEPS)
 
 

@@ -1,4 +1,4 @@
-"""Seeds in which a fault is not everybody's. What has no part in the fault is in time while it lasts."""
+"""Seeds with a fault of a narrow part of the service. All other parts are in time while the fault lasts."""
 
 import pytest
 

@@ -36,7 +36,7 @@ Plant = Callable[[Patch], None]
 
 
 def found(mode: str, first: int, says: str) -> str:
-    """Returns the first violation from a seed on that says something. The test fails if there is none."""
+    """Returns the first violation with a given text, from a seed on. The test fails if there is none."""
     others = []
     for seed in range(first, first + MOST_SEEDS):
         run = one_run(seed, mode, STEPS)

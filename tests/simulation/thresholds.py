@@ -1,4 +1,4 @@
-"""Draws limits of the flows that a few small messages never reach: large parks, indexes in ledgers, cuts of merges."""
+"""Draws small limits, since a few small messages never reach large parks, indexes in ledgers or cuts of merges."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SLACKS = (0, 2_000, 8_000, 64 * 1024)
 
 @contextmanager
 def drawn(seed: int) -> Iterator[None]:
-    """Lets the constants have other values for the block. Half of them keep theirs."""
+    """Draws other values of the constants for the block. Half of the constants keep their values."""
     random = Random(f"thresholds {seed}")
     with ExitStack() as stack:
         for names, values in THRESHOLDS.items():

@@ -64,7 +64,7 @@ class Queued:
 
     @property
     def pack(self) -> Pack:
-        """The pack, as SQS hands it out."""
+        """The pack as received from SQS."""
         pack: Pack = self.content
         assert pack.arrival is not None
         return replace(pack, arrival=replace(pack.arrival, name=self.id, retried=self.received > 1))
@@ -111,7 +111,7 @@ def _ids(queued: Sequence[Queued]) -> list[str]:
 
 
 class Triggers:
-    """All triggers of one world.
+    """All triggers of a world.
 
     Args:
         sweep_ms: how often the sweep comes.
@@ -138,7 +138,7 @@ class Triggers:
         self.sweep_asked = False
 
     def sweep_in_time(self) -> None:
-        """Lets a sweep come as soon as in the service, for work that only a sweep continues."""
+        """Makes the next sweep as soon as in the service, for work without another trigger."""
         self.next_sweep_ms = min(self.next_sweep_ms, self.world.now_ms + SWEEP_MS)
         self.sweep_asked = True
 
@@ -200,7 +200,7 @@ class Triggers:
 
     # ---- ingest
     def comes_ms(self, pack: Pack, *, again: bool = False) -> int:
-        """Returns when ingest gets a pack that is sent now, or that it gets now and does not acknowledge."""
+        """Returns when ingest gets a pack, sent now or received now without an acknowledgement."""
         now_ms, narrow = self.world.now_ms, self.world.narrow
         window_ms = 0 if narrow is None else narrow.kind.window_ms
         if not window_ms or min(map(id_deliver_at_ms, _ids_of(pack))) < now_ms + URGENT_MS:
@@ -334,7 +334,7 @@ class Triggers:
             )
 
     def starved(self) -> None:
-        """Checks that sweeps come to all that is due, while one subscription has more than a sweep can look after.
+        """Checks that sweeps reach all due work, while a subscription has too much work for a sweep.
 
         Raises:
             Violation: something was due for long.

@@ -20,7 +20,7 @@ _GROWING = ("sealed", "planned", "collected_until", "work_version", "swap_versio
 
 
 class Watch:
-    """Watches one world.
+    """Watches a world.
 
     A promise that is broken inside a function is kept, since the function's own error handling must not hide it.
     """
@@ -91,7 +91,7 @@ class Watch:
             self._break(f"{message_id} was handed out with another body {name}", life.name, message_id)
 
     def _where_it_is(self, life: TopicLife, reader: Reader) -> tuple[TopicLife, Reader]:
-        """Moves a subscription whose maker died, if that was in the next life of the topic."""
+        """Moves a subscription into the topic's next life, if the subscription was made there by a dead maker."""
         storage = self._world.service
         state, there = storage.topic_states.read(life.name), storage.subscriptions.read(life.name, reader.name)
         if state is None or there is None or there.queue_url != reader.queue_url:
@@ -152,7 +152,7 @@ class Watch:
             self._break(f"{message_id} came to {reader.name} {late_ms} ms late", message_id)
 
     def _timely(self, life: TopicLife, reader: Reader, key: str | None, known_ms: int) -> bool:
-        """Whether nothing may delay what a reader gets."""
+        """Whether all messages of a reader must be in time."""
         lasting = self._world.lasting
         if self._world.narrow is not None:
             spared = self._world.narrow.spares(life.name, key, known_ms)
@@ -174,7 +174,7 @@ class Watch:
         return rule if rule.rule.between(due_ms, due_ms + 1, 1) else None
 
     def refused(self, document: Mapping[str, object]) -> None:
-        """A message that SQS refuses was kept, with the reason."""
+        """Notes a message that SQS refuses, which was kept with the reason."""
         if "header" not in document:  # of another program
             return
         header = json.loads(str(document["header"]))
@@ -182,7 +182,7 @@ class Watch:
 
     # ---- something is deleted
     def removed(self) -> None:
-        """Checks after a deletion that all needed items and objects are still there."""
+        """Checks after a deletion that all needed items and objects still exist."""
         there = self._world.service.objects._objects
         for topic, items in stored(self._world.service).topics().items():
             if items.state is None or items.state.deleting_at_ms is not None:
@@ -232,7 +232,7 @@ class Watch:
 
 
 def _needed(items: TopicItems) -> Iterator[tuple[str, str]]:
-    """Yields the objects that are still needed, and their users."""
+    """Yields the needed objects, and their users."""
     owners = {each.name: each for each in items.subscriptions.values()}
     for bucket in items.buckets.values():
         yield bucket.object_name, f"bucket {bucket.id[:8]}"

@@ -1,4 +1,4 @@
-"""The state of one run, with the service in memory, time, chance, the running functions and the counts."""
+"""The state of a run, with the service in memory, time, chance, the running functions and the counts."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class Running:
 
 @dataclass(slots=True, kw_only=True)
 class World:
-    """One run's world.
+    """The world of a run.
 
     Attributes:
         odds, unreliable: as the simulation was asked for; healed, nothing goes wrong any more.
@@ -122,7 +122,7 @@ class World:
 
     @property
     def narrow(self) -> NarrowFaults | None:
-        """The run's narrow faults, if it has any."""
+        """The run's narrow faults, or None."""
         return self.lasting if isinstance(self.lasting, NarrowFaults) else None
 
     @property
@@ -136,14 +136,14 @@ class World:
         return self.odds.none and not self.unreliable
 
     def most_late_ms(self, due_ms: int) -> int:
-        """Returns the maximum lateness of a message that no fault of its own delays."""
+        """Returns the maximum lateness of a message without a fault of its own."""
         if self.lasting is not None:
             return _CALM_LATE_MS + (_SWEEP_MS if self.lasting.family == "wheel" else 0)
         return _IN_TIME_MS if self.healed_ms is not None and due_ms > self.healed_ms else _CALM_LATE_MS
 
     @property
     def most_early_ms(self) -> int:
-        """How early a message may come: by the error of a clock that no function notices."""
+        """The maximum earliness of a message, which is the largest unnoticed error of a clock."""
         return 0 if self.lasting is None else self.lasting.undoubted_ms
 
     @property
@@ -177,7 +177,7 @@ class World:
         unchecked_ms: int | None = None,
         call_ms: int = 0,
     ) -> None:
-        """Begins a function or client with its own clock. It stops before its first call.
+        """Begins a function or client with its own clock, stopped before its first call.
 
         Args:
             limit_ms: how long the function lives; None: it is a client.
@@ -270,7 +270,7 @@ class World:
         return any(each.administers and each.topic == topic for each in self.running)
 
     def wait_for_others(self, task: Task, topic: str) -> None:
-        """Stops a function until all functions that work on a topic now have ended."""
+        """Stops a function until the end of all functions at work on a topic."""
         others = [each.task for each in self.running if each.task is not task and each.topic in (None, topic)]
         while not all(each.over for each in others):
             self.running.sort(key=lambda each: each.task is task)  # the last in line

@@ -1,1 +1,1 @@
-"""The guards of the protocol, and the small worlds that break a promise without them."""
+"""The guards of the protocol, and a small world for each guard to break a promise without the guard."""

@@ -1,4 +1,4 @@
-"""Guards of deliveries: a plan handed out is sent once, to a subscription of one generation, and may be replayed."""
+"""Guards of deliveries. A handed out plan is sent once, to one generation of a subscription, and may be replayed."""
 
 from __future__ import annotations
 

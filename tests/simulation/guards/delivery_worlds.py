@@ -25,7 +25,7 @@ _LEASE_MS = 3 * MINUTE
 
 
 def _handed_out(**settings: Any) -> tuple[SmallWorld, list[Any]]:
-    """Hands out a plan of two messages. Returns its parts, which are in the work queue."""
+    """Hands out a plan of two messages. Returns its parts, taken from the work queue."""
     world = SmallWorld("billing", inline_rows=1, **settings)
     world.send(a=5, b=5)
     world.at(4)
@@ -40,7 +40,7 @@ def _working(job: Any) -> Callable[[Any], object]:
 
 # ---- worlds: parts
 def _part_twice() -> SmallWorld:
-    """SQS shows a part twice at one time, and another part once."""
+    """SQS delivers a part to two workers at a time, and another part once."""
     world, (first, second) = _handed_out(part_rows=1)
     world.act("deliver", _working(first), again=True)
     world.act("deliver again", _working(first), again=True)
@@ -96,7 +96,7 @@ def _two_sweeps() -> SmallWorld:
 
 
 def _began_later() -> SmallWorld:
-    """A new subscription starts behind a slot that is sealed and not yet planned."""
+    """A new subscription starts behind a sealed slot before the slot is planned."""
     world = SmallWorld("billing")
     world.send(a=5)
     world.at(4)
@@ -116,7 +116,7 @@ def _again(ports: Any, position: Any = "earliest", queue: str = "queue-billing")
 
 
 def _recreated_and_handed_out() -> SmallWorld:
-    """A subscription is deleted and created again while a plan is handed out to it."""
+    """A subscription is deleted and created again during the hand-out of a plan."""
     world = SmallWorld("billing")
     collect(world.service, TOPIC)
     world.send(a=5)
@@ -240,7 +240,7 @@ def _kept(*, inline_rows: int = 2000) -> tuple[SmallWorld, list[int]]:
 
 
 def _replay_and_collect() -> SmallWorld:
-    """A plan is replayed while it is collected."""
+    """A collection runs during the replay of a plan."""
     world, opened = _kept()
     world.at(8.5)
 
@@ -250,7 +250,7 @@ def _replay_and_collect() -> SmallWorld:
 
 
 def _replay_and_pause() -> SmallWorld:
-    """A subscription is paused while a plan is replayed to it."""
+    """A subscription is paused during the replay of a plan."""
     world, opened = _kept()
     world.act("replay", lambda ports: _replaying(ports, world, opened))
     done: list[int] = []
@@ -269,7 +269,7 @@ def _replay_and_pause() -> SmallWorld:
 
 
 def _replay_and_unsubscribe() -> SmallWorld:
-    """A subscription is deleted while a plan is replayed to it."""
+    """A subscription is deleted during the replay of a plan."""
     world, opened = _kept()
     world.at_end.clear()
 

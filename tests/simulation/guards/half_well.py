@@ -1,4 +1,4 @@
-"""Guards of a service whose AWS works half well. The simulation of lasting faults misses each of them."""
+"""Guards of a service during partial AWS faults. The simulation of lasting faults fails without each guard."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _HOUR_MS = 3_600_000
 
 @dataclass(frozen=True, slots=True)
 class Missed:
-    """A guard, and how a run with lasting faults shows that it is gone.
+    """A guard, with the fault family and the first seed of runs that fail without the guard.
 
     Attributes:
         family: of the faults.

@@ -20,7 +20,7 @@ _ONCE = {"key": "k"}
 
 
 def _exactly_one(world: SmallWorld, *names: str) -> None:
-    """Checks in the end that exactly one of some messages came, once."""
+    """Checks at the end that exactly one of some messages came, and came once."""
 
     def check() -> None:
         came = [name for name in world.received("billing") if name in names]
@@ -30,7 +30,7 @@ def _exactly_one(world: SmallWorld, *names: str) -> None:
 
 
 def _told(world: SmallWorld, names: tuple[str, ...], done: object) -> None:
-    """Notes that a caller's cancel succeeded, so that the messages must not come any more."""
+    """Notes a caller's successful cancel, after which the messages are unwanted."""
     if done:
         world.unwanted |= {("billing", name) for name in names}
 
@@ -132,7 +132,7 @@ def _duplicate_goes_direct() -> SmallWorld:
 
 
 def _no_duplicate(why: str) -> SmallWorld:
-    """A message is no duplicate if the earlier message with its key was cancelled, purged or due before."""
+    """A message is no duplicate after the earlier message with its key was cancelled, purged or due."""
     world = SmallWorld("billing")
     world.send(a=(4 if why == "due" else 9, _ONCE))
     if why == "cancelled":
@@ -168,7 +168,7 @@ def _move(world: SmallWorld, moving: Options, **due: Any) -> Pack:
 
 
 def _forged_move() -> SmallWorld:
-    """A message names another message, and nobody allowed it to take the other's place."""
+    """A message claims the place of another message without permission."""
     world, moving = _moves()
     batch = world.pack(None, moving, m=9)
     world.want("billing", messages="am")
@@ -177,7 +177,7 @@ def _forged_move() -> SmallWorld:
 
 
 def _move_and_dispatch() -> SmallWorld:
-    """A message is moved while its slot is dispatched, and comes at one of the two times."""
+    """A message is moved during the dispatch of its slot, and comes at the old or the new time."""
     world, moving = _moves(5)
     batch = _move(world, moving, m=9)
     world.act("ingest", lambda ports: ingest(ports, TOPIC, [batch]), again=True)
@@ -224,7 +224,7 @@ def _move_and_cancel_many() -> SmallWorld:
 
 
 def _cancel_many_and_dispatch() -> SmallWorld:
-    """Two messages are cancelled while the slot of one is dispatched."""
+    """Two messages are cancelled during the dispatch of a slot with one of the two."""
     world = SmallWorld("billing")
     world.send(a=5, c=9)
     world.at(4)

@@ -1,4 +1,4 @@
-"""Small worlds with ledgers that are merged, collected, purged or swept."""
+"""Small worlds of merges, collections, purges and sweeps of ledgers."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def _merge_and_lagging() -> SmallWorld:
 
 
 def _two_merges() -> SmallWorld:
-    """Two merges run at once, and one of the merges sees a further ledger. Delivery drops no copies of other parts."""
+    """Two merges run at once, and the second merge sees a further ledger. Delivery drops no copies of other parts."""
     world = _two_ledgers("billing", inline_rows=1, part_rows=1)
     batch = world.pack(x=FAR)
     world.want("billing", messages="x")
@@ -122,7 +122,7 @@ def _collect_last() -> SmallWorld:
 
 
 def _two_collections() -> SmallWorld:
-    """Two collections run at once, and one of the collections sees later cursors."""
+    """Two collections run at once, and the second collection sees later cursors."""
     world = SmallWorld("billing")
     world.send(a=5)
     world.send(b=6)

@@ -1,4 +1,4 @@
-"""Guards of ledgers that are merged, collected, purged or swept. Needed ledgers stay, and all others go."""
+"""Guards of merges, collections, purges and sweeps of ledgers. Needed ledgers stay, and all others go."""
 
 from __future__ import annotations
 

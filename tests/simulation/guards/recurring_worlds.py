@@ -40,7 +40,7 @@ def _recurs(world: SmallWorld, ports: Any) -> None:
 
 
 def _recurring(world: SmallWorld) -> None:
-    """Ends a recurring message after an hour, and checks that each occurrence of the hour came once."""
+    """Ends a recurring message after an hour, and checks each occurrence of the hour for exactly one copy."""
 
     def ends() -> None:
         found = world.service.recurring.read(TOPIC, "tick")

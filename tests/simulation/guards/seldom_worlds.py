@@ -59,7 +59,7 @@ def _two_rebuilds() -> SmallWorld:
 
 
 def _rebuild_after_a_clock_ahead() -> SmallWorld:
-    """A clock that is ahead wrote a checkpoint. Then a subscription is paused, and the topic is rebuilt."""
+    """A function with a fast clock writes a checkpoint. Then a subscription is paused, and the topic is rebuilt."""
     world = SmallWorld("billing")
     world.send(a=9)
     ahead = ActorPorts(world.service, Actor(name="ahead", call=void, skew_ms=world.service.max_skew_ms))

@@ -103,8 +103,8 @@ def _gap() -> SmallWorld:
 
 
 def _resumed() -> SmallWorld:
-    """A client resumes a subscription while a dispatch raises the next slot, and dies before it says so to anybody
-    else."""
+    """A client resumes a subscription while a dispatch raises the next slot. The client dies before it starts a
+    dispatch."""
     world = SmallWorld("billing", "audit")
     pause(world.service, TOPIC, "billing")
     world.send(a=5)
@@ -117,7 +117,7 @@ def _resumed() -> SmallWorld:
 
 
 def _unsubscribed() -> SmallWorld:
-    """A subscription is deleted while a plan is handed out to it."""
+    """A subscription is deleted during the hand-out of a plan."""
     world = SmallWorld("billing", "audit")
     world.send(a=5)
     world.at(4)
@@ -245,8 +245,8 @@ def _lowered_behind() -> SmallWorld:
 
 
 def _lowered_to_an_open_slot() -> SmallWorld:
-    """A resume, of one that has missed nothing, has put the next slot at the next open slot; a ledger comes, and no
-    sweep."""
+    """A resume without missed messages has lowered the next slot to the next open slot. A ledger comes, and no sweep
+    runs."""
     world = SmallWorld("billing")
     world.at(3)
     world.dispatch()

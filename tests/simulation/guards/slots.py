@@ -1,4 +1,4 @@
-"""Guards of a slot's way from open to planned: ingest, the next slot, dispatch."""
+"""Guards of a slot from its first ingest to its plan."""
 
 from __future__ import annotations
 

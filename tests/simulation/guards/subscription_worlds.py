@@ -1,4 +1,4 @@
-"""Small worlds with subscriptions that are paused, or have a queue that refuses messages."""
+"""Small worlds of paused subscriptions and refusing queues."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def _state(world: SmallWorld, name: str = "billing") -> State:
 
 
 def _nothing_while_paused(world: SmallWorld, *names: str) -> None:
-    """Checks that a paused subscription has none of some messages."""
+    """Checks that some messages do not reach a paused subscription."""
 
     def look() -> None:
         came = [name for name in names if name in world.received("billing")]
@@ -249,7 +249,7 @@ def _refused_and_paused() -> SmallWorld:
 
 
 def _refused_twice() -> SmallWorld:
-    """Two workers find that the queue refuses their part, and the first worker's park is drained."""
+    """Two workers see the queue refuse their part, and the first worker's park is drained."""
     world, (first, second) = _refusing(parts=2)
 
     def later(ports: Any) -> None:

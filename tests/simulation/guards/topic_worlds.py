@@ -1,4 +1,4 @@
-"""Small worlds with topics that are created, deleted, created again and changed."""
+"""Small worlds of topics during creation, deletion and changes of settings."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def _created_twice() -> SmallWorld:
 
 
 def _deleted(world: SmallWorld) -> None:
-    """Checks in the end that nothing of the topic is left."""
+    """Checks at the end that no item of the topic is left."""
 
     def check() -> None:
         items = stored(world.service).of(TOPIC)
