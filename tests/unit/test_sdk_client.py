@@ -6,7 +6,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import asdict, fields, replace
+from dataclasses import asdict, fields
 from typing import Any
 
 import boto3
@@ -14,7 +14,7 @@ import pytest
 from moto import mock_aws
 
 from tests.marks import topic_state
-from tests.stored import altered, stored
+from tests.stored import altered
 from tidewheel.client.subscription_queues import MAX_QUEUE_NAME, queue_name
 from tidewheel.client.tidewheel import Tidewheel
 from tidewheel.client.topic_cache import CACHE_MS
@@ -385,11 +385,10 @@ def test_a_subscription_reads_the_topic_state_again_when_the_topic_changes_under
 
     clock = ManualClock(NOW_MS)
     storage = MemoryService.at(clock)
-    busy = Busy(stored(storage))
-    storage = altered(storage, subscriptions=busy)
+    storage = altered(storage, subscriptions=Busy)
     create_topic(storage, clock, "orders", TopicSettings())
     made = create_subscription(storage, clock, "orders", "billing", "https://q", "earliest")
-    assert busy.tries == 2
+    assert storage.subscriptions.tries == 2
     assert storage.subscriptions.read("orders", "billing") == made
 
 
@@ -428,8 +427,8 @@ def test_a_topic_is_looked_up_once_a_minute_and_an_unknown_one_each_time(stack: 
             self.reads += 1
             return super().read(topic)
 
-    states = Counting(stack.storage)
-    storage = replace(stack.storage, topic_states=states)
+    storage = altered(stack.storage, topic_states=Counting)
+    states = storage.topic_states
     client = Tidewheel(session=stack.session, settings=stack.settings, clock=stack.clock, storage=storage)
     for expected in (1, 2):
         with pytest.raises(UnknownTopic):
