@@ -1,1 +1,1 @@
-"""What each port promises, proved once for every implementation."""
+"""Contract tests of each port, run over every implementation."""

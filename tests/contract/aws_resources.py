@@ -1,4 +1,4 @@
-"""A table, an S3 bucket and queues on moto or on given endpoints, and a count of the requests to them."""
+"""A table, an S3 bucket and queues on moto or on given endpoints, and a count of their requests."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ ACCESS_KEY, SECRET_KEY = "test", "test"
 
 
 def has_endpoints() -> bool:
-    """Whether the environment says where DynamoDB is: then nothing here is on moto."""
+    """Whether the environment gives an endpoint of DynamoDB. No test runs on moto then."""
     return "AWS_ENDPOINT_URL_DYNAMODB" in os.environ
 
 
 def client(service: str, **config: Any) -> Any:
-    """A client with made-up credentials; botocore takes its endpoint from the environment, if there is one."""
+    """Makes a client with made-up credentials. botocore takes an endpoint from the environment."""
     return boto3.client(
         service,
         region_name=REGION,
@@ -36,7 +36,7 @@ def client(service: str, **config: Any) -> Any:
 
 
 def make_table(dynamodb: Any) -> str:
-    """Creates an empty table as the stack does; returns its name."""
+    """Creates an empty table as the stack does. Returns its name."""
     name = f"table-{uuid.uuid4().hex}"
     check_key = (layout.CHECK_PARTITION_KEY, layout.CHECK_SORT_KEY)
     dynamodb.create_table(
@@ -68,14 +68,14 @@ def _key_schema(partition_key: str, sort_key: str) -> list[dict[str, str]]:
 
 
 def make_s3_bucket(s3: Any) -> str:
-    """Creates an empty S3 bucket; returns its name."""
+    """Creates an empty S3 bucket. Returns its name."""
     name = f"s3-bucket-{uuid.uuid4().hex}"
     s3.create_bucket(Bucket=name, CreateBucketConfiguration={"LocationConstraint": REGION})
     return name
 
 
 def make_queue(sqs: Any) -> str:
-    """Creates an empty queue; returns its URL."""
+    """Creates an empty queue. Returns its URL."""
     return str(sqs.create_queue(QueueName=f"queue-{uuid.uuid4().hex}")["QueueUrl"])
 
 

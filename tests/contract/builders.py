@@ -21,7 +21,7 @@ SLOT_MS = 300_000
 
 
 def a_state(topic: str = "orders", **marks: Any) -> TopicState:
-    """A topic state with its marks at slot 100, unless told otherwise."""
+    """A topic state with its marks at slot 100 by default."""
     values = {
         "generation": "g1",
         "settings": TopicSettings(),
@@ -34,7 +34,7 @@ def a_state(topic: str = "orders", **marks: Any) -> TopicState:
 
 
 def a_bucket(*slots: int, id: str = "b1", segments: int = 2) -> Bucket:
-    """A bucket that occupies some slots."""
+    """A bucket with some occupied slots."""
     start = min(slots) * SLOT_MS
     return Bucket(
         id=bucket_id(min(slots), id),
@@ -47,7 +47,7 @@ def a_bucket(*slots: int, id: str = "b1", segments: int = 2) -> Bucket:
 
 
 def a_segment(number: int = 0, start_ms: int = 100 * SLOT_MS) -> Segment:
-    """One of a row of segments of 1000 bytes."""
+    """A numbered segment of 1000 bytes."""
     return Segment(
         offset=4 + 1000 * number,
         length=1000,
@@ -61,7 +61,7 @@ def a_segment(number: int = 0, start_ms: int = 100 * SLOT_MS) -> Segment:
 def a_plan(
     first_slot: int = 100, end_slot: int = 103, *, segments: int = 1, objects: int = 1, cancelled: int = 0
 ) -> Plan:
-    """A plan; with many objects its manifest is large."""
+    """A plan. Many objects make its manifest large."""
     planned = tuple(
         PlannedSegment(object_name=f"ledgers/orders/{i % objects:032x}", segment=a_segment(i), due_rows=7)
         for i in range(segments)
@@ -76,7 +76,7 @@ def raise_next_slot(storage: Storage, state: TopicState, next_work: NextWork) ->
 
 
 def a_message_id(number: int = 0) -> MessageId:
-    """One of many ids."""
+    """A message id made from a number."""
     return MessageId(f"01{number * 2654435761 % 2**60:024d}")
 
 
@@ -126,17 +126,17 @@ class Store:
         return state
 
     def current(self, topic: str = "orders") -> TopicState:
-        """The topic state as it is now."""
+        """The current topic state."""
         state = self.topic_states.read(topic)
         assert state is not None
         return state
 
     def put_trash(self, trash: Trash) -> None:
-        """Puts trash as merges do: here one without sources and outputs."""
+        """Puts trash as merges do, but without sources and outputs."""
         assert self.merges.swap(self.current(), [], [], trash)
 
     def subscribed(self, *names: str, **fields: Any) -> list[SubscriptionState]:
-        """Creates subscriptions of the topic, all at its `planned`."""
+        """Creates subscriptions of the topic, by default with their cursors at `planned`."""
         made = []
         for name in names or ("billing",):
             state = self.current()
@@ -146,7 +146,7 @@ class Store:
         return made
 
     def delivered(self, **fields: Any) -> Delivery:
-        """Hands a plan out to a new subscription, so that a delivery is open."""
+        """Hands a plan out to a new subscription. Returns the open delivery."""
         if self.topic_states.read("orders") is None:
             self.topic()
         [subscription] = self.subscribed()

@@ -1,4 +1,4 @@
-"""A DynamoDB client that asks the client in memory the same, and compares the answers and refusals."""
+"""A DynamoDB client that compares each answer and refusal with the client in memory."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _FIELDS = ("Item", "Items", "Attributes", "Count", "ScannedCount")
 
 
 class ComparedClient:
-    """Passes each request to a client of moto, of DynamoDB Local or of AWS, and to one in memory.
+    """Passes each request to a client of moto, of DynamoDB Local or of AWS, and to a client in memory.
 
     Args:
         dynamodb: boto3's client, whose answers are returned.
@@ -71,7 +71,7 @@ def _outcome(ask: Callable[..., Any], request: Mapping[str, Any]) -> tuple[Any, 
 def _compare_all_pages(
     name: str, request: dict[str, Any], ask: Callable[..., Any], ask_memory: Callable[..., Any]
 ) -> None:
-    """Compares what all pages contain: items with equal sort keys, and partitions, come in any order."""
+    """Compares the contents of all pages. Partitions and items with equal sort keys come in any order."""
     whole = {key: value for key, value in request.items() if key not in ("Limit", "ExclusiveStartKey")}
     found, remembered = ask(**whole), ask_memory(**whole)
     _same(name, whole, *(sorted(map(repr, map(_plain, each["Items"]))) for each in (remembered, found)))

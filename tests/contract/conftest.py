@@ -1,4 +1,4 @@
-"""Each port's suites run over both implementations, the AWS one with pages of two items.
+"""Runs each port's suites over both implementations, on AWS with pages of two items.
 
 The AWS one is on moto, or on what AWS_ENDPOINT_URL_DYNAMODB and its kin name. Then moto is not imported.
 """
@@ -24,7 +24,7 @@ from tidewheel.storage.table import Table
 
 @pytest.fixture(scope="module")
 def aws() -> Iterator[None]:
-    """The given endpoints, or moto for one file of tests: moto is global, and other files bring their own."""
+    """The given endpoints, or moto for one file of tests. Each file starts its own moto, since moto is global."""
     if has_endpoints():
         yield
         return
@@ -53,7 +53,7 @@ def sqs(aws: None) -> Any:
 
 
 def aws_store(dynamodb: Any, *, compared: bool = False, **options: Any) -> Store:
-    """An empty table; manifests go to memory.
+    """An empty table, with manifests in memory.
 
     Args:
         dynamodb: boto3's client.

@@ -1,4 +1,4 @@
-"""The port Buckets: buckets, and the commit that adds one to a topic."""
+"""Tests the port Buckets, which commits buckets to a topic."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def commit(store: Store, once: str | None, id: str = "b1") -> Commit:
 
 
 def a_tailed_bucket(slots: range, segments: int, id: str = "large") -> Bucket:
-    """A bucket whose ledger has its index in its tail."""
+    """A bucket with the index in the tail of its ledger."""
     bucket = replace(a_bucket(105, id=id), slots=slots_of(slots))
     table = tuple(a_segment(i * i) for i in range(segments))
     _, tail = encode_tail(bucket.slots, table, offset=5_000_000)

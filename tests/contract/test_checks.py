@@ -1,4 +1,4 @@
-"""The port Checks: due checks, and claims on daily work."""
+"""Tests the port Checks, with due checks and claims on daily work."""
 
 from __future__ import annotations
 

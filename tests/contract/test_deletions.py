@@ -1,4 +1,4 @@
-"""The port Deletions: what a deletion of a topic marks, hides and deletes."""
+"""Tests the port Deletions, which marks, hides and deletes a topic."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from tidewheel.storage.table import Table
 
 
 def marked(store: Store, **marks: Any) -> TopicState:
-    """Marks a new topic as one that is being deleted; returns the mark."""
+    """Marks a new topic for deletion. Returns the mark."""
     state = store.topic(**marks)
     assert store.deletions.mark(state, "g2", 5000)
     found = store.deletions.read("orders")

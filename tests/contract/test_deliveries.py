@@ -1,4 +1,4 @@
-"""The port Deliveries: cursors, open deliveries with their leases, and replays."""
+"""Tests the port Deliveries, with cursors, replays, and open deliveries with their leases."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def _order(delivery: Any) -> tuple[str, int]:
 
 
 def a_replay(plan: int = 100, replay_id: str = "r1", **fields: Any) -> Delivery:
-    """A delivery of a plan that is delivered again to "billing"."""
+    """A replay of a plan to "billing"."""
     bounds = {"first_ms": 7, "end_ms": 9, "filter_policy": '{"kind":["a"]}', "done": frozenset({1}), "start": 0}
     delivery = a_delivery(plan=plan, **(bounds | fields))
     return replace(delivery, key=replace(delivery.key, replay=replay_id))

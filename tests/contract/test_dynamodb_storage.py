@@ -1,4 +1,4 @@
-"""Storage: what is not the port's: requests, keys, races, versions, manifests as objects."""
+"""Tests requests, keys, races, versions and manifests of the storage, beyond the ports."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ NEXT = NextWork(next_slot=105, next_check_ms=7000, collect_at_ms=None)
 
 @pytest.fixture
 def store(dynamodb: Any) -> Store:
-    """An empty table, in pages as large as DynamoDB makes them."""
+    """An empty table, with DynamoDB's own page size."""
     return aws_store(dynamodb)
 
 
@@ -314,7 +314,7 @@ def test_a_plan_that_is_not_read_whole_has_its_range_though_its_manifest_is_gone
 
 @pytest.mark.skipif(not has_endpoints(), reason="moto takes no notice of ClientRequestToken")
 def test_a_plan_whose_answer_was_lost_is_committed_by_the_second_try(dynamodb: Any, store: Store) -> None:
-    """DynamoDB knows the token of a transaction for ten minutes: its repetition succeeds and changes nothing."""
+    """DynamoDB remembers a transaction's token for ten minutes, so a repetition succeeds and changes nothing."""
     state = store.topic()
     with failing(dynamodb, [(None, "TransactionInProgressException")], after=True):
         assert store.plans.commit(state, large_plan(), 103)
@@ -334,7 +334,7 @@ def test_a_manifest_stays_if_the_plan_that_seems_refused_was_put_after_all(dynam
 
 # ---- races
 class failing:
-    """Makes requests of a client fail, as if DynamoDB had refused them, or after it did them.
+    """Makes requests of a client fail, either refused by DynamoDB or after their effect.
 
     Args:
         failures: of each request in turn, the codes of its cancelled writes (None: no such list) and its error code.

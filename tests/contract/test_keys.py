@@ -1,4 +1,4 @@
-"""The port Keys: keys."""
+"""Tests the port Keys."""
 
 from __future__ import annotations
 

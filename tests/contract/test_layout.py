@@ -1,4 +1,4 @@
-"""A topic whose data has a newer layout: it is refused by name, and nothing of it is changed."""
+"""A topic with a newer layout is refused by name and stays unchanged."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def an_entry(number: int) -> KeyEntry:
 
 
 def moved_to_a_newer_layout(store: Store) -> TopicState:
-    """Returns a topic state as it was read just before its topic was moved to a newer layout."""
+    """Moves a topic to a newer layout. Returns the topic state read just before the move."""
     state = a_state(layout=NEWER, next_check_ms=50)
     assert store.topic_states.create(state)
     store.subscriptions.restore(LATE)

@@ -1,4 +1,4 @@
-"""The SQS client in memory, and the local stack's, answer as moto's does; what moto leaves out has tests of its own."""
+"""The SQS clients in memory and of the local stack answer as moto does. Separate tests cover behaviour missing in moto."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _numbers = itertools.count()
 
 @dataclass(kw_only=True)
 class SqsUnderTest:
-    """A client, and the clock that it follows."""
+    """A client with its clock."""
 
     client: Any
     clock: ManualClock

@@ -1,4 +1,4 @@
-"""The port Merges: swaps of ledgers, the lease of a merge, and trash."""
+"""Tests the port Merges, with swaps of ledgers, the lease of a merge, and trash."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ LOW = NextWork(next_slot=105, next_check_ms=7000, collect_at_ms=None)
 
 
 def some_buckets(count: int, prefix: str = "source") -> list[Bucket]:
-    """Buckets that all begin in the same slot."""
+    """Buckets with the same first slot."""
     return [a_bucket(105, 106 + i, id=f"{prefix}-{i:02d}") for i in range(count)]
 
 
 def commit(store: Store, *buckets: Bucket) -> TopicState:
-    """Commits buckets; returns the topic state afterwards."""
+    """Commits buckets. Returns the new topic state."""
     for bucket in buckets:
         next_work = LOW if store.current().next_slot is None else None
         assert store.buckets.commit(store.current(), bucket, next_work) is Commit.COMMITTED
@@ -54,7 +54,7 @@ def another_generation(store: Store, state: TopicState, sources: list[Bucket]) -
 
 
 def a_tailed_bucket(slots: range, segments: int, id: str = "large") -> Bucket:
-    """A bucket whose ledger has its index in its tail."""
+    """A bucket with the index in the tail of its ledger."""
     bucket = replace(a_bucket(105, id=id), slots=slots_of(slots))
     table = tuple(a_segment(i * i) for i in range(segments))
     _, tail = encode_tail(bucket.slots, table, offset=5_000_000)

@@ -1,4 +1,4 @@
-"""A subscription's queues are made and checked on an SQS that knows new queues late and forgets deleted ones late."""
+"""Makes and checks a subscription's queues on an SQS with late knowledge of new and deleted queues."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SETTINGS = SubscriptionSettings(visibility_timeout_s=45)
 
 @pytest.fixture(params=["memory", "aws"])
 def slow(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Slow:
-    """Makes an SQS whose new queues are hidden for some seconds. Waits move its time."""
+    """Makes an SQS that hides new queues for some seconds. Waits move its time."""
     client: Any = (
         MemorySqsClient(MemorySqs(ManualClock(0))) if request.param == "memory" else request.getfixturevalue("sqs")
     )
@@ -38,7 +38,7 @@ def slow(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Slo
 
 @pytest.fixture
 def topic() -> str:
-    """A name that no other test has: moto's queues outlive a test."""
+    """A topic name unique to the test, since moto's queues outlive a test."""
     return f"orders-{uuid.uuid4().hex[:8]}"
 
 

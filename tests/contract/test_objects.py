@@ -1,4 +1,4 @@
-"""Objects: the port, and what is S3's own."""
+"""Tests the port Objects, and properties of S3 alone."""
 
 from __future__ import annotations
 
@@ -249,7 +249,7 @@ def test_the_failure_of_an_upload_is_reported_even_if_its_abortion_fails_too() -
 
 
 class Answering:
-    """A client whose PutObject answers with these codes in turn. None: the object is written."""
+    """A client with given error codes as the answers of PutObject in turn. For None, PutObject writes the object."""
 
     def __init__(self, *codes: str | None) -> None:
         self.codes = list(codes)

@@ -1,4 +1,4 @@
-"""The port Parks: parks with their leases."""
+"""Tests the port Parks, with parks and their leases."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def in_state(store: Store, state: State) -> SubscriptionState:
 
 
 def parked(store: Store, **fields: Any) -> Park:
-    """A park of a subscription that is paused."""
+    """A park of a paused subscription."""
     park = a_park(in_state(store, State.PAUSED), **fields)
     assert store.parks.put(park, State.PAUSED) is Parked.PARKED
     return park
@@ -179,7 +179,7 @@ def test_a_park_is_replaced_by_whom_has_its_lease_only_and_no_park_is_overwritte
 
 
 def parked_beside(store: Store, park: Park) -> Park:
-    """One more park of the same subscription."""
+    """A second park of the same subscription."""
     other = replace(park, key=replace(park.key, id="p2"))
     assert store.parks.put(other, State.PAUSED) is Parked.PARKED
     return other

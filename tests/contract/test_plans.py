@@ -1,4 +1,4 @@
-"""The port Plans: plans, and the transaction that makes a plan and hands it out."""
+"""Tests the port Plans, and the transaction of a plan and its hand-outs."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ KEY = DeliveryKey(topic="orders", subscription="billing", generation="s1", plan=
 
 @dataclass(frozen=True, kw_only=True)
 class QueuesUnderTest:
-    """An implementation, one queue, and what a consumer of each queue finds: (text, attributes with the header)."""
+    """An implementation with a queue and a consumer. `received` returns texts and attributes, with the header."""
 
     queues: Queues
     url: str

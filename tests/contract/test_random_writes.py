@@ -38,7 +38,7 @@ LOW = NextWork(next_slot=105, next_check_ms=7000, collect_at_ms=None)
 
 
 class Writer:
-    """Makes random writes with values of small ranges, so that conditions hold and fail alike.
+    """Makes random writes with values of small ranges. Conditions succeed and fail about as often.
 
     A read value is kept and used again later, as a slow writer does.
     """
@@ -79,7 +79,7 @@ class Writer:
         self.parks += [each for each in self.store.parks.all("orders") if each.leased_ms is not None]
 
     def write(self) -> Any:
-        """Makes one write."""
+        """Makes a random write."""
         store, slot = self.store, self.slot
         to, part = self.subscription, self.random.randint(0, 2)
         delivery = a_delivery(to, plan=100)

@@ -1,4 +1,4 @@
-"""Topics: recurring messages, and the topic state that counts them."""
+"""Tests recurring messages and their count in the topic state."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tidewheel.storage.topic_states import AT_ONCE_MS, NextWork
 
 
 def a_recurring(name: str = "tick", generation: str = "r1", first_slot: int = 105) -> Recurring:
-    """A recurring message that is planned from a slot on."""
+    """A recurring message, planned from a slot on."""
     return Recurring(
         topic="orders",
         name=name,

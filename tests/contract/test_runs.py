@@ -1,4 +1,4 @@
-"""Runs: the port in memory and on AWS, and the exact requests of the latter."""
+"""Tests the port Runs in memory and on AWS, with the exact requests to AWS."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ START_JOB_RUN = {"JobName": "the-merge", "Arguments": {"--topic": "orders"}}
 
 
 class Aws:
-    """The port on clients that answer what the test says, and nothing else."""
+    """The port on stubbed clients. Each answer comes from the test."""
 
     def __init__(self, merge_job: str | None = "the-merge") -> None:
         lambda_client, glue_client = client("lambda"), client("glue")

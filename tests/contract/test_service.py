@@ -1,4 +1,4 @@
-"""The deployed service's wiring, and what importing it costs."""
+"""Tests the wiring of the deployed service, and the cost of its import."""
 
 from __future__ import annotations
 

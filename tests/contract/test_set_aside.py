@@ -1,4 +1,4 @@
-"""The port SetAsideItems: what could not be read, and its tries."""
+"""Tests the port SetAsideItems, with unreadable items and their tries."""
 
 from __future__ import annotations
 

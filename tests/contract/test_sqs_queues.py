@@ -1,4 +1,4 @@
-"""SqsQueues: what it does when SQS refuses; SQS here is a few lines of Python."""
+"""Tests SqsQueues against refusals of a small fake SQS."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ KEY = DeliveryKey(topic="orders", subscription="billing", generation="s1", plan=
 
 @dataclass
 class Sqs:
-    """Keeps what is sent; `refuse` may raise for a request, or return the entries that fail."""
+    """Keeps all sent entries. `refuse` may raise for a request, or return the failing entries."""
 
     refuse: Callable[[list[Any]], list[dict[str, Any]]] = lambda entries: []
     requests: list[dict[str, Any]] = field(default_factory=list)
@@ -60,7 +60,7 @@ def releases(*texts: str) -> list[tuple[Release, int]]:
 
 
 def fails(**codes: tuple[str, bool]) -> Callable[[list[Any]], list[dict[str, Any]]]:
-    """Refuses entries by their text: code and whether it is the sender's fault."""
+    """Refuses entries by their text, with a code and whether the sender is at fault."""
 
     def refuse(entries: list[Any]) -> list[dict[str, Any]]:
         return [

@@ -1,4 +1,4 @@
-"""The port Subscriptions: subscriptions, their states and filters."""
+"""Tests the port Subscriptions, with their states and filters."""
 
 from __future__ import annotations
 

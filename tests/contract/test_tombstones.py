@@ -1,4 +1,4 @@
-"""The port Tombstones: tombstones, and the cancels that put them."""
+"""Tests the port Tombstones, and the cancels behind the tombstones."""
 
 from __future__ import annotations
 

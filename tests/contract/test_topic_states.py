@@ -1,4 +1,4 @@
-"""The port TopicStates: topic states, their marks, settings and purges."""
+"""Tests the port TopicStates, with marks, settings and purges."""
 
 from __future__ import annotations
 

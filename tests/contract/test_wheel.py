@@ -1,4 +1,4 @@
-"""Wheel: the port over memory and over EventBridge Scheduler, and the exact request of the latter."""
+"""Tests the port Wheel in memory and on EventBridge Scheduler, with the exact request to Scheduler."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def scheduler_wheel(
 
 @pytest.fixture(params=["memory", "aws"])
 def wheel(request: pytest.FixtureRequest) -> tuple[Wheel, Any]:
-    """A wheel, and what returns its schedules: name -> (topic, slot)."""
+    """A wheel, and a function to return its schedules by name as (topic, slot)."""
     if request.param == "memory":
         memory = MemoryWheel()
         return memory, lambda: {name: each[:2] for name, each in memory.schedules.items()}
@@ -96,7 +96,7 @@ def test_schedules_that_are_due_are_taken_from_the_fake_in_order_of_time() -> No
 # ---- EventBridge Scheduler
 @dataclass
 class Scheduler:
-    """Notes requests, and may refuse them, or as many as `times`."""
+    """Notes requests. Refuses the first `times` requests if `refusal` is set."""
 
     refusal: str | None = None
     times: int = 99
@@ -168,7 +168,7 @@ def test_a_scheduler_that_does_not_answer_is_asked_once() -> None:
 
 
 class Fired:
-    """Lists a schedule that fires before it can be deleted; or refuses."""
+    """Lists two schedules, and refuses their deletion with a given code."""
 
     def __init__(self, refusal: str) -> None:
         self.refusal = refusal

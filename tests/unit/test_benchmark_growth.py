@@ -1,4 +1,4 @@
-"""What grows: nothing that is done once, or by another function, is counted as a flow's."""
+"""The growth benchmark leaves single work and other functions' work out of a flow's count."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a topic's flows read does not grow with its backlog: the same number of ledgers in any slot, over more years."""
+"""A topic's flows read the same amount with a larger backlog, of the same density over more years."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FLOWS = ("ingest", "get", "cancel", "stats", "peek", "merge_plan", "dispatch_and
 
 @pytest.fixture(scope="module")
 def measured() -> tuple[dict[str, Any], dict[str, Any]]:
-    """A backlog of 1,200 ledgers, and one of twice as many in twice as many months."""
+    """Measures a backlog of 1,200 ledgers, and a backlog of twice as many ledgers in twice as many months."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(consider_merge, "MOST_CONSIDERED", 600)
         patch.setattr(stats, "MOST_BUCKETS", 600)

@@ -1,4 +1,4 @@
-"""Benchmarks: their rounds, their tables, their files, and the command that runs them."""
+"""Tests the benchmarks' rounds, tables, files and command."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A bucket's index: coarse where it is too large for an item, whole again with its ledger's tail."""
+"""A bucket's index is coarse if too large for an item, and complete again with its ledger's tail."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ FIRST_SLOT = START_MS // 1000
 
 
 def some_segments(count: int, *, seed: int = 1) -> tuple[Segment, ...]:
-    """Segments one behind the other, of lengths that do not compress."""
+    """Consecutive segments of incompressible lengths."""
     random_ = random.Random(seed)
     found, offset, at_ms = [], 4, START_MS
     for _ in range(count):
@@ -56,7 +56,7 @@ def scattered(count: int, within: int, *, seed: int = 2) -> BitMap:
 
 
 def a_bucket(slots: BitMap, segments: tuple[Segment, ...]) -> tuple[Bucket, bytes]:
-    """A complete bucket, and its tail's bytes (none if an item takes it whole)."""
+    """A complete bucket, and its tail's bytes (none if the index fits into an item)."""
     data, tail = encode_tail(slots, segments, offset=77)
     held = tail if tail.needed else None
     bucket = Bucket(
@@ -247,7 +247,7 @@ def test_bytes_that_are_no_bitmap_never_crash_the_process() -> None:
 
 # ---- ledgers
 def many_rows(count: int, slots: int) -> pa.Table:
-    """Rows of which each is in one of many slots of a second, drawn at random."""
+    """Rows in random slots of a second."""
     random_ = random.Random(5)
     times = sorted(START_MS + 1000 * random_.randrange(slots) for _ in range(count))
     return rows_table(

@@ -1,4 +1,4 @@
-"""The buffered sender: what is sent when, what a failure does, and that nothing is lost in silence."""
+"""Tests the buffered sender's times of sends and its failures. No message is lost without an error."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Service:
         return self._send(QueueUrl=QueueUrl, Entries=Entries)
 
     def received(self) -> list[str]:
-        """Bodies of all that is due now."""
+        """The bodies of all due messages."""
         self.stack.advance(seconds=2)
         return sorted(each.body for each in self.stack.receive(TOPIC, "billing"))
 

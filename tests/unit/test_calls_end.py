@@ -1,4 +1,4 @@
-"""Each call of a client ends in time, whatever AWS does, and says what it asked for."""
+"""Each call of a client ends in time under any fault of AWS. The error names the call's request."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def stack() -> Iterator[LocalTidewheel]:
 
 
 class World:
-    """A client of a stack, behind an endpoint that is half well from now on."""
+    """A client of a stack, behind an endpoint with later faults."""
 
     def __init__(self, stack: LocalTidewheel, endpoint: SlowEndpoint) -> None:
         self.stack, self.endpoint = stack, endpoint
@@ -78,7 +78,7 @@ def a_session() -> boto3.Session:
 
 @pytest.fixture
 def world(stack: LocalTidewheel, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
-    """A client that gives up early."""
+    """A client with short timeouts."""
     monkeypatch.setattr(connection, "SDK", QUICK)
     with SlowEndpoint(stack.endpoint_url) as endpoint:
         yield World(stack, endpoint)

@@ -1,4 +1,4 @@
-"""The model of capacity: its limits are where the design says they are."""
+"""Compares the limits of the capacity model with the design."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which characters SQS takes: those of XML 1.0, as its documentation of SendMessage lists them."""
+"""Tests the characters allowed by SQS, which are the characters of XML 1.0."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tidewheel.model.validation import check_characters
 
 
 def taken(character: str) -> bool:
-    """Whether SQS takes a character: #x9 | #xA | #xD | #x20 to #xD7FF | #xE000 to #xFFFD | #x10000 to #x10FFFF."""
+    """Whether SQS accepts a character, #x9 | #xA | #xD | #x20 to #xD7FF | #xE000 to #xFFFD | #x10000 to #x10FFFF."""
     number = ord(character)
     return number in (0x9, 0xA, 0xD) or 0x20 <= number <= 0xD7FF or 0xE000 <= number <= 0xFFFD or number >= 0x10000
 

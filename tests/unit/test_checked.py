@@ -1,4 +1,4 @@
-"""Sealed bytes: what is sealed is opened, damage is noticed, and only modules that check bytes hand them to parsers."""
+"""Sealed bytes open unchanged, and damage is noticed. Only modules with a check give bytes to parsers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A clock that AWS's answers check: what it doubts, and what it lets pass."""
+"""Tests a clock checked against AWS's answers. Large errors raise doubts, and small errors pass."""
 
 from __future__ import annotations
 

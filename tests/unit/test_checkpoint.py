@@ -1,4 +1,4 @@
-"""Checkpoints: what they hold, and their bytes."""
+"""Tests the contents of checkpoints and their bytes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command line over SQS as moto emulates it, with the metadata in memory."""
+"""Tests the command line over moto's SQS, with the metadata in memory."""
 
 from __future__ import annotations
 

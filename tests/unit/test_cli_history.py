@@ -1,4 +1,4 @@
-"""The commands that purge, replay, redrive, update and delete, over the service in memory."""
+"""Tests the commands to purge, replay, redrive, update and delete, over the service in memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Each command ends in time with one line, whatever AWS does, and at once with Ctrl-C."""
+"""Each command ends in time with one line under any fault of AWS, and at once with Ctrl-C."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""CloudFormation's contract: one answer to each request, whatever happens."""
+"""CloudFormation gets exactly one answer to each request."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ EVENT = {
 
 @dataclass
 class Answers:
-    """What was put, a timer that goes off when the test says so, and the time that the function has left."""
+    """The answers put to CloudFormation, a timer fired by the test, and the function's remaining time."""
 
     put: list[dict[str, Any]] = field(default_factory=list)
     largest: int = 0
@@ -215,7 +215,7 @@ def test_a_request_does_not_show_its_url() -> None:
 
 
 class Receiver(BaseHTTPRequestHandler):
-    """Takes what is put, after as many refusals as the server has left."""
+    """Accepts PUT requests after the server's remaining refusals."""
 
     def do_PUT(self) -> None:
         body = self.rfile.read(int(self.headers["Content-Length"]))

@@ -1,4 +1,4 @@
-"""A test run ends, whatever becomes of its workers."""
+"""A test run ends, even after the death of a worker."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A deadline travels with a call's context, and bounds what begins."""
+"""A deadline travels with a call's context, and limits every step of the call."""
 
 from __future__ import annotations
 

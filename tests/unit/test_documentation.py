@@ -1,4 +1,4 @@
-"""`tidewheel docs`: pages and sections."""
+"""Tests the pages and sections of `tidewheel docs`."""
 
 from __future__ import annotations
 

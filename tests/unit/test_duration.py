@@ -1,4 +1,4 @@
-"""Delays and times as callers write them."""
+"""Tests delays and times in the callers' notation."""
 
 from __future__ import annotations
 

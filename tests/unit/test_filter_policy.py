@@ -17,7 +17,7 @@ OTHER = {"other": "here"}
 
 
 def takes(conditions: list[Any], value: str | None) -> bool:
-    """Asks a policy on the one attribute `a`, of a message that has another one beside."""
+    """Applies a policy on the attribute `a` to a message with another attribute beside `a`."""
     attributes = OTHER if value is None else {**OTHER, "a": value}
     return FilterPolicy.parse({"a": conditions}).matches(attributes)
 

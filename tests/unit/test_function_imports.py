@@ -1,4 +1,4 @@
-"""Which modules the functions load: none that their archive does not have."""
+"""The functions load only modules in their archive."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ NEVER = (
 
 
 def loaded_by(*functions: str) -> set[str]:
-    """Imports handlers in one new process and returns all modules that are loaded then."""
+    """Imports handlers in a new process. Returns all loaded modules."""
     values = {"max_skew_ms": "100", "send_threads": "8", "topic_queues": "{}"}
     variables = {
         f"TIDEWHEEL_{field.name.upper()}": values.get(field.name, "arn:aws:sqs:eu-central-1:1:q")
@@ -83,5 +83,5 @@ def test_the_service_in_memory_needs_nothing_of_botocore_but_its_exceptions() ->
 
 @pytest.mark.parametrize("name", [*ROWS, *NEVER])
 def test_what_must_not_be_loaded_exists_under_this_name(name: str) -> None:
-    """Otherwise its absence would prove nothing."""
+    """The absence of an unknown name would prove nothing."""
     assert importlib.util.find_spec(name) is not None

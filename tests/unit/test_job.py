@@ -1,4 +1,4 @@
-"""Jobs: what is in the work queue, as JSON."""
+"""Tests the jobs of the work queue, as JSON."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Segments decoded together are the segments decoded one by one, and no damage of one hides among the others."""
+"""Segments decode the same together as alone, and damage of a segment never hides among the others."""
 
 from __future__ import annotations
 

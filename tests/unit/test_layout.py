@@ -1,4 +1,4 @@
-"""The layout of a topic's data: what is said to whom meets a newer one."""
+"""Tests the errors after a read of a newer data layout."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The ledger's format: what is encoded is decoded, by us and by others, and damage never goes unnoticed.
+"""Tests the ledger's format. Encoded rows decode unchanged, here and with other readers, and damage is always noticed.
 
 The golden ledger is written anew by `TIDEWHEEL_UPDATE_GOLDEN=1 pytest tests/unit/test_ledger.py -k golden`.
 """
@@ -103,7 +103,7 @@ def by_time(row: Row) -> tuple[int, bytes]:
 
 
 def a_segment(pages_and_footer: bytes, **changes: Any) -> tuple[bytes, Segment]:
-    """A range with a checksum that is right, and a segment that it could be."""
+    """A range with a correct checksum, and a possible segment for the range."""
     data = sealed(pages_and_footer)
     segment = Segment(
         offset=4, length=len(data), rows=1, raw_bytes=1, first_deliver_at_ms=START_MS, last_deliver_at_ms=START_MS

@@ -1,4 +1,4 @@
-"""A ledger's own footer says what its bucket does, and damage of it never goes unnoticed."""
+"""A ledger's own footer agrees with its bucket, and damage of the footer is always noticed."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def ending_of(data: bytes) -> int:
 
 
 def with_a_right_checksum(parquet: bytes) -> bytes:
-    """Returns a Parquet file with its footer sealed as that of a ledger."""
+    """Returns a Parquet file with its footer sealed as in a ledger."""
     footer = ending_of(parquet) + 4
     return parquet[:footer] + sealed(parquet[footer:])
 

@@ -15,7 +15,7 @@ ROWS = st.lists(st.tuples(TIMES, IDS), max_size=40)
 
 
 def table_of(rows: list[tuple[int, bytes]], *, with_texts: bool) -> pa.Table:
-    """Rows whose payload is their place, so that equal ones can be told apart."""
+    """Rows with their place as payload, to distinguish equal rows."""
     keys = [f"key {i}" if i % 3 else None for i in range(len(rows))]
     attributes = [{"n": str(i)} if i % 2 else None for i in range(len(rows))]
     return rows_table(

@@ -1,4 +1,4 @@
-"""A merge: what is chosen, where it is cut, and that merging ends and costs little in the long run."""
+"""Tests the choice and the cuts of merges. Merging ends and costs little in the long run."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ SOON = HOUR // SLOT_MS
 def a_bucket(
     number: int = 0, size: int = 10 * KIB, slots: Iterable[int] = range(1000, 2000), *, rows: int = 100, shift: int = 0
 ) -> Bucket:
-    """A bucket of some bytes; slots count from PLANNED."""
+    """A bucket of some bytes. Slots count from PLANNED."""
     occupied = slots_of(PLANNED + slot >> shift for slot in slots)
     return Bucket(
         id=BucketId(f"b{number:04d}"),
@@ -376,7 +376,7 @@ def test_a_merge_has_as_many_ledgers_as_may_be_rewritten_at_once(most: Most, sou
 
 # ---- in the long run
 class Simulation:
-    """Sixty days in slots of an hour: twelve ledgers an hour, each spread evenly over what comes.
+    """Sixty days in slots of an hour, with twelve ledgers an hour, each spread evenly over the following time.
 
     Merges are idealised: an output weighs what its window of the sources weighs.
     """

@@ -1,4 +1,4 @@
-"""Ids, the checks before a message is sent, and what is read back."""
+"""Tests ids, the checks before a send, and the parsing of received messages."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def check(body: Any = "x", **fields: Any) -> OutgoingMessage:
 
 
 def delivered(message: OutgoingMessage) -> dict[str, Any]:
-    """The message as SQS hands it out."""
+    """The message as received from SQS."""
     message_id = id_text(message.id)
     values = {**message.attributes, HEADER_ATTRIBUTE: header_text(message_id, message.encoding, NOW_MS)}
     return {

@@ -1,4 +1,4 @@
-"""Packs: what senders write, and what a stranger may write instead."""
+"""Tests packs from senders and from strangers."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def checked(*messages: Message) -> list[OutgoingMessage]:
 
 
 def document(**changes: Any) -> dict[str, Any]:
-    """A good pack's fields, with changes; a change to None leaves the field out."""
+    """A good pack's fields, with changes. A change to None leaves the field out."""
     [(_, data)] = packs("orders", "g1", NOW_MS, checked(Message(body="one"), Message(body=b"two")))
     fields = fields_of(data) | changes
     return {name: value for name, value in fields.items() if value is not None}

@@ -1,4 +1,4 @@
-"""The servers that Tidewheel is measured beside: each keeps messages over `kill -9`, and none comes early."""
+"""Tests the servers measured beside Tidewheel. Each keeps messages over `kill -9`, and no message comes early."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_a_program_is_killed_with_all_that_it_started(tmp_path: Path) -> None:
 
 
 class Time:
-    """Moved by sleeps and by what takes time; also the clock."""
+    """A clock moved by sleeps and by the fake's work."""
 
     def __init__(self) -> None:
         self.now_s = 1_000.0
@@ -80,7 +80,7 @@ class Time:
 
 
 class Fake(DelayServer):
-    """Delivers 20 ms late, takes 2 ms a send; a kill loses one message, doubles three, and takes 3 s."""
+    """Delivers 20 ms late, and takes 2 ms a send. A kill loses one message, doubles three, and takes 3 s."""
 
     name = "fake"
 

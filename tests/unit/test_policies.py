@@ -1,4 +1,4 @@
-"""IAM statements as values, and the command that prints them."""
+"""Tests IAM statements as values, and the command to print the statements."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_a_request_that_names_no_partition_is_not_allowed() -> None:
 
 
 def transaction(*writes: tuple[str, str]) -> list[Request]:
-    """What a transaction asks IAM for: of each write its kind and its partition."""
+    """Returns the IAM requests of a transaction, by the kind and partition of each write."""
     table = {"TableName": "arn:aws:dynamodb:eu-west-1:111122223333:table/table"}
     parts = [
         {kind: {**table, "Item" if kind == "Put" else "Key": {"pk": {"S": partition}, "sk": {"S": "x"}}}}
@@ -337,7 +337,7 @@ class Here(Target):
 
 @pytest.fixture(scope="module")
 def stack() -> Iterator[LocalTidewheel]:
-    """A local stack on which one topic has queues of its own and another has none."""
+    """A local stack with two topics. Only one of the topics has its own queues."""
     with LocalTidewheel(template=normalized(synthesized(MINE, "orders2"))) as opened:
         for topic in (MINE, SHARED):
             opened.client().create_topic(topic)
@@ -350,7 +350,7 @@ def run(stack: LocalTidewheel, *arguments: str, name: str = "tidewheel") -> Resu
 
 
 def decrypted(result: Result) -> set[str]:
-    """The keys that a printed policy lets be used to decrypt."""
+    """The keys with permission to decrypt in a printed policy."""
     statements = json.loads(result.stdout)["Statement"]
     return {key for each in statements if "kms:Decrypt" in each["Action"] for key in each["Resource"]}
 

@@ -22,14 +22,14 @@ HOUR_MS = 60 * MINUTE_MS
 
 
 def ms(text: str) -> int:
-    """UTC milliseconds of an ISO time, UTC if it names no offset."""
+    """UTC milliseconds of an ISO time. A time without an offset is UTC."""
     time = datetime.fromisoformat(text)
     time = time.replace(tzinfo=UTC) if time.tzinfo is None else time
     return (time - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1)
 
 
 def shown(at_ms: int, zone: str) -> str:
-    """What a clock of the zone shows, with its offset from UTC."""
+    """The reading of a clock of the zone, with its offset from UTC."""
     return datetime.fromtimestamp(at_ms / 1000, ZoneInfo(zone)).strftime("%m-%d %H:%M %z")
 
 
@@ -38,7 +38,7 @@ def cron(expression: str, zone: str = "UTC", start: str = "2027-01-01") -> Rule:
 
 
 def due(rule: Rule, after: str, count: int) -> list[str]:
-    """The first times after one, as clocks of the rule's zone show them."""
+    """The first due times after a time, as shown by clocks of the rule's zone."""
     result: list[str] = []
     at_ms: int | None = ms(after)
     for _ in range(count):
@@ -323,7 +323,7 @@ NAMES = {
 
 @st.composite
 def fields(draw: st.DrawFn, name: str) -> tuple[str, frozenset[int]]:
-    """A field and its values: a list of numbers, names, ranges (also of one value), each with or without a step."""
+    """Draws a field and its values. A term is a number, a name or a range, also of one value, with or without a step."""
     least, most = RANGES[name]
 
     def text(value: int) -> str:

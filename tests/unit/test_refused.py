@@ -1,4 +1,4 @@
-"""Refused messages: the document that is kept gives the whole message back."""
+"""The kept document of a refused message gives the whole message back."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which ledgers are rewritten for their dead bytes, and what that costs in the long run."""
+"""Tests the choice of ledgers to rewrite for their dead bytes, and the cost in the long run."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def weights_of(slots: dict[int, int]) -> tuple[Weight, ...]:
 
 
 def a_ledger(number: int, weights: dict[int, int], size: int = 100 * KIB, checked_ms: int = 0) -> Bucket:
-    """A ledger whose raw bytes lie in some slots; slots count from PLANNED."""
+    """A ledger with raw bytes in some slots. Slots count from PLANNED."""
     found = weights_of({PLANNED + slot: raw for slot, raw in weights.items()})
     return replace(a_bucket(number, size, weights), weights=found, checked_ms=checked_ms)
 
@@ -149,7 +149,7 @@ def test_strict_erasure_rewrites_every_ledger_with_a_dead_byte_once_in_twenty_ho
 
 # ---- in the long run
 class Life:
-    """A topic over some days, in slots of an hour. Ledgers hold bytes by slot; merges are idealised."""
+    """A topic over some days, in slots of an hour. Ledgers hold bytes by slot, and merges are idealised."""
 
     def __init__(self, seed: int, *, rewriting: bool, days: int = 120) -> None:
         self.ledgers: list[tuple[Bucket, dict[int, int]]] = []
@@ -208,7 +208,7 @@ class Life:
                 self.rewritten += self._add(rows)
 
     def _check(self, hour: int) -> None:
-        """Dead bytes, by the truth. Ledgers that end within the hour are about to be deleted."""
+        """Checks the true number of dead bytes. Ledgers with an end within the hour are about to be deleted."""
         lasting = [rows for bucket, rows in self.ledgers if bucket.last_slot > hour]
         live = sum(raw for rows in lasting for slot, raw in rows.items() if slot >= hour)
         dead = sum(raw for rows in lasting for slot, raw in rows.items() if slot < hour)

@@ -1,4 +1,4 @@
-"""What a retry carries, from its sender to the header that a consumer reads, and which rows a subscription gets."""
+"""Tests the fields of a retry from its sender to the consumer's header, and the rows for each subscription."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ IDS = IdSource()
 
 
 def received(**changes: Any) -> ReceivedMessage:
-    """A message as a consumer has it, with its header changed."""
+    """A received message, with changes of its header."""
     header = {"id": id_text(IDS.next(NOW_MS)), "enc": 0, "sent": NOW_MS, **changes}
     raw = {
         "Body": "x",
@@ -42,7 +42,7 @@ def received(**changes: Any) -> ReceivedMessage:
 
 
 def rows_of(*messages: OutgoingMessage) -> pa.Table:
-    """Messages as ingest makes them rows, through a pack."""
+    """Messages as rows of ingest, by way of a pack."""
     [(_, data)] = list(packs("orders", "generation", NOW_MS, messages))
     return pack_rows(decode_pack(data, NOW_MS))
 
@@ -58,7 +58,7 @@ def checked(text: str, *, attributes: dict[str, str] | None = None, **options: A
 
 
 def delivered(rows: pa.Table) -> list[ReceivedMessage]:
-    """Rows as a consumer receives them."""
+    """Rows as received by a consumer."""
     return [
         parse_received(
             {

@@ -1,4 +1,4 @@
-"""The client over SQS as moto emulates it, with the metadata in memory."""
+"""Tests the client over moto's SQS, with the metadata in memory."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ DURATIONS = ("slot_s", "lookahead_s", "retention_s")
 
 
 class Stack:
-    """A client, with what it talks to."""
+    """A client with the service, SQS and clock behind the client."""
 
     def __init__(self) -> None:
         self.clock = ManualClock(NOW_MS)

@@ -1,4 +1,4 @@
-"""What the client puts into the ingest queues, and what becomes of refusals; SQS here is a few lines of Python."""
+"""Tests the client's packs in the ingest queues, and refusals of a small fake SQS."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ HOUR_S = 3600
 
 @dataclass
 class Sqs:
-    """Keeps what is sent; `answer` may refuse a call or some of its entries."""
+    """Keeps all sent entries. `answer` may refuse a call or some of its entries."""
 
     answer: Callable[[str, list[Any]], dict[str, Any] | None] = lambda queue_url, entries: None
     calls: list[tuple[str, list[Any]]] = field(default_factory=list)

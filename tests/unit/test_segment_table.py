@@ -1,4 +1,4 @@
-"""The segment table: checked when it is read, decoded when it is looked at, and what is due of it."""
+"""Tests the segment table, with its checks on read, its late decoding, and its due segments."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tidewheel.storage.items import decode_bucket, encode_bucket
 
 
 def numbers_of(raw: bytes) -> list[int]:
-    """The numbers of a table, one by one; ValueError if it has anything else."""
+    """The numbers of a table, read singly. Raises ValueError for any other contents."""
     found, number, shift = [], 0, 0
     for byte in raw:
         number |= (byte & 0x7F) << shift
@@ -39,7 +39,7 @@ def numbers_of(raw: bytes) -> list[int]:
 
 
 def expected(raw: bytes) -> list[Segment] | None:
-    """The segments of a table; None if it is none."""
+    """The segments of a table, or None for an invalid table."""
     try:
         offset, *numbers = numbers_of(raw)
     except ValueError:
@@ -68,7 +68,7 @@ GOOD = zlib.decompress(opened(encode_segments(some_segments(7))))
 
 @st.composite
 def tables(draw: st.DrawFn) -> bytes:
-    """Tables before compression: good ones, damaged ones, and bytes that end a number seldom, often or never."""
+    """Draws tables before compression. Some are good, some are damaged, and some end numbers seldom, often or never."""
     if draw(st.booleans()):
         return bytes(draw(st.lists(st.sampled_from([0, 1, 0x7F, 0x80, 0xFF]), max_size=40)))
     found = bytearray(GOOD)
@@ -156,7 +156,7 @@ def bucket_of(segments: tuple[Segment, ...], *, seed: int = 1) -> Bucket:
 
 
 def naive(buckets: list[Bucket], a: int, b: int) -> list[tuple[int, str, int, int]]:
-    """Start, ledger, offset and due rows of all that touches an occupied slot of [a, b), slot by slot."""
+    """Start, ledger, offset and due rows of all segments with an occupied slot of [a, b), searched slot by slot."""
     found = []
     for bucket in buckets:
         for segment in bucket.segments:
@@ -202,7 +202,7 @@ def test_segments_end_to_end_in_one_millisecond_are_all_touched() -> None:
 
 
 class Unread(SegmentTable):
-    """A table that nobody may look into."""
+    """A table that fails on any read of its segments."""
 
     __slots__ = ()
 

@@ -1,4 +1,4 @@
-"""The bitmap of slots: whatever it says that is not so, it is refused, by CRoaring or by what is checked beside."""
+"""The bitmap of slots is refused for any false claim, by CRoaring or by our own checks."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from tidewheel.model.checksum import opened, sealed
 
 
 def array_of(numbers: list[int], *, said: int | None = None) -> bytes:
-    """A bitmap of one array container, whatever its numbers are."""
+    """A bitmap of one array container with any numbers."""
     head = struct.pack("<IIHHI", 12346, 1, 90, (len(numbers) if said is None else said) - 1, 16)
     return head + struct.pack(f"<{len(numbers)}H", *numbers)
 
 
 def runs_of(runs: list[tuple[int, int]], *, said: int | None = None) -> bytes:
-    """A bitmap of one container of runs: first numbers, and how many follow each."""
+    """A bitmap of one container of runs, each with a first number and the count of the following numbers."""
     count = said if said is not None else sum(more + 1 for _, more in runs)
     head = struct.pack("<HHBHHH", 12347, 0, 1, 90, (count - 1) & 0xFFFF, len(runs))
     return head + b"".join(struct.pack("<HH", *run) for run in runs)
@@ -34,7 +34,7 @@ def run_bounds(run: tuple[int, int]) -> tuple[int, int]:
 
 
 def taken_slots(data: bytes) -> BitMap | None:
-    """The slots of a bitmap; None if it is refused."""
+    """The slots of a bitmap, or None after a refusal."""
     try:
         return decode_slots(sealed(data))
     except CorruptMetadata:
@@ -42,7 +42,7 @@ def taken_slots(data: bytes) -> BitMap | None:
 
 
 def taken(data: bytes) -> list[int] | None:
-    """The slots of a bitmap, less those below its container; None if it is refused."""
+    """The slots of a bitmap, relative to its container, or None after a refusal."""
     slots = taken_slots(data)
     return None if slots is None else [slot - (90 << 16) for slot in slots]
 

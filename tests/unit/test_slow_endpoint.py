@@ -1,4 +1,4 @@
-"""The endpoint that is half well behaves as it says."""
+"""The endpoint with faults behaves as documented."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Statistics: estimates that add up, from the index alone."""
+"""Statistics are consistent estimates, from the index alone."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def bucket(slots: list[int], *segments: Segment) -> Bucket:
 
 
 def at_hours(*hours: float) -> list[int]:
-    """Slots that begin so many hours from now."""
+    """Slots at some numbers of hours from now."""
     return [int((NOW_MS + hour * 3_600_000) // SLOT_MS) for hour in hours]
 
 
@@ -130,7 +130,7 @@ def test_bars_and_rest_are_all_that_waits_whatever_the_slots(
 
 
 class Counting:
-    """Passes calls on and counts them."""
+    """Counts and forwards calls."""
 
     def __init__(self, port: Any, calls: Counter[str], prefix: str = "") -> None:
         self._port, self._calls, self._prefix = port, calls, prefix
@@ -314,7 +314,7 @@ def bars(*counts: int, later: int = 0, bar_s: int = HOUR_S) -> EstimatedHistogra
 
 
 def lines(parts: list[RenderableType], width: int = 80) -> list[str]:
-    """Returns what a terminal of this width shows."""
+    """Returns the lines shown by a terminal of some width."""
     out = io.StringIO()
     Console(width=width, file=out).print(*parts, sep="\n")
     return [line.rstrip() for line in out.getvalue().splitlines()]
@@ -378,7 +378,7 @@ def test_messages_are_one_line_each_with_whole_ids_and_bodies_cut_to_a_terminals
 
 @pytest.fixture
 def looks(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[float]]:
-    """Pauses between looks; at the third, Ctrl-C."""
+    """Notes the pauses between looks. The third pause raises KeyboardInterrupt."""
     paused: list[float] = []
 
     def pause(seconds: float) -> None:

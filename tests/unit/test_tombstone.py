@@ -1,4 +1,4 @@
-"""How long what is known of a cancelled message is kept: no shorter than the message itself can come."""
+"""A tombstone is kept at least as long as its message can still come."""
 
 from __future__ import annotations
 

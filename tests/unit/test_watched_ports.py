@@ -1,4 +1,4 @@
-"""What the functions put around their ports has each of the port's calls, with the same arguments."""
+"""The functions' wrappers of ports have each of the port's calls, with the same arguments."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a ledger's bytes lie in time: few numbers, none of them far off, and damage is noticed."""
+"""The weights of a ledger's bytes over time are few, nearly exact, and sealed against damage."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The coarse wheel's times: schedules are spread within the slack, and every promise of a slot's time is kept."""
+"""The coarse wheel spreads schedules within the slack, and keeps every promise of a slot's time."""
 
 from __future__ import annotations
 
