@@ -1,4 +1,4 @@
-"""What must be received, told from what was asked of the service alone: no ledger, no topic state, no plan.
+"""The expected messages, derived from the requests to the service alone, without ledgers, topic states or plans.
 
     COMES      each subscription gets it, at least once; exactly once if nothing died
     MAY_COME   what was asked came about when its slot was sealed, so both are right
@@ -17,7 +17,7 @@ from tidewheel.model.settings import TopicSettings
 
 
 class Fate(Enum):
-    """What becomes of a message."""
+    """The fate of a message."""
 
     COMES = "comes"
     MAY_COME = "may come"
@@ -26,7 +26,7 @@ class Fate(Enum):
 
 @dataclass(slots=True, kw_only=True)
 class Sent:
-    """A message, and what is known of it.
+    """A message and its known history.
 
     Attributes:
         order: its place among all that were sent.
@@ -51,7 +51,7 @@ class Sent:
 
     @property
     def now(self) -> Sent:
-        """The message that stands for it now."""
+        """The message now in its place."""
         return self if self.moved_to is None else self.moved_to.now
 
 
@@ -67,12 +67,12 @@ class Oracle:
         self.sent: dict[str, Sent] = {}
 
     def is_open(self, message: Sent, now_ms: int) -> bool:
-        """Whether a message waits in a slot that is open."""
+        """Whether a message waits in an open slot."""
         slot_ms = self._settings.slot_ms
         return now_ms + self._settings.lookahead_ms < message.due_ms // slot_ms * slot_ms
 
     def add(self, message: Sent, now_ms: int) -> None:
-        """A message is sent; one with a key that does not replace is dropped while another waits."""
+        """Adds a sent message. A message with a key and without `replace` is dropped while another waits."""
         waiting = [each for each in self._waiting(message.key, now_ms) if not each.released]
         if message.key is not None and not message.replace and waiting:
             if any(each.ingested_ms is None for each in waiting):  # either may be ingested first
@@ -86,7 +86,7 @@ class Oracle:
         self.sent[message.id] = message
 
     def ingested(self, by: str, now_ms: int) -> None:
-        """Nothing is in an ingest queue: what came through it and replaces others has done so."""
+        """Notes an empty ingest queue, and ends all messages replaced by its messages."""
         for message in [each for each in self.sent.values() if each.ingested_ms is None and each.by == by]:
             message.ingested_ms = now_ms
             if message.replace:
@@ -97,22 +97,22 @@ class Oracle:
                 self.too_late(each for each in due if each.ingested_ms is None or each.ingested_ms >= message.sent_ms)
 
     def purge(self, first_ms: int, end_ms: int, now_ms: int) -> None:
-        """What is due in [first_ms, end_ms) and was sent until now is dropped."""
+        """Drops all messages due in [first_ms, end_ms) and sent until now."""
         self._end((each for each in self.sent.values() if first_ms <= each.due_ms < end_ms), now_ms, surely=True)
 
     def cancel(self, messages: Iterable[Sent]) -> None:
-        """The service has said that they never come."""
+        """Notes a successful cancel, after which the messages never come."""
         for each in messages:
             each.fate = Fate.NEVER
 
     def too_late(self, messages: Iterable[Sent]) -> None:
-        """The service has said that some of them come."""
+        """Notes an answer of the service by which some of the messages come."""
         for each in messages:
             if each.fate is Fate.COMES:
                 each.fate = Fate.MAY_COME
 
     def with_key(self, key: str) -> list[Sent]:
-        """All messages with a key, whatever becomes of them."""
+        """All messages with a key, of any fate."""
         return [each for each in self.sent.values() if each.key == key]
 
     def _waiting(self, key: str | None, now_ms: int) -> Iterator[Sent]:

@@ -1,4 +1,4 @@
-"""Point 11: the client for asyncio, and the buffered sender."""
+"""Point 11, the client for asyncio, and the buffered sender."""
 
 from __future__ import annotations
 

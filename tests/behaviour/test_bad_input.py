@@ -1,4 +1,4 @@
-"""What bad input gets: an error that names the value and says what to do, before anything is sent."""
+"""Bad input raises an error before any send. The error names the value and the remedy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Point 1: cancel by id and by key, many at once, and never a lie."""
+"""Point 1, cancel by id and by key, many at once, and always with a true answer."""
 
 from __future__ import annotations
 

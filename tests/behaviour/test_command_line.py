@@ -22,7 +22,7 @@ TOO_LATE = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VirtualTarget(Target):
-    """The endpoint of a local stack, in its virtual time."""
+    """The endpoint of a local stack, in virtual time."""
 
     clock: Clock
 

@@ -1,4 +1,4 @@
-"""Point 10: the consumer, Powertools, and plain consumers."""
+"""Point 10, the consumer, Powertools, and plain consumers."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def receive_raw(topic: Topic) -> list[dict[str, Any]]:
 
 
 def event_of(raws: list[dict[str, Any]]) -> dict[str, Any]:
-    """The messages as an event source mapping hands them to a Lambda function."""
+    """The Lambda event of an event source mapping for messages."""
     return {
         "Records": [
             {
@@ -144,7 +144,7 @@ def test_a_worker_handles_each_message_and_what_it_raises_brings_the_message_aga
 
 
 def due(topic: Topic, count: int) -> Consumer:
-    """Returns a consumer of so many messages that are receivable now."""
+    """Returns a consumer of a number of receivable messages."""
     for number in range(count):
         topic.send(str(number))
     topic.advance(seconds=1)
@@ -268,7 +268,7 @@ def test_one_thread_receives_ten_at_a_time_by_default(topic: Topic) -> None:
 
 
 def count_receives(consumer: Consumer) -> list[int]:
-    """Returns the list to which each receive of a consumer adds how many messages it gave."""
+    """Returns a list of the number of messages of each receive of a consumer."""
     taken: list[int] = []
     take = consumer._take
 

@@ -1,4 +1,4 @@
-"""Each kind of damaged or hostile input is refused or set aside, with a reason that names it, and touches nothing else.
+"""Each kind of damaged or hostile input is refused or set aside, with its name in the reason and no other effect.
 
 The items of the table are DynamoDB's, as moto keeps them, so an attribute can have a wrong type. Each kind has a topic
 of its own. Beside the damage, the topic has neighbours: messages of another ledger, and another subscription.
@@ -27,7 +27,7 @@ _WRONG: dict[str, Any] = {"M": {}}
 
 
 class Shop:
-    """A topic with two subscriptions and two ledgers, due in two hours, of which one is to be damaged.
+    """A topic with two subscriptions and two ledgers, due in two hours. One of the ledgers gets damaged.
 
     Attributes:
         near: messages of the other ledger.
@@ -57,7 +57,7 @@ class Shop:
         return bodies
 
     def send_direct(self) -> None:
-        """Sends a message that is due in a minute."""
+        """Sends a message due in a minute."""
         self.direct.append(f"direct {len(self.direct)}")
         self.client.send(self.name, self.direct[-1], delay="1m")
         self.stack.advance(minutes=2)
@@ -203,7 +203,7 @@ def _bucket_and_ledger(shop: Shop) -> None:
 
 
 def _pausing(shop: Shop) -> None:
-    """Lets a plan wait for a subscription until after it was delivered to the other."""
+    """Lets a plan wait for a paused subscription after its delivery to the other."""
     shop.client.pause(shop.name, "billing")
     shop.stack.advance(hours=3)
 

@@ -1,4 +1,4 @@
-"""Point 3: RocketMQ's delay levels, a topic's own table, and retries that climb it."""
+"""Point 3, RocketMQ's delay levels, a topic's own table, and retries with rising levels."""
 
 from __future__ import annotations
 

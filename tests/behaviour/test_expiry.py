@@ -1,4 +1,4 @@
-"""Point 4: an expired message is never delivered."""
+"""Point 4, an expired message is never delivered."""
 
 from __future__ import annotations
 

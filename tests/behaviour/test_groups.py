@@ -1,4 +1,4 @@
-"""A message's group: kept and handed on to the subscription's queue as MessageGroupId."""
+"""A message's group is kept, and reaches the subscription's queue as MessageGroupId."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tidewheel import AsyncTidewheel, BufferedSender, Consumer, InvalidValue, Me
 
 
 def groups_in_queue(topic: Topic) -> dict[str, str | None]:
-    """Takes what is receivable, as any SQS client does. Returns body -> MessageGroupId."""
+    """Takes the receivable messages with a plain SQS client. Returns body -> MessageGroupId."""
     [subscription] = topic.client.subscriptions(topic.name)
     sqs: Any = topic.client._connection.sqs
     answer = sqs.receive_message(

@@ -1,4 +1,4 @@
-"""The clock of one machine of four is wrong: nothing comes early, and what is late waits for another machine."""
+"""The clock of one machine of four is wrong. No message comes early, and late messages wait for another machine."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ READS = {"topic_states.read", "checks.due", "notes.read"}
 
 
 def run(*skews_ms: int) -> tuple[Figures, MemoryTidewheel, HalfWell]:
-    """Sends messages that are due in 1 to 60 minutes, while invocations take turns on machines with these clocks."""
+    """Sends messages due in 1 to 60 minutes, while invocations take turns on machines with some clocks."""
     faults = HalfWell()
     stack = MemoryTidewheel(start="2026-01-01T00:00:00Z", wrap=faults, max_skew_ms=100)
     client = stack.client()

@@ -1,4 +1,4 @@
-"""Two faults at once: a queue that takes half or nothing, and a later call that fails for hours. No copies."""
+"""Two faults at once. A queue accepts half of the messages or none, and a later call fails for hours. No copies come."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def refuse_for_their_own_sake(world: Sending, bad: set[str], code: str = "Intern
 
 
 def let_the_clock_jump(world: Sending, body: str) -> None:
-    """Sets the clock of the machine that next sends a message to billing a minute ahead, just before that batch."""
+    """Sets the clock a minute ahead on the machine that sends a given message to billing, just before the batch."""
     jumps = iter([60_000])
 
     def is_that(url: str, batch: Sequence[Any]) -> bool:

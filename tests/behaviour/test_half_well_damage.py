@@ -1,4 +1,4 @@
-"""Damage stops its own rows and nobody else's."""
+"""Damage stops only its own rows."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LARGE = "x" * 1_200_000
 
 
 class _Denied(ClientError):
-    """S3's answer for a missing object to a client that must not list, and for a revoked key."""
+    """S3's answer for a missing object to a client without permission to list, and for a revoked key."""
 
     def __init__(self) -> None:
         super().__init__({"Error": {"Code": "AccessDenied", "Message": "Access Denied"}}, "GetObject")
@@ -75,7 +75,7 @@ def test_a_large_body_that_cannot_be_had_fails_its_own_message_alone(
 
 
 class _Shop:
-    """Five ledgers of twenty messages, one of which is then damaged or gone."""
+    """Five ledgers of twenty messages. One of the ledgers is then damaged or gone."""
 
     def __init__(self, damage: str) -> None:
         self.faults = HalfWell()
@@ -101,7 +101,7 @@ class _Shop:
         return self.stack.service.objects.get_range(self.ledgers[number], 0, 1 << 30)
 
     def received(self) -> dict[str, list[int]]:
-        """Each message's lateness, one for each copy."""
+        """The lateness of each message, with an entry for each copy."""
         due = {id: at for each in self.sent for id, at in each.items()}
         late: dict[str, list[int]] = {}
         for each in self.stack.service.queues.sent():
@@ -141,7 +141,7 @@ def _lateness(stack: RecordedTidewheel, due: dict[str, int]) -> dict[str, list[i
 def _with_a_large_ledger(
     monkeypatch: pytest.MonkeyPatch,
 ) -> tuple[RecordedTidewheel, HalfWell, dict[str, int], dict[str, int]]:
-    """A ledger whose index is too large for its item, another ledger, and the due times of both."""
+    """A ledger with an index too large for its item, another ledger, and the due times of both."""
     monkeypatch.setattr("tidewheel.ledger.bucket.INLINE_SEGMENTS_BYTES", 60)
     faults = HalfWell()
     stack = RecordedTidewheel(wrap=faults, start="2026-01-01T00:00:00Z")
@@ -434,7 +434,7 @@ def test_nothing_that_a_suspect_names_is_collected_and_damage_holds_nothing() ->
 
 
 class _Unread:
-    """Answers that a plan cannot be read, from now on."""
+    """Makes all later reads of plans fail."""
 
     def __init__(self, faults: HalfWell) -> None:
         for call in ("plans.read", "plans.next"):

@@ -1,4 +1,4 @@
-"""Each call of each port is refused for an hour, or ends without an answer: nothing is lost or early, copies are few.
+"""Each call of each port fails for an hour, or ends without an answer. No message is lost or early, and copies are few.
 
 Messages go direct and through ledgers, of a topic with default settings and of a topic whose plans have many parts.
 After the fault everything comes within 610 s.
@@ -25,7 +25,7 @@ TOPICS = ("orders", "parts")
 
 @dataclass(slots=True, kw_only=True)
 class Run:
-    """One run.
+    """The figures of a run.
 
     Attributes:
         copies: (queue, message) -> how often it came.
@@ -40,7 +40,7 @@ class Run:
 
 
 def run(calls: str | None, *, after: bool = False) -> Run:
-    """Sends messages before and during a fault of some calls, and returns what came."""
+    """Sends messages before and during a fault of some calls. Returns the figures of the run."""
     done = Run()
     stack = RecordedTidewheel(wrap=done.faults)
     client = stack.client()

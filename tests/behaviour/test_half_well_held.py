@@ -1,4 +1,4 @@
-"""AWS half well where the work queue holds messages that the table does not take as parks."""
+"""Partial AWS faults while the work queue holds messages, since the table refuses their parks."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TOPIC, MINUTE_S, HOUR_S, DAY_S = "orders", 60, 3600, 86_400
 
 
 def held(faults: HalfWell, *, refuses_h: float) -> tuple[RecordedTidewheel, Tidewheel]:
-    """Sends a message that a job of the work queue holds, because the table takes no park for some hours."""
+    """Sends a message held by a job of the work queue, since the table refuses parks for some hours."""
     stack = RecordedTidewheel(wrap=faults)
     client = stack.client()
     client.create_topic(TOPIC)
@@ -33,7 +33,7 @@ def held(faults: HalfWell, *, refuses_h: float) -> tuple[RecordedTidewheel, Tide
 
 
 def resumed(stack: RecordedTidewheel, client: Tidewheel) -> list[str]:
-    """Returns what comes to the subscription once it is active."""
+    """Resumes the subscription. Returns its received messages."""
     client.resume(TOPIC, "billing")
     stack.advance(minutes=15)
     return [each.body for each in stack.receive(TOPIC, "billing")]

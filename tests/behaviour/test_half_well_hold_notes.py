@@ -71,7 +71,7 @@ def slow_rebuild(stack: RecordedTidewheel) -> None:
 
 
 def waiting(*, hours: float) -> RecordedTidewheel:
-    """Sends a pack that waits for some hours, because the table takes no ledger."""
+    """Sends a waiting pack, since the table refuses ledgers for some hours."""
     faults = HalfWell()
     stack, _ = opened(faults)
     faults.refuse("buckets.commit", minutes=hours * 60)

@@ -1,4 +1,4 @@
-"""AWS half well where messages come in: stores that refuse, other programs' messages, senders that lie."""
+"""Partial AWS faults at ingest, with refusing stores, other programs' messages, and lying senders."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def put_pack(
     sent_in_ms: int = 0,
     **attributes: Any,
 ) -> None:
-    """Sends a pack as a program does that has the permission `send` and nothing else."""
+    """Sends a pack, as a program with only the permission `send` does."""
     now_ms = stack.clock.now_ms()
     sent_from = attributes.pop("generation", None) or generation(stack)
     for _, data in packs(topic, sent_from, now_ms + sent_in_ms, messages):
@@ -67,7 +67,7 @@ def a_message(stack: RecordedTidewheel, body: str, delay_s: float, **options: An
 
 
 def taken(stack: RecordedTidewheel) -> list[tuple[str, float]]:
-    """Receives all messages; returns each body, and by how many seconds it was late."""
+    """Receives all messages. Returns each body with its lateness in seconds."""
     received = stack.receive(TOPIC, "billing")
     return sorted((each.body, (each.visible_at - each.deliver_at).total_seconds()) for each in received)  # type: ignore[operator]
 
@@ -77,7 +77,7 @@ def refused(stack: RecordedTidewheel) -> list[dict[str, Any]]:
 
 
 def bad_packs(stack: RecordedTidewheel) -> dict[str, bytes | None]:
-    """Messages that no try can ingest, by what their reason says."""
+    """Permanently invalid packs, by a part of their refusal's reason."""
     now_ms = stack.clock.now_ms()
     [(_, good)] = packs(TOPIC, generation(stack), now_ms, [a_message(stack, "good", HOUR_S)])
     [(_, stale)] = packs(TOPIC, "0" * 16, now_ms, [a_message(stack, "stale", HOUR_S)])

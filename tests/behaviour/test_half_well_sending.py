@@ -1,4 +1,4 @@
-"""Queues that take half, or nothing, for hours. No other subscription notices."""
+"""Queues accept half of the messages or none, for hours. No other subscription notices."""
 
 from __future__ import annotations
 
@@ -53,11 +53,11 @@ class Sending:
         )
 
     def copies(self, name: str) -> Counter[str]:
-        """Counts each message that a subscription's queue has taken."""
+        """Counts each message accepted by a subscription's queue."""
         return Counter(each.text for each in self.stack.service.queues.sent(self.urls[name]))
 
     def latest_s(self, name: str) -> float:
-        """The most that a message came after its due time."""
+        """The maximum lateness of a message."""
         sent = self.stack.service.queues.sent(self.urls[name])
         return max((each.visible_at_ms - each.deliver_at_ms) / 1000 for each in sent)
 
@@ -92,7 +92,7 @@ def every_second() -> Callable[[Sequence[Any]], bool]:
 
 
 def half_of_the_messages(batch: Sequence[Any]) -> bool:
-    """Tells batches by their first message, so that the same messages are refused each time."""
+    """Selects batches by their first message, and so refuses the same messages each time."""
     return int(batch[0][0].text[1:]) // 10 % 2 == 0
 
 

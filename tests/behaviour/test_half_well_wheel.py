@@ -1,4 +1,4 @@
-"""EventBridge Scheduler refuses calls for a while: what is due comes all the same, once."""
+"""EventBridge Scheduler refuses calls for a while. All due messages still come, once."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ IN_TIME_MS = 2_000
 
 
 class Stage:
-    """A service with one topic, whose calls a test makes fail."""
+    """A service with one topic, and with faults set by the test."""
 
     def __init__(self, *subscriptions: str) -> None:
         self.faults = HalfWell()

@@ -1,4 +1,4 @@
-"""Point 2: reschedule, upserts, debounce, deduplication, and ingest that repeats and reorders."""
+"""Point 2, reschedule, upserts, debounce, deduplication, and repeated or reordered ingest."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def test_of_two_in_one_batch_the_first_stays_and_of_two_upserts_the_last(topic: 
 
 
 def test_ingest_that_is_repeated_or_reordered_is_harmless(topic: Topic) -> None:
-    """What is due soon overtakes what is gathered for five minutes, and SQS brings everything again."""
+    """Messages due soon overtake messages gathered for five minutes, and SQS delivers all packs again."""
     topic.send("old", delay="3h", key="cart", replace=True)
     topic.send("new", delay="50m", key="cart", replace=True)  # is ingested first
     topic.send("once", delay="3h", key="job")

@@ -1,4 +1,4 @@
-"""Point 9: bodies over SQS's limit, kept in S3 and put back by the consumer."""
+"""Point 9, bodies over SQS's limit, kept in S3 and put back by the consumer."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LARGE = "x" * 1_200_000
 
 
 def bodies_kept(topic: Topic) -> list[str]:
-    """Names the topic's bodies in S3, without the record of what was collected when."""
+    """Returns the names of the topic's bodies in S3, without the record of collections."""
     return [name for name in topic.objects("payloads/") if not name.endswith("/collected.json")]
 
 
@@ -84,14 +84,14 @@ FORGED = {
 
 
 def raw_of(topic: Topic) -> dict[str, Any]:
-    """The message that waits in the queue, as ReceiveMessage has it."""
+    """The waiting message as returned by ReceiveMessage."""
     answer = topic.sqs.receive_message(QueueUrl=topic.queue_url(), MessageAttributeNames=["All"])
     [raw] = answer["Messages"]
     return dict(raw)
 
 
 def record_of(topic: Topic) -> dict[str, Any]:
-    """The message that waits in the queue, as a record of a Lambda event."""
+    """The waiting message as a record of a Lambda event."""
     raw = raw_of(topic)
     attributes = {
         name: {"stringValue": value["StringValue"], "dataType": value["DataType"]}
@@ -107,7 +107,7 @@ def record_of(topic: Topic) -> dict[str, Any]:
 
 
 def run(topic: Topic, seen: list[Any]) -> None:
-    """Runs a worker until it has the small message behind the large one."""
+    """Runs a worker until the small message behind the large message arrives."""
     topic.send("small")
     topic.advance(seconds=2)
     stop = threading.Event()
@@ -240,7 +240,7 @@ def test_a_body_is_still_checked_after_its_message_took_another_way(topic: Topic
 
 
 def send_as_before(topic: Topic, body: str, **when: Any) -> Any:
-    """Sends a large body as a client does that knows no hashes."""
+    """Sends a large body as an old client without hashes does."""
     client = topic.client
     now_ms = client.core.clock.now_ms()
     message = check_message(Message(body="pointer", **when), IdSource(), now_ms)

@@ -1,4 +1,4 @@
-"""Point 12: limits of a topic, and the policies of senders and consumers."""
+"""Point 12, limits of a topic, and the policies of senders and consumers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Point 7: get, peek and stats."""
+"""Point 7, get, peek and stats."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Point 6: purge, and deletion without remains."""
+"""Point 6, purge, and deletion without remains."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Point 13: recurring messages, by cron and by rate, without drift, and when clocks change."""
+"""Point 13, recurring messages, by cron and by rate, without drift, and across changes of clocks."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tidewheel.local import MemoryTidewheel
 
 
 def due(topic: Topic) -> list[datetime]:
-    """When the messages that are receivable now were due."""
+    """Returns the due times of all receivable messages."""
     found = topic.take()
     assert all((each.visible_at - each.deliver_at).total_seconds() <= 1.1 for each in found)  # type: ignore[operator]
     return sorted(each.deliver_at for each in found)

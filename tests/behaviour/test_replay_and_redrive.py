@@ -1,4 +1,4 @@
-"""Point 8: dead letters go back, and what was delivered comes again while it is kept."""
+"""Point 8, redrive of dead letters, and replay of kept messages."""
 
 from __future__ import annotations
 

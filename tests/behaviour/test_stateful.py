@@ -1,4 +1,4 @@
-"""Random sequences of all that can be asked of a topic, with clock jumps, crashes and repeats, against the oracle.
+"""Compares random sequences of all requests to a topic, with clock jumps, crashes and repeats, with the oracle.
 
 `TIDEWHEEL_STATEFUL_EXAMPLES=5000` makes a long run of it, by another seed each time.
 """
@@ -46,7 +46,7 @@ LONG_RUN = os.environ.get("TIDEWHEEL_STATEFUL_EXAMPLES")
 
 
 class TopicMachine(RuleBasedStateMachine):
-    """One topic with two subscriptions."""
+    """A topic with two subscriptions."""
 
     ids = Bundle("ids")
 
@@ -289,7 +289,7 @@ class TopicMachine(RuleBasedStateMachine):
         assert visible_ms <= from_ms + allowed_ms, ("late", name, known, visible_ms, self.pauses[name])
 
     def may_have_expired(self, name: str, known: Sent) -> bool:
-        """Whether a message could not be handed out before its expiry."""
+        """Whether a message may have expired before its delivery."""
         expires_ms = known.expires_ms
         if expires_ms is None:
             return False

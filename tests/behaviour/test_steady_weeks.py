@@ -1,4 +1,4 @@
-"""A steady rate for virtual weeks: after the first days nothing grows, and in the end nothing is left."""
+"""A steady rate for virtual weeks. After the first days nothing grows, and at the end nothing is left."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class Weeks:
         }
 
     def receive(self) -> None:
-        """Takes what is receivable. Each message was awaited, and is neither early nor late."""
+        """Takes all receivable messages. Each message was awaited, and is neither early nor late."""
         for reader in READERS:
             for message in self.stack.receive(*reader):
                 assert message.id is not None and message.visible_at is not None
@@ -108,7 +108,7 @@ class Weeks:
             self.samples.setdefault(name, []).append(counts.get(name, 0))
 
     def growth(self) -> dict[str, float]:
-        """Returns the means of the last quarter, divided by those of the second, of all that grew by more than SLACK.
+        """Returns last quarter's means divided by second quarter's, of all figures with growth above SLACK.
 
         `blocks` is the number of blocks of memory that Python kept more for each message sent meanwhile.
         """

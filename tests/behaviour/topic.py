@@ -1,4 +1,4 @@
-"""What a test asks of one topic, in memory and on moto alike."""
+"""The helpers of a test for its topic, in memory and on moto alike."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Topic:
             self.client.create_subscription(name, each)
 
     def another(self, suffix: str, *subscriptions: str, **settings: Any) -> Topic:
-        """Makes one more topic, with settings."""
+        """Makes another topic, with settings."""
         return Topic(self.stack, f"{self.name}-{suffix}"[-48:].strip("-"), *subscriptions, **settings)
 
     # ---- time and messages
@@ -40,7 +40,7 @@ class Topic:
         return self.client.send(self.name, body, **options)
 
     def send_and_store(self, body: Any, **options: Any) -> Receipt:
-        """Sends a message, and lets it be ingested: what is due in over an hour is gathered for five minutes."""
+        """Sends a message, and waits for its ingest. Messages due in over an hour are gathered for five minutes."""
         receipt = self.send(body, **options)
         self.advance(seconds=301)
         return receipt
@@ -49,7 +49,7 @@ class Topic:
         self.stack.advance(**duration)
 
     def take(self, subscription: str = "billing") -> list[ReceivedMessage]:
-        """Receives all that is receivable now; none of it is early."""
+        """Receives all receivable messages, of which none is early."""
         messages: list[ReceivedMessage] = self.stack.receive(self.name, subscription)
         for each in messages:
             assert each.visible_at is not None and each.visible_at >= each.deliver_at, each
@@ -72,7 +72,7 @@ class Topic:
         return url
 
     def everything_in(self, queue_url: str) -> list[Any]:
-        """All messages of a queue: receivable, delayed and in flight."""
+        """All messages of a queue, whether receivable, delayed or in flight."""
         return list(self.stack.queue(queue_url).everything)
 
     def ingest_urls(self) -> tuple[str, str]:
@@ -87,7 +87,7 @@ class Topic:
         ]
 
     def bring_again(self, copies: list[tuple[str, str, bytes]]) -> None:
-        """Puts messages into the ingest queues, as SQS does when it hands one out twice."""
+        """Puts messages into the ingest queues, as SQS does for a second delivery."""
         for url, body, pack in copies:
             attributes = {PACK_ATTRIBUTE: {"DataType": "Binary", "BinaryValue": pack}}
             self.sqs.send_message(QueueUrl=url, MessageBody=body, MessageAttributes=attributes)

@@ -1,4 +1,4 @@
-"""What comes of a recording: time goes on, its users do what they do later, and each subscription gets its messages."""
+"""The aftermath of a recording. Time goes on, users act, and each subscription gets its messages."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Received = dict[str, list[ReceivedMessage]]
 
 
 def digest(body: str) -> str:
-    """Returns what a recording keeps of a body as it is received."""
+    """Returns the digest of a received body for a recording."""
     return hashlib.sha256(body.encode()).hexdigest()[:16]
 
 
@@ -42,7 +42,7 @@ VERBS: dict[str, Callable[..., object]] = {
 
 
 def live_on(stack: LocalTidewheel, recording: Recording) -> Received:
-    """Runs a restored stack until nothing is expected any more; returns what each subscription received."""
+    """Runs a restored stack until all expected messages are due. Returns the received messages of each subscription."""
     received: Received = {whom: [] for whom in recording.story.expected}
     for at_ms, verb, *arguments in recording.story.steps:
         _receive_until(stack, _utc(at_ms), received)
@@ -60,7 +60,7 @@ def _receive_until(stack: LocalTidewheel, end: datetime, received: Received) -> 
 
 
 def taken(stack: LocalTidewheel, whom: str) -> list[ReceivedMessage]:
-    """Takes all that "<topic>/<subscription>" can receive now: nothing, where the topic or the queue is gone."""
+    """Takes all receivable messages of "<topic>/<subscription>", or none if the topic or the queue is gone."""
     topic, _, subscription = whom.partition("/")
     try:
         return stack.receive(topic, subscription)
@@ -83,12 +83,12 @@ def check(recording: Recording, received: Received) -> None:
 
 
 def counted(messages: Iterable[ReceivedMessage]) -> Counter[tuple[int, str]]:
-    """Counts messages by what a recording expects of them."""
+    """Counts messages by due time and digest, as in a recording."""
     return Counter((round(each.deliver_at.timestamp() * 1000), digest(each.body)) for each in messages)
 
 
 def nothing_is_left(stack: LocalTidewheel, recording: Recording) -> None:
-    """Asserts that of the topics that were being deleted neither items nor objects are left."""
+    """Asserts that no items or objects of the deleted topics are left."""
     left = take(stack, release=recording.release, layout=recording.layout, story=recording.story)
     for topic in recording.story.gone:
         assert not [item for item in left.items if item["pk"]["S"] in partitions(topic)], topic

@@ -1,4 +1,4 @@
-"""A recording as a newer release would have left it: in the same layout with more in it, or in the next layout."""
+"""A recording of an imagined newer release, in the same layout with additions, or in the next layout."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _DOCUMENT = {ATTRIBUTE: {"count": 7}}
 
 
 def with_more(recording: Recording) -> Recording:
-    """Returns a recording in which whatever may be added within a layout has been added, wherever it may be."""
+    """Returns a recording with all additions allowed within a layout, in every place."""
     return replace(
         recording,
         items=[_item(each) for each in recording.items],

@@ -1,4 +1,4 @@
-"""Records this release's data layout: `python -m tests.compatibility.record`.
+"""Records this release's data layout, by `python -m tests.compatibility.record`.
 
 A layout is recorded once, by the last release before the next layout at the latest, and stays as it is from its release
 on: every later release must go on from it. To record a layout again, before its release, give `--again`.
@@ -24,7 +24,7 @@ def path_of(layout: int) -> Path:
 
 
 def record() -> Recording:
-    """Tells the stories on a new stack, records it, and checks that this release goes on from the recording."""
+    """Runs the stories on a new stack, and records the stack. Checks that this release goes on from the recording."""
     with LocalTidewheel(start=scenario.START) as stack:
         story = scenario.drive(stack)
         recording = take(stack, release=__version__, layout=LAYOUT, story=story)
@@ -35,7 +35,7 @@ def record() -> Recording:
 
 
 def main() -> None:
-    """Writes the file, unless there is one."""
+    """Writes the file, unless the file exists."""
     parser = argparse.ArgumentParser(description="Records this release's data layout.")
     parser.add_argument("--again", action="store_true", help="take the place of a recording that no release had yet")
     again: bool = parser.parse_args().again

@@ -1,4 +1,4 @@
-"""A recording: all that a stack keeps, at one moment, as a file that every later release must be able to go on from.
+"""A recording of a stack's whole data as a file. Every later release must go on from the file.
 
 The file is gzip of one JSON object; bytes are base64 text:
 
@@ -36,7 +36,7 @@ _KEPT_ATTRIBUTES = ("VisibilityTimeout", "MessageRetentionPeriod", "RedrivePolic
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedQueue:
-    """A queue and what is in it.
+    """A queue and its messages.
 
     Attributes:
         role: which of the stack's own queues it is; None: a subscription's, or its dead letters'.
@@ -52,7 +52,7 @@ class RecordedQueue:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Story:
-    """What must come of a recording.
+    """The expected aftermath of a recording.
 
     Attributes:
         expected: "<topic>/<subscription>" -> when each of its messages is due, and the digest of its body.
@@ -67,7 +67,7 @@ class Story:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recording:
-    """All that a stack keeps, at one moment, and what must come of it."""
+    """The whole data of a stack at a moment, and its expected aftermath."""
 
     release: str
     layout: int
@@ -80,7 +80,7 @@ class Recording:
     story: Story
 
     def write(self, path: Path) -> None:
-        """Writes the file; the same recording gives the same bytes."""
+        """Writes the file. The same recording gives the same bytes."""
         document = asdict(self)
         document |= document.pop("story")
         text = json.dumps(document, default=_text_of_bytes, sort_keys=True, separators=(",", ":"))
@@ -117,7 +117,7 @@ def settings_of(stack: LocalTidewheel) -> ServiceSettings:
 
 # ---- from a stack
 def take(stack: LocalTidewheel, *, release: str, layout: int, story: Story) -> Recording:
-    """Records all that an open stack keeps."""
+    """Records the whole data of an open stack."""
     settings = settings_of(stack)
     dynamodb: Any = stack.session.client("dynamodb")
     pages = dynamodb.get_paginator("scan").paginate(TableName=settings.table)
@@ -189,7 +189,7 @@ def _schedules(stack: LocalTidewheel, settings: ServiceSettings) -> list[dict[st
 # ---- into a stack
 @contextmanager
 def restored(recording: Recording) -> Iterator[LocalTidewheel]:
-    """Opens a stack of this release that goes on where the recording ends."""
+    """Opens a stack of this release in the state of the recording."""
     start = datetime.fromtimestamp(recording.now_ms / 1000, UTC)
     with LocalTidewheel(start=start, stack_name=recording.stack) as stack:
         settings = settings_of(stack)

@@ -1,4 +1,4 @@
-"""What is recorded of a release: one small story a kind of data, all of them in one stack, stopped in the middle.
+"""The scenario to record. All stories, each for a kind of data, run in one stack and stop in the middle.
 
 Each story has a topic of its own. Its bodies differ, so that what must come is told by due time and body.
 """
@@ -44,7 +44,7 @@ SECONDS_A_BATCH = 301
 
 @dataclass(slots=True)
 class Script:
-    """A stack in the middle of its stories, and what is expected of each of its subscriptions from now on."""
+    """A stack in the middle of its stories, and the expected messages of each subscription."""
 
     stack: LocalTidewheel
     expected: dict[str, list[tuple[int, str]]] = field(default_factory=dict)
@@ -57,14 +57,14 @@ class Script:
         return self.stack.client()
 
     def topic(self, name: str, *subscriptions: str, **settings: Any) -> None:
-        """Creates a topic with subscriptions; it is collected rarely, so that the test has less to do."""
+        """Creates a topic with subscriptions. Collections are rare, to save work in the test."""
         self.client.create_topic(name, **{"collect_interval_s": 86_400, **settings})
         for each in subscriptions or ("billing",):
             self.client.create_subscription(name, each)
             self.expected[f"{name}/{each}"] = []
 
     def send(self, topic: str, body: str | bytes, due: datetime, *to: str, **options: Any) -> Receipt:
-        """Sends a message that is expected at these subscriptions, "billing" if none is named."""
+        """Sends a message, expected at some subscriptions or else at "billing"."""
         receipt = self.client.send(topic, body, deliver_at=due, **options)
         text = body if isinstance(body, str) else base64.b64encode(body).decode()
         for each in to or ("billing",):
@@ -72,30 +72,30 @@ class Script:
         return receipt
 
     def lost(self, topic: str, body: str, due: datetime, **options: Any) -> Receipt:
-        """Sends a message that nobody gets."""
+        """Sends a message without a receiver."""
         return self.client.send(topic, body, deliver_at=due, **options)
 
     def later(self, after: timedelta, verb: str, *arguments: str) -> None:
-        """Notes what users do after the recording."""
+        """Notes a user's action after the recording."""
         self.steps.append([round((STOPPED + after).timestamp() * 1000), verb, *arguments])
 
     def store(self) -> None:
-        """Lets what was sent become a ledger."""
+        """Waits until all sent messages are in a ledger."""
         self.stack.advance(seconds=SECONDS_A_BATCH)
 
     def service(self) -> Service:
-        """The stack's ports, for what no user can do."""
+        """The stack's ports, for actions beyond a user's client."""
         return Service.of(settings_of(self.stack), self.stack.session, self.stack.clock)
 
     def receive(self, whom: str) -> list[tuple[int, str]]:
-        """Receives what "<topic>/<subscription>" has by now, which is not expected again; returns it."""
+        """Receives and returns the messages of "<topic>/<subscription>". Received messages are not expected again."""
         came = list(counted(taken(self.stack, whom)).elements())
         for each in came:
             self.expected[whom].remove(each)
         return came
 
     def story(self) -> Story:
-        """Returns what must come of the recording: all that was not received until now."""
+        """Returns the expected aftermath of the recording, without all messages received until now."""
         for whom in self.expected:
             self.receive(whom)
         return Story(
@@ -107,7 +107,7 @@ class Script:
 
 @contextmanager
 def failing(stack: LocalTidewheel, function: str, name: str) -> Iterator[None]:
-    """Makes what a function calls fail, so that its work stays where it is."""
+    """Makes calls of a function fail, to keep its work in place."""
     [handler] = [each for each in stack._handlers if each.spec.folder == function]
     with patch.object(sys.modules[handler._module_name], name, side_effect=RuntimeError("stopped for the recording")):
         yield
@@ -126,7 +126,7 @@ def drive(stack: LocalTidewheel) -> Story:
 
 
 def first_hours(script: Script) -> None:
-    """What has come to rest long before the recording."""
+    """Runs the stories with an end long before the recording."""
     waiting(script)
     merged(script)
     keys(script)
@@ -150,7 +150,7 @@ def first_hours(script: Script) -> None:
 
 
 def last_minutes(script: Script) -> None:
-    """What is under way when the recording is taken: the deliver function does nothing any more."""
+    """Runs the stories still under way at the recording. The deliver function does no work any more."""
     script.stack.advance_to(STOPPED - timedelta(minutes=2))
     resumed(script)
     replayed(script)
@@ -165,7 +165,7 @@ def last_minutes(script: Script) -> None:
 
 # ---- at rest
 def waiting(script: Script) -> None:
-    """Ledgers that wait, for up to two weeks; bytes, a group, a filter, an expiry; cancelled and moved ones."""
+    """Ledgers up to two weeks ahead, with bytes, a group, a filter, an expiry, and cancelled and moved messages."""
     script.topic("waiting")
     script.client.create_subscription(
         "waiting", "invoices", filter_policy={"kind": ["invoice"], "sum": [{"exists": True}]}
@@ -197,7 +197,7 @@ def waiting(script: Script) -> None:
 
 
 def merged(script: Script) -> None:
-    """A merged ledger beside small ones; the old ones are in the trash, which no collection takes for a day."""
+    """A merged ledger beside small ledgers. No collection takes the old ledgers from the trash for a day."""
     script.topic("merged", max_buckets=8)
     for number in range(14):
         script.send("merged", f"merged {number}", STOPPED + timedelta(days=2, hours=7 * number))
@@ -205,7 +205,7 @@ def merged(script: Script) -> None:
 
 
 def keys(script: Script) -> None:
-    """A key that drops a duplicate, one that replaces, one that is cancelled; one is cancelled after the recording."""
+    """Keys with a dropped duplicate, a replacement, a cancel, and another cancel after the recording."""
     script.topic("keys")
     script.send("keys", "first", STOPPED + timedelta(hours=3), key="kept")
     script.lost("keys", "to be replaced", STOPPED + timedelta(hours=4), key="replaced")
@@ -220,7 +220,7 @@ def keys(script: Script) -> None:
 
 
 def recurring(script: Script) -> None:
-    """A message that comes each day at five and at nine, until it ends after the recording."""
+    """A daily message at five and at nine, until its end after the recording."""
     script.topic("recurring")
     script.client.send_recurring("recurring", "daily", "good morning", cron="0 5,9 * * *", attributes={"kind": "hello"})
     for day, hour in product(range(3), (5, 9)):
@@ -230,7 +230,7 @@ def recurring(script: Script) -> None:
 
 
 def purged(script: Script) -> None:
-    """A range of time that was purged, with messages that stay beside it in the same ledger."""
+    """A purged range of time, with unpurged messages in the same ledger."""
     script.topic("purged")
     script.lost("purged", "purged", STOPPED + timedelta(hours=30))
     script.send("purged", "due before the range", STOPPED + timedelta(hours=10))
@@ -242,13 +242,13 @@ def purged(script: Script) -> None:
 
 
 def large(script: Script) -> None:
-    """A body that is too large for SQS, in S3."""
+    """A body in S3, too large for SQS."""
     script.topic("large")
     script.send("large", "large " * 200_000, STOPPED + timedelta(days=8))
 
 
 def kept(script: Script) -> None:
-    """Ledgers that are kept after delivery, for replay."""
+    """Ledgers kept for replay after delivery."""
     script.topic("kept", retention_s=86_400, collect_interval_s=3_600, inline_rows=1)
     for number in range(4):
         script.send("kept", f"kept {number}", START + timedelta(hours=2, minutes=number))
@@ -256,7 +256,7 @@ def kept(script: Script) -> None:
 
 
 def paused(script: Script) -> None:
-    """Two paused subscriptions: plans behind their cursors, small and large parks of direct messages."""
+    """Two paused subscriptions, with plans behind their cursors and with small and large parks of direct messages."""
     for topic in ("paused", "resumed"):
         script.topic(topic)
         for number in range(3):
@@ -274,7 +274,7 @@ def paused(script: Script) -> None:
 
 
 def broken(script: Script) -> None:
-    """A subscription whose queue is gone: its work is parked until there is a queue again."""
+    """A subscription without its queue. Its work is parked until the queue is made again."""
     script.topic("broken")
     [subscription] = script.client.subscriptions("broken")
     script.stack.session.client("sqs").delete_queue(QueueUrl=subscription.queue_url)
@@ -288,7 +288,7 @@ def broken(script: Script) -> None:
 
 
 def imported(script: Script) -> None:
-    """A ledger that an import has committed, and the mark that it has."""
+    """A ledger committed by an import, and the mark of the import's commit."""
     script.topic("imported")
     service, now_ms = script.service(), script.stack.clock.now_ms()
     state = service.topic_states.read("imported")
@@ -316,7 +316,7 @@ def resumed(script: Script) -> None:
 
 
 def replayed(script: Script) -> None:
-    """A replay whose parts are in the work queue: what was delivered comes again."""
+    """A replay with its parts in the work queue. All delivered messages come again."""
     came = script.receive("kept/billing")
     assert len(came) == 4
     script.client.replay("kept", "billing", start=START + timedelta(hours=1), end=START + timedelta(hours=5))

@@ -1,4 +1,4 @@
-"""Every layout that a release ever had: this release goes on from it, and refuses the next one without any loss."""
+"""This release goes on from every layout of earlier releases, and refuses the next layout without any loss."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def items_of(stack: LocalTidewheel) -> dict[layout.Key, dict[str, Any]]:
 
 
 def unchanged_but_for_marks(items: dict[layout.Key, dict[str, Any]]) -> dict[layout.Key, dict[str, Any]]:
-    """What an older release must leave as it is; leases and stamps of deliveries and parks say who tried when."""
+    """Returns the items that an older release must not change, without leases and stamps of deliveries and parks."""
     own = (layout.DELIVERIES, layout.PARKS)
     passing = {"leases", "leased_ms", "next_check_ms"}
     return {
@@ -133,7 +133,7 @@ def test_a_release_that_meets_a_newer_layout_changes_nothing_and_after_an_upgrad
 
 
 def _upgrade(stack: LocalTidewheel) -> None:
-    """From here on, the layout is one that this release knows."""
+    """Changes the layout to a layout known to this release."""
     dynamodb: Any = stack.session.client("dynamodb")
     moved = {
         "UpdateExpression": "SET layout = :layout",

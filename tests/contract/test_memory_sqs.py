@@ -1,4 +1,4 @@
-"""The SQS clients in memory and of the local stack answer as moto does. Separate tests cover behaviour missing in moto."""
+"""The SQS clients in memory and of the local stack answer as moto's. Separate tests cover behaviour missing in moto."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ LOW = NextWork(next_slot=105, next_check_ms=7000, collect_at_ms=None)
 
 
 class Writer:
-    """Makes random writes with values of small ranges. Conditions succeed and fail about as often.
+    """Makes random writes with values of small ranges. Some conditions succeed, and some fail.
 
     A read value is kept and used again later, as a slow writer does.
     """

@@ -1,4 +1,4 @@
-"""Crash anywhere: the deployed functions and the client on an emulated AWS, dying at each of their calls in turn.
+"""Crashes of the deployed functions and of the client on an emulated AWS, at each of their calls in turn.
 
     story runs ----call 1----call 2----call 3---- ... ----> the end, without a death
                   |     |   |     |   |     |

@@ -1,4 +1,4 @@
-"""Lets every flow die at each of its AWS calls: `python -m tests.crash [--all] [--story TEXT] [--jobs N] [--save]`.
+"""Kills every flow at each of its AWS calls, by `python -m tests.crash [--all] [--story TEXT] [--jobs N] [--save]`.
 
 With `--all`, each function also gets its event twice at one time, the second call before each call of the first, and
 each batch of messages is refused in part.
@@ -32,7 +32,7 @@ COMMAND = "python -m tests.crash --all --save"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Explores the stories; returns the exit code."""
+    """Explores the stories. Returns the exit code."""
     given, stories = _asked(arguments)
     console = Console()
     reports: list[tuple[Story, Report]] = []
@@ -59,7 +59,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _asked(arguments: Sequence[str] | None) -> tuple[argparse.Namespace, list[Story]]:
-    """Returns the arguments and the stories that they mean; what cannot be meant ends the program with 2."""
+    """Returns the arguments and the selected stories. Ends the program with 2 for invalid arguments."""
     parser = argparse.ArgumentParser(prog="python -m tests.crash", description=(__doc__ or "").partition("\n")[0])
     parser.add_argument(
         "--all",
@@ -109,12 +109,12 @@ def _table(reports: Sequence[tuple[Story, Report]]) -> Table:
 
 
 def count(report: Report, happenings: frozenset[When]) -> int:
-    """How many runs had one of these happen to them."""
+    """Returns the number of runs with one of some happenings."""
     return sum(verdict.point is not None and verdict.point.when in happenings for verdict in report.verdicts)
 
 
 def bound_s(story: Story) -> float:
-    """The latest that a message may come after it was due, in seconds, whoever dies."""
+    """Returns the maximum lateness of a message in seconds, after any death."""
     return PROMISE_MS / 1000 + story.late_s
 
 

@@ -1,4 +1,4 @@
-"""Branches: copies of this process that go another way from here, and report how it ended.
+"""Branches of a process. A branch is a copy of this process, goes another way, and reports its result.
 
 A fork copies everything, the emulated AWS as well as the flow that is under way, for some milliseconds. What forks must
 be the process's only thread that matters: the functions of the local stack send on one.
@@ -24,7 +24,7 @@ LONGEST_S = 300
 
 
 class BranchFailed(Exception):
-    """A branch reported nothing; the text says why."""
+    """The error of a branch without a result. The text has the reason."""
 
 
 class Branches(Generic[Result]):
@@ -53,7 +53,7 @@ class Branches(Generic[Result]):
         self._pipe = -1
 
     def fork(self, name: str) -> bool:
-        """Makes a branch; returns True in it, and False here."""
+        """Makes a branch. Returns True in the branch, and False in this process."""
         while len(self._open) >= self._jobs:
             self._wait()
         gc.freeze()  # what a collection does not touch, the processes go on sharing
@@ -70,7 +70,7 @@ class Branches(Generic[Result]):
         return False
 
     def end(self, conclude: Callable[[], Result]) -> None:
-        """Ends a branch: what `conclude` returns, or raises, is what it reports. Elsewhere nothing happens."""
+        """Ends a branch, and reports the result or the error of `conclude`. Does nothing outside a branch."""
         if not self.is_branch:
             return
         try:
@@ -84,14 +84,14 @@ class Branches(Generic[Result]):
             os._exit(0)  # no cleaning up: all of it is the original's
 
     def gather(self) -> list[Result | BranchFailed]:
-        """Waits for all branches; returns what they reported, in the order in which they ended."""
+        """Waits for all branches. Returns their results in the order of their ends."""
         while self._open:
             self._wait()
         gc.unfreeze()
         return self.results
 
     def abandon(self) -> None:
-        """Ends all branches that are open; what they would have reported is lost."""
+        """Ends all open branches. Their results are lost."""
         for reading, (pid, _) in self._open.items():
             os.kill(pid, signal.SIGKILL)
             os.close(reading)

@@ -1,4 +1,4 @@
-"""One stack for the stories of a module: each is told in a copy of the process, and leaves it as it was."""
+"""One stack for the stories of a module. Each story runs in a copy of the process, and leaves the stack unchanged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Death: a function or a program ends at one of its AWS calls, before or after AWS has done what it was asked.
+"""Deaths of a function or a program at an AWS call, before or after the call's effect.
 
 Or AWS answers a function no more, and its calls take its time.
 
@@ -33,7 +33,7 @@ _READS = ("Get", "Head", "List", "Query", "Scan", "BatchGet", "Describe")
 
 
 class When(Enum):
-    """What happens at a call."""
+    """The kinds of happenings at a call."""
 
     BEFORE = "died before"
     AFTER = "died after"
@@ -49,7 +49,7 @@ HANGING_S = 11
 
 
 class FunctionDied(Exception):
-    """What Lambda says of a function that died: the call has failed."""
+    """Lambda's error for the call of a dead function."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +86,7 @@ class Point:
 
 
 class Watch:
-    """Follows who is running and what he asks of AWS.
+    """Follows the running function or program and its AWS calls.
 
     Attributes:
         visit: asked at each point of the victim's; True: it happens. None: nothing does.
@@ -119,7 +119,7 @@ class Watch:
 
     @contextmanager
     def mortal(self, victim: str) -> Iterator[None]:
-        """What the victim asks of AWS within the block is counted, and may be its last."""
+        """Counts the victim's AWS calls within the block. Each call may be the victim's last."""
         self._victim, self._first, self._handed_over = victim, True, False
         try:
             yield
@@ -127,17 +127,17 @@ class Watch:
             self._victim = None
 
     def begin_program(self) -> None:
-        """A program is started: after the death of another one, or for its own sake."""
+        """Starts a program, after the death of another program or for its own sake."""
         self._dead, self._first, self._handed_over = False, True, False
 
     def observe(self, session: botocore.session.Session) -> None:
-        """Follows all clients that are made of a session from now on."""
+        """Follows all later clients of a session."""
         events = session.get_component("event_emitter")
         events.register("before-call", self._before)
         events.register("after-call", self._after)
 
     def make_mortal(self, handler: Handler) -> None:
-        """Lets a function die as on Lambda: its caller learns that it has failed."""
+        """Makes a function mortal, as on Lambda. After a death its caller gets an error."""
         invoke = handler.invoke
         context: Any = LambdaContext
         if not hasattr(context, "undisturbed"):
@@ -234,12 +234,12 @@ class Watch:
         raise Crash(f"at call {len(self.calls)}, {self.calls[-1]}")
 
     def _hands_over(self, params: dict[str, Any]) -> bool:
-        """Whether a request hands messages over to those who get them next, as this victim sees it."""
+        """Whether a request passes messages on to their next receivers, from the victim's point of view."""
         known = self._queues.get(json.loads(params["body"])["QueueUrl"])
         return known in _INGEST_QUEUES if self._who == CLIENT else known is None
 
     def _refuse_half(self, params: dict[str, Any]) -> tuple[AWSResponse, dict[str, Any]] | None:
-        """Takes every other message out of a batch before SQS sees it; answers itself if none is left."""
+        """Removes every other message of a batch before SQS sees the batch. Answers itself if none is left."""
         request = json.loads(params["body"])
         self._refused = [entry["Id"] for entry in request["Entries"][::2]]
         request["Entries"] = request["Entries"][1::2]

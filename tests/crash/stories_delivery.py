@@ -1,4 +1,4 @@
-"""Stories of dispatch and of what the work queue's jobs do."""
+"""Stories of dispatch and of the work queue's jobs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Stories of what people and programs ask of the client, and ask again when their program has died."""
+"""Stories of requests to the client, repeated after a death of the program."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Stories of what nobody asks for: recurring messages' plans, collection, merges, sweeps."""
+"""Stories of unrequested work, such as recurring messages' plans, collections, merges and sweeps."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ FEW_LEDGERS = {"max_buckets": 2}
 
 
 def send_four_ledgers(world: World) -> None:
-    """Sends four batches, more ledgers than `FEW_LEDGERS` lets stand, and has them looked at."""
+    """Sends four batches, which make more than `FEW_LEDGERS` ledgers, and waits for a look at their merge."""
     for number in range(4):
         world.send({f"message {number}": f"{150 + 5 * number}m"})
         world.advance(minutes=6)

@@ -1,4 +1,4 @@
-"""A story: what one flow is about. And its exploration: the same story with each death that it can have."""
+"""Stories, each about a flow, and their exploration. An exploration repeats a story with each possible death."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Chosen = Callable[[Point], bool]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Story:
-    """What happens to a topic in one flow.
+    """The events of a topic in one flow.
 
     Attributes:
         name: as people say it.
@@ -54,7 +54,7 @@ class Story:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """What an exploration found.
+    """The result of an exploration.
 
     Attributes:
         calls: AWS calls of the victim in the run to which nothing happened.
@@ -69,7 +69,7 @@ class Report:
 
     @property
     def problems(self) -> list[str]:
-        """What does not hold, each with the point at which the victim died."""
+        """The violated promises, each with the point of the victim's death."""
         return [
             f"{self.story}: {verdict.point or 'undisturbed'}: {problem}"
             for verdict in (self.undisturbed, *self.verdicts)
@@ -78,12 +78,12 @@ class Report:
 
     @property
     def late_ms(self) -> int:
-        """Of the message that came latest, in any run."""
+        """The largest lateness of a message in any run."""
         return max(each.late_ms for each in (self.undisturbed, *self.verdicts))
 
 
 def told(name: str, *reaches: str, **more: Any) -> Callable[[Callable[[World], None]], Story]:
-    """Makes a story of the function that tells it."""
+    """Makes a story from the decorated function."""
 
     def story(tell: Callable[[World], None]) -> Story:
         return Story(name=name, tell=tell, reaches=frozenset(reaches), **more)
@@ -97,23 +97,23 @@ def every_death(point: Point) -> bool:
 
 
 def everything(point: Point) -> bool:
-    """Chooses all that can happen at all calls."""
+    """Chooses all happenings at all calls."""
     return True
 
 
 def every_death_that_matters(point: Point) -> bool:
-    """Chooses one of those deaths that AWS cannot tell from each other."""
+    """Chooses one death of each group of deaths with the same state of AWS."""
     return every_death(point) and point.matters
 
 
 def thinned(chosen: Chosen, every: int) -> Chosen:
-    """Chooses every n-th of what another chooses, from the first on."""
+    """Chooses every n-th point of another choice, from the first on."""
     numbers = itertools.count()
     return lambda point: chosen(point) and next(numbers) % every == 0
 
 
 def explore(stack: MortalTidewheel, story: Story, chosen: Chosen, *, jobs: int = 1) -> Report:
-    """Runs a story with nothing happening, and once more for each chosen point; the stack stays as it is."""
+    """Runs a story undisturbed, and once more for each chosen point. The stack stays unchanged."""
     outer: Branches[Report] = Branches(longest_s=None)
     if outer.fork(story.name):
         outer.end(lambda: _explore(stack, story, chosen, jobs))
@@ -153,7 +153,7 @@ def _explore(stack: MortalTidewheel, story: Story, chosen: Chosen, jobs: int) ->
 
 
 def _run(stack: MortalTidewheel, story: Story, happened: Sequence[Point]) -> Verdict:
-    """Tells a story to its end; an error of any kind is a problem of the run."""
+    """Runs a story to its end. Any error is a problem of the run."""
     try:
         with replaced({**_FEW_READS, **story.constants}):
             world = World(stack, story.subscriptions, story.settings)

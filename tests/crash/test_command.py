@@ -1,4 +1,4 @@
-"""The command that lets every flow die, and the branches in which they do."""
+"""Tests the command to kill every flow, and the branches of the deaths."""
 
 from __future__ import annotations
 

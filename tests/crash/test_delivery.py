@@ -1,4 +1,4 @@
-"""Dispatch and jobs of the work queue: whatever dies, all comes, none early, all within its bound, nothing is left."""
+"""Dispatch and jobs of the work queue survive any death. All messages come in time, none early, and nothing is left."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""AWS answers a function no more, from one of its calls on: it ends in its time, all comes, and nothing is early."""
+"""A function ends in time after AWS stops its answers at any call. All messages come, and none early."""
 
 from __future__ import annotations
 

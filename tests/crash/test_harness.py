@@ -1,4 +1,4 @@
-"""The harness bites: a flow whose order of writes is wrong is found, and the point at which it died is named."""
+"""The harness finds a flow with a wrong order of writes, and names the point of its death."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tidewheel.local.pump import Failure, PartialFailure
 
 
 def dying_after(operation: str) -> Any:
-    """Chooses deaths after an operation only: a broken flow need not be tried everywhere."""
+    """Chooses deaths after one operation only, since a broken flow need not die everywhere."""
 
     def chosen(point: Point) -> bool:
         return point.when is When.AFTER and point.operation == operation
@@ -131,7 +131,7 @@ def test_a_job_that_fails_after_a_death_is_no_problem_only_if_another_had_its_le
 
 
 def test_what_died_asks_nothing_more_of_aws(stack: MortalTidewheel) -> None:
-    """A merge gives its lease back in a `finally`: not when it is dead."""
+    """A dead merge does not return its lease, although the return is in a `finally`."""
 
     def tell(world: World) -> None:
         with world.killed("compact", "dynamodb.TransactWriteItems"):

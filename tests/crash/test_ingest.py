@@ -1,4 +1,4 @@
-"""Sending and ingest: whatever dies, all comes, nothing early, all within its bound, and nothing is left."""
+"""Sending and ingest survive any death. All messages come in time, none early, and nothing is left."""
 
 from __future__ import annotations
 

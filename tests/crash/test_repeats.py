@@ -1,4 +1,4 @@
-"""AWS gives an event to a function twice at one time, or takes half a batch: all comes, at most one copy more."""
+"""AWS delivers an event twice at one time, or accepts half a batch. All messages come, with at most one extra copy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is asked of the client: whatever dies, all comes, nothing early, all within its bound, and nothing is left."""
+"""Requests to the client survive any death. All messages come in time, none early, and nothing is left."""
 
 from __future__ import annotations
 

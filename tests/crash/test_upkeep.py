@@ -1,4 +1,4 @@
-"""Collections, merges, sweeps: whatever dies, all comes, none early, all within its bound, nothing is left."""
+"""Collections, merges and sweeps survive any death. All messages come in time, none early, and nothing is left."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The verdict on a story that is over: everything is there, nothing early, all in time, nothing left behind."""
+"""The verdict on a finished story. All messages must come in time, none early, and nothing may be left."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Verdict:
 
 
 def settle(world: World, cleaned_after_days: tuple[float, ...]) -> None:
-    """Lets time pass until everything is due and gone, with a sweep on some days: those that AWS makes every 300 s."""
+    """Lets time pass until all messages are due and gone, with a sweep on some days."""
     begin_ms = max(world.last_due_ms, world.now_ms)
     world.advance(milliseconds=begin_ms - world.now_ms, hours=3)
     world.receive()
@@ -56,7 +56,7 @@ def settle(world: World, cleaned_after_days: tuple[float, ...]) -> None:
 
 
 def judge(world: World, point: Point | None, late_s: float, late_anyway_s: float) -> Verdict:
-    """Says what does not hold of a world that has settled.
+    """Returns the violated promises of a settled world.
 
     Args:
         point: what happened in it.
@@ -93,8 +93,7 @@ def _first_late_ms(world: World) -> dict[tuple[str, str], int]:
 
 
 def _lost_or_odd(world: World, counts: Counter[tuple[str, str]], spare: int) -> Iterator[str]:
-    """Compares what came with what was promised; `spare` copies more than asked for are no problem: those
-    who died between handing over and marking have sent them again."""
+    """Compares received with promised messages. Allows `spare` copies of deaths between hand-over and mark."""
     known = set()
     for body, promises in world.promises.items():
         for name, promise in promises.items():
@@ -134,7 +133,7 @@ def _left_behind(world: World) -> Iterator[str]:
 
 
 def _may_stay(world: World, pk: str, sk: str, item: Mapping[str, Any]) -> bool:
-    """Whether an item is one of a topic at rest, or one that the table's TTL takes away in time."""
+    """Whether an item may stay, either of a topic at rest or with an early enough expiry by the table's TTL."""
     if pk in _KEPT_PARTITIONS:
         return True
     if pk.split("#")[1] in world.deleted:
@@ -148,7 +147,7 @@ def _may_stay(world: World, pk: str, sk: str, item: Mapping[str, Any]) -> bool:
 
 
 def _unexplained(failures: list[Failure], job_errors: list[Exception], *, died: bool) -> Iterator[str]:
-    """A function may die where it should, and find the lease of one that did; nothing else may fail."""
+    """Yields the unexplained failures. A function may only die on purpose, or find the lease of a dead function."""
     odd = [error for error in job_errors if not isinstance(error, PartLeased)]
     yield from (f"a job of the work queue failed: {error!r}" for error in odd)
     for failure in failures:

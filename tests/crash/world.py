@@ -1,4 +1,4 @@
-"""The world of a story: a stack whose functions die, a topic, a person at a client, and what was promised to him."""
+"""The world of a story, with a stack of mortal functions, a topic, a user of a client, and the promises to the user."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _TRIES = 3
 
 
 class Promise(Enum):
-    """What becomes of a message."""
+    """The promised fate of a message."""
 
     COMES = "comes"
     MAY_COME = "may come"
@@ -37,7 +37,7 @@ class Promise(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arrival:
-    """One copy of a message in a subscription's queue.
+    """A copy of a message in a subscription's queue.
 
     Attributes:
         late_ms: from when it was due, or its subscription could have it again, until SQS made it receivable.
@@ -51,7 +51,7 @@ class Arrival:
 
 
 class MortalTidewheel(LocalTidewheel):
-    """The local stack with the production skew; its functions and its client's programs are watched."""
+    """The local stack with the production skew, and with watched functions and client programs."""
 
     def __init__(self) -> None:
         super().__init__(environment=SKEW)
@@ -67,7 +67,7 @@ class MortalTidewheel(LocalTidewheel):
         return self
 
     def handler(self, name: str) -> Handler:
-        """Returns a function by its name."""
+        """Returns a function by name."""
         [found] = [each for each in self._handlers if each.spec.folder == name]
         return found
 
@@ -78,7 +78,7 @@ class MortalTidewheel(LocalTidewheel):
 
 
 class World:
-    """One topic on a stack, and what a story does to it.
+    """A topic on a stack, with the actions of a story.
 
     Attributes:
         promises: body of a message -> what becomes of it, for each subscription.
@@ -113,7 +113,7 @@ class World:
 
     @contextmanager
     def killed(self, victim: str, operation: str) -> Iterator[None]:
-        """Within the block, the victim dies once, after its first call of an operation, whatever else is explored."""
+        """Kills the victim once within the block, after its first call of an operation, in any exploration."""
         explored = self.watch.visit
 
         def visit(point: Point) -> bool:
@@ -129,11 +129,11 @@ class World:
         self.watch.visit, self.watch.calls = explored, []
 
     def mortal(self, victim: str) -> AbstractContextManager[None]:
-        """Within the block, each AWS call of the victim is one at which it dies in some branch."""
+        """Lets the victim die at each of its AWS calls within the block, each time in another branch."""
         return self.watch.mortal(victim)
 
     def user(self, ask: Callable[[Tidewheel], Answer]) -> Answer:
-        """Asks something of a new client; whose program dies starts it again."""
+        """Makes a request with a new client. Starts the program again after each death."""
         for _ in range(_TRIES):
             self.watch.begin_program()
             with suppress(Crash):
@@ -143,7 +143,7 @@ class World:
     # ---- messages
 
     def send(self, delays: Mapping[str, str], **options: Any) -> list[Receipt]:
-        """Sends a message for each body; all subscriptions are promised it."""
+        """Sends a message for each body, promised to all subscriptions."""
         messages = [Message(body=body, delay=delay, **options) for body, delay in delays.items()]
         receipts = self.user(lambda client: client.send_many(TOPIC, messages))
         for body, receipt in zip(delays, receipts, strict=True):
@@ -151,28 +151,28 @@ class World:
         return receipts
 
     def promise(self, body: str, due_ms: int, to: Sequence[str] | None = None) -> None:
-        """Notes that subscriptions (all of today's, if none is named) get a message."""
+        """Promises a message to some subscriptions, by default to all current subscriptions."""
         self.promises[body[:40]] = dict.fromkeys(self.subscriptions if to is None else to, Promise.COMES)
         self.last_due_ms = max(self.last_due_ms, due_ms)
 
     def change(self, promise: Promise, *bodies: str, of: str | None = None) -> None:
-        """Notes that something else becomes of messages, for all subscriptions or one."""
+        """Changes the promise of messages, for all subscriptions or for one."""
         for body in bodies:
             for name in self.promises[body]:
                 if of is None or name == of:
                     self.promises[body][name] = promise
 
     def again(self, subscription: str, *bodies: str) -> None:
-        """Notes that one more copy of messages is on its way to a subscription."""
+        """Notes another copy of messages on the way to a subscription."""
         for body in bodies:
             self.copies[subscription, body] += 1
 
     def held_until_now(self, subscription: str) -> None:
-        """Notes that a subscription could not have anything until now: what is overdue is late from now on."""
+        """Notes the end of a subscription's hold. Lateness of overdue messages counts from now on."""
         self._held_until_ms[subscription] = self.now_ms
 
     def receive(self) -> None:
-        """Takes all that is receivable now."""
+        """Takes all receivable messages."""
         for name in self.subscriptions:
             for message in self.stack.receive(TOPIC, name):
                 self.arrivals.append(self._arrival(name, message))
@@ -186,7 +186,7 @@ class World:
         return Arrival(subscription=name, body=body, late_ms=visible_ms - from_ms, early_ms=due_ms - visible_ms)
 
     def forget(self, subscription: str) -> None:
-        """Notes that a subscription is no more: nothing is promised to it."""
+        """Forgets a deleted subscription and its promises."""
         self.subscriptions.remove(subscription)
         for promises in self.promises.values():
             promises.pop(subscription, None)
@@ -194,11 +194,11 @@ class World:
     # ---- time and triggers
 
     def advance(self, **duration: float) -> None:
-        """Lets time pass; what falls due on the way happens."""
+        """Lets time pass, with all work due meanwhile."""
         self.stack.advance(**duration)
 
     def sweep(self) -> None:
-        """Runs a sweep, and what it starts; the local stack leaves out those that have nothing to heal."""
+        """Runs a sweep and the work started by the sweep. The local stack leaves out sweeps without work."""
         try:
             self.stack.handler("sweep").invoke({})
         except FunctionDied:
@@ -216,12 +216,12 @@ class World:
         self.aws("sqs").delete_queue(QueueUrl=self.queue_url(subscription))
 
     def restore_queue(self, subscription: str) -> None:
-        """Makes it again."""
+        """Creates a deleted queue again."""
         self.aws("sqs").create_queue(QueueName=self.queue_url(subscription).rpartition("/")[2])
         self.held_until_now(subscription)
 
     def aws(self, service: str) -> Any:
-        """A client of an administrator's: nobody counts its calls."""
+        """An administrator's client, without a count of its calls."""
         return self.stack._emulator.session().client(service)
 
     def bucket_name(self) -> str:
@@ -235,7 +235,7 @@ NO_TOPIC: Mapping[str, Any] = {"no": "topic"}
 
 @contextmanager
 def replaced(values: Mapping[str, object]) -> Iterator[None]:
-    """Replaces constants, named with their modules, so that what is rare at their size is common."""
+    """Replaces constants, named with their modules, to make rare cases common."""
     before: list[tuple[Any, str, object]] = []
     try:
         for name, value in values.items():

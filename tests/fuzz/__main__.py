@@ -1,4 +1,4 @@
-"""Damages everything that is stored, and tries hostile inputs of each decoder, at random; prints the counts.
+"""Damages all stored data, and tries hostile inputs of each decoder, at random. Prints the counts.
 
 python -m tests.fuzz                      200,000 damages, 20,000 inputs of each decoder
 python -m tests.fuzz 5000 --damages 0     5,000 inputs of each decoder, no damages
@@ -41,7 +41,7 @@ def _none_or_at_least(text: str) -> int:
 
 
 def try_damages(count: int, seed: int) -> tuple[dict[str, dict[What, Tally]], bool]:
-    """Tries so many damages in each way, over all its kinds, and prints tables; says whether none went wrong."""
+    """Tries a number of damages in each way, over all kinds, and prints tables. Returns whether all tries went well."""
     found: dict[str, dict[What, Tally]] = {}
     good = True
     for title, way, names in _WAYS:
@@ -70,7 +70,7 @@ def _figures(found: dict[str, dict[What, Tally]]) -> dict[str, dict[str, int]]:
 
 
 def main(arguments: list[str]) -> int:
-    """Tries the damages in processes of their own, runs the tests of this folder in this one, and prints the counts.
+    """Tries the damages in separate processes, runs the tests of this folder in this process, and prints the counts.
 
     Returns:
         pytest's exit code; 1 after a death; 130 after Ctrl-C.
@@ -113,7 +113,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _hostile(examples: int, figures: dict[str, Any]) -> int:
-    """Runs the tests of this folder with so many inputs; adds and prints the counts, and returns the exit code."""
+    """Runs the tests of this folder with a number of inputs. Adds and prints the counts, and returns the exit code."""
     import pytest
 
     os.environ[EXAMPLES] = str(examples)

@@ -1,4 +1,4 @@
-"""Bombs: a little input that stands for a lot, in a process of its own whose memory is bounded.
+"""Bombs, which are small inputs with huge contents, each in its own process with bounded memory.
 
 Run as a program (`python -m tests.fuzz.bombs <which>`) it bounds its address space to what it has and `ROOM_MIB` more,
 lets one bomb go, and prints the most memory that it took, in MiB. Without bounds it would be killed, or take the
@@ -49,25 +49,25 @@ def _refused(decode: Callable[[bytes], object], bomb: bytes) -> None:
 
 
 def pack() -> None:
-    """A pack of a megabyte that holds a gibibyte."""
+    """A pack of a megabyte with a gibibyte of contents."""
     _refused(lambda data: decode_pack(data, NOW_MS), sealed(b"\x01" + _zeros(_GIB)))
 
 
 def tables() -> None:
-    """A segment table and a manifest that hold half a gibibyte."""
+    """A segment table and a manifest with half a gibibyte of contents."""
     bomb = sealed(_zeros(_GIB // 2))
     _refused(decode_segments, bomb)
     _refused(lambda data: decode_plan("orders", 1, 2, data), bomb)
 
 
 def numbers() -> None:
-    """A segment table of one number without an end."""
+    """A segment table of one endless number."""
     _refused(decode_segments, sealed(zlib.compress(b"\xff" * 2**25)))
     _refused(decode_segments, sealed(zlib.compress(b"\x80" * 2**25)))
 
 
 def nested() -> None:
-    """JSON that is nested a million deep, wherever JSON is read."""
+    """JSON with a million levels, for each reader of JSON."""
     deep = zlib.compress(b"[" * 1_000_000)
     _refused(lambda data: decode_pack(data, NOW_MS), sealed(b"\x01" + deep))
     _refused(lambda data: decode_plan("orders", 1, 2, data), sealed(deep))
@@ -75,7 +75,7 @@ def nested() -> None:
 
 
 def batch() -> None:
-    """A batch of 120 packs of some KB, all as a client might send them, that hold 370 MB together."""
+    """A batch of 120 valid packs of some KB, with 370 MB of contents together."""
     stack = _stack()
     service = stack.service
     document = fields_of(PACKS[0])
@@ -137,7 +137,7 @@ BOMBS: dict[str, Callable[[], None]] = {each.__name__: each for each in (pack, t
 
 
 def main(which: str) -> None:
-    """Lets one bomb go and prints the memory that it took."""
+    """Sets off a bomb and prints the used memory."""
     ledger()  # whatever Arrow loads late is loaded
     pa.set_cpu_count(1)
     before = _memory_mib("VmRSS")

@@ -1,4 +1,4 @@
-"""Random damage: what disks, networks, programs and people do to stored bytes."""
+"""Random damage to stored bytes, as by disks, networks, programs and people."""
 
 from __future__ import annotations
 

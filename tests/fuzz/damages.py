@@ -1,4 +1,4 @@
-"""Random damage of everything that is stored, tried in processes that may die; every death is seen and counted."""
+"""Random damage of all stored data, in processes that may die. Every death is seen and counted."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _NOTHING = (1 << 64) - 1
 
 @dataclass(slots=True, kw_only=True)
 class Tally:
-    """What came of the damages of one kind.
+    """The results of damages of one kind.
 
     Attributes:
         errors: refused with an error of the project's own.
@@ -65,7 +65,7 @@ def try_all(
 
 
 def _try_share(jobs: list[Job], seed: int, hangs_after_s: float, tallies: dict[What, Tally]) -> None:
-    """Does some jobs in one process after the other: each goes on behind the death of the one before it."""
+    """Runs some jobs in successive processes. Each process goes on behind the death of the process before."""
     jobs = [each for each in jobs if each[3]]
     with tempfile.TemporaryDirectory() as folder:
         progress = Path(folder) / "progress"
@@ -104,7 +104,7 @@ def _count(tallies: dict[What, Tally], jobs: Sequence[Job], line: str) -> None:
 def _one_process(
     jobs: Sequence[Job], seed: int, progress: Path, folder: Path, hangs_after_s: float
 ) -> tuple[list[str], str | None]:
-    """Returns what it printed, and how it ended; None if it did all jobs."""
+    """Runs jobs in a process. Returns its output, and the reason of its end or None if all jobs were done."""
     out, err = folder / "out", folder / "err"
     with out.open("wb") as stdout, err.open("wb") as stderr:
         command = [sys.executable, "-m", "tests.fuzz.trying", str(progress), str(seed), json.dumps(jobs)]
@@ -120,7 +120,7 @@ def _one_process(
 
 
 def _watch(process: subprocess.Popen[bytes], progress: Path, hangs_after_s: float) -> bool:
-    """Waits for the process; ends it and returns True if one try takes too long."""
+    """Waits for the process. Ends the process and returns True if a try takes too long."""
     before, since = b"", time.monotonic()
     try:
         while True:

@@ -1,4 +1,4 @@
-"""Every decoder of documents and items, with good input to change and what is done with what it returns."""
+"""Every decoder of documents and items, with good input to change and a use of each result."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from tidewheel.storage import items
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decoder:
-    """A decoder that reads what others wrote.
+    """A decoder of foreign bytes.
 
     Attributes:
         inputs: hostile ones.
@@ -90,7 +90,7 @@ _TYPED = st.one_of(
 
 @st.composite
 def _changed_items(draw: st.DrawFn, good: dict[str, Any]) -> dict[str, Any]:
-    """An item as DynamoDB gives it, with attributes dropped, retyped or damaged; its keys are texts always."""
+    """Draws an item as returned by DynamoDB, with dropped, retyped or damaged attributes. Its keys are always texts."""
     item = dict(good)
     for _ in range(draw(st.integers(1, 3))):
         name = draw(st.sampled_from(sorted(item)))
@@ -109,7 +109,7 @@ def _changed_items(draw: st.DrawFn, good: dict[str, Any]) -> dict[str, Any]:
 
 
 def _tail(data: bytes) -> None:
-    """A tail whose checksums match, whatever is in it."""
+    """Decodes a tail with correct checksums around any contents."""
     slots, segments = sealed(data[: len(data) // 2]), sealed(data[len(data) // 2 :])
     place = Tail(offset=4, slots_bytes=len(slots), segments_bytes=len(segments))
     bucket = items.decode_bucket(ITEMS["bucket"])

@@ -1,4 +1,4 @@
-"""How hard the fuzz tests try: few inputs, always the same; or as many as EXAMPLES says, at random."""
+"""The effort of the fuzz tests, with a few fixed inputs or with EXAMPLES random inputs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ tried: Counter[str] = Counter()
 
 
 def effort(examples: int) -> settings:
-    """Returns the settings of a test that tries so many inputs unless EXAMPLES says otherwise."""
+    """Returns the settings of a test with a default number of inputs. EXAMPLES overrides the number."""
     wanted = os.environ.get(EXAMPLES)
     return settings(
         max_examples=int(wanted) if wanted else examples,
@@ -29,7 +29,7 @@ def effort(examples: int) -> settings:
 
 
 def try_one(name: str, decode: object, value: object) -> None:
-    """Decodes a value; only the project's own errors are an answer."""
+    """Decodes a value. Accepts only the project's own errors."""
     assert callable(decode)
     tried[name] += 1
     try:

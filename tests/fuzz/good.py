@@ -1,4 +1,4 @@
-"""Good input, from which the hostile is made: one of everything that others write."""
+"""Good input of every foreign kind, as the source of hostile input."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Hostile values: anything at all, and good values with something wrong in them."""
+"""Hostile values, which are arbitrary or made from good values with a fault."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def any_bytes(originals: Sequence[bytes]) -> st.SearchStrategy[bytes]:
 
 
 def texts(documents: Sequence[Any]) -> st.SearchStrategy[str]:
-    """JSON texts of changed documents, of anything, and what is hardly JSON."""
+    """JSON texts of changed documents and of arbitrary values, and texts that are hardly JSON."""
     return st.one_of(
         changed(documents).map(json.dumps), VALUES.map(json.dumps), st.text(max_size=40), st.sampled_from(DEEP)
     )
@@ -135,7 +135,7 @@ def stream(raw: bytes) -> bytes:
 def streams(
     documents: Sequence[Any], originals: Sequence[bytes], wrap: Callable[[bytes], bytes] = stream
 ) -> st.SearchStrategy[bytes]:
-    """Compressed JSON: of changed documents, and damaged."""
+    """Compressed JSON of changed documents, and damaged streams."""
     return st.one_of(
         texts(documents).map(lambda text: wrap(text.encode("utf-8", "surrogatepass"))), any_bytes(originals)
     )

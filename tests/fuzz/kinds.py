@@ -1,4 +1,4 @@
-"""Every kind of bytes that Tidewheel reads back: good ones, and how the product reads them."""
+"""Every kind of bytes read back by Tidewheel, with good examples and the product's reader."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ Lie = Callable[[Random, bytes], bytes]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kind:
-    """One kind of stored bytes.
+    """A kind of stored bytes.
 
     Attributes:
         good: examples.
@@ -73,7 +73,7 @@ def _resealed(chance: Random, data: bytes) -> bytes:
 
 
 def _recompressed(before: int = 0) -> Lie:
-    """Damages what is compressed behind some bytes, or those bytes and the stream."""
+    """Damages the decompressed stream behind some bytes, or the bytes and the stream."""
 
     def lie(chance: Random, data: bytes) -> bytes:
         rest = opened(data)
@@ -155,7 +155,7 @@ def _read_among_others(data: bytes) -> object:
 
 
 def _read_planned(data: bytes) -> object:
-    """Reads what recurring messages add to a plan, as a delivery does."""
+    """Reads the recurring messages' part of a plan, as a delivery does."""
     objects = MemoryObjects()
     objects.put("plans/orders/1.parquet", data)
     planned = PlannedSegment(object_name="plans/orders/1.parquet", segment=_segment(_ledger()), due_rows=20)
@@ -322,5 +322,5 @@ OURS = ("ledger, whole", "ledger's footer", "segment", "segment among others", "
 
 @cache
 def kind_of(name: str) -> Kind:
-    """Returns a kind by its name; the first call makes its good bytes."""
+    """Returns a kind by name. The first call makes its good bytes."""
     return _MAKERS[name]()

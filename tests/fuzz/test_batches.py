@@ -1,4 +1,4 @@
-"""Hostile records on the local stack: the others of their batch are handled, and no other topic is touched."""
+"""A hostile record on the local stack stops no other record of its batch, and touches no other topic."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _MARKS = {
 
 @pytest.fixture(scope="module")
 def service() -> Iterator[Orders]:
-    """A stack with a second topic, which has messages waiting and a recurring one."""
+    """A stack with a second topic, which has waiting messages and a recurring message."""
     with orders(inline_rows=1, part_rows=1) as opened:
         opened.client.create_topic(OTHER)
         opened.client.create_subscription(OTHER, "billing")
@@ -169,7 +169,7 @@ def test_an_event_that_names_no_topic_is_refused_before_anything_is_read(service
 
 
 def test_an_item_that_a_canceller_wrote_stops_neither_ingest_nor_dispatch(service: Orders) -> None:
-    """Whoever may cancel puts tombstones and keys: such that mean nothing must not keep others from being sent."""
+    """A caller with permission to cancel writes tombstones and keys. Meaningless items must not stop other messages."""
     table = service.client.core.connection.settings.table
     dynamodb = service.stack.session.client("dynamodb")
     slot = round(service.stack.now().timestamp()) // 300

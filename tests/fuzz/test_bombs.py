@@ -1,4 +1,4 @@
-"""Bombs, and a bitmap that lies, end in an error of the project's own."""
+"""Bombs and a false bitmap end in an error of the project's own."""
 
 from __future__ import annotations
 

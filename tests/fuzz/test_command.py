@@ -1,4 +1,4 @@
-"""The command that tries any number of hostile inputs."""
+"""Tests the command for any number of hostile inputs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Random damage of all that is stored is an error of the project's own, and ends no process."""
+"""Random damage of any stored data raises an error of the project's own, and ends no process."""
 
 from __future__ import annotations
 

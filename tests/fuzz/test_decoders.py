@@ -1,4 +1,4 @@
-"""A decoder returns a value that can be used, or raises one of the project's own errors, whatever comes."""
+"""A decoder returns a usable value, or raises an error of the project's own, for any input."""
 
 from __future__ import annotations
 

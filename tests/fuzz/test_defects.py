@@ -1,4 +1,4 @@
-"""What hostile input did before it was mended; each test fails without the mend."""
+"""Mended defects found by hostile input. Each test fails without its mend."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tries random damage in a process of its own, which may die: `tests.fuzz.damages` starts it, and again after a death.
+"""Tries random damage in a separate process, which may die. `tests.fuzz.damages` starts another process after a death.
 
     python -m tests.fuzz.trying PROGRESS SEED JOBS       JOBS is a JSON list of [way, kind, first, count]
     python -m tests.fuzz.trying SEED WAY KIND NUMBER     one again, alone
@@ -29,7 +29,7 @@ _MOST_FAILURES = 5
 
 
 def attempt(kind: Kind, way: str, chance: Random) -> str:
-    """Damages one and reads it; returns what came of it: error, equal, or, of a lie, read.
+    """Damages an example and reads the result. Returns "error", "equal" or "read".
 
     Raises:
         AssertionError: damage was taken for good bytes.
@@ -55,12 +55,12 @@ def attempt(kind: Kind, way: str, chance: Random) -> str:
 
 
 def chance_of(seed: int, way: str, kind: str, number: int) -> Random:
-    """Returns what decides one try."""
+    """Returns the random generator of a try."""
     return Random(f"{seed}/{way}/{kind}/{number}")
 
 
 def run(progress: mmap.mmap, place: int, seed: int, way: str, name: str, first: int, count: int) -> dict[str, object]:
-    """Does one job and returns its counts."""
+    """Runs a job and returns its counts."""
     kind = kind_of(name)
     counts = {"error": 0, "equal": 0, "read": 0, "failed": 0}
     failures: list[tuple[int, str]] = []
@@ -76,14 +76,14 @@ def run(progress: mmap.mmap, place: int, seed: int, way: str, name: str, first: 
 
 
 def _bound() -> None:
-    """Lets the process take no more memory than it has and a gibibyte."""
+    """Limits the memory of the process to a gibibyte more than now."""
     size = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmSize"))
     most = int(size.split()[1]) * 1024 + _ROOM_BYTES
     resource.setrlimit(resource.RLIMIT_AS, (most, most))
 
 
 def main(arguments: list[str]) -> None:
-    """Does the jobs, or one try again."""
+    """Runs the jobs, or repeats a single try."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     if len(arguments) == 4:
         seed, way, name, number = arguments

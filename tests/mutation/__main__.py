@@ -1,4 +1,4 @@
-"""Tries a seeded sample of mutants with the quick tests that reach their lines. Prints the mutants that survive.
+"""Tries a seeded sample of mutants with the quick tests of their lines. Prints the surviving mutants.
 
     pip install mutmut==3.8.1 coverage
     python -m tests.mutation [--seed 1] [--number 1000] [--seconds 10] [tests ...]
@@ -78,7 +78,7 @@ class Reach:
         self._began_s = time.process_time()
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Keeps a test that passes without any mutant."""
+        """Keeps a test after a success without any mutant."""
         if report.passed and report.when == "call":
             self.seconds[report.nodeid] = time.process_time() - self._began_s
 
@@ -97,7 +97,7 @@ class Reach:
 
 
 def in_fork(work: Callable[[], int], cpu_s: float | None = None) -> int:
-    """Does work in a silent process of its own. Returns its exit code, or another number if it was ended."""
+    """Does work in a silent process of its own. Returns its exit code, or another number after a forced end."""
     child = os.fork()
     if child:
         return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
@@ -113,7 +113,7 @@ def in_fork(work: Callable[[], int], cpu_s: float | None = None) -> int:
 
 
 def passes(mutant: Mutant, tests: list[str]) -> int:
-    """Imports a mutant and runs tests, up to the first that fails. Returns the exit code of pytest."""
+    """Imports a mutant and runs tests up to the first failure. Returns the exit code of pytest."""
     file, source = str(ROOT / mutant.path), mutant.source()
     loader: Any = importlib.machinery.SourceFileLoader
     original = loader.get_code

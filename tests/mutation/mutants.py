@@ -23,7 +23,7 @@ _TEXTS = (cst.SimpleString, cst.ConcatenatedString)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mutant:
-    """One change of one file.
+    """A change of a file.
 
     Attributes:
         path: of the file, within the repository.
@@ -50,7 +50,7 @@ class Mutant:
 
 
 def sample(seed: int, number: int) -> tuple[int, list[Mutant]]:
-    """Returns how many mutants there are, and some of them by chance."""
+    """Returns the number of mutants, and a random sample."""
     paths = [
         str(path.relative_to(ROOT)) for room in ROOMS for path in sorted((ROOT / "src/tidewheel" / room).rglob("*.py"))
     ]

@@ -77,8 +77,7 @@ class Administrators:
             self._subscribe(self.world.service, first, reader, "latest")
 
     def stall(self, life: TopicLife, name: str, parks: int) -> None:
-        """Makes a paused subscription with many parks, if the topic exists. The subscription is deleted before the
-        parks are drained."""
+        """Makes a paused subscription with many parks, to be deleted before a drain, if the topic exists."""
         service = self.world.service
         state = service.topic_states.read(life.name)
         if life.ending or state is None:

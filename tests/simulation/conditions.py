@@ -55,8 +55,7 @@ def checked(write: Write) -> set[str]:
 
 
 def kind_of(write: Write) -> str:
-    """Returns the kind of a write's item. The kind is the beginning of the sort key or, beside the topic's items, of
-    the partition.
+    """Returns the kind of a write's item, from the sort key or, beside the topic's items, from the partition.
 
     Such as `BUCKET`, `STATE` or `TOMB`.
     """

@@ -182,8 +182,7 @@ class Damages:
         return lambda: self.world.faults.damaged.discard(key)
 
     def _messages_of(self, life: TopicLife, item: Bucket | Plan | Delivery | Park) -> set[MessageId]:
-        """Returns the messages that an unreadable item may delay. A bucket delays none, since a repair makes a new
-        bucket."""
+        """Returns the messages that an unreadable item may delay. A repair makes a new bucket without delay."""
         match item:
             case Bucket():
                 return set()
@@ -239,8 +238,7 @@ class Damages:
 
 
 def _spoil(items: dict[str, Any], name: str, attribute: str, unreadable: str) -> Callable[[], None]:
-    """Makes a part of an item unreadable. Returns a function to restore the part, unless somebody changed the part
-    meanwhile."""
+    """Makes a part of an item unreadable. Returns a function to restore the part if still unreadable."""
     whole = getattr(items[name], attribute)
     items[name] = replace(items[name], **{attribute: unreadable})
 

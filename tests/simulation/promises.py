@@ -325,8 +325,7 @@ class Promises:
         return (self.sent[each] for each in sent.family.members)
 
     def replaying(self, life: TopicLife, reader: Reader, delivery: Delivery, end_slot: int) -> None:
-        """Notes an opened replay. All messages already delivered from its plan must come again, except dropped
-        messages."""
+        """Notes an opened replay. All delivered messages of its plan must come again, except dropped messages."""
         assert delivery.first_ms is not None and delivery.end_ms is not None
         before: dict[MessageId, int] = {}
         opened = Replaying(

@@ -79,8 +79,7 @@ def test_a_schedule_a_message_is_cheaper_below_a_rate(batch: int, environment: s
 
 @pytest.mark.parametrize("subscriptions", [1, 2])
 def test_the_floor_of_a_million_is_its_sends_to_the_queues(subscriptions: int) -> None:
-    """A dispatch sends a slot's due messages itself to a single subscription. For two subscriptions, the work queue
-    does."""
+    """A dispatch sends to a single subscription itself. The work queue sends to two subscriptions."""
     flow = {1: "dispatch", 2: "deliver"}[subscriptions]
     workload = Workload(per_day=1_000_000, subscriptions=subscriptions)
     [run] = [each for each in Stream(workload, Assumptions(), TopicSettings()).runs() if each.flow == flow]

@@ -323,7 +323,7 @@ NAMES = {
 
 @st.composite
 def fields(draw: st.DrawFn, name: str) -> tuple[str, frozenset[int]]:
-    """Draws a field and its values. A term is a number, a name or a range, also of one value, with or without a step."""
+    """Draws a field and its values. A term is a number, a name or a range, with or without a step."""
     least, most = RANGES[name]
 
     def text(value: int) -> str:

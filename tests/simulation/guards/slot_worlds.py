@@ -103,8 +103,7 @@ def _gap() -> SmallWorld:
 
 
 def _resumed() -> SmallWorld:
-    """A client resumes a subscription while a dispatch raises the next slot. The client dies before it starts a
-    dispatch."""
+    """A client resumes a subscription while a dispatch raises the next slot, and dies before starting a dispatch."""
     world = SmallWorld("billing", "audit")
     pause(world.service, TOPIC, "billing")
     world.send(a=5)
@@ -245,8 +244,7 @@ def _lowered_behind() -> SmallWorld:
 
 
 def _lowered_to_an_open_slot() -> SmallWorld:
-    """A resume without missed messages has lowered the next slot to the next open slot. A ledger comes, and no sweep
-    runs."""
+    """A ledger comes after a resume without missed messages, which has set the next slot to an open slot."""
     world = SmallWorld("billing")
     world.at(3)
     world.dispatch()
