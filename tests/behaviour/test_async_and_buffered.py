@@ -1,4 +1,4 @@
-"""Point 11, the client for asyncio, and the buffered sender."""
+"""Tests the client for asyncio and the buffered sender (point 11)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Point 1, cancel by id and by key, many at once, and always with a true answer."""
+"""Tests cancels by id, by key, and of many messages at once, always with a true answer (point 1)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Point 10, the consumer, Powertools, and plain consumers."""
+"""Tests the consumer, Powertools, and plain consumers (point 10)."""
 
 from __future__ import annotations
 

@@ -235,13 +235,13 @@ def _checkpoint(shop: Shop) -> None:
 
 
 def _readable_checkpoint(shop: Shop) -> None:
-    """The next collection, a day after the last, wrote another."""
+    """Checks the newest checkpoint, written by the next collection after a day."""
     [*_, newest] = shop.objects("checkpoints")
     assert decode_checkpoint(shop.get(newest)).topic == shop.name
 
 
 def _cancelled_stays_so(shop: Shop) -> None:
-    """Gives up the record of a cancellation, which is refused until the message is due."""
+    """Gives up the record of a cancel, which is refused until the message is due."""
     sent = shop.client.send(shop.name, "later", delay="3h")
     shop.client.cancel(shop.name, sent.id)
     for item in shop.keys("", "#TOMB"):

@@ -1,4 +1,4 @@
-"""Point 3, RocketMQ's delay levels, a topic's own table, and retries with rising levels."""
+"""Tests RocketMQ's delay levels, a topic's own table, and retries with rising levels (point 3)."""
 
 from __future__ import annotations
 

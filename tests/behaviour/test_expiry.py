@@ -1,4 +1,4 @@
-"""Point 4, an expired message is never delivered."""
+"""An expired message is never delivered (point 4)."""
 
 from __future__ import annotations
 

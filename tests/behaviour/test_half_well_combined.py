@@ -1,4 +1,4 @@
-"""Two faults at once. A queue accepts half of the messages or none, and a later call fails for hours. No copies come."""
+"""Two faults at once. A queue accepts half of the messages or none, and a later call fails for hours. No copies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""AWS half well where notes tell which messages of held jobs and packs need no second send."""
+"""Partial AWS faults while notes mark the messages of held jobs and packs that need no second send."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Point 2, reschedule, upserts, debounce, deduplication, and repeated or reordered ingest."""
+"""Tests reschedule, upserts, debounce, deduplication, and repeated or reordered ingest (point 2)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Point 9, bodies over SQS's limit, kept in S3 and put back by the consumer."""
+"""Bodies over SQS's limit are kept in S3 and put back by the consumer (point 9)."""
 
 from __future__ import annotations
 

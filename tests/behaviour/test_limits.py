@@ -1,4 +1,4 @@
-"""Point 12, limits of a topic, and the policies of senders and consumers."""
+"""Tests the limits of a topic, and the policies of senders and consumers (point 12)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Point 7, get, peek and stats."""
+"""Tests get, peek and stats (point 7)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Point 6, purge, and deletion without remains."""
+"""Tests purge, and deletion without remains (point 6)."""
 
 from __future__ import annotations
 

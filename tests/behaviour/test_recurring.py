@@ -1,4 +1,4 @@
-"""Point 13, recurring messages, by cron and by rate, without drift, and across changes of clocks."""
+"""Tests recurring messages by cron and by rate, without drift and across changes of clocks (point 13)."""
 
 from __future__ import annotations
 

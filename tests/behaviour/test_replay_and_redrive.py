@@ -1,4 +1,4 @@
-"""Point 8, redrive of dead letters, and replay of kept messages."""
+"""Tests redrive of dead letters, and replay of kept messages (point 8)."""
 
 from __future__ import annotations
 

@@ -79,7 +79,7 @@ class TopicMachine(RuleBasedStateMachine):
 
     @property
     def crashes(self) -> list[int]:
-        """When functions died."""
+        """The times of the functions' deaths."""
         died = [each.at_ms for each in self.stack.failures if isinstance(each.error, Crash)]
         return sorted(died + self.own_crashes)
 

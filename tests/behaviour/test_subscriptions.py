@@ -1,4 +1,4 @@
-"""Point 5, positions, pause and resume, deletion and filters. Also existing queues (point 14)."""
+"""Tests positions, pause and resume, deletion and filters (point 5), and existing queues (point 14)."""
 
 from __future__ import annotations
 

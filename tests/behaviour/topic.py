@@ -94,7 +94,7 @@ class Topic:
 
     @contextmanager
     def nothing_is_sent(self) -> Iterator[None]:
-        """Nothing is asked of AWS but reads, and nothing is put anywhere, while the block runs."""
+        """Checks that the block only reads from AWS, and sends nothing."""
         before = self._state()
         yield
         assert self._state() == before
@@ -121,7 +121,7 @@ class Topic:
         return items + self.objects() + [name for name in schedules if name.startswith(f"{self.name}.")]
 
     def overwrite(self, name: str, data: bytes) -> None:
-        """Replaces an object, as somebody may whom no policy of ours stops."""
+        """Replaces an object, as an unrestricted user may."""
         if self.in_memory:
             self.stack.service.objects.put(name, data)
             return

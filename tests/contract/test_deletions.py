@@ -39,7 +39,7 @@ def marked(store: Store, **marks: Any) -> TopicState:
 
 
 def fill(store: Store, topic: str = "orders") -> None:
-    """Puts something of everything."""
+    """Puts items of every kind."""
     state = store.topic_states.read(topic)
     assert state is not None
     for number in range(3):

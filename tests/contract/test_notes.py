@@ -1,4 +1,4 @@
-"""The port Notes."""
+"""Tests the port Notes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The port to queues, over SQS in memory and over moto's."""
+"""Tests the port Queues over SQS in memory and over moto's SQS."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ def dying_after(operation: str) -> Any:
 
 
 def found(report: Report, what: str, point: str) -> bool:
-    """Whether a problem is of a kind, and of a run in which this happened."""
+    """Whether a problem of a kind was found in a run with a given happening."""
     return any(what in problem and point in problem for problem in report.problems)
 
 
@@ -114,7 +114,7 @@ def test_an_object_that_nobody_deletes_is_found(stack: MortalTidewheel, monkeypa
 
 def test_a_story_that_does_not_come_to_what_it_is_about_is_found(stack: MortalTidewheel) -> None:
     def nothing(_: Any) -> None:
-        """Tells nothing."""
+        """Does nothing."""
 
     empty = Story(name="empty", tell=nothing, reaches=frozenset({"s3.PutObject"}))
     assert found(explore(stack, empty, lambda _: True), "never came to s3.PutObject", "undisturbed")

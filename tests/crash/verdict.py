@@ -29,7 +29,7 @@ _KEPT_OBJECTS = ("checkpoints/",)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """How a run ended.
+    """The result of a run.
 
     Attributes:
         point: what happened in it; None: nothing did.

@@ -35,7 +35,7 @@ _GIB = 2**30
 
 
 def _zeros(size_bytes: int) -> bytes:
-    """A zlib stream of so many zeros, a thousandth as long."""
+    """A zlib stream of a number of zeros, compressed to a thousandth."""
     packer, chunk = zlib.compressobj(9), bytes(2**24)
     return b"".join([packer.compress(chunk) for _ in range(size_bytes // len(chunk))] + [packer.flush()])
 

@@ -116,7 +116,7 @@ def damaged(draw: st.DrawFn, originals: Sequence[bytes]) -> bytes:
 
 
 def any_bytes(originals: Sequence[bytes]) -> st.SearchStrategy[bytes]:
-    """Damaged bytes, and such as were never good."""
+    """Damaged bytes, and arbitrary bytes."""
     return st.one_of(damaged(originals), damaged(originals), st.binary(max_size=200))
 
 

@@ -173,7 +173,7 @@ class Administrators:
             self.world.promises.belongs(reader, life, state.generation)
 
     def subscribe_or_not(self, life: TopicLife) -> None:
-        """A third subscription comes and goes."""
+        """Adds or removes a third subscription."""
         there = self.world.service.subscriptions.read(life.name, "third")
         if there is None:
             reader = self._reader(life, "third", self.random.choice(POLICIES))
@@ -252,7 +252,7 @@ class Administrators:
             reader.hindered = True
 
     def set_filter(self, life: TopicLife) -> None:
-        """Changes which messages a subscription gets."""
+        """Changes the filter of a subscription."""
         reader = life.reader("billing")
         if reader is None or not reader.made:
             return
@@ -404,7 +404,7 @@ class Administrators:
         self._start("rebuild", life, call, ended)
 
     def _lose_keys(self, life: TopicLife) -> None:
-        """Takes the keys of a topic at rest away, which ledgers and the checkpoint have. So no promise is weaker.
+        """Removes the keys of a topic at rest, which remain in ledgers and the checkpoint. So no promise is weaker.
 
         What was cancelled, or sent directly, since the checkpoint is lost with a table. It stays here.
         """

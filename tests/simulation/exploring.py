@@ -43,7 +43,7 @@ class Deviation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Schedule:
-    """Who moves when.
+    """An order of the actors' moves, with faults.
 
     Attributes:
         order: numbers of the actors: whoever comes first moves, while nothing deviates.

@@ -321,7 +321,7 @@ class FaultyQueries(FaultyPort):
 
 
 class FaultyPlans(FaultyQueries):
-    """Plans whose commits are told apart by their way."""
+    """The port of plans, with commits named by their way."""
 
     def commit(
         self, state: Any, plan: Any, b: int, hand_outs: Any = (), next_work: Any = None, *, rows: int = 0
@@ -442,7 +442,7 @@ class FaultyObjects(FaultyPort):
 
 
 class FaultyQueues(FaultyPort):
-    """Batches of which some messages are not taken for now."""
+    """The port of queues. Some messages of a batch may be refused for now."""
 
     def __init__(self, service: MemoryService, task: Task, faults: Faults) -> None:
         super().__init__("queues", service.queues, task, faults)

@@ -1,4 +1,4 @@
-"""The flows of `hold_model`: ingest, the worker of held jobs, and drains."""
+"""The flows of `hold_model`, which are ingest, the worker of held jobs, and drains."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ def hour(w: World) -> None:
 
 
 def down(name: str) -> Actor:
-    """Returns the change after which something refuses, or is away."""
+    """Returns the change to an outage of a part."""
 
     def change(w: World) -> None:
         w.down.add(name)
@@ -56,7 +56,7 @@ def down(name: str) -> Actor:
 
 
 def up(name: str) -> Actor:
-    """Returns the change after which something answers again."""
+    """Returns the change to the end of an outage."""
     return lambda w: w.down.discard(name)
 
 

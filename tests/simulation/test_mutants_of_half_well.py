@@ -1,4 +1,4 @@
-"""Without any one guard of a half well service, the simulation of lasting faults breaks a promise."""
+"""Without any one guard against partial faults, the simulation of lasting faults breaks a promise."""
 
 import pytest
 

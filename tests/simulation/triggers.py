@@ -94,7 +94,7 @@ class AnyOrder:
 
     @property
     def side_by_side(self) -> int:
-        """As many as there are."""
+        """The number of tasks run at once."""
         return 1000
 
     def run(
@@ -144,7 +144,7 @@ class Triggers:
 
     # ---- what comes
     def next_ms(self) -> int:
-        """When the next thing happens."""
+        """The time of the next event."""
         times = [self.next_sweep_ms]
         times += [each.visible_ms for each in (*self.packs, *self.jobs)]
         times += [each.at_ms for each in self.calls]
@@ -288,7 +288,7 @@ class Triggers:
 
     # ---- dispatch
     def dispatch_now(self, topic: str) -> None:
-        """Anybody may dispatch at any time."""
+        """Starts a dispatch, as any caller may at any time."""
         self.calls.append(Call(topic=topic, at_ms=self.world.now_ms))
 
     def _dispatch(self, called: Call) -> None:

@@ -47,7 +47,7 @@ class Watch:
 
     # ---- a message enters a queue
     def took(self, queue_url: str, release: Release, delay_s: int) -> None:
-        """A queue took a message."""
+        """Checks a message accepted by a queue."""
         header = json.loads(release.header)
         message_id = MessageId(header["id"])
         sent = self._promises.sent.get(message_id)

@@ -226,7 +226,7 @@ class Receiver(BaseHTTPRequestHandler):
         self.end_headers()
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Says nothing."""
+        """Logs nothing."""
 
 
 @pytest.mark.parametrize("refusals", [0, 1, 3])
@@ -269,7 +269,7 @@ SETTINGS = ServiceSettings(
 
 
 def declared(endpoint: SlowEndpoint, url: str, left_s: float) -> str | None:
-    """Creates a topic as the function does, which Lambda ends in so many seconds."""
+    """Creates a topic as the function does, with a number of seconds until Lambda's timeout."""
     session = boto3.Session(region_name="us-east-1", aws_access_key_id="a", aws_secret_access_key="b")
     connection = Connection("tw", session=session, settings=SETTINGS, endpoint_url=endpoint.url)
     end_s = time.monotonic() + left_s

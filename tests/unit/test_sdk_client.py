@@ -217,7 +217,7 @@ def test_a_topic_with_another_release_s_defaults_is_the_one_asked_for_unless_one
 
 def test_two_creators_of_a_topic_agree() -> None:
     class Late(TopicStates):
-        """Somebody else is always faster by a moment."""
+        """A port whose creates always report a lost race."""
 
         def create(self, state: Any) -> bool:
             super().create(state)

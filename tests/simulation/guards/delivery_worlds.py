@@ -40,7 +40,7 @@ def _working(job: Any) -> Callable[[Any], object]:
 
 # ---- worlds: parts
 def _part_twice() -> SmallWorld:
-    """SQS delivers a part to two workers at a time, and another part once."""
+    """SQS delivers a part twice at one time, and another part once."""
     world, (first, second) = _handed_out(part_rows=1)
     world.act("deliver", _working(first), again=True)
     world.act("deliver again", _working(first), again=True)

@@ -170,7 +170,7 @@ def _paused_again() -> SmallWorld:
 
 
 def _parked_and_purged() -> SmallWorld:
-    """A topic is purged, of which a subscription is paused and has messages parked."""
+    """A topic with a paused subscription and parked messages is purged."""
     world = _parked()
     world.wanted.clear()
     purge(world.service, world.clock, TOPIC)
