@@ -25,7 +25,7 @@ def stored(world: World) -> list[Bucket]:
 
 
 def known(bucket: Bucket) -> Bucket:
-    """Returns the bucket without data missing from a footer, the rows' size in memory and the weights.
+    """Returns the bucket without the data that footers lack, namely row sizes in memory and weights.
 
     Leaves out what a tail has, too.
     """

@@ -45,7 +45,7 @@ PREFIXES = sorted(
 
 @dataclass(frozen=True, kw_only=True)
 class Attack:
-    """A call with a change as its effect.
+    """A write or delete call of an attacker.
 
     Attributes:
         place: where, as REACHED names it.

@@ -1,4 +1,4 @@
-"""At the end of its time, the ingest function returns exactly the unread or unstarted messages for redelivery."""
+"""When its time runs out, the ingest function returns exactly the unread or unstarted packs for redelivery."""
 
 from __future__ import annotations
 
