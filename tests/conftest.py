@@ -1,4 +1,4 @@
-"""What the tests on the whole service arrange: an open local stack with a topic, and the real messages."""
+"""Fixtures and helpers of tests on the whole service, with a local stack, a topic and real messages."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ PROMISE_MS = 1000 + 100
 
 @pytest.fixture(autouse=True)
 def undisturbed() -> None:
-    """Takes back what earlier tests leave in a worker: Spark's handler of SIGINT, silenced loggers, boto3's session."""
+    """Resets leftovers of earlier tests in a worker, namely SIGINT's handler, silenced loggers and boto3's session."""
     boto3.DEFAULT_SESSION = None
     signal.signal(signal.SIGINT, signal.default_int_handler)
     logging.disable(logging.NOTSET)
@@ -90,7 +90,7 @@ def undisturbed() -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Marks the tests of long files, and puts them first: a worker that begins one last keeps the others waiting."""
+    """Marks the tests of long files and puts them first, so that no worker starts a long test last."""
     for item in items:
         if item.nodeid.startswith(LONG):
             item.add_marker(pytest.mark.long)
@@ -98,12 +98,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Leaves what all tests have imported out of every later search for garbage."""
+    """Excludes all objects imported by tests from later garbage collections."""
     gc.freeze()
 
 
 class Orders:
-    """A local stack with the production skew and one topic, and what a test asks of it.
+    """A local stack with the production skew and a topic, with helpers for tests.
 
     Attributes:
         stack, client: the stack and its SDK client.
@@ -113,26 +113,26 @@ class Orders:
         self.stack, self.client = stack, client
 
     def take(self, subscription: str = "billing", topic: str = TOPIC) -> list[ReceivedMessage]:
-        """Receives all that is receivable now; each message must have come in time."""
+        """Receives all available messages, and checks that each arrived in time."""
         messages = self.stack.receive(topic, subscription)
         for message in messages:
             assert 0 <= late_ms(message) <= PROMISE_MS, message
         return messages
 
     def ids(self, subscription: str = "billing", topic: str = TOPIC) -> Counter[str]:
-        """Counts the copies of each message that are receivable now."""
+        """Counts the available copies of each message."""
         return Counter(message.id for message in self.take(subscription, topic))
 
     def function(self, name: str) -> ModuleType:
-        """The module of a function's handler, for a test that makes a part of it fail."""
+        """Returns the module of a function's handler, for injected faults."""
         return sys.modules[self._handler(name)._module_name]
 
     def invoke(self, name: str) -> Any:
-        """Invokes a function with an empty event, whether it is time or not."""
+        """Invokes a function with an empty event, regardless of schedules."""
         return self._handler(name).invoke({})
 
     def queue_url(self, logical_id: str) -> str:
-        """URL of the stack's queue whose logical id starts like this and is a hash after that."""
+        """Returns the URL of the stack's queue with this logical id plus a hash."""
         resources = self.stack.session.client("cloudformation").describe_stack_resources(
             StackName=self.stack.stack_name
         )["StackResources"]
@@ -144,7 +144,7 @@ class Orders:
         return str(url)
 
     def bodies(self, queue_url: str) -> list[str]:
-        """Bodies of all that is in a queue, without taking it."""
+        """Returns the bodies of all messages in a queue, without receiving them."""
         return sorted(message.body for message in self.stack.queue(queue_url).everything)
 
     def _handler(self, name: str) -> Any:
@@ -154,7 +154,7 @@ class Orders:
 
 @contextmanager
 def orders(*subscriptions: str, **settings: int) -> Iterator[Orders]:
-    """Opens a stack with the topic "orders" and its subscriptions ("billing" if none is named)."""
+    """Opens a stack with the topic "orders" and subscriptions, by default "billing"."""
     from tidewheel.local import LocalTidewheel
 
     with LocalTidewheel(environment=SKEW) as stack:
@@ -166,20 +166,20 @@ def orders(*subscriptions: str, **settings: int) -> Iterator[Orders]:
 
 
 def once(ids: Iterable[str]) -> Counter[str]:
-    """The counts of ids that came once each."""
+    """Counts ids, and fails on duplicates."""
     counts = Counter(ids)
     assert set(counts.values()) <= {1}
     return counts
 
 
 def late_ms(message: ReceivedMessage) -> int:
-    """How long after it was due SQS made a message receivable."""
+    """Returns the milliseconds between a message's due time and its visibility in SQS."""
     assert message.visible_at is not None
     return round((message.visible_at - message.deliver_at).total_seconds() * 1000)
 
 
 def real_messages() -> list[Sample]:
-    """14,488 real messages over 60 days; where the shared file is not, a sample of them."""
+    """Returns 14,488 real messages over 60 days, or a sample if the shared file is missing."""
     from tidewheel.local.replay import packaged_samples, read_samples
 
     shared = REPOSITORY.parent / "shared" / "data" / "commits.jsonl.gz"
@@ -187,14 +187,14 @@ def real_messages() -> list[Sample]:
 
 
 def check_replay(samples: list[Sample], *, drop_schedules: bool = False) -> None:
-    """Replays samples over 60 virtual days and counts, beside the replay's own account, what was received."""
+    """Replays samples over 60 virtual days, and counts received messages independently of the replay."""
     from tidewheel.local import LocalTidewheel
     from tidewheel.local.replay import SUBSCRIPTIONS, replay_virtual
 
     received: dict[tuple[str, str], list[ReceivedMessage]] = {}
 
     class Watched(LocalTidewheel):
-        """Keeps what passes through `receive`."""
+        """Records all messages passing through `receive`."""
 
         def receive(self, topic: str, subscription: str) -> list[ReceivedMessage]:
             messages = super().receive(topic, subscription)

@@ -1,4 +1,4 @@
-"""An SQS that is consistent only after a while, as AWS's is. It stands before another client."""
+"""A wrapper of an SQS client with eventual consistency, as in AWS."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Wraps the ports in memory so that AWS works half well: some calls are refused, for as long as a test says.
+"""Wraps the in-memory ports with partial failures of AWS, where some calls are refused for a given time.
 
 faults = HalfWell()
 stack = MemoryTidewheel(wrap=faults)
@@ -57,7 +57,7 @@ class Fault:
 
 
 class HostClock:
-    """The clock of the machine that runs the current invocation."""
+    """The clock of the machine with the current invocation."""
 
     def __init__(self, half_well: HalfWell) -> None:
         self._half_well = half_well
@@ -68,7 +68,7 @@ class HostClock:
 
 
 class Hosts(CheckedClock):
-    """The functions' clock: checked as theirs is, and on another machine in each invocation."""
+    """The functions' checked clock, with another machine for each invocation."""
 
     def __init__(self, half_well: HalfWell) -> None:
         self._half_well = half_well
@@ -82,7 +82,7 @@ class Hosts(CheckedClock):
 
 @dataclass(slots=True)
 class HalfWell:
-    """Makes calls of a service's ports fail. Is the `wrap` of one `MemoryTidewheel`.
+    """Makes calls of a service's ports fail. Pass as `wrap` of a `MemoryTidewheel`.
 
     Attributes:
         calls: `<port>.<method>` -> how often a function called it.
@@ -153,7 +153,7 @@ class HalfWell:
         self.faults.clear()
 
     def call(self, name: str, method: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Makes one call, and tells the clock the time of AWS's answer."""
+        """Makes a call, and reports the time of AWS's answer to the clock."""
         assert self.clock is not None
         before_ms = self.clock.local.now_ms()
         try:
@@ -162,7 +162,7 @@ class HalfWell:
             self.clock.observe(before_ms, self.clock.local.now_ms(), self.true_ms() // 1000 * 1000)
 
     def _answer(self, name: str, method: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Makes one call, unless a fault applies."""
+        """Makes a call, unless a fault applies."""
         self.calls[name] += 1
         if self.skew_ms:
             self.calls_of_wrong_hosts[name] += 1
@@ -198,7 +198,7 @@ class _Ports:
 
 
 class _Port:
-    """One port."""
+    """A port with faults."""
 
     def __init__(self, half_well: HalfWell, name: str, port: Any) -> None:
         self._half_well = half_well

@@ -1,4 +1,4 @@
-"""Prints faults that last, and the neighbours of what has the fault.
+"""Prints the effects of lasting faults on the faulty resource and on the neighbours.
 
     python -m tests.half_well_figures
 
@@ -30,7 +30,7 @@ Batch = Sequence[tuple[Release, int]]
 
 
 class Of(Enum):
-    """What has a fault."""
+    """The resource with a fault."""
 
     SUBSCRIPTION = auto()
     TOPIC = auto()
@@ -39,7 +39,7 @@ class Of(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One fault.
+    """A row of the table, with a fault.
 
     Attributes:
         delays_s: when the messages of each topic are due after they were sent.
@@ -95,7 +95,7 @@ def never_taken(stack: MemoryTidewheel, faults: HalfWell) -> None:
 
 
 def bit_flipped(stack: MemoryTidewheel, _: HalfWell) -> None:
-    """Flips one bit of the first ledger of `orders`."""
+    """Flips a bit in the first ledger of `orders`."""
     objects = stack.service.objects
     first = next(iter(objects.list("ledgers/orders/")))
     data = bytearray(objects.get_range(first.name, 0, first.size_bytes))
@@ -114,7 +114,7 @@ def no_queue(stack: MemoryTidewheel, _: HalfWell) -> None:
 
 
 def no_filter(stack: MemoryTidewheel, _: HalfWell) -> None:
-    """Gives `billing` a filter that no version can read."""
+    """Gives `billing` an unreadable filter."""
     items = stored(stack.service).of("orders").subscriptions
     items["billing"] = replace(items["billing"], filter_policy='{"kind": [{"like": "newer"}]}')
 
@@ -127,12 +127,12 @@ def foreign(stack: MemoryTidewheel, _: HalfWell) -> None:
 
 
 def skewed(skew_ms: int) -> Fault:
-    """Gives one machine of four a wrong clock."""
+    """Gives one of four machines a wrong clock."""
     return lambda _, faults: faults.skew(0, 0, 0, skew_ms)
 
 
 def repeated(stack: MemoryTidewheel, _: HalfWell) -> None:
-    """Lets SQS deliver each pack of the bulk queue twice more, after its first was taken."""
+    """Lets SQS redeliver each pack of the bulk queue twice after the first receipt."""
     queue = stack.queue("tidewheel_bulk")
     packs = [(each.body, each.message_attributes) for each in queue.everything]
     for _ in range(2):
@@ -146,7 +146,7 @@ def _url(stack: MemoryTidewheel) -> str:
 
 
 def lasting(name: str, fault: Callable[[int], Fault], lasts_s: int, **options: Any) -> Row:
-    """Returns the row of a fault that ends, not exactly at a minute."""
+    """Returns the row of a fault with an end, not exactly at a minute."""
     return Row(name=name, fault=fault(lasts_s + 17), lasts_s=lasts_s + 17, **options)
 
 
@@ -185,7 +185,7 @@ ROWS = (
 
 @dataclass(slots=True)
 class Came:
-    """What some subscriptions received."""
+    """The messages received by some subscriptions."""
 
     wanted: int
     bodies: Counter[tuple[str, str, str]]
@@ -194,13 +194,13 @@ class Came:
 
     @property
     def messages(self) -> str:
-        """How many came of those that were sent, and the copies of a message at most."""
+        """The number of received and sent messages, and the largest number of copies."""
         most = max(self.bodies.values(), default=0)
         return f"{len(self.bodies):,} of {self.wanted:,}" + (f" in {self.bodies.total():,} copies" if most > 1 else "")
 
 
 def measure(row: Row) -> tuple[Came, Came, int]:
-    """Returns what came where the fault is and at the neighbours, the functions' calls."""
+    """Returns the messages received at the fault and at the neighbours, and the functions' calls."""
     faults = HalfWell()
     stack = MemoryTidewheel(wrap=faults)
     client = stack.client()

@@ -1,4 +1,4 @@
-"""The Python that Lambda functions and Glue jobs run on. Archives are tried on no other."""
+"""The Python of Lambda functions and Glue jobs. Archives are tested on no other."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def python_of(machine: Machine) -> str:
 
 
 def functions_machine() -> Machine:
-    """Returns the machine of the functions' archive that this machine can run. Others cannot run any: see python_of."""
+    """Returns the archive's machine type that runs on this machine. Unsupported machines are rejected by python_of."""
     return LAMBDA if platform.machine() == LAMBDA.architecture else X86
 
 
@@ -40,7 +40,7 @@ def _candidates(version: str) -> list[str]:
 
 
 def _version(executable: str) -> str:
-    """Returns the version of a Python. A name on the path may be a shim without a Python behind it: an empty text."""
+    """Returns the version of a Python, or an empty text for a shim without a Python."""
     program = "import sys; print('%d.%d' % sys.version_info[:2])"
     done = subprocess.run([executable, "-I", "-c", program], capture_output=True, text=True, check=False)
     return done.stdout.strip()

@@ -1,4 +1,4 @@
-"""Takes packs apart, and puts together packs that no sender writes."""
+"""Decodes packs, and builds packs which no sender writes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def fields_of(data: bytes) -> dict[str, Any]:
 
 
 def pack_of(fields: dict[str, Any], *, version: int = 1) -> bytes:
-    """Returns the pack of such fields. Bodies may also be bytes that are not UTF-8."""
+    """Returns the pack with these fields. Bodies may be bytes other than UTF-8."""
     head = {name: value for name, value in fields.items() if name != "bodies"}
     bodies = [each if isinstance(each, bytes) else each.encode() for each in fields["bodies"]]
     return raw_pack({"sizes": [*map(len, bodies)], **head}, b"".join(bodies), version=version)

@@ -1,4 +1,4 @@
-"""The deployed queues over SQS in memory, with a record of all messages that they accepted."""
+"""The deployed queues over in-memory SQS, with a record of all accepted messages."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tidewheel.model.subscription_state import DeliveryKey
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SentMessage:
-    """A message that a queue accepted.
+    """A message accepted by a queue.
 
     Attributes:
         header: the text of the `tidewheel` attribute.
@@ -52,7 +52,7 @@ class _Rule:
 
 
 class RecordedQueues(SqsQueues):
-    """Sends as deployed, but to queues that a test may remove, and with messages that a test has refused.
+    """The deployed queues, with removable queues and refusals chosen by tests.
 
     Args:
         clock: the queues' time.
@@ -96,11 +96,11 @@ class RecordedQueues(SqsQueues):
         reason: str = "told to refuse",
         times: int | None = None,
     ) -> None:
-        """Makes queues refuse messages, the first `times` of them or all."""
+        """Makes queues refuse messages, either the first `times` or all."""
         self._rules.append(_Rule(applies=applies, permanent=permanent, code=code, reason=reason, times=times))
 
     def sent(self, queue_url: str | None = None) -> list[SentMessage]:
-        """Returns the messages that a queue, or every queue, accepted, in the order of acceptance."""
+        """Returns the messages accepted by one or all queues, in the order of acceptance."""
         if queue_url is not None:
             return list(self._sent.get(queue_url, ()))
         return [message for each in list(self._sent.values()) for message in each]
@@ -115,14 +115,14 @@ class RecordedQueues(SqsQueues):
         return [job_of(message.body) for message in self.work_queue.everything]
 
     def take_jobs(self) -> list[Job]:
-        """Empties the work queue and returns its jobs."""
+        """Empties the work queue and returns the jobs."""
         with self.sqs._account.lock:  # no job may come between the two steps
             taken = self.jobs
             self.work_queue.purge()
             return taken
 
     def take_parts(self) -> list[tuple[DeliveryKey, int]]:
-        """Empties the work queue and returns its delivery parts."""
+        """Empties the work queue and returns the delivery parts."""
         return [(job.key, job.part) for job in self.take_jobs() if isinstance(job, PartJob)]
 
     @property

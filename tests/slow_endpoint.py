@@ -1,4 +1,4 @@
-"""An HTTP endpoint of AWS that is half well: it hangs, refuses, throttles, or answers late.
+"""A faulty HTTP endpoint of AWS, which hangs, refuses, throttles, or answers late.
 
     client --> SlowEndpoint --OK, LATE, LOST--> another endpoint, such as moto's server
 
@@ -25,7 +25,7 @@ _ONE_HOP = {"connection", "keep-alive", "transfer-encoding", "content-length", "
 
 
 class Mode(Enum):
-    """What becomes of a request."""
+    """The treatment of a request."""
 
     OK = "the other endpoint answers it"
     HANG = "it is read, and nothing happens"
@@ -56,7 +56,7 @@ class Asked:
 
 
 class SlowEndpoint:
-    """Listens on a free port of this machine. Use it as a context manager.
+    """Listens on a free port of this machine. Use as a context manager.
 
     Args:
         behind: the URL of the endpoint that answers; None if no request is to be answered.
@@ -82,7 +82,7 @@ class SlowEndpoint:
         self.be(mode)
 
     def be(self, mode: Mode, which: Callable[[Asked], bool] | None = None) -> None:
-        """Changes the mode of all requests, or of some. The last call that is about a request decides."""
+        """Changes the mode of all or some requests. The last matching call decides."""
         with self._lock:
             if which is None:
                 self._rules.clear()
@@ -98,7 +98,7 @@ class SlowEndpoint:
         return sum(each.service == service and operation in (None, each.operation) for each in self.asked)
 
     def close(self) -> None:
-        """Stops listening, and closes the connections of requests that hang."""
+        """Stops listening, and closes the connections of hanging requests."""
         self.be(Mode.REFUSE)
 
     def __enter__(self) -> Self:
@@ -110,7 +110,7 @@ class SlowEndpoint:
         self.close()
 
     def mode_of(self, asked: Asked) -> tuple[Mode, Event]:
-        """Notes a request. Returns its mode, and what is set when the modes change."""
+        """Records a request. Returns the mode, and an event set when modes change."""
         with self._lock:
             self.asked.append(asked)
             return next(mode for which, mode in reversed(self._rules) if which(asked)), self._changed
@@ -157,7 +157,7 @@ class _Server(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", port), _Handler)
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """Passes over clients that were ended in the middle of a request."""
+        """Ignores clients that were ended during a request."""
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -222,7 +222,7 @@ _THROTTLED = {
 
 
 def _refusal(asked: Asked, mode: Mode) -> tuple[int, list[tuple[str, str]], bytes]:
-    """Returns an answer that refuses a request, as its service writes it."""
+    """Returns a refusal of a request in the service's format."""
     throttled = mode is Mode.THROTTLE
     code = _THROTTLED.get(asked.service, "ThrottlingException") if throttled else "ServiceUnavailable"
     if asked.service == "s3":

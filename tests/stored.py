@@ -1,4 +1,4 @@
-"""What a service in memory stores, read and changed past its conditions, to arrange tests and to look at their end."""
+"""Reads and changes the in-memory service's stored items without conditions, for tests."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ class Stored:
         return TopicItems(self, topic)
 
     def topics(self) -> dict[str, TopicItems]:
-        """The items of each topic that has any, by name."""
+        """The items of each topic by name, for topics with items."""
         names = (name.split("#")[1] for name in self._dynamodb._partitions if name.startswith("T#"))
         return {name: self.of(name) for name in sorted(set(names))}
 
     def clear(self) -> None:
-        """Deletes all topics' items: the table is lost."""
+        """Deletes all topics' items, as if the table were lost."""
         for topic in self.topics().values():
             for key in topic.keys_in_table():
                 self.delete(key)
@@ -76,7 +76,7 @@ class Stored:
         self._dynamodb.delete_item(TableName="memory", Key={"pk": {"S": key[0]}, "sk": {"S": key[1]}})
 
     def decoded(self, key: layout.Key, item: Item, decode: Callable[[Item], V]) -> V:
-        """A decoded item. An item that was not written again is decoded once."""
+        """Returns a decoded item. Each written item is decoded once."""
         known = self._decoded.get(key)
         if known is None or known[0] is not item:
             known = self._decoded[key] = item, decode(item)
@@ -97,7 +97,7 @@ class Stored:
 
 
 class Items(MutableMapping[K, V]):
-    """The items of one kind, decoded, by what names them. Those that cannot be decoded raise."""
+    """The decoded items of one kind by name. Reading an undecodable item raises."""
 
     def __init__(
         self,
@@ -165,7 +165,7 @@ def _last(key: layout.Key, _: object) -> str:
 
 
 class TopicItems:
-    """The items stored under a topic's name, each kind as a mapping that can be changed."""
+    """The items stored under a topic's name, with a mutable mapping for each kind."""
 
     def __init__(self, stored: Stored, topic: str) -> None:
         self._stored = stored
@@ -250,7 +250,7 @@ class TopicItems:
 
     @property
     def moves(self) -> Any:
-        """The id of the message that moves another -> that other's id."""
+        """The moved message's id by the id of the new message."""
         key = partial(layout.move_key, self.topic)
         return self._kind("", items.decode_move, None, _last, key, [layout.moves_partition(self.topic)])
 
@@ -279,7 +279,7 @@ class TopicItems:
 
 
 def altered(service: Any, **ports: Any) -> Any:
-    """A copy of a service with other ports. A class is that of a copy of the port, and inherits from the port's own."""
+    """Returns a copy of a service with other ports. A class replaces the class of a copied port, as a subclass."""
     copied = copy(service)
     for name, port in ports.items():
         setattr(copied, name, _as(port, getattr(service, name)) if isinstance(port, type) else port)
@@ -287,7 +287,7 @@ def altered(service: Any, **ports: Any) -> Any:
 
 
 def _as(kind: type[Any], port: Any) -> Any:
-    """A copy of a port that has another class."""
+    """Returns a copy of a port with another class."""
     copied = copy(port)
     copied.__class__ = kind
     return copied

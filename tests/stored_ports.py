@@ -1,4 +1,4 @@
-"""Names of the kinds of stored state, for tests that wrap each of them."""
+"""Names of the kinds of stored state, for tests that wrap each kind."""
 
 from __future__ import annotations
 

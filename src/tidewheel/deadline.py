@@ -101,7 +101,7 @@ def patience(seconds: float | Callable[[], float]) -> Iterator[None]:
 
 
 def answered() -> None:
-    """Tells the present call that AWS did what it was asked."""
+    """Tells the present call that AWS did the request."""
     deadline = _current.get()
     if deadline is not None:
         deadline.answered()
@@ -109,7 +109,7 @@ def answered() -> None:
 
 @contextmanager
 def within(seconds: float) -> Iterator[None]:
-    """Gives the block some seconds, or what is left if that is less."""
+    """Gives the block some seconds, or the remaining time if less."""
     deadline = _current.get()
     if deadline is None:
         end_s = time.monotonic() + seconds
@@ -120,7 +120,7 @@ def within(seconds: float) -> Iterator[None]:
 
 @contextmanager
 def share(of: int) -> Iterator[None]:
-    """Gives the block one of some equal shares of what is left."""
+    """Gives the block one of several equal shares of the remaining time."""
     left = left_s()
     if left == inf:
         yield
@@ -131,7 +131,7 @@ def share(of: int) -> Iterator[None]:
 
 @contextmanager
 def reserve(seconds: float) -> Iterator[None]:
-    """Keeps some seconds, at most half of what is left, for what follows the block.
+    """Reserves some seconds, at most half of the remaining time, for the work after the block.
 
     The last try of the block may take TRY_S of them.
     """

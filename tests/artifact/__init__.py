@@ -1,4 +1,4 @@
-"""The archives run as AWS runs them, on one machine: real Lambda runtime client, HTTP endpoints, moved time.
+"""Runs the archives on one machine with the real Lambda runtime client, HTTP endpoints and simulated time.
 
 | module | holds |
 |---|---|

@@ -1,4 +1,4 @@
-"""The archives, built for this machine and unpacked: what the functions run from, and nothing else."""
+"""Builds and unpacks the functions' archives for this machine."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def unpack_archive(folder: Path) -> Path:
 
 
 def install_runtime(folder: Path) -> Path:
-    """Installs Lambda's runtime interface client into a folder of its own."""
+    """Installs Lambda's runtime interface client into a separate folder."""
     lock = (REPOSITORY / "requirements.lock").read_text(encoding="utf-8")
     machine = functions_machine()
     install(pinned(RUNTIME_PACKAGES, machine, lock=lock), folder, machine)
@@ -37,7 +37,7 @@ def install_runtime(folder: Path) -> Path:
 
 
 def install_sdk(folder: Path) -> Path:
-    """Builds the wheel and installs it with the SDK's pinned packages, and nothing else, into a folder of its own."""
+    """Builds the wheel and installs it with only the SDK's pinned packages into a separate folder."""
     built = folder.with_name(f"{folder.name}-wheel")
     command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(built)]
     subprocess.run(command, cwd=REPOSITORY, check=True, capture_output=True)
@@ -49,7 +49,7 @@ def install_sdk(folder: Path) -> Path:
 
 
 def patched(source: Path, target: Path, change: Callable[[Path], None]) -> Path:
-    """Copies an unpacked archive and changes the copy: how a test makes another release of it.
+    """Copies an unpacked archive and changes the copy, for another release.
 
     Files are hard links until `change` replaces them, so that a copy costs little.
     """
@@ -59,6 +59,6 @@ def patched(source: Path, target: Path, change: Callable[[Path], None]) -> Path:
 
 
 def rewrite(path: Path, text: str) -> None:
-    """Replaces a file of a copied archive without touching the one that it was copied from."""
+    """Replaces a file of a copied archive without touching the original."""
     path.unlink(missing_ok=True)
     path.write_text(text, encoding="utf-8")

@@ -1,4 +1,4 @@
-"""All of it: services, functions from their archives, and the move from each due thing to the next."""
+"""A simulated deployment with services, functions from their archives, and time that jumps to the next event."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _WORKERS = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
-    """What is deployed and run, each in a folder of its own.
+    """The deployed parts, each in a separate folder.
 
     Attributes:
         python: The functions' interpreter.
@@ -94,12 +94,12 @@ class Cloud:
         self._open.close()
 
     def settle(self) -> None:
-        """Does everything that is due, until nothing is."""
+        """Does all due work, until nothing is due."""
         while self._work():
             pass
 
     def advance_to(self, at_ms: int) -> None:
-        """Moves to a time, from each due thing to the next, and does what is due on the way."""
+        """Advances to a time, from event to event, and does the work of each."""
         while True:
             self.settle()
             following = self.next_ms()
@@ -114,7 +114,7 @@ class Cloud:
         self.advance_to(self.clock.now_ms() + round(minutes * 60_000))
 
     def next_ms(self) -> int | None:
-        """When the next thing is due; None if nothing ever is."""
+        """The time of the next event, or None without any."""
         times = [self.schedules.next_ms(), self.functions.next_ms(), *(each.next_ms() for each in self._sources)]
         return min((each for each in times if each is not None), default=None)
 
@@ -126,7 +126,7 @@ class Cloud:
         return any(attribute in item for page in pages for item in page["Items"])
 
     def _work(self) -> bool:
-        """Does what is due now, side by side; returns whether there was any."""
+        """Does the work due now, in parallel. Returns whether there was any."""
         for schedule in self.schedules.take_due():
             self.functions.call_later(schedule.target_arn.rpartition(":")[2], schedule.event)
         running = [self._pool.submit(self.functions.run, call) for call in self.functions.take_due()]
@@ -181,7 +181,7 @@ class Cloud:
         self._sqs.send_message(QueueUrl=url, MessageBody=json.dumps(event))
 
     def _moto(self) -> Endpoints:
-        """Starts moto's server in a process of its own, in moved time."""
+        """Starts moto's server in a separate process, in simulated time."""
         server = subprocess.Popen(
             [sys.executable, "-B", str(LAUNCH), str(self.clock.file), "", "", "moto_server"],
             stdin=subprocess.PIPE,

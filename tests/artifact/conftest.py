@@ -1,4 +1,4 @@
-"""What the tests of the archives share: the parts, made once in each process that runs tests."""
+"""Fixtures of the archives' tests, with the parts built once per test process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What of AWS the harness itself plays over HTTP: EventBridge Scheduler, Lambda's Invoke, SSM, Glue's StartJobRun."""
+"""Simulates EventBridge Scheduler, Lambda's Invoke, SSM and Glue's StartJobRun over HTTP."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _INVOKE = "/2015-03-31/functions/"
 
 
 class ControlPlane:
-    """One endpoint for these services; a request says which it is for.
+    """One endpoint for all simulated services, distinguished by the request.
 
     Attributes:
         parameters: SSM's parameters.

@@ -17,7 +17,7 @@ from tests.artifact.template import REGION, Template
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Endpoints:
-    """Where the services are that the harness does not play itself, as URLs."""
+    """The URLs of the services outside the harness."""
 
     dynamodb: str
     s3: str
@@ -26,7 +26,7 @@ class Endpoints:
     secret_key: str = "secret"
 
     def client(self, service: str) -> Any:
-        """Makes a client of one of them."""
+        """Makes a client of a service."""
         return boto3.client(
             service,
             endpoint_url=getattr(self, service),
@@ -113,7 +113,7 @@ def _create_buckets(template: Template, s3: Any) -> None:
 
 
 def _create_rule(schedules: Schedules, name: str, rule: Mapping[str, Any]) -> None:
-    """Makes a schedule of an EventBridge rule that fires at a rate; rules of events are none of the service's work."""
+    """Creates a schedule for an EventBridge rule with a rate, and ignores rules for events."""
     if "ScheduleExpression" in rule:
         for target in rule["Targets"]:
             schedules.create(
@@ -122,5 +122,5 @@ def _create_rule(schedules: Schedules, name: str, rule: Mapping[str, Any]) -> No
 
 
 def _json_text(value: Any) -> str:
-    """Returns JSON; text stays as it is."""
+    """Returns a value as JSON, and text unchanged."""
     return value if isinstance(value, str) else json.dumps(value)

@@ -1,4 +1,4 @@
-"""Event source mappings: Lambda's pollers, which receive messages, call the function and delete what it did."""
+"""Simulates event source mappings, which receive messages, call the function and delete processed messages."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Raw = dict[str, Any]
 
 
 class EventSource:
-    """Polls one queue for one function."""
+    """Polls one queue for a function."""
 
     def __init__(
         self, spec: MappingSpec, sqs: SQSClient, functions: Functions, watch: QueueWatch, clock: MovedClock
@@ -40,7 +40,7 @@ class EventSource:
         self._opened_ms = 0
 
     def next_ms(self) -> int | None:
-        """When there is something to do: a message becomes visible, or the batch window ends."""
+        """The time when a message becomes visible or the batch window ends, or None."""
         visible_ms = self._watch.next_visible_ms(self._queue_name)
         if not self._buffer:
             return visible_ms
@@ -48,7 +48,7 @@ class EventSource:
         return flush_ms if visible_ms is None else min(visible_ms, flush_ms)
 
     def poll(self) -> list[list[Raw]]:
-        """Receives what is visible and returns the batches that are complete, a few at most."""
+        """Receives visible messages and returns a few complete batches."""
         batches = []
         while len(batches) < MAX_ENVIRONMENTS:
             full = self._fill()
@@ -60,7 +60,7 @@ class EventSource:
         return batches
 
     def run(self, batch: list[Raw]) -> None:
-        """Calls the function with a batch and deletes what it did; the rest becomes visible again in its time."""
+        """Calls the function with a batch and deletes processed messages. The rest becomes visible again later."""
         try:
             answer = self._functions.call(self.spec.function_name, self._event(batch))
             failed = self._failed(answer, {each["MessageId"] for each in batch})
@@ -80,7 +80,7 @@ class EventSource:
             self._sqs.delete_message_batch(QueueUrl=self._url, Entries=entries)
 
     def _fill(self) -> bool:
-        """Receives into the buffer; returns whether that is full."""
+        """Receives into the buffer. Returns whether the buffer is full."""
         while True:
             by_bytes = (_MAX_EVENT_BYTES - self._buffer_bytes) // _MAX_RECORD_BYTES
             room = min(self.spec.batch_size - len(self._buffer), by_bytes)
@@ -108,7 +108,7 @@ class EventSource:
         return {"Records": [_record(each, self.spec.queue_arn) for each in batch]}
 
     def _failed(self, answer: Any, known: set[str]) -> set[str]:
-        """Returns what a partial batch answer names; one that Lambda does not understand fails the whole batch."""
+        """Returns the failed messages of a partial batch answer. An invalid answer fails the whole batch."""
         if not self.spec.reports_failures or answer in (None, {}):
             return set()
         failures = answer.get("batchItemFailures") if isinstance(answer, dict) else None
@@ -119,7 +119,7 @@ class EventSource:
 
 
 def _record(raw: Raw, queue_arn: str) -> dict[str, Any]:
-    """Returns a received message as Lambda puts it into an event."""
+    """Returns a received message in the format of Lambda events."""
     return {
         "messageId": raw["MessageId"],
         "receiptHandle": raw["ReceiptHandle"],

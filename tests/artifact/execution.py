@@ -1,4 +1,4 @@
-"""A Lambda execution environment: one process with the runtime interface client, behind a runtime API of its own."""
+"""Simulates a Lambda execution environment as a process with the runtime interface client and a runtime API."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ LAUNCH = Path(__file__).parent / "inside" / "launch.py"
 
 
 class FunctionFailed(Exception):
-    """A function's call or start failed; the message says how, as Lambda does."""
+    """A function failed at a call or at start. The message gives Lambda's reason."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """What a function runs on and from.
+    """The interpreter and the folders of a function.
 
     Attributes:
         python: The interpreter.
@@ -49,7 +49,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measures:
-    """What one environment took.
+    """Time and memory used by one environment.
 
     Attributes:
         release: The number of the release that it ran.
@@ -76,7 +76,7 @@ class _Answer:
 
 
 class Execution:
-    """One environment of a function, from its start to its end. One call at a time."""
+    """One environment of a function, from start to end. Handles a single call at a time."""
 
     def __init__(
         self, spec: FunctionSpec, place: Place, clock: MovedClock, endpoints: Mapping[str, str], number: int
@@ -108,7 +108,7 @@ class Execution:
 
     @property
     def measures(self) -> Measures:
-        """What it took so far."""
+        """The time and memory used so far."""
         return Measures(
             function=self.spec.folder,
             release=self.place.release,
@@ -120,7 +120,7 @@ class Execution:
         )
 
     def call(self, event: Any) -> Any:
-        """Calls the function and returns its answer.
+        """Calls the function and returns the answer.
 
         Raises:
             FunctionFailed: It raised, died, ran longer than its time-out or took more memory than it has. After
@@ -204,7 +204,7 @@ class Execution:
         return [str(self.place.python), *options, str(launch), *arguments]
 
     def _variables(self, endpoints: Mapping[str, str]) -> dict[str, str]:
-        """Returns what Lambda's developer guide lists as defined runtime variables, and the function's own."""
+        """Returns the runtime variables defined in Lambda's developer guide, and the function's own."""
         return {
             "_HANDLER": self.spec.handler,
             "_X_AMZN_TRACE_ID": _TRACE,

@@ -1,4 +1,4 @@
-"""What a run took, for people: `pytest tests/artifact -rP` shows it."""
+"""Prints the time and memory of a run, shown by `pytest tests/artifact -rP`."""
 
 from __future__ import annotations
 

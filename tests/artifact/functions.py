@@ -1,4 +1,4 @@
-"""Lambda: environments as calls need them, asynchronous calls and their repeats."""
+"""Simulates Lambda with environments on demand, asynchronous calls and retries."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _RETRY_AFTER_MS = (60_000, 120_000)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
-    """A call that failed: of which function, when, and how."""
+    """A failed call, with function, time and reason."""
 
     function: str
     at_ms: int
@@ -31,7 +31,7 @@ class Failure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """An asynchronous call that waits."""
+    """A waiting asynchronous call."""
 
     spec: FunctionSpec
     event: Any
@@ -40,7 +40,7 @@ class Call:
 
 
 class Functions:
-    """All functions of a stack, each in processes of its own.
+    """All functions of a stack, each in separate processes.
 
     Args:
         give_up: Called with the queue's ARN and the event of an asynchronous call that was given up.
@@ -78,7 +78,7 @@ class Functions:
         self._places, self._endpoints = places, endpoints
 
     def call(self, name: str, event: Any) -> Any:
-        """Calls a function in a free environment, or in a new one, and returns its answer.
+        """Calls a function in a free or new environment, and returns the answer.
 
         Raises:
             FunctionFailed: As `Execution`.
@@ -96,7 +96,7 @@ class Functions:
             raise
 
     def partly_failed(self, name: str, failed: int, messages: int) -> None:
-        """Takes note that a function reported messages of its batch as failed."""
+        """Records that a function reported messages of its batch as failed."""
         self._failed(self.specs[name], f"{failed} of {messages} messages reported as failed")
 
     def call_later(self, name: str, event: Any) -> None:
@@ -105,12 +105,12 @@ class Functions:
         self._wait(Call(spec=self.specs[name], event=event, asked_ms=now_ms), now_ms)
 
     def next_ms(self) -> int | None:
-        """When the next asynchronous call is due; None without any."""
+        """The time of the next asynchronous call, or None without any."""
         with self._changed:
             return self._later[0][0] if self._later else None
 
     def take_due(self) -> list[Call]:
-        """Takes all asynchronous calls that are due."""
+        """Takes all due asynchronous calls."""
         now_ms = self._clock.now_ms()
         due = []
         with self._changed:
@@ -119,7 +119,7 @@ class Functions:
         return due
 
     def run(self, call: Call) -> None:
-        """Does an asynchronous call. One that fails comes again, or goes to its queue of failures."""
+        """Runs an asynchronous call. A failed call is retried, or goes to the queue of failures."""
         try:
             self.call(call.spec.name, call.event)
         except FunctionFailed:
@@ -132,7 +132,7 @@ class Functions:
 
     @property
     def measures(self) -> list[Measures]:
-        """What each environment took, those that ended among them."""
+        """The time and memory of each environment, including ended environments."""
         with self._changed:
             return [*self._measures, *(each.measures for free in self._free.values() for each in free)]
 

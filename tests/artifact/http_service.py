@@ -14,7 +14,7 @@ JSON = {"Content-Type": "application/json"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """An HTTP request; names of headers are in lower case."""
+    """An HTTP request with lower-case names of headers."""
 
     method: str
     path: str
@@ -32,7 +32,7 @@ class Response:
 
 
 class HttpService:
-    """Answers requests to a free port of this machine, each connection in a thread of its own.
+    """Answers requests on a free local port, with a thread for each connection.
 
     Args:
         answer: answers a request.
@@ -58,7 +58,7 @@ class _Server(ThreadingHTTPServer):
     request_queue_size = 128
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """Passes over clients that were killed in the middle of a request."""
+        """Ignores clients that were killed during a request."""
 
 
 def _handler(answer: Callable[[Request], Response], clock: MovedClock | None) -> type[BaseHTTPRequestHandler]:

@@ -1,4 +1,4 @@
-"""Time that the harness moves: one offset in a file, which every process of the artifact adds to its machine's time."""
+"""Simulated time, as an offset in a file that every process of the artifact adds to the machine's time."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _NS_PER_MS = 1_000_000
 
 
 class MovedClock:
-    """The clock of all processes that were started with `inside/launch.py` and this clock's file.
+    """The clock shared by all processes started with `inside/launch.py` and this clock's file.
 
     It runs on its own and jumps ahead when told to: work takes the time that it takes.
     """
@@ -25,11 +25,11 @@ class MovedClock:
         self._set(start_ms)
 
     def now_ms(self) -> int:
-        """Returns milliseconds since the Unix epoch, as the processes see them."""
+        """Returns the simulated time in milliseconds since the Unix epoch."""
         return (time.time_ns() + _OFFSET.unpack_from(self._view)[0]) // _NS_PER_MS
 
     def jump_to(self, at_ms: int) -> None:
-        """Moves ahead to a time. A time that has passed already changes nothing."""
+        """Moves ahead to a time. Does nothing for a past time."""
         if at_ms > self.now_ms():
             self._set(at_ms)
 

@@ -1,4 +1,4 @@
-"""What must arrive, told from what was asked of the client alone, and what did arrive."""
+"""Compares the expected messages, known from the client's calls alone, with the received messages."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ died, a lost part or a queue that refused costs minutes."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arrival:
-    """A message as a consumer took it.
+    """A message received by a consumer.
 
     Attributes:
         earliest_ms, latest_ms: Between which times SQS made it visible; where SQS does not tell, when it was taken.
@@ -38,7 +38,7 @@ class _Expected:
 
 @dataclass(slots=True, kw_only=True)
 class Verdict:
-    """The account of a run. Each list has one line a message.
+    """The result of a run. Each list has a line per message.
 
     Attributes:
         messages: Messages that were sent and had to come.
@@ -60,12 +60,12 @@ class Verdict:
 
     @property
     def sound(self) -> bool:
-        """Whether everything came once, in time, as it was sent, and nothing else came."""
+        """Whether every message arrived once, in time and unchanged, without others."""
         return self.copies > 0 and not self.faults
 
     @property
     def faults(self) -> dict[str, list[str]]:
-        """What went wrong, by kind."""
+        """The found faults by kind."""
         kinds = ("lost", "early", "late", "doubled", "unexpected", "changed")
         return {kind: getattr(self, kind) for kind in kinds if getattr(self, kind)}
 
@@ -86,21 +86,21 @@ class Oracle:
         self._rules: list[tuple[Reader, str, list[int]]] = []
 
     def expect(self, readers: Iterable[Reader], message_id: str, body: str, due_ms: int) -> None:
-        """A message was sent: each of these readers gets it."""
+        """Expects a sent message at each of the readers."""
         for reader in readers:
             self._expected[reader][message_id] = _Expected(body=body, due_ms=due_ms, late_until_ms=due_ms)
 
     def expect_recurring(self, reader: Reader, body: str, due_ms: list[int]) -> None:
-        """A recurring message was made: the reader gets this body at each of these times. Its ids are unknown."""
+        """Expects the occurrences of a recurring message, with unknown ids."""
         self._rules.append((reader, body, due_ms))
 
     def withdraw(self, message_id: str) -> None:
-        """A message was cancelled or replaced in time: nobody gets it."""
+        """Expects no delivery of a message that was cancelled or replaced in time."""
         for expected in self._expected.values():
             expected.pop(message_id, None)
 
     def may_be_late(self, reader: Reader, first_ms: int, end_ms: int) -> None:
-        """A subscription was paused: messages due in between may come until its end."""
+        """Accepts messages due during a pause of the subscription until the pause ends."""
         for message_id, each in self._expected[reader].items():
             if first_ms <= each.due_ms < end_ms:
                 self._expected[reader][message_id] = _Expected(body=each.body, due_ms=each.due_ms, late_until_ms=end_ms)
@@ -125,7 +125,7 @@ class Oracle:
         return found
 
     def _name_occurrences(self, reader: Reader, body: str, times: list[int]) -> None:
-        """Expects the occurrences of a recurring message under the ids that they came with, by due time."""
+        """Expects the occurrences of a recurring message under the received ids, by due time."""
         came = {each.due_ms: each.id for each in self._arrived[reader] if each.body == body}
         for due_ms in times:
             message_id = came.get(due_ms, f"{body} at {due_ms}")

@@ -1,4 +1,4 @@
-"""What the tests deploy, made once in a run: archives, runtime, SDK and template. And changes of the archives."""
+"""Builds the deployed parts once per run, and changed archives."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def make_parts(folder: Path) -> Parts:
 
 
 def two_releases(parts: Parts, folder: Path) -> Parts:
-    """Adds a newer release, which writes one more field in everything that it writes."""
+    """Adds a newer release that writes an additional field everywhere."""
 
     def newer(root: Path) -> None:
         archive.rewrite(root / "newer_release.py", LAUNCH.with_name("newer_release.py").read_text(encoding="utf-8"))
@@ -46,7 +46,7 @@ def two_releases(parts: Parts, folder: Path) -> Parts:
 
 
 def with_handler(parts: Parts, folder: Path, name: str, text: str) -> Parts:
-    """Returns the parts with another handler of one function."""
+    """Returns the parts with another handler for a function."""
 
     [release] = parts.releases
     copy = archive.patched(
@@ -56,7 +56,7 @@ def with_handler(parts: Parts, folder: Path, name: str, text: str) -> Parts:
 
 
 def without_documentation(parts: Parts, folder: Path) -> Parts:
-    """Returns the parts with botocore's description of S3 as the first archives had it: no call of S3 succeeds."""
+    """Returns the parts with the faulty S3 description of the first archives, so that every S3 call fails."""
 
     def undocumented(value: object) -> object:
         if isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""SQS seen on its way: passes requests on as they are, and notes what becomes visible in which queue, and when.
+"""A proxy for SQS that records when messages become visible in each queue.
 
 SQS tells no receiver when a message became visible. What was sent with which delay is in the requests. That is the
 oracle's measure of early and late, on any SQS, and it tells the harness which time comes next.
@@ -22,7 +22,7 @@ from tidewheel.model.message import HEADER_ATTRIBUTE
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sight:
-    """Between which times a message, as it was sent to SQS, becomes visible there."""
+    """The earliest and latest time at which a sent message becomes visible in SQS."""
 
     earliest_ms: int
     latest_ms: int
@@ -49,20 +49,20 @@ class QueueWatch:
         self._service.close()
 
     def next_visible_ms(self, queue_name: str) -> int | None:
-        """When the next message of a queue becomes visible, of those that were not looked for yet."""
+        """The time when the next message of a queue becomes visible, among messages not yet received."""
         with self._lock:
             times = self._visible_ms[queue_name]
             return times[0] if times else None
 
     def looked(self, queue_name: str, now_ms: int) -> None:
-        """Takes note that a queue was emptied of what is visible."""
+        """Records that all visible messages of a queue were received."""
         with self._lock:
             times = self._visible_ms[queue_name]
             while times and times[0] <= now_ms:
                 heapq.heappop(times)
 
     def comes_back(self, queue_name: str, at_ms: int) -> None:
-        """Takes note that a message becomes visible again."""
+        """Records when a message becomes visible again."""
         with self._lock:
             heapq.heappush(self._visible_ms[queue_name], at_ms)
 

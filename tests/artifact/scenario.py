@@ -1,4 +1,4 @@
-"""The scenario: real messages, and everything that a user may do with them, on any service.
+"""A scenario with real messages and every operation of a user, on any service.
 
 It needs a client, a clock that can be waited on, and a way to take messages. So it runs on the artifact in moved time,
 on the local stack and on an account, where the plan says how much there is time for.
@@ -40,7 +40,7 @@ _LARGE_CHARACTERS = 1_200_000
 
 
 class Service(Protocol):
-    """A deployed service with time that can be waited for."""
+    """A deployed service with real or simulated time."""
 
     @property
     def client(self) -> Any:
@@ -52,15 +52,15 @@ class Service(Protocol):
         ...
 
     def wait_until(self, at_ms: int) -> None:
-        """Returns at this time; the service works meanwhile."""
+        """Waits until a time while the service works."""
         ...
 
     def take(self, topic: str, subscription: str) -> list[Arrival]:
-        """Takes and deletes all messages that can be received now."""
+        """Receives and deletes all available messages."""
         ...
 
     def lose_next_schedule(self) -> None:
-        """Lets the next one-time schedule vanish instead of firing, where that can be done."""
+        """Lets the next one-time schedule vanish instead of firing, if the service supports this."""
         ...
 
 
@@ -98,7 +98,7 @@ def spread(samples: Sequence[Sample], count: int) -> list[Sample]:
 
 
 class Scenario:
-    """One run. `run` does all of it and returns the verdict."""
+    """A run of the scenario. `run` does everything and returns the verdict."""
 
     def __init__(self, service: Service, plan: Plan) -> None:
         self._service, self._plan = service, plan
@@ -110,7 +110,7 @@ class Scenario:
         self.oracle = Oracle()
 
     def run(self) -> Verdict:
-        """Does everything in its time. Returns the verdict when all must have come."""
+        """Does every step on time. Returns the verdict when all messages must have arrived."""
         self._prepare()
         waves = self._waves()
         for number, samples in enumerate(waves):
@@ -144,7 +144,7 @@ class Scenario:
     # Sending.
 
     def _waves(self) -> list[list[tuple[int, Sample]]]:
-        """Returns when each sample is due, by the wave that sends it: real bursts, in a time that is there."""
+        """Returns each sample's due time by sending wave, with the samples' real bursts in the run's time."""
         plan = self._plan
         waves: list[list[tuple[int, Sample]]] = [[] for _ in range(plan.waves)]
         for place, sample in enumerate(plan.samples):
@@ -191,7 +191,7 @@ class Scenario:
     # Changing what waits.
 
     def _change_later(self, number: int) -> None:
-        """Sends messages that are cancelled, replaced or moved as soon as they wait in a ledger."""
+        """Sends messages to be cancelled, replaced or moved once stored in a ledger."""
         now_ms = self._service.now_ms()
         due_ms = now_ms + (self._end_ms - now_ms) // 2 + HOUR_MS // 2
         change_ms = now_ms + _INGESTED_MS
@@ -243,7 +243,7 @@ class Scenario:
         self._at(end_ms, lambda: self.oracle.may_be_late(PAUSED, paused_ms, end_ms))
 
     def _poison(self) -> None:
-        """Lets a consumer fail on a message until it is a dead letter, and brings it back."""
+        """Lets a consumer fail on a message until it becomes a dead letter, and redrives it."""
         due_ms = self._start_ms + 40 * MINUTE_MS
         receipt = self._client.send(POISON, "poison", deliver_at=due_ms / 1000)
         self.oracle.expect([WORKER], receipt.id, "poison", receipt.deliver_at_ms)

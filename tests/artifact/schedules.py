@@ -1,4 +1,4 @@
-"""EventBridge Scheduler: keeps schedules, refuses what AWS refuses, and says what is due."""
+"""Simulates EventBridge Scheduler. Keeps schedules, validates requests and returns due schedules."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _NAME = re.compile(r"[0-9a-zA-Z-_.]{1,64}\Z")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Schedule:
-    """A schedule: which function it calls, with what, and when."""
+    """A schedule with target function, event and time."""
 
     group: str
     name: str
@@ -33,14 +33,14 @@ class Schedule:
     document: Mapping[str, Any]
 
     def first_ms(self, after_ms: int) -> int:
-        """Returns when it fires first after a time. A one-time schedule fires late, by up to a minute."""
+        """Returns the first firing after a time. A one-time schedule fires up to a minute late."""
         if isinstance(self.expression, Every):
             return self.expression.first_at_or_after_ms(self.created_ms, after_ms + 1)
         return self.expression.at_ms + zlib.crc32(self.name.encode()) % PRECISION_MS
 
 
 class Refused(Exception):
-    """A request that is refused; its arguments are the error's code, the HTTP status and the message."""
+    """A request was refused. The arguments are the error's code, the HTTP status and the message."""
 
 
 class Schedules:
@@ -100,12 +100,12 @@ class Schedules:
             self._fires_ms[group, name] = schedule.first_ms(now_ms)
 
     def next_ms(self) -> int | None:
-        """When the next schedule fires; None without any."""
+        """The time when the next schedule fires, or None without any."""
         with self._lock:
             return min(self._fires_ms.values(), default=None)
 
     def take_due(self) -> list[Schedule]:
-        """Takes all schedules that fire now; a recurring one fires again, a one-time one is gone."""
+        """Takes all due schedules. A recurring schedule fires again, and a one-time schedule is deleted."""
         now_ms = self._clock.now_ms()
         fired = []
         with self._lock:

@@ -1,4 +1,4 @@
-"""The SDK's client in a process that has nothing but the wheel and its dependencies."""
+"""The SDK's client in a process with only the wheel and its dependencies."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class SdkFailed(Exception):
 
 
 class SdkProcess:
-    """A `Tidewheel` client elsewhere: each of its methods is a method here, with the same arguments and answers."""
+    """A `Tidewheel` client in another process, with the same methods, arguments and answers."""
 
     def __init__(
         self, python: Path, packages: Path, clock: MovedClock, endpoints: Mapping[str, str], stack: str, log: Path

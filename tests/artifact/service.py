@@ -12,7 +12,7 @@ _ALL_AT_ONCE = 1_000_000
 
 
 class ArtifactService:
-    """A cloud, its client in a process of its own, and when SQS made visible what the client takes."""
+    """A cloud and its client in a separate process. Reports when SQS made received messages visible."""
 
     def __init__(self, cloud: Cloud) -> None:
         self._cloud = cloud
@@ -37,7 +37,7 @@ class ArtifactService:
         self._cloud.schedules.to_lose += 1
 
     def take(self, topic: str, subscription: str) -> list[Arrival]:
-        """Takes and deletes all messages that can be received now."""
+        """Receives and deletes all available messages."""
         messages = self.client.receive(topic, subscription, max_messages=_ALL_AT_ONCE)
         if not messages:
             return []

@@ -1,4 +1,4 @@
-"""Stands between functions and AWS: hangs, throttles, fails or answers late, in real time."""
+"""A proxy between functions and AWS that hangs, throttles, fails or answers late, in real time."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _LONGEST_S = 300
 
 
 class Fault(Enum):
-    """What becomes of a request."""
+    """An injected fault of a request."""
 
     HANGS = auto()
     """Nothing is answered, and nothing is done."""
@@ -50,7 +50,7 @@ class _Present:
 
 
 class SlowServices:
-    """Servers before those of AWS. Use as a context manager."""
+    """Proxies for the servers of AWS. Use as a context manager."""
 
     def __init__(self) -> None:
         self._servers: list[HttpService] = []
@@ -66,7 +66,7 @@ class SlowServices:
             each.close()
 
     def before(self, urls: Mapping[str, str], clock: MovedClock) -> dict[str, str]:
-        """Returns the addresses of servers that stand before others, by the names of AWS's services."""
+        """Returns the URLs of proxies for other servers, by the names of AWS's services."""
         found = {}
         for name, url in urls.items():
             server = HttpService(partial(self._answer, name, Backend(url)), clock)

@@ -1,4 +1,4 @@
-"""The synthesized template, read as CloudFormation and Lambda read it."""
+"""Reads the synthesized template like CloudFormation and Lambda."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ DEFAULT_EVENT_AGE_S = 6 * 3600
 
 
 class TemplateRefused(Exception):
-    """The template asks for what Lambda would refuse or could not run; the message names the resource."""
+    """The template asks for something Lambda would refuse or could not run. The message names the resource."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FunctionSpec:
-    """A function as the template describes it.
+    """A function as described in the template.
 
     Attributes:
         folder: The name of the handler's folder, such as "ingest".
@@ -50,13 +50,13 @@ class FunctionSpec:
 
     @property
     def folder(self) -> str:
-        """The folder of its handler."""
+        """The folder of the handler."""
         return self.handler.split(".")[1]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MappingSpec:
-    """An event source mapping as the template describes it."""
+    """An event source mapping as described in the template."""
 
     queue_arn: str
     function_name: str
@@ -71,7 +71,7 @@ def function_arn(name: str) -> str:
 
 
 class Template:
-    """A template with its references resolved.
+    """A template with all references resolved.
 
     Args:
         document: The template in JSON, as the CDK writes it.
@@ -101,7 +101,7 @@ class Template:
         return [name for name, resource in self._resources.items() if resource["Type"] == kind]
 
     def physical_name(self, logical_id: str) -> str:
-        """Returns a name as CloudFormation makes one up for a resource without a name."""
+        """Returns a generated name for a resource without a name."""
         return f"{self.stack_name}-{logical_id}"
 
     def resolve(self, value: Any) -> Any:
@@ -202,7 +202,7 @@ class Template:
 
 
 def check_handler(spec: FunctionSpec, folder: Path) -> None:
-    """Checks that a function's archive has its handler.
+    """Checks that a function's archive contains the handler.
 
     Raises:
         TemplateRefused: It has not.

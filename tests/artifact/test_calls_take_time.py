@@ -1,4 +1,4 @@
-"""The archives run where AWS hangs, throttles or answers late, in real time. Time-outs end them, as Lambda does.
+"""Runs the archives while AWS hangs, throttles or answers late, in real time. Time-outs end calls, as in Lambda.
 
 One topic, or one of its queues, has a fault, and `trials` beside it has none.
 """
@@ -32,7 +32,7 @@ FAULTS = [
 
 
 class Service:
-    """A deployed stack with two topics, each with two subscriptions, and a count of what arrived."""
+    """A deployed stack with two topics, each with two subscriptions. Counts the received messages."""
 
     def __init__(self, cloud: Cloud) -> None:
         self.cloud = cloud
@@ -50,7 +50,7 @@ class Service:
             self.sent.update((topic, each) for each in receipts)
 
     def take(self) -> None:
-        """Takes all that can be received."""
+        """Receives all available messages."""
         for topic in TOPICS:
             for reader in READERS:
                 messages = self.cloud.sdk.receive(topic, reader, max_messages=1000)
@@ -59,7 +59,7 @@ class Service:
                 self.arrived.update((topic, reader, each.id) for each in messages)
 
     def missing(self, *topics: str) -> Counter[tuple[str, str, str]]:
-        """Returns what was sent and has not arrived."""
+        """Returns the sent messages not yet received."""
         self.take()
         wanted = Counter((topic, reader, id) for topic, id in self.sent for reader in READERS if topic in topics)
         return wanted - self.arrived
@@ -71,7 +71,7 @@ class Service:
 
     @property
     def ended(self) -> list[str]:
-        """The calls that a time-out ended."""
+        """The calls ended by a time-out."""
         return [each.reason for each in self.cloud.functions.failures if "timed out" in each.reason]
 
 
@@ -88,7 +88,7 @@ def deployed(parts: Parts, folder: Path, slow: SlowServices) -> Iterator[Service
 
 
 def print_longest(cloud: Cloud, name: str) -> None:
-    """Prints the longest call of each function beside its time-out."""
+    """Prints the longest call and the time-out of each function."""
     longest: dict[str, float] = {}
     for each in cloud.functions.measures:
         longest[each.function] = max(longest.get(each.function, 0), each.longest_call_s)

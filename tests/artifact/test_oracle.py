@@ -14,7 +14,7 @@ GOOD = Arrival(id="a", body="body", due_ms=DUE_MS, earliest_ms=DUE_MS + 100, lat
 
 
 def verdict(*arrivals: Arrival) -> Verdict:
-    """Returns what is said of these arrivals, where one message was sent."""
+    """Returns the verdict on these arrivals of a single sent message."""
     oracle = Oracle()
     oracle.expect([READER], "a", "body", DUE_MS)
     oracle.arrived(READER, arrivals)

@@ -1,4 +1,4 @@
-"""The archives run: a story of some hours with everything in it. And one function alone, started and called wrongly."""
+"""Runs the archives through some hours with every feature, and a single function with wrong starts and calls."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ SLEEPY = FunctionSpec(
 
 
 class Tried:
-    """A function of a test's own, in a folder of its own, run as the archives are."""
+    """A function for a test, run from a folder like the archives."""
 
     def __init__(self, parts: Parts, folder: Path) -> None:
         self._parts, self._folder = parts, folder
@@ -43,7 +43,7 @@ class Tried:
         self._open = ExitStack()
 
     def start(self, body: str, spec: FunctionSpec = SLEEPY) -> Execution:
-        """Starts the function with this body of its handler."""
+        """Starts the function with this handler body."""
         handler = self._folder / "functions" / "tried" / "handler.py"
         handler.parent.mkdir(parents=True, exist_ok=True)
         lines = "\n".join(f"    {line}" for line in body.splitlines())

@@ -1,4 +1,4 @@
-"""The template is read as AWS reads it, and refused by name where the archive is not what it asks for."""
+"""The template is read as AWS does, and refused if the archive does not match."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ HANDLERS = {"ingest", "dispatch", "deliver", "sweep", "compact"}
 
 
 def changed(function: str, **properties: Any) -> Template:
-    """Returns the template with other properties of one function."""
+    """Returns the template with other properties for a function."""
     document = copy.deepcopy(DOCUMENT)
     for resource in document["Resources"].values():
         handler = resource["Properties"].get("Handler", "")

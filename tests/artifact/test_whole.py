@@ -1,4 +1,4 @@
-"""The archives run for days, two releases side by side; and what is planted in an archive is noticed."""
+"""Runs two releases of the archives for days, and detects faults planted in an archive."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_two_releases_at_work_on_one_topic_lose_nothing(parts: Parts, tmp_path: 
 
 
 def some_messages(parts: Parts, folder: Path) -> tuple[Verdict, list[str]]:
-    """Sends a few messages through a cloud; returns the verdict and how functions failed."""
+    """Sends a few messages through a cloud. Returns the verdict and the functions' failures."""
     folder.mkdir(exist_ok=True)
     with Cloud(parts, folder) as cloud:
         oracle, service, tw = Oracle(), ArtifactService(cloud), cloud.sdk

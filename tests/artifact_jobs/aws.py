@@ -1,4 +1,4 @@
-"""AWS for the jobs, as a process of its own: moto's server, behind a door that looks at credentials.
+"""Runs moto's server for the jobs as a process, with a check of credentials.
 
 `python -m tests.artifact_jobs.aws` prints its address and serves until it is killed. As a container's, a role's
 credentials come from `/credentials`, other ones at each request. They expire while a job runs: those that came KEPT
@@ -31,7 +31,7 @@ Start = Callable[[str, list[tuple[str, str]]], Any]
 
 
 class Door:
-    """The server: what comes with current credentials of the role, or with a developer's, goes to moto."""
+    """The server, which passes requests with a role's current credentials, or a developer's, to moto."""
 
     def __init__(self, moto: Any) -> None:
         self._moto = moto
@@ -79,7 +79,7 @@ def _answer(start: Start, status: str, text: str) -> Iterable[bytes]:
 
 
 def main() -> None:
-    """Serves until it is killed."""
+    """Serves until killed."""
     server = make_server("127.0.0.1", 0, Door(DomainDispatcherApplication(create_backend_app)), threaded=True)
     print(f"http://127.0.0.1:{server.server_port}", flush=True)
     server.serve_forever()

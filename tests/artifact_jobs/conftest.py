@@ -1,4 +1,4 @@
-"""What the tests of jobs share: a Python as Glue's, AWS as a process of its own, and one deployment."""
+"""Fixtures of the jobs' tests, with a Python like Glue's, simulated AWS in a process, and a deployment."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tidewheel.spark.java import find_java, make_java_home
 
 @pytest.fixture(scope="session")
 def glues_python(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Python 3.13 with what Glue has."""
+    """Python 3.13 with Glue's packages."""
     return make_python(python_of(GLUE), tmp_path_factory.mktemp("glue") / "python")
 
 
@@ -59,7 +59,7 @@ def glue(
     endpoint_url: str,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Glue:
-    """Glue of the account that has the deployment."""
+    """Glue in the account of the deployment."""
     return Glue(
         folder=tmp_path_factory.mktemp("runs"),
         python=glues_python,
@@ -71,7 +71,7 @@ def glue(
 
 @pytest.fixture
 def seen(endpoint_url: str) -> Any:
-    """Returns a function that says what AWS was asked with a role's credentials."""
+    """A function for reading the requests made with a role's credentials."""
 
     def ask() -> Any:
 

@@ -1,4 +1,4 @@
-"""A deployed service, as far as jobs see it: the template's jobs and settings, their files in S3, and a topic."""
+"""Simulates a deployed service for jobs, with the template's jobs and settings, their files in S3, and a topic."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from tidewheel.model.validation import check_message
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deployment:
-    """What a deployment has made.
+    """The deployed jobs and service.
 
     Attributes:
         jobs: The jobs' properties by script, all references resolved.
@@ -43,7 +43,7 @@ class Deployment:
     _ids: IdSource = field(default_factory=IdSource)
 
     def create_topic(self, topic: str) -> None:
-        """Creates a topic with one subscription."""
+        """Creates a topic with a subscription."""
         create_topic(self.service, self.service.clock, topic, TopicSettings())
         create_subscription(self.service, self.service.clock, topic, "mail", "https://sqs/mail")
 
@@ -61,7 +61,7 @@ class Deployment:
         return data
 
     def send_pack(self, topic: str, *data: bytes) -> None:
-        """Ingests packs as one batch."""
+        """Ingests packs as a batch."""
         now_ms = self.service.clock.now_ms()
         ingest(self.service, topic, [decode_pack(each, now_ms) for each in data])
 
@@ -70,7 +70,7 @@ class Deployment:
         return len(self.service.buckets.all(topic))
 
     def rows(self, topic: str) -> Counter[tuple[int, bytes]]:
-        """All rows of live ledgers: when they are due, and their bodies."""
+        """Counts the rows of live ledgers by due time and body."""
         found: Counter[tuple[int, bytes]] = Counter()
         for bucket in self.service.buckets.all(topic):
             for segment in bucket.segments:
@@ -80,7 +80,7 @@ class Deployment:
         return found
 
     def lose_table(self, client: Any) -> None:
-        """Empties the table, as if it had been lost and made anew."""
+        """Empties the table, like a lost and recreated table."""
         table = self.service.settings.table
         for page in client.get_paginator("scan").paginate(TableName=table):
             for item in page["Items"]:
@@ -88,7 +88,7 @@ class Deployment:
 
 
 def deploy(folder: Path, session: boto3.Session, endpoint_url: str) -> Deployment:
-    """Synthesizes the stack with the jobs' archives, uploads these, and makes what jobs need of the rest."""
+    """Synthesizes the stack with the jobs' archives, uploads the archives, and creates the resources needed by jobs."""
     template = _synthesized(folder)
     client = {name: session.client(name, endpoint_url=endpoint_url) for name in ("s3", "ssm", "dynamodb", "scheduler")}
     _upload(folder, client["s3"])
@@ -111,7 +111,7 @@ def deploy(folder: Path, session: boto3.Session, endpoint_url: str) -> Deploymen
 
 
 def _synthesized(folder: Path) -> Template:
-    """Synthesizes with bundling on. Functions have no code here: their archives have tests of their own."""
+    """Synthesizes with bundling on. Functions have no code here, because their archives are tested separately."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(cdk_service, "service_code", lambda: lambda_.Code.from_inline("pass"))
         overrides = {application.BUNDLING_STACKS: ["**"]}
@@ -121,7 +121,7 @@ def _synthesized(folder: Path) -> Template:
 
 
 def _upload(folder: Path, s3: Any) -> None:
-    """Uploads the assets that are files, as the CDK's command line does."""
+    """Uploads the file assets, as the CDK's command line does."""
     manifest = json.loads((folder / f"{DEFAULT_STACK}.assets.json").read_text())
     made = set()
     for asset in manifest["files"].values():

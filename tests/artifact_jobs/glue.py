@@ -1,4 +1,4 @@
-"""AWS Glue, as far as it can be played on one machine: a job runs as its template and its archives say.
+"""Simulates AWS Glue on one machine, where jobs run as described in the template and archives.
 
 The run sees no source tree and no environment of the tests': an empty folder, a Python 3.13 with what Glue has, Spark
 of `pyspark`, and what it downloads from S3. What is not Glue's: one machine, `local[2]`, and paths instead of `s3://`
@@ -36,7 +36,7 @@ TIMEOUT_S = 540
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """One run of a job.
+    """A run of a job.
 
     Attributes:
         status: The script's exit code.
@@ -52,13 +52,13 @@ class Run:
 
     @property
     def messages(self) -> list[str]:
-        """What the job has logged."""
+        """The messages logged by the job."""
         return [json.loads(line)["message"] for line in self.output.splitlines() if line.startswith("{")]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Glue:
-    """One account's Glue.
+    """Glue in an account.
 
     Attributes:
         folder: Where each run has a folder of its own.
@@ -75,7 +75,7 @@ class Glue:
     s3: Any
 
     def run(self, job: Mapping[str, Any], **arguments: str) -> Run:
-        """Runs a job to its end.
+        """Runs a job until completion.
 
         Args:
             job: Its properties in the template, all references resolved.
@@ -107,7 +107,7 @@ class Glue:
         return Run(status=done.returncode, output=done.stdout, errors=done.stderr, seconds=seconds)
 
     def _installed(self, named: Mapping[str, str], home: Path) -> Path:
-        """Installs additional modules as Glue does, once for each archive; returns the Python that has them."""
+        """Installs additional modules as Glue does, once per archive. Returns the Python with the modules."""
         archive = self._download(named["--additional-python-modules"], home)
         assert archive.name.endswith(".gluewheels.zip"), "Glue knows an archive of wheels by the end of its name"
         environment = self.folder / f"python-{archive.name.partition('.')[0]}"
@@ -138,7 +138,7 @@ class Glue:
         ]
 
     def _environment(self, python: Path) -> dict[str, str]:
-        """What a run finds: a role's credentials from the container's endpoint, and no Region."""
+        """Returns a run's variables, with a role's credentials from the container's endpoint and no Region."""
         return {
             "PATH": "/usr/bin:/bin",
             "JAVA_HOME": str(self.java_home),
@@ -153,7 +153,7 @@ class Glue:
 
 
 def make_python(executable: str, folder: Path) -> Path:
-    """Makes an environment with what Glue has; returns its Python."""
+    """Makes an environment with Glue's packages. Returns the Python."""
     subprocess.run([executable, "-m", "venv", "--without-pip", str(folder)], check=True)
     python = folder / "bin" / "python"
     requirements = folder / "glue-has.txt"

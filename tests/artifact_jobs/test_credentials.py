@@ -1,4 +1,4 @@
-"""A role's credentials expire while a job reads and writes: botocore's chain brings others."""
+"""A role's credentials expire while a job reads and writes, and botocore fetches others."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ BUCKET = "shop-messages"
 
 @pytest.fixture
 def url(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """AWS's address; this process has the credentials that a container of it has."""
+    """The simulated AWS's URL, with a container's credentials for this process."""
     server = make_server("127.0.0.1", 0, Door(DomainDispatcherApplication(create_backend_app)), threaded=True)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     address = f"http://127.0.0.1:{server.server_port}"

@@ -1,4 +1,4 @@
-"""Each Glue job as its archives, with the arguments that the template gives it, on Glue's Python and Spark."""
+"""Runs each Glue job from its archives, with the template's arguments, on Glue's Python and Spark."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ LEDGERS, A_LEDGER = 40, 50
 
 
 def done(run: Run) -> Run:
-    """A run that went well."""
+    """Checks that a run succeeded, and returns the run."""
     print(f"{run.seconds:.1f} s from spark-submit to its end:", *run.messages, sep="\n")
     assert run.status == 0, run.output[-6000:] + run.errors[-2000:]
     return run
 
 
 def some_messages(seed: int, count: int = A_LEDGER) -> Iterator[Message]:
-    """Messages due within some days, none within the next hours: a dispatch would need the functions."""
+    """Yields messages due within some days but not the next hours, because a dispatch would need the functions."""
     chance = random.Random(seed)
     for number in range(count):
         yield Message(body=f"{seed}-{number}", delay=timedelta(hours=4, seconds=chance.randrange(400_000)))

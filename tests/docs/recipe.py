@@ -1,4 +1,4 @@
-"""What the tests of recipes share: a recipe, and a service in memory that notes when messages come."""
+"""Helpers of the recipe tests, with an in-memory service that records the arrival of messages."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ class Service:
         self.tw.create_subscription(topic, subscription)
 
     def minutes(self) -> int:
-        """How long it has run."""
+        """The minutes since the start."""
         return (self.stack.now() - self.start) // timedelta(minutes=1)
 
     def arrivals(self, topic: str, subscription: str, *, minutes: int) -> list[tuple[int, Any]]:
-        """Minute and body of what comes within the next minutes."""
+        """Returns minute and body of each message received within the next minutes."""
         found = []
         for _ in range(minutes):
             self.stack.advance(minutes=1)

@@ -1,4 +1,4 @@
-"""The shell commands of all documents: those of blocks, and those quoted in prose."""
+"""The shell commands of all documents, from blocks and prose."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Command:
 
 
 def commands(program: str, *, quoted: bool = True) -> list[Command]:
-    """Returns the commands that begin with so many words, such as "aws" or "npx aws-cdk"; of blocks first."""
+    """Returns the commands with these first words, such as "aws" or "npx aws-cdk", starting with blocks."""
     first = tuple(program.split())
     everything = [*_of_blocks(), *(_of_prose() if quoted else ())]
     return [each for each in everything if each.words[: len(first)] == first]
@@ -61,7 +61,7 @@ def _of_prose() -> Iterator[Command]:
 
 
 def _split(text: str) -> Iterator[tuple[str, ...]]:
-    """Yields the commands of a line: pipes and lists are taken apart, redirections and assignments left out."""
+    """Yields the commands of a line, with pipes and lists split, without redirections and assignments."""
     inner = re.findall(r"\$\(([^()]*)\)", text)
     for each in inner:
         yield from _split(each)

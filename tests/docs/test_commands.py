@@ -1,4 +1,4 @@
-"""Every command that a document gives can be typed: ours are parsed and run, those of AWS and the CDK exist."""
+"""Every documented command is valid. Own commands are parsed and run, commands of AWS and the CDK exist."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ MENTIONED = ("Exit", "MissingParameter", "NoArgsIsHelpError", "UnfinishedCommand
 
 
 class UnfinishedCommand(Exception):
-    """A group without a command of it."""
+    """A command group was given without a command."""
 
 
 def ids(command: Command) -> str:
@@ -158,7 +158,7 @@ def test_an_aws_command_exists_with_its_parameters(command: Command) -> None:
 
 
 def check_aws(command: Command) -> None:
-    """Compares a command with AWS's service models: operation, parameters, enumerations, JSON and queries."""
+    """Checks a command's operation, parameters, enumerations, JSON and queries against AWS's service models."""
     given = _options(command.words[1:])
     service, operation = given.positional[:2]
     query = given.values.get("--query")
@@ -175,7 +175,7 @@ def check_aws(command: Command) -> None:
 
 
 class _Options:
-    """A command's words: those without dashes at its beginning, and its options."""
+    """A command's leading words and options."""
 
     def __init__(self) -> None:
         self.positional: list[str] = []
@@ -232,7 +232,7 @@ def _is_switch(member: Shape) -> bool:
 
 
 def _check_value(name: str, member: Shape, value: str) -> None:
-    """Checks what can be known of a value before it is filled in."""
+    """Checks a value as far as possible before placeholders are filled in."""
     if value[:1] in ("{", "["):
         json.loads(value)
     if _is_switch(member):

@@ -1,4 +1,4 @@
-"""The ways back that docs/disaster-recovery.md describes, gone on the local stack."""
+"""Runs the recovery procedures of docs/disaster-recovery.md on the local stack."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def items(stack: LocalTidewheel) -> list[Item]:
 
 
 def replace_items(stack: LocalTidewheel, restored: list[Item]) -> None:
-    """Does what the deletion of a table and the restoration of another under its name do."""
+    """Simulates the deletion of a table and the restoration of another under the same name."""
     dynamodb, table = stack.session.client("dynamodb"), table_of(stack)
     for item in items(stack):
         dynamodb.delete_item(TableName=table, Key={"pk": item["pk"], "sk": item["sk"]})

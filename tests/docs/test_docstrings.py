@@ -1,4 +1,4 @@
-"""No docstring names what no longer exists."""
+"""Docstrings mention only existing names."""
 
 from __future__ import annotations
 
@@ -56,14 +56,14 @@ class Source:
 
     @cached_property
     def docstrings(self) -> list[tuple[int, str]]:
-        """Line and text of each docstring, those of assignments too."""
+        """Returns line and text of each docstring, including assignments' docstrings."""
         bodies = (getattr(node, "body", None) for node in ast.walk(self.tree))
         statements = (statement for body in bodies if isinstance(body, list) for statement in body)
         return [(each.lineno, cleandoc(text)) for each in statements if (text := text_of(each)) is not None]
 
     @cached_property
     def names(self) -> set[str]:
-        """All identifiers, and the words of all texts that are no docstrings."""
+        """Returns all identifiers, and the words of all strings except docstrings."""
         docstrings = {line for line, _ in self.docstrings}
         found = {self.path.stem}
         for node in ast.walk(self.tree):
@@ -76,7 +76,7 @@ class Source:
 
 
 def text_of(statement: ast.stmt) -> str | None:
-    """Returns the text of a statement that is a text alone."""
+    """Returns the text of a statement consisting of a string, or None."""
     value = statement.value if isinstance(statement, ast.Expr) else None
     return value.value if isinstance(value, ast.Constant) and isinstance(value.value, str) else None
 
@@ -100,7 +100,7 @@ def known() -> set[str]:
 
 @cache
 def modules() -> dict[str, set[str]]:
-    """Returns each module and class of the code, by its full name and by its last two and last name, with its names."""
+    """Returns the names in each module and class of the code, by full name, last two names and last name."""
     found: dict[str, set[str]] = {}
     for each in sources():
         parts = each.module.split(".")
@@ -116,7 +116,7 @@ def modules() -> dict[str, set[str]]:
 
 
 def is_exception(name: str, source: Source) -> bool:
-    """Tells whether a name is an exception of Python, of ours or of a library that the file imports."""
+    """Returns whether a name is an exception of Python, of this project or of a library imported by the file."""
     if name in errors() or "." in name:
         return name in errors() or is_error(library(name))
     if is_error(getattr(builtins, name, None)):
@@ -127,7 +127,7 @@ def is_exception(name: str, source: Source) -> bool:
 
 @cache
 def errors() -> set[str]:
-    """Returns the names of our exceptions: classes with an exception among their bases."""
+    """Returns the names of this project's exceptions, which are classes with an exception as a base."""
     classes = {
         node.name: [base.id if isinstance(base, ast.Name) else getattr(base, "attr", "") for base in node.bases]
         for each in sources()
@@ -155,7 +155,7 @@ def is_error(thing: object) -> bool:
 
 
 def exists(name: str, source: Source) -> bool:
-    """Tells whether a name that looks like ours exists. Other names do."""
+    """Returns whether a name exists, if it looks like a name of this project. Returns True for other names."""
     if name in NOT_OURS or Path(name).name in NOT_OURS:
         return True
     if name.endswith(".py"):
@@ -177,7 +177,7 @@ OURS = re.compile(r"[\w/]+\.py|[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+|[A-Z][a-z]+(?:[A-
 
 
 def unknown(source: Source) -> Iterator[str]:
-    """Yields each name in the docstrings of a file that nothing has, with its place."""
+    """Yields each unknown name in the docstrings of a file, with line number."""
     for line, text in source.docstrings:
         for entries in re.findall(r"^Raises:\n((?:    .*(?:\n|\Z))+)", text, re.MULTILINE):
             for name in ", ".join(re.findall(r"^    (\w[\w., ]*):", entries, re.MULTILINE)).split(", "):

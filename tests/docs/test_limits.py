@@ -1,4 +1,4 @@
-"""docs/limits.md says what the code enforces, all of it, and nothing else."""
+"""docs/limits.md lists exactly the limits enforced by the code."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ NOT_LIMITS = {
 
 
 def rows() -> list[tuple[str, str, str]]:
-    """Returns the table's rows: limit, value, the constant's full name."""
+    """Returns the table's rows, each with limit, value and full name of the constant."""
     cells = [
         line.strip("|").split("|") for line in DOCUMENT.read_text(encoding="utf-8").splitlines() if "`tide" in line
     ]
@@ -70,7 +70,7 @@ def rows() -> list[tuple[str, str, str]]:
 
 
 def named_like_limits() -> set[str]:
-    """Returns the full names of all public constants that are called MAX_, MIN_ or MOST_ something."""
+    """Returns the full names of all public constants starting with MAX_, MIN_ or MOST_."""
     found = set()
     for path in PACKAGE.rglob("*.py"):
         module = ".".join(("tidewheel", *path.relative_to(PACKAGE).with_suffix("").parts))

@@ -1,4 +1,4 @@
-"""Moving from Redis, Pulsar and RocketMQ: nothing is lost and nothing comes twice, whatever dies on the way."""
+"""Moving from Redis, Pulsar and RocketMQ loses and duplicates nothing, despite crashes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tidewheel import InvalidValue
 
 
 class SortedSet:
-    """What redis-py shows of one sorted set; `on_zrem` runs before each ZREM."""
+    """A sorted set with redis-py's interface. `on_zrem` runs before each ZREM."""
 
     def __init__(self, members: dict[str, float], on_zrem: Callable[[str], None] = lambda member: None) -> None:
         self.members = dict(members)
@@ -40,7 +40,7 @@ class Broken(Exception):
 
 
 def redis_of(service: Service, hours: Sequence[int]) -> SortedSet:
-    """A set with one member an hour."""
+    """Returns a set with a member for each hour."""
     return SortedSet({f"job {hour}": (service.start + timedelta(hours=hour)).timestamp() for hour in hours})
 
 
@@ -116,7 +116,7 @@ def test_a_member_that_was_removed_before_its_page_was_sent_does_not_come() -> N
 
 
 class Kafka:
-    """What confluent_kafka shows of a producer."""
+    """A producer with confluent_kafka's interface."""
 
     def __init__(self, error: object = None) -> None:
         self.error = error
@@ -152,7 +152,7 @@ def test_what_kafka_did_not_take_comes_again_and_what_it_took_does_not() -> None
 
 
 class PulsarMessage:
-    """What pulsar-client shows of a message."""
+    """A message with pulsar-client's interface."""
 
     def __init__(self, entry: int, due: datetime) -> None:
         self.entry, self.due = entry, due
@@ -168,7 +168,7 @@ class PulsarMessage:
 
 
 class Reader:
-    """What pulsar-client shows of a reader from the earliest message; it may die on the way."""
+    """A reader from the earliest message with pulsar-client's interface, and an optional crash."""
 
     def __init__(self, messages: Sequence[PulsarMessage], dies_after: int | None = None) -> None:
         self.left = list(messages)

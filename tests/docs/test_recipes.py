@@ -1,4 +1,4 @@
-"""Each recipe keeps its promise, on the service in memory and in virtual time."""
+"""Tests each recipe's promise on the in-memory service in virtual time."""
 
 from __future__ import annotations
 
@@ -187,7 +187,7 @@ def test_what_succeeds_at_last_is_tried_no_more() -> None:
 
 @pytest.fixture
 def bill() -> sqlite3.Connection:
-    """A database with bills, in which the recipe keeps its ids."""
+    """A database with bills and the recipe's ids."""
     connection = sqlite3.connect(":memory:")
     connection.execute("CREATE TABLE bills (number INTEGER)")
     load("once").set_up(connection)

@@ -1,4 +1,4 @@
-"""What docs/runbook.md tells people to do, done on the local stack."""
+"""Runs the instructions of docs/runbook.md on the local stack."""
 
 from __future__ import annotations
 

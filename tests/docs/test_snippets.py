@@ -1,4 +1,4 @@
-"""The documents say what is true: snippets are files that run, commands exist, links lead somewhere."""
+"""Documents match the code. Snippets are running files, commands exist, and links work."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Block:
 
 
 def blocks(*languages: str) -> list[Block]:
-    """Returns the blocks of all documents in one of these languages."""
+    """Returns all documents' blocks in these languages."""
     found = []
     for document in DOCUMENTS:
         text = document.read_text(encoding="utf-8")
@@ -80,7 +80,7 @@ def blocks(*languages: str) -> list[Block]:
 
 
 def region(source: str) -> str:
-    """Returns a file's text, or what stands between `# region <name>` and `# endregion` for `file#name`."""
+    """Returns a file's text, or for `file#name` the part between `# region <name>` and `# endregion`."""
     path, _, name = source.partition("#")
     text = (ROOT / path).read_text(encoding="utf-8")
     if not name:
@@ -101,12 +101,12 @@ def commands() -> Iterator[tuple[Block, list[str]]]:
 
 
 def prose(document: Path) -> str:
-    """Returns a document without its fenced blocks."""
+    """Returns a document without fenced blocks."""
     return _STATE.sub("", document.read_text(encoding="utf-8"))
 
 
 def anchors(document: Path) -> set[str]:
-    """Returns the anchors that a document's headings have on a code host."""
+    """Returns the anchors of a document's headings on a code host."""
     headings = re.findall(r"^#+ (.*)$", prose(document), re.MULTILINE)
     return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
@@ -169,7 +169,7 @@ def test_every_tidewheel_command_parses(words: list[str]) -> None:
 
 
 def _parse(command: Any, arguments: list[str]) -> None:
-    """Parses arguments down to the last subcommand, running nothing; click raises if they are wrong."""
+    """Parses arguments down to the last subcommand without running anything. Click raises for wrong arguments."""
     context = command.make_context("tidewheel", list(arguments), resilient_parsing=False)
     while hasattr(context.command, "resolve_command"):
         rest = [*context._protected_args, *context.args]
@@ -325,7 +325,7 @@ def test_the_error_example_tells_what_is_worth_another_try() -> None:
 
 @pytest.fixture(scope="module")
 def ledger(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A ledger as the service wrote it, with three messages on two days."""
+    """A ledger written by the service, with three messages on two days."""
     with LocalTidewheel(start="2026-01-01T00:00:00Z") as stack:
         tw = stack.client()
         tw.create_topic("orders")
@@ -355,7 +355,7 @@ def test_the_pyarrow_example_reads_a_ledger_and_a_segment(ledger: Path) -> None:
 
 @pytest.fixture(scope="module")
 def backlog(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, set[str], str]:
-    """The ledgers of a topic now: their folder, the messages that are not due, and of these one that is cancelled."""
+    """A topic's current ledgers, as the folder, the ids of messages not yet due, and a cancelled id."""
     folder = tmp_path_factory.mktemp("backlog")
     # The queries ask the machine for the time. It is then 5 minutes after one delivery, and 5 before the next.
     with LocalTidewheel(start=datetime.now(UTC) - timedelta(minutes=165), max_buckets=4) as stack:

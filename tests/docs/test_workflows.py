@@ -1,4 +1,4 @@
-"""The workflows and hooks of the repository call what exists, and pin what others wrote."""
+"""The repository's workflows and hooks call existing commands, and pin third-party actions."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def jobs(workflow: Path) -> dict[str, Any]:
 
 
 def runs() -> Iterator[Any]:
-    """Yields each command of the workflows, word by word, and those in `$(...)` in it."""
+    """Yields the words of each workflow command, including commands in `$(...)`."""
     for workflow in WORKFLOWS:
         for name, job in jobs(workflow).items():
             for step in job.get("steps", []):
@@ -36,7 +36,7 @@ def runs() -> Iterator[Any]:
 
 
 def uses() -> Iterator[Any]:
-    """Yields each line of the workflows that names an action or a workflow."""
+    """Yields each workflow line with an action or a workflow."""
     for workflow in WORKFLOWS:
         for line in workflow.read_text(encoding="utf-8").splitlines():
             if "uses: " in line:

@@ -1,4 +1,4 @@
-"""An AWS account: the CDK's command line deploys, threads listen, CloudWatch counts."""
+"""Runs scenarios in an AWS account, deployed by the CDK's command line, with CloudWatch metrics."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ _JOB_RUNS = ("STARTING", "RUNNING", "STOPPING", "WAITING")
 
 
 class JobFailed(Exception):
-    """The run of a Glue job did not end well. Its logs are in CloudWatch under /aws-glue/<stack>-<job>."""
+    """The run of a Glue job failed. The logs are in CloudWatch under /aws-glue/<stack>-<job>."""
 
 
 class _PatientClient(Tidewheel):
-    """A client that polls long. A short poll asks some of SQS's servers only and may miss a message."""
+    """A client with long polls, since a short poll asks only some of SQS's servers and may miss messages."""
 
     def receive(
         self, topic: str, subscription: str, *, max_messages: int = 10, wait_s: int = _POLL_S
@@ -58,7 +58,7 @@ class AccountCloud:
         self._threads: list[threading.Thread] = []
 
     def deploy(self) -> None:
-        """Runs the command of `make deploy`, in a process group of its own: Ctrl-C reaches this program alone."""
+        """Runs the command of `make deploy` in a separate process group, so that Ctrl-C reaches only this program."""
         with tempfile.TemporaryDirectory() as folder:
             self._run(deploy_command(self.stack_name, self._environment, folder))
         missing = {"TableName", "S3BucketName", *JOB_OUTPUTS.values()} - outputs(self.session, self.stack_name).keys()
@@ -139,7 +139,7 @@ class AccountCloud:
 
     @contextmanager
     def throttled(self, function: str) -> Iterator[None]:
-        """Reserves no concurrency for the function, which is AWS's way to switch one off."""
+        """Sets the function's reserved concurrency to zero, which turns the function off."""
         lambda_, name = self.session.client("lambda"), f"{self.stack_name}-{function}"
         lambda_.put_function_concurrency(FunctionName=name, ReservedConcurrentExecutions=0)
         try:
@@ -148,13 +148,13 @@ class AccountCloud:
             lambda_.delete_function_concurrency(FunctionName=name)
 
     def file(self, name: str, text: str) -> str:
-        """Puts an object where the import job may read it."""
+        """Puts an object at a path readable by the import job."""
         bucket = outputs(self.session, self.stack_name)["S3BucketName"]
         self.session.client("s3").put_object(Bucket=bucket, Key=f"imports/{name}", Body=text.encode())
         return f"s3://{bucket}/imports/{name}"
 
     def run_job(self, job: str, **arguments: str) -> None:
-        """Starts the job on Glue and waits for its end."""
+        """Starts the job on Glue and waits for the end."""
         glue = self.session.client("glue")
         name = outputs(self.session, self.stack_name)[JOB_OUTPUTS[job]]
         given = {f"--{option.replace('_', '-')}": value for option, value in arguments.items()}
@@ -167,7 +167,7 @@ class AccountCloud:
             raise JobFailed(f"run {run_id} of {name} is {run['JobRunState']}: {why}")
 
     def usage(self) -> Usage:
-        """Waits until CloudWatch knows, and asks it."""
+        """Waits for CloudWatch's metrics, and returns the usage."""
         print(f"waiting {METRICS_DELAY_S} s for the metrics of CloudWatch", flush=True)
         time.sleep(METRICS_DELAY_S)
         now_ms = self.clock.now_ms()
@@ -179,6 +179,6 @@ class AccountCloud:
 
 
 def deploy_command(stack_name: str, environment: str, folder: str) -> list[str]:
-    """Returns the command of `make deploy`, less make. The cloud assembly goes to a folder of its own."""
+    """Returns the command of `make deploy` without make, with a separate folder for the cloud assembly."""
     place = ["--environment", environment, "--stack", stack_name, "--yes"]
     return [*DEPLOY, "deploy", *place, "--output", folder, "--progress", "events"]

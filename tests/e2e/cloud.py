@@ -1,4 +1,4 @@
-"""Where the scenarios run: an AWS account, or the local stack."""
+"""The port for the environments of scenarios, an AWS account or the local stack."""
 
 from __future__ import annotations
 
@@ -89,20 +89,20 @@ class Cloud(Protocol):
         """Refuses all invocations of a function inside the block."""
 
     def file(self, name: str, text: str) -> str:
-        """Writes a file for an import and returns its place."""
+        """Writes a file for an import and returns its URI or path."""
 
     def run_job(self, job: str, **arguments: str) -> None:
-        """Runs a Glue job to its end; `job` is its script, such as "merge_buckets".
+        """Runs a Glue job to the end, given its script, such as "merge_buckets".
 
         Raises:
             Exception: the run failed.
         """
 
     def usage(self) -> Usage:
-        """Returns the usage since the deployment. It may wait until that is known."""
+        """Returns the usage since the deployment. May wait for metrics."""
 
     def close(self) -> None:
-        """Frees the resources of this process. It removes nothing from the account."""
+        """Frees the resources of this process, and removes nothing from the account."""
 
 
 def outputs(session: boto3.Session, stack_name: str) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""The options of the suite, where it runs, and its verdict.
+"""Options, environment and verdict of the suite.
 
 `pytest tests/e2e` rehearses on the local stack. `pytest tests/e2e --account`, or `make aws-smoke`, deploys a stack to
 the account that is logged in, runs the same scenarios there, and removes it whatever happens.
@@ -36,7 +36,7 @@ SCENARIO_S = 7_200
 
 @dataclass(slots=True, kw_only=True)
 class Trial:
-    """What the verdict says beside the outcomes of the tests.
+    """Additional data for the verdict, besides the tests' outcomes.
 
     Attributes:
         account: the account's cloud; None in a rehearsal.
@@ -52,7 +52,7 @@ class Trial:
 
     @property
     def clean(self) -> bool:
-        """Whether nothing is left that was to be removed."""
+        """Whether everything to be removed is gone."""
         return all(removal.finished and not removal.left for removal in self.removals)
 
 
@@ -93,12 +93,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _scenario_s(config: pytest.Config) -> int:
-    """Returns the longest that a scenario may take: precision is measured as long as was asked for."""
+    """Returns the longest time for a scenario, including the requested minutes for precision."""
     return SCENARIO_S + 60 * (config.getoption("minutes") or 0)
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Says what is about to be changed, and goes on with the consent of the caller only."""
+    """Prints the planned changes, and continues only with the caller's consent."""
     config = session.config
     if not config.getoption("account", False) or not session.items or config.option.collectonly:
         return
@@ -131,13 +131,13 @@ def _consents(account: str) -> bool:
 
 
 def _scope(fixture_name: str, config: pytest.Config) -> Any:
-    """One deployment serves all files of an account's run; a process has room for one local stack at a time."""
+    """Returns one scope per run on an account, and per module for local stacks, since a process has room for one."""
     return "session" if config.getoption("account", False) else "module"
 
 
 @pytest.fixture(scope=_scope)
 def cloud(request: pytest.FixtureRequest) -> Iterator[Cloud]:
-    """A deployed stack; it is removed at the end, also after a failed deployment and after Ctrl-C."""
+    """A deployed stack, removed at the end, also after a failed deployment or Ctrl-C."""
     session, trial = request.session, request.config.stash[TRIAL]
     cloud: Cloud = trial.account or LocalCloud(f"{PREFIX}local", request.config.getoption("environment", "smoke"))
     deployed = False
@@ -178,20 +178,20 @@ def _remove(cloud: Cloud, trial: Trial) -> None:
 
 @pytest.fixture
 def stage(cloud: Cloud) -> Iterator[Stage]:
-    """What a scenario has in its hands."""
+    """The stage of a scenario."""
     yield Stage(cloud)
     cloud.deafen()
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Fails a run that leaves something behind; pytest has torn all fixtures down by now."""
+    """Fails a run with unremoved resources, after pytest has torn down all fixtures."""
     if session.exitstatus == pytest.ExitCode.OK and not session.config.stash[TRIAL].clean:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
-    """Prints the verdict: a line a scenario, what it cost, and what is left."""
+    """Prints the verdict with a line per scenario, the cost, and the remaining resources."""
     found = [
         (report.start, outcome, report) for outcome in OUTCOMES for report in terminalreporter.stats.get(outcome, [])
     ]

@@ -1,4 +1,4 @@
-"""The local stack: the emulated AWS, IAM enforced, in virtual time."""
+"""Runs scenarios on the local stack, with emulated AWS, IAM enforced and virtual time."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Throttled(Exception):
 
 
 class LocalCloud:
-    """The port `Cloud` on the local runtime: time moves by a second at a time, and only in `sleep`."""
+    """The port `Cloud` on the local runtime. Time advances by a second at a time, only in `sleep`."""
 
     def __init__(self, stack_name: str, environment: str) -> None:
         self.stack_name = stack_name
@@ -59,7 +59,7 @@ class LocalCloud:
         return self.stack.clock
 
     def deploy(self) -> None:
-        """Opens a local stack with the very template that an account gets."""
+        """Opens a local stack with the same template as an account."""
         from tidewheel.local import LocalTidewheel  # a run on an account need not wait for the emulator
 
         template = _template(self._environment)
@@ -96,18 +96,18 @@ class LocalCloud:
         return ready_ms is not None and ready_ms <= self.clock.now_ms()
 
     def hastened_bulk(self) -> AbstractContextManager[None]:
-        """Does nothing: the local runtime cannot change a window while it runs. `_template` shortens it for the run."""
+        """Does nothing, since a running local runtime cannot change a window. `_template` shortens the window."""
         return nullcontext()
 
     @contextmanager
     def throttled(self, function: str) -> Iterator[None]:
-        """Lets every invocation of a function fail before its handler begins."""
+        """Fails every invocation of a function before the handler begins."""
         [handler] = [each for each in self.stack._handlers if each.spec.folder == function]
         with patch.object(handler, "invoke", side_effect=Throttled("Rate exceeded")):
             yield
 
     def file(self, name: str, text: str) -> str:
-        """Writes a file of this machine: local Spark reads paths only."""
+        """Writes a file on this machine, since local Spark reads only paths."""
         path = Path(self._files.enter_context(tempfile.TemporaryDirectory())) / name
         path.write_text(text, encoding="utf-8")
         return str(path)
@@ -117,7 +117,7 @@ class LocalCloud:
         self.stack.run_job(job, **arguments)
 
     def usage(self) -> Usage:
-        """Returns what the local runtime counted. An emulator cannot know how long functions take."""
+        """Returns the local runtime's counts. An emulator cannot know the duration of functions."""
         units = Counter({name: float(count) for name, count in self.stack.requests.units.items()})
         return Usage(
             dpu_hours=units.pop("glue.run", 0) * ASSUMED_GLUE_RUN_DPU_HOURS,

@@ -1,4 +1,4 @@
-"""Removes a stack and everything that bears its name: `python -m tests.e2e.removal STACK [--region R] [--profile P]`.
+"""Removes a stack and all resources of its name by `python -m tests.e2e.removal STACK [--region R] [--profile P]`.
 
     1  reads the names of the stack's resources         4  removes what the stack retained: S3 buckets, tables,
     2  empties its S3 buckets, which CloudFormation         log groups, also those that functions made anew
@@ -32,7 +32,7 @@ _GONE = ("NoSuchBucket", "404", "ResourceNotFound", "ValidationError", "NonExist
 
 @dataclass(slots=True, kw_only=True)
 class Removal:
-    """What was removed, and what is left. It is filled step by step, so that an interrupted one is told too.
+    """The removed and the remaining resources, recorded step by step in case of an interruption.
 
     Attributes:
         left: a line each: what it is, why it is still there, and the command that removes it.
@@ -44,7 +44,7 @@ class Removal:
     finished: bool = False
 
     def attempt(self, name: str, command: str, action: Callable[[], object], *, silent: bool = False) -> None:
-        """Does one step. A thing that is gone already needs no note."""
+        """Does one step, and ignores resources already removed."""
         try:
             action()
         except (ClientError, BotoCoreError, WaiterError) as error:
@@ -56,7 +56,7 @@ class Removal:
 
 
 def remove(session: boto3.Session, stack: str, removal: Removal) -> None:
-    """Removes the stack; `removal` says how that went."""
+    """Removes the stack, and records the result in `removal`."""
     found: dict[str, list[tuple[str, str]]] = {}
     by_hand = f"aws cloudformation list-stack-resources --stack-name {stack}"
     removal.attempt("resources of the stack", by_hand, lambda: found.update(resources(session, stack)), silent=True)
@@ -88,7 +88,7 @@ def remove(session: boto3.Session, stack: str, removal: Removal) -> None:
 
 @contextmanager
 def patient(say: Callable[[str], None]) -> Iterator[None]:
-    """Passes over the first interrupt inside the block, since what it would leave costs money."""
+    """Ignores the first interrupt inside the block, because remaining resources cost money."""
     seen: list[int] = []
 
     def on_interrupt(number: int, frame: FrameType | None) -> None:
@@ -114,7 +114,7 @@ def _listed(removal: Removal, name: str, command: str, pages: Callable[[], Any],
 
 
 def _delete_stack(session: boto3.Session, stack: str, buckets: list[str]) -> None:
-    """Empties the S3 buckets and deletes the stack. Functions may write until they are gone, so it is tried again."""
+    """Empties the S3 buckets and deletes the stack, with retries, because functions may write until deleted."""
     cloudformation = session.client("cloudformation")
     for attempt in range(1, _TRIES + 1):
         for bucket in buckets:
@@ -165,7 +165,7 @@ def _is_gone(error: Exception) -> bool:
 
 
 def smoke_stack(name: str) -> str:
-    """Returns the name of a stack of this suite; argparse shows the refusal of any other."""
+    """Returns the name of a stack of this suite. Other names fail with an error shown by argparse."""
     if not name.startswith(PREFIX):
         raise argparse.ArgumentTypeError(f"{name!r} is no stack of the smoke test: those begin with {PREFIX}")
     return name
@@ -181,7 +181,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Removes the stack that is named and returns the exit code."""
+    """Removes the named stack and returns the exit code."""
     options = parser().parse_args(arguments)
     removal = Removal()
     with patient(print):

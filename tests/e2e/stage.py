@@ -1,4 +1,4 @@
-"""One scenario at work: it sends, listens and waits, and tells the oracle what was sent and what came.
+"""Runs one scenario, which sends, listens and waits, and reports sent and received messages to the oracle.
 
 A stage is a service of the artifact's scenario, too.
 """
@@ -36,7 +36,7 @@ _SHOWN = 5
 
 
 class Stage:
-    """What a scenario has in its hands.
+    """The client, oracle and listeners of a scenario.
 
     Attributes:
         cloud: where it runs.
@@ -76,7 +76,7 @@ class Stage:
         self.client.create_topic(name, slot_s=SLOT_S, lookahead_s=LOOKAHEAD_S, **settings)  # type: ignore[arg-type]
 
     def subscribe(self, topic: str, name: str, *, late: bool = False, **options: Any) -> str:
-        """Makes a subscription, listens to it, and returns the URL of its queue.
+        """Makes a subscription and starts to listen. Returns the queue's URL.
 
         Args:
             late: whether the scenario breaks it, so that messages are late and a poll may fail.
@@ -88,7 +88,7 @@ class Stage:
         return url
 
     def take(self, topic: str, subscription: str) -> list[Arrival]:
-        """Returns what came since the last call. The first call begins to listen."""
+        """Returns the messages received since the last call. The first call starts the listening."""
         reader = (topic, subscription)
         if reader not in self._listening:
             [found] = [each for each in self.client.subscriptions(topic) if each.name == subscription]
@@ -110,12 +110,12 @@ class Stage:
         return len(found)
 
     def expect(self, receipt: Receipt, body: str, *readers: str) -> None:
-        """Notes that these subscriptions, and no others, get a message."""
+        """Expects a message at these subscriptions and no others."""
         self.oracle.expect([(receipt.topic, each) for each in readers], receipt.id, body, receipt.deliver_at_ms)
         self._last_due_ms = max(self._last_due_ms, receipt.deliver_at_ms if readers else 0)
 
     def send(self, topic: str, body: str, *readers: str, delay: float) -> None:
-        """Sends a message that these subscriptions get."""
+        """Sends a message for these subscriptions."""
         self.expect(self.client.send(topic, body, delay=delay), body, *readers)
 
     def send_many(self, topic: str, delays: Mapping[str, float], *readers: str) -> None:
@@ -125,7 +125,7 @@ class Stage:
             self.expect(receipt, body, *readers)
 
     def until(self, true: Callable[[], bool], *, within_s: float) -> bool:
-        """Waits until something is true and returns whether it became so in time."""
+        """Waits until a condition is true. Returns whether the condition became true in time."""
         end_ms = self.now_ms() + within_s * 1000
         while not true():
             if self.now_ms() >= end_ms:
@@ -167,7 +167,7 @@ class Stage:
         self.check(copies=copies)
 
     def check(self, *, copies: bool = False) -> None:
-        """Fails unless all that came is as the oracle wants it, and polls worked."""
+        """Fails unless the oracle accepts the received messages and all polls worked."""
         verdict = self.oracle.verdict()
         self.tell(str(verdict))
         faults = verdict.faults | ({"not received": self._troubles} if self._troubles else {})
@@ -191,7 +191,7 @@ class Stage:
         self.cloud.listen(url, take)
 
     def _receive(self, reader: Reader, url: str, wait_s: int) -> None:
-        """Receives all messages that are there; `decode` is the way of consumers that poll by themselves."""
+        """Receives all available messages with `decode`, as consumers with their own polls do."""
         consumer = Consumer(self.client, *reader)
         while raws := self._sqs.receive_message(
             QueueUrl=url,
@@ -219,5 +219,5 @@ class Stage:
 
 
 def percentile(ascending: list[int], share: float) -> int:
-    """Returns the least value that so large a share of the values does not exceed."""
+    """Returns the smallest value not exceeded by the given share of the values."""
     return ascending[max(0, min(-(-round(share * len(ascending) * 1_000_000) // 1_000_000), len(ascending)) - 1)]

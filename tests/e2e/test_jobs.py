@@ -1,4 +1,4 @@
-"""The Glue jobs: imports become ledgers, a merge makes one of them, a rebuild makes their index anew."""
+"""Glue jobs that import ledgers, merge ledgers, and rebuild the index."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FAR_S = 3 * 86_400
 
 
 def audited(stage: Stage) -> RebuildReport:
-    """Compares the index of the topic with its ledgers, with the caller's own permissions."""
+    """Compares the index of the topic with the ledgers, with the caller's own permissions."""
     name = parameter_name(stage.cloud.stack_name)
     text = stage.cloud.session.client("ssm").get_parameter(Name=name)["Parameter"]["Value"]
     service = Service.of(ServiceSettings.from_json(text, name), stage.cloud.session, stage.cloud.clock)

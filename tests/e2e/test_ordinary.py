@@ -1,4 +1,4 @@
-"""Ordinary use: every kind of message, merges, precision. At the end the service itself must be well."""
+"""Ordinary use with every kind of message, merges and precision. The service must be healthy at the end."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_the_service_merges_small_ledgers_and_keeps_their_messages(stage: Stage)
 
 
 def test_messages_are_on_time_for_as_long_as_they_are_sent(stage: Stage, pytestconfig: pytest.Config) -> None:
-    """Each minute, messages fall due in every second of it, four minutes after they were sent."""
+    """Each minute, messages fall due in every second, four minutes after sending."""
     usual = 60 if pytestconfig.getoption("account", False) else 1
     minutes, rate = pytestconfig.getoption("minutes", None) or usual, pytestconfig.getoption("rate", RATE)
     stage.topic("precise")

@@ -1,4 +1,4 @@
-"""The suite itself: it asks before it changes anything, removes all that it made, and its verdict can fail."""
+"""The suite asks before changes, removes everything it made, and can fail."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def aws(endpoint: str, service: Any) -> Any:
 
 
 def run(endpoint: str, folder: Path, ends: str, plant: str, answer: str) -> subprocess.CompletedProcess[str]:
-    """Runs `make aws-smoke`, less make, with another command that deploys and a plugin that plants a fault."""
+    """Runs `make aws-smoke` without make, with a replaced deployment command and a plugin for an injected fault."""
     (folder / "deploying.py").write_text(DEPLOYING + ends)
     (folder / "plant.py").write_text(PLANT.format(script=str(folder / "deploying.py")) + plant)
     variables = {
@@ -200,7 +200,7 @@ def test_only_stacks_of_this_suite_can_be_removed(capsys: pytest.CaptureFixture[
 
 @pytest.fixture
 def stage() -> Stage:
-    """A stage without a service, on which a test says what came."""
+    """A stage without a service, with received messages given by the test."""
     clock = ManualClock(DUE_MS)
     cloud: Any = Mock(clock=clock, sleep=lambda seconds: clock.set_ms(clock.now_ms() + round(seconds * 1000)))
     stage = Stage(cloud)
@@ -257,7 +257,7 @@ def test_a_percentile_is_the_least_value_that_so_many_do_not_exceed(
 
 
 class Stubbed(boto3.Session):
-    """A session whose clients answer what a test says, and check requests against AWS's service models."""
+    """A session with stubbed clients, which check requests against AWS's service models."""
 
     def __init__(self) -> None:
         super().__init__(aws_access_key_id="test", aws_secret_access_key="test", region_name="eu-west-1")

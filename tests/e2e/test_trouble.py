@@ -1,4 +1,4 @@
-"""What a user can break: nothing is lost, and all that was held up follows once the cause is mended."""
+"""Faults caused by users lose no messages, and delayed messages follow once the cause is repaired."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def throttled(function: str) -> Trouble:
 
 
 def is_felt_late(stage: Stage, trouble: Trouble) -> bool:
-    """Whether a trouble may pass unfelt: on an account DynamoDB and S3 keep data keys for minutes, SQS for hours."""
+    """Whether a fault may go unnoticed on an account. DynamoDB and S3 cache data keys for minutes, SQS for hours."""
     return trouble is key_disabled and not isinstance(stage.cloud, LocalCloud)
 
 
@@ -91,7 +91,7 @@ def check_parked(stage: Stage, topic: str) -> None:
 
 
 def own_queue(stage: Stage) -> str:
-    """Makes a queue that lets the service deliver by its own policy, as docs/permissions.md says."""
+    """Makes a queue with a policy for deliveries by the service, as described in docs/permissions.md."""
     sqs, ssm, stack = stage.cloud.session.client("sqs"), stage.cloud.session.client("ssm"), stage.cloud.stack_name
     roles = ssm.get_parameter(Name=roles_parameter_name(stack))["Parameter"]["Value"].split(",")
     url = sqs.create_queue(QueueName=f"{stack}-own")["QueueUrl"]

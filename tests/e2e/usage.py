@@ -1,4 +1,4 @@
-"""The usage of a stack by CloudWatch's count, and its price."""
+"""A stack's usage from CloudWatch, and the price."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _METRICS = {
 
 
 def usage_since(session: boto3.Session, stack_name: str, since_ms: int, now_ms: int, dpu_hours: float) -> Usage:
-    """Asks CloudWatch for sums since a time. It has them some minutes late.
+    """Returns the usage since a time. CloudWatch's metrics arrive some minutes late.
 
     Cost: $0.00001 a metric; about fifty are asked for.
     """
@@ -74,7 +74,7 @@ def usage_since(session: boto3.Session, stack_name: str, since_ms: int, now_ms: 
 
 
 def price(usage: Usage) -> dict[str, float]:
-    """Returns dollars by service. Function time is assumed where nothing measured it."""
+    """Returns dollars by service, with assumed function time if not measured."""
     spent = cost(usage.units)
     if usage.gb_seconds is not None:
         spent["Lambda"] = dollars("lambda.invocation", usage.units.get("lambda.invocation", 0))

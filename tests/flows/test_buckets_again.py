@@ -25,7 +25,7 @@ def stored(world: World) -> list[Bucket]:
 
 
 def known(bucket: Bucket) -> Bucket:
-    """Leaves out what a footer does not say: how large the rows are in memory, and what collections estimate by.
+    """Returns the bucket without the data that footers lack, namely row sizes in memory and weights.
 
     Leaves out what a tail has, too.
     """

@@ -1,4 +1,4 @@
-"""What a collection deletes while others plan."""
+"""A collection's deletions while other processes plan."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tidewheel.model.topic_state import ALL_SEALED
 
 
 def deleted_plans(monkeypatch: pytest.MonkeyPatch, ranges: list[tuple[int, int]], planned: int) -> list[int]:
-    """Collects everything below `planned`, of a topic with some plans. Returns the first slots of those deleted."""
+    """Collects a topic with plans in these ranges up to `planned`. Returns the first slots of the deleted plans."""
     deleted: list[int] = []
     monkeypatch.setattr(collecting, "delete_plan", lambda _ports, _topic, first_slot, _kept: deleted.append(first_slot))
     ports: Any = SimpleNamespace(

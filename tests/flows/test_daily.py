@@ -1,4 +1,4 @@
-"""Daily work in portions: every topic is visited once a day, however many there are, and a failure stops no other."""
+"""Daily work in portions visits every topic once a day, and a failure affects a single topic only."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ START_MS = 1_767_225_600_000
 
 
 class Work:
-    """Visits that take 20 s each, and fail for some topics."""
+    """Visits of 20 s each, with failures for some topics."""
 
     def __init__(self, *topics: str, failing: tuple[str, ...] = ()) -> None:
         self.clock = ManualClock(START_MS)

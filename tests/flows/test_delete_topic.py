@@ -1,4 +1,4 @@
-"""Deletion: one mark ends a topic for everybody, and in the end nothing of it is left."""
+"""Deletion of a topic by a single mark, until none of the topic's data is left."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ QUARTER = 15 * MINUTE
 
 
 def a_busy_world(**options: object) -> World:
-    """A topic with something of everything: ledgers, plans, open deliveries, trash, checkpoints, an import's mark."""
+    """Returns a world with ledgers, plans, open deliveries, trash, checkpoints and an import's mark."""
     world = World("billing", "audit", inline_rows=1, **options)  # type: ignore[arg-type]
     world.service.objects._now_ms = world.clock.now_ms
     for _ in range(3):
@@ -45,7 +45,7 @@ def a_busy_world(**options: object) -> World:
 
 
 def left(world: World) -> list[str]:
-    """What is left of the topic."""
+    """Returns the remaining items, objects and schedules of the topic."""
     items = stored(world.service).of(TOPIC)
     found = [str(items)] if items.keys_in_table() else []
     objects = [name for name in world.service.objects.names() if "/orders/" in name]

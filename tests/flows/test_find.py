@@ -1,4 +1,4 @@
-"""Finding one message in ledgers: what it was, in few requests, whatever became of its slot."""
+"""Finds a message in ledgers with few requests, in every state of the slot."""
 
 from __future__ import annotations
 

@@ -76,7 +76,7 @@ def test_a_batch_delivered_again_after_its_slots_were_dispatched_loses_nothing()
 
 
 def test_a_commit_whose_answer_was_lost_keeps_its_ledger() -> None:
-    """The store says EXISTS of the try's own bucket: then the object is the bucket's, and stays."""
+    """If the store reports EXISTS for the bucket of the same try, the object belongs to the bucket and stays."""
     world = World()
     commit_bucket = world.service.buckets.commit
 
@@ -174,7 +174,7 @@ def test_a_large_plan_goes_through_the_work_queue_in_parts() -> None:
 
 
 def test_a_burst_inside_a_sparse_segment_goes_in_bounded_parts() -> None:
-    """By its span such a segment seems to have a row or two due; by its rows it has hundreds."""
+    """The segment's span suggests a row or two due, but hundreds are."""
     world = World(inline_rows=100, part_rows=50)
     ids = []
     for _ in range(30):

@@ -1,4 +1,4 @@
-"""A sender who may cancel puts items beside its topic that the index of checks holds, too: they keep nobody waiting.
+"""Checks forged by a sender with the right to cancel do not delay the sweep's work.
 
 The policies of this release allow no such item. Those of earlier releases do.
 """
@@ -25,7 +25,7 @@ READ_MS = 5
 
 
 class FloodedTable:
-    """Answers queries of the index: a sender's items, which are due for the longest, and then the service's own."""
+    """Answers queries of the index with a sender's overdue items before the service's own."""
 
     def __init__(self, world: World, partition: str, sort_key: str) -> None:
         self._world = world

@@ -1,4 +1,4 @@
-"""Health: what is late is seen, how late it is, and nothing else is."""
+"""Health reports late work with the delay, and nothing else."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ QUIET = Health()
 
 
 class Counted:
-    """Ports that count the calls of the table's ports, by name; they have no objects, as who looks may read none."""
+    """Ports that count the calls of the table's ports by name, without access to objects."""
 
     def __init__(self, service: MemoryService) -> None:
         self.calls: Counter[str] = Counter()

@@ -1,4 +1,4 @@
-"""An idle topic costs nothing but the sweep: what cancels, purges and rules leave behind asks for no more work."""
+"""An idle topic costs only the sweep, also after cancels, purges and rules."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_thirty_days_have_the_dispatches_of_what_was_due_and_one_collection_behi
 
 
 def test_a_tombstone_goes_with_the_first_collection_after_its_time() -> None:
-    """Without one, it is the table's TTL that deletes it."""
+    """Without a collection, the table's TTL deletes the tombstone."""
     world = World()
     one_cancelled(world)
     world.run(29 * DAY, sweeps=True)

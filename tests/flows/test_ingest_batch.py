@@ -1,4 +1,4 @@
-"""Batches of an ingest queue: groups, portions, and what is halved when one pack fails the others."""
+"""Batches of an ingest queue, with groups, portions, and halves after one pack fails the others."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ def test_a_portion_is_dealt_with_before_the_next_is_read() -> None:
 
 
 def unsettled(*packs: Pack) -> KeysNotSettled:
-    """The error of the messages of packs, which each have one."""
+    """Returns the error for the messages of the packs, each with a single message."""
     names = [each.name for pack in packs for each in candidates_of(pack)]
     return KeysNotSettled(TOPIC, {name: CorruptMetadata(f"entry {name[1]}") for name in names})
 
 
 class Refusing:
-    """Notes what is refused. Raises for the packs that are `down`."""
+    """Records refusals, and raises for the packs named in `down`."""
 
     def __init__(self, *down: str) -> None:
         self.refused: list[tuple[str, int, str]] = []
@@ -92,7 +92,7 @@ def test_another_senders_message_with_the_same_id_is_not_refused() -> None:
 
 
 def test_nothing_of_a_pack_is_ingested_before_its_messages_are_refused() -> None:
-    """Otherwise a refusal that fails would make copies of the others."""
+    """Otherwise a failing refusal would duplicate the other messages."""
     world, ingested = World(), []
     packs = [(name, world.pack(DAY, key=name)) for name in ("down", "up", "good")]
 

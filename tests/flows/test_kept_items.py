@@ -1,4 +1,4 @@
-"""What DynamoDB deletes when its time has passed is not needed any more, however far ahead messages are due."""
+"""Items are not needed after DynamoDB deletes them by TTL, however far ahead messages are due."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tidewheel.model.message import MessageId
 
 
 def days(world: World, count: int) -> None:
-    """Lets days pass; after each, what may be forgotten is deleted, as DynamoDB does with what has a ttl."""
+    """Advances by days, and deletes expired items after each day, as DynamoDB does by TTL."""
     for _ in range(count):
         world.run(DAY)
         stored(world.service).expire(world.clock.now_ms() // 1000)

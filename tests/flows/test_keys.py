@@ -1,4 +1,4 @@
-"""Keys: deduplication, replacement, cancels and moves, as ingest settles them."""
+"""Ingest settles deduplication, replacement, cancels and moves by key."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ DELAYS = {"in a ledger": HOUR, "direct": MINUTE}
 
 
 def keyed(world: World, delay_ms: int, *, key: str = "k", replace: bool = False, ahead_ms: int = 0) -> Pack:
-    """A pack of one message with a key; its sender's clock may be ahead."""
+    """Returns a pack with a keyed message from a sender with a fast clock."""
     now = world.clock.now_ms() + ahead_ms
     message = Message(body="hello", delay=delay_ms / 1000, key=key, replace=replace)
     [(_, data)] = packs(TOPIC, world.state.generation, now, [check_message(message, world.ids, now)])
@@ -387,7 +387,7 @@ def test_a_cancel_by_key_after_delivery_is_too_late() -> None:
 
 # ---- moves
 def successor(world: World, old: Pack, delay_ms: int) -> Pack:
-    """The pack by which a client moves the message of another one."""
+    """Returns a client's pack that moves the message of another pack."""
     now = world.clock.now_ms()
     message = check_message(Message(body="hello"), world.ids, now)
     new = moved(message, world.ids, now + delay_ms, old.ids)
@@ -397,7 +397,7 @@ def successor(world: World, old: Pack, delay_ms: int) -> Pack:
 
 
 def entomb(world: World, old: Pack, new: Pack) -> bool:
-    """The client's own half of a move; returns whether it may say that it is done."""
+    """Performs the client's half of a move. Returns whether the move is done."""
     wanted = tombstone(id_of(old), world.state.slot_ms, world.clock.now_ms(), to=id_of(new))
     outcome = world.service.tombstones.cancel(TOPIC, wanted)
     return outcome.done or (outcome.found is not None and outcome.found.to == id_of(new))

@@ -1,4 +1,4 @@
-"""The way of one plain message, by the files of `src` of which a function is called."""
+"""Measures the path of a plain message by the called files of `src`."""
 
 import sys
 from collections.abc import Callable
@@ -62,7 +62,7 @@ def exceptions(files: set[str]) -> set[str]:
 
 
 def a_message_on_its_way() -> tuple[World, Callable[[], object]]:
-    """Returns a world, and the ingest of one message that comes from a queue for the first time."""
+    """Returns a world, and the ingest of a message received for the first time."""
     world = World()
     world.send(HOUR)
     world.run(2 * HOUR)  # lazily made caches are there

@@ -1,4 +1,4 @@
-"""Merges beside everything else: nothing lost, nothing doubled, few ledgers left."""
+"""Concurrent merges lose and duplicate nothing, and leave few ledgers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Many merges in one run: planned together, swapped as soon as each is written, one swap of a topic at a time."""
+"""A run with many merges plans all together and swaps each once written, with one swap per topic at a time."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def three_sources_a_merge(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @dataclass(slots=True)
 class Watched:
-    """A writer that notes what is live whenever a merge is written.
+    """A writer that records works and swap versions, with a callback after each written merge.
 
     Attributes:
         then: called after each merge is written, before it is swapped, with the merges that were written until now.

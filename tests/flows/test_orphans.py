@@ -1,4 +1,4 @@
-"""Orphans: what nobody names goes after its grace, and nothing else does."""
+"""Only unreferenced objects are deleted, after their grace period."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ GRACE = ORPHAN_GRACE_S * 1000
 
 
 def a_world(*subscriptions: str) -> World:
-    """A world whose objects follow its clock."""
+    """Returns a world with the objects' times from the world's clock."""
     world = World(*subscriptions, wrap=CrashingPorts)
     world.service.objects._now_ms = world.clock.now_ms
     return world
 
 
 def crashed_ingest(world: World) -> None:
-    """Leaves an object: the function dies between the PUT and the commit."""
+    """Leaves an object by a crash between the PUT and the commit."""
     pack = world.pack(60 * DAY)
     before = set(world.service.objects.names(LEDGERS))
     for at in range(1, 20):

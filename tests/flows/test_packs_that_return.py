@@ -1,4 +1,4 @@
-"""Packs that come back from a queue of dead letters after weeks: nothing is lost, and nothing comes twice."""
+"""Packs redriven from a dead-letter queue after weeks are neither lost nor duplicated."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LATEST = 2 * RETENTION_S * 1000 - HOUR
 
 
 def one_row_a_part() -> World:
-    """A world in which a message that is in two ledgers comes twice. In one part it would come once."""
+    """Returns a world with one row per part, so that a message in two ledgers arrives twice."""
     return World(segment_rows=1, part_rows=1, inline_rows=1)
 
 
@@ -50,7 +50,7 @@ def returned(pack: Pack) -> Pack:
 
 
 def let_pass(world: World, duration_ms: int) -> None:
-    """Lets time pass. At the end the table forgets whatever it may."""
+    """Advances time, and then deletes all expired items."""
     world.run(duration_ms, sweeps=True, every_ms=HOUR)
     stored(world.service).expire(world.clock.now_ms() // 1000)
 

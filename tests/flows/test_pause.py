@@ -1,4 +1,4 @@
-"""Subscriptions that are paused, resumed, filtered or deleted, and those whose queues break and heal."""
+"""Subscriptions with pauses, filters, deletions and broken queues."""
 
 from __future__ import annotations
 
@@ -379,7 +379,7 @@ def test_a_part_and_a_drain_do_not_mark_a_new_subscription_as_broken_either() ->
 
 
 class BreakingAfter(RecordedQueues):
-    """Takes some batches for billing, and then nothing until it is mended."""
+    """Accepts some batches for billing, and then fails until repaired."""
 
     left = 0
 
@@ -638,7 +638,7 @@ def filtered(world: World, name: str = "red", filter_policy: str | None = RED) -
 
 
 def sent(world: World, attributes: Mapping[str, str]) -> list[str]:
-    """Sends with attributes: one that goes direct, one that goes to a ledger."""
+    """Sends a direct message and a ledger message with attributes."""
     return world.send(MINUTE, HOUR, attributes=attributes)
 
 
@@ -716,7 +716,7 @@ def test_a_deleted_subscription_s_work_ends_and_the_others_are_not_touched() -> 
 
 
 def an_aside(world: World, name: str = "billing") -> SetAsideKey:
-    """Puts an item for segments of a subscription that could not be read."""
+    """Adds a set-aside item with unreadable segments to a subscription."""
     subscription = world.service.subscriptions.read(TOPIC, name)
     assert subscription is not None
     key = SetAsideKey(topic=TOPIC, subscription=name, generation=subscription.generation, id="x")
@@ -734,7 +734,7 @@ def work_of(world: World, name: str) -> list[int]:
 
 
 def with_work(world: World, *names: str) -> list[str]:
-    """Gives subscriptions an open delivery, a park and a set-aside item each. Returns the ids of its messages."""
+    """Gives each subscription an open delivery, a park and a set-aside item. Returns the message ids."""
     ids = world.send(HOUR, HOUR + 1)
     world.clock.set_ms(START_MS + HOUR - 8 * MINUTE)
     dispatch(world.ports, TOPIC)
@@ -853,7 +853,7 @@ def test_the_object_of_a_park_stays_while_it_is_named_and_goes_a_day_after_a_cra
 
 
 class OneDeath:
-    """Runs flows; the call of the given number, counted over all of them, is the last of its flow."""
+    """Runs flows, and crashes at the given call, counted across all flows."""
 
     def __init__(self, world: World, at: int, when: str) -> None:
         self._plan, self._at, self._when = world.ports.plan, at, when
@@ -868,7 +868,7 @@ class OneDeath:
 
 
 def paused_and_resumed(world: World, step: OneDeath) -> list[str]:
-    """Pauses, sends and resumes; each flow may die once."""
+    """Pauses, sends and resumes, with retries after a crash."""
     pack = world.pack(MINUTE, HOUR, 3 * HOUR)
     step(lambda: pause(world))
     pause(world)
@@ -882,7 +882,7 @@ def paused_and_resumed(world: World, step: OneDeath) -> list[str]:
 
 
 def broken_and_healed(world: World, step: OneDeath) -> list[str]:
-    """Breaks the queue, sends, and heals it; each flow may die once."""
+    """Breaks the queue, sends, and repairs the queue, with retries after a crash."""
     world.service.queues.remove("queue-billing")
     pack = world.pack(MINUTE, HOUR, 3 * HOUR)
     step(lambda: world.ingest(pack))

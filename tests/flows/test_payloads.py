@@ -1,4 +1,4 @@
-"""Large bodies in S3: kept for 28 days after everybody was handed them, then deleted."""
+"""Large bodies in S3 are kept for 28 days after the last delivery, then deleted."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def bodies(world: World) -> list[str]:
 
 
 def days(world: World, count: int) -> None:
-    """Lets days pass, each with its sweep of payloads."""
+    """Advances by days, with a sweep of payloads each day."""
     for _ in range(count):
         world.run(DAY, sweeps=True, every_ms=6 * HOUR)
         sweep_payloads(world.ports)

@@ -1,4 +1,4 @@
-"""Peeking: the next messages by due time, in as few segments as hold them."""
+"""Peek returns the next messages by due time, and reads as few segments as possible."""
 
 from __future__ import annotations
 

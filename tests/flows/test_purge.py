@@ -1,4 +1,4 @@
-"""Purge: what was sent before it is never delivered, wherever it is; everything else is."""
+"""A purge stops exactly the messages sent before, wherever they are stored."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tidewheel.model.topic_state import PURGE_KEPT_MS, Purge, TopicState
 
 
 def run_purge(world: World, first_ms: int | None = None, end_ms: int | None = None) -> PurgeResult:
-    """Purges a range that is given by delays from the world's start, and lets a millisecond pass."""
+    """Purges a range given as delays from the world's start, and advances a millisecond."""
     bounds = [None if each is None else START_MS + each for each in (first_ms, end_ms)]
     purged = purge(world.ports, world.clock, TOPIC, first_ms=bounds[0], end_ms=bounds[1])
     world.clock.advance_ms(1)

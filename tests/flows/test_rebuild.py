@@ -1,4 +1,4 @@
-"""Rebuilds: nothing is lost with the table, and what comes again is what was delivered since the checkpoint."""
+"""A rebuild after a lost table loses no message, and repeats only deliveries since the checkpoint."""
 
 from __future__ import annotations
 
@@ -77,12 +77,12 @@ def checkpoint(world: World) -> None:
 
 
 def copies(world: World, name: str = "billing") -> Counter[str]:
-    """Ids that came more than once."""
+    """Returns the ids received more than once, with their counts."""
     return Counter({id: count for id, count in world.received(name).items() if count > 1})
 
 
 def damage(world: World, name: str, segment: int | None) -> None:
-    """Flips a byte in one segment, or cuts the object short."""
+    """Flips a byte in a segment, or truncates the object."""
     data = bytearray(world.service.objects.get_range(name, 0, 10**9))
     if segment is None:
         data = data[:50]
@@ -738,7 +738,7 @@ def test_a_ledger_that_a_crash_left_is_not_called_lost() -> None:
 
 
 def irregular(count: int) -> list[int]:
-    """Delays without a pattern, so that the segment table is large."""
+    """Returns irregular delays, for a large segment table."""
     random_ = random.Random(1)
     return [2 * HOUR + random_.randrange(DAY // 2) for _ in range(count)]
 
@@ -792,7 +792,7 @@ def test_a_replacement_waits_for_a_collection_that_is_under_way() -> None:
 
 
 def parked_direct_messages(world: World) -> list[str]:
-    """Leaves one park of a paused subscription, and one of a broken one."""
+    """Leaves parks of a paused and a broken subscription."""
     pause(world.service, TOPIC, "billing")
     world.service.queues.remove("queue-audit")
     return world.send(MINUTE)

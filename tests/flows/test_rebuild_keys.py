@@ -1,4 +1,4 @@
-"""Keys after a rebuild from S3 alone: what is cancelled, replaced or deduplicated by key is so afterwards too."""
+"""After a rebuild from S3 alone, cancels, replacements and deduplication by key still hold."""
 
 from __future__ import annotations
 
@@ -142,12 +142,12 @@ def test_of_a_sealed_message_a_cancel_by_key_says_that_it_is_too_late() -> None:
 
 
 def keys_are_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Later checkpoints have the keys of the first, as those of a topic with many keys do."""
+    """Keeps the first checkpoint's keys in later checkpoints, as for a topic with many keys."""
     monkeypatch.setattr("tidewheel.flows.upkeep.checkpoint._READ_AGAIN_MS", 10 * DAY)
 
 
 def rebuilt_after_it_was_handed_out(monkeypatch: pytest.MonkeyPatch) -> tuple[World, str]:
-    """A topic that was lost just before its message with the key "k" is due, and the message's id."""
+    """Returns a topic lost just before a message with the key "k" is due, and the message's id."""
     keys_are_read_once(monkeypatch)
     world = a_world(retention_s=DAY // 1000)
     [sent] = world.send(DAY, key="k")
@@ -234,7 +234,7 @@ def test_a_reschedule_by_key_finds_the_message_of_a_ledger() -> None:
 
 
 def rescheduled(world: World, key: str, delay_ms: int) -> list[str]:
-    """Moves the message of a key. Returns the id of its successor."""
+    """Moves the message of a key. Returns the new message's id."""
     sent: list[str] = []
 
     def send_checked(messages: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Recurring messages: made by planning, once each, whatever crashes."""
+"""Planning creates each recurring message once, despite crashes."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from tidewheel.model.validation import OutgoingMessage
 def make(
     world: World, key: str = "daily", body: Any = "hello", *, replaces: bool = False, **rule: Any
 ) -> RecurringMessage:
-    """Makes a recurring message as the client does; what is early goes through ingest at once."""
+    """Creates a recurring message as the client does, with early occurrences ingested at once."""
 
     def send(messages: list[OutgoingMessage]) -> None:
         now = world.clock.now_ms()
@@ -55,7 +55,7 @@ def end(world: World, key: str = "daily") -> None:
 
 
 def due_minutes(world: World, name: str = "billing") -> list[float]:
-    """When what was received is due, in minutes after the start; each at most once."""
+    """Returns the due times of received messages in minutes after the start. Fails on duplicates."""
     found = world.received(name)
     assert set(found.values()) <= {1}, Counter(found.values())
     return sorted((id_deliver_at_ms(id_bytes(each)) - START_MS) / MINUTE for each in found)

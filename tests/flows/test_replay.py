@@ -1,4 +1,4 @@
-"""Retention and replay: what was delivered comes again while its ledgers are kept, and they go in the end."""
+"""Replays repeat delivered messages while retention keeps the ledgers, which are deleted later."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ KEPT = {"retention_s": WEEK // 1000}
 def run_replay(
     world: World, first_ms: int | None = None, end_ms: int | None = None, name: str = "billing"
 ) -> ReplayResult:
-    """Replays a range that is given from the world's start, as an administrator who may enqueue work."""
+    """Replays a range given from the world's start, as an administrator with access to the work queue."""
     return replay(
         world.ports,
         world.clock,
@@ -42,7 +42,7 @@ def run_replay(
 
 
 def delivered(world: World, days: int = 3) -> list[str]:
-    """Sends a message a day, each in a ledger of its own, and lets all but the last be delivered."""
+    """Sends a message per day, each in a separate ledger, and delivers all but the last."""
     ids = [id for day in range(days + 1) for id in world.send(day * DAY + HOUR)]
     world.run(days * DAY, sweeps=True)
     assert world.received() == once(ids[:-1])

@@ -1,4 +1,4 @@
-"""What could not be read, and was passed over, comes once an operator has restored it."""
+"""Messages skipped as unreadable are delivered after an operator restores the object."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A long delay pins nothing that is short: dead bytes are bounded, on a busy topic and on an idle one."""
+"""A long delay retains no short-delay data. Dead bytes are bounded on busy and idle topics."""
 
 from __future__ import annotations
 
@@ -59,14 +59,14 @@ class Merging(World):
 
 
 def send_apart(world: World, rng: random.Random, *delays_ms: int, size: int = 1500) -> list[str]:
-    """Sends messages with bodies of their own in one batch, as one ledger; returns their ids."""
+    """Sends messages with random bodies in one batch, as a single ledger. Returns the ids."""
     batch = [world.pack(delay, body=rng.randbytes(size // 2).hex()) for delay in delays_ms]
     world.ingest(*batch)
     return [id for pack in batch for id in ids_of(pack)]
 
 
 def live_bytes(world: World, gone: Iterable[str] = ()) -> int:
-    """The bytes of live rows, by their share of the raw bytes of each ledger that a bucket names."""
+    """Estimates the bytes of live rows by their share of raw bytes in each live ledger."""
     until_ms = world.state.collected_until * world.state.slot_ms
     dead = set(gone)
     total = 0.0
@@ -89,7 +89,7 @@ def rows_of(world: World, bucket: Bucket) -> list[pa.Table]:
 
 
 def assert_bounded(world: Merging, gone: Iterable[str] = ()) -> None:
-    """A topic stores at most twice its live bytes and the slack."""
+    """Asserts that a topic stores at most twice the live bytes plus the slack."""
     live = live_bytes(world, gone)
     assert world.stored - live <= live + SLACK_BYTES, f"{world.stored - live:,} dead bytes beside {live:,} live bytes"
 

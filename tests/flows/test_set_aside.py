@@ -1,4 +1,4 @@
-"""What a part could not read is set aside, in each of its tries."""
+"""Each try of a part sets unreadable segments aside."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_a_part_that_misses_another_ledger_when_it_comes_again_loses_neither(mon
 
 
 def test_a_suspect_is_tried_although_its_subscription_cannot_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Otherwise nobody would ever count its tries, and list it as damaged."""
+    """Otherwise nothing would count the tries or list the segment as damaged."""
     world = World(inline_rows=1)
     world.send(HOUR), world.send(HOUR)
     ledger, _ = (each.object_name for each in world.service.buckets.all(TOPIC))

@@ -1,4 +1,4 @@
-"""A sweep is over in its time: what is late comes first, and no kind of work, topic or subscription fills it."""
+"""A sweep ends in time and starts with late work. No kind of work, topic or subscription takes all the time."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from tidewheel.storage.topic_states import AT_ONCE_MS
 
 
 def topics_in_need(world: World, *names: str) -> None:
-    """Makes topics whose first dispatch is lost, each two slots after the one before."""
+    """Creates topics with lost first dispatches, each two slots after the previous topic."""
     for name in names:
         create_topic(world.service, world.clock, name, TopicSettings())
         create_subscription(world.service, world.clock, name, "s", f"queue-{name}")
@@ -43,7 +43,7 @@ def topics_in_need(world: World, *names: str) -> None:
 
 
 def slow(world: World, port: Any, method: str, patch: pytest.MonkeyPatch, takes_ms: int) -> list[Any]:
-    """Makes a method take its time; returns the first arguments of its calls, as they come."""
+    """Slows down a method by the given time. Returns a growing list with the calls' first arguments."""
     calls: list[Any] = []
     original: Callable[..., Any] = getattr(port, method)
 
@@ -208,7 +208,7 @@ def test_each_kind_of_work_has_its_share_of_a_sweep_however_slow_the_kinds_befor
 
 
 def many_parks(world: World, name: str, count: int, *, topic: str = TOPIC) -> None:
-    """Gives a subscription many parks that are due and hold nothing."""
+    """Gives a subscription many due parks without messages."""
     subscription = world.service.subscriptions.read(topic, name)
     assert subscription is not None
     parks = stored(world.service).of(topic).parks

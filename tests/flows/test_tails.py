@@ -1,4 +1,4 @@
-"""Dispatch of ledgers whose index is in their tail: the same rows, the same alarms, one GET a tail that is due."""
+"""Dispatch of ledgers with the index in the tail gives the same rows and alarms, with one GET per due tail."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LOOKAHEAD_MS = 480_000
 
 
 def shrunk(world: World, *, shift: int) -> dict[str, Bucket]:
-    """Leaves each bucket's index to a tail behind its ledger, its slots coarse; returns the complete ones by object."""
+    """Moves each bucket's index to the ledger's tail with coarse slots. Returns the complete buckets by object name."""
     buckets = stored(world.service).of(TOPIC).buckets
     whole = {}
     for bucket in list(buckets.values()):
@@ -164,7 +164,7 @@ def test_what_is_occupied_and_what_comes_next_is_the_same_with_tails_as_without(
 
 
 def _cut(bucket: Bucket, a: int, b: int) -> Bucket:
-    """Returns a bucket with the segments that have a part of slots [first_slot, end_slot)."""
+    """Returns a bucket with only the segments in slots [a, b)."""
     ended = [each for each in bucket.segments if each.last_deliver_at_ms // SLOT_MS >= a]
     return replace(bucket, segments=tuple(each for each in ended if each.first_deliver_at_ms // SLOT_MS < b))
 

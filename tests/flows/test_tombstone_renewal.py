@@ -1,4 +1,4 @@
-"""Tombstones live as long as somebody has still to read their slots, and nobody else pays for it."""
+"""Tombstones live until every subscription has read their slots, at no cost for other topics."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def ends_s(world: World) -> list[int]:
 
 
 def paused(days: int) -> World:
-    """Returns a paused topic with cancelled messages, without the work of its collections."""
+    """Returns a topic paused for some days, with cancelled messages and no renewed tombstones."""
     world = World()
     cancelled(world, 2 * DAY, 3 * DAY, 90 * DAY)
     world.send(2 * DAY)

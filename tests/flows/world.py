@@ -1,4 +1,4 @@
-"""A small world in memory: the real flows, a clock that is moved, and triggers that fire when their time comes."""
+"""An in-memory world with the real flows, a manual clock, and triggers that fire on time."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ DAY = 24 * HOUR
 
 
 class World:
-    """One service, with what a test wants to do to it.
+    """A service with helpers for tests.
 
     Attributes:
         may_fail: whether a sweep may fail in part.
@@ -71,7 +71,7 @@ class World:
         create_subscription(self.service, self.clock, TOPIC, name, f"queue-{name}")
 
     def pack(self, *delays_ms: int, body: str = "hello", **message: Any) -> Pack:
-        """Packs one message a delay, as the SDK does."""
+        """Packs a message per delay, as the SDK does."""
         now = self.clock.now_ms()
         checked = [
             check_message(Message(body=body, delay=delay / 1000, **message), self.ids, now) for delay in delays_ms
@@ -80,7 +80,7 @@ class World:
         return decode_pack(data, now)
 
     def send(self, *delays_ms: int, **message: Any) -> list[str]:
-        """Sends one message a delay through ingest; returns their ids."""
+        """Sends a message per delay through ingest. Returns the ids."""
         pack = self.pack(*delays_ms, **message)
         self.ingest(pack)
         return ids_of(pack)
@@ -101,7 +101,7 @@ class World:
     def run(
         self, duration_ms: int, *, sweeps: bool = False, schedules: bool = True, every_ms: int = 5 * MINUTE
     ) -> None:
-        """Moves time on; schedules fire at their second, sweeps every five minutes, workers at once."""
+        """Advances time. Schedules fire on time, sweeps run every five minutes, and workers at once."""
         end = self.clock.now_ms() + duration_ms
         next_sweep = self.clock.now_ms() + every_ms if sweeps else None
         while True:
@@ -135,7 +135,7 @@ class World:
         return swept
 
     def dispatch_started(self) -> None:
-        """Runs the dispatches that sweeps have started."""
+        """Runs the dispatches started by sweeps."""
         started = self.service.runs.dispatches
         while started:
             self._dispatch(started.pop(0))
@@ -152,7 +152,7 @@ class World:
         return Counter(message.id for message in self.service.queues.sent(f"queue-{name}"))
 
     def assert_in_time(self) -> None:
-        """No copy can be received early, or later than a second and the skew, by the time that its id tells."""
+        """Asserts that no copy is received early, or later than a second plus the skew after the due time in the id."""
         for message in self.service.queues.sent():
             late = message.visible_at_ms - id_deliver_at_ms(id_bytes(message.id))
             assert 0 <= late <= 1000 + self.service.max_skew_ms, (message, late)
@@ -177,7 +177,7 @@ def ids_of(pack: Pack) -> list[str]:
 
 
 def once(ids: Sequence[str]) -> Counter[str]:
-    """The counts of ids that came once each."""
+    """Returns counts of one for each id."""
     return Counter(ids)
 
 
@@ -204,7 +204,7 @@ class CrashingPort:
 
 
 class CrashPlan:
-    """Counts port calls and dies at one of them."""
+    """Counts port calls and crashes at a chosen call."""
 
     def __init__(self) -> None:
         self.calls = 0
@@ -228,7 +228,7 @@ class CrashPlan:
 
 
 class CrashingPorts:
-    """All ports of a service, dying by one plan."""
+    """All ports of a service, crashing by a shared plan."""
 
     def __init__(self, service: MemoryService) -> None:
         self.plan = CrashPlan()

@@ -1,4 +1,4 @@
-"""The release gate without moto: DynamoDB Local, ElasticMQ and versitygw stand in for DynamoDB, SQS and S3.
+"""The release gate without moto, with DynamoDB Local, ElasticMQ and versitygw as DynamoDB, SQS and S3.
 
     make test-independent
 

@@ -1,4 +1,4 @@
-"""`make test-independent`: fetches the parts, runs them, and tests on them; exit code 3 without Java, Maven or Go.
+"""Fetches the servers of `make test-independent`, and tests on them. Exits with 3 without Java, Maven or Go.
 
 python -m tests.independent [--fetch] [--race-s 90] [contract race artifact]
 """
@@ -28,7 +28,7 @@ REPOSITORY = Path(__file__).parents[2]
 
 
 def commands(race_s: float) -> dict[str, list[str]]:
-    """Returns what is run on the parts, by name, in order."""
+    """Returns the commands run on the servers, by name, in order."""
     pytest = ["-m", "pytest", "-p", "no:xdist", "-p", "tests.independent.no_moto"]
     return {
         "contract": [*pytest, "-p", "tests.independent.selection", "--timeout", "120", "tests/contract"],
@@ -38,7 +38,7 @@ def commands(race_s: float) -> dict[str, list[str]]:
 
 
 def main() -> int:
-    """Runs what the command line asks for; returns the exit code."""
+    """Runs the requested commands. Returns the exit code."""
     parser = argparse.ArgumentParser(prog="python -m tests.independent", description=__doc__)
     parser.add_argument("runs", nargs="*", help=f"of {', '.join(commands(RACE_S))}; by default all")
     parser.add_argument("--fetch", action="store_true", help="only fetch the parts, and say whether this can be done")
@@ -61,7 +61,7 @@ def main() -> int:
 
 
 def run(parts: Parts, wanted: Mapping[str, list[str]]) -> int:
-    """Runs some commands on fresh parts, each whether the one before it failed or not."""
+    """Runs each command on fresh servers, despite earlier failures."""
     codes: dict[str, int] = {}
     verdicts: list[str] = []
     for name, arguments in wanted.items():

@@ -1,4 +1,4 @@
-"""The story of `tests/artifact` on DynamoDB Local, ElasticMQ and versitygw; `make test-independent` names this file.
+"""The story of `tests/artifact` on DynamoDB Local, ElasticMQ and versitygw, run by `make test-independent`.
 
 Schedules, parameters and starts of functions are the harness's, as on moto. ElasticMQ's time is moved like the
 functions'. DynamoDB Local has the machine's time, which it needs for TTL alone: no item of the story expires. Its

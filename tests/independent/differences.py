@@ -1,4 +1,4 @@
-"""Where DynamoDB Local, ElasticMQ and versitygw are not AWS, and which tests that leaves out."""
+"""Differences of DynamoDB Local, ElasticMQ and versitygw from AWS, and the tests excluded for each."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
-    """One behaviour of a part that AWS does not have.
+    """A behaviour of a server that differs from AWS.
 
     Attributes:
         part: whose behaviour.

@@ -20,7 +20,7 @@ FETCH_S = 1800
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
-    """Where the parts are: two folders of jar files, one program."""
+    """The paths of the servers, two folders of jar files and a program."""
 
     dynamodb_local: Path
     elasticmq: Path
@@ -28,11 +28,11 @@ class Parts:
 
 
 class ToolMissing(Exception):
-    """This machine has no Java, Maven or Go that can be used, or these reach no registry."""
+    """This machine has no usable Java, Maven or Go, or no access to the registries."""
 
 
 def check_tools() -> None:
-    """Checks that Java, Maven and Go are on the PATH.
+    """Checks for Java, Maven and Go on the PATH.
 
     Raises:
         ToolMissing: names what is missing.
@@ -92,7 +92,7 @@ def _versitygw() -> Path:
 
 
 def _unfinished(folder: Path) -> Path:
-    """Makes the folder that a fetch fills before it gets its name, so that an interrupted fetch is repeated."""
+    """Makes a temporary folder for a fetch, so that an interrupted fetch is repeated."""
     unfinished = folder.with_suffix(".unfinished")
     shutil.rmtree(unfinished, ignore_errors=True)
     unfinished.mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""DynamoDB's bad days, between botocore and a server that has none: conflicts and lost answers.
+"""Injects DynamoDB's conflicts and lost answers between botocore and a server without such faults.
 
 DynamoDB refuses a write whose item a transaction under way has, and a transaction that meets any other write under way.
 DynamoDB Local lets the second one wait. So `Network` refuses it before it is sent, with DynamoDB's own answer.
@@ -22,7 +22,7 @@ _TRANSACTION = "TransactWriteItems"
 
 
 class _Body:
-    """The body of an answer, as urllib3 would give it."""
+    """An answer's body with urllib3's interface."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
@@ -33,7 +33,7 @@ class _Body:
 
 @dataclass
 class Network:
-    """Stands where botocore's HTTP session of one client stood.
+    """Replaces the HTTP session of a botocore client.
 
     Args:
         session: botocore's.
@@ -56,7 +56,7 @@ class Network:
 
     @classmethod
     def before(cls, client: Any, **odds: Any) -> Network:
-        """Puts itself between a boto3 client and its server."""
+        """Inserts a network between a boto3 client and the server."""
         network = cls(session=client._endpoint.http_session, **odds)
         client._endpoint.http_session = network
         return network
@@ -70,7 +70,7 @@ class Network:
         self.lost = self.unsent = 0.0
 
     def send(self, request: Any) -> Any:
-        """Sends a request, refuses it, or loses it or its answer."""
+        """Sends a request, refuses it, or loses the request or the answer."""
         operation = request.headers["X-Amz-Target"]
         operation = (operation.decode() if isinstance(operation, bytes) else operation).rpartition(".")[2]
         keys = _written(operation, json.loads(request.body))
@@ -92,7 +92,7 @@ class Network:
         return answer
 
     def _begin(self, operation: str, keys: list[tuple[str, str]]) -> set[tuple[str, str]]:
-        """Begins a write. Returns the items at which it meets another one; it has not begun if there are any."""
+        """Begins a write. Returns the items in conflict with other writes, and does not begin if there are any."""
         with self._lock:
             met = set(keys) & (self._busy.keys() if operation == _TRANSACTION else self._transacted)
             if not met:
@@ -132,7 +132,7 @@ class Network:
 
 
 def _written(operation: str, body: Any) -> list[tuple[str, str]]:
-    """Returns the keys of the items that a request writes or checks."""
+    """Returns the keys of the items written or checked by a request."""
     if operation in _SINGLE:
         return [_key(body.get("Key") or body["Item"])]
     if operation != _TRANSACTION:

@@ -1,4 +1,4 @@
-"""A pytest plugin: moto cannot be imported in this process."""
+"""A pytest plugin that prevents imports of moto in this process."""
 
 from __future__ import annotations
 

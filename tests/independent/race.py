@@ -1,4 +1,4 @@
-"""Sixteen threads on one topic's state, and what must be true afterwards.
+"""Runs sixteen threads on one topic's state, and checks the promises afterwards.
 
     python -m tests.independent.race [--seconds 90] [--seed N]
 
@@ -73,7 +73,7 @@ HEALED_MS = 2_700_000
 
 
 class RaceClock:
-    """A clock that runs faster than the machine's, and can be moved on."""
+    """A clock faster than the machine's, which can be advanced."""
 
     def __init__(self, start_ms: int = 1_767_225_600_000) -> None:
         self._start_ms, self._begin = start_ms, time.monotonic()
@@ -89,7 +89,7 @@ class RaceClock:
 
 @dataclass
 class Race:
-    """One topic, the threads that work on it, and what they were told.
+    """A topic, the threads working on the topic, and the record of their answers.
 
     Args:
         ports: the service.
@@ -112,7 +112,7 @@ class Race:
             create_subscription(self.ports, self.clock, TOPIC, name, url)
 
     def run(self, seconds: float) -> list[str]:
-        """Lets the threads work for so long, then heals; returns the violations."""
+        """Runs the threads for some seconds, then heals. Returns the violations."""
         roles: list[tuple[int, Callable[[Worker], None]]] = [
             (4, Worker.ingest),
             (2, Worker.upsert),
@@ -154,7 +154,7 @@ class Race:
                 return
 
     def _heal(self) -> None:
-        """Nothing fails any more: what waits is done, and time passes until nothing is left."""
+        """Stops the faults, finishes waiting work, and advances time until nothing is left."""
         worker = Worker(self, random.Random(0))
         self.calm()
         for name in QUEUES:
@@ -174,7 +174,7 @@ class Race:
 
 
 class Worker:
-    """One thread's hands."""
+    """The work of a thread."""
 
     def __init__(self, race: Race, random: random.Random) -> None:
         self._race, self._ports, self._clock, self._record = race, race.ports, race.clock, race.record
@@ -182,12 +182,12 @@ class Worker:
 
     # ---- senders
     def ingest(self) -> None:
-        """Ingests a batch of messages; now and then SQS brings the batch twice."""
+        """Ingests a batch of messages, and sometimes the same batch again, as SQS may."""
         self._ingest(self._pack(self._random.randint(1, 12)))
         self._race.wait(self._random.uniform(0, 0.1))
 
     def upsert(self) -> None:
-        """Ingests one message that takes the place of the last one with its key."""
+        """Ingests a message that replaces the last message with the key."""
         key = f"key-{self._random.randrange(KEYS)}"
         older = [sent for sent in list(self._record.sent.values()) if sent.key == key and sent.accepted]
         pack, [mine] = self._pack(1, key=key, replace=True)
@@ -239,7 +239,7 @@ class Worker:
         return sent[0].accepted
 
     def cancel(self) -> None:
-        """Cancels one message, or some at once."""
+        """Cancels one message, or several at once."""
         with self._record.lock:
             known = list(self._record.sent.values())[-400:]
         chosen = [each for each in self._random.sample(known, min(len(known), 6)) if each.key is None]
@@ -265,7 +265,7 @@ class Worker:
 
     # ---- functions
     def dispatch(self) -> None:
-        """Dispatches the topic, as its schedule and the sweep do."""
+        """Dispatches the topic, as the schedule and the sweep do."""
         planned = self._ports.topic_states.read(TOPIC).planned
         try:
             done = dispatch(self._ports, TOPIC)
@@ -292,7 +292,7 @@ class Worker:
         self._race.wait(0.02)
 
     def work(self) -> None:
-        """Empties the work queue; a part that another worker has comes again after its visibility time-out."""
+        """Empties the work queue. A part leased by another worker returns after the visibility time-out."""
         now_ms = self._clock.now_ms()
         with self._record.lock:
             due = [job for at_ms, job in self._race.hidden if at_ms <= now_ms]
@@ -314,7 +314,7 @@ class Worker:
         self._record.did("jobs")
 
     def sweep(self) -> None:
-        """Sweeps, does what the sweep starts, and merges."""
+        """Sweeps, runs the dispatches started by the sweep, and merges."""
         swept = sweep(self._ports)
         for what, error in swept.failures.items():
             if not isinstance(error, GIVEN_UP):
@@ -330,7 +330,7 @@ class Worker:
 
     # ---- people
     def pause(self) -> None:
-        """Pauses a subscription and resumes it."""
+        """Pauses and resumes a subscription."""
         pause(self._ports, TOPIC, "audit")
         self._race.wait(self._random.uniform(0, 0.5))
         resume(self._ports, self._ports.queues, self._clock, TOPIC, "audit")
@@ -351,7 +351,7 @@ def race_in_memory(seed: int) -> Race:
 
 
 def race_on_dynamodb(seed: int) -> tuple[Race, Network]:
-    """Returns a race on the DynamoDB of the environment, and the network before it."""
+    """Returns a race on the environment's DynamoDB, and the network between."""
     from tests.contract.aws_resources import client, make_table
     from tidewheel.aws.service import client_config
     from tidewheel.aws.tries import FUNCTION
@@ -371,7 +371,7 @@ def race_on_dynamodb(seed: int) -> tuple[Race, Network]:
 
 
 def main() -> int:
-    """Runs a race on DynamoDB; prints its figures; returns 1 if something promised is not true."""
+    """Runs a race on DynamoDB and prints the figures. Returns 1 if a promise is broken."""
     parser = argparse.ArgumentParser(prog="python -m tests.independent.race", description=__doc__)
     parser.add_argument("--seconds", type=float, default=90)
     parser.add_argument("--seed", type=int, default=random.randrange(10**6))

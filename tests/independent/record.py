@@ -1,4 +1,4 @@
-"""What the threads of a race were told, and what must then be true."""
+"""The answers to a race's threads, and the checks of the final state."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Sent:
 
 
 class Record:
-    """Everything that one race was told; several threads may use it."""
+    """All answers of a race, shared by the threads."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -52,12 +52,12 @@ class Record:
             self.done[what] += 1
 
     def gave_up(self, what: str) -> None:
-        """Counts a call that lost every race."""
+        """Counts a call that gave up after conflicts."""
         with self.lock:
             self.failed[what] += 1
 
     def saw(self, state: TopicState) -> None:
-        """Compares the marks with those that the same thread saw before."""
+        """Compares the marks with the marks seen before by the same thread."""
         last, self._last = self._last, state
         if not state.collected_until <= state.planned <= state.sealed:
             self.violations.append(f"not collected_until <= planned <= sealed: {state}")
@@ -66,7 +66,7 @@ class Record:
                 self.violations.append(f"{mark} went back from {getattr(last, mark)} to {getattr(state, mark)}")
 
     def may_double(self, first_ms: int, end_ms: int) -> None:
-        """Notes that a call of a delivery ended without an answer: what is due then may come once more."""
+        """Records a delivery call without an answer, so that messages due in the range may arrive once more."""
         with self.lock:
             self.doubtful.append((first_ms, end_ms))
 

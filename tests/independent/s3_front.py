@@ -1,4 +1,4 @@
-"""What stands before versitygw, so that a service in moved time can use it.
+"""A proxy for versitygw that lets a service use simulated time.
 
 versitygw refuses signatures that are older than 15 minutes, as S3 does, and its time cannot be moved: Go asks the
 machine, past libfaketime. So each request is signed anew with the machine's time. The time of an object is the time of
@@ -28,7 +28,7 @@ _WRITES = ("PUT", "POST")
 
 
 class S3Front:
-    """Signs requests anew, and dates what they write.
+    """Signs requests again, and sets the time of written objects.
 
     Args:
         s3_url: versitygw's.
@@ -65,7 +65,7 @@ class S3Front:
             return Response(status=answer.status, headers=headers, body=answer.read())
 
     def _date(self, path: str) -> None:
-        """Gives an object's file the moved time; parts of uploads have no file yet, and requests without a key none."""
+        """Gives an object's file the simulated time, unless the request has no key or the upload no file yet."""
         file = self._objects / unquote(urlsplit(path).path).lstrip("/")
         with contextlib.suppress(FileNotFoundError):
             os.utime(file, (self._clock.now_ms() / 1000,) * 2)

@@ -1,4 +1,4 @@
-"""A pytest plugin: runs the contract suites on given endpoints, and leaves `EXCLUDED` out by name."""
+"""A pytest plugin that runs the contract suites on given endpoints, without the tests named in `EXCLUDED`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def pytest_ignore_collect(collection_path: Path) -> bool | None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leaves excluded tests out, and those of other implementations; fails if an excluded name is no test's."""
+    """Deselects excluded tests and tests of other implementations. Fails for unknown excluded names."""
     names = {item: item.nodeid.rpartition("/")[2] for item in items}
     unknown = [name for name in EXCLUDED if "::" in name and name not in names.values()]
     if unknown:
@@ -37,6 +37,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Says what was excluded and why."""
+    """Prints the excluded tests with reasons."""
     for name, reason in EXCLUDED.items():
         terminalreporter.line(f"excluded: {name}: {reason}")

@@ -1,4 +1,4 @@
-"""Runs the three parts on 127.0.0.1, and stops them however this process ends."""
+"""Runs the three servers on 127.0.0.1, and stops them however this process ends."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _GUARD = 'exec 3<&0; "$@" 3<&- & server=$!; (cat <&3 >/dev/null; kill $server) &
 def running(
     parts: Parts, folder: Path, *, region: str = REGION, clock: Path | None = None
 ) -> Iterator[Mapping[str, str]]:
-    """Runs the parts within the block; gives the environment by which the AWS SDK finds them.
+    """Runs the servers within the block. Yields the environment variables for the AWS SDK.
 
     Args:
         folder: for logs, for objects in its folder `objects`, and for their old versions; the caller deletes it.

@@ -1,4 +1,4 @@
-"""The command on a machine without its tools, and servers that end however the command does."""
+"""The command on a machine without the tools, and servers that end with the command."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def fetch(folder: Path, **tools: str) -> subprocess.CompletedProcess[str]:
 
 
 def run(folder: Path, program: list[str], **tools: str) -> subprocess.CompletedProcess[str]:
-    """Runs Python where these tools, as scripts, are all that the PATH has."""
+    """Runs Python with only these tools, given as scripts, on the PATH."""
     for name, script in tools.items():
         tool = folder / name
         tool.write_text(f"#!/bin/sh\n{script}\n")

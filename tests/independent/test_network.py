@@ -1,4 +1,4 @@
-"""Conflicts and lost answers, as botocore and the adapter meet them."""
+"""Conflicts and lost answers as seen by botocore and the adapter."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.independent.network import Network, _Body
 
 @dataclass
 class Server:
-    """Does whatever it is asked; `during` is called in the middle of a request."""
+    """A server that accepts every request, and calls `during` in the middle of a request."""
 
     during: Callable[[], None] = lambda: None
     bodies: list[Any] = field(default_factory=list)

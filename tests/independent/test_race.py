@@ -1,4 +1,4 @@
-"""The race in memory for a second, and what its record notices; on DynamoDB Local it is `make test-independent`."""
+"""The race in memory for a second, and violations found by the record. `make test-independent` uses DynamoDB Local."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_sixteen_threads_in_memory_lose_and_double_nothing() -> None:
 
 # ---- a race that cannot fail would show nothing
 class Forgetful(Buckets):
-    """Forgets some of the ledgers that it says are committed."""
+    """Loses some of the ledgers reported as committed."""
 
     def commit(self, *arguments: Any, **options: Any) -> Commit:
         if random.random() < 0.2:
@@ -39,7 +39,7 @@ class Forgetful(Buckets):
 
 
 class Hollow(Tombstones):
-    """Says that it has cancelled, and writes nothing."""
+    """Reports a cancellation without writing anything."""
 
     def cancel(self, topic: str, tombstone: Any) -> Any:
         found = super().cancel(topic, tombstone)

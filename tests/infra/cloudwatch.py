@@ -1,4 +1,4 @@
-"""CloudWatch, as far as the alarms of the template need it: what an alarm says of some data points."""
+"""Evaluates CloudWatch alarms of the template on given data points."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ STACK = "tidewheel"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Series:
-    """Names one metric: its namespace, its name, its dimensions as the template says them."""
+    """Identifies a metric by namespace, name and dimensions as in the template."""
 
     namespace: str
     name: str
@@ -23,20 +23,20 @@ Points = Mapping[Series, Sequence[float | None]]
 
 
 def series_of(metric: Mapping[str, Any]) -> Series:
-    """Returns the series of an alarm or of a metric in it."""
+    """Returns the series of an alarm or of a metric in an alarm."""
     dimensions = sorted((each["Name"], reference(each["Value"])) for each in metric.get("Dimensions", ()))
     return Series(namespace=metric["Namespace"], name=metric["MetricName"], dimensions=tuple(dimensions))
 
 
 def series_in(alarm: Mapping[str, Any]) -> list[Series]:
-    """Returns all series that an alarm reads."""
+    """Returns all series read by an alarm."""
     if "Metrics" not in alarm:
         return [series_of(alarm)]
     return [series_of(each["MetricStat"]["Metric"]) for each in alarm["Metrics"] if "MetricStat" in each]
 
 
 def fires(alarm: Mapping[str, Any], points: Points) -> bool:
-    """Returns whether the alarm is in the state ALARM after its last periods.
+    """Returns whether the alarm is in the state ALARM after the last periods.
 
     The alarm is made before the first point: what it ignores leaves it as it was before.
     """
@@ -65,7 +65,7 @@ def _breaches(alarm: Mapping[str, Any], points: Points, gone: int, before: bool)
 
 
 def _values(alarm: Mapping[str, Any], points: Points, gone: int, periods: int) -> list[float | None]:
-    """Returns the alarm's value in some periods. Where no metric has data in any of them, nothing can be filled."""
+    """Returns the alarm's value in some periods, or None for all periods if no metric has data."""
     read = {
         id_: [values[-1 - back] if back < len(values) else None for back in range(gone, gone + periods)]
         for id_, values in _read(alarm, points).items()
@@ -88,7 +88,7 @@ def _first(values: Sequence[float | None]) -> float | None:
 
 
 def _evaluate(expression: str, names: Mapping[str, Value]) -> float | None:
-    """Evaluates an expression of CloudWatch's metric math in one period, as far as the alarms need it."""
+    """Evaluates an expression of CloudWatch's metric math in one period."""
     functions = {
         "METRICS": lambda: list(names.values()),
         "FILL": _fill,
@@ -102,7 +102,7 @@ def _evaluate(expression: str, names: Mapping[str, Value]) -> float | None:
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """A value in a period, or none, and the last one before. What is made of a missing value is missing."""
+    """A value in a period, or None, and the last known value. Arithmetic on a missing value gives a missing value."""
 
     value: float | None
     last: float | None = None
@@ -129,7 +129,7 @@ def _combine(combine: Callable[[list[float]], float]) -> Callable[[list[Value]],
 
 
 def _read(alarm: Mapping[str, Any], points: Points) -> dict[str, Sequence[float | None]]:
-    """Returns the points of the alarm's metrics by their names in its expression."""
+    """Returns the points of the alarm's metrics by their names in the expression."""
     if "Metrics" not in alarm:
         return {"only": points.get(series_of(alarm), ())}
     read = {each["Id"]: each["MetricStat"]["Metric"] for each in alarm["Metrics"] if "MetricStat" in each}
@@ -137,7 +137,7 @@ def _read(alarm: Mapping[str, Any], points: Points) -> dict[str, Sequence[float 
 
 
 def reference(value: Any) -> str:
-    """Returns a value's text: the stack's name where the template says it, else the resource that it refers to."""
+    """Returns a value's text, with references as the stack's name or the logical id."""
     if isinstance(value, str):
         return value
     if "Ref" in value:

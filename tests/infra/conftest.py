@@ -1,4 +1,4 @@
-"""The stack is synthesized once; the tests read its template."""
+"""Fixtures of the infrastructure tests, which share one synthesized stack."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from infra.local_template import Template, synthesize
 
 @pytest.fixture(scope="session")
 def template() -> Template:
-    """The development stack as the CDK writes it."""
+    """The synthesized template of the development stack."""
     return synthesize()
 
 
 @pytest.fixture(scope="session")
 def stack(template: Template) -> StackTemplate:
-    """The same, with the questions that the tests ask."""
+    """The development stack's template with queries for tests."""
     return StackTemplate(template)
 
 
 class StackTemplate:
-    """A synthesized template: its resources by type and by the start of their logical ids."""
+    """Queries a synthesized template by resource type and logical id."""
 
     def __init__(self, template: Template) -> None:
         self._resources: dict[str, dict[str, Any]] = template["Resources"]
@@ -36,12 +36,12 @@ class StackTemplate:
         }
 
     def one(self, type_: str, prefix: str = "") -> dict[str, Any]:
-        """The properties of the one resource of a type whose logical id is the prefix and a hash."""
+        """Returns the properties of the single resource of a type with this logical id, less the hash."""
         [found] = [p for id_, p in self.of_type(type_).items() if not prefix or id_[:-8] == prefix]
         return found
 
     def resource(self, type_: str) -> dict[str, Any]:
-        """The one resource of a type, whole."""
+        """Returns the whole definition of the single resource of a type."""
         [found] = [resource for resource in self._resources.values() if resource["Type"] == type_]
         return found
 
@@ -50,24 +50,24 @@ class StackTemplate:
         return {p["Handler"].split(".")[1]: p for p in self.of_type("AWS::Lambda::Function").values()}
 
     def jobs(self) -> dict[str, dict[str, Any]]:
-        """The Glue jobs' properties, by the script that they run."""
+        """Returns the Glue jobs' properties by script name."""
         return {p["DefaultArguments"]["--tidewheel-job"]: p for p in self.of_type("AWS::Glue::Job").values()}
 
     def mappings(self) -> dict[str, dict[str, Any]]:
-        """The event source mappings' properties, by logical id of the queue less its hash."""
+        """Returns the event source mappings' properties by the queue's logical id, less the hash."""
         return {
             p["EventSourceArn"]["Fn::GetAtt"][0][:-8]: p
             for p in self.of_type("AWS::Lambda::EventSourceMapping").values()
         }
 
     def statements(self, role: str) -> list[dict[str, Any]]:
-        """What a role (by logical id less its hash) is allowed."""
+        """Returns the policy statements of a role, given its logical id less the hash."""
         policy = self.one("AWS::IAM::Policy", f"{role}DefaultPolicy")
         statements: list[dict[str, Any]] = policy["PolicyDocument"]["Statement"]
         return statements
 
     def actions(self, role: str, service: str) -> set[str]:
-        """The actions on a service that a role is allowed, without the service's name."""
+        """Returns the actions of a service allowed to a role, without the service prefix."""
         return {
             action.split(":")[1]
             for statement in self.statements(role)
@@ -76,7 +76,7 @@ class StackTemplate:
         }
 
     def resources(self, role: str, action: str) -> list[Any]:
-        """What a role is allowed an action on."""
+        """Returns the resources on which a role may do an action."""
         return [
             resource
             for statement in self.statements(role)
@@ -90,5 +90,5 @@ class StackTemplate:
 
 
 def as_list(value: Any) -> list[Any]:
-    """One or many, as CloudFormation has it, always as many."""
+    """Returns a value as a list, since CloudFormation also accepts a single element."""
     return value if isinstance(value, list) else [value]

@@ -1,4 +1,4 @@
-"""The stack with topics that have ingest queues of their own."""
+"""The stack with topics on dedicated ingest queues."""
 
 from __future__ import annotations
 
@@ -10,5 +10,5 @@ from tidewheel.cdk.environment import Environment
 
 @cache
 def synthesized(*topics: str) -> Template:
-    """Returns the template of a development stack with queues for these topics and a KMS key, as the CDK writes it."""
+    """Returns the template of a development stack with a KMS key and dedicated queues for the topics."""
     return synthesize(Environment.development(dedicated_topics=topics, own_key=True))

@@ -1,4 +1,4 @@
-"""Calls that roles of the service must not be able to make, and the check that IAM denies them by name."""
+"""Calls forbidden to the service's roles, and the check of IAM's denials."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ ALL = (*FUNCTION_ROLES, *JOB_ROLES)
 
 @dataclass(frozen=True, kw_only=True)
 class Denied:
-    """A call that some roles must not be able to make.
+    """A call forbidden to some roles.
 
     Attributes:
         roles: who is tried; all functions and jobs by default.
@@ -45,7 +45,7 @@ class Denied:
 
     @property
     def service(self) -> str:
-        """The AWS service that is called."""
+        """The called AWS service."""
         return self.call.partition(".")[0]
 
 
@@ -65,12 +65,12 @@ SERVICE, KEY, TOMB, TOPIC = "SERVICE", "T#orders#KEY#00", "T#orders#TOMB", "T#or
 
 
 def objects(method: str, action: str, name: str, roles: tuple[str, ...]) -> Denied:
-    """A call for one object of the service's S3 bucket."""
+    """Returns a call for one object of the service's S3 bucket."""
     return Denied(call=f"s3.{method}", params={"Bucket": "{S3}", "Key": name}, action=f"s3:{action}", roles=roles)
 
 
 def items(method: str, action: str, partition: str, roles: tuple[str, ...]) -> Denied:
-    """A call for one item of the service's table."""
+    """Returns a call for one item of the service's table."""
     named = {"Item" if method == "put_item" else "Key": item(partition, "x")}
     return Denied(
         call=f"dynamodb.{method}", params={"TableName": "{T}", **named}, action=f"dynamodb:{action}", roles=roles
@@ -296,7 +296,7 @@ DENIED_TO_DECLARE = {
 
 
 def names_of(settings: ServiceSettings) -> dict[str, str]:
-    """What stands for names of a service in the parameters of calls."""
+    """Returns the values of the placeholders in the calls' parameters."""
     return {
         "{DISPATCH}": settings.dispatch_arn,
         "{GROUP}": settings.schedule_group,
@@ -309,7 +309,7 @@ def names_of(settings: ServiceSettings) -> dict[str, str]:
 
 
 def check_denied(stack: LocalTidewheel, client: Any, denied: Denied, *, names: Mapping[str, str], role: str) -> None:
-    """Makes the call, which must be denied, with an error that names the action and the resource as AWS does.
+    """Makes a forbidden call and checks the error's action and resource.
 
     Args:
         client: Has the role's rights.
@@ -329,7 +329,7 @@ def check_denied(stack: LocalTidewheel, client: Any, denied: Denied, *, names: M
 
 
 def _filled(value: Any, names: Mapping[str, str]) -> Any:
-    """Parameters with the names of the stack in them."""
+    """Returns parameters with the placeholders replaced."""
     if isinstance(value, dict):
         return {_filled(key, names): _filled(each, names) for key, each in value.items()}
     if isinstance(value, list):

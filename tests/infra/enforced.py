@@ -1,4 +1,4 @@
-"""Every flow of the service, driven on a local stack that enforces IAM; each ends by checking that it did its work."""
+"""Runs every flow of the service on a local stack with IAM enforced."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ LARGE = "x" * 2_000_000
 
 @dataclass(kw_only=True)
 class World:
-    """An open stack and what the flows ask of it.
+    """A running stack with helpers for the flows.
 
     Attributes:
         jobs: scripts and topics of the Glue jobs that were started.
@@ -61,11 +61,11 @@ class World:
         return name
 
     def bodies(self, topic: str, subscription: str = "mail") -> list[str]:
-        """Takes all that is receivable; returns the bodies."""
+        """Receives all available messages and returns the bodies."""
         return sorted(message.body for message in self.stack.receive(topic, subscription))
 
     def send_batches(self, topic: str, batches: int, each: int = 3) -> list[str]:
-        """Sends batches, each a ledger of its own, due in one to three days; returns the bodies."""
+        """Sends batches due in one to three days, each for a separate ledger. Returns the bodies."""
         sent = []
         for batch in range(batches):
             messages = [Message(body=f"{batch}-{i}", delay=86_400 + 1_000 * batch + 40_000 * i) for i in range(each)]
@@ -80,11 +80,11 @@ class World:
         return [each["Key"] for each in listed.get("Contents", [])]
 
     def put(self, name: str) -> None:
-        """Puts an object that nothing names."""
+        """Puts an unreferenced object."""
         self.stack.session.client("s3").put_object(Bucket=self.settings.s3_bucket, Key=name, Body=b"orphan")
 
     def invoke(self, function: str, topic: str | None = None) -> None:
-        """Has a function run now, with the name of a topic if there is one."""
+        """Invokes a function asynchronously, optionally for a topic."""
         self.stack.session.client("lambda").invoke(
             FunctionName=f"{self.stack.stack_name}-{function}",
             InvocationType="Event",
@@ -93,7 +93,7 @@ class World:
         self.stack.advance()
 
     def retry_damaged(self, topic: str) -> None:
-        """Retries all that is set aside of a topic, and waits for it."""
+        """Retries all damaged ledgers of a topic, and waits an hour."""
         found = self.client.damaged(topic)
         assert found
         for each in found:
@@ -106,7 +106,7 @@ class World:
         return str(found.queue_url)
 
     def forgive(self, action: str, queue_url: str) -> None:
-        """Forgets denials of an action on a queue, of which there must be some: AWS may have another error there."""
+        """Removes expected denials of an action on a queue, where AWS may return another error."""
         name = queue_url.rpartition("/")[2]
         denials = self.stack.denials
         forgiven = [each for each in denials if (each.action, each.resource.rpartition(":")[2]) == (action, name)]
@@ -123,7 +123,7 @@ class World:
 
     @staticmethod
     def runner(jobs: list[tuple[str, str]]) -> JobRunner:
-        """A `JobRunner` that notes what was started."""
+        """Returns a `JobRunner` which records the started jobs."""
 
         def note(job: str, arguments: dict[str, str], *, stack_name: str, endpoint_url: str, clock: Clock) -> None:
             jobs.append((job, arguments["--topic"]))
@@ -132,7 +132,7 @@ class World:
 
 
 def waits_in_ledgers(world: World) -> None:
-    """Ledgers, keys, tombstones, recurring messages; dispatch delivers small plans, and collects."""
+    """Uses ledgers, keys, tombstones and recurring messages. Dispatch delivers small plans, and collects."""
     topic = world.topic("ledgers")
     client = world.client
     client.send(topic, "two hours", delay="2h")
@@ -153,7 +153,7 @@ def waits_in_ledgers(world: World) -> None:
 
 
 def goes_direct(world: World) -> None:
-    """Ingest sends what is due soon, within a batch that comes again, too."""
+    """Ingest sends messages due soon, also from a redelivered batch."""
     topic = world.topic("direct", "mail", "audit")
     world.client.send_many(topic, [Message(body="soon", delay=5), Message(body="later", delay="2h")])
     world.stack.advance(hours=3)
@@ -161,7 +161,7 @@ def goes_direct(world: World) -> None:
 
 
 def comes_twice(world: World) -> None:
-    """A batch that SQS brings again: ingest deletes its copies of the ledger and of the park."""
+    """SQS redelivers a batch. Ingest deletes the duplicate ledger and park."""
     topic = world.topic("twice")
     world.client.pause(topic, "mail")
     sqs = world.stack.session.client("sqs")
@@ -183,7 +183,7 @@ def comes_twice(world: World) -> None:
 
 
 def is_paused(world: World) -> None:
-    """Ingest parks, in items and in objects; deliver drains, and hands out the plans behind the cursor."""
+    """Ingest parks messages in items and objects. Deliver drains parks and hands out the plans behind the cursor."""
     topic = world.topic("paused")
     world.client.pause(topic, "mail")
     for delay, body in (("5s", "small"), ("10s", secrets.token_urlsafe(400_000)), ("2h", "planned")):
@@ -198,7 +198,7 @@ def is_paused(world: World) -> None:
 
 
 def is_held(world: World) -> None:
-    """What ingest cannot park waits in the work queue, whose worker parks it."""
+    """The work queue keeps messages which ingest failed to park, and its worker parks them."""
     topic = world.topic("held")
     world.client.pause(topic, "mail")
     with world.patched(tidewheel__aws__dynamodb__parks__DynamoParks__put=_refuses):
@@ -211,7 +211,7 @@ def is_held(world: World) -> None:
 
 
 def breaks(world: World) -> None:
-    """A queue is gone: ingest and deliver park, the sweep tries, deliver drains once it is back."""
+    """A queue is missing. Ingest and deliver park, the sweep probes, and deliver drains the restored queue."""
     topic = world.topic("broken", "mail", "audit", inline_rows=1, part_rows=2)
     url = world.subscription_queue(topic)
     sqs = world.stack.session.client("sqs")
@@ -232,7 +232,7 @@ def breaks(world: World) -> None:
 
 
 def breaks_half_way(world: World) -> None:
-    """A queue that takes some of a park and then nothing: deliver parks the rest anew."""
+    """A queue accepts only some messages of a park. Deliver parks the rest again."""
     topic = world.topic("half")
     world.client.pause(topic, "mail")
     world.client.send_many(topic, [Message(body=f"{i}", delay=5) for i in range(20)])
@@ -254,7 +254,7 @@ def breaks_half_way(world: World) -> None:
 
 
 def is_left_by_its_subscription(world: World) -> None:
-    """Deliveries and parks of a subscription that is gone: the sweep and the work queue's reader delete them."""
+    """A subscription is deleted. The sweep and the work queue's reader delete its deliveries and parks."""
     topic = world.topic("left", "mail", "audit")
     world.client.pause(topic, "mail")
     world.client.send(topic, secrets.token_urlsafe(400_000), delay=5)
@@ -267,7 +267,7 @@ def is_left_by_its_subscription(world: World) -> None:
 
 
 def is_a_burst(world: World) -> None:
-    """A plan in parts, its manifest an object: through the work queue to deliver. Then a replay of it."""
+    """A large plan with a manifest object goes through the work queue to deliver, and is replayed."""
     topic = world.topic("burst", "mail", "audit", inline_rows=10, part_rows=50, retention_s=86_400)
     with world.patched(tidewheel__aws__dynamodb__plans__MAX_INLINE_MANIFEST_BYTES=10):
         world.client.send_many(topic, [Message(body=f"{i}", delay=7_200 + i) for i in range(200)])
@@ -282,7 +282,7 @@ def is_a_burst(world: World) -> None:
 
 
 def is_large(world: World) -> None:
-    """Bodies over SQS's limit: the client keeps them in S3, and the sweep deletes them four weeks later."""
+    """The client stores large bodies in S3, and the sweep deletes them four weeks later."""
     topic = world.topic("large")
     world.client.send(topic, LARGE, delay="2h")
     world.stack.advance(hours=3)
@@ -294,7 +294,7 @@ def is_large(world: World) -> None:
 
 
 def is_refused(world: World) -> None:
-    """What SQS refuses for good goes to the queue of refused messages: by ingest, dispatch and deliver."""
+    """Ingest, dispatch and deliver move permanently rejected messages to the queue of refused messages."""
     small, burst, body = world.topic("refused"), world.topic("refused-burst", inline_rows=1), "x" * 10_000
     sqs = world.stack.session.client("sqs")
     for topic in (small, burst):
@@ -308,7 +308,7 @@ def is_refused(world: World) -> None:
 
 
 def lost_its_schedule(world: World) -> None:
-    """The sweep has dispatch do what a lost schedule should have, and arms the wheel for what clients have added."""
+    """The sweep invokes dispatch in place of a lost schedule, and creates schedules for messages added by clients."""
     topic = world.topic("lost")
     world.client.send(topic, "healed", delay="2h")
     world.stack.advance(minutes=10)
@@ -323,7 +323,7 @@ def lost_its_schedule(world: World) -> None:
 
 
 def is_late_in_a_wide_ledger(world: World) -> None:
-    """Nothing dispatches: the sweep sees how late a ledger is whose index is in its tail, its bitmap coarse.
+    """The sweep measures the delay of a ledger with its index in the tail, while nothing dispatches.
 
     So it does of a plan that is behind, and of a delivery, whose manifest is an object.
     """
@@ -358,14 +358,14 @@ def is_late_in_a_wide_ledger(world: World) -> None:
 
 
 def sweeps(world: World) -> Ports:
-    """What the sweep has in its hands, with the rights of its role."""
+    """Returns the sweep's ports, which have the rights of its role."""
     [handler] = [each for each in world.stack._handlers if each.spec.folder == "sweep"]
     ports: Ports = sys.modules[handler._module_name].handler.telemetry.service
     return ports
 
 
 def seen(world: World) -> Health:
-    """What the sweep sees, all of which it can read."""
+    """Returns the sweep's view of the service, and checks for read failures."""
     found = health(sweeps(world))
     assert found.failures == {}
     return found
@@ -392,7 +392,7 @@ def is_purged(world: World) -> None:
 
 
 def is_merged_small(world: World) -> None:
-    """The sweep has compact merge; the outputs are uploads in parts."""
+    """The sweep starts a merge by compact, which uploads the outputs in parts."""
     topic = world.topic("merged", max_buckets=8)
     with world.patched(tidewheel__aws__s3_objects__PART_BYTES=500, moto__s3__models__S3_UPLOAD_PART_MIN_SIZE=1):
         sent = world.send_batches(topic, 12)
@@ -403,7 +403,7 @@ def is_merged_small(world: World) -> None:
 
 
 def has_a_damaged_ledger(world: World) -> None:
-    """A merge that fails half-way ends its upload, and leaves what it could not read."""
+    """A failing merge aborts its upload, and leaves out unreadable ledgers."""
     topic = world.topic("damaged", max_buckets=8)
     s3, bucket = world.stack.session.client("s3"), world.settings.s3_bucket
     world.send_batches(topic, 7)
@@ -447,7 +447,7 @@ def _refuses(*_: object) -> None:
 
 
 def is_merged_large(world: World) -> None:
-    """The sweep starts the Glue job for a large merge; so does compact, when the next one is too large for it."""
+    """The sweep starts the Glue job for a large merge, and so does compact."""
     topic = world.topic("heavy", max_buckets=8)
     with world.patched(tidewheel__flows__upkeep__consider_merge__SMALL_BYTES=100):
         world.send_batches(topic, 12)
@@ -460,7 +460,7 @@ def is_merged_large(world: World) -> None:
 
 
 def lost_a_ledger(world: World) -> None:
-    """An object that is gone is missing, not denied: deliver sets it aside, and compact leaves it out."""
+    """A lost object is reported as missing, not denied. Deliver sets the ledger aside, and compact leaves it out."""
     topic = world.topic("missing", max_buckets=8)
     sent = world.send_batches(topic, 7)
     name = world.names(f"{LEDGERS}{topic}/")[0]
@@ -476,7 +476,7 @@ def lost_a_ledger(world: World) -> None:
 
 
 def has_a_wrong_byte(world: World) -> None:
-    """Deliver keeps what it could read of a damaged ledger under `aside/`."""
+    """Deliver keeps the readable part of a damaged ledger under `aside/`."""
     topic = world.topic("aside")
     sent = world.send_batches(topic, 3)
     s3, bucket = world.stack.session.client("s3"), world.settings.s3_bucket
@@ -507,7 +507,7 @@ def lost_a_plan(world: World) -> None:
 
 
 def is_foreign_and_large(world: World) -> None:
-    """What is refused, and too large for the queue of refused messages, is an object."""
+    """A rejected message is stored as an object if too large for the queue of refused messages."""
     before = len(world.names(REFUSED))
     for url in (world.settings.bulk_queue_url, world.settings.work_queue_url):
         world.stack.session.client("sqs").send_message(QueueUrl=url, MessageBody=secrets.token_urlsafe(786_430))
@@ -517,7 +517,7 @@ def is_foreign_and_large(world: World) -> None:
 
 
 def has_orphans(world: World) -> None:
-    """The daily sweep deletes what nothing names."""
+    """The daily sweep deletes unreferenced objects."""
     topic = world.topic("orphans")
     names = [f"{LEDGERS}{topic}/2026-01-01/1-a-b.parquet", f"{PLANS}{topic}/1-a.json.z", f"{PARKED}{topic}/mail/a-b"]
     for name in names:
@@ -529,7 +529,7 @@ def has_orphans(world: World) -> None:
 
 
 def is_collected_by_dispatch(world: World) -> None:
-    """Dispatch collects a topic when it comes before the sweep, tombstones that are old enough with it."""
+    """Dispatch collects a topic and old tombstones before the sweep does."""
     topic = world.topic("collected", collect_interval_s=3_600)
     with world.patched(tidewheel__model__tombstone__KEPT_S=0):
         world.client.cancel(topic, world.client.send(topic, "x", delay="2h").id)
@@ -546,7 +546,7 @@ def is_collected_by_dispatch(world: World) -> None:
 
 
 def is_paused_for_long(world: World) -> None:
-    """Dispatch and the sweep renew tombstones that end soon, of a topic that waits for a subscription."""
+    """Dispatch and the sweep renew expiring tombstones of a paused topic."""
     topic = world.topic("long", collect_interval_s=3_600)
     with world.patched(tidewheel__model__tombstone__KEPT_S=0):
         world.client.cancel(topic, world.client.send(topic, "x", delay="2h").id)
@@ -567,7 +567,7 @@ def is_paused_for_long(world: World) -> None:
 
 
 def is_deleted(world: World) -> None:
-    """Of a topic that is deleted the sweep takes away all: schedules, items, objects."""
+    """The sweep removes a deleted topic's schedules, items and objects."""
     topic = world.topic("deleted")
     world.client.send(topic, "x", delay="1d", key="k")
     world.client.cancel(topic, world.client.send(topic, "y", delay="1d").id)
@@ -584,7 +584,7 @@ def is_deleted(world: World) -> None:
 
 
 def fails_for_good(world: World) -> None:
-    """A schedule's invocation that always fails ends in the schedules' dead-letter queue after two retries."""
+    """A schedule's failing invocation ends in the dead-letter queue of the schedules after two retries."""
     scheduler: Any = world.stack.session.client("scheduler")
     settings = world.settings
     scheduler.create_schedule(

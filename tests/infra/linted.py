@@ -1,4 +1,4 @@
-"""What cfn-lint says of a template, less what the CDK does to every template of ours."""
+"""Findings of cfn-lint in a template, without findings caused by the CDK."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ DECLARING = f"{ID}Declare"
 
 
 def findings(template: Template) -> list[str]:
-    """Returns what is wrong with a template, a line each."""
+    """Returns the lint findings of a template, one per line."""
     matches = api.lint(json.dumps(template), config=ManualArgs(regions=["us-east-1"]))
     return [f"{each.rule.id} {each.path}: {each.message}" for each in matches if not _of_the_cdk(template, each)]
 

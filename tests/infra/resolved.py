@@ -1,4 +1,4 @@
-"""Values of a template as a deployment would have them, so that they can be compared with what the SDK would read."""
+"""Resolves references in a template, for comparison with the settings read by the SDK."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ HOME = f"{PSEUDO['AWS::Region']}:{PSEUDO['AWS::AccountId']}"
 
 
 def resolved(template: Template, value: Any) -> Any:
-    """Returns a value with all references resolved: a resource is named like its logical id."""
+    """Returns a value with all references resolved to logical ids."""
     if isinstance(value, list):
         return [resolved(template, each) for each in value]
     if not isinstance(value, dict):
@@ -42,7 +42,7 @@ def resolved(template: Template, value: Any) -> Any:
 
 
 def settings_of(template: Template, service: str) -> ServiceSettings:
-    """Returns what the SDK reads of a service in a template: the value of its SSM parameter."""
+    """Returns a service's settings from its SSM parameter in the template."""
     for each in template["Resources"].values():
         name = resolved(template, each.get("Properties", {}).get("Name"))
         if each["Type"] == "AWS::SSM::Parameter" and name == f"/tidewheel/{service}/settings":
@@ -51,7 +51,7 @@ def settings_of(template: Template, service: str) -> ServiceSettings:
 
 
 def statements_of(template: Template, role: str) -> list[dict[str, Any]]:
-    """Returns what a role is allowed, by its logical id less the hash; every action and resource in a list."""
+    """Returns the policy statements of a role, with every action and resource in a list."""
     found = []
     for each in template["Resources"].values():
         if each["Type"] == "AWS::IAM::Policy" and any(r["Ref"][:-8] == role for r in each["Properties"]["Roles"]):
@@ -60,7 +60,7 @@ def statements_of(template: Template, role: str) -> list[dict[str, Any]]:
 
 
 def comparable(statements: list[dict[str, Any]]) -> set[str]:
-    """Returns statements so that equal ones are equal texts, in no order, each once."""
+    """Returns statements as normalized JSON texts, without duplicates or order."""
     return {
         json.dumps({**each, "Action": sorted(each["Action"]), "Resource": sorted(each["Resource"])}, sort_keys=True)
         for each in statements

@@ -1,4 +1,4 @@
-"""Each alarm fires for what it is about, and not without it; each has its page in the runbook."""
+"""Each alarm fires for its cause only, and has a page in the runbook."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def service() -> Iterator[Orders]:
 
 
 def called(alarms: dict[str, dict[str, Any]]) -> dict[str, Series]:
-    """Returns the series of the calls that the alarm on failures reads, by function."""
+    """Returns the invocation series read by the alarm on failures, by function."""
     read = [series for series in series_in(alarms["Failures"]) if series.name == "Invocations"]
     names = ("ingest", "dispatch", "deliver", "sweep")
     return {name: next(each for each in read if name.capitalize() in str(each.dimensions)) for name in names}
@@ -74,7 +74,7 @@ def called(alarms: dict[str, dict[str, Any]]) -> dict[str, Series]:
 def watch(
     service: Orders, capsys: pytest.CaptureFixture[str], *, minutes: int, calls: dict[str, Series] | None = None
 ) -> Points:
-    """Moves time on, with a sweep in each period; returns the service's own metrics as CloudWatch has them.
+    """Advances time, with a sweep in each period. Returns the service's own metrics as CloudWatch has them.
 
     With the calls of its functions, if their series are given.
     """
@@ -146,7 +146,7 @@ def no_schedules(service: Orders, patch: pytest.MonkeyPatch) -> None:
 
 
 class Ahead:
-    """A clock that is four minutes ahead."""
+    """A clock four minutes ahead."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -275,7 +275,7 @@ def test_each_metric_that_an_alarm_reads_is_emitted_under_its_dimensions(
 
 
 def load(alarms: dict[str, dict[str, Any]], calls: float, **each: list[float | None]) -> Points:
-    """Returns three periods of a service: calls a period of each function but the sweep, and some functions' errors.
+    """Returns the data points of three periods, with calls of each function and errors of some.
 
     `failures` are the service's own.
     """
@@ -304,7 +304,7 @@ def test_a_function_that_always_fails_is_told_within_ten_minutes(
 def test_calls_that_leave_all_their_work_are_told_within_ten_minutes(
     alarms: dict[str, dict[str, Any]], calls: float
 ) -> None:
-    """As when each call ends in time, and holds its work, because the table is throttled."""
+    """Covers calls which end in time and hold their work, because the table is throttled."""
     assert fires(alarms["Failures"], load(alarms, calls, failures=[None, calls, calls]))
     assert not fires(alarms["Failures"], load(alarms, calls, failures=[None, None, calls]))
 

@@ -1,4 +1,4 @@
-"""What each policy reaches: every write and delete on every place of a stack, and every attribute of its items.
+"""Tries each policy against every write and delete on every resource of a stack, and every attribute of the items.
 
 REACHED is exact, so that a policy that reaches more, or less, is noticed. docs/security.md says what stays possible.
 The grants of the constructs are the same statements (`test_constructs`).
@@ -45,7 +45,7 @@ PREFIXES = sorted(
 
 @dataclass(frozen=True, kw_only=True)
 class Attack:
-    """A call that changes something.
+    """A write or delete call of an attacker.
 
     Attributes:
         place: where, as REACHED names it.
@@ -59,7 +59,7 @@ class Attack:
 
     @property
     def action(self) -> str:
-        """The action that the call is about: of a transaction, that of its last item."""
+        """The tested action. For a transaction, the action of the last item."""
         service, _, operation = self.call.partition(":")
         if operation == "TransactWriteItems":
             [kind] = self.params["TransactItems"][-1]
@@ -172,7 +172,7 @@ ON_QUEUES = (
 
 
 def on_queues(world: World) -> Iterator[Attack]:
-    """All that changes a queue or its messages."""
+    """Yields all changes of a queue and of messages in the queue."""
     places = queues(world)
     arns = {place: f"arn:aws:sqs:us-east-1:123456789012:{url.rpartition('/')[2]}" for place, url in places.items()}
     for place, url in places.items():
@@ -210,13 +210,13 @@ def attacks(world: World) -> list[Attack]:
 
 
 def requests(attack: Attack) -> list[Request]:
-    """What a call asks IAM for, under both readings of a transaction."""
+    """Returns the IAM requests of a call, under both readings of a transaction."""
     service, _, operation = attack.call.partition(":")
     return [each for request in requests_of(service, operation, attack.params) for each in asked(request, operation)]
 
 
 def reached(given: Sequence[Statement], attacks: Iterable[Attack]) -> dict[str, str]:
-    """Action -> the places where statements allow it."""
+    """Returns the places where statements allow each action."""
     found: dict[str, dict[str, None]] = {}
     for attack in attacks:
         if all(allowed(given, each) for each in requests(attack)):
@@ -281,7 +281,7 @@ REACHED: dict[str, dict[str, str]] = {
 
 
 def statements(world: World, name: str) -> list[Statement]:
-    """The statements of a policy by its name in REACHED."""
+    """Returns the statements of a policy by its name in REACHED."""
     role, _, action = name.partition(" ")
     actions: Any
     if role == "administrator":

@@ -1,4 +1,4 @@
-"""What the bill counts of an environment is what its template has."""
+"""The bill of an environment counts the resources in the template."""
 
 from __future__ import annotations
 

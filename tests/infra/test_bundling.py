@@ -1,4 +1,4 @@
-"""The assets of functions and jobs, as far as they can be known without PyPI; `tests/packaging` makes them."""
+"""The assets of functions and jobs, tested without PyPI. `tests/packaging` builds them."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_the_archive_has_every_handler_and_of_this_package_what_is_deployed() ->
 
 
 def test_no_deployed_module_names_a_room_that_is_left_out() -> None:
-    """An import inside a function would be found only when it runs."""
+    """Checks imports inside functions too, which otherwise fail only at run time."""
     for files, rooms in (
         (own_files(), "cdk|cli|cost|jobs|local|memory|spark"),
         (job_files(), "cdk|cli|cost|local|memory"),
@@ -205,7 +205,7 @@ def test_an_index_of_uvs_own_goes_before_pips(unconfigured: pytest.MonkeyPatch) 
 
 
 def test_uv_installs_from_pips_index(unconfigured: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """A uv that tells what it is called with."""
+    """Runs a fake uv which records its arguments."""
     uv = tmp_path / "uv"
     uv.write_text('#!/bin/sh\necho "$UV_DEFAULT_INDEX" "$@" > "$TOLD"\n')
     uv.chmod(0o755)
@@ -256,7 +256,7 @@ def test_hashes_are_the_same_whether_code_is_bundled_or_not_and_in_every_process
 
 
 def synthesized(folder: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Synthesizes the stack with an archive that holds its name only; returns the names of those that were made."""
+    """Synthesizes the stack with stub archives. Returns the names of the built archives."""
     written = []
 
     def write(target: Path) -> None:
@@ -274,7 +274,7 @@ def synthesized(folder: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 @pytest.fixture
 def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A copy of the package as the wheel has it, with the functions and the jobs, from which assets are made."""
+    """A copy of the package with the functions and the jobs, as the source of assets."""
     copy = tmp_path / "src" / "tidewheel"
     shutil.copytree(REPOSITORY / "src" / "tidewheel", copy, ignore=shutil.ignore_patterns("__pycache__"))
     for name in ("functions", "glue_jobs"):
@@ -390,7 +390,7 @@ def test_the_command_line_decides_on_bundling_unless_the_variable_does(
 
 
 def requirements(package: str, extra: str) -> set[str]:
-    """The packages that a package requires, as `name` or `name+extra`, with one of its extras."""
+    """Returns the requirements of a package with an extra, as `name` or `name+extra`."""
     found = set()
     for requirement in metadata.requires(package) or []:
         declaration, _, marker = requirement.partition(";")

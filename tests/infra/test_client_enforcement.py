@@ -1,4 +1,4 @@
-"""Clients under their own policies, with IAM enforced: what a policy is for works, and the rest is refused."""
+"""Clients under their own policies, with IAM enforced. Intended calls work, all others are refused."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def world() -> Iterator[World]:
 
 
 def session_of(world: World, given: Sequence[Statement]) -> Any:
-    """A session whose requests IAM refuses unless the statements allow them."""
+    """Returns a session restricted to the statements."""
     session = world.stack._emulator.session()  # type: ignore[attr-defined]
 
     def enforce(params: dict[str, Any], model: Any, **_: Any) -> None:
@@ -63,7 +63,7 @@ def client_of(world: World, given: Sequence[Statement]) -> Tidewheel:
 
 
 def refused(error: BaseException) -> bool:
-    """Whether AccessDenied is an error's reason, or the reason of its reason."""
+    """Returns whether AccessDenied is an error's cause, directly or indirectly."""
     return "AccessDenied" in f"{error!r} {error} {error.__cause__!r} {error.__context__!r}"
 
 

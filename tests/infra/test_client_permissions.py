@@ -1,4 +1,4 @@
-"""What clients ask of AWS on the local stack, compared with the statements that they are given.
+"""Compares the clients' requests on the local stack with the granted statements.
 
 A new call of the client is one entry of CALLS. What a role is given and no call there uses is in AWAITED, exactly.
 """
@@ -35,7 +35,7 @@ LARGEST_MANAGED_POLICY = 6_144
 
 
 class World:
-    """A local stack with topics, and a note of each request that its clients make."""
+    """A local stack with topics, and a log of the clients' requests."""
 
     def __init__(self, stack: LocalTidewheel) -> None:
         self.stack = stack
@@ -154,13 +154,13 @@ def redrive(tw: Tidewheel, world: World, topic: str) -> None:
 
 
 def something_damaged(world: World, topic: str) -> None:
-    """A ledger that is set aside, overwritten with rubbish in an S3 bucket that keeps versions."""
+    """Prepares a damaged ledger, overwritten in an S3 bucket with versions."""
     something_waiting(world, topic)
     set_aside(world.stack, topic, "mail", "restore", "give-up")
 
 
 def set_aside(stack: LocalTidewheel, topic: str, subscription: str, *ids: str) -> None:
-    """Overwrites a topic's last ledger with rubbish, where a version is kept, and sets it aside with these ids."""
+    """Overwrites a topic's last ledger in a versioned bucket, and sets the ledger aside under each id."""
     connection = stack.client().core.connection
     storage, s3_bucket = connection.storage, connection.settings.s3_bucket
     s3 = stack.session.client("s3")
@@ -214,7 +214,7 @@ def subscribe_and_leave(tw: Tidewheel, world: World, topic: str) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """A call of the client, and what whoever makes it is given.
+    """A call of the client, with the caller's role and actions.
 
     Attributes:
         role, actions: whose statements, and for which actions; None: the administrator's.
@@ -325,7 +325,7 @@ AWAITED = {
 
 
 def statements(world: World, call: Call, topic: str) -> list[Statement]:
-    """What whoever makes a call is given for a topic."""
+    """Returns the caller's statements for a topic."""
     if call.role == SENDER:
         return sender_statements(world.settings, topic, actions=call.actions or ())
     if call.role == CONSUMER:
@@ -334,7 +334,7 @@ def statements(world: World, call: Call, topic: str) -> list[Statement]:
 
 
 def made(world: World, name: str, topic: str) -> list[Request]:
-    """Makes a call of CALLS, once a topic, and returns its requests."""
+    """Makes a call of CALLS once per topic, and returns the requests."""
     if (name, topic) not in world.made:
         CALLS[name].prepare(world, topic)
         world.notes.clear()
@@ -381,7 +381,7 @@ def test_nothing_that_is_given_is_unused(world: World, role: str) -> None:
 
 
 def shown(world: World, statement: Statement) -> str:
-    """A statement's first resource, without what is random in it."""
+    """Returns a statement's first resource, with stable names."""
     name = str(statement["Resource"][0]).rpartition(":")[2]
     return name.replace(world.settings.s3_bucket, "S3").replace(world.settings.table, "T")
 

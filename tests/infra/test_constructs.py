@@ -1,4 +1,4 @@
-"""The constructs in another team's stack: names, properties, and what the grants give."""
+"""The constructs in another team's stack, with names, properties and grants."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def app() -> App:
 
 
 def synthesized(make: Callable[[Stack], object], *, name: str = "shop") -> Template:
-    """Returns the template of a stack that somebody else would write."""
+    """Returns the template of another team's stack."""
     scope = app()
     make(Stack(scope, name))
     template: Template = scope.synth().get_stack_by_name(name).template
@@ -48,7 +48,7 @@ def synthesized(make: Callable[[Stack], object], *, name: str = "shop") -> Templ
 
 
 def annotations(scope: App, level: str) -> list[str]:
-    """Returns what the stack ``shop`` says at synthesis, at one level: ``info``, ``warning`` or ``error``.
+    """Returns annotations of the stack ``shop`` at the level ``info``, ``warning`` or ``error``.
 
     It is read from the assembly's file. ``CloudFormationStackArtifact.messages`` needs jsii types of a module that
     aws-cdk-lib and aws-cdk.cloud-assembly-schema both install, so what it gives depends on which came last.
@@ -73,7 +73,7 @@ def of_type(template: Template, type_: str) -> list[dict[str, Any]]:
 
 
 def names_in(template: Template) -> set[str]:
-    """Everything that has an explicit name."""
+    """Returns all explicit names of resources."""
     keys = ("FunctionName", "LogGroupName", "Name", "GroupName", "TableName", "DashboardName")
     found = {
         resolved(template, each["Properties"][key])

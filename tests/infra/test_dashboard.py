@@ -1,4 +1,4 @@
-"""The dashboard: its grid fits, it shows every metric of the service, and each that it shows exists."""
+"""The dashboard fits its grid, and shows every existing metric of the service and no others."""
 
 from __future__ import annotations
 

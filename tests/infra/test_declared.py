@@ -1,4 +1,4 @@
-"""Declared topics and subscriptions: the function is asked as CloudFormation asks it, also when it rolls back."""
+"""Declared topics and subscriptions, with requests of CloudFormation to the function, rollbacks included."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SERVICE = "tidewheel"
 
 @dataclass(slots=True)
 class Resource:
-    """A resource of a stack, as CloudFormation keeps it between requests."""
+    """A resource of a stack, as CloudFormation keeps its state between requests."""
 
     cloud: Cloud
     type: str
@@ -68,7 +68,7 @@ class Resource:
 
 
 class Cloud:
-    """A local stack, with the function beside it."""
+    """A local stack and the declaring function."""
 
     def __init__(self, stack: LocalTidewheel) -> None:
         self.stack = stack
@@ -97,7 +97,7 @@ class Cloud:
 
 
 def function(stack: LocalTidewheel) -> FunctionSpec:
-    """The function as a template describes it, with the settings of the local stack."""
+    """Returns the function's specification, with the settings of the local stack."""
     parameter = stack.session.client("ssm").get_parameter(Name=parameter_name(SERVICE))["Parameter"]["Value"]
     return FunctionSpec(
         function_name="tidewheel-declare",

@@ -1,4 +1,4 @@
-"""What the stack makes for topics with ingest queues of their own."""
+"""The resources for topics with dedicated ingest queues."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ PARAMETER_BYTES = VARIABLES_BYTES = 4096
 
 @pytest.fixture(scope="module")
 def stack() -> StackTemplate:
-    """The stack without such topics; it has a key, as `dedicated` has."""
+    """The stack without dedicated topics, with a KMS key like `dedicated`."""
     from tests.infra.conftest import StackTemplate
 
     return StackTemplate(template_of("development with a key"))
@@ -92,7 +92,7 @@ def settings_of(stack: StackTemplate) -> Any:
 
 
 def longest(value: Any) -> str:
-    """The text of a value when everything in it has the longest name that it can have."""
+    """Returns the text of a value with every name at its maximum length."""
     if isinstance(value, str):
         return value
     if "Ref" in value:

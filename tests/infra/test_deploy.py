@@ -1,4 +1,4 @@
-"""`make deploy`, `make diff` and `make destroy`: pinned, asked for first, in the Region that was named."""
+"""`make deploy`, `make diff` and `make destroy` are pinned, ask first, and use the named Region."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ REGION = "eu-central-1"
 
 @pytest.fixture
 def account(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """An account without anything in it."""
+    """An empty account."""
     monkeypatch.setenv("AWS_REGION", REGION)
     with mock_aws():
         yield
@@ -27,7 +27,7 @@ def account(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.fixture
 def commands(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
-    """The CDK's arguments, one list a run."""
+    """The CDK's arguments, one list per run."""
     monkeypatch.setattr(deploy, "_command_line", lambda: ["cdk"])
     return []
 

@@ -1,4 +1,4 @@
-"""IAM enforced: every flow of the service works under the roles of the template, and the roles allow no more than that.
+"""Every flow of the service works with the roles of the template, and the roles allow nothing more.
 
 `EXPLAINED` holds, with its reason, each grant that no flow here needs: what AWS itself does with a role.
 """
@@ -28,7 +28,7 @@ ROLES = (*FUNCTION_ROLES, SCHEDULE)
 
 @dataclass(frozen=True, kw_only=True)
 class Rule:
-    """Grants that no flow needs, and why they are given."""
+    """A reason for grants not needed by any flow."""
 
     roles: tuple[str, ...]
     actions: str
@@ -52,7 +52,7 @@ EXPLAINED = (
 
 @dataclass(kw_only=True)
 class Ran:
-    """What came of one flow."""
+    """The result of one flow."""
 
     error: BaseException | None = None
     failures: list[Any] = field(default_factory=list)
@@ -81,7 +81,7 @@ class Enforced:
         return self._role_arns[role]
 
     def client(self, role: str, service: str) -> Any:
-        """A client of an AWS service with a role's rights, made once: to make one takes longer than to call it."""
+        """Returns a cached client of an AWS service with a role's rights."""
         if (role, service) not in self._clients:
             session = self.world.stack._emulator.core_session(role_arn=self.role_arn(role))
             self._clients[role, service] = session.create_client(service)
@@ -89,7 +89,7 @@ class Enforced:
 
     @cached_property
     def names(self) -> dict[str, str]:
-        """What stands for names of the stack in the parameters of calls."""
+        """Returns the values of the placeholders in the calls' parameters."""
         return {
             **names_of(self.world.settings),
             "{DEAD}": self._queue("WorkQueueDeadLetters"),
@@ -108,11 +108,11 @@ class Enforced:
         return found
 
     def _lookalike(self, name: str, tags: dict[str, str]) -> str:
-        """URL of a queue that is none of a subscription, whatever its name says."""
+        """Creates a queue without a subscription, despite the name. Returns the URL."""
         return self.world.stack.session.client("sqs").create_queue(QueueName=name, tags=tags)["QueueUrl"]
 
     def shown(self, grant: Grant) -> str:
-        """Where a grant is for, without what is random in names."""
+        """Returns a grant's resource with stable names."""
         settings = self.world.settings
         where = grant.resource.rpartition(":")[2] if "log-group" not in grant.resource else "log-group:its own"
         where = where.replace(settings.s3_bucket, "S3").replace(settings.table, "T")
@@ -121,7 +121,7 @@ class Enforced:
 
 
 def run(world: World, name: str) -> Ran:
-    """Runs a flow and notes what came of it."""
+    """Runs a flow and returns the result."""
     ran = Ran()
     stack, before = world.stack, len(world.stack.denials)
     stack.failures.clear()
@@ -135,7 +135,7 @@ def run(world: World, name: str) -> Ran:
 
 @pytest.fixture(scope="module")
 def enforced() -> Iterator[Enforced]:
-    """All flows, one after the other, on a stack with a KMS key: every role needs all of its rights, and the key."""
+    """Runs all flows in order on a stack with a KMS key."""
     jobs: list[tuple[str, str]] = []
     template = normalized(template_of("development with a key"))
     with LocalTidewheel(template=template, enforce_iam=True, job_runner=World.runner(jobs)) as stack:

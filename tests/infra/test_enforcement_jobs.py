@@ -1,4 +1,4 @@
-"""IAM enforced for the Glue jobs: they run on local Spark, whose workers too have the rights of the job's role only."""
+"""The Glue jobs on local Spark with IAM enforced, also for the workers."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ EXPLAINED = {
 
 @dataclass(kw_only=True)
 class Jobs:
-    """What the runs came to."""
+    """The results of the runs."""
 
     denials: list[Denial]
     failures: list[Any]
@@ -54,7 +54,7 @@ class Jobs:
 
 @pytest.fixture(scope="module")
 def jobs(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Jobs]:
-    """Imports, a merge, a rebuild after the loss of the table, and one in place of what is there, on one stack.
+    """Runs imports, a merge, a rebuild of the lost table, and a rebuild in place, on one stack.
 
     It has a KMS key.
     """

@@ -1,4 +1,4 @@
-"""A template that lacks a grant: the flow fails, or survives without a hint, and the denial names role and grant."""
+"""Removes grants from the template. The flow fails or survives, and the denial names role and grant."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tidewheel.local import LocalTidewheel
 
 @dataclass(frozen=True, kw_only=True)
 class Loss:
-    """A grant that is taken away, and the flow that must notice.
+    """A removed grant, and the flow affected by the loss.
 
     Attributes:
         where: what the statement says beside the action.

@@ -1,4 +1,4 @@
-"""An environment takes what can be deployed, and says of all else which field has which value and what to do."""
+"""Validates environments. Each error names the field, the value and the correction."""
 
 from __future__ import annotations
 

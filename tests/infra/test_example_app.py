@@ -1,4 +1,4 @@
-"""The example of a team's own app: it synthesizes, it is clean, and what it declares works with the rights it gives."""
+"""The example of a team's own app synthesizes, lints clean, and works with the granted rights."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def test_a_file_that_is_no_template_is_refused(tmp_path: Path, text: str | None,
 
 
 def record(raw: Any) -> dict[str, Any]:
-    """A message as an event source hands it over."""
+    """Returns a message as an event source passes messages."""
     return {
         "messageId": raw["MessageId"],
         "receiptHandle": raw["ReceiptHandle"],
@@ -122,7 +122,7 @@ def test_the_sender_may_do_what_it_does_and_the_consumer_reads_its_queue_only() 
 
 @pytest.fixture(scope="module")
 def enforced() -> Iterator[LocalTidewheel]:
-    """The example, with IAM; for the last tests of this file, since no other stack can be open beside it."""
+    """The example with IAM enforced. Only for the last tests of this file, since no other stack can be open at once."""
     with LocalTidewheel(template=shop(), stack_name=SERVICE, enforce_iam=True) as stack:
         yield stack
 

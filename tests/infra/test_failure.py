@@ -1,4 +1,4 @@
-"""What fails is tried again in time, does not come twice at once, and is never forgotten.
+"""Failed work is retried in time, never runs twice at once, and is never lost.
 
 Time-outs, leases, visibility time-outs, receives and retention are set in many places; here they meet.
 """
@@ -38,7 +38,7 @@ WORK_QUEUE = "DeliveryWorkQueue"
 
 @pytest.fixture(scope="module", params=VARIANTS)
 def any_stack(request: pytest.FixtureRequest) -> StackTemplate:
-    """Each stack that a team may deploy."""
+    """Each stack variant."""
     from tests.infra.conftest import StackTemplate
 
     return StackTemplate(template_of(request.param))
@@ -220,14 +220,14 @@ def test_an_environment_that_cannot_work_is_refused(changes: dict[str, Any], tol
 
 
 def stack_of(variant: str) -> StackTemplate:
-    """The questions that tests ask of a variant."""
+    """Returns a variant's template with queries for tests."""
     from tests.infra.conftest import StackTemplate
 
     return StackTemplate(template_of(variant))
 
 
 def sources(stack: StackTemplate) -> list[dict[str, Any]]:
-    """Each queue that a function reads: the queue with its id, the mapping, and the function with its name."""
+    """Returns each queue read by a function, with the queue's id, the mapping, and the function with its name."""
     queues = stack.of_type("AWS::SQS::Queue")
     by_id = stack.of_type("AWS::Lambda::Function")
     names = {id(properties): name for name, properties in stack.functions().items()}
@@ -263,5 +263,5 @@ def dead_letter_id(queue: dict[str, Any]) -> str:
 
 
 def tried_s(queue: dict[str, Any]) -> int:
-    """How long a message that always fails is tried before it is a dead letter."""
+    """Returns how long a failing message is retried before becoming a dead letter."""
     return int(queue["VisibilityTimeout"] * queue["RedrivePolicy"]["maxReceiveCount"])

@@ -1,4 +1,4 @@
-"""A release updates a deployed stack in place: each resource with data or with a name keeps its logical id.
+"""A release updates a deployed stack in place. Each resource with data or a name keeps its logical id.
 
 CloudFormation replaces a resource whose logical id or physical name changes. A replaced table, S3 bucket or queue is
 empty. A named resource under another logical id fails with "already exists".

@@ -1,4 +1,4 @@
-"""The files of the Glue jobs: what is in them, what they are called, and who may read them."""
+"""The files of the Glue jobs, with contents, names and readers."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ GLUE_HAS = {"boto3", "botocore", "numpy", "py4j", "pyspark"}
 
 @pytest.fixture(scope="module")
 def without_spark() -> Template:
-    """The template of a deployment without Spark that has everything else."""
+    """The complete template of a deployment without Spark."""
     return synthesize(Environment.production(spark=False))
 
 
@@ -82,7 +82,7 @@ def test_glue_has_or_gets_every_package_that_a_job_imports() -> None:
 
 
 def imports_of(path: Path) -> set[str]:
-    """The modules that a file imports when it runs, annotations left out."""
+    """Returns the modules imported by a file at run time, without imports for annotations."""
     found = set()
     tree = ast.parse(path.read_text(encoding="utf-8"))
     checked = [

@@ -1,4 +1,4 @@
-"""Attacks on large bodies by those who may write some, with IAM enforced on the local stack."""
+"""Attacks on large bodies by permitted writers, with IAM enforced on the local stack."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ class World:
     s3_bucket: str
 
     def role(self, name: str) -> Any:
-        """Returns an S3 client with the rights of a role, as an attacker has it who has the role's credentials."""
+        """Returns an S3 client with the rights of a role, for an attacker with the role's credentials."""
         arn = f"arn:aws:iam::123456789012:role/{name}"
         return self.stack._emulator.core_session(role_arn=arn).create_client("s3")
 
     def waiting(self) -> str:
-        """Sends a large body, and returns the name of its object as a sender's peek shows it."""
+        """Sends a large body. Returns the object's name as seen in a sender's peek."""
         sent = self.client.send("orders", LARGE, delay="2h")
         self.stack.advance(seconds=301)
         [found] = [each for each in self.client.peek("orders", 100) if each.id == sent.id]

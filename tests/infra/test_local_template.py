@@ -1,4 +1,4 @@
-"""The template that the package carries, and how it is made."""
+"""The template in the package, and the program for its creation."""
 
 from __future__ import annotations
 

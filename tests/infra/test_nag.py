@@ -1,4 +1,4 @@
-"""cdk-nag, AWS Solutions: no finding without a reason, and no reason without a finding."""
+"""Each finding of cdk-nag (AWS Solutions) has a reason, and each reason a finding."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class Deaf:
 
 
 def app_of(environment: Environment, folder: Path, *, nag: bool = False) -> App:
-    """The app with one environment, not yet synthesized."""
+    """Returns the app with one environment, before synthesis."""
     return build_app(
         outdir=str(folder),
         overrides={BUNDLING_STACKS: [], "stack": DEFAULT_STACK, "nag": nag},
@@ -75,7 +75,7 @@ def app_of(environment: Environment, folder: Path, *, nag: bool = False) -> App:
 
 
 def findings(app: App) -> set[Finding]:
-    """What cdk-nag finds and nobody acknowledges."""
+    """Returns the unacknowledged findings of cdk-nag."""
     report = AwsSolutionsChecks(app).validate_scope(app)
     return {
         (resource.construct_path, violation.rule_name)
@@ -85,7 +85,7 @@ def findings(app: App) -> set[Finding]:
 
 
 def acknowledgements(app: App, folder: Path) -> dict[Finding, str]:
-    """What the constructs acknowledge, with the reasons."""
+    """Returns the acknowledged findings with their reasons."""
     app.synth()
     metadata = json.loads((folder / f"{DEFAULT_STACK}.metadata.json").read_text(encoding="utf-8"))
     return {

@@ -1,4 +1,4 @@
-"""What each role may do, and what it may not."""
+"""The permissions of each role."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def test_items_are_allowed_by_partition_and_nobody_may_scan_the_table(
 
 
 def as_list(value: Any) -> list[Any]:
-    """One or many, always as many."""
+    """Returns a value as a list."""
     return value if isinstance(value, list) else [value]
 
 
@@ -292,7 +292,7 @@ def objects_of(stack: StackTemplate, role: str, action: str) -> set[str]:
 
 
 def referenced(value: Any) -> set[str]:
-    """The logical ids, less their hashes, that a value takes attributes of."""
+    """Returns the logical ids, less hashes, in a value's Fn::GetAtt references."""
     if isinstance(value, list):
         return set().union(*(referenced(part) for part in value))
     if not isinstance(value, dict):

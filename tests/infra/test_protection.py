@@ -1,4 +1,4 @@
-"""What is stored is encrypted and kept, and nobody reaches it but over TLS and with a permission."""
+"""Stored data is encrypted and kept, and reachable only over TLS and with a permission."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ THROUGH_SERVICES = {"dynamodb", "s3", "sqs"}
 
 @pytest.fixture(params=VARIANTS)
 def any_stack(request: pytest.FixtureRequest) -> StackTemplate:
-    """Each stack that a team may deploy."""
+    """Each stack variant."""
     return stack_of(request.param)
 
 
@@ -202,14 +202,14 @@ def test_access_logs_go_where_the_environment_says() -> None:
 
 
 def stack_of(variant: str) -> StackTemplate:
-    """The questions that tests ask of a variant."""
+    """Returns a variant's template with queries for tests."""
     from tests.infra.conftest import StackTemplate
 
     return StackTemplate(template_of(variant))
 
 
 def key_of(variant: str) -> Any:
-    """What names the key of a variant."""
+    """Returns the reference to a variant's key."""
     made = list(stack_of(variant).of_type("AWS::KMS::Key"))
     return {"Fn::GetAtt": [made[0], "Arn"]} if made else KEY_ARN
 
@@ -222,7 +222,7 @@ def encryption_rules(stack: StackTemplate) -> list[list[dict[str, Any]]]:
 
 
 def denies_plain_text(statements: list[dict[str, Any]]) -> bool:
-    """Whether everybody is denied all that does not come over TLS."""
+    """Returns whether the statements deny all requests without TLS to everybody."""
     return any(
         statement["Effect"] == "Deny"
         and statement["Principal"] in ("*", {"AWS": "*"})
@@ -232,5 +232,5 @@ def denies_plain_text(statements: list[dict[str, Any]]) -> bool:
 
 
 def many(value: Any) -> list[Any]:
-    """One or many, as CloudFormation has it, always as many."""
+    """Returns a value as a list, since CloudFormation also accepts a single element."""
     return value if isinstance(value, list) else [value]

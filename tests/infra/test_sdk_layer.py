@@ -1,4 +1,4 @@
-"""The layer with the SDK is for one architecture: synthesis refuses it on a function of another."""
+"""The SDK layer supports one architecture. Synthesis refuses functions of the other."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ARM, X86 = lambda_.Architecture.ARM_64, lambda_.Architecture.X86_64
 
 @pytest.fixture
 def app() -> App:
-    """An app that bundles nothing."""
+    """Returns an app without bundling."""
     return App(analytics_reporting=False, context={BUNDLING_STACKS: []})
 
 

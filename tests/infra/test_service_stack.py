@@ -1,4 +1,4 @@
-"""What the template must say."""
+"""Required properties of the template."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The constructs for others: what policy they give, and what they refuse."""
+"""The constructs for other teams, with the granted policies and refused inputs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ROLES = [f"arn:aws:iam::111122223333:role/tidewheel-{name}" for name in ("a", "b
 
 
 def synthesized(make: Callable[[Stack], object]) -> dict[str, Any]:
-    """Returns the template of a stack that somebody else would write."""
+    """Returns the template of another team's stack."""
     stack = Stack(App(analytics_reporting=False), "theirs")
     make(stack)
     template: dict[str, Any] = Template.from_stack(stack).to_json()

@@ -1,4 +1,4 @@
-"""Synthesis: without node or the CDK's command line, for every environment, free of lint."""
+"""Every environment synthesizes without node or the CDK's command line, and lints clean."""
 
 from __future__ import annotations
 

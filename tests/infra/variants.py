@@ -1,4 +1,4 @@
-"""The stacks that the tests look at: the app's own environments, and what else a team may switch on."""
+"""The tested stacks, from the app's own environments and optional features."""
 
 from __future__ import annotations
 
@@ -27,5 +27,5 @@ VARIANTS: dict[str, Environment] = {
 
 @cache
 def template_of(variant: str) -> Template:
-    """Returns the template of a variant, as the CDK writes it; tests share it and must not change it."""
+    """Returns the shared template of a variant. Tests must not change the template."""
     return synthesize(VARIANTS[variant])

@@ -60,12 +60,12 @@ class Tasks:
 
     @contextmanager
     def working(self) -> Iterator[None]:
-        """Runs Celery's worker on a thread of its own."""
+        """Runs Celery's worker on a separate thread."""
         with start_worker(self.app, pool="solo", perform_ping_check=False, shutdown_timeout=PATIENCE_S):
             yield
 
     def next_run(self) -> tuple[str, str]:
-        """Waits for the task to run; returns the customer and the text."""
+        """Waits for the task to run. Returns the customer and the text."""
         customer, text, *_ = self.runs.get(timeout=PATIENCE_S)
         return customer, text
 
@@ -81,7 +81,7 @@ def _watching(signal: Any, receiver: Callable[..., None]) -> Iterator[None]:
 
 @contextmanager
 def _acknowledging() -> Iterator[Callable[[], str]]:
-    """Yields what waits until a worker has acknowledged one more message, which may be before or after its task ran."""
+    """Yields a function that waits for the worker's next acknowledgement, before or after the task's run."""
     done: SimpleQueue[str] = SimpleQueue()
     basic_ack = SQS.Channel.basic_ack
 
@@ -95,7 +95,7 @@ def _acknowledging() -> Iterator[Callable[[], str]]:
 
 
 def _depth(stack: LocalTidewheel, queue: str = "celery") -> int:
-    """All that is in a queue: what can be received, what SQS still holds back, and what a worker has."""
+    """Counts all messages in a queue, including delayed and in-flight messages."""
     return len(stack.queue(queue).everything)
 
 

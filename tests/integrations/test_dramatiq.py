@@ -40,7 +40,7 @@ def _broker(stack: LocalTidewheel, **options: Any) -> TidewheelSQSBroker:
 
 
 class Acknowledged(dramatiq.Middleware):
-    """Tells when the worker has acknowledged a message, which is after its actor ran."""
+    """Reports messages acknowledged by the worker, after the actor ran."""
 
     def __init__(self) -> None:
         self._done: SimpleQueue[str] = SimpleQueue()
@@ -49,13 +49,13 @@ class Acknowledged(dramatiq.Middleware):
         self._done.put(message.message_id)
 
     def wait(self) -> None:
-        """Waits for one more."""
+        """Waits for the next acknowledgement."""
         self._done.get(timeout=PATIENCE_S)
 
 
 @contextmanager
 def _working(broker: dramatiq.Broker) -> Iterator[None]:
-    """Runs dramatiq's worker on a thread of its own."""
+    """Runs dramatiq's worker on a separate thread."""
     worker = dramatiq.Worker(broker, worker_timeout=100, worker_threads=1)
     worker.start()
     try:
@@ -65,7 +65,7 @@ def _working(broker: dramatiq.Broker) -> Iterator[None]:
 
 
 def _actor(broker: dramatiq.Broker, **options: Any) -> tuple[dramatiq.Actor[Any, Any], SimpleQueue[Any]]:
-    """Declares an actor; what it is called with comes out of the queue."""
+    """Declares an actor. Each call's arguments are put into the returned queue."""
     runs: SimpleQueue[Any] = SimpleQueue()
 
     def remind(customer: str, *, text: str = "") -> None:
@@ -75,7 +75,7 @@ def _actor(broker: dramatiq.Broker, **options: Any) -> tuple[dramatiq.Actor[Any,
 
 
 def _depth(stack: LocalTidewheel, queue: str = "default") -> int:
-    """All that is in a queue: what can be received, what SQS still holds back, and what a worker has."""
+    """Counts all messages in a queue, including delayed and in-flight messages."""
     return len(stack.queue(queue).everything)
 
 

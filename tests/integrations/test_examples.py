@@ -21,7 +21,7 @@ PATIENCE_S = 60
 
 @pytest.fixture
 def stack(monkeypatch: pytest.MonkeyPatch) -> Iterator[LocalTidewheel]:
-    """A stack that boto3 finds by itself, as it finds AWS."""
+    """A local stack found by boto3 like AWS."""
     with LocalTidewheel(start=datetime.now(UTC).replace(microsecond=0)) as opened, clock.use(opened.clock):
         monkeypatch.setenv("AWS_ENDPOINT_URL", opened.endpoint_url)
         for name in ("AWS_DEFAULT_REGION", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
@@ -32,7 +32,7 @@ def stack(monkeypatch: pytest.MonkeyPatch) -> Iterator[LocalTidewheel]:
 
 @pytest.fixture
 def printed(monkeypatch: pytest.MonkeyPatch) -> SimpleQueue[str]:
-    """What the examples print, in whichever thread."""
+    """The lines printed by the examples, in any thread."""
     lines: SimpleQueue[str] = SimpleQueue()
     monkeypatch.setattr("builtins.print", lines.put)
     return lines

@@ -1,4 +1,4 @@
-"""Topics of queues: their names, how they are made, and what is refused."""
+"""Topics of queues, with their names, creation and refusals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bulk import: files become ledgers, whose messages are delivered like any others."""
+"""Bulk import of files into ledgers, with messages delivered like any others."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True, kw_only=True)
 class Bench:
-    """A world whose objects are in a folder, where the children of an import find them."""
+    """A world with objects in a folder, readable by an import's child processes."""
 
     folder: Path
     world: World
@@ -97,7 +97,7 @@ def no_spark() -> Any:
 
 @pytest.fixture
 def bench(tmp_path: Path) -> Bench:
-    """A bench with one topic and one subscription."""
+    """A bench with a topic and a subscription."""
     world = World()
     (tmp_path / "objects").mkdir()
     world.service = altered(world.service, objects=Location(root=str(tmp_path / "objects")).objects())
@@ -106,7 +106,7 @@ def bench(tmp_path: Path) -> Bench:
 
 
 class DyingAtCommits:
-    """Buckets that die at a commit of a given number."""
+    """Buckets that crash at a commit of a given number."""
 
     def __init__(self, buckets: Any, plan: CrashPlan) -> None:
         self._buckets, self._commits = buckets, CrashingPort(buckets, plan)
@@ -447,7 +447,7 @@ def test_a_second_run_adds_nothing_even_if_all_is_merged_or_delivered(small: Ben
 
 
 def lose(bench: Bench, *numbers: int) -> None:
-    """Takes chunks out of the table, in the order of their ledgers: their buckets and their marks."""
+    """Removes chunks' buckets and marks from the table, numbered in the order of ledgers."""
     storage = bench.world.service
     marks = sorted(stored(storage).of(TOPIC).imports, key=lambda once: int(once.rpartition("#")[2]))
     buckets = sorted(storage.buckets.all(TOPIC), key=lambda bucket: bucket.first_slot)

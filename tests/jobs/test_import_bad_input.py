@@ -1,4 +1,4 @@
-"""Files that cannot be imported: each ends in its own plain error, and the others are imported."""
+"""Each invalid file gets a plain error, and all other files are imported."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def table(path: Path, rows: int = 50, **columns: Any) -> Path:
 
 
 def problem(bench: Bench, path: Path, **options: str) -> str:
-    """The error of an import of one file, which is one line and names the file."""
+    """Returns a file's import error, after a check for a single line with the file's name."""
     said: list[str] = []
     try:
         report = bench.run(path, said, **options)

@@ -1,4 +1,4 @@
-"""CSV as other programs write it: each row is imported as it was written, or is rejected."""
+"""CSV files of other programs, with each row imported unchanged or rejected."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def postgres(bodies: list[str]) -> bytes:
 
 
 def read(path: Path, dialect: Dialect = BACKSLASH) -> tuple[list[tuple[str, ...]], list[str]]:
-    """The values of the rows of a file, and the texts of those that are rejected."""
+    """Returns the values of a file's rows, and the texts of rejected rows."""
     size = path.stat().st_size
     file = InputFile(number=0, name=str(path), size_bytes=size, changed="", format="csv")
     columns = Columns(key=None, attributes=None, expires_at=None)
@@ -303,7 +303,7 @@ def test_a_value_of_no_value_is_none_in_each_dialect(bench: Bench) -> None:
 
 
 class Pieces:
-    """A file that is read in pieces of a size."""
+    """A file read in pieces of a given size."""
 
     def __init__(self, data: bytes, size: int) -> None:
         self._data, self._size = io.BytesIO(data), size
@@ -326,7 +326,7 @@ def rows_of(text: str, dialect: Dialect, size: int = 1 << 20) -> tuple[list[list
 
 
 def texts() -> Iterator[str]:
-    """All short texts of the characters that mean something in CSV, and some longer ones."""
+    """Yields all short texts of CSV's special characters, and some longer texts."""
     for length in range(4):
         yield from map("".join, itertools.product('",\n\r\\a', repeat=length))
     random_ = random.Random(26)

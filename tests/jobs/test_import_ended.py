@@ -1,4 +1,4 @@
-"""Imports whose processes are ended from outside: kill -9 and Ctrl-C, then the same command again."""
+"""Imports ended by kill -9 or Ctrl-C, and repeated with the same command."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ BOUND_S = 300.0
 
 
 def write_files(folder: Path, at: datetime) -> list[str]:
-    """Writes files of messages; returns all bodies."""
+    """Writes files of messages. Returns all bodies."""
     folder.mkdir()
     bodies = [[f"{number} {i}" for i in range(ROWS)] for number in range(FILES)]
     for number, some in enumerate(bodies):
@@ -37,7 +37,7 @@ def write_files(folder: Path, at: datetime) -> list[str]:
 
 
 def command(stack: LocalTidewheel, folder: Path) -> subprocess.Popen[str]:
-    """Runs `tidewheel import` in a process group of its own."""
+    """Runs `tidewheel import` in a separate process group."""
     return subprocess.Popen(
         [
             *(str(Path(sys.executable).with_name("tidewheel")), "--endpoint-url", stack.endpoint_url),

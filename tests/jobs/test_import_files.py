@@ -1,4 +1,4 @@
-"""Names and encodings of an import's files: each is found and read, or is refused by name, and the others go on."""
+"""Names and encodings of an import's files. Each file is read or refused by name, and the others continue."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Imports of Delta and Iceberg tables: the rows of the current snapshot, or a refusal that says what to do."""
+"""Imports of Delta and Iceberg tables read the current snapshot, or are refused with advice."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Values of every type: rejects are imported again as the same messages, what nothing holds is one row's problem."""
+"""Values of every type. Corrected rejects give the same messages, and an invalid value affects only its row."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def _no_children(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def sent(bench: Bench) -> Sent:
-    """What all messages are, without their ids."""
+    """Returns all messages without ids."""
     names = ("payload", "encoding", "key", "attributes", "expires_at_ms", "deliver_at_ms")
     return sorted((tuple(row[name] for name in names) for row in bench.rows()), key=repr)
 
@@ -64,14 +64,14 @@ def rejected_lines(folder: Path) -> list[str]:
 
 
 def corrected(line: str, column: str = "deliver_at", value: str = json.dumps(due(2 * HOUR))) -> str:
-    """A rejected line with one good value instead of the bad one, and the rest byte for byte."""
+    """Returns a rejected line with a column's value replaced, and the rest byte for byte."""
     decoder, at = json.JSONDecoder(parse_int=str, parse_float=str), line.index(f'"{column}": ') + len(column) + 4
     _, end = decoder.raw_decode(line, at)
     return line[:at] + value + line[end:]
 
 
 def imported_again(bench: Bench, rejects: Path, **options: str) -> Sent:
-    """Imports the corrected rejects. Returns what is sent."""
+    """Imports the corrected rejects. Returns the sent messages."""
     path = bench.folder / "corrected.json"
     path.write_text("".join(corrected(line) + "\n" for line in rejected_lines(rejects)), encoding="utf-8")
     report = bench.run(path, **options)
@@ -133,7 +133,7 @@ def column(random_: random.Random, type_: pa.DataType, value: Callable[[random.R
 
 
 def nested(random_: random.Random, rows: int) -> pa.Array:
-    """A struct of some types, lists and maps of them."""
+    """Returns a random struct with nested lists and maps."""
     chosen = random_.sample(VALUES + NESTED, 5)
     inner = [column(random_, *each, rows) for each in chosen]
     ends = pa.array(range(rows + 1), pa.int32())
@@ -363,7 +363,7 @@ def test_a_time_that_python_cannot_hold_is_one_rows_problem(bench: Bench, odd: p
 
 
 def by_duckdb(bench: Bench, values: str) -> Path:
-    """A file of one row for each parenthesis, as DuckDB writes it."""
+    """Writes a Parquet file with DuckDB, with a row for each parenthesis."""
     path = bench.folder / "in.parquet"
     with duckdb.connect() as connection:
         connection.execute(
@@ -414,7 +414,7 @@ def test_a_type_that_has_no_text_is_refused_with_its_column_and_what_to_do(
 
 
 def stored_as(path: Path, logical: int, converted: int) -> None:
-    """Makes the only text column of a file another type of Parquet, in its footer."""
+    """Changes the type of a file's only text column in the Parquet footer."""
     data = path.read_bytes()
     at = data.rindex(TEXT_TYPE)
     path.write_bytes(data[:at] + bytes([0x25, 2 * converted, 0x4C, logical << 4 | 0xC, 0, 0]) + data[at + 6 :])
@@ -434,7 +434,7 @@ def test_an_enum_is_text_and_bson_is_bytes(bench: Bench) -> None:
 
 
 def test_times_beyond_nanoseconds_are_right_or_rejected_and_never_others(bench: Bench) -> None:
-    """INT96 of nanoseconds wraps after the year 2262: 2611 would be 2026."""
+    """INT96 of nanoseconds wraps after the year 2262, so that 2611 would become 2026."""
     times = [
         "2026-01-02T00:00:00.000001",
         "2026-01-02T00:00:00",
@@ -573,7 +573,7 @@ def test_a_peek_shows_the_key_of_an_imported_message(bench: Bench) -> None:
 
 
 def test_what_is_no_text_is_refused_until_it_is_corrected(bench: Bench) -> None:
-    """Replacement characters, and the text of a value that cannot be held, would be bodies that nobody wrote."""
+    """Otherwise bodies would contain replacement characters, or the text of an unsupported value."""
     good = due(2 * HOUR).encode()
     (bench.folder / "a.csv").write_bytes(b"deliver_at,body,key\n" + good + b",caf\xe9,k\n" + good + b",ok,\xe9\n")
     lines = [b'"caf\xe9","key":"k"', b'{"a":"\xe9"}', b'"ok","key":"\xe9"', b'"\\ud800 \\ud83d\\ude00 \\\\ud800"']

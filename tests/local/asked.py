@@ -1,4 +1,4 @@
-"""What the service asked of AWS while something was done, beside what `tidewheel.cost.requests` says of its flows."""
+"""Compares the service's AWS requests with the flows listed in `tidewheel.cost.requests`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Counts = tuple[Counter[str], Counter[str]]
 
 
 def settle(service: Orders) -> None:
-    """Lets the sweep look at the new subscriptions and collect after them: afterwards nothing is due.
+    """Runs the sweep and collection for new subscriptions, so that nothing is due afterwards.
 
     From then on the sweep does its daily work only if a test calls it.
     """
@@ -24,19 +24,19 @@ def settle(service: Orders) -> None:
 
 
 def far(service: Orders, count: int, days: int) -> Callable[[], object]:
-    """Returns what sends messages that are due so many days later, all in one slot, as one pack."""
+    """Returns an action that sends messages due days later, all in one slot and one pack."""
     at = service.stack.now().timestamp() // DAY_S * DAY_S + days * DAY_S
     messages = [Message(body=f"message {i}", deliver_at=at + i % 100) for i in range(count)]
     return lambda: service.client.send_many(TOPIC, messages)
 
 
 def batch_window(service: Orders) -> Callable[[], object]:
-    """Returns what lets the bulk queue's window pass, so that all that was sent is ingested."""
+    """Returns an action that waits for the bulk queue's window, so that all sent messages are ingested."""
     return lambda: service.stack.advance(minutes=5)
 
 
 def sweep(service: Orders) -> None:
-    """Invokes the sweep, counted as if its rule had fired."""
+    """Invokes the sweep, counted as if invoked by its rule."""
     service.invoke("sweep")
     service.stack.requests.invoked()
 
@@ -47,7 +47,7 @@ def counts(service: Orders) -> Counts:
 
 
 def assert_asked(service: Orders, before: Counts, flows: Mapping[str, Mapping[str, int]]) -> None:
-    """Asserts that AWS was asked since then what the table says of these flows, and bills it."""
+    """Asserts that the AWS requests since a count are the requests listed for these flows, with the same price."""
     assert service.stack.failures == []
     asked, billed = (now - then for now, then in zip(counts(service), before, strict=True))
     requests: Counter[str] = Counter()
@@ -60,7 +60,7 @@ def assert_asked(service: Orders, before: Counts, flows: Mapping[str, Mapping[st
 
 
 def assert_asks(service: Orders, action: Callable[[], object], **flows: Mapping[str, int]) -> None:
-    """The same of one action; a flow's blanks are underscores here."""
+    """Asserts the AWS requests of an action, given its flows. Underscores in the flows' names stand for blanks."""
     before = counts(service)
     action()
     assert_asked(service, before, {name.replace("_", " "): measures for name, measures in flows.items()})

@@ -1,4 +1,4 @@
-"""Lists the AWS requests of each client call, and of rare work: a change here is a change of what users pay.
+"""Lists the AWS requests of each client call and of rare work. Changes here change the users' bill.
 
 Units are those of small items and messages, as in `tidewheel.cost.requests`.
 """

@@ -1,4 +1,4 @@
-"""A run of the whole service with a marker in everything that a sender may keep to himself, and all that can fail.
+"""Runs the whole service through all failures, with a marker in every confidential part of messages.
 
 `python -m tests.local.marked_run` prints the functions' metrics to standard output, as on Lambda, and their logs to
 standard error; its last line on standard output is a JSON object with the text of every exception that
@@ -26,12 +26,12 @@ LOUD = {"POWERTOOLS_METRICS_DISABLED": "false"}
 
 
 def message(delay: str, **more: Any) -> Message:
-    """A message with the marker in its body and in an attribute's value."""
+    """Returns a message with the marker in the body and in an attribute's value."""
     return Message(body=f"body {MARKER}", attributes={"name": f"value {MARKER}"}, delay=delay, **more)
 
 
 def main() -> int:
-    """Runs everything; returns the exit code."""
+    """Runs everything. Returns the exit code."""
     with LocalTidewheel(environment=SKEW | LOUD, log_level="DEBUG") as stack:
         client = stack.client()
         client.create_topic(TOPIC, inline_rows=10, part_rows=10)
@@ -69,7 +69,7 @@ def all_goes_well(service: Orders) -> None:
 
 
 def corrupt_packs(service: Orders) -> None:
-    """Puts into the urgent queue what no sender writes, with the marker in each place."""
+    """Puts malformed packs into the urgent queue, with the marker in each part."""
     sqs, url = service.stack.session.client("sqs"), service.queue_url("IngestionUrgentQueue")
     whole = {"topic": TOPIC, "gen": "g", "sent": 1, "ids": "AAAAAAAAAAAAAAAAAAAAAA==", "enc": "0", "bodies": ["x"]}
     odd: list[dict[str, Any]] = [
@@ -97,7 +97,7 @@ def corrupt_packs(service: Orders) -> None:
 
 
 def message_that_sqs_refuses(service: Orders) -> str:
-    """Has SQS refuse a message for good, with the marker in its reason; returns the message's id."""
+    """Lets SQS permanently reject a message, with the marker in the reason. Returns the message's id."""
     send = SqsQueues.send
 
     def refuse(self: SqsQueues, queue_url: str, batch: Any) -> list[Refusal]:
@@ -111,7 +111,7 @@ def message_that_sqs_refuses(service: Orders) -> str:
 
 
 def broken_queue(service: Orders) -> None:
-    """Deletes a subscription's queue under way, has messages parked, and makes it again."""
+    """Deletes a subscription's queue before delivery, so that messages are parked, and recreates the queue."""
     sqs = service.stack.session.client("sqs")
     service.client.send_many(TOPIC, [message("2h")] * 30)
     url = sqs.get_queue_url(QueueName=f"tidewheel-{TOPIC}-audit")["QueueUrl"]
@@ -122,7 +122,7 @@ def broken_queue(service: Orders) -> None:
 
 
 def damaged_ledger(service: Orders) -> None:
-    """Writes over a ledger that is due, so that dispatch and deliver find it damaged, and has it merged."""
+    """Overwrites a ledger, so that dispatch and deliver find the damage, and invokes a merge."""
     s3 = service.stack.session.client("s3")
     [bucket] = [each["Name"] for each in s3.list_buckets()["Buckets"]]
     service.client.send_many(TOPIC, [message("3h")] * 30)

@@ -1,4 +1,4 @@
-"""The consumer over the whole service: retries, dead letters, large bodies, what is dropped, workers and Lambda."""
+"""The consumer with the whole service, through retries, dead letters, large bodies, drops, workers and Lambda."""
 
 from __future__ import annotations
 
@@ -62,16 +62,16 @@ class Service:
         self.consumer = Consumer(self.client, TOPIC, "billing", **consumer)
 
     def one(self) -> ReceivedMessage:
-        """Takes the only message that the consumer can receive now."""
+        """Receives the only available message."""
         [message] = self.consumer.receive()
         return message
 
     def bodies(self, url: str) -> list[str]:
-        """Bodies of what lies in a queue, in flight and delayed too."""
+        """Returns the bodies of all messages in a queue, including delayed and in-flight messages."""
         return sorted(message.body for message in self.stack.queue(url).everything)
 
     def event(self) -> dict[str, Any]:
-        """Takes all that is receivable, as an event source mapping hands it to a Lambda function."""
+        """Receives all available messages, as a Lambda event of an event source mapping."""
         answer = self.stack.sqs.receive_message(
             QueueUrl=self.url,
             MaxNumberOfMessages=10,
@@ -821,7 +821,7 @@ CONTEXT = SimpleNamespace(get_remaining_time_in_millis=lambda: 30_000)
 
 @pytest.fixture
 def powertools(monkeypatch: pytest.MonkeyPatch) -> Iterator[Service]:
-    """A service with two orders that are due, and the table that Powertools needs."""
+    """A service with two due orders, and the table for Powertools."""
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(name, "test")
     monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
@@ -839,13 +839,13 @@ def powertools(monkeypatch: pytest.MonkeyPatch) -> Iterator[Service]:
 
 
 def example_of(name: str) -> ModuleType:
-    """Imports an example anew: its clients belong to the AWS of one test."""
+    """Imports an example again, with clients for the current test's AWS."""
     sys.modules.pop(f"examples.{name}", None)
     return importlib.import_module(f"examples.{name}")
 
 
 def handled_orders() -> list[dict[str, Any]]:
-    """The records that Powertools keeps."""
+    """Returns the records kept by Powertools."""
     return boto3.resource("dynamodb").Table("handled-orders").scan()["Items"]
 
 
@@ -900,7 +900,7 @@ def test_an_idempotent_function_that_died_runs_again_once_its_time_is_over(
     powertools: Service, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     class Died(BaseException):
-        """The environment is gone: no code of the function runs any more."""
+        """The environment died. No code of the function runs any more."""
 
     def dies(order: int, request_id: str) -> None:
         raise Died
@@ -921,7 +921,7 @@ def test_an_idempotent_function_that_died_runs_again_once_its_time_is_over(
 def test_two_messages_about_one_order_are_handled_once_if_the_order_is_the_key(
     powertools: Service, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A sender that got no answer sends again, and the second message has another id."""
+    """A sender without an answer sends again, and the second message has another id."""
     powertools.client.send(TOPIC, {"id": 1})
     powertools.stack.advance(seconds=1)
     example = example_of("idempotent_consumer")
@@ -932,5 +932,5 @@ def test_two_messages_about_one_order_are_handled_once_if_the_order_is_the_key(
 
 
 def _paid(capsys: pytest.CaptureFixture[str]) -> list[str]:
-    """The lines that the idempotent example printed, without request ids."""
+    """Returns the lines printed by the idempotent example, without request ids."""
     return sorted(line.partition(",")[0] for line in capsys.readouterr().out.splitlines())

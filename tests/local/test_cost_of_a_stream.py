@@ -1,4 +1,4 @@
-"""The calculator against a stream that ran: what it says must be what was counted."""
+"""Compares the calculator's estimate with the counted requests of a running stream."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ HOUR_S = 3600
 def test_the_calculator_is_within_fifteen_percent_of_a_stream_that_was_counted(
     batch: int, every_s: int, subscriptions: int
 ) -> None:
-    """The local runtime has one poller a queue, and leaves out sweeps that would find nothing."""
+    """The local runtime has one poller per queue, and skips sweeps without work."""
     mean_s, counted_hours = 1.5 * HOUR_S, 3 if every_s < 600 else 8
     choose, names = random.Random(3), [f"reader{i}" for i in range(subscriptions)]
     with orders(*names) as service:

@@ -1,4 +1,4 @@
-"""The local runtimes do the sweep's daily work in virtual time, and leave out days on which it would find nothing."""
+"""The local runtimes do the sweep's daily work in virtual time, and skip days without work."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TOPIC = "orders"
 
 
 class Stored:
-    """A stack, and the objects that it stores."""
+    """A stack and its stored objects."""
 
     def __init__(self, stack: Any) -> None:
         self.stack = stack

@@ -1,4 +1,4 @@
-"""The deployed functions on the local stack, together: what goes wrong on the way, large plans, late subscriptions."""
+"""The deployed functions together on the local stack, with failures, large plans and late subscriptions."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ DAY_S = 86_400
 
 
 def _pack(service: Orders, *delays_s: float, topic: str = TOPIC, body: str = "hello") -> bytes:
-    """Returns the pack that the SDK would send, with one message a delay."""
+    """Returns the SDK's pack with a message per delay."""
     now_ms = service.stack.clock.now_ms()
     ids = IdSource()
     checked = [check_message(Message(body=body, delay=delay_s), ids, now_ms) for delay_s in delays_s]
@@ -34,7 +34,7 @@ def _binary(data: bytes) -> dict[str, Any]:
 
 
 def _put(service: Orders, queue: str, *packs_: bytes) -> None:
-    """Sends packs to an ingest queue, each as a message of its own."""
+    """Sends each pack to an ingest queue as a separate message."""
     sqs: Any = service.stack.session.client("sqs")
     for data in packs_:
         sqs.send_message(QueueUrl=service.queue_url(queue), MessageBody="a pack", MessageAttributes=_binary(data))
@@ -48,7 +48,7 @@ def _objects(service: Orders, prefix: str = "ledgers/") -> list[str]:
 
 
 def _fails_once(function: Callable[..., Any], when: str) -> Callable[..., Any]:
-    """Returns the function with one failure: at its first call, before or after it does its work."""
+    """Returns the function with a single failure, before or after the work of the first call."""
     failed = False
 
     def failing(*args: Any, **kwargs: Any) -> Any:
@@ -213,7 +213,7 @@ def test_the_failure_of_one_topic_holds_up_no_other_topic_of_its_batch(monkeypat
 
 
 def _large_slot(service: Orders, count: int) -> list[str]:
-    """Sends messages that are all due in one slot, tomorrow; returns their ids."""
+    """Sends messages due in one slot of tomorrow. Returns the ids."""
     tomorrow = service.stack.now().timestamp() + DAY_S
     messages = [Message(body={"number": i}, deliver_at=tomorrow + i % 3000 / 10) for i in range(count)]
     return [receipt.id for receipt in service.client.send_many(TOPIC, messages)]

@@ -1,4 +1,4 @@
-"""What arrives is what was sent: every character that SQS takes, JSON, bytes, attributes, the largest message."""
+"""Bodies arrive unchanged, with all characters allowed by SQS, JSON, bytes, attributes, and the largest message."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def _wait(service: Orders, delay: str) -> None:
 
 
 def _noise(size: int, *, seed: int = 1) -> str:
-    """Text that compresses as little as ASCII can."""
+    """Returns hardly compressible ASCII text."""
     return "".join(random.Random(seed).choices(string.printable[:94], k=size))
 
 
@@ -113,7 +113,7 @@ def test_nine_attributes_arrive_and_a_plain_client_sees_one_of_ours_more(delay: 
 
 
 def _plain_receive(service: Orders, subscription: str) -> dict[str, dict[str, Any]]:
-    """Bodies and attributes of what a plain boto3 client receives over HTTP, checksums and all."""
+    """Returns bodies and attributes received by a plain boto3 client over HTTP, with checksums verified."""
     session = boto3.Session(aws_access_key_id="any", aws_secret_access_key="any", region_name="us-east-1")
     sqs: Any = session.client("sqs", endpoint_url=service.stack.endpoint_url)
     [url] = [each.queue_url for each in service.client.subscriptions(TOPIC) if each.name == subscription]

@@ -21,7 +21,7 @@ HOUR = 3600
 
 
 def send_in_batches(stack: LocalTidewheel, batches: int, each: int) -> Counter[str]:
-    """Sends batches ten minutes apart, each a ledger of its own, due within three days; returns the bodies."""
+    """Sends batches ten minutes apart, each for a separate ledger, due within three days. Returns the bodies."""
     random_ = random.Random(5)
     client = stack.client()
     bodies: Counter[str] = Counter()
@@ -54,14 +54,14 @@ def test_the_sweep_has_small_merges_done_and_every_message_arrives_once() -> Non
 
 
 def ports_of(stack: LocalTidewheel) -> Service:
-    """The adapters on the stack's S3 and DynamoDB, as its functions use them."""
+    """Returns the adapters on the stack's S3 and DynamoDB, as used by the functions."""
     ssm = stack.session.client("ssm")
     text = ssm.get_parameter(Name=parameter_name(stack.stack_name))["Parameter"]["Value"]
     return Service.of(ServiceSettings.from_json(text, "ssm"), stack.session, stack.clock)
 
 
 def send_some(stack: LocalTidewheel, random_: random.Random, bodies: Counter[str]) -> None:
-    """Sends a few messages that are due within two days."""
+    """Sends a few messages due within two days."""
     messages = [
         Message(body=str(random_.random()), delay=timedelta(seconds=random_.randrange(2 * 24 * HOUR))) for _ in range(6)
     ]

@@ -1,4 +1,4 @@
-"""Real messages over 60 virtual days: the largest topic, and what sweeps alone deliver.
+"""Real messages over 60 virtual days in the largest topic, and deliveries by sweeps alone.
 
 The other topics are in `test_end_to_end_replay_others`, so that two workers share the time. pytest-xdist queues one
 more file on a worker that has two tests left: three here keep that one off this worker.

@@ -1,4 +1,4 @@
-"""Real messages over 60 virtual days: all topics but the largest, side by side on one stack."""
+"""Real messages over 60 virtual days in all topics but the largest, together on one stack."""
 
 from __future__ import annotations
 

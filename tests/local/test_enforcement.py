@@ -1,4 +1,4 @@
-"""`enforce_iam`: functions and jobs have the rights of their own roles."""
+"""With `enforce_iam`, functions and jobs have the rights of their own roles."""
 
 from __future__ import annotations
 

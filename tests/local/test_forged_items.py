@@ -1,4 +1,4 @@
-"""Items that a sender put beside its topic under the policy of an earlier release, which allowed every attribute."""
+"""Items forged by a sender under the policy of an earlier release, which allowed every attribute."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The ingest function when its time runs out: what it has not read or not begun comes again, and nothing else."""
+"""When its time runs out, the ingest function returns exactly the unread or unstarted packs for redelivery."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def service() -> Iterator[Orders]:
 
 
 class Time:
-    """The time that a call has left: it goes when a pack is decoded, or when a group of packs is ingested."""
+    """A call's remaining time, reduced after decoded packs or ingested groups of packs."""
 
     def __init__(self, module: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
         self.left_ms = 10 * module.HALF_MS
@@ -57,7 +57,7 @@ class Time:
 
 
 def records(service: Orders, *topics: str) -> dict[str, dict[str, Any]]:
-    """Packs of one message that is due in two hours, each with its record, as SQS hands them to the function."""
+    """Returns packs with a message due in two hours, each with the SQS record for the function."""
     found: dict[str, dict[str, Any]] = {}
     ids = IdSource()
     now_ms = round(service.stack.now().timestamp() * 1000)
@@ -81,13 +81,13 @@ def queue_of(service: Orders) -> str:
 
 
 def ingest(service: Orders, batch: list[dict[str, Any]]) -> list[str]:
-    """Has the function ingest a batch; returns the ids of what comes again, in the order of the answer."""
+    """Ingests a batch by the function. Returns the redelivered ids in the order of the answer."""
     answer = service._handler("ingest").invoke({"Records": batch})
     return [each["itemIdentifier"] for each in answer["batchItemFailures"]]
 
 
 def received(service: Orders) -> dict[str, int]:
-    """Counts what both topics received in the next three hours."""
+    """Counts the messages of both topics received in the next three hours."""
     service.stack.advance(hours=3)
     return dict(service.ids() + service.ids(topic=OTHER))
 

@@ -1,4 +1,4 @@
-"""`tidewheel local up` as a process: each line that it prints for another shell works when it is pasted."""
+"""`tidewheel local up` as a process. Each line printed for another shell works when pasted."""
 
 from __future__ import annotations
 

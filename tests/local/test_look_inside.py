@@ -1,4 +1,4 @@
-"""Looking inside a topic: what get, peek and stats say while messages go their way, in memory and on local AWS."""
+"""Results of get, peek and stats while messages are processed, in memory and on local AWS."""
 
 from __future__ import annotations
 

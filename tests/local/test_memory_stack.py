@@ -1,4 +1,4 @@
-"""The service in memory: what users test with must do what the service does, and take next to no time."""
+"""The in-memory service behaves like the real service, and takes almost no time."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
 
 def subscribed(stack: Any, *subscriptions: str) -> Any:
-    """Makes the topic with its subscriptions ("billing" if none is named); returns the client."""
+    """Creates the topic with subscriptions, by default "billing". Returns the client."""
     client = stack.client()
     client.create_topic(TOPIC)
     for name in subscriptions or ("billing",):
@@ -69,7 +69,7 @@ def test_a_duration_that_time_cannot_advance_by_is_refused(duration: dict[str, A
 
 
 def in_time(messages: list[ReceivedMessage]) -> list[ReceivedMessage]:
-    """The messages, each of which must have come at its very second."""
+    """Returns the messages after a check that each arrived in its due second."""
     for message in messages:
         assert message.visible_at is not None
         assert 0 <= (message.visible_at - message.deliver_at).total_seconds() < 1, message
@@ -203,7 +203,7 @@ def test_whatever_is_sent_between_steps_of_time_comes_once_and_in_time(
 
 
 def a_week(stack: Any) -> tuple[list[tuple[str, str, dt.datetime | None]], dict[str, int]]:
-    """Sends, advances and receives; returns (subscription, body, visible_at) of each, and the invocations."""
+    """Sends, advances and receives. Returns (subscription, body, visible_at) of each message, and the invocations."""
     client = subscribed(stack, "billing", "audit")
     found: list[tuple[str, str, dt.datetime | None]] = []
     for hour in range(0, 96, 8):
@@ -300,7 +300,7 @@ def test_lost_schedules_are_healed_by_the_sweep_in_time() -> None:
 
 
 def a_pack(stack: MemoryTidewheel, generation: str, *delays_s: float) -> bytes:
-    """Returns the pack that the SDK would send."""
+    """Returns the pack sent by the SDK."""
     now_ms, ids = stack.clock.now_ms(), IdSource()
     checked = [check_message(Message(body="hello", delay=delay), ids, now_ms) for delay in delays_s]
     [(_, data)] = packs(TOPIC, generation, now_ms, checked)

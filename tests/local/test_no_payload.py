@@ -18,7 +18,7 @@ from tests.local.told import Point, documents, points, total
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """What a run of `marked_run` told."""
+    """The output of a run of `marked_run`."""
 
     output: str
     logs: list[dict[str, Any]]
@@ -32,7 +32,7 @@ class Run:
 
 @pytest.fixture(scope="module")
 def run() -> Run:
-    """In a process of its own: the loggers are global."""
+    """The run in a separate process, because loggers are global."""
     done = subprocess.run(
         [sys.executable, "-m", "tests.local.marked_run"], cwd=REPOSITORY, capture_output=True, text=True, check=False
     )

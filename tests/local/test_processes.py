@@ -1,4 +1,4 @@
-"""The command line as processes of their own: started, killed, interrupted, started again."""
+"""The command line as processes, which are started, killed, interrupted and restarted."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def _environment(**variables: str) -> dict[str, str]:
 
 
 def _start(log: Path, *arguments: str) -> subprocess.Popen[bytes]:
-    """Starts the command, its standard error in a file."""
+    """Starts the command, with standard error in a file."""
     with log.open("wb") as errors:
         return subprocess.Popen(
             [*COMMAND, *arguments],
@@ -74,13 +74,13 @@ def _free_port() -> int:
 
 
 class Service:
-    """`tidewheel local up` in a process, and commands against it."""
+    """`tidewheel local up` in a process, with commands for the running service."""
 
     def __init__(self, process: subprocess.Popen[bytes], log: Path, port: int) -> None:
         self.process, self.log, self.port = process, log, port
 
     def __call__(self, *arguments: str) -> Any:
-        """Runs a command as in another shell; returns what it printed as JSON."""
+        """Runs a command as in another shell. Returns the printed JSON."""
         done = subprocess.run(
             [*COMMAND, *arguments, "--json"],
             env=_environment(
@@ -195,7 +195,7 @@ def _demo(output: Path) -> list[str]:
 
 
 def _with_receive(monkeypatch: pytest.MonkeyPatch, change: Any) -> None:
-    """Makes the demo's replay see what `change` makes of the messages that it receives."""
+    """Applies `change` to the messages received by the demo's replay."""
 
     def replay(stack: LocalTidewheel, *arguments: Any) -> Any:
         receive = stack.receive

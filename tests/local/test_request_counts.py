@@ -1,4 +1,4 @@
-"""What the service asks of AWS, flow by flow, by `tidewheel.cost.requests`: a change here is a change of the bill."""
+"""The service's AWS requests in each flow, as in `tidewheel.cost.requests`. Changes here change the bill."""
 
 from __future__ import annotations
 

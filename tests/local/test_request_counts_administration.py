@@ -1,4 +1,4 @@
-"""What the service asks of AWS when somebody looks, changes his mind, pauses, purges, replays or deletes."""
+"""The service's AWS requests for inspection, cancellation, pauses, purges, replays and deletions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The real service on the local runtime: the packaged template, the functions' own handlers, the SDK's client."""
+"""The real service on the local runtime, with the packaged template, the functions' handlers and the SDK's client."""
 
 from __future__ import annotations
 

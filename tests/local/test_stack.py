@@ -1,4 +1,4 @@
-"""A local stack beside the rest of its process: isolation, the HTTP endpoint, threads, real time."""
+"""A local stack inside a process, with isolation, the HTTP endpoint, threads and real time."""
 
 from __future__ import annotations
 

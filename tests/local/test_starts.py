@@ -1,4 +1,4 @@
-"""Functions that are invoked and jobs that are run by a request: handed over, and run next."""
+"""Requests that start functions and jobs are queued, and run next."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ARN = "arn:aws:lambda:us-east-1:123456789012:function:toy-timer"
 
 
 class Runs:
-    """A job runner that notes what it is asked for."""
+    """A job runner that records the requested runs."""
 
     def __init__(self, *errors: Exception) -> None:
         self.runs: list[tuple[str, dict[str, str], str, str, int]] = []

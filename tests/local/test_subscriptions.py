@@ -1,4 +1,4 @@
-"""Subscriptions through the client: pause, resume, filters, deletion and broken queues, in memory and on moto."""
+"""Subscriptions through the client, with pause, resume, filters, deletion and broken queues, in memory and on moto."""
 
 from __future__ import annotations
 

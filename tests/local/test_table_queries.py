@@ -1,4 +1,4 @@
-"""The emulated table answers as DynamoDB does, and a query looks at the items of its range only."""
+"""The emulated table answers like DynamoDB, and a query reads only the items in its range."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The functions' metrics and logs: each says what it should, once, and nothing when there is nothing to say."""
+"""The functions write metrics and logs correctly, once, and only with something to report."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tidewheel.telemetry.watched_queues import Sent, WatchedQueues
 
 @pytest.fixture
 def service() -> Iterator[Orders]:
-    """A stack whose functions tell all that they can, with one topic and one subscription."""
+    """A stack with all telemetry enabled, one topic and one subscription."""
     with LocalTidewheel(environment=SKEW | TELLING, log_level="INFO") as stack:
         client = stack.client()
         client.create_topic(TOPIC)

@@ -1,4 +1,4 @@
-"""Purge, delete, update, replay and redrive as users call them: on the deployed functions and in memory alike."""
+"""Purge, delete, update, replay and redrive as called by users, on the deployed functions and in memory."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Service:
         self.tw.create_subscription("orders", "billing")
 
     def bodies(self) -> list[str]:
-        """Takes what "billing" can receive."""
+        """Receives the available bodies of "billing"."""
         return [message.body for message in self.stack.receive("orders", "billing")]
 
     def sqs(self) -> Any:

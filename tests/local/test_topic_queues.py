@@ -1,4 +1,4 @@
-"""Topics with ingest queues of their own: what goes through them, and what they refuse."""
+"""Topics with dedicated ingest queues, with their accepted and refused messages."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ONE_RECEIVE = ({"minutes": 1}, {"minutes": 6})
 
 
 class Stack:
-    """A local stack in which one topic has queues of its own and another has none."""
+    """A local stack with one topic on dedicated queues and another on shared queues."""
 
     def __init__(self, local: LocalTidewheel) -> None:
         self.local = local
@@ -37,7 +37,7 @@ class Stack:
         self.settings = ServiceSettings.from_json(parameter["Parameter"]["Value"], "the parameter")
 
     def put(self, queue_url: str, topic: str, delay: str) -> None:
-        """Sends a pack with one message to a queue, as somebody would who has permission for that queue."""
+        """Sends a pack with one message to a queue, as anyone with permission for the queue could."""
         state = topic_state(self.client, topic)
         now_ms = self.local.clock.now_ms()
         message = check_message(Message(body=f"for {topic}", delay=delay), IdSource(), now_ms)
@@ -102,7 +102,7 @@ def test_a_pack_that_came_through_the_wrong_queue_is_refused_in_one_call_and_is_
 
 
 def test_a_redrive_does_not_bring_a_refused_pack_into_another_topics_queue(stack: Stack) -> None:
-    """A sender to the shared queues must not reach a topic with queues of its own by an operator's hand."""
+    """An operator's redrive must not move packs from the shared queues to a topic with dedicated queues."""
     stack.put(stack.settings.bulk_queue_url, OWN, DELAYS[BULK])
     stack.local.advance(**ONE_RECEIVE[BULK])
     assert sum(each.messages for each in stack.client.redrive_service()) == 1

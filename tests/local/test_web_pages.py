@@ -26,7 +26,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
 
 
 def ask(service: Service, line: str, *headers: str, body: str = "") -> tuple[int, str, str]:
-    """Sends a request as it stands. Returns the answer's status, its headers in lower case, and its body."""
+    """Sends a raw request. Returns the answer's status, lower-case headers, and body."""
     sent = [line, *headers, "Connection: close", *([f"Content-Length: {len(body)}"] if body else []), "", body]
     with socket.create_connection(("127.0.0.1", service.port), timeout=120) as connection:
         connection.sendall("\r\n".join(sent).encode())
@@ -47,7 +47,7 @@ def client(service: Service, name: str, host: str = "127.0.0.1", **config: Any) 
 
 
 def refused(answer: tuple[int, str, str], named: str) -> None:
-    """Checks that an answer is a refusal that names its reason, and that no page can read it."""
+    """Checks that an answer is a refusal with a reason, and not readable by web pages."""
     status, head, text = answer
     assert status == 403
     assert text.startswith("Refused: ")
@@ -56,7 +56,7 @@ def refused(answer: tuple[int, str, str], named: str) -> None:
 
 
 def works(service: Service) -> None:
-    """Checks that the process lives, and that its topic and its queues are as they were made."""
+    """Checks that the process is alive, and that the topic and the queues are unchanged."""
     assert service.process.poll() is None
     assert [each["name"] for each in service("topics", "list")] == ["orders"]
 

@@ -1,4 +1,4 @@
-"""Workers as processes of their own: they lose the connection, get signals, and leave nothing to the time-out."""
+"""Workers as processes, which lose the connection, get signals, and leave no messages to the visibility time-out."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ KINDS = {"one": ("run", 1), "threads": ("run", 3), "async": ("async", 3)}
 
 
 class World:
-    """A service in real time with an endpoint before it, and programs that work on one subscription."""
+    """A service in real time with a slow endpoint, and programs with work on one subscription."""
 
     def __init__(self, stack: LocalTidewheel, endpoint: SlowEndpoint, folder: Path) -> None:
         self.stack, self.endpoint, self.folder = stack, endpoint, folder
@@ -98,7 +98,7 @@ class World:
         return sorted(path.name.partition("-")[2] for path in self.folder.glob(f"{what}-*"))
 
     def come(self, count: int) -> list[str]:
-        """Returns what another worker gets, as soon as there is so much. It comes long before the time-out."""
+        """Returns the messages received by another worker, once there are enough, long before the time-out."""
         found: list[str] = []
         self.until(lambda: found.extend(each.body for each in self.receive()) or len(found) >= count)
         return sorted(found)

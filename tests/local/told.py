@@ -1,4 +1,4 @@
-"""What the functions tell: their records of metrics and of logs, as CloudWatch would take them, and the traces."""
+"""The functions' telemetry, with metric records and logs as CloudWatch would read them, and traces."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ TELLING = {"POWERTOOLS_METRICS_DISABLED": "false"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Point:
-    """One metric of one record, or a field that is none in CloudWatch."""
+    """A metric of a record, or a field without a CloudWatch metric."""
 
     name: str
     unit: str
@@ -31,7 +31,7 @@ def points(output: str) -> list[Point]:
 
 
 def documents(output: str) -> list[dict[str, Any]]:
-    """Reads the lines that are JSON objects."""
+    """Reads the lines with JSON objects."""
     return [json.loads(line) for line in output.splitlines() if line.startswith("{")]
 
 

@@ -1,4 +1,4 @@
-"""A small stack for the engine's own tests: one queue with a function, one function for schedules."""
+"""A small stack for tests of the local engine, with a queue's function and a function for schedules."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def _function(name: str) -> dict[str, Any]:
 
 
 class Toy:
-    """An open stack of the template above, with short names for what the tests do."""
+    """A running stack of the template above, with helpers for tests."""
 
     def __init__(
         self,
@@ -167,11 +167,11 @@ class Toy:
         return [(at_ms - 1767225600000) / 1000 for at_ms, _, _ in self.calls(name)]
 
     def bodies(self) -> list[list[str]]:
-        """Bodies of each batch that the worker got."""
+        """The bodies of each batch passed to the worker."""
         return [[record["body"] for record in event["Records"]] for _, event, _ in self.calls("worker")]
 
     def answer(self, name: str, *answers: Any) -> None:
-        """What a function does next: returns this, or raises it."""
+        """Queues a function's next answers. An exception is raised."""
         self.module(name)["answers"].extend(answers)
 
     def send(self, *bodies: str, delay_s: int = 0, queue: str = "") -> None:
@@ -180,7 +180,7 @@ class Toy:
             self.sqs.send_message(QueueUrl=queue or self.url, MessageBody=body, DelaySeconds=delay_s)
 
     def count(self, queue: str = "work") -> tuple[int, int, int]:
-        """Messages of a queue: visible, delayed, in flight."""
+        """Returns the numbers of visible, delayed and in-flight messages of a queue."""
         url = self.sqs.get_queue_url(QueueName=queue)["QueueUrl"]
         found: Any = self.sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["All"])["Attributes"]
         suffixes = ("", "Delayed", "NotVisible")
@@ -188,7 +188,7 @@ class Toy:
         return visible, delayed, in_flight
 
     def schedule(self, name: str, expression: str, **changes: Any) -> None:
-        """Creates a schedule that calls the timer."""
+        """Creates a schedule with the timer as target."""
         arn = "arn:aws:lambda:us-east-1:123456789012:function:toy-timer"
         dead = "arn:aws:sqs:us-east-1:123456789012:schedule-dead"
         self.scheduler.create_schedule(

@@ -1,1 +1,1 @@
-"""What is built: the functions' bundles, the wheel and the source distribution, each tried where nothing else is."""
+"""Tests the functions' bundles, the wheel and the source distribution in isolated environments."""

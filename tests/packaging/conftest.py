@@ -1,4 +1,4 @@
-"""What the tests of builds share: whether packages can be fetched, the wheel, and environments with it."""
+"""Fixtures of the build tests, with access to packages, the wheel, and environments."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.packaging.installed import Environments, run
 
 @pytest.fixture(scope="session")
 def package_index() -> None:
-    """Skips where packages cannot be fetched; in CI, where `CI` is set, they must be."""
+    """Skips tests without access to packages, or fails in CI, where `CI` is set."""
     url = os.environ.get("UV_DEFAULT_INDEX") or os.environ.get("PIP_INDEX_URL") or "https://pypi.org/simple/"
     try:
         urllib.request.urlopen(f"{url.rstrip('/')}/six/", timeout=20).close()

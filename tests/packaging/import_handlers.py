@@ -1,4 +1,4 @@
-"""Imports handlers from an archive's folder alone: `python -I -S import_handlers.py FOLDER HANDLER...`."""
+"""Imports handlers from an archive's folder alone, as `python -I -S import_handlers.py FOLDER HANDLER...`."""
 
 import importlib
 import sys

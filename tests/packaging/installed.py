@@ -1,4 +1,4 @@
-"""Environments with the wheel and nothing of the checkout, and the documents' snippets that are run there."""
+"""Environments with the wheel but without the checkout, and the documents' snippets for these environments."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ class Installed:
     programs: Path
 
     def python(self, program: str, folder: Path, *arguments: str, **variables: str) -> str:
-        """Runs a program text in a folder; returns its output."""
+        """Runs a program's text in a folder. Returns the output."""
         return run([self.programs / "python", "-c", program, *arguments], folder, **variables)
 
     def pytest(self, folder: Path, **variables: str) -> str:
-        """Runs the tests of a folder; returns pytest's report."""
+        """Runs the tests of a folder. Returns pytest's report."""
         return run([self.programs / "python", "-m", "pytest", "-q", "-p", "no:cacheprovider"], folder, **variables)
 
 
@@ -50,7 +50,7 @@ class Environments:
     _made: dict[tuple[str, ...], Installed] = field(default_factory=dict)
 
     def __call__(self, extras: str = "", *packages: str) -> Installed:
-        """Returns an environment with the wheel, its extras and other packages, as requirements.lock pins them.
+        """Returns an environment with the wheel, its extras and other packages, as pinned in requirements.lock.
 
         Args:
             extras: such as "[local]".
@@ -78,7 +78,7 @@ class Environments:
 
 
 def run(command: list[str | Path], folder: Path, *, code: int = 0, **variables: str) -> str:
-    """Runs a command in a folder, with few variables of this process; returns its output.
+    """Runs a command in a folder, with few variables of this process. Returns the output.
 
     Args:
         command: program and arguments.
@@ -101,7 +101,7 @@ def run(command: list[str | Path], folder: Path, *, code: int = 0, **variables: 
 
 
 def snippets(page: str, example: str = "") -> list[str]:
-    """Returns the Python snippets of a page of the documentation, as the page shows them.
+    """Returns the Python snippets of a documentation page.
 
     Args:
         page: such as "docs/local.md".

@@ -1,4 +1,4 @@
-"""Prints the requests that a botocore makes: `python -P -S record_requests.py FOLDER SERVICE...`.
+"""Prints the requests of a botocore, as `python -P -S record_requests.py FOLDER SERVICE...`.
 
 The folder alone is on the path. Each operation of each service is called twice, with the parameters that it requires
 and with all, each time in a Region of another partition; nothing is sent. The output is JSON:
@@ -40,11 +40,11 @@ botocore.auth.get_current_datetime = lambda remove_tzinfo=True: NOW.replace(tzin
 
 
 class Recorded(Exception):
-    """Ends a call with its request."""
+    """Ends a call with the request."""
 
 
 def example(shape, name, *, full, above=()):
-    """Returns a value of a shape; a shape inside of itself has no value."""
+    """Returns a value of a shape. Recursive shapes get no value."""
     if shape.type_name == "structure":
         inner = (*above, shape.name)
         names = [each for each in shape.members if full or each in shape.required_members]
@@ -73,7 +73,7 @@ def record(request, **_):
 
 
 def outcome(client, operation, *, full):
-    """Returns the request of one call, or botocore's error."""
+    """Returns the request of a call, or botocore's error."""
     model = client.meta.service_model.operation_model(operation)
     parameters = {} if model.input_shape is None else example(model.input_shape, "", full=full)
     try:

@@ -1,4 +1,4 @@
-"""The functions' archive, made from PyPI: other projects' files unchanged, for Lambda's machine, and able to run."""
+"""The functions' archive from PyPI has unchanged third-party files for Lambda's machine, and runs."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ ARM64_ELF = 183
 
 @pytest.fixture(scope="module")
 def deployed(package_index: None, tmp_path_factory: pytest.TempPathFactory) -> ZipFile:
-    """The archive as it is deployed."""
+    """The archive as deployed."""
     target = tmp_path_factory.mktemp("deployed")
     write_bundle(target)
     return ZipFile(target / "functions.zip")
@@ -65,7 +65,7 @@ def python() -> str:
 
 @pytest.fixture(scope="module")
 def resources() -> list[dict[str, Any]]:
-    """The resources of the synthesized template, as it is kept in the package."""
+    """The resources of the synthesized template in the package."""
     return list(json.loads(local_template.PATH.read_text(encoding="utf-8"))["Resources"].values())
 
 
@@ -96,7 +96,7 @@ def test_every_shared_object_is_for_arm64_and_the_functions_python(deployed: Zip
 
 
 def test_every_file_is_as_its_project_wrote_it(whole: Path, tested: Path) -> None:
-    """Compares with the hashes that a wheel records of its files."""
+    """Compares with the hashes of files recorded in wheels."""
     own = own_files()
     files = {name: path for name, path in files_of(tested).items() if name not in own}
     written = {}
@@ -154,7 +154,7 @@ def test_all_handlers_are_imported_from_the_archive_alone(tested: Path, python: 
 def test_every_request_of_the_archives_botocore_is_that_of_a_whole_one(
     tested: Path, whole: Path, python: str, resources: list[dict[str, Any]], tmp_path: Path
 ) -> None:
-    """Of all operations of all services that a function's role allows anything of, and of STS."""
+    """Covers all operations of STS and of all services allowed to a function's role."""
     services = services_of_roles(resources)
     # With the hashes of text fixed: botocore's user agent has a set in it.
     bundled, expected = (
@@ -170,7 +170,7 @@ def test_every_request_of_the_archives_botocore_is_that_of_a_whole_one(
 
 
 def services_of_roles(resources: list[dict[str, Any]]) -> list[str]:
-    """The services of which a policy of a function's role allows an action, by the names of IAM; and STS."""
+    """Returns the IAM names of all services allowed in a function role's policy, and STS."""
     roles = {each["Properties"]["Role"]["Fn::GetAtt"][0] for each in functions_of(resources)}
     statements = [
         statement
@@ -188,12 +188,12 @@ def functions_of(resources: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def digest_of(path: Path) -> str:
-    """A file's hash as RECORD writes it."""
+    """Returns a file's hash in the format of RECORD."""
     return base64.urlsafe_b64encode(hashlib.sha256(path.read_bytes()).digest()).decode().rstrip("=")
 
 
 def run(python: str, options: list[str], tool: str, folder: Path, home: Path, *arguments: str) -> str:
-    """Runs a tool as Lambda runs a function: no other packages, its variables, a folder that it may write to."""
+    """Runs a tool like a function on Lambda, without other packages, with Lambda's variables and a writable folder."""
     variables = {
         "PATH": os.environ["PATH"],
         "HOME": str(home),
@@ -222,7 +222,7 @@ def run(python: str, options: list[str], tool: str, folder: Path, home: Path, *a
 
 
 def settings() -> dict[str, str]:
-    """The settings of a service that is nowhere, by the names of a function's variables."""
+    """The settings of a fictitious service, by the names of a function's variables."""
     values = {"max_skew_ms": "100", "send_threads": "8", "topic_queues": "{}"}
     return {
         field.name.upper(): values.get(field.name, "arn:aws:sqs:eu-central-1:1:q") for field in fields(ServiceSettings)

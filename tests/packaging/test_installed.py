@@ -1,4 +1,4 @@
-"""What users install, in empty environments outside the checkout: each extra does what the documents say of it."""
+"""Installs each extra in an empty environment outside the checkout, and checks the documented features."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The CDK app of docs/constructs.md, copied from the page into empty environments that have the wheel."""
+"""The CDK app of docs/constructs.md, copied from the page into empty environments with the wheel."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ FILES = {
 
 @pytest.fixture
 def app(tmp_path: Path) -> Path:
-    """The folder of the app, as a reader of the page makes it."""
+    """The folder of the app, as made by a reader of the page."""
     for name, example in FILES.items():
         [snippet] = snippets(PAGE, example)
         (tmp_path / name).parent.mkdir(exist_ok=True)
@@ -40,13 +40,13 @@ def app(tmp_path: Path) -> Path:
 
 
 def with_node() -> dict[str, str]:
-    """Returns the variable that names Node: this environment's, or the machine's."""
+    """Returns the variable for Node, from this environment or the machine."""
     node = os.environ.get(JSII_NODE) or node_of_wheel()
     return {JSII_NODE: str(node)} if node else {}
 
 
 def synthesized(installed: Installed, app: Path, *, bundled: bool) -> dict[str, Any]:
-    """Runs the app as the CDK's command line does; returns the template."""
+    """Runs the app as the CDK's command line does. Returns the template."""
     context = {} if bundled else {BUNDLING_STACKS: []}
     variables = {"CDK_OUTDIR": str(app / "cdk.out"), "CDK_CONTEXT_JSON": json.dumps(context), **with_node()}
     run([installed.programs / "python", "app.py"], app, **variables)

@@ -1,4 +1,4 @@
-"""The layer with the SDK, made from PyPI: the client works from it, beside the boto3 that Lambda brings."""
+"""The SDK layer, built from PyPI. The client works from the layer, beside Lambda's boto3."""
 
 from __future__ import annotations
 

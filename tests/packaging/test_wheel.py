@@ -1,4 +1,4 @@
-"""What `make build` makes: what is in the wheel, and what a package index shows of it."""
+"""The outputs of `make build`, with the wheel's contents and the package index's page."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def test_the_source_distribution_gives_the_same_wheel(built: Path, wheel: Path, 
 
 
 def unpacked(built: Path, folder: Path) -> Path:
-    """Unpacks the source distribution; returns its folder."""
+    """Unpacks the source distribution. Returns the folder."""
     [sdist] = built.glob("*.tar.gz")
     with tarfile.open(sdist) as archive:
         archive.extractall(folder, filter="data")

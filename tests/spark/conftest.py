@@ -1,4 +1,4 @@
-"""One Spark for all tests of this folder, on the Java from PyPI."""
+"""A shared Spark session for all tests of this folder, on the Java from PyPI."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Merges all topics of the stack at an endpoint, in a process that tests kill.
+"""Merges all topics of the stack at an endpoint, in a process killed by tests.
 
     python -m tests.spark.merge_run <endpoint> threads|cluster|speculation <folder>
 
@@ -52,7 +52,7 @@ FIRST = "first"
 
 @dataclass(frozen=True, slots=True)
 class Slow:
-    """A task that ends some time after its output is written."""
+    """A task that ends some time after writing the output."""
 
     task: Callable[[Any], Any]
     folder: Path
@@ -94,7 +94,7 @@ class Slowly:
 
 @contextmanager
 def two_hosts() -> Iterator[Mapping[str, str]]:
-    """Runs a master of Spark and a worker on each of HOSTS. Gives the settings of a session with them."""
+    """Runs a Spark master and a worker on each of HOSTS. Yields the settings for a session."""
     port = free_port()
     master = f"{HOSTS[0]}:{port}"
     spark_class = Path(os.environ["SPARK_HOME"]) / "bin/spark-class"

@@ -14,7 +14,7 @@ from tidewheel.spark.java import Java, ask_version, find_java, make_java_home
 
 
 def a_java(folder: Path, says: str) -> Path:
-    """A program that says what a Java would."""
+    """Makes a program with the output of a Java."""
     binary = folder / "bin" / "java"
     binary.parent.mkdir(parents=True)
     binary.write_text(f"#!/bin/sh\nprintf '{says}\\n' >&2\n")

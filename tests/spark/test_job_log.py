@@ -1,4 +1,4 @@
-"""What a job logs on Glue."""
+"""The log of a job on Glue."""
 
 from __future__ import annotations
 

@@ -101,7 +101,7 @@ def objects(tmp_path: Path) -> FolderObjects:
 
 @pytest.fixture
 def ranges(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int, int]]:
-    """The ranges that are read in this process."""
+    """The ranges read in this process."""
     asked: list[tuple[str, int, int]] = []
     get_range = FolderObjects.get_range
 

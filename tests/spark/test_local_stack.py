@@ -22,7 +22,7 @@ from tidewheel.spark.tasks import OnSpark
 
 
 def send_batches(stack: LocalTidewheel, batches: int) -> Counter[str]:
-    """Sends batches, each a ledger of its own; returns the bodies."""
+    """Sends batches, each for a separate ledger. Returns the bodies."""
     random_ = random.Random(3)
     client = stack.client()
     client.create_topic("orders")

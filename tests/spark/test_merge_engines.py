@@ -1,4 +1,4 @@
-"""One suite for all engines of a merge: the function's, threads, and Spark's. They write the same bytes."""
+"""Tests all merge engines, the function's, threads and Spark, which write the same bytes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Merges with real faults: killed drivers and executors, speculative copies, two runs at once, Ctrl-C."""
+"""Merges with real faults, such as killed drivers and executors, speculative copies, concurrent runs and Ctrl-C."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Backlog:
         return {topic: self.client.stats(topic).buckets for topic in TOPICS}
 
     def assert_whole(self) -> None:
-        """Asserts that each message comes once, and that a day later no ledger is left that nothing names."""
+        """Asserts that each message arrives once, and that no unreferenced ledger is left a day later."""
         self.stack.advance(hours=50)  # the daily work looks at what is a day old
         assert len(self.names()) == sum(self.ledgers().values())
         self.stack.advance(days=9)
@@ -81,7 +81,7 @@ def backlog() -> Iterator[Backlog]:
 
 
 class Run:
-    """A merge in a process of its own."""
+    """A merge in a separate process."""
 
     def __init__(self, backlog: Backlog, where: str, folder: Path) -> None:
         folder.mkdir()
@@ -98,11 +98,11 @@ class Run:
 
     @property
     def written(self) -> list[int]:
-        """The processes of the tasks that wrote their output, in order."""
+        """The processes of the tasks with written output, in order."""
         return [int(path.name.partition("-")[2]) for path in sorted(self._folder.glob("*-*"))]
 
     def wait_until_written(self) -> None:
-        """Waits until a task has written its output."""
+        """Waits until a task has written output."""
         ends_s = time.monotonic() + BOUND_S
         while not self.written:
             assert self.process.poll() is None and time.monotonic() < ends_s, self.output()
@@ -161,14 +161,14 @@ def test_of_a_task_and_its_speculative_copy_one_output_is_taken(backlog: Backlog
 
 
 def assert_one_output_twice(run: Run, backlog: Backlog) -> None:
-    """Asserts that a task wrote its output twice, and that one of the two goes a day later."""
+    """Asserts that a task wrote its output twice, and that the unused copy is deleted a day later."""
     assert len(run.written) == len(TOPICS) + 1
     assert len(backlog.names()) > sum(backlog.ledgers().values())
     backlog.assert_whole()
 
 
 def executor_of(root: int, worker: int) -> int:
-    """Returns the executor below a process that has a Python worker."""
+    """Returns the executor of a Python worker below a process."""
     [found] = [
         process
         for process in tree(root)

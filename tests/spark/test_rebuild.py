@@ -1,4 +1,4 @@
-"""Rebuilds through Spark find and make what the engine in one process does."""
+"""Rebuilds through Spark give the same results as the single-process engine."""
 
 from __future__ import annotations
 

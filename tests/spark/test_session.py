@@ -1,4 +1,4 @@
-"""Spark on one machine."""
+"""Spark sessions on one machine."""
 
 from __future__ import annotations
 

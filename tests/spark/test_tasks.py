@@ -1,4 +1,4 @@
-"""One suite for all ways to run the tasks of a job."""
+"""Tests all ways to run the tasks of a job."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True)
 class Endless:
-    """Names its process in a folder, and ends only if the item is 0."""
+    """Records its process id in a folder, and ends only for the item 0."""
 
     folder: Path
 
@@ -71,7 +71,7 @@ class Endless:
 
 @dataclass(frozen=True, slots=True)
 class Dying:
-    """Kills its process, the first time that each item runs."""
+    """Kills the process at the first run of each odd item."""
 
     folder: Path
 

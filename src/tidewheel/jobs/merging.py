@@ -68,7 +68,7 @@ def merge_buckets(job: Job) -> Merged | None:
 
 
 def _tell(job: Job, topic: str, merged: Merged | None, *, quietly: bool) -> None:
-    """Says what was done to a topic.
+    """Reports a topic's merges.
 
     Args:
         quietly: leave out a topic without work.

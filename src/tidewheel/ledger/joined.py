@@ -132,7 +132,7 @@ def _row_group(version: int, data: bytes | memoryview, rows: int, offset: int) -
 
 
 def _around(version: int) -> tuple[bytes, bytes]:
-    """Returns what stands before and behind the row group in a segment's footer."""
+    """Returns the bytes before and behind the row group in a segment's footer."""
     before, after = footer_of(version, 0, (_MARK,), SEGMENT_TAGS[version], b"")[:-_FRAME_BYTES].split(_MARK)
     return before.removesuffix(integer(0) + _ROW_GROUPS), after
 
@@ -169,7 +169,7 @@ _ENDS = {version: _around(version)[1] for version in SCHEMA_VERSIONS}
 
 
 def _read(joined: bytes, segments: Sequence[Segment], columns: Sequence[str] | None) -> pa.Table | None:
-    """Returns the rows of the joined file, or None if they are not what the segments say."""
+    """Returns the rows of the joined file, or None if they do not match the segments."""
     file = pq.ParquetFile(pa.BufferReader(joined), pre_buffer=False)
     wanted = None if columns is None else list({"deliver_at_ms", *columns})
     table = file.read(columns=wanted, use_threads=False)

@@ -54,7 +54,7 @@ def string(value: bytes) -> bytes:
 
 
 def list_head(length: int, element_type: int) -> bytes:
-    """Encodes what precedes the elements of a list."""
+    """Encodes the head of a list, before its elements."""
     if length < 15:
         return bytes((length << 4 | element_type,))
     return bytes((0xF0 | element_type,)) + varint(length)

@@ -1,4 +1,4 @@
-"""Makes a ledger's weights while the ledger is written. `ledger/weights.py` tells what a weight is."""
+"""Makes a ledger's weights while the ledger is written. `ledger/weights.py` defines weights."""
 
 from __future__ import annotations
 

@@ -94,7 +94,7 @@ class CheckedClock:
 
 
 def begin_invocation(clock: Clock) -> None:
-    """Forgets what an earlier invocation was told of the time."""
+    """Forgets the times reported by AWS in an earlier invocation."""
     if isinstance(clock, CheckedClock):
         clock.forget()
 

@@ -111,7 +111,7 @@ def occurrences_name(topic: str, first_slot: int, attempt: str) -> str:
 
 
 def scan_name(topic: str, attempt: str, group: int) -> str:
-    """Returns the name of what a rebuild compares of a group of ledgers. The orphan sweep deletes what a crash left."""
+    """Returns the name of a rebuild's spool for a group of ledgers. The orphan sweep deletes leftovers of a crash."""
     return f"{PLANS}{topic}/{attempt}-{group}.scan"
 
 
@@ -167,7 +167,7 @@ def is_copy(name: str) -> bool:
 
 
 def import_name(topic: str, import_id: str) -> str:
-    """Returns the name of the object that says what an import's input is."""
+    """Returns the name of the object that describes an import's input."""
     return f"{IMPORTS}{topic}/_{import_id}.json"
 
 

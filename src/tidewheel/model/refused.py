@@ -78,7 +78,7 @@ def refused_document(message: QueuedMessage, reason: str) -> dict[str, Any]:
 
 
 def reference(document: Mapping[str, Any], object_name: str) -> dict[str, Any]:
-    """Returns what the queue of refused messages has of a document that is an object."""
+    """Returns the entry in the queue of refused messages for a document stored as an object."""
     return {**{name: document[name] for name in _MARKS}, "object_name": object_name}
 
 

@@ -11,7 +11,7 @@ from tidewheel.storage.writes import Put
 
 
 class Note(NamedTuple):
-    """A number, and to what it does not apply.
+    """A number, and the messages to which it does not apply.
 
     Attributes:
         number: see `Notes`.

@@ -102,7 +102,7 @@ class Parks:
         return items.readable(found, items.decode_park, layout.PARKS, unreadable)
 
     def of(self, subscription: SubscriptionState) -> list[Park]:
-        """Reads the parks of a subscription's generation, without their ledgers. Leaves out what cannot be read."""
+        """Reads the parks of a subscription's generation, without their ledgers. Leaves out unreadable parks."""
         prefix = layout.parks_prefix(subscription.name, subscription.generation)
         partition = layout.topic_partition(subscription.topic)
         found = self._table.query_prefix(partition, prefix, projection=_WITHOUT_LEDGER)

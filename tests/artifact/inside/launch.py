@@ -1,4 +1,4 @@
-"""Runs a module in moved time: `python launch.py CLOCK PATH FORBIDDEN MODULE ARGUMENT...`.
+"""Runs a module in simulated time, as `python launch.py CLOCK PATH FORBIDDEN MODULE ARGUMENT...`.
 
 CLOCK is a file with nanoseconds, a signed 64-bit integer in the machine's order. All functions of Python that tell the
 time of day add them, so a process follows as soon as the file changes. Monotonic clocks stay as they are.
@@ -56,7 +56,7 @@ def move_time(clock_file):
 
 
 def _replace(owner, name, value):
-    """Replaces an attribute of a class that is written in C."""
+    """Replaces an attribute of a class implemented in C."""
     import ctypes
 
     gc.get_referents(owner.__dict__)[0][name] = value

@@ -1,4 +1,4 @@
-"""moto's server in a process of its own: `moto_server.py` prints its URL and serves until its input ends.
+"""Runs moto's server as a process. Prints the URL and serves until the input ends.
 
 Run by `launch.py`, it lives in moved time. Each workaround has its reason:
 
@@ -32,7 +32,7 @@ def _untracked(cls: type, *_: Any, **__: Any) -> Any:
 
 
 def main() -> None:
-    """Serves until standard input ends: a harness that was killed leaves no server behind."""
+    """Serves until standard input ends, so that a killed harness leaves no server behind."""
     lock, patches = RLock(), Patches()
     MotoTime(SystemClock()).install()
     patches.set(BaseModel, "__new__", staticmethod(_untracked))

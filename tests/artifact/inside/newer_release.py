@@ -1,4 +1,4 @@
-"""Makes a release one that writes more: put into a copy of an archive and imported first by each handler.
+"""Simulates a newer release with an additional field in all writes. Each handler of a copied archive imports it first.
 
 | written | has one more |
 |---|---|
@@ -24,7 +24,7 @@ _JSON_WRITERS = ("aws.runs", "aws.scheduler_wheel", "model.checkpoint", "model.j
 
 
 def with_more(operation, parameters):
-    """Returns the parameters of a call of DynamoDB with one more attribute in each item that is written."""
+    """Returns the parameters of a DynamoDB call with an additional attribute in each written item."""
     if operation == "PutItem":
         return parameters | {"Item": parameters["Item"] | {NAME: _VALUE}}
     if operation == "UpdateItem":

@@ -1,4 +1,4 @@
-"""The SDK as a program of its own: reads calls of a `Tidewheel` client from its input, writes answers to its output.
+"""The SDK as a program, which reads calls of a `Tidewheel` client from the input and writes answers to the output.
 
 A call is (method, arguments, keywords), an answer (result, None) or (None, error's name and text), each a pickle with
 its length before it. A result that is a generator or an object with a way to AWS is not for this program.

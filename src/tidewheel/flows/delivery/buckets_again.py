@@ -55,7 +55,7 @@ def _ledgers(objects: Objects, state: TopicState, ids: Sequence[str]) -> Iterato
 
 
 def _bucket(objects: Objects, stored: StoredObject, slot_ms: int) -> Bucket | None:
-    """Returns what a ledger says of itself, or None if it is damaged. Only a ledger without a tail is read whole.
+    """Returns a bucket read from a ledger, or None if it is damaged. Only a ledger without a tail is read whole.
 
     Raises:
         CorruptLedger, ValueError: its footer or tail is damaged.

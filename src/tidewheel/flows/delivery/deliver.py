@@ -161,7 +161,7 @@ def _ready(
     unread: Sequence[Unread],
     now_ms: int,
 ) -> _Ready:
-    """Selects a delivery's rows. Sets aside what could not be read.
+    """Selects a delivery's rows. Sets unreadable segments aside.
 
     Raises:
         InvalidValue: the delivery's filter cannot be read.

@@ -188,7 +188,7 @@ def _level(state: TopicState, takers: Sequence[SubscriptionState]) -> list[Subsc
 
 
 def _advance(ports: Ports, state: TopicState, done: Dispatched) -> _Step | None:
-    """Plans what is sealed, hands it out, and raises the next slot if no subscription is left out.
+    """Plans sealed slots, hands the plans out, and raises the next slot if no subscription is left out.
 
     Returns the last step, or None if the topic is gone. If other changes refuse the raise each time, the next slot
     stays low, which only costs the sweep a check.

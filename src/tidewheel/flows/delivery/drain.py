@@ -35,7 +35,7 @@ MAX_UNREADABLE_WAIT_MS = 6 * 3_600_000
 
 
 class _Found(Enum):
-    """What the drain of a park found."""
+    """The outcome of draining a park."""
 
     NOTHING = auto()
     """The park is gone or leased."""

@@ -55,7 +55,7 @@ class KeyPorts(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyRestore:
-    """What decides about keys.
+    """The data that decides about keys.
 
     Attributes:
         state: the topic state to start again with.
@@ -69,7 +69,7 @@ class KeyRestore:
 
     @classmethod
     def of(cls, checkpoint: Checkpoint, state: TopicState, now_ms: int) -> KeyRestore:
-        """Returns what a checkpoint says. An uncertain tombstone of a sealed slot may have come too late."""
+        """Returns a checkpoint's data about keys. An uncertain tombstone of a sealed slot may have come too late."""
         dead = (each.id for each in checkpoint.tombstones if each.certain or each.slot >= state.sealed)
         return cls(state=state, dead=frozenset(map(id_bytes, dead)), now_ms=now_ms)
 

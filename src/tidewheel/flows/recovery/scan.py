@@ -64,7 +64,7 @@ class ScanRange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spool:
-    """What a group of ledgers has for the comparison.
+    """The data of a group of ledgers for the comparison.
 
     Attributes:
         ends: the end of each share in the bytes.

@@ -50,7 +50,7 @@ class Found:
 
 
 class Written(NamedTuple):
-    """What came of a checkpoint.
+    """The result of a checkpoint.
 
     Attributes:
         changed: whether it was written. False: the last checkpoint is the same.

@@ -60,7 +60,7 @@ def dead_among(
 
 
 class Rewrite(NamedTuple):
-    """What a topic's dead bytes ask for.
+    """Whether a topic's dead bytes need a merge now or later.
 
     Attributes:
         now: the topic has more dead bytes than it may have, in ledgers that do not end soon.
@@ -75,7 +75,7 @@ NO_REWRITE = Rewrite(now=False)
 
 
 def rewrite_of(ports: Ports, state: TopicState, buckets: Sequence[Bucket], tombstones: Sequence[Tombstone]) -> Rewrite:
-    """Returns what a topic's dead bytes ask for.
+    """Returns whether a topic's dead bytes need a merge now or later.
 
     Args:
         state: read before the buckets.

@@ -245,7 +245,7 @@ class _Run:
                 self._renew_leases()
 
     def _take(self, topic: _Topic, planned: PlannedMerge, written: Written) -> None:
-        """Lets a written merge wait for its swap, or deletes what was written of a failed one."""
+        """Lets a written merge wait for its swap, or deletes the outputs of a failed merge."""
         merged, error = topic.merged, written.error
         if error is None and merged.error is None:
             topic.waiting.ready.append(

@@ -41,7 +41,7 @@ class Choice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedMerge:
-    """A merge, and what it was chosen by.
+    """A merge, and the data used for choosing it.
 
     Attributes:
         state: read before the buckets. Rows below its `planned` are in plans already.

@@ -42,7 +42,7 @@ _MARGIN = 1 / 32
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dead:
-    """What a topic need not keep.
+    """The bounds and sizes of a topic's dead data.
 
     Attributes:
         collected_until: the first slot that somebody may still read.

@@ -1,4 +1,4 @@
-"""Maps the rows of an input to a ledger's columns, and finds what is wrong with each row."""
+"""Maps the rows of an input to a ledger's columns, and finds the problems of each row."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Divides CSV into rows, strictly: what is no row of the dialect is rejected, never repaired.
+"""Divides CSV into rows strictly. Rejects rows outside the dialect, and never repairs them.
 
     row      field , field ... line end     as many fields as the header has
     field    "..." with doubled quotes, or text without quotes, commas and line ends

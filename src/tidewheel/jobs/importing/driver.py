@@ -204,7 +204,7 @@ class _Run:
         return left
 
     def _compare(self) -> None:
-        """Compares all files with what they were, before the first commit."""
+        """Marks all changed files as failed, before the first commit."""
         self._compared = True
         for file in self._files:
             self._check_unchanged(file)

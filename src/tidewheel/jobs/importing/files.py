@@ -62,7 +62,7 @@ def plain_url(name: str) -> str:
 
 
 def changed_since(location: Location, file: InputFile) -> str | None:
-    """Returns what is wrong if a file is no longer as it was when the import began."""
+    """Returns the problem if a file has changed since the import began."""
     try:
         now = _stat_of(location, file.name)
     except FileNotFoundError:

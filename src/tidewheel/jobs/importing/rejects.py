@@ -109,7 +109,7 @@ def check_writable(location: Location, folder: str, source: str, name: str) -> N
 
 
 def _place(location: Location, folder: str) -> tuple[Objects, str]:
-    """Returns where a folder's objects are, and what their names begin with."""
+    """Returns the objects of a folder, and the prefix of their names."""
     url = plain_url(folder)
     if not url.startswith(S3):
         return Location(root=url).objects(), ""

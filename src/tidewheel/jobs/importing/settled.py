@@ -1,4 +1,4 @@
-"""Remembers what an import's input is, and which of its parts are finished.
+"""Remembers an import's input, and the finished parts of it.
 
     imports/<topic>/_<import id>.json                              sealed (`model.checksum`), a JSON object: `Input`
     imports/<topic>/_<import id>/<file>-<part>-<rows>-<live>       empty: the part is finished, and made `live` ledgers
@@ -30,7 +30,7 @@ _MOST_BYTES = 1 << 30
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Input:
-    """What decides an import's messages.
+    """The options, files and limits that decide an import's messages.
 
     Attributes:
         options: values by option.
@@ -63,7 +63,7 @@ class Input:
         )
 
     def difference(self, other: Input) -> str | None:
-        """Returns in what another input differs."""
+        """Returns the first difference of another input, or None."""
         for option, value in self.options.items():
             if other.options.get(option) != value:
                 return f"{option} was {value!r} and is {other.options.get(option)!r}"

@@ -113,7 +113,7 @@ class Target:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Terms:
-    """What a row's checks need besides its columns.
+    """The data that a row's checks need besides its columns.
 
     Attributes:
         now_ms: start of this run.
@@ -147,7 +147,7 @@ LIMITS = Limits()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Work:
-    """What all tasks of an import share.
+    """The data shared by all tasks of an import.
 
     Attributes:
         location: where ledgers are written. Input and rejects in S3 are accessed with the same credentials.
