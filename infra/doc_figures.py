@@ -132,7 +132,7 @@ def _limit(row: re.Match[str]) -> str:
 
 def _queue_policy(text: re.Match[str]) -> str:
     """Returns docs/permissions.md with the policy of a queue."""
-    roles = [f"arn:aws:iam::111122223333:role/tidewheel-{name}" for name in ("Deliver", "Dispatch", "Ingest", "Sweep")]
+    roles = [f"arn:aws:iam::111122223333:role/tidewheel-{name}" for name in ("Deliver", "Dispatch", "Ingest")]
     policy = _json(queue_policy("arn:aws:sqs:eu-west-1:444455556666:legacy", role_arns=roles))
     return re.sub(r"(?s)(?<=^```json\n).*?(?=^```$)", lambda _: policy, text[0], flags=re.MULTILINE)
 
