@@ -73,7 +73,7 @@ LEFT_OUT = {
     "tidewheel/cli/*": "the command line",
     "tidewheel/cost/*": "the calculation of bills",
     "tidewheel/local/*": "the local runtime",
-    "tidewheel/memory/*": "the metadata in memory, for tests",
+    "tidewheel/memory/*": "the clients in memory, for tests",
     "tidewheel/jobs/*": "the Glue jobs",
     "tidewheel/spark/*": "the Glue jobs",
 }
