@@ -34,9 +34,8 @@ from tidewheel.ledger.bucket import bucket_id, content_id
 from tidewheel.ledger.ledger import Ledger, decode_segment, encode_ledger
 from tidewheel.memory import MemoryService, MemoryWheel
 from tidewheel.model.settings import TopicSettings
-from tidewheel.model.topic_state import new_topic_state
+from tidewheel.model.topic_state import NextWork, new_topic_state
 from tidewheel.storage.buckets import Commit
-from tidewheel.storage.topic_states import NextWork
 
 ROWS = 5_000
 THREADS = 8

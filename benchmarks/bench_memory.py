@@ -37,10 +37,9 @@ from tidewheel.ledger.ledger import Ledger, encode_ledger, rows_table
 from tidewheel.ledger.rows import sort_rows
 from tidewheel.memory import MemoryObjects, MemoryService, MemorySqs, MemoryWheel
 from tidewheel.model.settings import TopicSettings
-from tidewheel.model.topic_state import new_topic_state
+from tidewheel.model.topic_state import NextWork, new_topic_state
 from tidewheel.storage.buckets import Commit
 from tidewheel.storage.items import decode_bucket, encode_bucket
-from tidewheel.storage.topic_states import NextWork
 from tidewheel.storage.writes import Item
 
 DUE_ROWS = 1000

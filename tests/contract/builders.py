@@ -11,11 +11,10 @@ from tidewheel.model.plan import Plan, PlannedSegment
 from tidewheel.model.segment import Segment
 from tidewheel.model.settings import TopicSettings
 from tidewheel.model.subscription_state import Delivery, DeliveryKey, SubscriptionState
-from tidewheel.model.topic_state import TopicState
+from tidewheel.model.topic_state import NextWork, TopicState
+from tidewheel.model.trash import Trash
 from tidewheel.storage.deliveries import HandOut
-from tidewheel.storage.merges import Trash
 from tidewheel.storage.storage import Storage
-from tidewheel.storage.topic_states import NextWork
 
 SLOT_MS = 300_000
 

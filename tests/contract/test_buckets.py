@@ -20,9 +20,9 @@ from tidewheel import clock as clocks
 from tidewheel.clock import ManualClock
 from tidewheel.ledger.bucket import Bucket, encode_tail
 from tidewheel.ledger.slots import slots_of
+from tidewheel.model.topic_state import NextWork
 from tidewheel.storage import layout
 from tidewheel.storage.buckets import Commit
-from tidewheel.storage.topic_states import NextWork
 
 LOW = NextWork(next_slot=105, next_check_ms=7000, collect_at_ms=None)
 

@@ -15,10 +15,10 @@ from tests.contract.builders import (
 )
 from tests.contract.conftest import aws_store
 from tests.contract.test_parks import a_park
+from tidewheel.model.topic_state import NextWork
 from tidewheel.storage import layout
 from tidewheel.storage.checks import DailyClaim
 from tidewheel.storage.deliveries import HandOut
-from tidewheel.storage.topic_states import NextWork
 
 
 def test_topics_and_deliveries_are_due_from_their_next_check_on(store: Store) -> None:

@@ -29,6 +29,7 @@ from tidewheel.memory import MemoryObjects
 from tidewheel.model.key import KeyEntry
 from tidewheel.model.park import ParkKey
 from tidewheel.model.tombstone import Tombstone
+from tidewheel.model.topic_state import NextWork
 from tidewheel.storage import layout
 from tidewheel.storage.buckets import Commit
 from tidewheel.storage.deliveries import HandOut
@@ -36,7 +37,6 @@ from tidewheel.storage.items import VERSION
 from tidewheel.storage.keys import FoundKeys, NotInLedgers
 from tidewheel.storage.storage import Storage
 from tidewheel.storage.table import ATTEMPTS, THROTTLED_ATTEMPTS, Table
-from tidewheel.storage.topic_states import NextWork
 
 NEXT = NextWork(next_slot=105, next_check_ms=7000, collect_at_ms=None)
 

@@ -10,9 +10,8 @@ import pytest
 from tests.contract.builders import Store, a_bucket, a_segment, a_state, raise_next_slot, some_trash
 from tidewheel.ledger.bucket import Bucket, encode_tail
 from tidewheel.ledger.slots import slots_of
-from tidewheel.model.topic_state import TopicState
+from tidewheel.model.topic_state import NextWork, TopicState
 from tidewheel.storage.buckets import Commit
-from tidewheel.storage.topic_states import NextWork
 
 LOW = NextWork(next_slot=105, next_check_ms=7000, collect_at_ms=None)
 

@@ -11,8 +11,8 @@ from tests.contract.builders import Store, a_bucket, a_delivery, a_plan, a_state
 from tidewheel.flows.delivery import dispatch
 from tidewheel.model.plan import Plan
 from tidewheel.model.subscription_state import State
+from tidewheel.model.topic_state import NextWork
 from tidewheel.storage.deliveries import HandOut
-from tidewheel.storage.topic_states import NextWork
 
 NEXT = NextWork(next_slot=300, next_check_ms=8, collect_at_ms=9)
 

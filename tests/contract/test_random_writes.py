@@ -28,9 +28,8 @@ from tidewheel.model.park import Park, ParkKey
 from tidewheel.model.set_aside import SetAside, SetAsideKey
 from tidewheel.model.subscription_state import State
 from tidewheel.model.tombstone import Tombstone
-from tidewheel.model.topic_state import TopicState
+from tidewheel.model.topic_state import NextWork, TopicState
 from tidewheel.storage.deliveries import HandOut
-from tidewheel.storage.topic_states import NextWork
 
 SEQUENCES = 5
 WRITES = 120

@@ -9,8 +9,8 @@ import pytest
 from tests.contract.builders import SLOT_MS, Store, a_state, raise_next_slot
 from tidewheel.model.message import Encoding
 from tidewheel.model.recurring import Recurring
-from tidewheel.model.topic_state import TopicState
-from tidewheel.storage.topic_states import AT_ONCE_MS, NextWork
+from tidewheel.model.topic_state import NextWork, TopicState
+from tidewheel.storage.topic_states import AT_ONCE_MS
 
 
 def a_recurring(name: str = "tick", generation: str = "r1", first_slot: int = 105) -> Recurring:

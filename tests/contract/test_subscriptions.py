@@ -10,9 +10,10 @@ import pytest
 from tests.contract.builders import Store, a_delivery, a_state, a_subscription, raise_next_slot
 from tidewheel.model.park import Park, ParkKey
 from tidewheel.model.subscription_state import State, SubscriptionState
+from tidewheel.model.topic_state import NextWork
 from tidewheel.storage.deliveries import HandOut
 from tidewheel.storage.parks import Parked
-from tidewheel.storage.topic_states import AT_ONCE_MS, NextWork
+from tidewheel.storage.topic_states import AT_ONCE_MS
 
 
 def _assert_refused(store: Store, state: Any, subscription: Any) -> None:

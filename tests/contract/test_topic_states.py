@@ -15,9 +15,8 @@ from tests.contract.builders import (
     some_trash,
 )
 from tidewheel.model.settings import TopicSettings
-from tidewheel.model.topic_state import Purge
+from tidewheel.model.topic_state import NextWork, Purge
 from tidewheel.storage.buckets import Commit
-from tidewheel.storage.topic_states import NextWork
 
 LOW = NextWork(next_slot=105, next_check_ms=7000, collect_at_ms=None)
 

@@ -22,10 +22,10 @@ from tidewheel.model.settings import TopicSettings
 from tidewheel.model.subscription_state import Delivery, DeliveryKey, SubscriptionState
 from tidewheel.model.tombstone import Tombstone
 from tidewheel.model.topic_state import Purge, TopicState
+from tidewheel.model.trash import Trash
 from tidewheel.model.validation import Options, check_message
 from tidewheel.storage import items
 from tidewheel.storage.items import PlanItem
-from tidewheel.storage.merges import Trash
 
 NOW_MS = 1_800_000_000_000
 _SLOT = NOW_MS // 300_000

@@ -8,10 +8,9 @@ from tidewheel.model.park import Park, ParkKey
 from tidewheel.model.plan import Plan
 from tidewheel.model.subscription_state import Delivery, DeliveryKey, SubscriptionState
 from tidewheel.model.tombstone import Tombstone
-from tidewheel.model.topic_state import TopicState
+from tidewheel.model.topic_state import NextWork, TopicState
+from tidewheel.model.trash import Trash
 from tidewheel.storage.deliveries import HandOut
-from tidewheel.storage.merges import Trash
-from tidewheel.storage.topic_states import NextWork
 
 _MOST_NAMES = 6
 

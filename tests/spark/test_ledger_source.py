@@ -31,10 +31,10 @@ from tidewheel.memory import MemoryService
 from tidewheel.model.object_names import ledger_bucket_id, ledger_name
 from tidewheel.model.settings import TopicSettings
 from tidewheel.model.topic_state import TopicState, new_topic_state
+from tidewheel.model.trash import Trash
 from tidewheel.spark.ledger_source import SPARK_SCHEMA, LedgerReader, Runs
 from tidewheel.spark.live_ledgers import in_listing, snapshot
 from tidewheel.storage.buckets import Buckets, Commit
-from tidewheel.storage.merges import Trash
 from tidewheel.storage.objects import Objects
 from tidewheel.storage.storage import Storage
 from tidewheel.storage.table import Table

@@ -85,3 +85,16 @@ def test_the_service_in_memory_needs_nothing_of_botocore_but_its_exceptions() ->
 def test_what_must_not_be_loaded_exists_under_this_name(name: str) -> None:
     """The absence of an unknown name would prove nothing."""
     assert importlib.util.find_spec(name) is not None
+
+
+def test_each_file_of_the_storage_can_be_imported_first() -> None:
+    """A circular import would show only in an archive whose job imports another file first."""
+    names = sorted(f"tidewheel.storage.{each.stem}" for each in (SOURCE / "storage").glob("*.py"))
+    again = (
+        "import importlib, sys\n"
+        f"for name in {names}:\n"
+        "    for each in [each for each in sys.modules if each.startswith('tidewheel.storage')]:\n"
+        "        del sys.modules[each]\n"
+        "    importlib.import_module(name.removesuffix('.__init__'))\n"
+    )
+    subprocess.run([sys.executable, "-c", again], check=True)

@@ -211,3 +211,12 @@ def new_topic_state(topic: str, generation: str, settings: TopicSettings, now_ms
         collected_until=slot,
         created_at_ms=now_ms,
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NextWork:
+    """A changed next slot, with the times of the next check and the next collection."""
+
+    next_slot: int | None
+    next_check_ms: int | None
+    collect_at_ms: int | None

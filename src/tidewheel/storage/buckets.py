@@ -7,10 +7,9 @@ from enum import Enum
 
 from tidewheel import clock as clocks
 from tidewheel.ledger.bucket import Bucket, BucketId
-from tidewheel.model.topic_state import TopicState, above
+from tidewheel.model.topic_state import NextWork, TopicState, above
 from tidewheel.storage import items, layout
 from tidewheel.storage.table import Table
-from tidewheel.storage.topic_states import NextWork
 from tidewheel.storage.writes import Change, Put, Value, item_of
 
 

@@ -22,6 +22,7 @@ from tidewheel.ledger.slots import decode_slots, encode_slots
 from tidewheel.ledger.weights import decode_weights, encode_weights
 from tidewheel.model.key import KeyEntry
 from tidewheel.model.message import Encoding, MessageId, id_bytes
+from tidewheel.model.note import Note
 from tidewheel.model.park import Park
 from tidewheel.model.plan import Plan, decode_plan, encode_plan
 from tidewheel.model.recurring import Recurring
@@ -30,12 +31,10 @@ from tidewheel.model.setting import settings_of
 from tidewheel.model.settings import StoredSettings, TopicSettings, read_stored
 from tidewheel.model.subscription_state import Delivery, State, SubscriptionState
 from tidewheel.model.tombstone import Tombstone
-from tidewheel.model.topic_state import Purge, TopicState, check_layout
+from tidewheel.model.topic_state import NextWork, Purge, TopicState, check_layout
+from tidewheel.model.trash import Trash
 from tidewheel.model.untrusted import json_of, text, whole
 from tidewheel.storage import layout
-from tidewheel.storage.merges import Trash
-from tidewheel.storage.notes import Note
-from tidewheel.storage.topic_states import NextWork
 from tidewheel.storage.writes import LAYOUT_READ, Item, Value, item_of
 
 VERSION = 1

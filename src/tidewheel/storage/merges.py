@@ -3,34 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from tidewheel.ledger.bucket import Bucket
 from tidewheel.model.topic_state import TopicState
+from tidewheel.model.trash import Trash
 from tidewheel.storage import items, layout
 from tidewheel.storage.table import Table
 from tidewheel.storage.writes import Change, Delete, Put
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Trash:
-    """Objects that a merge replaced.
-
-    Attributes:
-        sealed: the topic state's, as read before the swap. No plan that names the objects ends above.
-        read_until: the end of the last slot below `sealed` in which the objects may have rows. They are dead once
-            `collected_until` reaches this slot. None: `sealed`.
-    """
-
-    sealed: int
-    id: str
-    objects: tuple[str, ...]
-    read_until: int | None = None
-
-    @property
-    def dead_from(self) -> int:
-        """The value of `collected_until` from which on nobody reads the objects."""
-        return self.sealed if self.read_until is None else self.read_until
 
 
 class Merges:

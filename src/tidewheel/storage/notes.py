@@ -2,24 +2,11 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from tidewheel.errors import CorruptMetadata, NewerRelease
+from tidewheel.model.note import Note
 from tidewheel.storage import items, layout
 from tidewheel.storage.table import Table
 from tidewheel.storage.writes import Put
-
-
-class Note(NamedTuple):
-    """A number, and the messages to which it does not apply.
-
-    Attributes:
-        number: see `Notes`.
-        waiting: 16-byte ids of the pack's messages that were not sent, whatever the number says.
-    """
-
-    number: int
-    waiting: frozenset[bytes] = frozenset()
 
 
 class Notes:

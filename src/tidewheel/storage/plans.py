@@ -7,13 +7,12 @@ from collections.abc import Sequence
 from tidewheel.errors import CorruptMetadata, NewerRelease
 from tidewheel.model import object_names
 from tidewheel.model.plan import Plan, decode_plan, encode_plan
-from tidewheel.model.topic_state import ALL_SEALED, TopicState
+from tidewheel.model.topic_state import ALL_SEALED, NextWork, TopicState
 from tidewheel.storage import items, layout
 from tidewheel.storage.deliveries import HandOut, hand_out_writes
 from tidewheel.storage.items import PlanItem
 from tidewheel.storage.objects import Objects
 from tidewheel.storage.table import Table
-from tidewheel.storage.topic_states import NextWork
 from tidewheel.storage.writes import Change, Item, Put, Value, Write
 
 MAX_INLINE_MANIFEST_BYTES = 300_000

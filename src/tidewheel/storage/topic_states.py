@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from tidewheel.model.settings import TopicSettings
 from tidewheel.model.topic_state import Purge, TopicState
@@ -20,15 +19,6 @@ def check_again_at(state: TopicState, collect_at_ms: int | None) -> int | None:
     if state.next_check_ms == AT_ONCE_MS:
         return AT_ONCE_MS
     return state.check_at(state.next_slot, collect_at_ms)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NextWork:
-    """A changed next slot, with the times of the next check and the next collection."""
-
-    next_slot: int | None
-    next_check_ms: int | None
-    collect_at_ms: int | None
 
 
 class TopicStates:

@@ -17,7 +17,7 @@ from tidewheel.ledger.bucket import Bucket, waiting_rows
 from tidewheel.model.duration import MAX_DELAY_MS
 from tidewheel.model.needed import needed
 from tidewheel.model.topic_state import Purge, TopicState
-from tidewheel.storage.merges import Trash
+from tidewheel.model.trash import Trash
 from tidewheel.storage.storage import Storage
 from tidewheel.storage.topic_states import check_again_at
 

@@ -8,10 +8,10 @@ from tidewheel.flows.delivery.replaced import was_replaced
 from tidewheel.flows.delivery.schedules import schedule
 from tidewheel.flows.ports import Ports
 from tidewheel.ledger.bucket import Bucket
-from tidewheel.model.topic_state import TopicState, above
+from tidewheel.model.topic_state import NextWork, TopicState, above
 from tidewheel.model.wheel import fires_at_ms
 from tidewheel.storage.buckets import Commit
-from tidewheel.storage.topic_states import AT_ONCE_MS, NextWork
+from tidewheel.storage.topic_states import AT_ONCE_MS
 
 
 class Committed(NamedTuple):

@@ -32,10 +32,9 @@ from tidewheel.flows.ports import Ports
 from tidewheel.model.plan import MAX_PART_RAW_BYTES, MAX_PART_SEGMENTS, Plan
 from tidewheel.model.settings import LEASE_MS
 from tidewheel.model.subscription_state import Delivery, DeliveryKey, SubscriptionState
-from tidewheel.model.topic_state import TopicState
+from tidewheel.model.topic_state import NextWork, TopicState
 from tidewheel.model.wheel import open_from
 from tidewheel.storage.deliveries import HandOut
-from tidewheel.storage.topic_states import NextWork
 
 _ATTEMPTS = 10
 _SCHEDULE_S = 2 * TRY_S

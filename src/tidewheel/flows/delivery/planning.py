@@ -15,8 +15,7 @@ from tidewheel.flows.ports import Ports
 from tidewheel.ledger.bucket import Bucket, due_segments, waiting_rows
 from tidewheel.model.plan import Plan
 from tidewheel.model.recurring import Recurring
-from tidewheel.model.topic_state import TopicState
-from tidewheel.storage.topic_states import NextWork
+from tidewheel.model.topic_state import NextWork, TopicState
 
 _LOOK_AGAIN_MS = 3_600_000
 

@@ -21,8 +21,8 @@ from tidewheel.model.set_aside import SetAside
 from tidewheel.model.subscription_state import Delivery, SubscriptionState
 from tidewheel.model.tombstone import Tombstone
 from tidewheel.model.topic_state import TopicState
+from tidewheel.model.trash import Trash
 from tidewheel.storage.keys import NotInLedgers
-from tidewheel.storage.merges import Trash
 from tidewheel.storage.objects import Objects
 
 KEPT = 3

@@ -16,7 +16,7 @@ from tidewheel.ledger.bucket import Bucket
 from tidewheel.model.needed import needed
 from tidewheel.model.subscription_state import DeliveryKey
 from tidewheel.model.topic_state import TopicState
-from tidewheel.storage.merges import Trash
+from tidewheel.model.trash import Trash
 from tidewheel.storage.topic_states import check_again_at
 
 _ATTEMPTS = 5

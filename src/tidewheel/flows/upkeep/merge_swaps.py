@@ -22,8 +22,8 @@ from tidewheel.flows.ports import Ports
 from tidewheel.flows.upkeep.merge_planning import Merge
 from tidewheel.ledger.bucket import Bucket, waiting_rows
 from tidewheel.model.topic_state import TopicState
+from tidewheel.model.trash import Trash
 from tidewheel.model.wheel import fires_at_ms
-from tidewheel.storage.merges import Trash
 
 APART_MS = 1_000
 QUIET_MS = 10_000

@@ -31,7 +31,7 @@ from tidewheel.model.object_names import (
 )
 from tidewheel.model.tombstone import Tombstone
 from tidewheel.model.topic_state import TopicState
-from tidewheel.storage.merges import Trash
+from tidewheel.model.trash import Trash
 from tidewheel.storage.objects import StoredObject
 from tidewheel.storage.storage import Storage
 
