@@ -287,3 +287,11 @@ def test_the_topic_state_alone_is_deleted_and_may_be_gone(store: Store) -> None:
     assert store.topic_states.read("orders") is None
     assert store.buckets.all("orders") == [a_bucket(105)]
     assert store.topic_states.create(replace(state, work_version=7))
+
+
+def test_the_layout_of_a_topic_that_was_created_again_stays(store: Store) -> None:
+    before = store.topic(generation="g2").layout
+
+    assert store.topic_states.raise_layout(a_state(generation="g1"), 2) is None
+
+    assert store.current().layout == before

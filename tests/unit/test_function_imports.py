@@ -89,7 +89,9 @@ def test_what_must_not_be_loaded_exists_under_this_name(name: str) -> None:
 
 def test_each_file_of_the_storage_can_be_imported_first() -> None:
     """A circular import would show only in an archive whose job imports another file first."""
-    names = sorted(f"tidewheel.storage.{each.stem}" for each in (REPOSITORY / "src" / "tidewheel" / "storage").glob("*.py"))
+    names = sorted(
+        f"tidewheel.storage.{each.stem}" for each in (REPOSITORY / "src" / "tidewheel" / "storage").glob("*.py")
+    )
     again = (
         "import importlib, sys\n"
         f"for name in {names}:\n"

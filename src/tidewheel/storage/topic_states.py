@@ -8,7 +8,7 @@ from tidewheel.model.settings import TopicSettings
 from tidewheel.model.topic_state import Purge, TopicState
 from tidewheel.storage import items, layout
 from tidewheel.storage.table import Table
-from tidewheel.storage.writes import Change, Put, Value
+from tidewheel.storage.writes import LAYOUT_READ, Change, Put, Value
 
 AT_ONCE_MS = 0
 """Sentinel in `next_check_ms`: tells the sweep to create the missing schedule of the next slot."""
@@ -54,7 +54,7 @@ class TopicStates:
 
         Returns the topic state afterwards; None if the topic is gone or was created again.
         """
-        return self._raised(state, "seal", "sealed < :to", "sealed", slot)
+        return self._raised(state, "seal", f"{LAYOUT_READ} AND sealed < :to", "sealed", slot)
 
     def raise_layout(self, state: TopicState, to: int) -> TopicState | None:
         """Moves the topic to a later layout permanently. Releases that do not know the layout then refuse the topic.
@@ -69,7 +69,7 @@ class TopicStates:
     def _raised(self, state: TopicState, action: str, condition: str, mark: str, to: int) -> TopicState | None:
         change = Change(
             key=layout.topic_state_key(state.topic),
-            condition=f"{items.SAME_TOPIC} AND {condition}",
+            condition=f"generation = :generation AND {condition}",
             values={"generation": state.generation, "to": to},
             sets={mark: to},
         )
