@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, NoReturn
 from botocore.exceptions import ClientError
 
 from tidewheel.memory import expressions
-from tidewheel.memory.expressions import Comparison, Condition, InvalidExpression, Item, comparable, compares
+from tidewheel.memory.expressions import COMPARISONS, Comparison, Condition, InvalidExpression, Item, comparable
 
 MAX_ITEM_BYTES = 400 * 1024
 MAX_PAGE_BYTES = 1 << 20
@@ -360,19 +360,18 @@ class MemoryDynamoDBClient:
 
     def _store(self, write: _Write) -> None:
         key, new = write.key, write.new
-        partition = self._partitions.setdefault(key[0], _Ordered())
         self._writes[key[0]] += 1
         self._ttl.pop(key, None)
-        if new is None:
-            if key[1] not in partition.kept:
-                return
-            partition.remove(key[1])
-            if not partition.order:
-                del self._partitions[key[0]]
-        else:
-            partition.set(key[1], new)
+        if new is not None:
+            self._partitions.setdefault(key[0], _Ordered()).set(key[1], new)
             if "N" in (ttl := new.item.get(self._schema.ttl, {})):
                 self._ttl[key] = int(ttl["N"])
+        elif self._kept(key) is None:
+            return
+        else:
+            self._partitions[key[0]].remove(key[1])
+            if not self._partitions[key[0]].order:
+                del self._partitions[key[0]]
         if key in self._indexed or (new is not None and self._schema.index.partition_key in new.item):
             if self._lags():
                 self._behind[key] = None
@@ -471,13 +470,14 @@ def _within(order: list[Any], wanted: Comparison | None, values: Item, numbers: 
     if wanted is None:
         yield from order[begin:]
         return
-    bounds = [values[each] for each in wanted.values]
+    typed = [comparable(values[each]) for each in wanted.values]
+    if any(kind != ("N" if numbers else "S") for kind, _ in typed) or (numbers and wanted.operator == "begins_with"):
+        _invalid(f"Condition parameter type does not match schema type: {wanted}")
+    bounds, holds = [bound for _, bound in typed], COMPARISONS[wanted.operator]
     if wanted.operator not in ("<", "<="):
-        first = comparable(bounds[0])[1]
-        begin = max(begin, bisect_left(order, (first,) if numbers else first))
+        begin = max(begin, bisect_left(order, (bounds[0],) if numbers else bounds[0]))
     for place in order[begin:]:
-        wire = {"N": str(place[0])} if numbers else {"S": place}
-        if compares(wire, wanted.operator, bounds):
+        if holds(place[0] if numbers else place, bounds):
             yield place
         elif wanted.operator != ">":
             return

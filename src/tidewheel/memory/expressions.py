@@ -11,7 +11,7 @@ Everything else is an error. Operands are paths (`leases.#3`) and values (`:now`
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from typing import Any, NamedTuple
 
@@ -22,12 +22,16 @@ Condition = Callable[[Item, Values], bool]
 Path = tuple[str, ...]
 
 _TOKEN = re.compile(r"\s*([#:]?\w+|<>|<=|>=|[=<>(),.])")
-_ORDER: dict[str, Callable[[Any, Any], bool]] = {
-    "<": lambda a, b: a < b,
-    "<=": lambda a, b: a <= b,
-    ">": lambda a, b: a > b,
-    ">=": lambda a, b: a >= b,
+COMPARISONS: dict[str, Callable[[Any, Sequence[Any]], bool]] = {
+    "=": lambda mine, others: bool(mine == others[0]),
+    "<": lambda mine, others: bool(mine < others[0]),
+    "<=": lambda mine, others: bool(mine <= others[0]),
+    ">": lambda mine, others: bool(mine > others[0]),
+    ">=": lambda mine, others: bool(mine >= others[0]),
+    "BETWEEN": lambda mine, others: bool(others[0] <= mine <= others[1]),
+    "begins_with": lambda mine, others: bool(mine.startswith(others[0])),
 }
+"""Operator -> the comparison of a value with others of its type, as Python compares them."""
 _SETS = frozenset({"NS", "SS", "BS"})
 
 
@@ -248,8 +252,8 @@ class _Parser:
     def _compare(self) -> Condition:
         path, operator, names = self.comparison()
         if operator == "<>":
-            return lambda item, values: not compares(found(item, path), "=", [values[names[0]]])
-        return lambda item, values: compares(found(item, path), operator, [values[each] for each in names])
+            return lambda item, values: not _compares(found(item, path), "=", [values[names[0]]])
+        return lambda item, values: _compares(found(item, path), operator, [values[each] for each in names])
 
     def comparison(self) -> Comparison:
         """Takes a comparison of a path with values."""
@@ -286,21 +290,17 @@ def _tokens(text: str) -> Iterator[str]:
         at = match.end()
 
 
-def compares(wire: Any, operator: str, values: list[dict[str, Any]]) -> bool:
+def _compares(wire: Any, operator: str, values: Sequence[dict[str, Any]]) -> bool:
     """Returns whether an attribute compares with values so. An absent attribute, or one of another type, does not."""
     if wire is None:
         return False
-    if operator == "=":
-        return wire == values[0] or comparable(wire) == comparable(values[0])
     kind, mine = comparable(wire)
     others = [comparable(each) for each in values]
-    if any(other != kind for other, _ in others) or kind not in ("N", "S", "B"):
+    if any(other != kind for other, _ in others):
         return False
-    if operator == "BETWEEN":
-        return bool(others[0][1] <= mine <= others[1][1])
-    if operator == "begins_with":
-        return kind != "N" and mine.startswith(others[0][1])
-    return _ORDER[operator](mine, others[0][1])
+    if operator != "=" and (kind not in ("N", "S", "B") or (kind == "N" and operator == "begins_with")):
+        return False
+    return COMPARISONS[operator](mine, [other for _, other in others])
 
 
 def _contains(wire: Any, value: dict[str, Any]) -> bool:
