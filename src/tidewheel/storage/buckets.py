@@ -96,8 +96,7 @@ class Buckets:
 
     def read(self, topic: str, bucket_id: BucketId) -> Bucket | None:
         """Reads one bucket."""
-        item = self._table.get(layout.bucket_key(topic, bucket_id))
-        return None if item is None else items.decode_bucket(item)
+        return self._table.read(layout.bucket_key(topic, bucket_id), items.decode_bucket)
 
     def all(self, topic: str, unreadable: dict[str, Exception] | None = None) -> list[Bucket]:
         """Reads all buckets of a topic in the order of their ids, page by page.

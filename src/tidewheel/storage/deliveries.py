@@ -10,7 +10,7 @@ from tidewheel.model.subscription_state import Delivery, DeliveryKey, State, Sub
 from tidewheel.model.topic_state import TopicState
 from tidewheel.storage import items, layout
 from tidewheel.storage.table import Table
-from tidewheel.storage.writes import Change, Check, Item, Put, Write
+from tidewheel.storage.writes import Change, Check, Put, Write
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,7 +90,7 @@ class Deliveries:
 
     def read(self, key: DeliveryKey) -> Delivery | None:
         """Reads an open delivery."""
-        return _delivery(self._table.get(layout.delivery_key(key)))
+        return self._table.read(layout.delivery_key(key), items.decode_delivery)
 
     def all(self, topic: str, unreadable: dict[str, Exception] | None = None) -> list[Delivery]:
         """Reads all open deliveries of a topic.
@@ -149,16 +149,8 @@ class Deliveries:
 
         `next_check_ms = ... IF next_check_ms as seen`.
         """
-        done, _ = self._table.update(
-            Change(
-                key=layout.delivery_key(key),
-                condition="next_check_ms = :seen",
-                values={"seen": seen_next_check_ms},
-                sets={"next_check_ms": next_check_ms},
-            ),
-            action="stamp_delivery",
-            topic=key.topic,
-        )
+        change = items.next_check_change(layout.delivery_key(key), seen_next_check_ms, next_check_ms)
+        done, _ = self._table.update(change, action="stamp_delivery", topic=key.topic)
         return done
 
     def delete(self, keys: Iterable[DeliveryKey]) -> None:
@@ -171,7 +163,7 @@ class Deliveries:
 
     def _change(self, change: Change, action: str, key: DeliveryKey) -> Delivery | None:
         done, item = self._table.update(change, action=action, topic=key.topic, returns=True)
-        return _delivery(item) if done else None
+        return items.decode_delivery(item) if done and item is not None else None
 
 
 def hand_out_writes(step: HandOut) -> list[Write]:
@@ -190,7 +182,3 @@ def _cursor_change(step: HandOut) -> Change:
         values={"cursor": seen.cursor, "generation": seen.generation},
         sets={"#cursor": step.to},
     )
-
-
-def _delivery(item: Item | None) -> Delivery | None:
-    return None if item is None else items.decode_delivery(item)

@@ -35,7 +35,7 @@ from tidewheel.model.topic_state import NextWork, Purge, TopicState, check_layou
 from tidewheel.model.trash import Trash
 from tidewheel.model.untrusted import json_of, text, whole
 from tidewheel.storage import layout
-from tidewheel.storage.writes import LAYOUT_READ, Item, Value, item_of
+from tidewheel.storage.writes import LAYOUT_READ, Change, Item, Value, item_of
 
 VERSION = 1
 SAME_TOPIC = f"generation = :generation AND {LAYOUT_READ}"
@@ -165,6 +165,16 @@ def each_readable(
 def next_check_ms_of(item: Item) -> int:
     """Returns the time of an indexed item's next check."""
     return _number(item, layout.CHECK_SORT_KEY)
+
+
+def next_check_change(key: layout.Key, seen_ms: int, next_ms: int) -> Change:
+    """Returns the change of an item's next check, if nobody has changed it since."""
+    return Change(
+        key=key,
+        condition=f"{layout.CHECK_SORT_KEY} = :seen",
+        values={"seen": seen_ms},
+        sets={layout.CHECK_SORT_KEY: next_ms},
+    )
 
 
 def next_at_ms_of(item: Item) -> int:

@@ -74,8 +74,7 @@ class Keys:
 
     def read(self, topic: str, key: str) -> KeyEntry | None:
         """Reads a key's entry."""
-        item = self._table.get(layout.key_key(topic, key))
-        return None if item is None else items.decode_key(item)
+        return self._table.read(layout.key_key(topic, key), items.decode_key)
 
     def claim(self, topic: str, entry: KeyEntry) -> KeyEntry | None:
         """Creates a key's entry. Returns None, or the entry that exists already.

@@ -89,8 +89,7 @@ class Parks:
 
     def read(self, key: ParkKey) -> Park | None:
         """Reads a park."""
-        item = self._table.get(layout.park_key(key))
-        return None if item is None else items.decode_park(item)
+        return self._table.read(layout.park_key(key), items.decode_park)
 
     def all(self, topic: str, unreadable: dict[str, Exception] | None = None) -> list[Park]:
         """Reads all parks of a topic, by subscription, without their ledgers.
@@ -159,12 +158,7 @@ class Parks:
 
         `next_check_ms = ... IF next_check_ms as seen`.
         """
-        change = Change(
-            key=layout.park_key(key),
-            condition="next_check_ms = :seen",
-            values={"seen": seen_next_check_ms},
-            sets={"next_check_ms": next_check_ms},
-        )
+        change = items.next_check_change(layout.park_key(key), seen_next_check_ms, next_check_ms)
         done, _ = self._table.update(change, action="stamp_park", topic=key.topic)
         return done
 

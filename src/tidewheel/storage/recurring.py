@@ -54,8 +54,7 @@ class RecurringMessages:
 
     def read(self, topic: str, name: str) -> Recurring | None:
         """Reads a recurring message."""
-        item = self._table.get(layout.recurring_key(topic, name))
-        return None if item is None else items.decode_recurring(item)
+        return self._table.read(layout.recurring_key(topic, name), items.decode_recurring)
 
     def all(self, topic: str, unreadable: dict[str, Exception] | None = None) -> list[Recurring]:
         """Reads all recurring messages of a topic, by name.

@@ -26,8 +26,7 @@ class SetAsideItems:
 
     def read(self, key: SetAsideKey) -> SetAside | None:
         """Reads an item."""
-        item = self._table.get(layout.set_aside_key(key))
-        return None if item is None else items.decode_set_aside(item)
+        return self._table.read(layout.set_aside_key(key), items.decode_set_aside)
 
     def all(self, topic: str, unreadable: dict[str, Exception] | None = None) -> list[SetAside]:
         """Reads all items of a topic, by subscription.

@@ -52,8 +52,7 @@ class Subscriptions:
 
     def read(self, topic: str, name: str) -> SubscriptionState | None:
         """Reads one subscription."""
-        item = self._table.get(layout.subscription_key(topic, name))
-        return None if item is None else items.decode_subscription(item)
+        return self._table.read(layout.subscription_key(topic, name), items.decode_subscription)
 
     def all(self, topic: str, unreadable: dict[str, Exception] | None = None) -> list[SubscriptionState]:
         """Reads all subscriptions of a topic, by name.

@@ -74,6 +74,11 @@ class Table:
         found: Item | None = self._read(self._client.get_item, request).get("Item")
         return found
 
+    def read(self, key: Key, decode: Callable[[Item], T]) -> T | None:
+        """Reads and decodes an item. Returns None if it is absent."""
+        item = self.get(key)
+        return None if item is None else decode(item)
+
     def query(
         self,
         condition: str,

@@ -72,8 +72,7 @@ class Tombstones:
 
     def read(self, topic: str, slot: int, message_id: MessageId) -> Tombstone | None:
         """Reads a tombstone."""
-        item = self._table.get(layout.tombstone_key(topic, slot, message_id))
-        return None if item is None else items.decode_tombstone(item)
+        return self._table.read(layout.tombstone_key(topic, slot, message_id), items.decode_tombstone)
 
     def ids(self, topic: str, first_slot: int, end_slot: int) -> frozenset[MessageId]:
         """Reads the ids that were cancelled in slots [first_slot, end_slot)."""
