@@ -201,7 +201,7 @@ def is_held(world: World) -> None:
     """The work queue keeps messages which ingest failed to park, and its worker parks them."""
     topic = world.topic("held")
     world.client.pause(topic, "mail")
-    with world.patched(tidewheel__aws__dynamodb__parks__DynamoParks__put=_refuses):
+    with world.patched(tidewheel__storage__parks__Parks__put=_refuses):
         world.client.send(topic, "held", delay=5)
         world.stack.advance(seconds=30)
     world.stack.advance(minutes=10)
@@ -269,7 +269,7 @@ def is_left_by_its_subscription(world: World) -> None:
 def is_a_burst(world: World) -> None:
     """A large plan with a manifest object goes through the work queue to deliver, and is replayed."""
     topic = world.topic("burst", "mail", "audit", inline_rows=10, part_rows=50, retention_s=86_400)
-    with world.patched(tidewheel__aws__dynamodb__plans__MAX_INLINE_MANIFEST_BYTES=10):
+    with world.patched(tidewheel__storage__plans__MAX_INLINE_MANIFEST_BYTES=10):
         world.client.send_many(topic, [Message(body=f"{i}", delay=7_200 + i) for i in range(200)])
         world.stack.advance(hours=3)
         assert len(world.bodies(topic)) == len(world.bodies(topic, "audit")) == 200
@@ -330,7 +330,7 @@ def is_late_in_a_wide_ledger(world: World) -> None:
     with world.patched(
         tidewheel__ledger__bucket__INLINE_SLOTS_BYTES=20,
         tidewheel__ledger__bucket__INLINE_SEGMENTS_BYTES=1,
-        tidewheel__aws__dynamodb__plans__MAX_INLINE_MANIFEST_BYTES=10,
+        tidewheel__storage__plans__MAX_INLINE_MANIFEST_BYTES=10,
     ):
         topic = world.topic("wide", inline_rows=1, part_rows=1)
         world.client.send_many(topic, [Message(body=f"{i}", delay=7_200 + 900 * i) for i in range(40)])
@@ -346,7 +346,7 @@ def is_late_in_a_wide_ledger(world: World) -> None:
         "tidewheel__aws__sqs_queues__SqsQueues__enqueue_parts": lambda *_: None,
         # What it has looked after is seen half an hour later only.
         "tidewheel__flows__upkeep__sweep__check_delivery": lambda *_: None,
-        "tidewheel__aws__dynamodb__plans__MAX_INLINE_MANIFEST_BYTES": 10,
+        "tidewheel__storage__plans__MAX_INLINE_MANIFEST_BYTES": 10,
     }
     with world.patched(**lost):
         world.invoke("dispatch", topic)
@@ -495,7 +495,7 @@ def lost_a_plan(world: World) -> None:
     topic = world.topic("planless")
     world.client.pause(topic, "mail")
     sent = world.send_batches(topic, 3)
-    with world.patched(tidewheel__aws__dynamodb__plans__MAX_INLINE_MANIFEST_BYTES=10):
+    with world.patched(tidewheel__storage__plans__MAX_INLINE_MANIFEST_BYTES=10):
         world.stack.advance(days=3)
     names = world.names(f"{PLANS}{topic}/")
     assert names
