@@ -44,7 +44,7 @@ class Hollow(Tombstones):
     def cancel(self, topic: str, tombstone: Any) -> Any:
         found = super().cancel(topic, tombstone)
         if found.done:
-            self._store.of(topic).tombstones.clear()
+            self.delete_expired(topic, end_slot=10**11, expired_before_s=10**11)
         return found
 
 

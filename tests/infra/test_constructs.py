@@ -24,7 +24,7 @@ from tests.infra.resolved import comparable, resolved, settings_of, statements_o
 from tidewheel.cdk import Environment, Subscription, TidewheelService, Topic
 from tidewheel.cdk.topics import SubscriptionProperties, TopicProperties
 from tidewheel.errors import InvalidValue
-from tidewheel.model.settings import ServiceSettings, TuningSettings
+from tidewheel.model.settings import ChangeableSubscriptionSettings, ServiceSettings, TuningSettings
 from tidewheel.policies import (
     CONSUMER_ACTIONS,
     administrator_statements,
@@ -363,7 +363,8 @@ def test_the_short_forms_take_all_arguments_of_their_constructs() -> None:
 
     tuned = TuningSettings.__optional_keys__
     assert TopicProperties.__optional_keys__ == (options(Topic) - {"topic_name"}) | tuned
-    assert SubscriptionProperties.__optional_keys__ == options(Subscription) - {"subscription_name"}
+    changeable = ChangeableSubscriptionSettings.__optional_keys__
+    assert SubscriptionProperties.__optional_keys__ == (options(Subscription) - {"subscription_name"}) | changeable
 
 
 def test_whoever_shares_queues_is_told_at_synthesis() -> None:

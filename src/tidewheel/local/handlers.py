@@ -113,7 +113,10 @@ class Handler:
             Exception: any error of the handler, or TypeError for an answer that is not JSON.
         """
         with clocks.use(self._clock), _switched(self._switches):
-            answer = self._call(event, LambdaContext(self.spec, self._clock))
+            try:
+                answer = self._call(event, LambdaContext(self.spec, self._clock))
+            finally:
+                self._drop_metrics()
         return json.loads(json.dumps(answer))
 
     def close(self) -> None:
@@ -121,6 +124,13 @@ class Handler:
         sys.modules.pop(self._module_name, None)
         for name in self._absent:
             os.environ.pop(name, None)
+
+    def _drop_metrics(self) -> None:
+        # A handler may use Powertools' metrics. While disabled, these are not flushed. They pile up, and at a hundred
+        # they are printed after all.
+        for value in vars(sys.modules[self._module_name]).values():
+            if hasattr(value, "clear_metrics") and not isinstance(value, type):
+                value.clear_metrics()
 
     @contextmanager
     def _cold_start(self, core_session: CoreSession) -> Iterator[None]:
