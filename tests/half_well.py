@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -17,7 +17,7 @@ from tidewheel.flows.ports import Ports
 from tidewheel.memory import MemoryService
 from tidewheel.model.checked_clock import CheckedClock
 
-_VALUES = frozenset({"max_skew_ms", "parallel", "store"})
+_VALUES = frozenset({"dynamodb", "max_skew_ms", "parallel"})
 """What is not a port with calls."""
 
 
@@ -190,11 +190,9 @@ class _Ports:
         half_well.clock = self.clock = Hosts(half_well)
         topic_states = _Port(half_well, "topic_states", service.topic_states)
         half_well.clock.ask = lambda: topic_states.read("")
-        for each in fields(service):
-            if each.name == "clock":
-                continue
-            port = getattr(service, each.name)
-            setattr(self, each.name, port if each.name in _VALUES else _Port(half_well, each.name, port))
+        for name, port in vars(service).items():
+            if name != "clock":
+                setattr(self, name, port if name in _VALUES else _Port(half_well, name, port))
 
 
 class _Port:

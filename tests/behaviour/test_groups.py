@@ -14,7 +14,7 @@ from tidewheel import AsyncTidewheel, BufferedSender, Consumer, InvalidValue, Me
 def groups_in_queue(topic: Topic) -> dict[str, str | None]:
     """Takes the receivable messages with a plain SQS client. Returns body -> MessageGroupId."""
     [subscription] = topic.client.subscriptions(topic.name)
-    sqs: Any = topic.client._connection.sqs
+    sqs: Any = topic.client.core.connection.sqs
     answer = sqs.receive_message(
         QueueUrl=subscription.queue_url, MaxNumberOfMessages=10, MessageSystemAttributeNames=["MessageGroupId"]
     )
@@ -22,7 +22,7 @@ def groups_in_queue(topic: Topic) -> dict[str, str | None]:
 
 
 def layout_of(topic: Topic) -> int:
-    state = topic.client._connection.storage.topic_states.read(topic.name)
+    state = topic.client.core.connection.storage.topic_states.read(topic.name)
     assert state is not None
     return state.layout
 
@@ -90,7 +90,7 @@ def test_a_merge_of_ledgers_with_and_without_groups_keeps_both(topic: Topic) -> 
     for number in range(6):
         small.send_and_store(f"{number}", delay=f"{number + 20}h", group=f"tenant-{number}" if number % 2 else None)
     small.advance(hours=2)
-    buckets = small.client._connection.storage.buckets.all(small.name)
+    buckets = small.client.core.connection.storage.buckets.all(small.name)
     assert len(buckets) < 6
     small.advance(hours=30)
     assert {each.body: each.group for each in small.take()} == {
@@ -104,7 +104,7 @@ def test_only_a_topic_with_a_group_leaves_the_layout_that_earlier_releases_read(
     topic.send_and_store("x", delay="2h", group="tenant-1")
     assert layout_of(topic) == 2
     topic.send_and_store("y", delay="2h")
-    versions = [each.schema_version for each in topic.client._connection.storage.buckets.all(topic.name)]
+    versions = [each.schema_version for each in topic.client.core.connection.storage.buckets.all(topic.name)]
     assert sorted(versions) == [1, 1, 2], "a ledger without groups has the bytes that it had before"
 
 

@@ -87,7 +87,6 @@ class Weeks:
                 assert message.id is not None and message.visible_at is not None
                 due_ms = self.awaited.pop((*reader, message.id))
                 assert 0 <= round(message.visible_at.timestamp() * 1000) - due_ms <= PROMISE_MS
-        self.stack.service.queues.forget_sent()
 
     def items(self) -> Counter[str]:
         """Counts the table's items by kind, and the objects."""
