@@ -340,6 +340,8 @@ class Administrators:
             for each in [each for each in promises.sent.values() if each.topic is life and purging.drops(each)]:
                 # What SQS takes after the purge is not purged, though its sender began before.
                 taken = each.accepted_ms is not None and each.accepted_ms < purging.sent_before_ms
+                # What came while its slot was sealed had come rightly. A rebuild opens the slots of its plans again.
+                taken = taken and (each.ingested_open or not promises.came(each))
                 if taken and each.deliver_at_ms // life.slot_ms >= state.sealed:
                     promises.never(each, "was purged", self.world.step)
 

@@ -62,6 +62,7 @@ class MemoryTriggers:
 
     def _sweep(self, tick_ms: int) -> list[Invocation]:
         self._last_tick_ms = tick_ms
+        self._service.dynamodb.expire(self._clock.now_ms() // 1000)
         return [self._invocation("sweep", {})]
 
     def _start_dispatch(self) -> list[Invocation]:
