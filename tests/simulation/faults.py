@@ -13,8 +13,10 @@ from typing import Any
 
 import pyarrow as pa
 
+from tests.recorded_queues import RecordedService
 from tests.simulation.interleaving import Died, Task
 from tests.simulation.lasting import LastingFaults
+from tests.simulation.latency import Latency
 from tests.simulation.naming import named
 from tests.simulation.narrow import KINDS, NarrowFaults
 from tests.stored_ports import TABLE_PORTS
@@ -78,6 +80,7 @@ class Mode:
         lasting: whether AWS refuses the same calls for minutes or hours.
         narrow: whether these are faults that are not everybody's.
         family: what lasts then; None: the seed decides.
+        timed: whether calls take time.
     """
 
     odds: Odds = NO_FAULTS
@@ -85,6 +88,7 @@ class Mode:
     lasting: bool = False
     narrow: bool = False
     family: str | None = None
+    timed: bool = False
 
 
 MODES = {
@@ -92,6 +96,9 @@ MODES = {
     "late": Mode(unreliable=True),
     "faults": Mode(odds=FAULTS, unreliable=True),
     "half_well": Mode(lasting=True),
+    "timed": Mode(timed=True),
+    "timed_faults": Mode(odds=FAULTS, unreliable=True, timed=True),
+    "timed_half_well": Mode(lasting=True, timed=True),
     "narrow": Mode(lasting=True, narrow=True),
     **{f"narrow-{kind}": Mode(lasting=True, narrow=True, family=kind) for kind in KINDS},
 }
@@ -132,6 +139,8 @@ class Faults:
         lasting: faults that last, if this run has any.
         right_ms: the true time, which AWS's answers tell.
         damaged: `item_key` of the items that cannot be read.
+        latency: the time that calls take; None: none.
+        timed: the service whose calls take time.
     """
 
     random: Random
@@ -144,10 +153,13 @@ class Faults:
     lasting: LastingFaults | None = None
     right_ms: Callable[[], int] = lambda: 0
     damaged: set[ItemKey] = field(default_factory=set)
+    latency: Latency | None = None
+    timed: RecordedService | None = None
 
     def around(self, task: Task, what: str, call: Callable[[], Any], detail: str = "", args: Sequence[Any] = ()) -> Any:
         """Makes a call with some arguments as one step of a task."""
-        task.pause()
+        if self.latency is None or self.latency.over:
+            task.pause()
         task.calls.append(what)
         odds = self.odds()
         before_ms = None if task.clock is None else task.clock.local.before_call_ms()
@@ -155,6 +167,8 @@ class Faults:
             self.exercised["fault: lasts"] += 1
             self.exercised[f"faulty: {what}"] += 1
             self.trace(f"{task.name}: {what}{detail} refused")
+            if self.latency is not None:
+                self.latency.refuse(what)
             raise throttled(what)
         if odds is not NO_FAULTS:
             chance = self.random.random()
@@ -340,8 +354,8 @@ class FaultyPlans(FaultyQueries):
 class FaultyParks(FaultyQueries):
     """The port of parks. A parked message counts as sent by its parker, since some drain sends the message."""
 
-    def __init__(self, service: MemoryService, task: Task, faults: Faults) -> None:
-        super().__init__("parks", service.parks, task, faults, QUERIES["parks"])
+    def __init__(self, service: MemoryService, task: Task, faults: Faults, parks: Any) -> None:
+        super().__init__("parks", parks, task, faults, QUERIES["parks"])
         self._service = service
 
     def put(self, park: Park, state: Any, note: JobNote | None = None) -> Parked:
@@ -382,8 +396,8 @@ class _AsItems:
     The messages of a ledger count as sent by whoever commits it, since some dispatch sends them.
     """
 
-    def __init__(self, service: MemoryService, task: Task) -> None:
-        self._service, self._task, self._buckets = service, task, service.buckets
+    def __init__(self, service: MemoryService, task: Task, buckets: Any) -> None:
+        self._service, self._task, self._buckets = service, task, buckets
 
     def commit(self, state: TopicState, bucket: Bucket, *args: Any, **options: Any) -> Commit:
         """Commits a ledger."""
@@ -444,8 +458,8 @@ class FaultyObjects(FaultyPort):
 class FaultyQueues(FaultyPort):
     """The port of queues. Some messages of a batch may be refused for now."""
 
-    def __init__(self, service: MemoryService, task: Task, faults: Faults) -> None:
-        super().__init__("queues", service.queues, task, faults)
+    def __init__(self, service: MemoryService, task: Task, faults: Faults, queues: Any) -> None:
+        super().__init__("queues", queues, task, faults)
         self._service = service
 
     def send(self, queue_url: str, batch: Sequence[tuple[Release, int]]) -> list[Refusal]:
@@ -507,15 +521,17 @@ class FaultyPorts:
 
     def __init__(self, service: MemoryService, task: Task, faults: Faults, clock: Clock) -> None:
         self.task, self.faults, self.clock = task, faults, clock
+        ports = service if faults.timed is None else faults.timed
         for name in TABLE_PORTS:
             queries = FaultyPlans if name == "plans" else FaultyQueries
-            port = _AsItems(service, task) if name == "buckets" else getattr(service, name)
+            port = _AsItems(service, task, ports.buckets) if name == "buckets" else getattr(ports, name)
             setattr(self, name, queries(name, port, task, faults, QUERIES.get(name, {})))
-        self.objects: Any = FaultyObjects("objects", service.objects, task, faults)
-        self.parks: Any = FaultyParks(service, task, faults)
-        self.queues: Any = FaultyQueues(service, task, faults)
-        self.wheel: Any = FaultyPort("wheel", service.wheel, task, faults)
-        self.runs: Any = FaultyPort("runs", service.runs, task, faults)
+        self.objects: Any = FaultyObjects("objects", ports.objects, task, faults)
+        self.parks: Any = FaultyParks(service, task, faults, ports.parks)
+        self.queues: Any = FaultyQueues(service, task, faults, ports.queues)
+        self.wheel: Any = FaultyPort("wheel", ports.wheel, task, faults)
+        self.runs: Any = FaultyPort("runs", ports.runs, task, faults)
         if isinstance(clock, CheckedClock):
             task.clock, clock.ask = clock, lambda: self.topic_states.read("")  # type: ignore[attr-defined]
-        self.parallel, self.max_skew_ms = in_order, service.max_skew_ms
+        self.parallel = in_order if faults.latency is None else faults.latency.parallel(task)
+        self.max_skew_ms = service.max_skew_ms

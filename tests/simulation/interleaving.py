@@ -8,13 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from greenlet import greenlet
+from greenlet import getcurrent, greenlet
 
 from tidewheel.model.checked_clock import CheckedClock
 
 
 class Died(BaseException):
     """The function was killed. Nothing after this has an effect."""
+
+
+_at_work: list[Task] = []
+
+
+def at_work() -> Task | None:
+    """Returns the function that runs now, or None where the scheduler does."""
+    return _at_work[-1] if _at_work else None
 
 
 class Task:
@@ -32,6 +40,8 @@ class Task:
         troubled: whether AWS refused to keep what it has done.
         clock: its clock, if AWS's answers check it.
         calls: of ports that it has made.
+        ready_ms: when its present call is answered.
+        side_by_side: whether it makes several calls at once.
     """
 
     def __init__(self, name: str, call: Callable[[Task], None], started_ms: int) -> None:
@@ -44,13 +54,19 @@ class Task:
         self.troubled = False
         self.clock: CheckedClock | None = None
         self.calls: list[str] = []
+        self.ready_ms = 0
+        self.side_by_side = False
         self._call = call
         self._greenlet = greenlet(self._run)
 
     def step(self) -> None:
         """Runs the function until it pauses or ends."""
         if not self.over:
-            self._greenlet.switch()
+            _at_work.append(self)
+            try:
+                self._greenlet.switch()
+            finally:
+                _at_work.pop()
 
     def kill(self) -> None:
         """Ends the function at once and without notice, as Lambda does after a timeout."""
@@ -67,11 +83,20 @@ class Task:
             Died: it was killed meanwhile.
         """
         if not self.dead:
-            parent = self._greenlet.parent
+            parent = getcurrent().parent
             assert parent is not None
             parent.switch()
         if self.dead:
             raise Died
+
+    def takes(self, duration_ms: int, now_ms: Callable[[], int]) -> None:
+        """Lets other functions run until some time has passed. The function itself calls this.
+
+        Raises:
+            Died: it was killed meanwhile.
+        """
+        self.ready_ms = now_ms() + duration_ms
+        self.pause()
 
     def _run(self) -> None:
         try:

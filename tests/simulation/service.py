@@ -12,6 +12,7 @@ true: `promises` says what, `watching` looks while it runs, `checks` at the end.
 from __future__ import annotations
 
 import os
+import random as random_module
 import secrets
 from collections import Counter
 from collections.abc import Callable
@@ -28,6 +29,7 @@ from tests.simulation.clients import UNSENDABLE, Clients
 from tests.simulation.damage import Damages
 from tests.simulation.faults import MODES, NO_FAULTS, Mode
 from tests.simulation.lasting import LastingFaults
+from tests.simulation.latency import Latency
 from tests.simulation.narrow import PARKS, NarrowFaults
 from tests.simulation.promises import Promises, TopicLife, Violation
 from tests.simulation.rules import Rules
@@ -130,6 +132,7 @@ class Simulation:
             odds=self.mode.odds,
             unreliable=self.mode.unreliable,
             lasting=self._lasting(),
+            latency=self._latency(clock),
             random=random,
             clock=clock,
             service=service,
@@ -194,6 +197,8 @@ class Simulation:
             stack.enter_context(patch.object(retention, "SLACK_BYTES", self.slack_bytes))
             if self.world.lasting is not None:
                 stack.enter_context(drawn(self.seed))
+            if self.world.latency is not None:  # the waits between tries
+                stack.enter_context(patch.object(random_module, "uniform", Random(f"waits {self.seed}").uniform))
             try:
                 self.administrators.prepare()
                 for _ in range(self.steps):
@@ -222,6 +227,10 @@ class Simulation:
             return NarrowFaults(self.random, self.mode.family, topic=self.random.choice(TOPICS))
         return LastingFaults(self.random, self.mode.family) if self.mode.lasting else None
 
+    def _latency(self, clock: ManualClock) -> Latency | None:
+        timed = self.mode.timed
+        return Latency(Random(f"latency {self.seed}"), clock.now_ms, unreliable=self.mode.unreliable) if timed else None
+
     def _settings(self) -> TopicSettings:
         random = self.random
         return TopicSettings(
@@ -241,7 +250,8 @@ class Simulation:
         running, choice = self.world.running, self.random.random()
         room = len(running) < self.at_once
         if running and (choice < 0.75 or not room):
-            self._step(self._first())
+            if self._pass_a_call(room):
+                self._step(self._first())
         elif choice < 0.82:
             self._client()
         elif not self.triggers.start_one():
@@ -257,7 +267,7 @@ class Simulation:
         running = self.world.running
         if self.random.random() < 0.15:
             running.append(running.pop(0))
-        return running[0]
+        return running[0] if self.world.latency is None else self.world.ready()[0]
 
     def _step(self, running: Running) -> None:
         if self.world.lasting is not None:
@@ -274,6 +284,8 @@ class Simulation:
         There, all that is due begins before more time passes: in the service, hundreds of functions run side by side.
         """
         now_ms, oldest_ms = self.world.now_ms, self.world.oldest_ms()
+        if self.world.latency is not None and self.world.running:
+            duration_ms = 0  # `_pass_a_call` passes it
         if self.world.brisk and duration_ms is not None and self.triggers.next_ms() <= now_ms:
             return
         if (
@@ -284,6 +296,21 @@ class Simulation:
         ):
             return
         until_ms = now_ms + duration_ms if duration_ms is not None else max(now_ms, self.triggers.next_ms())
+        self._pass_to(until_ms)
+
+    def _pass_a_call(self, room: bool) -> bool:
+        """Where calls take time, lets it pass until one is answered. Returns False if a trigger comes first."""
+        if self.world.latency is None:
+            return True
+        now_ms, next_ms = self.world.now_ms, max(self.world.now_ms, self.world.next_ms())
+        comes_ms = self.triggers.next_ms()
+        if room and now_ms < comes_ms < next_ms:
+            self._pass_to(comes_ms)
+            return False
+        self._pass_to(next_ms)
+        return True
+
+    def _pass_to(self, until_ms: int) -> None:
         self.world.clock.set_ms(until_ms)
         self.world.service.dynamodb.catch_up()
 
@@ -369,6 +396,8 @@ class Simulation:
         if world.lasting is not None:
             world.lasting.heal()
         world.odds, world.unreliable = NO_FAULTS, False
+        if world.latency is not None:
+            world.latency.over = True
         while world.running:  # what they have in hands may come as late as before
             self._step(world.running[0])
         world.healed_ms = world.now_ms

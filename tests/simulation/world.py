@@ -13,8 +13,10 @@ from tests.recorded_queues import RecordedService
 from tests.simulation.faults import CallFailed, Faults, FaultyPorts, Odds, SkewedClock
 from tests.simulation.interleaving import Died, Task
 from tests.simulation.lasting import LastingFaults
+from tests.simulation.latency import Latency, untimed
 from tests.simulation.narrow import NarrowFaults
 from tests.simulation.promises import Promises, Violation
+from tidewheel.aws.tries import AWS_ERRORS
 from tidewheel.clock import Clock, ManualClock
 from tidewheel.errors import (
     ClockDoubted,
@@ -43,7 +45,7 @@ _CALM_LATE_MS = 3 * CALM_MS + _IN_TIME_MS
 """Of a message whose ingest, dispatch and delivery each take as long as they may; less than a sweep away."""
 _SWEEP_MS = SWEEP_INTERVAL_S * 1000 + CALM_MS
 """Until a sweep has come, and has started a dispatch."""
-EXPECTED = (CallFailed, ClockDoubted, ConcurrentModification, PartLeased, QueueUnavailable, Died)
+EXPECTED = (CallFailed, ClockDoubted, ConcurrentModification, PartLeased, QueueUnavailable, Died, *AWS_ERRORS)
 """What a function may end with, besides well."""
 
 DAMAGE = (CorruptLedger, CorruptMetadata, InvalidValue, ObjectMissing)
@@ -77,6 +79,7 @@ class World:
     Attributes:
         odds, unreliable: as the simulation was asked for; healed, nothing goes wrong any more.
         lasting: faults that last; None: there are none in this run.
+        latency: the time that calls take; None: none.
         excused: (queue, message) -> functions that sent the message, and died or could not note that they had.
         skews_ms: the least and the most that a clock is off; SQS's own is right.
         step: grows with each call and each event.
@@ -95,6 +98,7 @@ class World:
     clock: ManualClock
     service: RecordedService
     lasting: LastingFaults | None = None
+    latency: Latency | None = None
     excused: Counter[tuple[str, str]] = field(default_factory=Counter)
     faults: Faults = field(init=False)
     promises: Promises = field(default_factory=Promises)
@@ -114,6 +118,9 @@ class World:
         self.faults = Faults(
             self.random, lambda: self.odds, self.note, lasting=self.lasting, right_ms=self.clock.now_ms
         )
+        if self.latency is not None:
+            self.faults.latency, self.faults.timed = self.latency, self.latency.service(self.service)
+            self.latency.count = self.count
 
     @property
     def exercised(self) -> Counter[str]:
@@ -194,7 +201,9 @@ class World:
 
         def run(task: Task) -> None:
             own = SkewedClock(clock, lambda: call_ms * len(task.calls)) if call_ms else clock
-            call(FaultyPorts(self.service, task, self.faults, own))
+            budget = untimed if self.latency is None or limit_ms is None else self.latency.budget
+            with budget(task, limit_ms or 0):
+                call(FaultyPorts(self.service, task, self.faults, own))
 
         task = Task(f"{name} {self.names}", run, self.now_ms)
         self.note(f"{task.name}: begins")
@@ -220,7 +229,7 @@ class World:
             Violation: it ended with what it must not end with, or has broken a promise.
         """
         task = running.task
-        overdue = self.now_ms - task.started_ms > running.limit_ms
+        overdue = self.now_ms - task.started_ms >= running.limit_ms + (self.latency is None)
         if overdue or (self.unreliable and self.random.random() < 0.002):
             self.count("fault: timed out" if overdue else "fault: killed")
             self.note(f"{task.name}: {'timed out' if overdue else 'killed'}")
@@ -274,7 +283,7 @@ class World:
         others = [each.task for each in self.running if each.task is not task and each.topic in (None, topic)]
         while not all(each.over for each in others):
             self.running.sort(key=lambda each: each.task is task)  # the last in line
-            task.pause()
+            task.takes(0 if self.latency is None else 100, lambda: self.now_ms)
 
     def end_all(self) -> None:
         """Kills all running functions."""
@@ -283,6 +292,19 @@ class World:
         self.running.clear()
 
     # ---- time
+    def ready(self) -> list[Running]:
+        """Returns the functions and clients that can make a step, as their calls are answered or their time is over."""
+        now_ms = self.now_ms
+        return [
+            each
+            for each in self.running
+            if each.task.ready_ms <= now_ms or now_ms - each.task.started_ms >= each.limit_ms
+        ]
+
+    def next_ms(self) -> int:
+        """Returns when the next of them can make a step."""
+        return min(min(each.task.ready_ms, each.task.started_ms + each.limit_ms) for each in self.running)
+
     def oldest_ms(self) -> int | None:
         """Returns the start of the longest running function."""
         return min((each.task.started_ms for each in self.running), default=None)
