@@ -12,7 +12,7 @@ outlast the function, whose machine stands still.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import copy_context
 from copy import copy
 from functools import partial
@@ -246,8 +246,3 @@ def _throttled(what: str) -> ClientError:
         "ResponseMetadata": {"HTTPStatusCode": 400},
     }
     return ClientError(response, what)
-
-
-def untimed(_: Task, __: int) -> AbstractContextManager[None]:
-    """Gives a function no deadline."""
-    return nullcontext()

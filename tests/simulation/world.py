@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any
@@ -13,7 +13,7 @@ from tests.recorded_queues import RecordedService
 from tests.simulation.faults import CallFailed, Faults, FaultyPorts, Odds, SkewedClock
 from tests.simulation.interleaving import Died, Task
 from tests.simulation.lasting import LastingFaults
-from tests.simulation.latency import Latency, untimed
+from tests.simulation.latency import Latency
 from tests.simulation.narrow import NarrowFaults
 from tests.simulation.promises import Promises, Violation
 from tidewheel.aws.tries import AWS_ERRORS
@@ -201,8 +201,8 @@ class World:
 
         def run(task: Task) -> None:
             own = SkewedClock(clock, lambda: call_ms * len(task.calls)) if call_ms else clock
-            budget = untimed if self.latency is None or limit_ms is None else self.latency.budget
-            with budget(task, limit_ms or 0):
+            timed = self.latency is not None and limit_ms is not None
+            with self.latency.budget(task, limit_ms) if timed else nullcontext():  # type: ignore[union-attr, arg-type]
                 call(FaultyPorts(self.service, task, self.faults, own))
 
         task = Task(f"{name} {self.names}", run, self.now_ms)
