@@ -12,11 +12,12 @@ from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
 from tidewheel.cdk.environment import Environment
-from tidewheel.cdk.functions import limit_asynchronous_calls, python_function
+from tidewheel.cdk.functions import Foundation, limit_asynchronous_calls, python_function
 from tidewheel.cdk.glue_job import GlueJob
 from tidewheel.cdk.job_code import JobCode
 from tidewheel.cdk.names import resource_name, service_name
 from tidewheel.cdk.spark_jobs import JobSpec, spark_job
+from tidewheel.cdk.statements import allow
 from tidewheel.cdk.storage import ITEM_WRITES, KEYS, NOTES, TOMBSTONES, TOPICS, Storage
 from tidewheel.model.object_names import ASIDE, CHECKPOINTS, IMPORTS, LEDGERS, PLANS
 from tidewheel.model.settings import MAX_FUNCTION_S, parameter_name
@@ -62,34 +63,22 @@ class Compaction(Construct):
         jobs: The jobs; None without Spark.
     """
 
-    def __init__(
-        self,
-        scope: Construct,
-        id_: str,
-        *,
-        environment: Environment,
-        code: lambda_.Code,
-        storage: Storage,
-        dead_letters: sqs.IQueue,
-    ) -> None:
+    def __init__(self, scope: Construct, id_: str, foundation: Foundation, *, dead_letters: sqs.IQueue) -> None:
         """Creates the function, and the jobs if the environment has Spark."""
         super().__init__(scope, id_)
         self.function_name = resource_name(self, "compact")
-        self.compact = self._compact(environment, code, storage, dead_letters)
+        self.compact = self._compact(foundation, dead_letters)
         self.jobs: SparkJobs | None = None
         self.merge_job_name: str | None = None
-        if environment.spark:
+        if foundation.environment.spark:
             self.merge_job_name = resource_name(self, "merge")
-            self.jobs = self._jobs(environment)
-            self._allow_jobs(self.jobs, storage)
+            self.jobs = self._jobs(foundation.environment)
+            self._allow_jobs(self.jobs, foundation.storage)
             self._allow_merge_job(self.compact)
 
     def grant_start(self, grantee: iam.IGrantable) -> None:
         """Allows to start small and large merges."""
-        principal = grantee.grant_principal
-        principal.add_to_principal_policy(
-            iam.PolicyStatement(actions=["lambda:InvokeFunction"], resources=[self.compact.function_arn])
-        )
+        allow(grantee, ["lambda:InvokeFunction"], [self.compact.function_arn])
         self._allow_merge_job(grantee)
 
     def _allow_merge_job(self, grantee: iam.IGrantable) -> None:
@@ -97,30 +86,19 @@ class Compaction(Construct):
 
         The sweep starts the job, and the function starts the job when the next merge is too large for the function.
         """
-        if self.jobs is None:
-            return
-        statement = iam.PolicyStatement(actions=["glue:StartJobRun"], resources=[self.jobs.merge.job_arn])
-        grantee.grant_principal.add_to_principal_policy(statement)
+        if self.jobs is not None:
+            allow(grantee, ["glue:StartJobRun"], [self.jobs.merge.job_arn])
 
-    def _compact(
-        self, environment: Environment, code: lambda_.Code, storage: Storage, dead_letters: sqs.IQueue
-    ) -> lambda_.Function:
+    def _compact(self, foundation: Foundation, dead_letters: sqs.IQueue) -> lambda_.Function:
         """Creates the function, without retries by Lambda.
 
         A run that died still holds the lease, so a retry would fail. New ledgers start the next merge.
         """
-        compact = python_function(
-            self,
-            "compact",
-            description="Tidewheel: merges the ledgers of one topic when they are small",
-            code=code,
-            environment=environment,
-            timeout=COMPACT_TIMEOUT,
-            memory_mib=environment.compact_memory_mib,
-        )
+        does = "merges the ledgers of one topic when they are small"
+        compact = python_function(self, "compact", foundation, COMPACT_TIMEOUT, does)
         limit_asynchronous_calls(compact, max_age=COMPACT_AGE, retries=RETRIES["compact"], dead_letters=dead_letters)
-        _allow_merging(compact, storage)
-        storage.grant_listing(compact)
+        _allow_merging(compact, foundation.storage)
+        foundation.storage.grant_listing(compact)
         return compact
 
     def _jobs(self, environment: Environment) -> SparkJobs:
@@ -173,7 +151,7 @@ class Compaction(Construct):
             service="ssm", resource="parameter", resource_name=parameter_name(service_name(self)).removeprefix("/")
         )
         role = self.job_role(job)
-        role.add_to_policy(iam.PolicyStatement(actions=["ssm:GetParameter"], resources=[settings]))
+        allow(role, ["ssm:GetParameter"], [settings])
         storage.grant_listing(role)
         return role
 

@@ -17,6 +17,7 @@ from constructs import Construct, IConstruct
 
 from tidewheel.cdk.environment import Environment
 from tidewheel.cdk.names import service_name
+from tidewheel.cdk.statements import allow
 from tidewheel.errors import InvalidValue
 from tidewheel.policies import KMS_ACTIONS
 
@@ -76,13 +77,7 @@ class Encryption(Construct):
         if self.key is None:
             return
         through = [f"{service}.{Aws.REGION}.{Aws.URL_SUFFIX}" for service in services]
-        grantee.grant_principal.add_to_principal_policy(
-            iam.PolicyStatement(
-                actions=list(KMS_ACTIONS),
-                resources=[self.key.key_arn],
-                conditions={"StringEquals": {"kms:ViaService": through}},
-            )
-        )
+        allow(grantee, KMS_ACTIONS, [self.key.key_arn], {"StringEquals": {"kms:ViaService": through}})
 
     def _key_of(self, environment: Environment) -> kms.IKey | None:
         if environment.encryption_key_arn is not None:

@@ -23,6 +23,7 @@ from tidewheel.cdk.declarations import Declarations
 from tidewheel.cdk.delivery import Delivery
 from tidewheel.cdk.encryption import Encryption
 from tidewheel.cdk.environment import Environment
+from tidewheel.cdk.functions import Foundation
 from tidewheel.cdk.grants import grant_administer, grant_consume, grant_send
 from tidewheel.cdk.ingestion import Ingestion
 from tidewheel.cdk.metric_sources import Watched
@@ -92,34 +93,13 @@ class TidewheelService(Construct):
         self.service_name = set_service_name(self, service_name)
         # Created before all resources that it encrypts.
         self.encryption = Encryption(self, environment=environment, key=encryption_key)
-        self._code = code = service_code()
+        code = service_code()
         self.storage = Storage(self, "Storage", environment=environment)
-        self.delivery = Delivery(self, "Delivery", environment=environment, code=code, storage=self.storage)
-        self.timing_wheel = TimingWheel(
-            self,
-            "TimingWheel",
-            environment=environment,
-            code=code,
-            storage=self.storage,
-            delivery=self.delivery,
-        )
-        self.ingestion = Ingestion(
-            self,
-            "Ingestion",
-            environment=environment,
-            code=code,
-            storage=self.storage,
-            timing_wheel=self.timing_wheel,
-            delivery=self.delivery,
-        )
-        self.compaction = Compaction(
-            self,
-            "Compaction",
-            environment=environment,
-            code=code,
-            storage=self.storage,
-            dead_letters=self.timing_wheel.dead_letters,
-        )
+        self._foundation = foundation = Foundation(environment=environment, code=code, storage=self.storage)
+        self.delivery = Delivery(self, "Delivery", foundation)
+        self.timing_wheel = TimingWheel(self, "TimingWheel", foundation, self.delivery)
+        self.ingestion = Ingestion(self, "Ingestion", foundation, self.timing_wheel, self.delivery)
+        self.compaction = Compaction(self, "Compaction", foundation, dead_letters=self.timing_wheel.dead_letters)
         self.compaction.grant_start(self.timing_wheel.sweep)
         if self.compaction.jobs is not None:
             self.timing_wheel.grant_schedule(self.compaction.job_role(self.compaction.jobs.import_))
@@ -220,7 +200,7 @@ class TidewheelService(Construct):
     def declarations(self) -> Declarations:
         """Returns the construct that creates declared topics and subscriptions, made at the first call."""
         found = self.node.try_find_child(DECLARATIONS)
-        return found if isinstance(found, Declarations) else Declarations(self, code=self._code)
+        return found if isinstance(found, Declarations) else Declarations(self, self._foundation)
 
     def configure(self, function: lambda_.Function) -> None:
         """Gives a function of the service the settings."""
