@@ -13,10 +13,9 @@ from constructs import Construct
 
 from tidewheel.cdk.environment import Environment
 from tidewheel.cdk.functions import Foundation, limit_asynchronous_calls, python_function
-from tidewheel.cdk.glue_job import GlueJob
 from tidewheel.cdk.job_code import JobCode
 from tidewheel.cdk.names import resource_name, service_name
-from tidewheel.cdk.spark_jobs import JobSpec, spark_job
+from tidewheel.cdk.spark_jobs import JobSpec, SparkJob
 from tidewheel.cdk.statements import allow
 from tidewheel.cdk.storage import ITEM_WRITES, KEYS, NOTES, TOMBSTONES, TOPICS, Storage
 from tidewheel.model.object_names import ASIDE, CHECKPOINTS, IMPORTS, LEDGERS, PLANS
@@ -44,11 +43,11 @@ class SparkJobs:
         import_: Turns files of messages into ledgers.
     """
 
-    merge: GlueJob
-    rebuild: GlueJob
-    import_: GlueJob
+    merge: SparkJob
+    rebuild: SparkJob
+    import_: SparkJob
 
-    def __iter__(self) -> Iterator[GlueJob]:
+    def __iter__(self) -> Iterator[SparkJob]:
         """Yields all jobs."""
         return iter((self.merge, self.rebuild, self.import_))
 
@@ -125,12 +124,18 @@ class Compaction(Construct):
                 workers=environment.import_workers,
             ),
         )
-        merge, rebuild, import_ = (spark_job(self, spec, code=code, environment=environment) for spec in specs)
+        merge, rebuild, import_ = (SparkJob(self, spec, code=code, environment=environment) for spec in specs)
         return SparkJobs(merge=merge, rebuild=rebuild, import_=import_)
 
     def _allow_jobs(self, jobs: SparkJobs, storage: Storage) -> None:
         """Allows each job its own prefixes, the table and the settings."""
-        merge, rebuild, import_ = (self._allow_job(job, storage) for job in jobs)
+        settings = Stack.of(self).format_arn(
+            service="ssm", resource="parameter", resource_name=parameter_name(service_name(self)).removeprefix("/")
+        )
+        merge, rebuild, import_ = (job.role for job in jobs)
+        for role in (merge, rebuild, import_):
+            allow(role, ["ssm:GetParameter"], [settings])
+            storage.grant_listing(role)
         _allow_merging(merge, storage)
         storage.grant_items(rebuild, TOPICS, *ITEM_WRITES)
         storage.grant_items(rebuild, TOMBSTONES, "dynamodb:PutItem", "dynamodb:Query")
@@ -144,22 +149,6 @@ class Compaction(Construct):
         reads = ("dynamodb:GetItem", "dynamodb:Query")
         storage.grant_items(import_, TOPICS, *reads, "dynamodb:PutItem", "dynamodb:UpdateItem")
         storage.grant_objects(import_, *WRITING, prefixes=(LEDGERS, IMPORTS))
-
-    def _allow_job(self, job: GlueJob, storage: Storage) -> iam.Role:
-        """Allows a job to read the settings and to list objects. Returns the job's role."""
-        settings = Stack.of(self).format_arn(
-            service="ssm", resource="parameter", resource_name=parameter_name(service_name(self)).removeprefix("/")
-        )
-        role = self.job_role(job)
-        allow(role, ["ssm:GetParameter"], [settings])
-        storage.grant_listing(role)
-        return role
-
-    def job_role(self, job: GlueJob) -> iam.Role:
-        """Returns a job's role, since the job's own reference to the role takes no policies."""
-        role = self.node.find_child(f"{job.node.id}Role")
-        assert isinstance(role, iam.Role)
-        return role
 
 
 def _allow_merging(grantee: iam.IGrantable, storage: Storage) -> None:

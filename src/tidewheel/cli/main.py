@@ -9,7 +9,9 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from collections.abc import Callable
 from importlib import import_module
+from itertools import chain
 from typing import Annotated
 
 import typer
@@ -62,22 +64,14 @@ app.add_typer(administration.topics, name="topics")
 app.add_typer(administration.subscriptions, name="subscriptions")
 app.add_typer(damaged.damaged, name="damaged")
 app.add_typer(policies.policy, name="policy")
-app.command()(messages.send)
-app.command()(messages.receive)
-app.command()(changes.cancel)
-app.command()(changes.reschedule)
 app.add_typer(changes.recurring, name="recurring")
-app.command()(inspection.stats)
-app.command()(inspection.get)
-app.command()(inspection.peek)
-app.command()(history.purge)
-app.command()(history.replay)
-app.command()(history.redrive)
-app.command()(jobs.merge)
-app.command()(jobs.rebuild)
-app.command("import")(jobs.import_messages)
-app.command()(cost.cost)
-app.command()(documentation.docs)
+_COMMANDS: tuple[tuple[Callable[..., None], ...], ...] = (
+    (messages.send, messages.receive, changes.cancel, changes.reschedule),
+    (inspection.stats, inspection.get, inspection.peek, history.purge, history.replay, history.redrive),
+    (jobs.merge, jobs.rebuild, jobs.import_messages, cost.cost, documentation.docs),
+)
+for command in chain(*_COMMANDS):
+    app.command("import" if command is jobs.import_messages else None)(command)
 
 
 def _version(asked: bool) -> None:

@@ -18,11 +18,7 @@ if TYPE_CHECKING:
 
 
 def create(
-    connection: Connection,
-    clock: Clock,
-    topic: str,
-    name: str,
-    settings: SubscriptionSettings,
+    connection: Connection, clock: Clock, topic: str, name: str, settings: SubscriptionSettings
 ) -> SubscriptionState:
     """Creates a subscription. See `Tidewheel.create_subscription`.
 
@@ -58,11 +54,7 @@ def resume(connection: Connection, clock: Clock, topic: str, name: str) -> Subsc
     from tidewheel.aws.sqs_queues import SqsQueues
 
     _check_names(topic, name)
-    settings = connection.settings
-    queues = SqsQueues(
-        connection.sqs, work_queue_url=settings.work_queue_url, refused_queue_url=settings.refused_queue_url
-    )
-    return states.resume(connection.storage, queues, clock, topic, name)
+    return states.resume(connection.storage, SqsQueues.of(connection.sqs, connection.settings), clock, topic, name)
 
 
 def update(connection: Connection, topic: str, name: str, changes: ChangeableSubscriptionSettings) -> SubscriptionState:

@@ -84,18 +84,9 @@ def replay(
     check_name("topic", topic)
     check_name("subscription", subscription)
     first_ms, end_ms = _bounds(start, end)
-    settings = connection.settings
-    queues = SqsQueues(
-        connection.sqs, work_queue_url=settings.work_queue_url, refused_queue_url=settings.refused_queue_url
-    )
+    enqueue = SqsQueues.of(connection.sqs, connection.settings).enqueue_parts
     return replays.replay(
-        connection.storage,
-        clock,
-        topic,
-        subscription,
-        first_ms=first_ms,
-        end_ms=end_ms,
-        enqueue=queues.enqueue_parts,
+        connection.storage, clock, topic, subscription, first_ms=first_ms, end_ms=end_ms, enqueue=enqueue
     )
 
 
