@@ -16,13 +16,13 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from tidewheel.client.bounded import CALL_S
 from tidewheel.client.unsent import FailedMessage
 from tidewheel.errors import BufferFull, Closed, FlushFailed, InvalidValue
 from tidewheel.model.message import Message, Receipt, id_text
+from tidewheel.model.setting import is_whole
 from tidewheel.model.topic_state import TopicState
 from tidewheel.model.validation import OutgoingMessage
 
@@ -94,14 +94,10 @@ class BufferedSender:
         Raises:
             InvalidValue: a value is not usable.
         """
-        whole = {
-            "max_messages": max_messages,
-            "max_bytes": max_bytes,
-            "max_pending": max_pending,
-            "max_pending_bytes": max_pending_bytes,
-        }
+        whole = {"max_messages": max_messages, "max_bytes": max_bytes}
+        whole |= {"max_pending": max_pending, "max_pending_bytes": max_pending_bytes}
         for name, number in whole.items():
-            if not isinstance(number, int) or isinstance(number, bool) or number < 1:
+            if not is_whole(number) or number < 1:
                 raise InvalidValue(name, number, "give a whole number of at least 1")
         for name, seconds in (("max_age_s", max_age_s), ("max_wait_s", 0 if max_wait_s is None else max_wait_s)):
             if not isinstance(seconds, (int, float)) or isinstance(seconds, bool) or not 0 <= seconds < 1e6:
@@ -235,9 +231,7 @@ class BufferedSender:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
         try:
             self.close()
         except FlushFailed as failed:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -74,13 +74,22 @@ class Damaged:
 
 def listed(connection: Connection, topic: str) -> list[Damaged]:
     """Lists what cannot be read. See `Tidewheel.damaged`."""
+    return [found for found, _ in _everything(connection, topic)]
+
+
+def _everything(connection: Connection, topic: str) -> Iterator[tuple[Damaged, SetAside | Park | UnreadableItem]]:
+    """Reads what cannot be read, each with its item."""
     storage = connection.storage
     state = storage.topic_states.read(topic)
     if state is None:
         raise UnknownTopic(topic)
-    found = [_described(each, state.slot_ms) for each in storage.set_aside.all(topic, {})]
-    found += [_described_park(each) for each in storage.parks.all(topic, {}) if each.unreadable is not None]
-    return found + [_described_item(each) for each in storage.unreadable.all(topic)]
+    for each in storage.set_aside.all(topic, {}):
+        yield _described(each, state.slot_ms), each
+    for park in storage.parks.all(topic, {}):
+        if park.unreadable is not None:
+            yield _described_park(park), park
+    for item in storage.unreadable.all(topic):
+        yield _described_item(item), item
 
 
 def retry(connection: Connection, clock: Clock, topic: str, id: str) -> None:
@@ -198,16 +207,8 @@ def _described(item: SetAside, slot_ms: int) -> Damaged:
 
 
 def _find(connection: Connection, topic: str, id: str) -> SetAside | Park | UnreadableItem:
-    if connection.storage.topic_states.read(topic) is None:
-        raise UnknownTopic(topic)
-    for each in connection.storage.set_aside.all(topic, {}):
-        if _id(each) == id:
-            return each
-    for park in connection.storage.parks.all(topic, {}):
-        if park.unreadable is not None and _id(park) == id:
-            return park
-    for item in connection.storage.unreadable.all(topic):
-        if item.what not in _KEPT and _described_item(item).id == id:
+    for found, item in _everything(connection, topic):
+        if found.id == id:
             return item
     raise UnknownDamaged(topic, id)
 

@@ -90,13 +90,7 @@ class Tidewheel:
         clock = clock or _clock.of(session)
         stack = check_name("stack_name", stack_name)
         connection = Connection(
-            stack,
-            session=session,
-            settings=settings,
-            endpoint_url=endpoint_url,
-            storage=storage,
-            sqs=sqs,
-            clock=clock,
+            stack, session=session, settings=settings, endpoint_url=endpoint_url, storage=storage, sqs=sqs, clock=clock
         )
         self.core = Core(connection=connection, clock=clock)
 
@@ -196,9 +190,8 @@ class Tidewheel:
             InvalidValue: an id is not valid; nothing was cancelled.
             UnknownTopic: the topic does not exist.
         """
-        return changes.cancel_all(
-            self.core.connection.storage, self.core.cache.state(topic), self.core.clock.now_ms(), ids
-        )
+        state = self.core.cache.state(topic)
+        return changes.cancel_all(self.core.connection.storage, state, self.core.clock.now_ms(), ids)
 
     def reschedule(
         self,
@@ -500,10 +493,8 @@ class Tidewheel:
         """
         given = cast("dict[str, Any]", settings)
         check_names(SubscriptionSettings, given, "a subscription")
-        created = subscriptions.create(
-            self.core.connection, self.core.clock, topic, name, SubscriptionSettings(**given)
-        )
-        return Subscription.of(created)
+        wanted = SubscriptionSettings(**given)
+        return Subscription.of(subscriptions.create(self.core.connection, self.core.clock, topic, name, wanted))
 
     def subscriptions(self, topic: str) -> list[Subscription]:
         """Lists a topic's subscriptions by name.
@@ -670,6 +661,5 @@ class Tidewheel:
             QueueUnavailable: SQS refuses; the moves of the queues before this queue go on.
             ObjectMissing: the object of a refused message was deleted; the moves go on.
         """
-        return redrive_service_queues(
-            self.core.connection.sqs, self.core.connection.objects, self.core.connection.settings
-        )
+        connection = self.core.connection
+        return redrive_service_queues(connection.sqs, connection.objects, connection.settings)

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from tidewheel.errors import InvalidValue, PeekIncomplete, UnknownTopic, needs_extra
 from tidewheel.model.message import Encoding, MessageId, id_bytes, id_deliver_at_ms, id_floor, id_text
+from tidewheel.model.setting import is_whole
 from tidewheel.model.subscription_state import State
 from tidewheel.model.validation import Options
 
@@ -208,7 +209,7 @@ def peek(
         ExtraMissing: pyarrow is not installed.
         PeekIncomplete: a ledger or its item is damaged or gone; the error has the messages of all others.
     """
-    if not isinstance(count, int) or isinstance(count, bool) or not 1 <= count <= MAX_PEEK:
+    if not is_whole(count) or not 1 <= count <= MAX_PEEK:
         raise InvalidValue("n", count, f"give a whole number from 1 to {MAX_PEEK}; go on with after=")
     after_id = _after(after)
     with needs_extra(_READING, "read"):

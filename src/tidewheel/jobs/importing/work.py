@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any
@@ -207,6 +207,3 @@ class Rows:
 
     def __len__(self) -> int:
         return len(self.due)
-
-
-Reader = Iterator[Rows]
