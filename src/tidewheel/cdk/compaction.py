@@ -102,27 +102,11 @@ class Compaction(Construct):
 
     def _jobs(self, environment: Environment) -> SparkJobs:
         code = JobCode(self, "JobCode")
+        merges, anew = "merges the ledgers of one topic", "makes a topic's metadata anew from its ledgers"
         specs = (
-            JobSpec(
-                name="merge",
-                script="merge_buckets",
-                description="Tidewheel: merges the ledgers of one topic",
-                workers=environment.merge_workers,
-                max_retries=1,
-                max_concurrent_runs=MERGE_RUNS,
-            ),
-            JobSpec(
-                name="rebuild",
-                script="rebuild_index",
-                description="Tidewheel: makes a topic's metadata anew from its ledgers",
-                workers=environment.rebuild_workers,
-            ),
-            JobSpec(
-                name="import",
-                script="import_messages",
-                description="Tidewheel: turns files of messages into ledgers",
-                workers=environment.import_workers,
-            ),
+            JobSpec("merge", "merge_buckets", merges, environment.merge_workers, max_retries=1, runs=MERGE_RUNS),
+            JobSpec("rebuild", "rebuild_index", anew, environment.rebuild_workers),
+            JobSpec("import", "import_messages", "turns files of messages into ledgers", environment.import_workers),
         )
         merge, rebuild, import_ = (SparkJob(self, spec, code=code, environment=environment) for spec in specs)
         return SparkJobs(merge=merge, rebuild=rebuild, import_=import_)

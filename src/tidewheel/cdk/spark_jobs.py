@@ -43,25 +43,25 @@ NO_SECURITY_CONFIGURATION = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class JobSpec:
     """The settings in which jobs differ.
 
     Attributes:
         name: The job's name is `<service>-<name>`.
         script: The job's script is `glue_jobs/<script>.py`.
-        description: The description in the console.
+        does: What the job does, for its description in the console.
         workers: G.1X workers of a run, including the driver.
         max_retries: How often Glue retries a failed run.
-        max_concurrent_runs: Runs at one time.
+        runs: Runs at one time.
     """
 
     name: str
     script: str
-    description: str
+    does: str
     workers: int
     max_retries: int = 0
-    max_concurrent_runs: int = 1
+    runs: int = 1
 
 
 class SparkJob(Construct):
@@ -93,7 +93,7 @@ class SparkJob(Construct):
             self,
             "Resource",
             name=resource_name(scope, spec.name),
-            description=spec.description,
+            description=f"Tidewheel: {spec.does}",
             glue_version=environment.glue_version,
             command=glue.CfnJob.JobCommandProperty(name="glueetl", python_version="3", script_location=main.url),
             role=self.role.role_arn,
@@ -101,7 +101,7 @@ class SparkJob(Construct):
             number_of_workers=spec.workers,
             timeout=TIMEOUT.to_minutes(),
             max_retries=spec.max_retries,
-            execution_property=glue.CfnJob.ExecutionPropertyProperty(max_concurrent_runs=spec.max_concurrent_runs),
+            execution_property=glue.CfnJob.ExecutionPropertyProperty(max_concurrent_runs=spec.runs),
             job_run_queuing_enabled=False,
             default_arguments={
                 "--job-language": "python",

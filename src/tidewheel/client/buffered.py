@@ -19,7 +19,6 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Self
 
 from tidewheel.client.bounded import CALL_S
-from tidewheel.client.unsent import FailedMessage
 from tidewheel.errors import BufferFull, Closed, FlushFailed, InvalidValue
 from tidewheel.model.message import Message, Receipt, id_text
 from tidewheel.model.setting import is_whole
@@ -36,12 +35,28 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FailedMessage:
+    """A message that was added and could not be sent.
+
+    Attributes:
+        index: the message's place among all added messages, from 0.
+        message: the message as added; its delay counted from the time of adding.
+        receipt: the id and the due time that the message would have had.
+        error: the reason.
+    """
+
+    index: int
+    message: Message
+    receipt: Receipt
+    error: Exception
+
+
+@dataclass(frozen=True, slots=True)
 class _Entry:
     """A message in the buffer."""
 
     index: int
     added_s: float
-    size: int
     state: TopicState
     checked: OutgoingMessage
     message: Message
@@ -164,16 +179,7 @@ class BufferedSender:
         size = checked.size
         with self._changed:
             self._wait_for_room(size)
-            entry = _Entry(
-                index=self._added,
-                added_s=time.monotonic(),
-                size=size,
-                state=state,
-                checked=checked,
-                message=message,
-                future=future,
-            )
-            self._buffer.append(entry)
+            self._buffer.append(_Entry(self._added, time.monotonic(), state, checked, message, future))
             self._added += 1
             self._buffer_bytes += size
             self._pending += 1
@@ -294,7 +300,7 @@ class BufferedSender:
             self._send([entry for entry in batch if entry.future.set_running_or_notify_cancel()])
             with self._changed:
                 self._pending -= len(batch)
-                self._pending_bytes -= sum(entry.size for entry in batch)
+                self._pending_bytes -= sum(entry.checked.size for entry in batch)
                 self._changed.notify_all()
 
     def _send(self, batch: list[_Entry]) -> None:

@@ -11,8 +11,8 @@ import pyarrow.parquet as pq
 
 from tidewheel.jobs.importing import values
 from tidewheel.jobs.importing.files import opened
-from tidewheel.jobs.importing.guard import explained
 from tidewheel.jobs.importing.options import Columns
+from tidewheel.jobs.importing.streams import explained
 from tidewheel.jobs.importing.texts import is_any, is_bytes, is_text
 from tidewheel.jobs.importing.times import ACCEPTED, takes
 from tidewheel.jobs.importing.work import ENCODING, FileProblem, InputFile, Limits, Part, Rows

@@ -1,22 +1,22 @@
-"""Creates, updates, purges, deletes and replays topics for administrators."""
+"""Creates, changes and deletes topics and subscriptions for administrators."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, cast
 
 from tidewheel.client.connection import Connection
-from tidewheel.client.subscription_queues import delete_queues
-from tidewheel.errors import InvalidValue
+from tidewheel.client.subscription_queues import check_given_queue, delete_queues, make_queue
+from tidewheel.errors import InvalidValue, UnknownTopic
 from tidewheel.flows.administration import delete_topic as deletion
+from tidewheel.flows.administration import pause as states
 from tidewheel.flows.administration import purge as purges
 from tidewheel.flows.administration import replay as replays
 from tidewheel.flows.administration import subscribe
-from tidewheel.flows.administration import update_topic as updates
 from tidewheel.model.duration import at_ms
 from tidewheel.model.setting import check_names
-from tidewheel.model.settings import NewTopicSettings, TopicSettings
+from tidewheel.model.settings import NewTopicSettings, SubscriptionSettings, TopicSettings
+from tidewheel.model.subscription_state import SubscriptionState
 from tidewheel.model.topic import check_name
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ Time = datetime | float
 """A time from callers: an aware datetime, or Unix seconds."""
 
 
-def create(
+def create_topic(
     connection: Connection,
     clock: Clock,
     name: str,
@@ -49,12 +49,6 @@ def create(
     return subscribe.create_topic(connection.storage, clock, name, settings)
 
 
-def update(connection: Connection, clock: Clock, name: str, changes: Mapping[str, Any]) -> TopicState:
-    """Changes settings of a topic. See `Tidewheel.update_topic`."""
-    check_name("topic", name)
-    return updates.update_topic(connection.storage, clock, name, changes)
-
-
 def purge(connection: Connection, clock: Clock, topic: str, start: Time | None, end: Time | None) -> purges.PurgeResult:
     """Drops messages sent before now. See `Tidewheel.purge`."""
     check_name("topic", topic)
@@ -62,7 +56,7 @@ def purge(connection: Connection, clock: Clock, topic: str, start: Time | None, 
     return purges.purge(connection.storage, clock, topic, first_ms=first_ms, end_ms=end_ms)
 
 
-def delete(connection: Connection, clock: Clock, name: str, delete_its_queues: bool) -> None:
+def delete_topic(connection: Connection, clock: Clock, name: str, delete_its_queues: bool) -> None:
     """Deletes a topic. See `Tidewheel.delete_topic`.
 
     The queues are deleted before the topic is marked as deleted, while the subscriptions still name them. If the
@@ -81,13 +75,64 @@ def replay(
     """Delivers past messages again. See `Tidewheel.replay`."""
     from tidewheel.aws.sqs_queues import SqsQueues
 
-    check_name("topic", topic)
-    check_name("subscription", subscription)
+    check_both(topic, subscription)
     first_ms, end_ms = _bounds(start, end)
     enqueue = SqsQueues.of(connection.sqs, connection.settings).enqueue_parts
     return replays.replay(
         connection.storage, clock, topic, subscription, first_ms=first_ms, end_ms=end_ms, enqueue=enqueue
     )
+
+
+def create_subscription(
+    connection: Connection, clock: Clock, topic: str, name: str, settings: SubscriptionSettings
+) -> SubscriptionState:
+    """Creates a subscription. See `Tidewheel.create_subscription`.
+
+    If the process stops after the queues are created, the next call finds them by their tags.
+    """
+    check_both(topic, name)
+    queue_url = settings.queue_url
+    if connection.storage.topic_states.read(topic) is None:
+        raise UnknownTopic(topic)
+    existing = connection.storage.subscriptions.read(topic, name)
+    if existing is not None:
+        if queue_url is not None:
+            subscribe.check_same_queue(existing, queue_url)
+        subscribe.check_same_settings(existing, settings)
+        return existing
+    if queue_url is None:
+        queue_url = make_queue(connection.sqs, connection.stack, topic, name, settings)
+    else:
+        check_given_queue(connection.sqs, queue_url)
+    return subscribe.create_subscription(
+        connection.storage, clock, topic, name, queue_url, settings.initial_position, settings=settings
+    )
+
+
+def resume(connection: Connection, clock: Clock, topic: str, name: str) -> SubscriptionState:
+    """Resumes a subscription. See `Tidewheel.resume`."""
+    from tidewheel.aws.sqs_queues import SqsQueues
+
+    check_both(topic, name)
+    return states.resume(connection.storage, SqsQueues.of(connection.sqs, connection.settings), clock, topic, name)
+
+
+def delete_subscription(connection: Connection, topic: str, name: str, delete_queue: bool) -> SubscriptionState:
+    """Deletes a subscription. See `Tidewheel.delete_subscription`.
+
+    If the process stops after the subscription is deleted, its queues stay. A new subscription of this name finds them.
+    """
+    check_both(topic, name)
+    deleted = states.delete_subscription(connection.storage, topic, name)
+    if delete_queue:
+        delete_queues(connection.sqs, connection.stack, topic, name, deleted.queue_url)
+    return deleted
+
+
+def check_both(topic: str, subscription: str) -> None:
+    """Raises InvalidValue unless these can be names of a topic and of a subscription."""
+    check_name("topic", topic)
+    check_name("subscription", subscription)
 
 
 def _bounds(start: Time | None, end: Time | None) -> tuple[int | None, int | None]:
