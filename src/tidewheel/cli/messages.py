@@ -60,16 +60,9 @@ def send(
     """Send a message, or a message for each line of standard input."""
     from tidewheel.model.message import Message
 
-    fields: dict[str, Any] = {
-        "delay": delay_of(delay),
-        "deliver_at": time_of(deliver_at),
-        "delay_level": delay_level,
-        "attributes": dict(pairs("--attribute", attribute)),
-        "key": key,
-        "replace": replace,
-        "expires_in": delay_of(expires_in),
-        "group": group,
-    }
+    fields: dict[str, Any] = {"attributes": dict(pairs("--attribute", attribute)), "key": key, "replace": replace}
+    fields |= {"delay": delay_of(delay), "deliver_at": time_of(deliver_at), "delay_level": delay_level}
+    fields |= {"expires_in": delay_of(expires_in), "group": group}
     service = client(ctx)
     if body != STANDARD_INPUT:
         _show_receipts([service.send(topic, body_of(body, json_body), **fields)], as_json)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from tidewheel.client.connection import Connection
 from tidewheel.client.subscription_queues import check_given_queue, delete_queues, make_queue
+from tidewheel.clock import Clock
 from tidewheel.errors import InvalidValue, UnknownTopic
 from tidewheel.flows.administration import delete_topic as deletion
 from tidewheel.flows.administration import pause as states
@@ -18,10 +19,7 @@ from tidewheel.model.setting import check_names
 from tidewheel.model.settings import NewTopicSettings, SubscriptionSettings, TopicSettings
 from tidewheel.model.subscription_state import SubscriptionState
 from tidewheel.model.topic import check_name
-
-if TYPE_CHECKING:
-    from tidewheel.clock import Clock
-    from tidewheel.model.topic_state import TopicState
+from tidewheel.model.topic_state import TopicState
 
 Time = datetime | float
 """A time from callers: an aware datetime, or Unix seconds."""

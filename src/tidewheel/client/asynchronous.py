@@ -10,24 +10,23 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar, Unpack
 
 from tidewheel.client.tidewheel import Tidewheel
+from tidewheel.clock import Clock
 from tidewheel.errors import Closed, InvalidValue
 from tidewheel.model.setting import is_whole
+from tidewheel.model.settings import (
+    ChangeableSettings,
+    NewSubscriptionSettings,
+    NewTopicSettings,
+    ServiceSettings,
+    TopicSettings,
+)
+from tidewheel.model.subscription import Subscription
+from tidewheel.model.topic import Topic
+from tidewheel.storage.storage import Storage
 
 if TYPE_CHECKING:
     import boto3
     from mypy_boto3_sqs import SQSClient
-
-    from tidewheel.clock import Clock
-    from tidewheel.model.settings import (
-        ChangeableSettings,
-        NewSubscriptionSettings,
-        NewTopicSettings,
-        ServiceSettings,
-        TopicSettings,
-    )
-    from tidewheel.model.subscription import Subscription
-    from tidewheel.model.topic import Topic
-    from tidewheel.storage.storage import Storage
 
 P = ParamSpec("P")
 T = TypeVar("T")

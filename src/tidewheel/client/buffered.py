@@ -16,17 +16,15 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 from tidewheel.client.bounded import CALL_S
+from tidewheel.client.tidewheel import Tidewheel
 from tidewheel.errors import BufferFull, Closed, FlushFailed, InvalidValue
 from tidewheel.model.message import Message, Receipt, id_text
 from tidewheel.model.setting import is_whole
 from tidewheel.model.topic_state import TopicState
 from tidewheel.model.validation import OutgoingMessage
-
-if TYPE_CHECKING:
-    from tidewheel.client.tidewheel import Tidewheel
 
 CLOSE_S = 8
 """How long a closed sender waits for each queue, and for S3: a program that was told to end has half a minute."""

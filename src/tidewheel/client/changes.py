@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING
 
 from tidewheel.client.connection import Connection
 from tidewheel.client.payloads import move_payload
+from tidewheel.client.sender import Sender
 from tidewheel.errors import InvalidValue, UnknownMessage, UnknownTopic
 from tidewheel.flows.administration.cancel import Cancelled, CancelResult, TooLate, cancel, cancel_key, cancel_many
 from tidewheel.model.message import IdSource, MessageId, Receipt, id_bytes, id_deliver_at_ms, id_text
@@ -16,9 +16,6 @@ from tidewheel.model.tombstone import tombstone, ttl_s
 from tidewheel.model.topic_state import TopicState
 from tidewheel.model.validation import check_key, due_at_ms, moved
 from tidewheel.storage.storage import Storage
-
-if TYPE_CHECKING:
-    from tidewheel.client.sender import Sender
 
 _MOST_MOVES = 1000
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import Future, wait
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from tidewheel import deadline
 from tidewheel.client import receiving
@@ -19,6 +19,7 @@ from tidewheel.client.bounded import CALL_S
 from tidewheel.client.interrupts import Interrupts
 from tidewheel.client.payloads import fetch_payload
 from tidewheel.client.retries import Delay, bury, dead_letter_url, retry_due_ms, sent_again, supersedes
+from tidewheel.client.tidewheel import Tidewheel
 from tidewheel.client.worker import Run, Steps
 from tidewheel.errors import DeleteFailed, InvalidValue, RetryLater
 from tidewheel.model.levels import Backoff
@@ -26,10 +27,6 @@ from tidewheel.model.message import Receipt
 from tidewheel.model.received import ReceivedMessage, parse_received
 from tidewheel.model.setting import is_whole
 from tidewheel.model.topic import check_name
-
-if TYPE_CHECKING:
-    from tidewheel.client.tidewheel import Tidewheel
-
 
 T = TypeVar("T")
 _Message = Mapping[str, Any]

@@ -6,8 +6,8 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
 
+from tidewheel.client.connection import Connection
 from tidewheel.clock import Clock
 from tidewheel.errors import (
     ConcurrentModification,
@@ -23,9 +23,6 @@ from tidewheel.model import checksum
 from tidewheel.model.park import Park
 from tidewheel.model.set_aside import SetAside
 from tidewheel.storage.unreadable import UnreadableItem
-
-if TYPE_CHECKING:
-    from tidewheel.client.connection import Connection
 
 _Read = Callable[[int, int], bytes]
 _KEPT = {

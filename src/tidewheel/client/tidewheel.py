@@ -24,6 +24,7 @@ from tidewheel.client.recurring import RecurringMessage
 from tidewheel.client.redrive import RedriveResult, redrive_queue, redrive_service_queues
 from tidewheel.client.stats import TopicStats, topic_stats
 from tidewheel.client.waiting import MessageStatus, WaitingMessage
+from tidewheel.clock import Clock
 from tidewheel.errors import SendFailed
 from tidewheel.flows.administration import pause as states
 from tidewheel.flows.administration.cancel import CancelResult
@@ -47,13 +48,11 @@ from tidewheel.model.settings import (
 )
 from tidewheel.model.subscription import Subscription
 from tidewheel.model.topic import Topic, check_name
+from tidewheel.storage.storage import Storage
 
 if TYPE_CHECKING:
     import boto3
     from mypy_boto3_sqs import SQSClient
-
-    from tidewheel.clock import Clock
-    from tidewheel.storage.storage import Storage
 
 
 @bounded_but("send_many", "receive")

@@ -9,17 +9,14 @@ the messages of BURST_S seconds.
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING
 
 from tidewheel.aws.tries import passes
 from tidewheel.client.connection import Connection
+from tidewheel.clock import Clock
 from tidewheel.errors import LimitExceeded, UnknownSubscription, UnknownTopic
 from tidewheel.model.subscription_state import SubscriptionState
 from tidewheel.model.topic import check_name
 from tidewheel.model.topic_state import TopicState
-
-if TYPE_CHECKING:
-    from tidewheel.clock import Clock
 
 CACHE_MS = 60_000
 """How long a topic state and a subscription are cached."""

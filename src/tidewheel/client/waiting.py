@@ -19,18 +19,17 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
+from tidewheel.client.connection import Connection
 from tidewheel.errors import InvalidValue, PeekIncomplete, UnknownTopic, needs_extra
 from tidewheel.model.message import Encoding, MessageId, id_bytes, id_deliver_at_ms, id_floor, id_text
 from tidewheel.model.setting import is_whole
-from tidewheel.model.subscription_state import State
+from tidewheel.model.subscription_state import State, SubscriptionState
+from tidewheel.model.topic_state import TopicState
 from tidewheel.model.validation import Options
+from tidewheel.storage.storage import Storage
 
 if TYPE_CHECKING:
-    from tidewheel.client.connection import Connection
     from tidewheel.flows.waiting.peek import FoundMessage
-    from tidewheel.model.subscription_state import SubscriptionState
-    from tidewheel.model.topic_state import TopicState
-    from tidewheel.storage.storage import Storage
 
 MAX_PEEK = 1000
 _READING = "what reads ledgers (get, peek)"

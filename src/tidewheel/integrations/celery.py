@@ -13,8 +13,13 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Unpack
 
+from tidewheel.client.tidewheel import Tidewheel
+from tidewheel.clock import Clock
 from tidewheel.errors import InvalidValue, NotConfigured, needs_extra
 from tidewheel.integrations.queue_topics import MAX_THRESHOLD_S, QueueTopics, check_threshold
+from tidewheel.model.message import Receipt
+from tidewheel.model.settings import NewTopicSettings
+from tidewheel.model.subscription import Subscription
 
 with needs_extra(__name__, "celery"):
     from celery.utils.dispatch import Signal
@@ -22,12 +27,6 @@ with needs_extra(__name__, "celery"):
 
 if TYPE_CHECKING:
     from celery import Celery
-
-    from tidewheel.client.tidewheel import Tidewheel
-    from tidewheel.clock import Clock
-    from tidewheel.model.message import Receipt
-    from tidewheel.model.settings import NewTopicSettings
-    from tidewheel.model.subscription import Subscription
 
 OPTION = "tidewheel"
 """The transport option that `install` sets."""

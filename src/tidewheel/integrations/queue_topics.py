@@ -12,19 +12,16 @@ import hashlib
 import logging
 from collections.abc import Mapping
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Unpack
+from typing import Unpack
 from urllib.parse import urlsplit
 
+from tidewheel.client.tidewheel import Tidewheel
 from tidewheel.errors import InvalidValue, QueueNotPrepared, UnknownTopic
-from tidewheel.model.message import MAX_MESSAGE_BYTES
+from tidewheel.model.message import MAX_MESSAGE_BYTES, Receipt
 from tidewheel.model.setting import is_whole
+from tidewheel.model.settings import NewTopicSettings
+from tidewheel.model.subscription import Subscription
 from tidewheel.model.topic import check_name
-
-if TYPE_CHECKING:
-    from tidewheel.client.tidewheel import Tidewheel
-    from tidewheel.model.message import Receipt
-    from tidewheel.model.settings import NewTopicSettings
-    from tidewheel.model.subscription import Subscription
 
 SUBSCRIPTION = "workers"
 """Name of the subscription that `prepare` makes."""
