@@ -108,11 +108,7 @@ class _Service:
 
 
 def sender_statements(
-    settings: ServiceSettings,
-    topic: str,
-    *,
-    actions: Collection[SenderAction] = SENDER_ACTIONS,
-    **place: Unpack[Place],
+    settings: ServiceSettings, topic: str, *, actions: Collection[SenderAction] = SENDER_ACTIONS, **place: Unpack[Place]
 ) -> list[Statement]:
     """Returns the IAM statements for a sender to a topic.
 
@@ -223,10 +219,7 @@ def consumer_statements(
 
 
 def administrator_statements(
-    settings: ServiceSettings,
-    *,
-    dead_letter_queues: Sequence[str] = (),
-    **place: Unpack[Place],
+    settings: ServiceSettings, *, dead_letter_queues: Sequence[str] = (), **place: Unpack[Place]
 ) -> list[Statement]:
     """Returns the IAM statements for an administrator of all topics and subscriptions.
 
@@ -252,8 +245,7 @@ def administrator_statements(
         _items(at, writes, [layout.EVERY_TOPIC]),  # not the service's own items
         *_making_queues(at),
         _allow(
-            ["sqs:SendMessage"],
-            [at.queue_arn(url) for url in (settings.work_queue_url, settings.refused_queue_url)],
+            ["sqs:SendMessage"], [at.queue_arn(url) for url in (settings.work_queue_url, settings.refused_queue_url)]
         ),
         # `restore_damaged` copies an earlier version of an object over the damaged one.
         _allow(["s3:ListBucketVersions"], [at.bucket_arn]),
@@ -398,10 +390,7 @@ def _key_use(at: _Service, key: str | None, *, decrypt: Sequence[str], encrypt: 
     used = ((DECRYPT, decrypt), (MAKE_DATA_KEY, encrypt))
     through = {action: [f"{each}.{at.region}.{at.dns_suffix}" for each in services] for action, services in used}
     return [
-        {
-            **_allow([action], [key]),
-            "Condition": {"StringEquals": {"kms:ViaService": services}},
-        }
+        {**_allow([action], [key]), "Condition": {"StringEquals": {"kms:ViaService": services}}}
         for action, services in through.items()
         if services
     ]

@@ -74,10 +74,7 @@ class SchedulerWheel:
                     "Arn": self.dispatch_arn,
                     "RoleArn": self.role_arn,
                     "Input": json.dumps({"topic": topic, "slot": slot}),
-                    "RetryPolicy": {
-                        "MaximumEventAgeInSeconds": MAX_EVENT_AGE_S,
-                        "MaximumRetryAttempts": MAX_RETRIES,
-                    },
+                    "RetryPolicy": {"MaximumEventAgeInSeconds": MAX_EVENT_AGE_S, "MaximumRetryAttempts": MAX_RETRIES},
                     "DeadLetterConfig": {"Arn": self.dead_letter_arn},
                 },
             )

@@ -91,12 +91,7 @@ class SqsQueues:
             QueueUnavailable: the queue does not exist, or the queue or its key denies access. Nothing was taken.
         """
         entries: list[Entry] = [
-            {
-                "Id": id_,
-                "MessageBody": release.text,
-                "DelaySeconds": delay_s,
-                "MessageAttributes": _attributes(release),
-            }
+            {"Id": id_, "MessageBody": release.text, "DelaySeconds": delay_s, "MessageAttributes": _attributes(release)}
             for id_, (release, delay_s) in zip(_IDS, batch, strict=False)
         ]
         for entry, (release, _) in zip(entries, batch, strict=False):
@@ -191,11 +186,8 @@ class SqsQueues:
 
 
 def _attributes(release: Release) -> dict[str, Any]:
-    attributes: dict[str, Any] = {HEADER_ATTRIBUTE: {"DataType": "String", "StringValue": release.header}}
-    if release.attributes:
-        for name, value in release.attributes.items():
-            attributes[name] = {"DataType": "String", "StringValue": value}
-    return attributes
+    values = {HEADER_ATTRIBUTE: release.header, **(release.attributes or {})}
+    return {name: {"DataType": "String", "StringValue": value} for name, value in values.items()}
 
 
 def _last_part(code: str) -> str:

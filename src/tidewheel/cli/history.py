@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import Annotated
 
 import typer
@@ -11,6 +10,7 @@ from tidewheel.cli.administration import AsJson, SubscriptionName, TopicName, Ye
 from tidewheel.cli.messages import time_of
 from tidewheel.cli.output import show
 from tidewheel.cli.target import client
+from tidewheel.clock import utc
 from tidewheel.errors import InvalidValue
 
 From = Annotated[str | None, typer.Option("--from", help="Only messages due at or after this ISO 8601 time.")]
@@ -30,7 +30,7 @@ def purge(
     dropped = "all waiting messages" if start is None and end is None else "the messages due in this range"
     confirm(yes, f"Drop {dropped} of topic {topic}?")
     purged = client(ctx).purge(topic, start=first, end=last)
-    rows = [(purged.messages, purged.ledgers, _at(purged.sent_before_ms))]
+    rows = [(purged.messages, purged.ledgers, utc(purged.sent_before_ms))]
     show(purged, as_json, ["messages (estimated)", "ledgers freed", "sent before"], rows)
 
 
@@ -44,7 +44,7 @@ def replay(
 ) -> None:
     """Deliver past messages again to one subscription. The setting retention_s says how long messages are kept."""
     replayed = client(ctx).replay(topic, subscription, start=time_of(start, "--from"), end=time_of(end, "--until"))
-    rows = [(replayed.messages, replayed.plans, replayed.skipped, _at(replayed.first_ms), _at(replayed.end_ms))]
+    rows = [(replayed.messages, replayed.plans, replayed.skipped, utc(replayed.first_ms), utc(replayed.end_ms))]
     columns = ["messages (estimated)", "deliveries", "under way already", "due from", "due before"]
     show(replayed, as_json, columns, rows)
 
@@ -70,7 +70,3 @@ def redrive(
         found = [client(ctx).redrive(topic, subscription)]
     rows = [(each.queue_url.rpartition("/")[2], each.dead_letter_arn, each.messages) for each in found]
     show(found, as_json, ["to queue", "from dead-letter queue", "messages"], rows)
-
-
-def _at(at_ms: int) -> datetime:
-    return datetime.fromtimestamp(at_ms / 1000, UTC)

@@ -55,10 +55,7 @@ class _Group(TyperGroup):
 
 
 app = typer.Typer(
-    cls=_Group,
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    help="Delayed messages for Amazon SQS.",
+    cls=_Group, no_args_is_help=True, pretty_exceptions_enable=False, help="Delayed messages for Amazon SQS."
 )
 app.add_typer(administration.topics, name="topics")
 app.add_typer(administration.subscriptions, name="subscriptions")
@@ -95,8 +92,7 @@ def options(
     region: Annotated[str | None, typer.Option(help="AWS region.")] = None,
     profile: Annotated[str | None, typer.Option(help="AWS profile.")] = None,
     version: Annotated[  # noqa: ARG001 - _version answers
-        bool,
-        typer.Option("--version", is_eager=True, callback=_version, help="Print the version."),
+        bool, typer.Option("--version", is_eager=True, callback=_version, help="Print the version.")
     ] = False,
 ) -> None:
     """Keeps the global options for the commands."""

@@ -121,8 +121,7 @@ def receive(
     maximum: Annotated[int, typer.Option("--max", help="Maximum number of messages.")] = 10,
     wait: Annotated[int, typer.Option(help="Seconds to wait for the first message, up to 20.")] = 0,
     keep: Annotated[
-        bool,
-        typer.Option("--keep", help="Do not acknowledge. The messages come again after the visibility time-out."),
+        bool, typer.Option("--keep", help="Do not acknowledge. The messages come again after the visibility time-out.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, Self
+from typing import Any, Self, TypedDict, Unpack
 
 from tidewheel.client.bounded import CALL_S
 from tidewheel.client.tidewheel import Tidewheel
@@ -30,6 +30,19 @@ CLOSE_S = 8
 """How long a closed sender waits for each queue, and for S3: a program that was told to end has half a minute."""
 
 _log = logging.getLogger(__name__)
+
+
+class SendOptions(TypedDict, total=False):
+    """The options of a message, as for `Tidewheel.send`."""
+
+    delay: float | timedelta | str | None
+    deliver_at: datetime | float | None
+    delay_level: int | None
+    attributes: Mapping[str, str] | None
+    key: str | None
+    replace: bool
+    expires_in: float | timedelta | str | None
+    group: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,23 +146,12 @@ class BufferedSender:
         self._failed = 0
 
     # ---- adding
-    def add(
-        self,
-        topic: str,
-        body: Any,
-        *,
-        delay: float | timedelta | str | None = None,
-        deliver_at: datetime | float | None = None,
-        delay_level: int | None = None,
-        attributes: Mapping[str, str] | None = None,
-        key: str | None = None,
-        replace: bool = False,
-        expires_in: float | timedelta | str | None = None,
-        group: str | None = None,
-    ) -> Future[Receipt]:
+    def add(self, topic: str, body: Any, **options: Unpack[SendOptions]) -> Future[Receipt]:
         """Checks a message and puts it into the buffer. A delay counts from now.
 
-        Args: as for `Tidewheel.send`.
+        Args:
+            topic, body: as for `Tidewheel.send`.
+            **options: the other arguments of `Tidewheel.send`.
 
         Returns:
             A future. Its result is the receipt, once SQS has stored the message; its exception says why the message was
@@ -161,17 +163,8 @@ class BufferedSender:
             Closed: the sender was closed, or belongs to another process.
         """
         self._check_open()
-        message = Message(
-            body=body,
-            delay=delay,
-            deliver_at=deliver_at,
-            delay_level=delay_level,
-            attributes=attributes or {},
-            key=key,
-            replace=replace,
-            expires_in=expires_in,
-            group=group,
-        )
+        given: dict[str, Any] = {**options, "attributes": options.get("attributes") or {}}
+        message = Message(body=body, **given)
         state, checked = self._core.check(topic, message)
         future: Future[Receipt] = Future()
         size = checked.size

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import datetime
+from typing import Any
 
 from tidewheel.client.connection import Connection
-from tidewheel.clock import Clock
+from tidewheel.clock import Clock, utc
 from tidewheel.errors import (
     ConcurrentModification,
     CorruptLedger,
@@ -173,34 +174,21 @@ def _described_item(item: UnreadableItem) -> Damaged:
 
 
 def _described_park(park: Park) -> Damaged:
-    return Damaged(
-        topic=park.key.topic,
-        id=_id(park),
-        what="messages",
-        name=park.key.subscription,
-        reason=f"park {park.key.id}: {park.unreadable}",
-        damaged=False,
-        tries=park.tries,
-        messages=park.rows,
-        objects=() if park.object_name is None else (park.object_name,),
-    )
+    reason = f"park {park.key.id}: {park.unreadable}"
+    objects = () if park.object_name is None else (park.object_name,)
+    return _messages(park, reason=reason, damaged=False, objects=objects)
 
 
 def _described(item: SetAside, slot_ms: int) -> Damaged:
-    return Damaged(
-        topic=item.key.topic,
-        id=_id(item),
-        what="messages",
-        name=item.key.subscription,
-        reason=item.reason,
-        damaged=item.damaged,
-        tries=item.tries,
-        messages=item.rows,
-        objects=item.objects,
-        due_from=_time(item.plan.first_slot * slot_ms),
-        due_before=_time(item.plan.end_slot * slot_ms),
-        first_seen=_time(item.first_seen_ms),
-    )
+    first, end = utc(item.plan.first_slot * slot_ms), utc(item.plan.end_slot * slot_ms)
+    times = {"due_from": first, "due_before": end, "first_seen": utc(item.first_seen_ms)}
+    return _messages(item, reason=item.reason, damaged=item.damaged, objects=item.objects, **times)
+
+
+def _messages(item: SetAside | Park, **others: Any) -> Damaged:
+    topic, subscription = item.key.topic, item.key.subscription
+    given = {"tries": item.tries, "messages": item.rows, **others}
+    return Damaged(topic=topic, id=_id(item), what="messages", name=subscription, **given)
 
 
 def _find(connection: Connection, topic: str, id: str) -> SetAside | Park | UnreadableItem:
@@ -247,7 +235,3 @@ def _whole(item: SetAside, name: str) -> Callable[[_Read], bool]:
         return True
 
     return whole
-
-
-def _time(at_ms: int) -> datetime:
-    return datetime.fromtimestamp(at_ms / 1000, UTC)

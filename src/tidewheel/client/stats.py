@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +13,7 @@ from botocore.exceptions import ClientError
 from tidewheel.client.histogram import DAY_S, DAYS, HOUR_S, HOURS, EstimatedHistogram, histogram, loads
 from tidewheel.client.in_flight import undelivered
 from tidewheel.client.subscription_queues import dead_letter_url_of
+from tidewheel.clock import utc
 from tidewheel.flows.delivery.load_index import complete_all
 from tidewheel.ledger.bucket import Bucket, next_slot
 from tidewheel.model.park import Park
@@ -212,7 +213,7 @@ def _subscription(
 
 
 def _slot_at(slot: int | None, slot_ms: int) -> datetime | None:
-    return None if slot is None else datetime.fromtimestamp(slot * slot_ms / 1000, UTC)
+    return None if slot is None else utc(slot * slot_ms)
 
 
 def _depth(sqs: SQSClient, queue_url: str) -> tuple[QueueDepth | None, str | None]:

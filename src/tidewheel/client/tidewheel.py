@@ -229,9 +229,7 @@ class Tidewheel:
         changes.check_one_of(id, key)
         state, now_ms = self.core.cache.state(topic), self.core.clock.now_ms()
         due_ms = changes.new_due_ms(state, now_ms, delay=delay, deliver_at=deliver_at, delay_level=delay_level)
-        return changes.reschedule(
-            self.core.connection, self.core.sender(state), state, self.core.ids, now_ms, due_ms, id, key
-        )
+        return changes.reschedule(self.core.sender(state), now_ms, due_ms, id, key)
 
     # ---- recurring messages
 

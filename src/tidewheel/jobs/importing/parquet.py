@@ -150,17 +150,12 @@ def _sizes(group: pq.RowGroupMetaData, columns: Columns) -> Iterator[int]:
 
 
 def _rows(batch: pa.RecordBatch, columns: Columns, group: int, before: int) -> Rows:
-    def column(name: str | None) -> pa.Array | None:
-        return None if name is None else values.plain(batch.column(name))
-
     payload = values.plain(batch.column(columns.body))
-    return Rows(
-        due=values.plain(batch.column(columns.deliver_at)),
+    return Rows.mapped(
+        columns,
+        lambda name: values.plain(batch.column(name)),
         payload=payload,
         encoding=np.full(batch.num_rows, values.encoding_of(payload.type), np.int8),
-        key=column(columns.key),
-        attributes=column(columns.attributes),
-        expires=column(columns.expires_at),
         place=lambda row: {"row_group": group, "row": before + row + 1},
         given=lambda row: _given(batch, columns, row),
     )
