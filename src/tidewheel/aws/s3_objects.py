@@ -86,7 +86,7 @@ class S3Objects:
                     raise
 
     def _read(self, name: str, offset: int, length: int, **version: Any) -> bytes:
-        """Reads a range. Returns b"" if the object, or its version, ends before `offset`."""
+        """Reads a range. Returns b"" if the object or version ends before `offset`."""
         span = f"bytes={offset}-{offset + length - 1}"
         try:
             answer = self._client.get_object(Bucket=self._s3_bucket, Key=name, Range=span, **version)

@@ -208,7 +208,7 @@ class Alarms(Construct):
     def _alarm(
         self, id_: str, title: str, says: str, metric: cloudwatch.IMetric, *, seen: int = 1, **properties: Any
     ) -> None:
-        """Creates an alarm on `seen` of `periods` periods, named after its id. See `_made` for the properties."""
+        """Creates an alarm on `seen` of `periods` periods, named after the id. See `_made` for the properties."""
         text = f"{says} What to do: {self._runbook}#{anchor(title)}"
         name = f"{self._name}-{id_}"
         alarm = _made(self, id_, self.topic, text, metric, alarm_name=name, datapoints_to_alarm=seen, **properties)
@@ -243,7 +243,7 @@ def _made(
     below: bool = False,
     **properties: Any,
 ) -> cloudwatch.Alarm:
-    """Creates an alarm on some periods at or above a threshold, or below it, which tells the topic.
+    """Creates an alarm, which tells the topic, at or above a threshold, or below the threshold.
 
     Without any data, the former is quiet, and the latter stays as it is.
     """

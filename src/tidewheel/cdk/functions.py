@@ -29,7 +29,7 @@ again, each time with a delay, without limit.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Foundation:
-    """The inputs of every construct that has functions.
+    """The inputs of every construct with functions.
 
     Attributes:
         environment: The settings of the deployment.

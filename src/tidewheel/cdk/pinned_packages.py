@@ -111,7 +111,7 @@ def install(requirements: str, target: Path, machine: Machine = LAMBDA) -> None:
 
 
 def run_uv(requirements: str, *arguments: str) -> bool:
-    """Runs uv on pinned packages, as wheels with checked hashes. Returns whether uv succeeded; it says why not.
+    """Runs uv on pinned packages, as wheels with checked hashes. Returns whether uv succeeded.
 
     Raises:
         BundleFailed: uv is missing.

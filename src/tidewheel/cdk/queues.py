@@ -59,7 +59,7 @@ def _queue(scope: Construct, id_: str, environment: Environment, **properties: A
 
 
 def encrypted_queue(scope: Construct, id_: str, key: kms.IKey | None, **properties: Any) -> sqs.Queue:
-    """Creates a queue that keeps messages for 14 days, encrypted with a key or with SQS's own key."""
+    """Creates a queue with a retention of 14 days, encrypted with a key or with SQS's own key."""
     encryption: dict[str, Any] = {"encryption": sqs.QueueEncryption.SQS_MANAGED}
     if key is not None:
         encryption = {"encryption_master_key": key, "data_key_reuse": DATA_KEY_REUSE}

@@ -65,7 +65,7 @@ class JobSpec:
 
 
 class SparkJob(Construct):
-    """A job that runs a script of `glue_jobs` on Spark, on G.1X workers, with logs and metrics.
+    """A job for a script of `glue_jobs`, on Spark and G.1X workers, with logs and metrics.
 
     Attributes:
         job_name: The job's name in Glue.
@@ -75,7 +75,7 @@ class SparkJob(Construct):
     """
 
     def __init__(self, scope: Construct, spec: JobSpec, *, code: JobCode, environment: Environment) -> None:
-        """Creates the job, its role and its log groups.
+        """Creates the job, with a role and log groups.
 
         Args:
             scope: The construct that the job belongs to.

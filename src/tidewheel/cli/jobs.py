@@ -56,7 +56,7 @@ def rebuild(
 
 
 def _column(meaning: str) -> Any:
-    """Returns an option that names a column of the input."""
+    """Returns an option for the name of an input's column."""
     return typer.Option(metavar="COLUMN", help=meaning)
 
 

@@ -22,7 +22,7 @@ _NUMBER = re.compile(r"|-|\$?[\d,.]+")
 def show(
     found: object, as_json: bool, columns: Sequence[str], rows: Sequence[Sequence[object]], nothing: str = ""
 ) -> None:
-    """Prints a value as JSON, or its rows as `print_table` does."""
+    """Prints a value as JSON, or rows as `print_table` does."""
     if as_json:
         print_json(found)
     else:

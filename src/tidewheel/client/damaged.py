@@ -76,7 +76,7 @@ def listed(connection: Connection, topic: str) -> list[Damaged]:
 
 
 def _everything(connection: Connection, topic: str) -> Iterator[tuple[Damaged, SetAside | Park | UnreadableItem]]:
-    """Reads what cannot be read, each with its item."""
+    """Yields unreadable messages and items, each with a description."""
     storage = connection.storage
     state = storage.topic_states.read(topic)
     if state is None:
