@@ -120,9 +120,9 @@ def run_uv(requirements: str, *arguments: str) -> bool:
         file = Path(folder) / "requirements.txt"
         file.write_text(requirements, encoding="utf-8")
         given = ["--quiet", "--no-deps", "--require-hashes", "--only-binary=:all:", f"--requirement={file}"]
-        environment = {**os.environ, **index_for_uv()}
+        command, environment = [uv(), *arguments, *given], {**os.environ, **index_for_uv()}
         # jsii talks to node over stdout.
-        done = subprocess.run([uv(), *arguments, *given], env=environment, stdout=sys.stderr, check=False)
+        done = subprocess.run(command, env=environment, stdout=sys.stderr, check=False)
     return not done.returncode
 
 
