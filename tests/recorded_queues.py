@@ -66,9 +66,9 @@ class RecordedQueues(SqsQueues):
     def __init__(self, clock: Clock, sqs: MemorySqs | None = None, *, prefix: str = "") -> None:
         self.sqs = MemorySqs(clock, on_demand=True) if sqs is None else sqs
         made = memory_queues(self.sqs, prefix)
-        self.work_queue, self.refused_queue = map(self.sqs.queue, (made._work_queue_url, made._refused_queue_url))
+        self.work_queue, self.refused_queue = map(self.sqs.queue, (made.work_queue_url, made.refused_queue_url))
         super().__init__(
-            made._client,
+            made.client,
             work_queue_url=self.work_queue.url,
             refused_queue_url=self.refused_queue.url,
             sleep=lambda _: None,

@@ -2,16 +2,16 @@
 
 from .client.asynchronous import AsyncTidewheel as AsyncTidewheel
 from .client.buffered import BufferedSender as BufferedSender
+from .client.buffered import FailedMessage as FailedMessage
 from .client.changes import Rescheduled as Rescheduled
 from .client.consumer import Consumer as Consumer
-from .client.consumer_counts import ConsumerCounts as ConsumerCounts
+from .client.consumer import ConsumerCounts as ConsumerCounts
 from .client.damaged import Damaged as Damaged
 from .client.histogram import EstimatedHistogram as EstimatedHistogram
 from .client.recurring import RecurringMessage as RecurringMessage
 from .client.stats import SubscriptionStats as SubscriptionStats
 from .client.stats import TopicStats as TopicStats
 from .client.tidewheel import Tidewheel as Tidewheel
-from .client.unsent import FailedMessage as FailedMessage
 from .client.waiting import MessageState as MessageState
 from .client.waiting import MessageStatus as MessageStatus
 from .client.waiting import Place as Place

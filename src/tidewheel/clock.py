@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from datetime import UTC, datetime
 from typing import Any, Protocol
 from weakref import WeakKeyDictionary
 
@@ -16,6 +17,11 @@ class Clock(Protocol):
     def now_ms(self) -> int:
         """Returns milliseconds since the Unix epoch, UTC."""
         ...
+
+
+def utc(at_ms: int) -> datetime:
+    """Returns a time in milliseconds since the Unix epoch as a datetime."""
+    return datetime.fromtimestamp(at_ms / 1000, UTC)
 
 
 class SystemClock:

@@ -22,8 +22,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Literal, get_args
+from dataclasses import dataclass
+from typing import Any, Literal, TypedDict, Unpack, get_args
 from urllib.parse import urlsplit
 
 from tidewheel.client.queue_tags import DEAD_LETTERS, ROLE_TAG, SERVICE, STACK_TAG, SUBSCRIPTION
@@ -70,10 +70,20 @@ _REGION = re.compile(r"(?:^|\.)([a-z]{2}(?:-[a-z]+)+-\d+)(?:\.|$)")
 _ROLE = re.compile(r"arn:[a-z-]+:iam::\d{12}:role/[\w+=,.@/-]+\Z")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Place:
-    """The location of a service, for ARNs and host names of AWS services."""
+class Place(TypedDict, total=False):
+    """Where a service is. By default, this is taken from its dispatch function's ARN."""
 
+    region: str | None
+    account: str | None
+    partition: str | None
+    dns_suffix: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Service:
+    """A service with its location, for ARNs and host names of AWS services."""
+
+    settings: ServiceSettings
     partition: str
     region: str
     account: str
@@ -82,22 +92,23 @@ class _Place:
     def arn(self, service: str, resource: str) -> str:
         return f"arn:{self.partition}:{service}:{self.region}:{self.account}:{resource}"
 
-    def bucket_arn(self, s3_bucket: str) -> str:
-        return f"arn:{self.partition}:s3:::{s3_bucket}"
+    @property
+    def table_arn(self) -> str:
+        return self.arn("dynamodb", f"table/{self.settings.table}")
 
-    def object_arn(self, s3_bucket: str, name: str) -> str:
-        return f"arn:{self.partition}:s3:::{s3_bucket}/{name}"
+    @property
+    def bucket_arn(self) -> str:
+        return f"arn:{self.partition}:s3:::{self.settings.s3_bucket}"
+
+    def object_arn(self, name: str) -> str:
+        return f"{self.bucket_arn}/{name}"
+
+    def queue_arn(self, queue: str) -> str:
+        return _queue_arn(queue, self.partition, self.region)
 
 
 def sender_statements(
-    settings: ServiceSettings,
-    topic: str,
-    *,
-    actions: Collection[SenderAction] = SENDER_ACTIONS,
-    region: str | None = None,
-    account: str | None = None,
-    partition: str | None = None,
-    dns_suffix: str | None = None,
+    settings: ServiceSettings, topic: str, *, actions: Collection[SenderAction] = SENDER_ACTIONS, **place: Unpack[Place]
 ) -> list[Statement]:
     """Returns the IAM statements for a sender to a topic.
 
@@ -108,7 +119,7 @@ def sender_statements(
         settings: the service's settings.
         topic: the topic.
         actions: which calls; all by default.
-        region, account, partition, dns_suffix: where the service is; by default taken from its dispatch function's ARN.
+        **place: where the service is, if its dispatch function's ARN does not say it. See `Place`.
 
     Raises:
         InvalidValue: the topic's name is not valid, an action is unknown, or the settings do not say where the service
@@ -116,7 +127,7 @@ def sender_statements(
     """
     check_name("topic", topic)
     _check_actions(actions, SENDER_ACTIONS)
-    place = _place(settings, region, account, partition, dns_suffix)
+    at = _service_at(settings, **place)
     wanted = set(actions)
     changes = wanted & {"cancel", "reschedule"}
     looks = wanted & {"look", "reschedule"}
@@ -125,28 +136,25 @@ def sender_statements(
     reads += ["dynamodb:ConditionCheckItem"] if changes else []
     reads += ["dynamodb:Query"] if looks else []
     readable = [layout.topic_partition(topic), *(marks if changes or looks else [])]
-    statements = [_reading_settings(settings, place), _items(settings, place, reads, readable)]
+    statements = [_reading_settings(at), _items(at, reads, readable)]
     if changes:
         moves = "reschedule" in wanted
         written = [*marks, *[layout.moves_partition(topic)] * moves]
         kinds = ["tombstone", "key", *["move"] * moves]
-        statements.append(_puts(settings, place, written, kinds, checked=layout.topic_partition(topic)))
+        statements.append(_puts(at, written, kinds, checked=layout.topic_partition(topic)))
     if wanted & {"send", "reschedule"}:
-        statements.append(_sending(settings, topic, place))
-    ledgers = place.object_arn(settings.s3_bucket, f"{topic_prefix(LEDGERS, topic)}*")
+        statements.append(_sending(at, topic))
+    ledgers = at.object_arn(f"{topic_prefix(LEDGERS, topic)}*")
     large = "large_bodies" in wanted
     if looks:
-        bodies = _large_bodies(settings, topic, place)
+        bodies = _large_bodies(at, topic)
         statements.append(_allow(["s3:GetObject"], [ledgers, bodies] if large else [ledgers]))
     if large:
-        statements.append(_creating_bodies(settings, topic, place))
+        statements.append(_creating_bodies(at, topic))
     sends = bool(wanted & {"send", "reschedule"})
-    return statements + _key_use(
-        settings,
-        place,
-        decrypt=["dynamodb", *["s3"] * (large or bool(looks)), *["sqs"] * sends],
-        encrypt=[*["s3"] * large, *["sqs"] * sends],
-    )
+    decrypt = ["dynamodb", *["s3"] * (large or bool(looks)), *["sqs"] * sends]
+    encrypt = [*["s3"] * large, *["sqs"] * sends]
+    return statements + _key_use(at, settings.encryption_key_arn, decrypt=decrypt, encrypt=encrypt)
 
 
 def shares_queues(settings: ServiceSettings, topic: str) -> bool:
@@ -162,10 +170,7 @@ def consumer_statements(
     dead_letter_queue: str | None = None,
     queue_key: str | None = None,
     actions: Collection[ConsumerAction] = RECEIVE,
-    region: str | None = None,
-    account: str | None = None,
-    partition: str | None = None,
-    dns_suffix: str | None = None,
+    **place: Unpack[Place],
 ) -> list[Statement]:
     """Returns the IAM statements for a consumer of a subscription.
 
@@ -178,49 +183,43 @@ def consumer_statements(
         dead_letter_queue: URL or ARN of its dead-letter queue; by default Tidewheel's name for it, `...-dead`.
         queue_key: ARN or id of the KMS key that encrypts these two queues, if it is not the service's key.
         actions: which calls; "retry_later" sends to the topic, and to the dead-letter queue after the last attempt.
-        region, account, partition, dns_suffix: as for `sender_statements`.
+        **place: as for `sender_statements`.
 
     Raises:
         InvalidValue: a name, queue or action is not valid, or the settings do not say where the service is.
     """
     check_name("topic", topic)
     _check_actions(actions, CONSUMER_ACTIONS)
-    place = _place(settings, region, account, partition, dns_suffix)
-    queue_arn = _queue_arn(queue, place)
-    dead_arn = f"{queue_arn}-dead" if dead_letter_queue is None else _queue_arn(dead_letter_queue, place)
+    at = _service_at(settings, **place)
+    queue_arn = at.queue_arn(queue)
+    dead_arn = f"{queue_arn}-dead" if dead_letter_queue is None else at.queue_arn(dead_letter_queue)
     readable = [layout.topic_partition(topic), _beside(topic, "*")]
     statements = [
-        _reading_settings(settings, place),
-        _items(settings, place, ["dynamodb:GetItem"], readable),
+        _reading_settings(at),
+        _items(at, ["dynamodb:GetItem"], readable),
         _allow(_CONSUMING, [queue_arn, dead_arn]),
-        _allow(["s3:GetObject"], [_large_bodies(settings, topic, place)]),
+        _allow(["s3:GetObject"], [_large_bodies(at, topic)]),
     ]
     if "retry_later" in actions:
-        statements.append(_sending(settings, topic, place))
+        statements.append(_sending(at, topic))
         statements.append(_allow(["sqs:SendMessage"], [dead_arn]))
         # The retry of a message with a large body stores the body again.
-        statements.append(_creating_bodies(settings, topic, place))
+        statements.append(_creating_bodies(at, topic))
     if "redrive" in actions:
         moving = ["sqs:GetQueueUrl", "sqs:ListDeadLetterSourceQueues", "sqs:StartMessageMoveTask"]
         statements.append(_allow(moving, [dead_arn]))
         statements.append(_allow(["sqs:SendMessage"], [queue_arn]))
     retries = "retry_later" in actions
     encrypt = [*["s3"] * retries, *["sqs"] * (retries or "redrive" in actions)]
-    statements += _key_use(settings, place, decrypt=["dynamodb", "s3", "sqs"], encrypt=encrypt)
+    statements += _key_use(at, settings.encryption_key_arn, decrypt=["dynamodb", "s3", "sqs"], encrypt=encrypt)
     if queue_key is not None and queue_key != settings.encryption_key_arn:
-        own = replace(settings, encryption_key_arn=_key_arn(queue_key, place))
-        statements += _key_use(own, place, decrypt=["sqs"], encrypt=[each for each in encrypt if each == "sqs"])
+        own = _key_arn(queue_key, at)
+        statements += _key_use(at, own, decrypt=["sqs"], encrypt=[each for each in encrypt if each == "sqs"])
     return statements
 
 
 def administrator_statements(
-    settings: ServiceSettings,
-    *,
-    dead_letter_queues: Sequence[str] = (),
-    region: str | None = None,
-    account: str | None = None,
-    partition: str | None = None,
-    dns_suffix: str | None = None,
+    settings: ServiceSettings, *, dead_letter_queues: Sequence[str] = (), **place: Unpack[Place]
 ) -> list[Statement]:
     """Returns the IAM statements for an administrator of all topics and subscriptions.
 
@@ -231,45 +230,44 @@ def administrator_statements(
         settings: the service's settings.
         dead_letter_queues: ARNs or URLs of the dead-letter queues of the service's own queues; without these, the
             statements do not allow `redrive_service`. The settings do not name these queues, since no client uses them.
-        region, account, partition, dns_suffix: as for `sender_statements`.
+        **place: as for `sender_statements`.
 
     Raises:
         InvalidValue: the settings do not say where the service is, or a queue is not valid.
     """
-    place = _place(settings, region, account, partition, dns_suffix)
+    at = _service_at(settings, **place)
     reads = [f"dynamodb:{name}" for name in ("GetItem", "Query", "Scan")]
     writes = [f"dynamodb:{name}Item" for name in ("ConditionCheck", "Delete", "Put", "Update")]
-    roles = place.arn("ssm", f"parameter{roles_parameter_name(settings.stack)}")
+    roles = at.arn("ssm", f"parameter{roles_parameter_name(settings.stack)}")
     return [
-        _allow(["ssm:GetParameter"], [*_reading_settings(settings, place)["Resource"], roles]),
-        _allow(reads, [_table_arn(settings, place)]),
-        _items(settings, place, writes, [layout.EVERY_TOPIC]),  # not the service's own items
-        *_making_queues(settings, place),
+        _allow(["ssm:GetParameter"], [*_reading_settings(at)["Resource"], roles]),
+        _allow(reads, [at.table_arn]),
+        _items(at, writes, [layout.EVERY_TOPIC]),  # not the service's own items
+        *_making_queues(at),
         _allow(
-            ["sqs:SendMessage"],
-            [_queue_arn(url, place) for url in (settings.work_queue_url, settings.refused_queue_url)],
+            ["sqs:SendMessage"], [at.queue_arn(url) for url in (settings.work_queue_url, settings.refused_queue_url)]
         ),
         # `restore_damaged` copies an earlier version of an object over the damaged one.
-        _allow(["s3:ListBucketVersions"], [place.bucket_arn(settings.s3_bucket)]),
+        _allow(["s3:ListBucketVersions"], [at.bucket_arn]),
         _allow(
             ["s3:GetObject", "s3:GetObjectVersion", "s3:PutObject"],
-            [place.object_arn(settings.s3_bucket, f"{prefix}*") for prefix in (LEDGERS, PLANS, PARKED)],
+            [at.object_arn(f"{prefix}*") for prefix in (LEDGERS, PLANS, PARKED)],
         ),
-        _allow(["s3:DeleteObject"], [place.object_arn(settings.s3_bucket, f"{PARKED}*")]),
-        *(_redriving(settings, dead_letter_queues, place) if dead_letter_queues else ()),
-        *_key_use(settings, place, decrypt=["dynamodb", "s3", "sqs"], encrypt=["s3", "sqs"]),
+        _allow(["s3:DeleteObject"], [at.object_arn(f"{PARKED}*")]),
+        *(_redriving(at, dead_letter_queues) if dead_letter_queues else ()),
+        *_key_use(at, settings.encryption_key_arn, decrypt=["dynamodb", "s3", "sqs"], encrypt=["s3", "sqs"]),
     ]
 
 
-def _making_queues(settings: ServiceSettings, place: _Place) -> list[Statement]:
+def _making_queues(at: _Service) -> list[Statement]:
     """Allows to make and delete queues of subscriptions. Tags tell these from the service's own and from neighbours'.
 
     The queues of a stack "a-b" have names of a stack "a", too.
     """
-    named = [place.arn("sqs", f"{settings.stack}-*")]
+    named = [at.arn("sqs", f"{at.settings.stack}-*")]
     stack, role = (f"aws:ResourceTag/{tag}" for tag in (STACK_TAG, ROLE_TAG))
-    untaken = {"StringEqualsIfExists": {stack: settings.stack}, "StringNotEquals": {role: SERVICE}}
-    ours = {"StringEquals": {stack: settings.stack, role: [SUBSCRIPTION, DEAD_LETTERS]}}
+    untaken = {"StringEqualsIfExists": {stack: at.settings.stack}, "StringNotEquals": {role: SERVICE}}
+    ours = {"StringEquals": {stack: at.settings.stack, role: [SUBSCRIPTION, DEAD_LETTERS]}}
     return [
         _allow(
             [f"sqs:{name}" for name in ("CreateQueue", "GetQueueAttributes", "GetQueueUrl", "ListQueueTags")], named
@@ -279,16 +277,16 @@ def _making_queues(settings: ServiceSettings, place: _Place) -> list[Statement]:
     ]
 
 
-def _redriving(settings: ServiceSettings, dead_letter_queues: Sequence[str], place: _Place) -> list[Statement]:
+def _redriving(at: _Service, dead_letter_queues: Sequence[str]) -> list[Statement]:
     """Allows to move dead letters and refused messages of the service's queues back. SQS uses the caller's rights."""
-    sources = [_queue_arn(url, place) for url in settings.own_queue_urls]
-    dead = [_queue_arn(queue, place) for queue in dead_letter_queues]
-    refused = _queue_arn(settings.refused_queue_url, place)
+    sources = [at.queue_arn(url) for url in at.settings.own_queue_urls]
+    dead = [at.queue_arn(queue) for queue in dead_letter_queues]
+    refused = at.queue_arn(at.settings.refused_queue_url)
     moving = ("DeleteMessage", "GetQueueUrl", "ListDeadLetterSourceQueues", "ReceiveMessage", "StartMessageMoveTask")
     return [
         _allow(["sqs:GetQueueAttributes"], [*sources, *dead, refused]),
         _allow(["sqs:DeleteMessage", "sqs:ReceiveMessage"], [refused]),
-        _allow(["s3:GetObject"], [place.object_arn(settings.s3_bucket, f"{REFUSED}*")]),
+        _allow(["s3:GetObject"], [at.object_arn(f"{REFUSED}*")]),
         _allow([f"sqs:{name}" for name in moving], dead),
         _allow(["sqs:SendMessage"], sources),
     ]
@@ -309,8 +307,7 @@ def queue_policy(queue: str, *, role_arns: Sequence[str]) -> dict[str, Any]:
         InvalidValue: the queue is not a standard queue, or a role is not the ARN of a role.
     """
     statement = delivery_statement(role_arns)
-    place = _Place(partition=role_arns[0].split(":")[1], region="", account="", dns_suffix="")
-    return policy_document([{**statement, "Resource": _queue_arn(queue, place)}])
+    return policy_document([{**statement, "Resource": _queue_arn(queue, role_arns[0].split(":")[1], "")}])
 
 
 def delivery_statement(role_arns: Sequence[str]) -> Statement:
@@ -337,20 +334,18 @@ def _allow(actions: Sequence[str], resources: Sequence[str]) -> Statement:
     return {"Effect": "Allow", "Action": list(actions), "Resource": list(resources)}
 
 
-def _reading_settings(settings: ServiceSettings, place: _Place) -> Statement:
-    return _allow(["ssm:GetParameter"], [place.arn("ssm", f"parameter{parameter_name(settings.stack)}")])
+def _reading_settings(at: _Service) -> Statement:
+    return _allow(["ssm:GetParameter"], [at.arn("ssm", f"parameter{parameter_name(at.settings.stack)}")])
 
 
-def _items(settings: ServiceSettings, place: _Place, actions: Sequence[str], partitions: Sequence[str]) -> Statement:
+def _items(at: _Service, actions: Sequence[str], partitions: Sequence[str]) -> Statement:
     """Allows actions such as "dynamodb:GetItem" on the items of some partitions, given as patterns of their keys."""
     # ForAllValues is true for a request without a partition key.
     condition = {"ForAllValues:StringLike": {LEADING_KEYS: list(partitions)}, "Null": {LEADING_KEYS: "false"}}
-    return {**_allow(actions, [_table_arn(settings, place)]), "Condition": condition}
+    return {**_allow(actions, [at.table_arn]), "Condition": condition}
 
 
-def _puts(
-    settings: ServiceSettings, place: _Place, partitions: Sequence[str], kinds: Iterable[str], *, checked: str
-) -> Statement:
+def _puts(at: _Service, partitions: Sequence[str], kinds: Iterable[str], *, checked: str) -> Statement:
     """Allows to put items of some kinds into some partitions, alone and in transactions.
 
     IAM may compare a put with the keys and attributes of the whole transaction (docs/security.md). So a request may
@@ -358,7 +353,7 @@ def _puts(
     partitions.
 
     Args:
-        settings, place: the service and its location.
+        at: the service and its location.
         partitions: patterns of partition keys.
         kinds: names in `storage.layout.CLIENT_ITEMS`.
         checked: the partition in which the transaction checks an item.
@@ -371,42 +366,37 @@ def _puts(
         # ForAllValues is true for a request without attributes.
         "Null": {ATTRIBUTES: "false"},
     }
-    return {**_allow(["dynamodb:PutItem"], [_table_arn(settings, place)]), "Condition": condition}
+    return {**_allow(["dynamodb:PutItem"], [at.table_arn]), "Condition": condition}
 
 
-def _large_bodies(settings: ServiceSettings, topic: str, place: _Place) -> str:
+def _large_bodies(at: _Service, topic: str) -> str:
     """Returns the ARN of a topic's large bodies. Beside their folders, collections store how far they are."""
-    return place.object_arn(settings.s3_bucket, f"{topic_prefix(PAYLOADS, topic)}????-??-??/*")
+    return at.object_arn(f"{topic_prefix(PAYLOADS, topic)}????-??-??/*")
 
 
-def _creating_bodies(settings: ServiceSettings, topic: str, place: _Place) -> Statement:
+def _creating_bodies(at: _Service, topic: str) -> Statement:
     """Allows to create a topic's large bodies, and to overwrite none."""
-    return {**_allow(["s3:PutObject"], [_large_bodies(settings, topic, place)]), "Condition": CREATED_ONLY}
+    return {**_allow(["s3:PutObject"], [_large_bodies(at, topic)]), "Condition": CREATED_ONLY}
 
 
-def _sending(settings: ServiceSettings, topic: str, place: _Place) -> Statement:
-    return _allow(["sqs:SendMessage"], [_queue_arn(url, place) for url in settings.ingest_queues(topic)])
+def _sending(at: _Service, topic: str) -> Statement:
+    return _allow(["sqs:SendMessage"], [at.queue_arn(url) for url in at.settings.ingest_queues(topic)])
 
 
-def _key_use(
-    settings: ServiceSettings, place: _Place, *, decrypt: Sequence[str], encrypt: Sequence[str]
-) -> list[Statement]:
-    """Allows to use the service's key through AWS services, such as "s3". Returns [] if the service has no key."""
-    if settings.encryption_key_arn is None:
+def _key_use(at: _Service, key: str | None, *, decrypt: Sequence[str], encrypt: Sequence[str]) -> list[Statement]:
+    """Allows to use a key through AWS services, such as "s3". Returns [] if there is no key."""
+    if key is None:
         return []
     used = ((DECRYPT, decrypt), (MAKE_DATA_KEY, encrypt))
-    through = {action: [f"{each}.{place.region}.{place.dns_suffix}" for each in services] for action, services in used}
+    through = {action: [f"{each}.{at.region}.{at.dns_suffix}" for each in services] for action, services in used}
     return [
-        {
-            **_allow([action], [settings.encryption_key_arn]),
-            "Condition": {"StringEquals": {"kms:ViaService": services}},
-        }
+        {**_allow([action], [key]), "Condition": {"StringEquals": {"kms:ViaService": services}}}
         for action, services in through.items()
         if services
     ]
 
 
-def _key_arn(key: str, place: _Place) -> str:
+def _key_arn(key: str, at: _Service) -> str:
     """Returns the ARN of a key given by ARN or id.
 
     Raises:
@@ -415,7 +405,7 @@ def _key_arn(key: str, place: _Place) -> str:
     if "alias/" in key:
         advice = "IAM wants the key, not its alias: `aws kms describe-key --key-id <alias>` says it"
         raise InvalidValue("queue_key", key, advice)
-    return key if key.startswith("arn:") else place.arn("kms", f"key/{key}")
+    return key if key.startswith("arn:") else at.arn("kms", f"key/{key}")
 
 
 def _beside(topic: str, rest: str) -> str:
@@ -423,33 +413,22 @@ def _beside(topic: str, rest: str) -> str:
     return f"{layout.topic_partition(topic)}#{rest}"
 
 
-def _table_arn(settings: ServiceSettings, place: _Place) -> str:
-    return place.arn("dynamodb", f"table/{settings.table}")
-
-
-def _place(
-    settings: ServiceSettings,
-    region: str | None,
-    account: str | None,
-    partition: str | None,
-    dns_suffix: str | None,
-) -> _Place:
+def _service_at(settings: ServiceSettings, **place: Unpack[Place]) -> _Service:
     known = settings.dispatch_arn.split(":")
     if len(known) < 5 or known[0] != "arn":
         known = ["", "", "", "", ""]
-    found = {
-        "partition": partition or known[1],
-        "region": region or known[3],
-        "account": account or known[4],
-    }
+    partition, region, account = known[1], known[3], known[4]
+    found = {"partition": place.get("partition") or partition, "region": place.get("region") or region}
+    found["account"] = place.get("account") or account
     for name, value in found.items():
         if not value:
             raise InvalidValue(name, value, f"dispatch_arn={settings.dispatch_arn!r} does not name it; give {name}=")
-    return _Place(**found, dns_suffix=dns_suffix or DNS_SUFFIXES.get(found["partition"], DNS_SUFFIX))
+    suffix = place.get("dns_suffix") or DNS_SUFFIXES.get(found["partition"], DNS_SUFFIX)
+    return _Service(settings=settings, dns_suffix=suffix, **found)
 
 
-def _queue_arn(queue: str, place: _Place) -> str:
-    """Returns the ARN of a standard queue given by ARN or URL. A Region in the URL comes before the service's."""
+def _queue_arn(queue: str, partition: str, region: str) -> str:
+    """Returns the ARN of a standard queue given by ARN or URL. A Region in the URL comes before the given Region."""
     advice = "give the queue's ARN, or its URL: https://sqs.<region>.amazonaws.com/<account>/<name>"
     if queue.endswith(FIFO):
         raise InvalidValue("queue", queue, NO_FIFO)
@@ -460,11 +439,11 @@ def _queue_arn(queue: str, place: _Place) -> str:
     parts = urlsplit(queue)
     names = parts.path.strip("/").split("/")
     said = _REGION.search(parts.hostname or "")
-    region = said[1] if said else place.region
+    region = said[1] if said else region
     if parts.scheme not in ("https", "http") or len(names) < 2 or not all(names) or not region:
         raise InvalidValue("queue", queue, advice)
     account, name = names[-2:]
-    return f"arn:{place.partition}:sqs:{region}:{account}:{name}"
+    return f"arn:{partition}:sqs:{region}:{account}:{name}"
 
 
 def _check_actions(actions: Collection[str], known: Sequence[str]) -> None:

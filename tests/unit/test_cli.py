@@ -307,7 +307,7 @@ def test_a_message_that_could_not_be_printed_is_not_acknowledged(
     def closed(value: object) -> None:
         raise BrokenPipeError
 
-    monkeypatch.setattr("tidewheel.cli.messages.print_json", closed)
+    monkeypatch.setattr("tidewheel.cli.output.print_json", closed)
     assert orders("receive", "orders", "billing", "--json").exit_code == 1
     assert orders.json("stats", "orders")["subscriptions"][0]["queue"]["in_flight"] == 1
 

@@ -81,11 +81,8 @@ class Request:
         Raises:
             InvalidValue: the event is no request, so there is nobody to answer.
         """
-        missing = [
-            name
-            for name in ("RequestType", "ResponseURL", "StackId", "RequestId", "LogicalResourceId")
-            if name not in event
-        ]
+        needed = ("RequestType", "ResponseURL", "StackId", "RequestId", "LogicalResourceId")
+        missing = [name for name in needed if name not in event]
         if missing or event["RequestType"] not in list(Kind):
             advice = f"only CloudFormation calls this function; the event lacks {', '.join(missing) or 'a RequestType'}"
             raise InvalidValue("event", sorted(event), advice)

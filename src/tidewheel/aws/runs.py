@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from botocore.exceptions import ClientError
@@ -23,10 +24,11 @@ class GlueJobs(Protocol):
         ...
 
 
+@dataclass(eq=False)
 class AwsRuns:
     """Implements the port `Runs` on Lambda and Glue, with a single request for each call.
 
-    Args:
+    Attributes:
         lambda_client: returns boto3's Lambda client.
         glue_client: returns boto3's Glue client.
         dispatch_function: name or ARN of the dispatch function; invoked with {"topic": ...}.
@@ -34,29 +36,21 @@ class AwsRuns:
         merge_job: the job for large merges; run with --topic. None: no such job is deployed.
     """
 
-    def __init__(
-        self,
-        lambda_client: Callable[[], LambdaClient],
-        glue_client: Callable[[], GlueJobs],
-        *,
-        dispatch_function: str,
-        compact_function: str,
-        merge_job: str | None,
-    ) -> None:
-        self._lambda = lambda_client
-        self._glue = glue_client
-        self._dispatch_function = dispatch_function
-        self._compact_function = compact_function
-        self._merge_job = merge_job
+    lambda_client: Callable[[], LambdaClient]
+    glue_client: Callable[[], GlueJobs]
+    _: KW_ONLY
+    dispatch_function: str
+    compact_function: str
+    merge_job: str | None
 
     @property
     def largest(self) -> MergeSize:
         """Returns LARGE if the merge job is deployed, else SMALL."""
-        return MergeSize.SMALL if self._merge_job is None else MergeSize.LARGE
+        return MergeSize.SMALL if self.merge_job is None else MergeSize.LARGE
 
     def dispatch(self, topic: str) -> None:
         """Invokes the dispatch function asynchronously."""
-        self._invoke(self._dispatch_function, topic)
+        self._invoke(self.dispatch_function, topic)
 
     def merge(self, topic: str, size: MergeSize) -> None:
         """Invokes the function asynchronously, or starts a run of the job.
@@ -66,21 +60,21 @@ class AwsRuns:
         """
         match size:
             case MergeSize.SMALL:
-                self._invoke(self._compact_function, topic)
+                self._invoke(self.compact_function, topic)
             case MergeSize.LARGE:
                 self._start_job(topic)
 
     def _invoke(self, function: str, topic: str) -> None:
         payload = json.dumps({"topic": topic}).encode()
-        self._lambda().invoke(FunctionName=function, InvocationType="Event", Payload=payload)
+        self.lambda_client().invoke(FunctionName=function, InvocationType="Event", Payload=payload)
 
     def _start_job(self, topic: str) -> None:
-        if self._merge_job is None:
+        if self.merge_job is None:
             raise NotConfigured(
                 f"topic {topic}: the merge is too large for a function, and the stack has no Spark jobs"
             )
         try:
-            self._glue().start_job_run(JobName=self._merge_job, Arguments={"--topic": topic})
+            self.glue_client().start_job_run(JobName=self.merge_job, Arguments={"--topic": topic})
         except ClientError as error:
             if error.response["Error"]["Code"] != "ConcurrentRunsExceededException":
                 raise

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,7 @@ from tidewheel.storage.objects import StoredObject
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
-    from mypy_boto3_s3.type_defs import CompletedPartTypeDef, ObjectIdentifierTypeDef
+    from mypy_boto3_s3.type_defs import CompletedMultipartUploadTypeDef, CompletedPartTypeDef, ObjectIdentifierTypeDef
 
 MAX_DELETES = 1000
 """Maximum objects of a DeleteObjects request."""
@@ -74,19 +75,25 @@ class S3Objects:
         if length <= 0:
             return b""
         try:
-            answer = self._client.get_object(
-                Bucket=self._s3_bucket, Key=name, Range=f"bytes={offset}-{offset + length - 1}"
-            )
+            return self._read(name, offset, length)
         except ClientError as error:
             match error.response["Error"]["Code"]:
                 case "NoSuchKey":
                     raise ObjectMissing(name) from None
-                case "InvalidRange" | "416":
-                    return b""
                 case "AccessDenied" | "403" as code:
                     raise ObjectRefused(name, error.response["Error"].get("Message", code)) from error
                 case _:
                     raise
+
+    def _read(self, name: str, offset: int, length: int, **version: Any) -> bytes:
+        """Reads a range. Returns b"" if the object or version ends before `offset`."""
+        span = f"bytes={offset}-{offset + length - 1}"
+        try:
+            answer = self._client.get_object(Bucket=self._s3_bucket, Key=name, Range=span, **version)
+        except ClientError as error:
+            if error.response["Error"]["Code"] in ("InvalidRange", "416"):
+                return b""
+            raise
         return answer["Body"].read()
 
     @contextmanager
@@ -145,25 +152,12 @@ class S3Objects:
         paginator: Any = self._client.get_paginator("list_object_versions")
         for page in paginator.paginate(Bucket=self._s3_bucket, Prefix=name):
             for found in page.get("Versions", ()):
-                if found["Key"] == name and whole(self._reader(name, found["VersionId"])):
+                if found["Key"] == name and whole(partial(self._read, name, VersionId=found["VersionId"])):
                     if not found["IsLatest"]:
                         source: Any = {"Bucket": self._s3_bucket, "Key": name, "VersionId": found["VersionId"]}
                         self._client.copy_object(Bucket=self._s3_bucket, Key=name, CopySource=source)
                     return True
         return False
-
-    def _reader(self, name: str, version: str) -> Callable[[int, int], bytes]:
-        def read(offset: int, length: int) -> bytes:
-            span = f"bytes={offset}-{offset + length - 1}"
-            try:
-                answer = self._client.get_object(Bucket=self._s3_bucket, Key=name, VersionId=version, Range=span)
-            except ClientError as error:
-                if error.response["Error"]["Code"] in ("InvalidRange", "416"):  # the version is shorter
-                    return b""
-                raise
-            return answer["Body"].read()
-
-        return read
 
     def delete(self, names: Iterable[str]) -> None:
         """Deletes objects, up to 1000 in each request.
@@ -219,11 +213,9 @@ class _Upload:
             self._client.put_object(Bucket=self._s3_bucket, Key=self._name, Body=bytes(self._buffer))
             return
         self._send_part(len(self._buffer))
+        parts: CompletedMultipartUploadTypeDef = {"Parts": self._parts}
         self._client.complete_multipart_upload(
-            Bucket=self._s3_bucket,
-            Key=self._name,
-            UploadId=self._upload_id,
-            MultipartUpload={"Parts": self._parts},
+            Bucket=self._s3_bucket, Key=self._name, UploadId=self._upload_id, MultipartUpload=parts
         )
 
     def abort(self) -> None:

@@ -6,6 +6,7 @@ import json
 import random
 import time
 from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -24,10 +25,11 @@ _WAIT_S = 1.0
 """The longest wait before the second request for a schedule. All topics' requests of a second are spread over it."""
 
 
+@dataclass(eq=False)
 class SchedulerWheel:
     """Implements the port `Wheel` in an EventBridge schedule group.
 
-    Args:
+    Attributes:
         client: boto3's Scheduler client.
         clock: ensures that no schedule is created in the past.
         group: the schedule group's name.
@@ -37,24 +39,14 @@ class SchedulerWheel:
         sleep: waits for some seconds before the second request.
     """
 
-    def __init__(
-        self,
-        client: EventBridgeSchedulerClient,
-        clock: Clock,
-        *,
-        group: str,
-        dispatch_arn: str,
-        role_arn: str,
-        dead_letter_arn: str,
-        sleep: Callable[[float], None] = time.sleep,
-    ) -> None:
-        self._client = client
-        self._clock = clock
-        self._group = group
-        self._dispatch_arn = dispatch_arn
-        self._role_arn = role_arn
-        self._dead_letter_arn = dead_letter_arn
-        self._sleep = sleep
+    client: EventBridgeSchedulerClient
+    clock: Clock
+    _: KW_ONLY
+    group: str
+    dispatch_arn: str
+    role_arn: str
+    dead_letter_arn: str
+    sleep: Callable[[float], None] = time.sleep
 
     def schedule(self, topic: str, slot: int, fires_at_ms: int) -> None:
         """Creates a schedule that deletes itself after firing. An existing schedule is no error.
@@ -64,29 +56,26 @@ class SchedulerWheel:
         try:
             self._create(topic, slot, fires_at_ms)
         except ClientError:
-            self._sleep(random.uniform(0, _WAIT_S))
+            self.sleep(random.uniform(0, _WAIT_S))
             self._create(topic, slot, fires_at_ms)
 
     def _create(self, topic: str, slot: int, fires_at_ms: int) -> None:
-        time_s = schedule_time_s(fires_at_ms, self._clock.now_ms())
+        time_s = schedule_time_s(fires_at_ms, self.clock.now_ms())
         at = datetime.fromtimestamp(time_s, UTC)
         try:
-            self._client.create_schedule(
+            self.client.create_schedule(
                 Name=schedule_name(topic, slot),
-                GroupName=self._group,
+                GroupName=self.group,
                 ScheduleExpression=f"at({at:%Y-%m-%dT%H:%M:%S})",
                 ScheduleExpressionTimezone="UTC",
                 FlexibleTimeWindow={"Mode": "OFF"},
                 ActionAfterCompletion="DELETE",
                 Target={
-                    "Arn": self._dispatch_arn,
-                    "RoleArn": self._role_arn,
+                    "Arn": self.dispatch_arn,
+                    "RoleArn": self.role_arn,
                     "Input": json.dumps({"topic": topic, "slot": slot}),
-                    "RetryPolicy": {
-                        "MaximumEventAgeInSeconds": MAX_EVENT_AGE_S,
-                        "MaximumRetryAttempts": MAX_RETRIES,
-                    },
-                    "DeadLetterConfig": {"Arn": self._dead_letter_arn},
+                    "RetryPolicy": {"MaximumEventAgeInSeconds": MAX_EVENT_AGE_S, "MaximumRetryAttempts": MAX_RETRIES},
+                    "DeadLetterConfig": {"Arn": self.dead_letter_arn},
                 },
             )
         except ClientError as error:
@@ -95,13 +84,13 @@ class SchedulerWheel:
 
     def unschedule(self, topic: str) -> None:
         """Lists the topic's schedules with a request for each hundred, and deletes each with a request."""
-        pages = self._client.get_paginator("list_schedules").paginate(
-            GroupName=self._group, NamePrefix=schedule_prefix(topic)
+        pages = self.client.get_paginator("list_schedules").paginate(
+            GroupName=self.group, NamePrefix=schedule_prefix(topic)
         )
         names = [schedule["Name"] for page in pages for schedule in page["Schedules"]]
         for name in names:
             try:
-                self._client.delete_schedule(Name=name, GroupName=self._group)
+                self.client.delete_schedule(Name=name, GroupName=self.group)
             except ClientError as error:  # The schedule has fired and deleted itself.
                 if error.response["Error"]["Code"] != "ResourceNotFoundException":
                     raise

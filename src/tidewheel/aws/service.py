@@ -70,11 +70,7 @@ class Service(Ports):
         service = cls(
             Table(client("dynamodb"), settings.table),
             S3Objects(client("s3", tries=tries.for_objects), s3_bucket=settings.s3_bucket),
-            queues=SqsQueues(
-                client("sqs"),
-                work_queue_url=settings.work_queue_url,
-                refused_queue_url=settings.refused_queue_url,
-            ),
+            queues=SqsQueues.of(client("sqs"), settings),
             wheel=SchedulerWheel(
                 client("scheduler", tries=HINT),
                 clock,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import ClientError
@@ -15,6 +16,7 @@ from tidewheel.model.job import CatchUpJob, DrainJob, HoldJob, Job, PartJob, Set
 from tidewheel.model.message import HEADER_ATTRIBUTE, SQS_MAX_BYTES
 from tidewheel.model.park import ParkKey
 from tidewheel.model.set_aside import SetAside
+from tidewheel.model.settings import ServiceSettings
 from tidewheel.model.subscription_state import DeliveryKey
 
 if TYPE_CHECKING:
@@ -58,28 +60,27 @@ _MESSAGE_FAULTS = frozenset(
 )
 
 
+@dataclass(eq=False)
 class SqsQueues:
     """Implements the port `Queues` on SQS. Safe for use by several threads.
 
-    Args:
+    Attributes:
         client: boto3's SQS client.
         work_queue_url: the queue of delivery parts.
         refused_queue_url: the queue of messages that SQS refused permanently.
         sleep: waits for some seconds between tries.
     """
 
-    def __init__(
-        self,
-        client: SQSClient,
-        *,
-        work_queue_url: str,
-        refused_queue_url: str,
-        sleep: Callable[[float], None] = deadline.sleep,
-    ) -> None:
-        self._client = client
-        self._work_queue_url = work_queue_url
-        self._refused_queue_url = refused_queue_url
-        self._sleep = sleep
+    client: SQSClient
+    _: KW_ONLY
+    work_queue_url: str
+    refused_queue_url: str
+    sleep: Callable[[float], None] = deadline.sleep
+
+    @classmethod
+    def of(cls, client: SQSClient, settings: ServiceSettings) -> SqsQueues:
+        """Makes the port from a deployment's settings."""
+        return cls(client, work_queue_url=settings.work_queue_url, refused_queue_url=settings.refused_queue_url)
 
     def send(self, queue_url: str, batch: Sequence[tuple[Release, int]]) -> list[Refusal]:
         """Sends a batch with a single request.
@@ -90,12 +91,7 @@ class SqsQueues:
             QueueUnavailable: the queue does not exist, or the queue or its key denies access. Nothing was taken.
         """
         entries: list[Entry] = [
-            {
-                "Id": id_,
-                "MessageBody": release.text,
-                "DelaySeconds": delay_s,
-                "MessageAttributes": _attributes(release),
-            }
+            {"Id": id_, "MessageBody": release.text, "DelaySeconds": delay_s, "MessageAttributes": _attributes(release)}
             for id_, (release, delay_s) in zip(_IDS, batch, strict=False)
         ]
         for entry, (release, _) in zip(entries, batch, strict=False):
@@ -107,7 +103,7 @@ class SqsQueues:
 
     def _send(self, queue_url: str, entries: list[Entry]) -> list[Refusal]:
         try:
-            answer = self._client.send_message_batch(QueueUrl=queue_url, Entries=entries)
+            answer = self.client.send_message_batch(QueueUrl=queue_url, Entries=entries)
         except ClientError as error:
             return self._refused_whole(queue_url, entries, error)
         refusals = [_refusal(entry) for entry in answer.get("Failed") or ()]
@@ -174,27 +170,24 @@ class SqsQueues:
                     entry["DelaySeconds"] = delay_s
             for attempt in range(ATTEMPTS):
                 if attempt:
-                    self._sleep(_BACKOFF_S * 2**attempt)
-                refusals = self._send(self._work_queue_url, entries)
+                    self.sleep(_BACKOFF_S * 2**attempt)
+                refusals = self._send(self.work_queue_url, entries)
                 if not refusals:
                     break
                 refused = {refusal.index for refusal in refusals}
                 entries = [entry for entry in entries if int(entry["Id"]) in refused]
             else:
                 reason = f"{len(entries)} jobs were not taken in {ATTEMPTS} tries: {refusals[0].reason}"
-                raise QueueUnavailable(self._work_queue_url, reason)
+                raise QueueUnavailable(self.work_queue_url, reason)
 
     def refuse(self, document: Mapping[str, object]) -> None:
         """Sends a document as JSON with a single request. An oversized field is cut and named in the document."""
-        self._client.send_message(QueueUrl=self._refused_queue_url, MessageBody=refused_body(document))
+        self.client.send_message(QueueUrl=self.refused_queue_url, MessageBody=refused_body(document))
 
 
 def _attributes(release: Release) -> dict[str, Any]:
-    attributes: dict[str, Any] = {HEADER_ATTRIBUTE: {"DataType": "String", "StringValue": release.header}}
-    if release.attributes:
-        for name, value in release.attributes.items():
-            attributes[name] = {"DataType": "String", "StringValue": value}
-    return attributes
+    values = {HEADER_ATTRIBUTE: release.header, **(release.attributes or {})}
+    return {name: {"DataType": "String", "StringValue": value} for name, value in values.items()}
 
 
 def _last_part(code: str) -> str:

@@ -9,7 +9,7 @@ alarm.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from aws_cdk import Aws
@@ -24,7 +24,7 @@ from constructs import Construct
 
 from tidewheel.cdk.encryption import allow_alarms, key_of
 from tidewheel.cdk.environment import RUNBOOK, Environment
-from tidewheel.cdk.metric_sources import PERIOD, Watched
+from tidewheel.cdk.metric_sources import PERIOD, Watched, oldest_age, visible
 from tidewheel.telemetry import metrics
 
 BROKEN = ("FAILED", "TIMEOUT", "ERROR")
@@ -125,25 +125,21 @@ class Alarms(Construct):
                 f"DeadLetters{first or ''}",
                 "Dead letters",
                 "Packs, jobs or invocations were given up and wait in a dead-letter queue.",
-                _together(ALL, [_visible(queue) for queue in queues]),
+                _together(ALL, map(visible, queues)),
             )
         self._alarm(
             "Refused",
             "Refused messages",
             "SQS refused messages for good; they wait in the refused queue.",
-            _visible(watched.refused),
+            visible(watched.refused),
         )
-        ages = [
-            queue.metric_approximate_age_of_oldest_message(statistic="Maximum", period=PERIOD)
-            for name, queue in watched.sources.items()
-            # The same function reads a topic's own bulk queue and its urgent queue.
-            if "." not in name or name.endswith(".urgent")
-        ]
+        # The same function reads a topic's own bulk queue and its urgent queue.
+        read = [queue for name, queue in watched.sources.items() if "." not in name or name.endswith(".urgent")]
         self._alarm(
             "QueueAge",
             "Queue age",
             "Messages wait too long in a queue that a function should read.",
-            _together(WORST, ages),
+            _together(WORST, map(oldest_age, read)),
             threshold=environment.queue_age_alarm_s,
         )
 
@@ -210,33 +206,12 @@ class Alarms(Construct):
         )
 
     def _alarm(
-        self,
-        id_: str,
-        title: str,
-        says: str,
-        metric: cloudwatch.IMetric,
-        *,
-        threshold: float = 1,
-        seen: int = 1,
-        periods: int = 1,
-        below: bool = False,
+        self, id_: str, title: str, says: str, metric: cloudwatch.IMetric, *, seen: int = 1, **properties: Any
     ) -> None:
-        """Creates an alarm on `seen` of `periods` periods at or above a threshold, or below it.
-
-        Without any data, the former is quiet, and the latter stays as it is.
-        """
-        alarm = _made(
-            self,
-            id_,
-            topic=self.topic,
-            below=below,
-            alarm_name=f"{self._name}-{id_}",
-            alarm_description=f"{says} What to do: {self._runbook}#{anchor(title)}",
-            metric=metric,
-            threshold=threshold,
-            datapoints_to_alarm=seen,
-            evaluation_periods=periods,
-        )
+        """Creates an alarm on `seen` of `periods` periods, named after the id. See `_made` for the properties."""
+        text = f"{says} What to do: {self._runbook}#{anchor(title)}"
+        name = f"{self._name}-{id_}"
+        alarm = _made(self, id_, self.topic, text, metric, alarm_name=name, datapoints_to_alarm=seen, **properties)
         self.alarms.append(alarm)
 
 
@@ -251,25 +226,39 @@ def watch_dead_letters(
         alarm_name: By default CloudFormation names the alarm.
         runbook_url: The URL at the end of the alarm's description, without the page.
     """
-    return _made(
-        dead_letters,
-        "Alarm",
-        topic=topic,
-        alarm_name=alarm_name,
-        alarm_description="A subscription has dead letters: its consumer received them too often without deleting "
-        f"them. What to do: {runbook_url}#{anchor('Dead letters of a subscription')}",
-        metric=_visible(dead_letters),
-        threshold=1,
-        evaluation_periods=1,
-    )
+    says = "A subscription has dead letters: its consumer received them too often without deleting them."
+    text = f"{says} What to do: {runbook_url}#{anchor('Dead letters of a subscription')}"
+    return _made(dead_letters, "Alarm", topic, text, visible(dead_letters), alarm_name=alarm_name)
 
 
-def _made(scope: Construct, id_: str, *, topic: sns.ITopic, below: bool = False, **properties: Any) -> cloudwatch.Alarm:
-    """Creates an alarm at or above a threshold, or below the threshold, which tells the topic."""
+def _made(
+    scope: Construct,
+    id_: str,
+    topic: sns.ITopic,
+    text: str,
+    metric: cloudwatch.IMetric,
+    *,
+    threshold: float = 1,
+    periods: int = 1,
+    below: bool = False,
+    **properties: Any,
+) -> cloudwatch.Alarm:
+    """Creates an alarm, which tells the topic, at or above a threshold, or below the threshold.
+
+    Without any data, the former is quiet, and the latter stays as it is.
+    """
     comparison, missing = cloudwatch.ComparisonOperator, cloudwatch.TreatMissingData
-    operator = comparison.LESS_THAN_THRESHOLD if below else comparison.GREATER_THAN_OR_EQUAL_TO_THRESHOLD
-    absent = missing.IGNORE if below else missing.NOT_BREACHING
-    alarm = cloudwatch.Alarm(scope, id_, comparison_operator=operator, treat_missing_data=absent, **properties)
+    alarm = cloudwatch.Alarm(
+        scope,
+        id_,
+        alarm_description=text,
+        metric=metric,
+        threshold=threshold,
+        evaluation_periods=periods,
+        comparison_operator=comparison.LESS_THAN_THRESHOLD if below else comparison.GREATER_THAN_OR_EQUAL_TO_THRESHOLD,
+        treat_missing_data=missing.IGNORE if below else missing.NOT_BREACHING,
+        **properties,
+    )
     alarm.add_alarm_action(SnsAction(topic))
     alarm.add_ok_action(SnsAction(topic))
     return alarm
@@ -280,11 +269,7 @@ def anchor(title: str) -> str:
     return title.lower().replace(" ", "-")
 
 
-def _visible(queue: sqs.IQueue) -> cloudwatch.Metric:
-    return queue.metric_approximate_number_of_messages_visible(statistic="Maximum", period=PERIOD)
-
-
-def _together(expression: str, parts: Sequence[cloudwatch.Metric]) -> cloudwatch.MathExpression:
+def _together(expression: str, parts: Iterable[cloudwatch.Metric]) -> cloudwatch.MathExpression:
     """Returns a metric that combines several metrics."""
     return _combined(expression, {f"m{number}": part for number, part in enumerate(parts)})
 

@@ -12,11 +12,11 @@ from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
 from tidewheel.cdk.environment import Environment
-from tidewheel.cdk.functions import limit_asynchronous_calls, python_function
-from tidewheel.cdk.glue_job import GlueJob
+from tidewheel.cdk.functions import Foundation, limit_asynchronous_calls, python_function
 from tidewheel.cdk.job_code import JobCode
 from tidewheel.cdk.names import resource_name, service_name
-from tidewheel.cdk.spark_jobs import JobSpec, spark_job
+from tidewheel.cdk.spark_jobs import JobSpec, SparkJob
+from tidewheel.cdk.statements import allow
 from tidewheel.cdk.storage import ITEM_WRITES, KEYS, NOTES, TOMBSTONES, TOPICS, Storage
 from tidewheel.model.object_names import ASIDE, CHECKPOINTS, IMPORTS, LEDGERS, PLANS
 from tidewheel.model.settings import MAX_FUNCTION_S, parameter_name
@@ -43,11 +43,11 @@ class SparkJobs:
         import_: Turns files of messages into ledgers.
     """
 
-    merge: GlueJob
-    rebuild: GlueJob
-    import_: GlueJob
+    merge: SparkJob
+    rebuild: SparkJob
+    import_: SparkJob
 
-    def __iter__(self) -> Iterator[GlueJob]:
+    def __iter__(self) -> Iterator[SparkJob]:
         """Yields all jobs."""
         return iter((self.merge, self.rebuild, self.import_))
 
@@ -62,34 +62,22 @@ class Compaction(Construct):
         jobs: The jobs; None without Spark.
     """
 
-    def __init__(
-        self,
-        scope: Construct,
-        id_: str,
-        *,
-        environment: Environment,
-        code: lambda_.Code,
-        storage: Storage,
-        dead_letters: sqs.IQueue,
-    ) -> None:
+    def __init__(self, scope: Construct, id_: str, foundation: Foundation, *, dead_letters: sqs.IQueue) -> None:
         """Creates the function, and the jobs if the environment has Spark."""
         super().__init__(scope, id_)
         self.function_name = resource_name(self, "compact")
-        self.compact = self._compact(environment, code, storage, dead_letters)
+        self.compact = self._compact(foundation, dead_letters)
         self.jobs: SparkJobs | None = None
         self.merge_job_name: str | None = None
-        if environment.spark:
+        if foundation.environment.spark:
             self.merge_job_name = resource_name(self, "merge")
-            self.jobs = self._jobs(environment)
-            self._allow_jobs(self.jobs, storage)
+            self.jobs = self._jobs(foundation.environment)
+            self._allow_jobs(self.jobs, foundation.storage)
             self._allow_merge_job(self.compact)
 
     def grant_start(self, grantee: iam.IGrantable) -> None:
         """Allows to start small and large merges."""
-        principal = grantee.grant_principal
-        principal.add_to_principal_policy(
-            iam.PolicyStatement(actions=["lambda:InvokeFunction"], resources=[self.compact.function_arn])
-        )
+        allow(grantee, ["lambda:InvokeFunction"], [self.compact.function_arn])
         self._allow_merge_job(grantee)
 
     def _allow_merge_job(self, grantee: iam.IGrantable) -> None:
@@ -97,62 +85,41 @@ class Compaction(Construct):
 
         The sweep starts the job, and the function starts the job when the next merge is too large for the function.
         """
-        if self.jobs is None:
-            return
-        statement = iam.PolicyStatement(actions=["glue:StartJobRun"], resources=[self.jobs.merge.job_arn])
-        grantee.grant_principal.add_to_principal_policy(statement)
+        if self.jobs is not None:
+            allow(grantee, ["glue:StartJobRun"], [self.jobs.merge.job_arn])
 
-    def _compact(
-        self, environment: Environment, code: lambda_.Code, storage: Storage, dead_letters: sqs.IQueue
-    ) -> lambda_.Function:
+    def _compact(self, foundation: Foundation, dead_letters: sqs.IQueue) -> lambda_.Function:
         """Creates the function, without retries by Lambda.
 
         A run that died still holds the lease, so a retry would fail. New ledgers start the next merge.
         """
-        compact = python_function(
-            self,
-            "compact",
-            description="Tidewheel: merges the ledgers of one topic when they are small",
-            code=code,
-            environment=environment,
-            timeout=COMPACT_TIMEOUT,
-            memory_mib=environment.compact_memory_mib,
-        )
+        does = "merges the ledgers of one topic when they are small"
+        compact = python_function(self, "compact", foundation, COMPACT_TIMEOUT, does)
         limit_asynchronous_calls(compact, max_age=COMPACT_AGE, retries=RETRIES["compact"], dead_letters=dead_letters)
-        _allow_merging(compact, storage)
-        storage.grant_listing(compact)
+        _allow_merging(compact, foundation.storage)
+        foundation.storage.grant_listing(compact)
         return compact
 
     def _jobs(self, environment: Environment) -> SparkJobs:
         code = JobCode(self, "JobCode")
+        merges, anew = "merges the ledgers of one topic", "makes a topic's metadata anew from its ledgers"
         specs = (
-            JobSpec(
-                name="merge",
-                script="merge_buckets",
-                description="Tidewheel: merges the ledgers of one topic",
-                workers=environment.merge_workers,
-                max_retries=1,
-                max_concurrent_runs=MERGE_RUNS,
-            ),
-            JobSpec(
-                name="rebuild",
-                script="rebuild_index",
-                description="Tidewheel: makes a topic's metadata anew from its ledgers",
-                workers=environment.rebuild_workers,
-            ),
-            JobSpec(
-                name="import",
-                script="import_messages",
-                description="Tidewheel: turns files of messages into ledgers",
-                workers=environment.import_workers,
-            ),
+            JobSpec("merge", "merge_buckets", merges, environment.merge_workers, max_retries=1, runs=MERGE_RUNS),
+            JobSpec("rebuild", "rebuild_index", anew, environment.rebuild_workers),
+            JobSpec("import", "import_messages", "turns files of messages into ledgers", environment.import_workers),
         )
-        merge, rebuild, import_ = (spark_job(self, spec, code=code, environment=environment) for spec in specs)
+        merge, rebuild, import_ = (SparkJob(self, spec, code=code, environment=environment) for spec in specs)
         return SparkJobs(merge=merge, rebuild=rebuild, import_=import_)
 
     def _allow_jobs(self, jobs: SparkJobs, storage: Storage) -> None:
         """Allows each job its own prefixes, the table and the settings."""
-        merge, rebuild, import_ = (self._allow_job(job, storage) for job in jobs)
+        settings = Stack.of(self).format_arn(
+            service="ssm", resource="parameter", resource_name=parameter_name(service_name(self)).removeprefix("/")
+        )
+        merge, rebuild, import_ = (job.role for job in jobs)
+        for role in (merge, rebuild, import_):
+            allow(role, ["ssm:GetParameter"], [settings])
+            storage.grant_listing(role)
         _allow_merging(merge, storage)
         storage.grant_items(rebuild, TOPICS, *ITEM_WRITES)
         storage.grant_items(rebuild, TOMBSTONES, "dynamodb:PutItem", "dynamodb:Query")
@@ -166,22 +133,6 @@ class Compaction(Construct):
         reads = ("dynamodb:GetItem", "dynamodb:Query")
         storage.grant_items(import_, TOPICS, *reads, "dynamodb:PutItem", "dynamodb:UpdateItem")
         storage.grant_objects(import_, *WRITING, prefixes=(LEDGERS, IMPORTS))
-
-    def _allow_job(self, job: GlueJob, storage: Storage) -> iam.Role:
-        """Allows a job to read the settings and to list objects. Returns the job's role."""
-        settings = Stack.of(self).format_arn(
-            service="ssm", resource="parameter", resource_name=parameter_name(service_name(self)).removeprefix("/")
-        )
-        role = self.job_role(job)
-        role.add_to_policy(iam.PolicyStatement(actions=["ssm:GetParameter"], resources=[settings]))
-        storage.grant_listing(role)
-        return role
-
-    def job_role(self, job: GlueJob) -> iam.Role:
-        """Returns a job's role, since the job's own reference to the role takes no policies."""
-        role = self.node.find_child(f"{job.node.id}Role")
-        assert isinstance(role, iam.Role)
-        return role
 
 
 def _allow_merging(grantee: iam.IGrantable, storage: Storage) -> None:

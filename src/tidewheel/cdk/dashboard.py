@@ -5,7 +5,8 @@ Read it from the top down, and stop at the first row without a problem.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import starmap
 
 from aws_cdk import Duration
 from aws_cdk import aws_cloudwatch as cloudwatch
@@ -24,7 +25,7 @@ from constructs import Construct
 
 from tidewheel.cdk.alarms import THROTTLED, UNSCHEDULED
 from tidewheel.cdk.environment import Environment
-from tidewheel.cdk.metric_sources import PERIOD, Watched
+from tidewheel.cdk.metric_sources import PERIOD, Watched, oldest_age, visible
 from tidewheel.telemetry import metrics
 
 COLUMNS = 24
@@ -86,7 +87,7 @@ class Dashboard(Construct):
                 [_text(text, height=3)],
                 self._late(alarms),
                 [_text(_FLOW)],
-                self._flow(),
+                [self._logged("Messages", COLUMNS)],
                 [_text(_CAUSES)],
                 self._causes(),
                 self._limits(),
@@ -111,55 +112,31 @@ class Dashboard(Construct):
             self.dashboard.add_widgets(_text(_CONSUMERS))
             self.dashboard.add_widgets(*self._consumers)
         ages, given_up = self._consumers
-        ages.add_left_metric(
-            queue.metric_approximate_age_of_oldest_message(statistic="Maximum", period=PERIOD, label=path)
-        )
-        given_up.add_left_metric(
-            dead_letters.metric_approximate_number_of_messages_visible(statistic="Maximum", period=PERIOD, label=path)
-        )
+        ages.add_left_metric(oldest_age(queue, path))
+        given_up.add_left_metric(visible(dead_letters, path))
 
     def _late(self, alarms: Sequence[cloudwatch.IAlarm]) -> list[IWidget]:
-        width = 8 if alarms else 12
+        width, limits = 8 if alarms else 12, {"alarm": self._environment.oldest_due_alarm_s}
         widgets: list[IWidget] = [
-            self._logged(metrics.LATENESS.graph, width=width),
-            self._own(
-                metrics.OLDEST_DUE_AGE.graph, width=width, limits={"alarm": self._environment.oldest_due_alarm_s}
-            ),
+            self._logged(metrics.LATENESS.graph, width),
+            self._own(metrics.OLDEST_DUE_AGE.graph, width=width, limits=limits),
         ]
         if alarms:
-            widgets.append(
-                cloudwatch.AlarmStatusWidget(title="Alarms", alarms=list(alarms), width=width, height=_HEIGHT)
-            )
+            shown = cloudwatch.AlarmStatusWidget(title="Alarms", alarms=list(alarms), width=width, height=_HEIGHT)
+            widgets.append(shown)
         return widgets
-
-    def _flow(self) -> list[IWidget]:
-        return [self._logged("Messages", width=COLUMNS)]
 
     def _causes(self) -> list[IWidget]:
         watched = self._watched
-        ages = [
-            queue.metric_approximate_age_of_oldest_message(statistic="Maximum", period=PERIOD, label=name)
-            for name, queue in watched.sources.items()
-        ]
-        given_up = [
-            queue.metric_approximate_number_of_messages_visible(statistic="Maximum", period=PERIOD, label=label)
-            for label, queue in zip([*watched.sources, "invocations"], watched.dead_letters, strict=True)
-        ]
-        refused = watched.refused.metric_approximate_number_of_messages_visible(
-            statistic="Maximum", period=PERIOD, label="refused"
-        )
+        ages = (oldest_age(queue, name) for name, queue in watched.sources.items())
+        limits = {"alarm": self._environment.queue_age_alarm_s}
+        labels = [*watched.sources, "invocations"]
+        given_up = starmap(visible, zip(watched.dead_letters, labels, strict=True))
         return [
-            _graph(
-                "Oldest message in each queue (s)",
-                *ages,
-                width=6,
-                limits={"alarm": self._environment.queue_age_alarm_s},
-            ),
-            self._logged("Unfinished work", width=6),
-            self._own(
-                "Errors of functions", *(watched.of_function(name, "Errors") for name in watched.functions), width=6
-            ),
-            _graph("Dead letters and refused messages", *given_up, refused, width=6),
+            _graph("Oldest message in each queue (s)", *ages, limits=limits),
+            self._logged("Unfinished work"),
+            self._own("Errors of functions", *self._of_functions("Errors")),
+            _graph("Dead letters and refused messages", *given_up, visible(watched.refused, "refused")),
         ]
 
     def _limits(self) -> list[IWidget]:
@@ -174,47 +151,36 @@ class Dashboard(Construct):
             for name, function in watched.functions.items()
             if (timeout := function.timeout) is not None
         ]
+        throttled = (of(name) for of in (watched.of_table, watched.of_check_index) for name in THROTTLED)
         return [
-            _graph("Longest call, % of its time-out", *durations, width=6, limits={"time-out": 100}),
-            _graph("Throttled calls", *(watched.of_function(name, "Throttles") for name in watched.functions), width=6),
-            _graph(
-                "Throttled requests of the table",
-                *(watched.of_table(name) for name in THROTTLED),
-                *(watched.of_check_index(name) for name in THROTTLED),
-                width=6,
-            ),
-            _graph(
-                "Schedules",
-                *(watched.of_scheduler(name) for name in ("InvocationAttemptCount", *UNSCHEDULED)),
-                width=6,
-            ),
+            _graph("Longest call, % of its time-out", *durations, limits={"time-out": 100}),
+            _graph("Throttled calls", *self._of_functions("Throttles")),
+            _graph("Throttled requests of the table", *throttled),
+            _graph("Schedules", *map(watched.of_scheduler, ("InvocationAttemptCount", *UNSCHEDULED))),
         ]
 
     def _cost(self) -> list[IWidget]:
-        watched = self._watched
+        table = self._watched.table
+        written = table.metric_consumed_write_capacity_units(period=PERIOD, label="write")
+        read = table.metric_consumed_read_capacity_units(period=PERIOD, label="read")
         return [
-            self._logged("Requests to AWS", width=6),
-            _graph(
-                "Units of the table",
-                watched.table.metric_consumed_write_capacity_units(period=PERIOD, label="write"),
-                watched.table.metric_consumed_read_capacity_units(period=PERIOD, label="read"),
-                width=6,
-            ),
-            _graph(
-                "Time of functions (ms)",
-                *(watched.of_function(name, "Duration") for name in watched.functions),
-                width=6,
-                stacked=True,
-            ),
-            self._logged(metrics.BACKLOG.graph, width=6),
+            self._logged("Requests to AWS"),
+            _graph("Units of the table", written, read),
+            _graph("Time of functions (ms)", *self._of_functions("Duration"), stacked=True),
+            self._logged(metrics.BACKLOG.graph),
         ]
 
-    def _own(self, title: str, *before: IMetric, width: int, limits: dict[str, float] | None = None) -> GraphWidget:
+    def _of_functions(self, metric_name: str) -> Iterator[IMetric]:
+        return (self._watched.of_function(name, metric_name) for name in self._watched.functions)
+
+    def _own(
+        self, title: str, *before: IMetric, width: int = 6, limits: Mapping[str, float] | None = None
+    ) -> GraphWidget:
         """Returns the graph of the service's own metrics that are declared for a title, behind the given metrics."""
         own = (self._watched.own(metric) for metric in metrics.METRICS if metric.graph == title)
         return _graph(title, *before, *own, width=width, limits=limits)
 
-    def _logged(self, title: str, *, width: int) -> LogQueryWidget:
+    def _logged(self, title: str, width: int = 6) -> LogQueryWidget:
         """Returns the graph of the fields of the functions' log records that are declared for a title."""
         fields = [
             f"{'max' if metric.gauge else 'sum'}({metric.name}) as {metric.name}_"
@@ -239,7 +205,7 @@ def _text(markdown: str, *, height: int = 2) -> TextWidget:
 
 
 def _graph(
-    title: str, *shown: IMetric, width: int, limits: dict[str, float] | None = None, stacked: bool = False
+    title: str, *shown: IMetric, width: int = 6, limits: Mapping[str, float] | None = None, stacked: bool = False
 ) -> GraphWidget:
     """Returns a graph that begins at zero, with a line for each limit."""
     return GraphWidget(

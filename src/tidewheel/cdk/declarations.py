@@ -10,12 +10,11 @@ import re
 from typing import TYPE_CHECKING, cast
 
 from aws_cdk import CfnResource, CustomResource, Duration, RemovalPolicy, Stack, Token
-from aws_cdk import aws_iam as iam
-from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
-from tidewheel.cdk.functions import python_function
+from tidewheel.cdk.functions import Foundation, python_function
+from tidewheel.cdk.statements import allow
 from tidewheel.cdk.storage import ITEM_WRITES, OF_TOPICS
 from tidewheel.client.declared import SUBSCRIPTION_TYPE, TOPIC_TYPE, DeclaredTopic
 from tidewheel.errors import InvalidValue
@@ -53,20 +52,13 @@ class Declarations(Construct):
         declare: The function.
     """
 
-    def __init__(self, service: TidewheelService, *, code: lambda_.Code) -> None:
+    def __init__(self, service: TidewheelService, foundation: Foundation) -> None:
         """Creates the function and allows it to write topics' items. CloudFormation creates the queues."""
         super().__init__(service, ID)
         self._service = service
         self._paths: set[str] = set()
-        self.declare = python_function(
-            self,
-            "declare",
-            description="Tidewheel: creates, changes and deletes what a template declares",
-            code=code,
-            environment=service.environment,
-            timeout=TIMEOUT,
-            memory_mib=MEMORY_MIB,
-        )
+        does = "creates, changes and deletes what a template declares"
+        self.declare = python_function(self, "declare", foundation, TIMEOUT, does, memory_mib=MEMORY_MIB)
         # A retry would come after CloudFormation got the answer, or gave up and rolled back.
         self.declare.configure_async_invoke(retry_attempts=0, max_event_age=LATEST_START)
         # So declared topics are created after the resources that they need, and deleted before these.
@@ -124,9 +116,7 @@ class Declarations(Construct):
         """
         if isinstance(queue, sqs.Queue) and Stack.of(queue) is not Stack.of(self):
             return
-        self.declare.add_to_role_policy(
-            iam.PolicyStatement(actions=["sqs:GetQueueAttributes"], resources=[queue.queue_arn])
-        )
+        allow(self.declare, ["sqs:GetQueueAttributes"], [queue.queue_arn])
 
     def _logical_id(self, wanted: Declared) -> str:
         """Returns a logical id that is unique among the topics and subscriptions of all services."""

@@ -7,12 +7,12 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as lambda_
 from constructs import Construct
 
-from tidewheel.cdk.environment import Environment
-from tidewheel.cdk.functions import python_function
+from tidewheel.cdk.functions import Foundation, python_function
 from tidewheel.cdk.nag_suppressions import acknowledge_wildcards
 from tidewheel.cdk.names import service_name
 from tidewheel.cdk.queues import grant_queue_sends, read_queue, source_queue, terminal_queue
-from tidewheel.cdk.storage import NOTES, TOMBSTONES, TOPICS, TOPICS_AND_NOTES, Storage
+from tidewheel.cdk.statements import allow
+from tidewheel.cdk.storage import NOTES, TOMBSTONES, TOPICS, TOPICS_AND_NOTES
 from tidewheel.client.queue_tags import ROLE_TAG, STACK_TAG, SUBSCRIPTION
 from tidewheel.model.object_names import ASIDE, LEDGERS, PARKED, PLANS, REFUSED
 from tidewheel.model.triggers import WORK_QUEUE
@@ -34,11 +34,10 @@ class Delivery(Construct):
         roles: Roles that may send to the subscriptions' queues, in the order of their grants.
     """
 
-    def __init__(
-        self, scope: Construct, id_: str, *, environment: Environment, code: lambda_.Code, storage: Storage
-    ) -> None:
+    def __init__(self, scope: Construct, id_: str, foundation: Foundation) -> None:
         """Creates the queues and the function, which may read objects and send messages."""
         super().__init__(scope, id_)
+        environment, storage = foundation.environment, foundation.storage
         self._subscriber_queue_arns = environment.subscriber_queue_arns
         self.roles: list[iam.IRole] = []
         self.work_queue = source_queue(self, "WorkQueue", environment, WORK_QUEUE)
@@ -46,13 +45,7 @@ class Delivery(Construct):
             self, "RefusedQueue", environment, why="It is read by people only: what was refused ends here."
         )
         self.deliver = python_function(
-            self,
-            "deliver",
-            description="Tidewheel: sends one part of a delivery to a subscription's queue",
-            code=code,
-            environment=environment,
-            timeout=DELIVER_TIMEOUT,
-            memory_mib=environment.deliver_memory_mib,
+            self, "deliver", foundation, DELIVER_TIMEOUT, "sends one part of a delivery to a subscription's queue"
         )
         read_queue(self.deliver, self.work_queue, WORK_QUEUE, max_concurrency=environment.work_concurrency)
         reads = ("dynamodb:GetItem", "dynamodb:Query")
@@ -77,22 +70,11 @@ class Delivery(Construct):
         policy (`tidewheel.cdk.grant_deliveries`). A queue of another account needs both the policy and the listing.
         """
         arn = Stack.of(self).format_arn(service="sqs", resource=f"{service_name(self)}-*")
-        function.grant_principal.add_to_principal_policy(
-            iam.PolicyStatement(
-                actions=["sqs:SendMessage"],
-                resources=[arn],
-                conditions={
-                    "StringEquals": {
-                        f"aws:ResourceTag/{STACK_TAG}": service_name(self),
-                        f"aws:ResourceTag/{ROLE_TAG}": SUBSCRIPTION,
-                    }
-                },
-            )
-        )
+        tags = {STACK_TAG: service_name(self), ROLE_TAG: SUBSCRIPTION}
+        tagged = {"StringEquals": {f"aws:ResourceTag/{tag}": value for tag, value in tags.items()}}
+        allow(function, ["sqs:SendMessage"], [arn], tagged)
         if self._subscriber_queue_arns:
-            function.grant_principal.add_to_principal_policy(
-                iam.PolicyStatement(actions=["sqs:SendMessage"], resources=list(self._subscriber_queue_arns))
-            )
+            allow(function, ["sqs:SendMessage"], self._subscriber_queue_arns)
         acknowledge_wildcards(
             function,
             [arn],

@@ -10,6 +10,9 @@ Then
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from typing import Any
+
 from aws_cdk import ArnFormat, Aws, Duration, Stack
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
@@ -17,6 +20,7 @@ from constructs import Construct, IConstruct
 
 from tidewheel.cdk.environment import Environment
 from tidewheel.cdk.names import service_name
+from tidewheel.cdk.statements import allow
 from tidewheel.errors import InvalidValue
 from tidewheel.policies import KMS_ACTIONS
 
@@ -48,7 +52,7 @@ class Encryption(Construct):
         """Uses the given key, or else the environment's key, a new key, or no key.
 
         Args:
-            scope: The construct of the whole service; `of` finds this object from any construct in the scope.
+            scope: The construct of the whole service; `key_of` finds the key from any construct in the scope.
             environment: May name a key, or request a new key.
             key: A key of the same app or an imported key; comes before the environment's key.
 
@@ -61,28 +65,6 @@ class Encryption(Construct):
             _check_no_alias(self.key)
             self._allow_logs(self.key)
             allow_alarms(self.key)
-
-    @staticmethod
-    def of(scope: IConstruct) -> Encryption | None:
-        """Returns the encryption of a construct's service. None outside of a service."""
-        for each in reversed(scope.node.scopes):
-            found = each.node.try_find_child(ID)
-            if isinstance(found, Encryption):
-                return found
-        return None
-
-    def grant_use(self, grantee: iam.IGrantable, *services: str) -> None:
-        """Allows to use the key, if any, through these AWS services of this Region, such as "s3"."""
-        if self.key is None:
-            return
-        through = [f"{service}.{Aws.REGION}.{Aws.URL_SUFFIX}" for service in services]
-        grantee.grant_principal.add_to_principal_policy(
-            iam.PolicyStatement(
-                actions=list(KMS_ACTIONS),
-                resources=[self.key.key_arn],
-                conditions={"StringEquals": {"kms:ViaService": through}},
-            )
-        )
 
     def _key_of(self, environment: Environment) -> kms.IKey | None:
         if environment.encryption_key_arn is not None:
@@ -108,14 +90,8 @@ class Encryption(Construct):
             )
             for folder in ("/aws/lambda", "/aws-glue")
         ]
-        key.add_to_resource_policy(
-            iam.PolicyStatement(
-                principals=[iam.ServicePrincipal(f"logs.{Aws.REGION}.{Aws.URL_SUFFIX}")],
-                actions=list(LOG_ACTIONS),
-                resources=["*"],
-                conditions={"ArnLike": {"kms:EncryptionContext:aws:logs:arn": groups}},
-            )
-        )
+        logs = f"logs.{Aws.REGION}.{Aws.URL_SUFFIX}"
+        _allow_service(key, logs, LOG_ACTIONS, {"ArnLike": {"kms:EncryptionContext:aws:logs:arn": groups}})
 
 
 def _check_no_alias(key: kms.IKey) -> None:
@@ -129,24 +105,27 @@ def allow_alarms(key: kms.IKey) -> None:
 
     The CDK itself allows EventBridge to use the key when a rule gets the topic as its target.
     """
+    own = {"StringEquals": {"aws:SourceAccount": Aws.ACCOUNT_ID}}
+    _allow_service(key, "cloudwatch.amazonaws.com", KMS_ACTIONS, own)
+
+
+def _allow_service(key: kms.IKey, service: str, actions: Sequence[str], conditions: Mapping[str, Any]) -> None:
+    """Allows an AWS service to use a key, in the key's policy."""
+    principals = [iam.ServicePrincipal(service)]
     key.add_to_resource_policy(
-        iam.PolicyStatement(
-            principals=[iam.ServicePrincipal("cloudwatch.amazonaws.com")],
-            actions=list(KMS_ACTIONS),
-            resources=["*"],
-            conditions={"StringEquals": {"aws:SourceAccount": Aws.ACCOUNT_ID}},
-        )
+        iam.PolicyStatement(principals=principals, actions=list(actions), resources=["*"], conditions=conditions)
     )
 
 
 def key_of(scope: IConstruct) -> kms.IKey | None:
-    """Returns the customer's key of a construct's service."""
-    found = Encryption.of(scope)
-    return None if found is None else found.key
+    """Returns the customer's key of a construct's service. None without a key, or outside of a service."""
+    found = (each.node.try_find_child(ID) for each in reversed(scope.node.scopes))
+    return next((each.key for each in found if isinstance(each, Encryption)), None)
 
 
 def grant_key(grantee: iam.IGrantable, scope: IConstruct, *services: str) -> None:
-    """Allows to use the key of a construct's service, if there is a key. See `Encryption.grant_use`."""
-    found = Encryption.of(scope)
-    if found is not None:
-        found.grant_use(grantee, *services)
+    """Allows to use the key of a construct's service, if any, through AWS services of this Region, such as "s3"."""
+    key = key_of(scope)
+    if key is not None:
+        through = [f"{service}.{Aws.REGION}.{Aws.URL_SUFFIX}" for service in services]
+        allow(grantee, KMS_ACTIONS, [key.key_arn], {"StringEquals": {"kms:ViaService": through}})

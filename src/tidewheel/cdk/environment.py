@@ -45,6 +45,8 @@ https://docs.aws.amazon.com/glue/latest/dg/release-notes.html"""
 RUNBOOK = "tidewheel docs runbook"
 """The command that prints the runbook, which comes with the package."""
 
+_DEFAULT = "DynamoDB's default"
+
 
 def _memory(function: str) -> Setting:
     """Declares a function's memory, with Lambda's limits. CPU grows with the memory."""
@@ -88,13 +90,7 @@ class Environment(FunctionSettings):
     rebuild_workers: Annotated[int, _workers("rebuild")] = 10
     import_workers: Annotated[int, _workers("import")] = 10
     sweep_interval_s: Annotated[
-        int,
-        Setting(
-            "Time between two sweeps, in whole minutes.",
-            unit="s",
-            least=60,
-            most=MAX_SWEEP_INTERVAL_S,
-        ),
+        int, Setting("Time between two sweeps, in whole minutes.", unit="s", least=60, most=MAX_SWEEP_INTERVAL_S)
     ] = SWEEP_INTERVAL_S
     subscriber_queue_arns: Annotated[
         tuple[str, ...],
@@ -121,8 +117,7 @@ class Environment(FunctionSettings):
         bool, Setting("Whether the service creates its own KMS key. The key costs $1 a month, and each request.")
     ] = False
     deleted_object_days: Annotated[
-        int | None,
-        Setting("Time for which S3 keeps deleted objects, at S3's price.", unit="days", none="not at all"),
+        int | None, Setting("Time for which S3 keeps deleted objects, at S3's price.", unit="days", none="not at all")
     ] = None
     warm_read_units: Annotated[
         int | None,
@@ -130,16 +125,12 @@ class Environment(FunctionSettings):
             "Read units a second that the table takes at once, without growing first. Each raise is paid once. "
             "DynamoDB refuses to lower the value.",
             least=MIN_WARM_READ_UNITS,
-            none="DynamoDB's default",
+            none=_DEFAULT,
         ),
     ] = None
     warm_write_units: Annotated[
         int | None,
-        Setting(
-            "The same for write units, of the table and of its index.",
-            least=MIN_WARM_WRITE_UNITS,
-            none="DynamoDB's default",
-        ),
+        Setting("The same for write units, of the table and of its index.", least=MIN_WARM_WRITE_UNITS, none=_DEFAULT),
     ] = None
     access_log_bucket: Annotated[
         str | None,
@@ -166,16 +157,12 @@ class Environment(FunctionSettings):
             "two see less, and much of the dashboard is empty."
         ),
     ] = True
-    tracing: Annotated[
-        bool,
-        Setting("Whether X-Ray samples each function's calls, at a cost."),
-    ] = False
+    tracing: Annotated[bool, Setting("Whether X-Ray samples each function's calls, at a cost.")] = False
     log_level: Annotated[
         str, Setting("The lowest level that the functions log.", choices=("DEBUG", "INFO", "WARNING", "ERROR"))
     ] = "INFO"
     oldest_due_alarm_s: Annotated[
-        int,
-        Setting("Age from which a due message that is not delivered raises an alarm.", unit="s", least=60),
+        int, Setting("Age from which a due message that is not delivered raises an alarm.", unit="s", least=60)
     ] = 300
     queue_age_alarm_s: Annotated[
         int,
@@ -186,8 +173,7 @@ class Environment(FunctionSettings):
         ),
     ] = 1020
     runbook_url: Annotated[
-        str,
-        Setting("The runbook's URL in alarms and dashboard, to which `#` and the title of a page are added."),
+        str, Setting("The runbook's URL in alarms and dashboard, to which `#` and the title of a page are added.")
     ] = RUNBOOK
 
     def __post_init__(self) -> None:
@@ -207,21 +193,14 @@ class Environment(FunctionSettings):
         if self.sweep_interval_s % 60:
             raise InvalidValue("sweep_interval_s", self.sweep_interval_s, "give whole minutes, such as 60 or 120")
         if not GLUE_VERSIONS.match(self.glue_version):
-            advice = (
-                "give 6.0 or a later 6.x: the jobs need its Spark 4.1 and its Python 3.13; or have none, spark=False"
-            )
+            advice = "give 6.0 or a later 6.x: the jobs need its Spark 4.1 and Python 3.13; or have none, spark=False"
             raise InvalidValue("glue_version", self.glue_version, advice)
         self._check_concurrency()
 
     def _check_concurrency(self) -> None:
         pairs = 1 + len(self.dedicated_topics)
-        least = {
-            "ingest": pairs * (self.urgent_concurrency + self.bulk_concurrency),
-            "deliver": self.work_concurrency,
-            "dispatch": 1,
-            "sweep": 1,
-            "compact": 1,
-        }
+        ingests = pairs * (self.urgent_concurrency + self.bulk_concurrency)
+        least = {"ingest": ingests, "deliver": self.work_concurrency, "dispatch": 1, "sweep": 1, "compact": 1}
         for function, reserved in self.reserved_concurrency.items():
             if function not in least:
                 raise InvalidValue("reserved_concurrency", function, f"name some of {', '.join(least)}")

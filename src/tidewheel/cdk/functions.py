@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from aws_cdk import Duration
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as lambda_
@@ -15,6 +17,7 @@ from tidewheel.cdk.environment import Environment
 from tidewheel.cdk.nag_suppressions import acknowledge, acknowledge_wildcards
 from tidewheel.cdk.names import resource_name
 from tidewheel.cdk.queues import grant_queue_sends
+from tidewheel.cdk.storage import Storage
 
 CHAINED = ("ingest", "deliver")
 """Functions that may run repeatedly in a chain of SQS messages. Lambda would stop the 16th call of a chain as a loop.
@@ -24,15 +27,23 @@ again, each time with a delay, without limit.
 """
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Foundation:
+    """The inputs of every construct with functions.
+
+    Attributes:
+        environment: The settings of the deployment.
+        code: The code of all functions, from `tidewheel.cdk.bundling.service_code`.
+        storage: The S3 bucket and the table.
+    """
+
+    environment: Environment
+    code: lambda_.Code
+    storage: Storage
+
+
 def python_function(
-    scope: Construct,
-    name: str,
-    *,
-    description: str,
-    code: lambda_.Code,
-    environment: Environment,
-    timeout: Duration,
-    memory_mib: int,
+    scope: Construct, name: str, foundation: Foundation, timeout: Duration, does: str, *, memory_mib: int | None = None
 ) -> lambda_.Function:
     """Creates the function with the handler `functions/<name>/handler.py`.
 
@@ -42,13 +53,12 @@ def python_function(
     Args:
         scope: The construct that the function belongs to.
         name: The folder of the handler, one lower-case word.
-        description: The description in the console.
-        code: The code of all functions, from `tidewheel.cdk.bundling.service_code`.
-        environment: Sets how long logs are kept, and the reserved concurrency.
+        foundation: Has the code, and the environment's settings of the function.
         timeout: The longest that a call may take.
-        memory_mib: Memory in MiB.
+        does: What the function does, for its description in the console.
+        memory_mib: Memory in MiB; by default the environment's for this function.
     """
-    id_ = name.capitalize()
+    id_, environment = name.capitalize(), foundation.environment
     log_group = logs.LogGroup(
         scope,
         f"{id_}Logs",
@@ -65,13 +75,13 @@ def python_function(
         scope,
         id_,
         function_name=resource_name(scope, name),
-        description=description,
+        description=f"Tidewheel: {does}",
         runtime=lambda_.Runtime.PYTHON_3_13,
         architecture=lambda_.Architecture.ARM_64,
         handler=handler_of(name),
-        code=code,
+        code=foundation.code,
         timeout=timeout,
-        memory_size=memory_mib,
+        memory_size=memory_mib or getattr(environment, f"{name}_memory_mib"),
         tracing=lambda_.Tracing.ACTIVE if environment.tracing else lambda_.Tracing.PASS_THROUGH,
         environment=_telemetry(environment),
         log_group=log_group,

@@ -19,6 +19,7 @@ from tidewheel.errors import InvalidValue
 from tidewheel.model.settings import ServiceSettings
 from tidewheel.policies import (
     ConsumerAction,
+    Place,
     SenderAction,
     Statement,
     administrator_statements,
@@ -113,14 +114,9 @@ def queue_arn(queue: sqs.IQueue) -> str:
     )
 
 
-def _place() -> dict[str, str]:
+def _place() -> Place:
     """Returns the stack's location as arguments of the functions in `tidewheel.policies`."""
-    return {
-        "partition": Aws.PARTITION,
-        "region": Aws.REGION,
-        "account": Aws.ACCOUNT_ID,
-        "dns_suffix": Aws.URL_SUFFIX,
-    }
+    return Place(partition=Aws.PARTITION, region=Aws.REGION, account=Aws.ACCOUNT_ID, dns_suffix=Aws.URL_SUFFIX)
 
 
 def _grant(grantee: iam.IGrantable, statements: Iterable[Statement]) -> iam.Grant:

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from aws_cdk import Duration
-from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
 from tidewheel.cdk.delivery import Delivery
 from tidewheel.cdk.environment import Environment
-from tidewheel.cdk.functions import python_function
+from tidewheel.cdk.functions import Foundation, python_function
 from tidewheel.cdk.queues import grant_queue_sends, read_queue, source_queue
-from tidewheel.cdk.storage import OF_PACKS, OF_TOPICS, TOMBSTONES, TOPICS, Storage
+from tidewheel.cdk.storage import OF_PACKS, OF_TOPICS, TOMBSTONES, TOPICS
 from tidewheel.cdk.timing_wheel import TimingWheel
 from tidewheel.model.object_names import LEDGERS, PARKED, REFUSED
 from tidewheel.model.triggers import INGEST_TIMEOUT_S, URGENT_QUEUE, bulk_queue
@@ -28,35 +27,22 @@ class Ingestion(Construct):
     """
 
     def __init__(
-        self,
-        scope: Construct,
-        id_: str,
-        *,
-        environment: Environment,
-        code: lambda_.Code,
-        storage: Storage,
-        timing_wheel: TimingWheel,
-        delivery: Delivery,
+        self, scope: Construct, id_: str, foundation: Foundation, timing_wheel: TimingWheel, delivery: Delivery
     ) -> None:
         """Creates the queues and the function, which may write ledgers, create schedules and send direct."""
         super().__init__(scope, id_)
+        environment, storage = foundation.environment, foundation.storage
         self.urgent_queue, self.bulk_queue = _queues(self, environment)
         self.topic_queues = {
             # With a prefix, since the CDK leaves the name "Default" out of logical ids.
             topic: _queues(Construct(self, f"Topic-{topic}"), environment)
             for topic in environment.dedicated_topics
         }
-        self.ingest = python_function(
-            self,
-            "ingest",
-            description="Tidewheel: turns sent messages into ledgers, or sends them when they are due soon",
-            code=code,
-            environment=environment,
-            timeout=Duration.seconds(INGEST_TIMEOUT_S),
-            memory_mib=environment.ingest_memory_mib,
-        )
+        does = "turns sent messages into ledgers, or sends them when they are due soon"
+        self.ingest = python_function(self, "ingest", foundation, Duration.seconds(INGEST_TIMEOUT_S), does)
         for urgent, bulk in self._pairs:
-            self._read(urgent, bulk, environment)
+            read_queue(self.ingest, urgent, URGENT_QUEUE, max_concurrency=environment.urgent_concurrency)
+            read_queue(self.ingest, bulk, bulk_queue(), max_concurrency=environment.bulk_concurrency)
         reads = ("dynamodb:GetItem", "dynamodb:Query")
         storage.grant_items(self.ingest, TOPICS, *reads, "dynamodb:UpdateItem")
         storage.grant_items(self.ingest, TOMBSTONES, *reads)
@@ -79,14 +65,8 @@ class Ingestion(Construct):
     def _pairs(self) -> list[tuple[sqs.Queue, sqs.Queue]]:
         return [(self.urgent_queue, self.bulk_queue), *self.topic_queues.values()]
 
-    def _read(self, urgent: sqs.Queue, bulk: sqs.Queue, environment: Environment) -> None:
-        """Makes the function read a pair of queues."""
-        read_queue(self.ingest, urgent, URGENT_QUEUE, max_concurrency=environment.urgent_concurrency)
-        read_queue(self.ingest, bulk, bulk_queue(), max_concurrency=environment.bulk_concurrency)
-
 
 def _queues(scope: Construct, environment: Environment) -> tuple[sqs.Queue, sqs.Queue]:
     """Creates an urgent and a bulk queue."""
-
     urgent = source_queue(scope, "UrgentQueue", environment, URGENT_QUEUE)
     return urgent, source_queue(scope, "BulkQueue", environment, bulk_queue())

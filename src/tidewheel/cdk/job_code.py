@@ -14,9 +14,7 @@ https://docs.aws.amazon.com/glue/latest/dg/aws-glue-programming-python-libraries
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
 import sys
 import tempfile
 from dataclasses import dataclass
@@ -29,7 +27,7 @@ from constructs import Construct
 
 from tidewheel.cdk.archive import bundled_by, files_of, fingerprint, write_archive
 from tidewheel.cdk.bundling import makers
-from tidewheel.cdk.pinned_packages import GLUE, index_for_uv, pinned, uv
+from tidewheel.cdk.pinned_packages import GLUE, pinned, run_uv
 from tidewheel.errors import BundleFailed
 from tidewheel.shipped import PACKAGE, PUBLIC_NAMES
 
@@ -145,11 +143,8 @@ def write_wheels(target: Path) -> None:
     """
     locked = pinned(GLUE_PACKAGES, GLUE)
     with tempfile.TemporaryDirectory() as name:
-        folder = Path(name) / "wheels"
-        folder.mkdir()
-        file = Path(name) / "locked.txt"
-        file.write_text(locked, encoding="utf-8")
-        _download(file, folder)
+        folder = Path(name)
+        _download(locked, folder)
         versions = re.findall(r"^[a-z0-9][^\s;]*", locked, flags=re.MULTILINE)
         # Without the hashes: they were checked here, and Glue's own options for pip may conflict with hashes.
         (folder / "requirements.txt").write_text("".join(f"{each}\n" for each in versions), encoding="utf-8")
@@ -157,32 +152,9 @@ def write_wheels(target: Path) -> None:
         write_archive(files, target / f"tidewheel{WHEELS_SUFFIX}")
 
 
-def _download(requirements: Path, target: Path) -> None:
-    done = subprocess.run(
-        [
-            uv(),
-            "tool",
-            "run",
-            "--quiet",
-            f"--python={sys.executable}",
-            f"pip=={PIP_VERSION}",
-            "download",
-            "--quiet",
-            "--disable-pip-version-check",
-            "--no-deps",
-            "--require-hashes",
-            "--only-binary=:all:",
-            "--implementation=cp",
-            f"--python-version={GLUE.python}",
-            f"--platform=manylinux_2_28_{GLUE.architecture}",
-            f"--platform=manylinux2014_{GLUE.architecture}",
-            f"--dest={target}",
-            f"--requirement={requirements}",
-        ],
-        env={**os.environ, **index_for_uv()},
-        # stdout belongs to jsii's conversation with node.
-        stdout=sys.stderr,
-        check=False,
-    )
-    if done.returncode:
+def _download(requirements: str, target: Path) -> None:
+    pip = ["tool", "run", "--quiet", f"--python={sys.executable}", f"pip=={PIP_VERSION}", "download"]
+    platforms = [f"--platform={name}_{GLUE.architecture}" for name in ("manylinux_2_28", "manylinux2014")]
+    python = ["--implementation=cp", f"--python-version={GLUE.python}", *platforms]
+    if not run_uv(requirements, *pip, "--disable-pip-version-check", *python, f"--dest={target}"):
         raise BundleFailed("pip could not download the wheels of the Glue jobs: it says why above.")

@@ -11,7 +11,7 @@ from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_sqs as sqs
 
-from tidewheel.cdk.glue_job import GlueJob
+from tidewheel.cdk.spark_jobs import SparkJob
 from tidewheel.storage.layout import CHECK_INDEX
 from tidewheel.telemetry.metrics import DIMENSION, NAMESPACE, Metric
 
@@ -40,19 +40,13 @@ class Watched:
     dead_letters: tuple[sqs.IQueue, ...]
     refused: sqs.Queue
     table: dynamodb.Table
-    jobs: tuple[GlueJob, ...]
+    jobs: tuple[SparkJob, ...]
     schedule_group: str
 
     def own(self, metric: Metric) -> cloudwatch.Metric:
         """Returns one of the service's own metrics that alarms read: an amount's sum or a gauge's maximum."""
-        return cloudwatch.Metric(
-            namespace=NAMESPACE,
-            metric_name=metric.name,
-            dimensions_map={DIMENSION: self.service_name},
-            statistic="Maximum" if metric.gauge else "Sum",
-            period=PERIOD,
-            label=metric.name,
-        )
+        statistic = "Maximum" if metric.gauge else "Sum"
+        return _metric(NAMESPACE, metric.name, {DIMENSION: self.service_name}, statistic=statistic)
 
     def of_function(self, name: str, metric_name: str, statistic: str = "Sum") -> cloudwatch.Metric:
         """Returns a Lambda metric of a function."""
@@ -64,22 +58,32 @@ class Watched:
 
     def of_check_index(self, metric_name: str) -> cloudwatch.Metric:
         """Returns a DynamoDB count of the table's index."""
-        return cloudwatch.Metric(
-            namespace="AWS/DynamoDB",
-            metric_name=metric_name,
-            dimensions_map={"TableName": self.table.table_name, "GlobalSecondaryIndexName": CHECK_INDEX},
-            statistic="Sum",
-            period=PERIOD,
-            label=f"{CHECK_INDEX} {metric_name}",
-        )
+        index = {"TableName": self.table.table_name, "GlobalSecondaryIndexName": CHECK_INDEX}
+        return _metric("AWS/DynamoDB", metric_name, index, label=f"{CHECK_INDEX} {metric_name}")
 
     def of_scheduler(self, metric_name: str) -> cloudwatch.Metric:
         """Returns an EventBridge Scheduler count for the group."""
-        return cloudwatch.Metric(
-            namespace="AWS/Scheduler",
-            metric_name=metric_name,
-            dimensions_map={"ScheduleGroup": self.schedule_group},
-            statistic="Sum",
-            period=PERIOD,
-            label=metric_name,
-        )
+        return _metric("AWS/Scheduler", metric_name, {"ScheduleGroup": self.schedule_group})
+
+
+def oldest_age(queue: sqs.IQueue, label: str | None = None) -> cloudwatch.Metric:
+    """Returns the age of a queue's oldest message, in seconds."""
+    return queue.metric_approximate_age_of_oldest_message(statistic="Maximum", period=PERIOD, label=label)
+
+
+def visible(queue: sqs.IQueue, label: str | None = None) -> cloudwatch.Metric:
+    """Returns the number of a queue's visible messages."""
+    return queue.metric_approximate_number_of_messages_visible(statistic="Maximum", period=PERIOD, label=label)
+
+
+def _metric(
+    namespace: str, name: str, dimensions: Mapping[str, str], *, statistic: str = "Sum", label: str | None = None
+) -> cloudwatch.Metric:
+    return cloudwatch.Metric(
+        namespace=namespace,
+        metric_name=name,
+        dimensions_map=dimensions,
+        statistic=statistic,
+        period=PERIOD,
+        label=label or name,
+    )

@@ -103,31 +103,27 @@ def install(requirements: str, target: Path, machine: Machine = LAMBDA) -> None:
     Raises:
         BundleFailed: uv is missing, or the installation failed with a message on stderr.
     """
-    command = [
-        uv(),
-        "pip",
-        "install",
-        "--quiet",
-        "--no-deps",
-        "--require-hashes",
-        "--only-binary=:all:",
-        # Changes in an unpacked archive must not change uv's cache.
-        "--link-mode=copy",
-        f"--python={sys.executable}",
-        f"--python-version={machine.python}",
-        f"--python-platform={machine.architecture}-manylinux_2_28",
-    ]
+    platform = f"--python-platform={machine.architecture}-manylinux_2_28"
+    # Changes in an unpacked archive must not change uv's cache.
+    options = ["--link-mode=copy", f"--python-version={machine.python}", platform, f"--target={target}"]
+    if not run_uv(requirements, "pip", "install", f"--python={sys.executable}", *options):
+        raise BundleFailed("uv could not install the packages of a bundle: it says why above.")
+
+
+def run_uv(requirements: str, *arguments: str) -> bool:
+    """Runs uv on pinned packages, as wheels with checked hashes. Returns whether uv succeeded.
+
+    Raises:
+        BundleFailed: uv is missing.
+    """
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "requirements.txt"
         file.write_text(requirements, encoding="utf-8")
-        done = subprocess.run(
-            [*command, f"--target={target}", f"--requirement={file}"],
-            env={**os.environ, **index_for_uv()},
-            stdout=sys.stderr,  # jsii talks to node over stdout
-            check=False,
-        )
-    if done.returncode:
-        raise BundleFailed("uv could not install the packages of a bundle: it says why above.")
+        given = ["--quiet", "--no-deps", "--require-hashes", "--only-binary=:all:", f"--requirement={file}"]
+        command, environment = [uv(), *arguments, *given], {**os.environ, **index_for_uv()}
+        # jsii talks to node over stdout.
+        done = subprocess.run(command, env=environment, stdout=sys.stderr, check=False)
+    return not done.returncode
 
 
 def index_for_uv() -> dict[str, str]:

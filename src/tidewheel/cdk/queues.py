@@ -14,6 +14,7 @@ from constructs import Construct
 from tidewheel.cdk.encryption import DATA_KEY_REUSE, key_of
 from tidewheel.cdk.environment import Environment
 from tidewheel.cdk.nag_suppressions import acknowledge
+from tidewheel.cdk.statements import allow
 from tidewheel.client.queue_tags import ROLE_TAG, SERVICE
 from tidewheel.model.triggers import RETENTION_S, SourceQueue
 
@@ -32,49 +33,40 @@ def terminal_queue(scope: Construct, id_: str, environment: Environment, *, why:
         environment: Decides whether the queue stays when the stack is deleted.
         why: Why the queue has no dead-letter queue, if SQS does not know it as a dead-letter queue itself.
     """
-    queue = sqs.Queue(
-        scope,
-        id_,
-        retention_period=RETENTION,
-        removal_policy=environment.removal_policy,
-        enforce_ssl=True,
-        **queue_encryption(key_of(scope)),
-    )
-    Tags.of(queue).add(ROLE_TAG, SERVICE)
+    queue = _queue(scope, id_, environment)
     if why is not None:
         acknowledge(queue, "AwsSolutions-SQS3", why)
     return queue
 
 
-def source_queue(
-    scope: Construct,
-    id_: str,
-    environment: Environment,
-    settings: SourceQueue,
-) -> sqs.Queue:
+def source_queue(scope: Construct, id_: str, environment: Environment, settings: SourceQueue) -> sqs.Queue:
     """Creates a queue for a function, with its dead-letter queue `<id>DeadLetters`."""
     dead_letters = terminal_queue(scope, f"{id_}DeadLetters", environment)
-    queue = sqs.Queue(
+    return _queue(
         scope,
         id_,
+        environment,
         visibility_timeout=Duration.seconds(settings.visibility_s),
-        retention_period=RETENTION,
-        removal_policy=environment.removal_policy,
-        enforce_ssl=True,
         dead_letter_queue=sqs.DeadLetterQueue(max_receive_count=settings.receives, queue=dead_letters),
-        **queue_encryption(key_of(scope)),
     )
-    Tags.of(queue).add(ROLE_TAG, SERVICE)
-    return queue
 
 
-def read_queue(
-    function: lambda_.Function,
-    queue: sqs.Queue,
-    settings: SourceQueue,
-    *,
-    max_concurrency: int,
-) -> None:
+def _queue(scope: Construct, id_: str, environment: Environment, **properties: Any) -> sqs.Queue:
+    """Creates a queue of the service, tagged as such."""
+    made = encrypted_queue(scope, id_, key_of(scope), removal_policy=environment.removal_policy, **properties)
+    Tags.of(made).add(ROLE_TAG, SERVICE)
+    return made
+
+
+def encrypted_queue(scope: Construct, id_: str, key: kms.IKey | None, **properties: Any) -> sqs.Queue:
+    """Creates a queue with a retention of 14 days, encrypted with a key or with SQS's own key."""
+    encryption: dict[str, Any] = {"encryption": sqs.QueueEncryption.SQS_MANAGED}
+    if key is not None:
+        encryption = {"encryption_master_key": key, "data_key_reuse": DATA_KEY_REUSE}
+    return sqs.Queue(scope, id_, retention_period=RETENTION, enforce_ssl=True, **encryption, **properties)
+
+
+def read_queue(function: lambda_.Function, queue: sqs.Queue, settings: SourceQueue, *, max_concurrency: int) -> None:
     """Makes a function read a queue.
 
     Args:
@@ -83,8 +75,7 @@ def read_queue(
         settings: The queue's settings.
         max_concurrency: The most calls at one time. Further messages wait, and no receive is counted.
     """
-    grantee = function.grant_principal
-    grantee.add_to_principal_policy(iam.PolicyStatement(actions=list(READS), resources=[queue.queue_arn]))
+    allow(function, READS, [queue.queue_arn])
     lambda_.EventSourceMapping(
         queue,
         "Reader",
@@ -102,12 +93,4 @@ def grant_queue_sends(grantee: iam.IGrantable, *queues: sqs.IQueue) -> None:
 
     CDK's `grant_send_messages` would allow more actions, and all uses of an encryption key.
     """
-    arns = [queue.queue_arn for queue in queues]
-    grantee.grant_principal.add_to_principal_policy(iam.PolicyStatement(actions=["sqs:SendMessage"], resources=arns))
-
-
-def queue_encryption(key: kms.IKey | None) -> dict[str, Any]:
-    """Returns the encryption arguments of a queue, with a key or with SQS's own encryption."""
-    if key is None:
-        return {"encryption": sqs.QueueEncryption.SQS_MANAGED}
-    return {"encryption_master_key": key, "data_key_reuse": DATA_KEY_REUSE}
+    allow(grantee, ["sqs:SendMessage"], [queue.queue_arn for queue in queues])

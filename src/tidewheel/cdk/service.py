@@ -23,6 +23,7 @@ from tidewheel.cdk.declarations import Declarations
 from tidewheel.cdk.delivery import Delivery
 from tidewheel.cdk.encryption import Encryption
 from tidewheel.cdk.environment import Environment
+from tidewheel.cdk.functions import Foundation
 from tidewheel.cdk.grants import grant_administer, grant_consume, grant_send
 from tidewheel.cdk.ingestion import Ingestion
 from tidewheel.cdk.metric_sources import Watched
@@ -33,12 +34,7 @@ from tidewheel.cdk.topics import Subscription, Topic, TopicProperties
 from tidewheel.client.queue_tags import STACK_TAG
 from tidewheel.errors import InvalidValue
 from tidewheel.model.setting import settings_of
-from tidewheel.model.settings import (
-    VARIABLE_PREFIX,
-    FunctionSettings,
-    parameter_name,
-    roles_parameter_name,
-)
+from tidewheel.model.settings import VARIABLE_PREFIX, FunctionSettings, parameter_name, roles_parameter_name
 from tidewheel.policies import RECEIVE, SENDER_ACTIONS, ConsumerAction, SenderAction
 
 
@@ -92,37 +88,16 @@ class TidewheelService(Construct):
         self.service_name = set_service_name(self, service_name)
         # Created before all resources that it encrypts.
         self.encryption = Encryption(self, environment=environment, key=encryption_key)
-        self._code = code = service_code()
+        code = service_code()
         self.storage = Storage(self, "Storage", environment=environment)
-        self.delivery = Delivery(self, "Delivery", environment=environment, code=code, storage=self.storage)
-        self.timing_wheel = TimingWheel(
-            self,
-            "TimingWheel",
-            environment=environment,
-            code=code,
-            storage=self.storage,
-            delivery=self.delivery,
-        )
-        self.ingestion = Ingestion(
-            self,
-            "Ingestion",
-            environment=environment,
-            code=code,
-            storage=self.storage,
-            timing_wheel=self.timing_wheel,
-            delivery=self.delivery,
-        )
-        self.compaction = Compaction(
-            self,
-            "Compaction",
-            environment=environment,
-            code=code,
-            storage=self.storage,
-            dead_letters=self.timing_wheel.dead_letters,
-        )
+        self._foundation = foundation = Foundation(environment=environment, code=code, storage=self.storage)
+        self.delivery = Delivery(self, "Delivery", foundation)
+        self.timing_wheel = TimingWheel(self, "TimingWheel", foundation, self.delivery)
+        self.ingestion = Ingestion(self, "Ingestion", foundation, self.timing_wheel, self.delivery)
+        self.compaction = Compaction(self, "Compaction", foundation, dead_letters=self.timing_wheel.dead_letters)
         self.compaction.grant_start(self.timing_wheel.sweep)
         if self.compaction.jobs is not None:
-            self.timing_wheel.grant_schedule(self.compaction.job_role(self.compaction.jobs.import_))
+            self.timing_wheel.grant_schedule(self.compaction.jobs.import_.role)
         self.backlog = Backlog(self, "Backlog", storage=self.storage)
         self.settings = self._settings(environment)
         self._publish(self.settings)
@@ -169,10 +144,7 @@ class TidewheelService(Construct):
         return Topic(self, f"Topic-{topic_name}", service=self, topic_name=topic_name, **properties)
 
     def grant_send(
-        self,
-        grantee: iam.IGrantable,
-        *topics: str | Topic,
-        actions: Collection[SenderAction] = SENDER_ACTIONS,
+        self, grantee: iam.IGrantable, *topics: str | Topic, actions: Collection[SenderAction] = SENDER_ACTIONS
     ) -> iam.Grant:
         """Allows to send to topics, with the policy of `tidewheel policy sender`.
 
@@ -190,10 +162,7 @@ class TidewheelService(Construct):
         return grant_send(self, grantee, topics, actions)
 
     def grant_consume(
-        self,
-        grantee: iam.IGrantable,
-        *subscriptions: Subscription,
-        actions: Collection[ConsumerAction] = RECEIVE,
+        self, grantee: iam.IGrantable, *subscriptions: Subscription, actions: Collection[ConsumerAction] = RECEIVE
     ) -> iam.Grant:
         """Allows to work on declared subscriptions, with the policy of `tidewheel policy consumer`.
 
@@ -220,7 +189,7 @@ class TidewheelService(Construct):
     def declarations(self) -> Declarations:
         """Returns the construct that creates declared topics and subscriptions, made at the first call."""
         found = self.node.try_find_child(DECLARATIONS)
-        return found if isinstance(found, Declarations) else Declarations(self, code=self._code)
+        return found if isinstance(found, Declarations) else Declarations(self, self._foundation)
 
     def configure(self, function: lambda_.Function) -> None:
         """Gives a function of the service the settings."""
@@ -230,6 +199,8 @@ class TidewheelService(Construct):
     def _settings(self, environment: Environment) -> dict[str, str]:
         """Returns the settings by name, for `tidewheel.model.settings.ServiceSettings`."""
         key, merge_job = self.encryption.key, self.compaction.merge_job_name
+        own = self.ingestion.topic_queues.items()
+        topic_queues = {topic: [queue.queue_url for queue in queues] for topic, queues in own}
         return {
             **({} if key is None else {"encryption_key_arn": key.key_arn}),
             **({} if merge_job is None else {"merge_job": merge_job}),
@@ -246,15 +217,8 @@ class TidewheelService(Construct):
             "schedule_dead_letter_arn": self.timing_wheel.dead_letters.queue_arn,
             "compact_function": self.compaction.function_name,
             **{name: str(getattr(environment, name)) for name in settings_of(FunctionSettings)},
-            "topic_queues": self._topic_queues(),
+            "topic_queues": Stack.of(self).to_json_string(topic_queues),
         }
-
-    def _topic_queues(self) -> str:
-        """Returns the URLs of topics' own ingest queues as JSON."""
-        found = self.ingestion.topic_queues
-        return Stack.of(self).to_json_string(
-            {topic: [queue.queue_url for queue in queues] for topic, queues in found.items()}
-        )
 
     def _publish(self, settings: dict[str, str]) -> None:
         """Creates the parameters with the settings, for the SDK, and with the roles that deliver."""

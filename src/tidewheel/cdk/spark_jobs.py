@@ -1,20 +1,24 @@
-"""Creates the Glue jobs of the service."""
+"""Creates the Glue jobs of the service, from CloudFormation's resource.
+
+The CDK's own construct for Glue jobs exists only from release 2.272 on.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from aws_cdk import Duration, Stack
+from aws_cdk import ArnFormat, Duration, Stack
+from aws_cdk import aws_glue as glue
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_logs as logs
 from constructs import Construct
 
 from tidewheel.cdk.encryption import grant_key, key_of
 from tidewheel.cdk.environment import Environment
-from tidewheel.cdk.glue_job import GlueJob
 from tidewheel.cdk.job_code import NO_INDEX, JobCode, Uploaded, script
 from tidewheel.cdk.nag_suppressions import acknowledge, acknowledge_wildcards
 from tidewheel.cdk.names import resource_name, service_name
+from tidewheel.cdk.statements import allow
 from tidewheel.shipped import GLUE_JOBS, shipped
 
 TIMEOUT = Duration.minutes(120)
@@ -39,69 +43,86 @@ NO_SECURITY_CONFIGURATION = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class JobSpec:
     """The settings in which jobs differ.
 
     Attributes:
         name: The job's name is `<service>-<name>`.
         script: The job's script is `glue_jobs/<script>.py`.
-        description: The description in the console.
+        does: What the job does, for its description in the console.
         workers: G.1X workers of a run, including the driver.
         max_retries: How often Glue retries a failed run.
-        max_concurrent_runs: Runs at one time.
+        runs: Runs at one time.
     """
 
     name: str
     script: str
-    description: str
+    does: str
     workers: int
     max_retries: int = 0
-    max_concurrent_runs: int = 1
+    runs: int = 1
 
 
-def spark_job(scope: Construct, spec: JobSpec, *, code: JobCode, environment: Environment) -> GlueJob:
-    """Creates a job that runs a script of `glue_jobs`.
+class SparkJob(Construct):
+    """A job for a script of `glue_jobs`, on Spark and G.1X workers, with logs and metrics.
 
-    The job's role can only read its code and write its logs and metrics. The construct of the job grants further
-    permissions.
-
-    Args:
-        scope: The construct that the job belongs to.
-        spec: The settings of the job.
-        code: The packages that the script imports.
-        environment: Sets the version of Glue, and how long logs are kept.
+    Attributes:
+        job_name: The job's name in Glue.
+        job_arn: The job's ARN.
+        role: The job's role. It can only read the code, and write logs and metrics. The construct of the job grants
+            further permissions.
     """
-    id_ = spec.name.capitalize()
-    main = script(scope, f"{id_}Script", shipped(GLUE_JOBS) / f"{spec.script}.py")
-    role = _job_role(scope, f"{id_}Role", (main, code.package, code.wheels))
-    log_prefix = f"/aws-glue/{resource_name(scope, spec.name)}"
-    _make_logs(scope, id_, log_prefix, role, environment)
-    job = GlueJob(
-        scope,
-        id_,
-        job_name=resource_name(scope, spec.name),
-        description=spec.description,
-        glue_version=environment.glue_version,
-        script_url=main.url,
-        role=role,
-        workers=spec.workers,
-        timeout=TIMEOUT,
-        max_retries=spec.max_retries,
-        max_concurrent_runs=spec.max_concurrent_runs,
-        arguments={
-            JOB_ARGUMENT: spec.script,
-            "--stack": service_name(scope),
-            "--extra-py-files": code.package.url,
-            "--stack-region": Stack.of(scope).region,
-            "--additional-python-modules": code.wheels.url,
-            "--python-modules-installer-option": NO_INDEX,
-            "--custom-logGroup-prefix": log_prefix,
-        },
-    )
-    acknowledge(job, "AwsSolutions-GL1", NO_SECURITY_CONFIGURATION)
-    acknowledge(job, "AwsSolutions-GL3", "Bookmarks are off: the jobs have none.")
-    return job
+
+    def __init__(self, scope: Construct, spec: JobSpec, *, code: JobCode, environment: Environment) -> None:
+        """Creates the job, with a role and log groups.
+
+        Args:
+            scope: The construct that the job belongs to.
+            spec: The settings of the job.
+            code: The packages that the script imports.
+            environment: Sets the version of Glue, and how long logs are kept.
+        """
+        id_ = spec.name.capitalize()
+        main = script(scope, f"{id_}Script", shipped(GLUE_JOBS) / f"{spec.script}.py")
+        self.role = _job_role(scope, f"{id_}Role", (main, code.package, code.wheels))
+        log_prefix = f"/aws-glue/{resource_name(scope, spec.name)}"
+        _make_logs(scope, id_, log_prefix, self.role, environment)
+        super().__init__(scope, id_)
+        resource = glue.CfnJob(
+            self,
+            "Resource",
+            name=resource_name(scope, spec.name),
+            description=f"Tidewheel: {spec.does}",
+            glue_version=environment.glue_version,
+            command=glue.CfnJob.JobCommandProperty(name="glueetl", python_version="3", script_location=main.url),
+            role=self.role.role_arn,
+            worker_type="G.1X",
+            number_of_workers=spec.workers,
+            timeout=TIMEOUT.to_minutes(),
+            max_retries=spec.max_retries,
+            execution_property=glue.CfnJob.ExecutionPropertyProperty(max_concurrent_runs=spec.runs),
+            job_run_queuing_enabled=False,
+            default_arguments={
+                "--job-language": "python",
+                "--enable-continuous-cloudwatch-log": "true",
+                "--enable-metrics": "",
+                "--enable-observability-metrics": "true",
+                JOB_ARGUMENT: spec.script,
+                "--stack": service_name(scope),
+                "--extra-py-files": code.package.url,
+                "--stack-region": Stack.of(scope).region,
+                "--additional-python-modules": code.wheels.url,
+                "--python-modules-installer-option": NO_INDEX,
+                "--custom-logGroup-prefix": log_prefix,
+            },
+        )
+        self.job_name = resource.ref
+        self.job_arn = Stack.of(self).format_arn(
+            service="glue", resource="job", resource_name=resource.ref, arn_format=ArnFormat.SLASH_RESOURCE_NAME
+        )
+        acknowledge(self, "AwsSolutions-GL1", NO_SECURITY_CONFIGURATION)
+        acknowledge(self, "AwsSolutions-GL3", "Bookmarks are off: the jobs have none.")
 
 
 def _job_role(scope: Construct, id_: str, code: tuple[Uploaded, ...]) -> iam.Role:
@@ -110,19 +131,8 @@ def _job_role(scope: Construct, id_: str, code: tuple[Uploaded, ...]) -> iam.Rol
     The metrics are limited to Glue's namespace. IAM cannot limit metrics to a resource.
     """
     role = iam.Role(scope, id_, assumed_by=iam.ServicePrincipal("glue.amazonaws.com"))
-    role.add_to_policy(
-        iam.PolicyStatement(
-            actions=["s3:GetObject"],
-            resources=[each.bucket.arn_for_objects(each.key) for each in code],
-        )
-    )
-    role.add_to_policy(
-        iam.PolicyStatement(
-            actions=["cloudwatch:PutMetricData"],
-            resources=["*"],
-            conditions={"StringEquals": {"cloudwatch:namespace": "Glue"}},
-        )
-    )
+    allow(role, ["s3:GetObject"], [each.bucket.arn_for_objects(each.key) for each in code])
+    allow(role, ["cloudwatch:PutMetricData"], ["*"], {"StringEquals": {"cloudwatch:namespace": "Glue"}})
     acknowledge_wildcards(role, ["*"], "CloudWatch knows no resource for metrics; a condition names the namespace.")
     grant_key(role, scope, "dynamodb", "s3")
     return role

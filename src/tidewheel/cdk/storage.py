@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +16,7 @@ from tidewheel.cdk.encryption import key_of
 from tidewheel.cdk.environment import Environment
 from tidewheel.cdk.nag_suppressions import acknowledge, acknowledge_wildcards
 from tidewheel.cdk.names import service_name
+from tidewheel.cdk.statements import allow
 from tidewheel.model.object_names import REFUSED
 from tidewheel.storage import layout
 
@@ -146,12 +146,11 @@ class Storage(Construct):
         }
         if partitions.not_like:
             conditions["ForAllValues:StringNotLike"] = {LEADING_KEYS: list(partitions.not_like)}
-        _grant(grantee, list(actions), [self.table.table_arn], conditions)
+        allow(grantee, actions, [self.table.table_arn], conditions)
 
     def grant_check_queries(self, grantee: iam.IGrantable) -> None:
         """Allows to query the index of topics and deliveries with a next check."""
-        arn = f"{self.table.table_arn}/index/{layout.CHECK_INDEX}"
-        _grant(grantee, ["dynamodb:Query"], [arn])
+        allow(grantee, ["dynamodb:Query"], [f"{self.table.table_arn}/index/{layout.CHECK_INDEX}"])
 
     def grant_objects(self, grantee: iam.IGrantable, *actions: str, prefixes: tuple[str, ...]) -> None:
         """Allows S3 actions on the objects under some prefixes.
@@ -159,7 +158,7 @@ class Storage(Construct):
         The grants of `s3.Bucket` would allow more than any function needs, such as `s3:GetObject*`.
         """
         arns = [self.s3_bucket.arn_for_objects(f"{prefix}*") for prefix in prefixes]
-        _grant(grantee, list(actions), arns)
+        allow(grantee, actions, arns)
         acknowledge_wildcards(grantee, arns, "Objects come and go; a role has the prefixes that it works on.")
 
     def grant_listing(self, grantee: iam.IGrantable, *, versions: bool = False) -> None:
@@ -168,7 +167,7 @@ class Storage(Construct):
         The statement has no condition on the prefix, since a GetObject request has no prefix that could match.
         """
         actions = ["s3:ListBucket", "s3:ListBucketVersions"] if versions else ["s3:ListBucket"]
-        _grant(grantee, actions, [self.s3_bucket.bucket_arn])
+        allow(grantee, actions, [self.s3_bucket.bucket_arn])
 
 
 def _lifecycle_rules(deleted_object_days: int | None) -> list[s3.LifecycleRule]:
@@ -202,13 +201,3 @@ def _warm(read: int | None, write: int | None) -> dynamodb.WarmThroughput | None
 
 def _string(name: str) -> dynamodb.Attribute:
     return dynamodb.Attribute(name=name, type=dynamodb.AttributeType.STRING)
-
-
-def _grant(
-    grantee: iam.IGrantable,
-    actions: list[str],
-    resources: list[str],
-    conditions: Mapping[str, Mapping[str, Any]] | None = None,
-) -> None:
-    statement = iam.PolicyStatement(actions=actions, resources=resources, conditions=conditions)
-    grantee.grant_principal.add_to_principal_policy(statement)

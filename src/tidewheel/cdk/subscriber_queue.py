@@ -14,7 +14,7 @@ from constructs import Construct
 
 from tidewheel.cdk.alarms import watch_dead_letters
 from tidewheel.cdk.environment import RUNBOOK
-from tidewheel.cdk.queues import RETENTION, queue_encryption
+from tidewheel.cdk.queues import encrypted_queue
 from tidewheel.errors import InvalidValue
 from tidewheel.model.settings import DELIVERY_ROLES, SubscriptionSettings, roles_parameter_name
 from tidewheel.model.topic import check_name
@@ -65,23 +65,14 @@ class SubscriberQueue(Construct):
             runbook_url: The URL at the end of the alarm's description.
         """
         super().__init__(scope, id_)
-        self.dead_letters = sqs.Queue(
-            self,
-            "DeadLetters",
-            retention_period=RETENTION,
-            removal_policy=removal_policy,
-            enforce_ssl=True,
-            **queue_encryption(encryption_key),
-        )
-        self.queue = sqs.Queue(
+        self.dead_letters = encrypted_queue(self, "DeadLetters", encryption_key, removal_policy=removal_policy)
+        self.queue = encrypted_queue(
             self,
             "Queue",
-            retention_period=RETENTION,
-            visibility_timeout=visibility_timeout or Duration.seconds(SubscriptionSettings().visibility_timeout_s),
+            encryption_key,
             removal_policy=removal_policy,
-            enforce_ssl=True,
+            visibility_timeout=visibility_timeout or Duration.seconds(SubscriptionSettings().visibility_timeout_s),
             dead_letter_queue=sqs.DeadLetterQueue(max_receive_count=max_receive_count, queue=self.dead_letters),
-            **queue_encryption(encryption_key),
         )
         grant_deliveries(self.queue, stack_name=stack_name, role_arns=role_arns)
         if alarm_topic is not None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 from aws_cdk import ArnFormat, Aws, Duration, RemovalPolicy, Stack
 from aws_cdk import aws_events as events
 from aws_cdk import aws_iam as iam
-from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_scheduler as scheduler
 from aws_cdk.aws_events_targets import LambdaFunction
 from constructs import Construct
@@ -17,10 +16,11 @@ from tidewheel.aws.scheduler_wheel import MAX_RETRIES
 from tidewheel.cdk.delivery import Delivery
 from tidewheel.cdk.encryption import grant_key
 from tidewheel.cdk.environment import Environment
-from tidewheel.cdk.functions import limit_asynchronous_calls, python_function
+from tidewheel.cdk.functions import Foundation, limit_asynchronous_calls, python_function
 from tidewheel.cdk.nag_suppressions import acknowledge_wildcards
 from tidewheel.cdk.names import resource_name, service_name
 from tidewheel.cdk.queues import grant_queue_sends, terminal_queue
+from tidewheel.cdk.statements import allow
 from tidewheel.cdk.storage import DAILY_WORK, KEYS, OF_PACKS, TOMBSTONES, TOPICS, Storage
 from tidewheel.model.object_names import ASIDE, CHECKPOINTS, IMPORTS, LEDGERS, PARKED, PAYLOADS, PLANS, collections_name
 from tidewheel.model.settings import MAX_DELIVERY_S
@@ -48,18 +48,10 @@ class TimingWheel(Construct):
         sweep: Starts dispatch for topics whose schedule was lost, and clears up after crashes.
     """
 
-    def __init__(
-        self,
-        scope: Construct,
-        id_: str,
-        *,
-        environment: Environment,
-        code: lambda_.Code,
-        storage: Storage,
-        delivery: Delivery,
-    ) -> None:
+    def __init__(self, scope: Construct, id_: str, foundation: Foundation, delivery: Delivery) -> None:
         """Creates the group, the role, both functions and the sweep's rule."""
         super().__init__(scope, id_)
+        environment = foundation.environment
         self.group_name = service_name(self)
         self.dead_letters = terminal_queue(
             self,
@@ -84,53 +76,32 @@ class TimingWheel(Construct):
         self.dispatch = python_function(
             self,
             "dispatch",
-            description="Tidewheel: seals, plans and hands out the slots of one topic that are due",
-            code=code,
-            environment=environment,
-            timeout=DISPATCH_TIMEOUT,
-            memory_mib=environment.dispatch_memory_mib,
+            foundation,
+            DISPATCH_TIMEOUT,
+            "seals, plans and hands out the slots of one topic that are due",
         )
         self.sweep = python_function(
-            self,
-            "sweep",
-            description="Tidewheel: finds work that a lost schedule or a crash left, and does it",
-            code=code,
-            environment=environment,
-            timeout=SWEEP_TIMEOUT,
-            memory_mib=environment.sweep_memory_mib,
+            self, "sweep", foundation, SWEEP_TIMEOUT, "finds work that a lost schedule or a crash left, and does it"
         )
         self._limit_calls(environment)
         self._start_sweeps(environment)
-        self._allow_dispatching(storage, delivery)
-        self._allow_sweeping(storage)
+        self._allow_dispatching(foundation.storage, delivery)
+        self._allow_sweeping(foundation.storage)
 
     def grant_schedule(self, grantee: iam.IGrantable) -> None:
         """Allows to create schedules in the group, and to pass the role to the scheduler."""
         schedules = self._scheduler_arn("schedule", f"{self.group_name}/*")
-        principal = grantee.grant_principal
-        principal.add_to_principal_policy(
-            iam.PolicyStatement(actions=["scheduler:CreateSchedule"], resources=[schedules])
-        )
+        allow(grantee, ["scheduler:CreateSchedule"], [schedules])
         acknowledge_wildcards(grantee, [schedules], "Topics' schedules come and go; the group is the service's own.")
-        principal.add_to_principal_policy(
-            iam.PolicyStatement(
-                actions=["iam:PassRole"],
-                resources=[self.role.role_arn],
-                conditions={"StringEquals": {"iam:PassedToService": SCHEDULER}},
-            )
-        )
+        allow(grantee, ["iam:PassRole"], [self.role.role_arn], {"StringEquals": {"iam:PassedToService": SCHEDULER}})
 
     def _grant_unschedule(self, grantee: iam.IGrantable) -> None:
         """Allows to list and delete schedules of the group.
 
         IAM cannot limit the listing to a group, so listing is allowed on all schedules.
         """
-        schedules = self._scheduler_arn("schedule", f"{self.group_name}/*")
-        principal = grantee.grant_principal
-        principal.add_to_principal_policy(
-            iam.PolicyStatement(actions=["scheduler:DeleteSchedule"], resources=[schedules])
-        )
-        principal.add_to_principal_policy(iam.PolicyStatement(actions=["scheduler:ListSchedules"], resources=["*"]))
+        allow(grantee, ["scheduler:DeleteSchedule"], [self._scheduler_arn("schedule", f"{self.group_name}/*")])
+        allow(grantee, ["scheduler:ListSchedules"], ["*"])
 
     def _schedule_role(self) -> iam.Role:
         """Creates the role, which only schedules of this group and account can assume."""
@@ -182,9 +153,7 @@ class TimingWheel(Construct):
 
         The sweep does not send messages, since it starts dispatch for sending.
         """
-        self.role.add_to_policy(
-            iam.PolicyStatement(actions=["lambda:InvokeFunction"], resources=[self.dispatch.function_arn])
-        )
+        allow(self.role, ["lambda:InvokeFunction"], [self.dispatch.function_arn])
         for function in (self.dispatch, self.sweep):
             storage.grant_items(
                 function, TOPICS, "dynamodb:DeleteItem", "dynamodb:GetItem", "dynamodb:Query", "dynamodb:UpdateItem"
@@ -208,9 +177,7 @@ class TimingWheel(Construct):
         """Allows the sweep to find topics and deliveries to check, and orphaned objects."""
         storage.grant_check_queries(self.sweep)
         storage.grant_items(self.sweep, DAILY_WORK, "dynamodb:UpdateItem")
-        self.sweep.grant_principal.add_to_principal_policy(
-            iam.PolicyStatement(actions=["lambda:InvokeFunction"], resources=[self.dispatch.function_arn])
-        )
+        allow(self.sweep, ["lambda:InvokeFunction"], [self.dispatch.function_arn])
         # All items of a deleted topic are deleted.
         storage.grant_items(self.sweep, KEYS, "dynamodb:DeleteItem")
         storage.grant_items(self.sweep, OF_PACKS, "dynamodb:DeleteItem", "dynamodb:Query")

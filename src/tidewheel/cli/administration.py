@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tidewheel.cli.output import print_error, print_json, print_table
+from tidewheel.cli.output import print_error, show
 from tidewheel.cli.settings import takes_settings
 from tidewheel.cli.target import client
 from tidewheel.errors import InvalidValue
@@ -24,6 +23,7 @@ subscriptions = typer.Typer(no_args_is_help=True, help="Create, list, pause, res
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 TopicName = Annotated[str, typer.Argument(help="The topic's name.")]
 SubscriptionName = Annotated[str, typer.Argument(help="The subscription's name.")]
+Yes = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
 
 
 @topics.command("list")
@@ -56,11 +56,10 @@ def delete_topic(
         bool,
         typer.Option("--delete-queues", help="Also delete the queues of the subscriptions that Tidewheel created."),
     ] = False,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    yes: Yes = False,
 ) -> None:
     """Delete a topic with its waiting messages. The name is free again after about ten minutes."""
-    if not yes:
-        typer.confirm(f"Delete topic {name}, its subscriptions and all waiting messages?", abort=True, err=True)
+    confirm(yes, f"Delete topic {name}, its subscriptions and all waiting messages?")
     client(ctx).delete_topic(name, delete_queues=delete_queues)
 
 
@@ -123,13 +122,18 @@ def delete_subscription(
             "--delete-queue", help="Also delete its queues with their messages, if Tidewheel created the queues."
         ),
     ] = False,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    yes: Yes = False,
     as_json: AsJson = False,
 ) -> None:
     """Delete a subscription with its waiting messages."""
-    if not yes:
-        typer.confirm(f"Delete subscription {name} of topic {topic}, with its waiting messages?", abort=True, err=True)
+    confirm(yes, f"Delete subscription {name} of topic {topic}, with its waiting messages?")
     _show_subscriptions([client(ctx).delete_subscription(topic, name, delete_queue=delete_queue)], as_json)
+
+
+def confirm(yes: bool, question: str) -> None:
+    """Asks a question, unless `--yes` was given. Ends the command if the answer is no."""
+    if not yes:
+        typer.confirm(question, abort=True, err=True)
 
 
 def pairs(option: str, texts: list[str] | None) -> list[tuple[str, str]]:
@@ -150,23 +154,12 @@ def pairs(option: str, texts: list[str] | None) -> list[tuple[str, str]]:
 
 
 def _show_topics(found: list[Topic], as_json: bool, also: Sequence[str] = ()) -> None:
-    if as_json:
-        print_json([asdict(each) for each in found])
-        return
-    rows = [
-        (each.name, each.settings.slot_s, each.settings.lookahead_s, *(getattr(each.settings, name) for name in also))
-        for each in found
-    ]
-    print_table(
-        ["topic", "slot (s)", "lookahead (s)", *also],
-        rows,
-        "no topics. Create a topic with: tidewheel topics create NAME",
-    )
+    settings = ("slot_s", "lookahead_s", *also)
+    rows = [(each.name, *(getattr(each.settings, name) for name in settings)) for each in found]
+    columns = ["topic", "slot (s)", "lookahead (s)", *also]
+    show(found, as_json, columns, rows, "no topics. Create a topic with: tidewheel topics create NAME")
 
 
 def _show_subscriptions(found: list[Subscription], as_json: bool) -> None:
-    if as_json:
-        print_json([asdict(each) for each in found])
-        return
     rows = [(each.name, each.state.value, each.filter_policy, each.queue_url) for each in found]
-    print_table(["subscription", "state", "filter", "queue"], rows, "no subscriptions")
+    show(found, as_json, ["subscription", "state", "filter", "queue"], rows, "no subscriptions")

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tidewheel.cli.administration import AsJson, TopicName, pairs
-from tidewheel.cli.messages import STANDARD_INPUT, body_of, delay_of, time_of
-from tidewheel.cli.output import print_json, print_table
+from tidewheel.cli.messages import STANDARD_INPUT, Attribute, JsonBody, body_of, delay_of, time_of
+from tidewheel.cli.output import show
 from tidewheel.cli.target import client
 
 if TYPE_CHECKING:
@@ -44,10 +44,8 @@ def cancel(
             raise typer.BadParameter("give at least one id, or --key")
         results = service.cancel_many(topic, wanted)
     shown = [(each.id, "cancelled" if each else "too late") for each in results]
-    if as_json:
-        print_json([{"id": message_id, "result": result} for message_id, result in shown])
-    else:
-        print_table(["id", "result"], shown, "nothing to cancel")
+    columns = ["id", "result"]
+    show([dict(zip(columns, row, strict=True)) for row in shown], as_json, columns, shown, "nothing to cancel")
     if not all(results):
         raise typer.Exit(TOO_LATE)
 
@@ -71,10 +69,7 @@ def reschedule(
         shown: dict[str, Any] = {"id": result.receipt.id, "due": result.receipt.deliver_at, "result": "rescheduled"}
     else:
         shown = {"id": result.id, "due": None, "result": "cancelled" if result else "too late"}
-    if as_json:
-        print_json(shown)
-    else:
-        print_table(list(shown), [tuple(shown.values())])
+    show(shown, as_json, list(shown), [tuple(shown.values())])
     if not isinstance(result, Rescheduled):
         raise typer.Exit(TOO_LATE)
 
@@ -91,14 +86,12 @@ def create_recurring(
     start: Annotated[
         str | None, typer.Option(help="Time of the first message at the earliest, ISO 8601 with a time zone.")
     ] = None,
-    attribute: Annotated[
-        list[str] | None, typer.Option(help="NAME=VALUE. Repeat the option for more attributes.")
-    ] = None,
+    attribute: Attribute = None,
     expires_in: Annotated[
         str | None, typer.Option(help="Time after which a message that is due is no longer delivered, such as 10m.")
     ] = None,
     replace: Annotated[bool, typer.Option("--replace", help="Replace the recurring message with this key.")] = False,
-    json_body: Annotated[bool, typer.Option("--json-body", help="Refuse a body that is not JSON.")] = False,
+    json_body: JsonBody = False,
     as_json: AsJson = False,
 ) -> None:
     """Create a recurring message."""
@@ -130,12 +123,8 @@ def cancel_recurring(ctx: typer.Context, topic: TopicName, key: Key) -> None:
 
 
 def _show_recurring(found: list[RecurringMessage], as_json: bool) -> None:
-    if as_json:
-        fields = ("topic", "key", "cron", "every_s", "timezone", "next_at", "body")
-        print_json([{name: getattr(each, name) for name in fields} for each in found])
-        return
     rows = [
         (each.key, each.cron or f"every {each.every_s} s", each.timezone if each.cron else None, each.next_at)
         for each in found
     ]
-    print_table(["key", "rule", "zone", "next"], rows, "no recurring messages")
+    show(found, as_json, ["key", "rule", "zone", "next"], rows, "no recurring messages")

@@ -62,7 +62,7 @@ def cost(
     if as_json:
         document = asdict(found) | {"total": found.total, "dollars_a_million": found.a_million(found.total)}
         document |= {"environment": environment, "region": REGION, "prices_of": LISTED, "notes": notes(found)}
-        print_json(document | {"others": [asdict(other) for other in others]})
+        print_json(document | {"others": others})
         return
     typer.echo(f"Dollars a month: {environment}, {REGION}, list prices of {LISTED}, no free tier.\n")
     rows = [

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import Annotated
 
 import typer
 
-from tidewheel.cli.administration import AsJson, TopicName
-from tidewheel.cli.output import print_json, print_table
+from tidewheel.cli.administration import AsJson, TopicName, Yes, confirm
+from tidewheel.cli.output import show
 from tidewheel.cli.target import client
 from tidewheel.errors import UnknownDamaged
 
@@ -21,21 +20,11 @@ Id = Annotated[str, typer.Argument(help="The id that `damaged list` prints.")]
 def list_(ctx: typer.Context, topic: TopicName, as_json: AsJson = False) -> None:
     """List what cannot be read: messages that are set aside or parked, and items of the table."""
     found = client(ctx).damaged(topic)
-    if as_json:
-        print_json([asdict(each) for each in found])
-        return
+    states = {True: "damaged", False: "tried again"}
     rows = [
-        (
-            each.id or "",
-            each.what,
-            each.name,
-            each.messages or "",
-            "damaged" if each.damaged else "tried again",
-            each.reason,
-        )
-        for each in found
+        (each.id or "", each.what, each.name, each.messages or "", states[each.damaged], each.reason) for each in found
     ]
-    print_table(["id", "what", "of", "messages (estimated)", "state", "reason"], rows, "nothing is damaged")
+    show(found, as_json, ["id", "what", "of", "messages (estimated)", "state", "reason"], rows, "nothing is damaged")
 
 
 @damaged.command()
@@ -58,7 +47,7 @@ def give_up(
     topic: TopicName,
     id: Id,
     reason: Annotated[str, typer.Option("--reason", help="For the record in the queue of refused messages.")],
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    yes: Yes = False,
 ) -> None:
     """Delete a part permanently. Bytes of a ledger that could be read stay under aside/ in S3 for 28 days."""
     tidewheel = client(ctx)
@@ -67,5 +56,5 @@ def give_up(
         if what is None:
             raise UnknownDamaged(topic, id)
         messages = "" if what.messages is None else f", about {what.messages} messages"
-        typer.confirm(f"Give up {id} of topic {topic}{messages}? This is final.", abort=True, err=True)
+        confirm(yes, f"Give up {id} of topic {topic}{messages}? This is final.")
     tidewheel.give_up_damaged(topic, id, reason)

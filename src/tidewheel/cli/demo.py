@@ -142,21 +142,12 @@ def _squeeze(samples: list[Sample], seconds: int) -> list[Sample]:
 
 def _outcome(results: dict[str, Result]) -> Table:
     table = _table("What arrived", results)
-    rows: list[tuple[str, Callable[[dict[str, Any]], str]]] = [
-        ("messages sent", lambda s: f"{s['sent']:,}"),
-        ("copies delivered", lambda s: f"{s['delivered']:,}"),
-        ("lost", lambda s: f"{s['lost']:,}"),
-        ("early", lambda s: f"{s['early']:,}"),
-        ("duplicates", lambda s: f"{s['duplicates']:,}"),
-        ("lateness p50", lambda s: f"{s['lateness_p50_ms'] / 1000:.2f} s"),
-        ("lateness p99", lambda s: f"{s['lateness_p99_ms'] / 1000:.2f} s"),
-        ("lateness max", lambda s: f"{s['lateness_max_ms'] / 1000:.2f} s"),
-        ("objects written", lambda s: f"{s['objects_written']:,}"),
-        ("objects read", lambda s: f"{s['objects_read']:,}"),
-    ]
+    labels = {"sent": "messages sent", "delivered": "copies delivered"}
     summaries = [summary(result) for result in results.values()]
-    for label, show in rows:
-        table.add_row(label, *(show(each) for each in summaries))
+    for name in list(summaries[0])[: list(summaries[0]).index("requests")]:
+        in_s = name.endswith("_ms")
+        shown = (f"{each[name] / 1000:.2f} s" if in_s else f"{each[name]:,}" for each in summaries)
+        table.add_row(labels.get(name, name.removesuffix("_ms").replace("_", " ")), *shown)
     return table
 
 

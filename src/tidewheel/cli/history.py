@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
-from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from tidewheel.cli.administration import AsJson, SubscriptionName, TopicName
+from tidewheel.cli.administration import AsJson, SubscriptionName, TopicName, Yes, confirm
 from tidewheel.cli.messages import time_of
-from tidewheel.cli.output import print_json, print_table
+from tidewheel.cli.output import show
 from tidewheel.cli.target import client
+from tidewheel.clock import utc
 from tidewheel.errors import InvalidValue
-
-if TYPE_CHECKING:
-    from tidewheel.client.redrive import RedriveResult
 
 From = Annotated[str | None, typer.Option("--from", help="Only messages due at or after this ISO 8601 time.")]
 Until = Annotated[str | None, typer.Option("--until", help="Only messages due before this ISO 8601 time.")]
-Yes = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
 
 
 def purge(
@@ -32,15 +27,11 @@ def purge(
 ) -> None:
     """Drop all messages sent to a topic before now, or only messages due in a range of time."""
     first, last = time_of(start, "--from"), time_of(end, "--until")
-    if not yes:
-        dropped = "all waiting messages" if start is None and end is None else "the messages due in this range"
-        typer.confirm(f"Drop {dropped} of topic {topic}?", abort=True, err=True)
+    dropped = "all waiting messages" if start is None and end is None else "the messages due in this range"
+    confirm(yes, f"Drop {dropped} of topic {topic}?")
     purged = client(ctx).purge(topic, start=first, end=last)
-    if as_json:
-        print_json(asdict(purged))
-        return
-    rows = [(purged.messages, purged.ledgers, _at(purged.sent_before_ms))]
-    print_table(["messages (estimated)", "ledgers freed", "sent before"], rows)
+    rows = [(purged.messages, purged.ledgers, utc(purged.sent_before_ms))]
+    show(purged, as_json, ["messages (estimated)", "ledgers freed", "sent before"], rows)
 
 
 def replay(
@@ -53,11 +44,9 @@ def replay(
 ) -> None:
     """Deliver past messages again to one subscription. The setting retention_s says how long messages are kept."""
     replayed = client(ctx).replay(topic, subscription, start=time_of(start, "--from"), end=time_of(end, "--until"))
-    if as_json:
-        print_json(asdict(replayed))
-        return
-    rows = [(replayed.messages, replayed.plans, replayed.skipped, _at(replayed.first_ms), _at(replayed.end_ms))]
-    print_table(["messages (estimated)", "deliveries", "under way already", "due from", "due before"], rows)
+    rows = [(replayed.messages, replayed.plans, replayed.skipped, utc(replayed.first_ms), utc(replayed.end_ms))]
+    columns = ["messages (estimated)", "deliveries", "under way already", "due from", "due before"]
+    show(replayed, as_json, columns, rows)
 
 
 def redrive(
@@ -70,23 +59,14 @@ def redrive(
     as_json: AsJson = False,
 ) -> None:
     """Move dead letters back to the queue of a subscription, or to the service's own queues."""
+    advice = "give a topic and a subscription, or --service"
+    if service and topic is not None:
+        raise InvalidValue("TOPIC", topic, advice)
     if service:
-        if topic is not None:
-            raise InvalidValue("TOPIC", topic, "give a topic and a subscription, or --service")
-        _show(client(ctx).redrive_service(), as_json)
-        return
-    if topic is None or subscription is None:
-        raise InvalidValue("SUBSCRIPTION", subscription, "give a topic and a subscription, or --service")
-    _show([client(ctx).redrive(topic, subscription)], as_json)
-
-
-def _show(found: list[RedriveResult], as_json: bool) -> None:
-    if as_json:
-        print_json([asdict(each) for each in found])
-        return
+        found = client(ctx).redrive_service()
+    elif topic is None or subscription is None:
+        raise InvalidValue("SUBSCRIPTION", subscription, advice)
+    else:
+        found = [client(ctx).redrive(topic, subscription)]
     rows = [(each.queue_url.rpartition("/")[2], each.dead_letter_arn, each.messages) for each in found]
-    print_table(["to queue", "from dead-letter queue", "messages"], rows)
-
-
-def _at(at_ms: int) -> datetime:
-    return datetime.fromtimestamp(at_ms / 1000, UTC)
+    show(found, as_json, ["to queue", "from dead-letter queue", "messages"], rows)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, cast
 
@@ -13,7 +13,7 @@ import typer
 
 from tidewheel.cli.administration import AsJson, TopicName
 from tidewheel.cli.histogram import Bars, histogram_parts
-from tidewheel.cli.output import console, is_utf8, print_json, print_table, table
+from tidewheel.cli.output import console, is_utf8, print_json, show, table
 from tidewheel.cli.target import client
 from tidewheel.errors import InvalidValue, PeekIncomplete, TidewheelError, UnknownTopic
 
@@ -43,10 +43,7 @@ def get(
 ) -> None:
     """Show the state of a message, such as waiting, sealed, sent, cancelled or unknown."""
     status = client(ctx).get(topic, message_id)
-    if as_json:
-        print_json(_status_json(status))
-        return
-    print_table(["", ""], _status_pairs(status))
+    show(_status_json(status), as_json, ["", ""], _status_pairs(status))
 
 
 def peek(
@@ -165,7 +162,7 @@ def _all_topics(service: Tidewheel) -> AllTopics:
 
 def _show(found: Looked, by: Bars | None, as_json: bool) -> None:
     if as_json:
-        print_json(asdict(found))
+        print_json(found)
     else:
         console().print(*_parts(found, by, is_utf8()), sep="\n")
 
@@ -258,40 +255,34 @@ def _after(text: str | None) -> str | datetime | None:
 
 
 def _status_pairs(status: MessageStatus) -> list[tuple[str, str]]:
-    pairs = [("id", str(status.id)), ("state", status.state.value), ("due", _precise(status.deliver_at))]
-    if status.moved_to is not None:
-        pairs.append(("moved to", status.moved_to))
-    message = status.message
-    if message is not None:
-        pairs.append(("sent", _precise(message.sent_at)))
-        if message.expires_at is not None:
-            pairs.append(("expires", _precise(message.expires_at)))
-        if message.key is not None:
-            pairs.append(("key", message.key))
-        if message.group is not None:
-            pairs.append(("group", message.group))
-        if message.attempt:
-            pairs.append(("attempt", f"{message.attempt} of {message.original_id}"))
-        pairs += [("attribute", f"{name}={value}") for name, value in message.attributes.items()]
-        pairs.append(("body", message.body))
-    for each in status.subscriptions:
-        pairs.append((each.name, f"{each.place.value} ({each.state.value})"))
-    return pairs
+    pairs: list[tuple[str, str | None]] = [
+        ("id", status.id),
+        ("state", status.state.value),
+        ("due", _precise(status.deliver_at)),
+        ("moved to", status.moved_to),
+    ]
+    if (message := status.message) is not None:
+        pairs += [
+            ("sent", _precise(message.sent_at)),
+            ("expires", _precise(message.expires_at)),
+            ("key", message.key),
+            ("group", message.group),
+            ("attempt", f"{message.attempt} of {message.original_id}" if message.attempt else None),
+            *(("attribute", f"{name}={value}") for name, value in message.attributes.items()),
+            ("body", message.body),
+        ]
+    pairs += [(each.name, f"{each.place.value} ({each.state.value})") for each in status.subscriptions]
+    return [(name, value) for name, value in pairs if value is not None]
 
 
-def _precise(at: datetime) -> str:
-    return f"{at.astimezone(UTC):%Y-%m-%d %H:%M:%S}.{at.microsecond // 1000:03d} UTC"
+def _precise(at: datetime | None) -> str | None:
+    return None if at is None else f"{at.astimezone(UTC):%Y-%m-%d %H:%M:%S}.{at.microsecond // 1000:03d} UTC"
 
 
 def _status_json(status: MessageStatus) -> dict[str, Any]:
-    return {
-        "id": status.id,
-        "state": status.state.value,
-        "deliver_at": status.deliver_at,
-        "moved_to": status.moved_to,
-        "message": None if status.message is None else _message_json(status.message),
-        "subscriptions": [asdict(each) for each in status.subscriptions],
-    }
+    message = None if status.message is None else _message_json(status.message)
+    found = {name: getattr(status, name) for name in ("id", "state", "deliver_at", "moved_to")}
+    return found | {"message": message, "subscriptions": status.subscriptions}
 
 
 def _message_json(message: WaitingMessage) -> dict[str, Any]:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from threading import Timer
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import typer
 
@@ -16,9 +16,6 @@ from tidewheel.cli.administration import TopicName
 from tidewheel.cli.output import print_error
 from tidewheel.cli.target import Target
 from tidewheel.clock import SystemClock
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 RELEASE_S = 10
 """How long a job may go on after Ctrl-C, until its running tasks have ended and its leases are released."""
@@ -58,12 +55,16 @@ def rebuild(
     _run(ctx, "rebuild_index", arguments, cores, spark=spark)
 
 
+def _column(meaning: str) -> Any:
+    """Returns an option for the name of an input's column."""
+    return typer.Option(metavar="COLUMN", help=meaning)
+
+
 def import_messages(
     ctx: typer.Context,
     topic: TopicName,
     files: Annotated[
-        str,
-        typer.Argument(metavar="FILES", help="A file, a folder or a glob, of Parquet, CSV or JSON lines."),
+        str, typer.Argument(metavar="FILES", help="A file, a folder or a glob, of Parquet, CSV or JSON lines.")
     ],
     file_format: Annotated[
         str | None,
@@ -71,17 +72,11 @@ def import_messages(
             "--format", help="parquet, csv, json, delta or iceberg. The default follows from the files' names."
         ),
     ] = None,
-    deliver_at: Annotated[
-        str | None, typer.Option(metavar="COLUMN", help="The time at which a message is due.")
-    ] = None,
-    body: Annotated[str | None, typer.Option(metavar="COLUMN", help="The body of a message.")] = None,
-    key: Annotated[str | None, typer.Option(metavar="COLUMN", help="The key of a message.")] = None,
-    attributes: Annotated[
-        str | None, typer.Option(metavar="COLUMN", help="The attributes of a message, a map of texts.")
-    ] = None,
-    expires_at: Annotated[
-        str | None, typer.Option(metavar="COLUMN", help="The time at which a message expires.")
-    ] = None,
+    deliver_at: Annotated[str | None, _column("The time at which a message is due.")] = None,
+    body: Annotated[str | None, _column("The body of a message.")] = None,
+    key: Annotated[str | None, _column("The key of a message.")] = None,
+    attributes: Annotated[str | None, _column("The attributes of a message, a map of texts.")] = None,
+    expires_at: Annotated[str | None, _column("The time at which a message expires.")] = None,
     time_zone: Annotated[str | None, typer.Option(help="Time zone of times without a zone.")] = None,
     csv_escape: Annotated[
         str | None,
@@ -107,23 +102,10 @@ def import_messages(
     cores: Cores = None,
 ) -> None:
     """Import files of messages as ledgers."""
-    arguments = {
-        "topic": topic,
-        "input": files,
-        "format": file_format,
-        "deliver-at": deliver_at,
-        "body": body,
-        "key": key,
-        "attributes": attributes,
-        "expires-at": expires_at,
-        "time-zone": time_zone,
-        "csv-escape": csv_escape,
-        "csv-quote": csv_quote,
-        "rejects": rejects,
-        "token": token,
-        "min-lead": min_lead,
-    }
-    report = _run(ctx, "import_messages", arguments, cores)
+    run = {"topic": topic, "input": files, "rejects": rejects, "token": token, "min-lead": min_lead}
+    reading = {"format": file_format, "time-zone": time_zone, "csv-escape": csv_escape, "csv-quote": csv_quote}
+    columns = {"deliver-at": deliver_at, "body": body, "key": key, "attributes": attributes, "expires-at": expires_at}
+    report = _run(ctx, "import_messages", {**run, **reading, **columns}, cores)
     nothing = report.rejected and not report.imported and not report.skipped
     if report.failed or nothing:
         raise typer.Exit(1)
@@ -136,17 +118,14 @@ def _run(
     from tidewheel.local.job_runs import run_job
 
     target: Target = ctx.obj
-    given = {
-        name: "true" if value is True else str(value)
-        for name, value in arguments.items()
-        if value is not None and value is not False
-    }
+    given = {name: value for name, value in arguments.items() if value is not None and value is not False}
+    texts = {name: "true" if value is True else str(value) for name, value in given.items()}
     before = {number: signal.signal(number, _interrupted) for number in _ENDS}
     try:
         with _progress(script.replace("_", " ")) as (say, advance):
             return run_job(
                 script,
-                given,
+                texts,
                 stack_name=target.stack,
                 clock=SystemClock(),
                 endpoint_url=target.endpoint_url,

@@ -110,9 +110,7 @@ def _topic(text: str) -> tuple[str, list[str]]:
 
 
 def _status(stack: LocalTidewheel, client: Tidewheel) -> Table:
-    table = Table(box=None, padding=(0, 3, 0, 0))
-    for heading in ("topic", "waiting", "next due", "subscription", "in queue"):
-        table.add_column(heading)
+    table = Table("topic", "waiting", "next due", "subscription", "in queue", box=None, padding=(0, 3, 0, 0))
     topics = client.topics()
     for topic in topics:
         stats = client.stats(topic.name)

@@ -9,7 +9,9 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from collections.abc import Callable
 from importlib import import_module
+from itertools import chain
 from typing import Annotated
 
 import typer
@@ -53,31 +55,20 @@ class _Group(TyperGroup):
 
 
 app = typer.Typer(
-    cls=_Group,
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    help="Delayed messages for Amazon SQS.",
+    cls=_Group, no_args_is_help=True, pretty_exceptions_enable=False, help="Delayed messages for Amazon SQS."
 )
 app.add_typer(administration.topics, name="topics")
 app.add_typer(administration.subscriptions, name="subscriptions")
 app.add_typer(damaged.damaged, name="damaged")
 app.add_typer(policies.policy, name="policy")
-app.command()(messages.send)
-app.command()(messages.receive)
-app.command()(changes.cancel)
-app.command()(changes.reschedule)
 app.add_typer(changes.recurring, name="recurring")
-app.command()(inspection.stats)
-app.command()(inspection.get)
-app.command()(inspection.peek)
-app.command()(history.purge)
-app.command()(history.replay)
-app.command()(history.redrive)
-app.command()(jobs.merge)
-app.command()(jobs.rebuild)
-app.command("import")(jobs.import_messages)
-app.command()(cost.cost)
-app.command()(documentation.docs)
+_COMMANDS: tuple[tuple[Callable[..., None], ...], ...] = (
+    (messages.send, messages.receive, changes.cancel, changes.reschedule),
+    (inspection.stats, inspection.get, inspection.peek, history.purge, history.replay, history.redrive),
+    (jobs.merge, jobs.rebuild, jobs.import_messages, cost.cost, documentation.docs),
+)
+for command in chain(*_COMMANDS):
+    app.command("import" if command is jobs.import_messages else None)(command)
 
 
 def _version(asked: bool) -> None:
@@ -101,8 +92,7 @@ def options(
     region: Annotated[str | None, typer.Option(help="AWS region.")] = None,
     profile: Annotated[str | None, typer.Option(help="AWS profile.")] = None,
     version: Annotated[  # noqa: ARG001 - _version answers
-        bool,
-        typer.Option("--version", is_eager=True, callback=_version, help="Print the version."),
+        bool, typer.Option("--version", is_eager=True, callback=_version, help="Print the version.")
     ] = False,
 ) -> None:
     """Keeps the global options for the commands."""

@@ -10,14 +10,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tidewheel.cli.administration import AsJson, TopicName, pairs
-from tidewheel.cli.output import print_error, print_json, print_table
+from tidewheel.cli.administration import AsJson, SubscriptionName, TopicName, pairs
+from tidewheel.cli.output import print_error, show
 from tidewheel.cli.target import client
 from tidewheel.errors import InvalidValue, SendFailed
 
 if TYPE_CHECKING:
     from tidewheel.model.message import Message, Receipt
     from tidewheel.model.received import ReceivedMessage
+
+Attribute = Annotated[list[str] | None, typer.Option(help="NAME=VALUE. Repeat the option for more attributes.")]
+JsonBody = Annotated[bool, typer.Option("--json-body", help="Refuse a body that is not JSON.")]
 
 STANDARD_INPUT = "-"
 _MOST_RANGES = 50
@@ -37,9 +40,7 @@ def send(
     delay_level: Annotated[
         int | None, typer.Option(help="A delay level of the topic, by default RocketMQ's 1 to 18. 0 is now.")
     ] = None,
-    attribute: Annotated[
-        list[str] | None, typer.Option(help="NAME=VALUE. Repeat the option for more attributes.")
-    ] = None,
+    attribute: Attribute = None,
     key: Annotated[
         str | None, typer.Option(help="The message is dropped while another message with this key waits.")
     ] = None,
@@ -53,22 +54,15 @@ def send(
     group: Annotated[
         str | None, typer.Option(help="The MessageGroupId in the subscriptions' queues, for SQS's fair queues.")
     ] = None,
-    json_body: Annotated[bool, typer.Option("--json-body", help="Refuse a body that is not JSON.")] = False,
+    json_body: JsonBody = False,
     as_json: AsJson = False,
 ) -> None:
     """Send a message, or a message for each line of standard input."""
     from tidewheel.model.message import Message
 
-    fields: dict[str, Any] = {
-        "delay": delay_of(delay),
-        "deliver_at": time_of(deliver_at),
-        "delay_level": delay_level,
-        "attributes": dict(pairs("--attribute", attribute)),
-        "key": key,
-        "replace": replace,
-        "expires_in": delay_of(expires_in),
-        "group": group,
-    }
+    fields: dict[str, Any] = {"attributes": dict(pairs("--attribute", attribute)), "key": key, "replace": replace}
+    fields |= {"delay": delay_of(delay), "deliver_at": time_of(deliver_at), "delay_level": delay_level}
+    fields |= {"expires_in": delay_of(expires_in), "group": group}
     service = client(ctx)
     if body != STANDARD_INPUT:
         _show_receipts([service.send(topic, body_of(body, json_body), **fields)], as_json)
@@ -123,23 +117,20 @@ def _tell_unsent(failures: dict[int, Exception], sent: int) -> None:
 def receive(
     ctx: typer.Context,
     topic: TopicName,
-    subscription: Annotated[str, typer.Argument(help="The subscription's name.")],
+    subscription: SubscriptionName,
     maximum: Annotated[int, typer.Option("--max", help="Maximum number of messages.")] = 10,
     wait: Annotated[int, typer.Option(help="Seconds to wait for the first message, up to 20.")] = 0,
     keep: Annotated[
-        bool,
-        typer.Option("--keep", help="Do not acknowledge. The messages come again after the visibility time-out."),
+        bool, typer.Option("--keep", help="Do not acknowledge. The messages come again after the visibility time-out.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Receive messages of a subscription, print and acknowledge the messages."""
     service = client(ctx)
     found = service.receive(topic, subscription, max_messages=maximum, wait_s=wait)
-    if as_json:
-        print_json([_received_json(each) for each in found])
-    else:
-        rows = [(each.id, each.deliver_at, each.body, _attributes(each)) for each in found]
-        print_table(["id", "due", "body", "attributes"], rows, "nothing to receive")
+    rows = [(each.id, each.deliver_at, each.body, _attributes(each)) for each in found]
+    columns = ["id", "due", "body", "attributes"]
+    show([_received_json(each) for each in found], as_json, columns, rows, "nothing to receive")
     sys.stdout.flush()  # a message that could not be shown is not acknowledged
     if not keep:
         service.delete(topic, subscription, found)
@@ -186,23 +177,14 @@ def time_of(text: str | None, option: str = "--deliver-at") -> datetime | None:
 
 def _show_receipts(receipts: list[Any], as_json: bool) -> None:
     sent: list[Receipt] = receipts
-    if as_json:
-        print_json([{"id": each.id, "topic": each.topic, "deliver_at": each.deliver_at} for each in sent])
-        return
-    print_table(["id", "due"], [(each.id, each.deliver_at) for each in sent], "nothing sent")
+    found = [{"id": each.id, "topic": each.topic, "deliver_at": each.deliver_at} for each in sent]
+    show(found, as_json, ["id", "due"], [(each.id, each.deliver_at) for each in sent], "nothing sent")
 
 
 def _received_json(message: ReceivedMessage) -> dict[str, Any]:
-    return {
-        "id": message.id,
-        "body": message.body,
-        "encoding": message.encoding.name.lower(),
-        "attributes": dict(message.attributes),
-        "deliver_at": message.deliver_at,
-        "sent_at": message.sent_at,
-        "receive_count": message.receive_count,
-        "group": message.group,
-    }
+    as_they_are = {name: getattr(message, name) for name in ("deliver_at", "sent_at", "receive_count", "group")}
+    encoding, attributes = message.encoding.name.lower(), dict(message.attributes)
+    return {"id": message.id, "body": message.body, "encoding": encoding, "attributes": attributes, **as_they_are}
 
 
 def _attributes(message: ReceivedMessage) -> str:

@@ -6,6 +6,7 @@ import json
 import re
 import sys
 from collections.abc import Sequence
+from dataclasses import asdict, is_dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -18,8 +19,18 @@ _UNCUT = 1_000_000
 _NUMBER = re.compile(r"|-|\$?[\d,.]+")
 
 
+def show(
+    found: object, as_json: bool, columns: Sequence[str], rows: Sequence[Sequence[object]], nothing: str = ""
+) -> None:
+    """Prints a value as JSON, or rows as `print_table` does."""
+    if as_json:
+        print_json(found)
+    else:
+        print_table(columns, rows, nothing)
+
+
 def print_json(value: object) -> None:
-    """Prints JSON, with times as ISO 8601 text."""
+    """Prints JSON, with times as ISO 8601 text and dataclasses as objects."""
     sys.stdout.write(json.dumps(value, ensure_ascii=not is_utf8(), default=_plain) + "\n")
 
 
@@ -81,4 +92,6 @@ def _shown(cell: object) -> str:
 def _plain(value: Any) -> Any:
     if isinstance(value, datetime):
         return value.isoformat()
+    if is_dataclass(value) and not isinstance(value, type):
+        return asdict(value)
     raise TypeError(f"{type(value).__name__} is not JSON")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from tidewheel.cli.administration import AsJson, TopicName
+from tidewheel.cli.administration import AsJson, SubscriptionName, TopicName
 from tidewheel.cli.output import print_json
 from tidewheel.cli.target import Target, client
 from tidewheel.errors import NotConfigured, UnknownSubscription
@@ -54,7 +54,7 @@ def sender(ctx: typer.Context, topic: TopicName, action: Actions = None, as_json
 def consumer(
     ctx: typer.Context,
     topic: TopicName,
-    subscription: Annotated[str, typer.Argument(help="The subscription's name.")],
+    subscription: SubscriptionName,
     action: Actions = None,
     as_json: AsJson = False,
 ) -> None:

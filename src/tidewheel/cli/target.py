@@ -65,11 +65,7 @@ class Target:
             return session
         # boto3 refuses to work without credentials.
         region = session.region_name or "us-east-1"
-        return boto3.Session(
-            region_name=region,
-            aws_access_key_id="local",
-            aws_secret_access_key="local",
-        )
+        return boto3.Session(region_name=region, aws_access_key_id="local", aws_secret_access_key="local")
 
 
 def client(ctx: typer.Context) -> Tidewheel:

@@ -7,27 +7,26 @@ import contextvars
 import functools
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar, Unpack
 
 from tidewheel.client.tidewheel import Tidewheel
+from tidewheel.clock import Clock
 from tidewheel.errors import Closed, InvalidValue
+from tidewheel.model.setting import is_whole
+from tidewheel.model.settings import (
+    ChangeableSettings,
+    NewSubscriptionSettings,
+    NewTopicSettings,
+    ServiceSettings,
+    TopicSettings,
+)
+from tidewheel.model.subscription import Subscription
+from tidewheel.model.topic import Topic
+from tidewheel.storage.storage import Storage
 
 if TYPE_CHECKING:
     import boto3
     from mypy_boto3_sqs import SQSClient
-
-    from tidewheel.clock import Clock
-    from tidewheel.model.settings import (
-        ChangeableSettings,
-        NewSubscriptionSettings,
-        NewTopicSettings,
-        ServiceSettings,
-        TopicSettings,
-    )
-    from tidewheel.model.subscription import Subscription
-    from tidewheel.model.topic import Topic
-    from tidewheel.storage.storage import Storage
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -85,7 +84,7 @@ class AsyncTidewheel:
         Raises:
             InvalidValue: a value is not usable.
         """
-        if not isinstance(max_threads, int) or isinstance(max_threads, bool) or not 1 <= max_threads <= MAX_THREADS:
+        if not is_whole(max_threads) or not 1 <= max_threads <= MAX_THREADS:
             raise InvalidValue("max_threads", max_threads, f"give a whole number from 1 to {MAX_THREADS}")
         self.client = client or Tidewheel(
             stack_name,
@@ -102,9 +101,7 @@ class AsyncTidewheel:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.aclose()
 
     async def aclose(self) -> None:

@@ -16,18 +16,15 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self, TypedDict, Unpack
 
 from tidewheel.client.bounded import CALL_S
-from tidewheel.client.unsent import FailedMessage
+from tidewheel.client.tidewheel import Tidewheel
 from tidewheel.errors import BufferFull, Closed, FlushFailed, InvalidValue
 from tidewheel.model.message import Message, Receipt, id_text
+from tidewheel.model.setting import is_whole
 from tidewheel.model.topic_state import TopicState
 from tidewheel.model.validation import OutgoingMessage
-
-if TYPE_CHECKING:
-    from tidewheel.client.tidewheel import Tidewheel
 
 CLOSE_S = 8
 """How long a closed sender waits for each queue, and for S3: a program that was told to end has half a minute."""
@@ -35,13 +32,42 @@ CLOSE_S = 8
 _log = logging.getLogger(__name__)
 
 
+class SendOptions(TypedDict, total=False):
+    """The options of a message, as for `Tidewheel.send`."""
+
+    delay: float | timedelta | str | None
+    deliver_at: datetime | float | None
+    delay_level: int | None
+    attributes: Mapping[str, str] | None
+    key: str | None
+    replace: bool
+    expires_in: float | timedelta | str | None
+    group: str | None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FailedMessage:
+    """A message that was added and could not be sent.
+
+    Attributes:
+        index: the message's place among all added messages, from 0.
+        message: the message as added; its delay counted from the time of adding.
+        receipt: the id and the due time that the message would have had.
+        error: the reason.
+    """
+
+    index: int
+    message: Message
+    receipt: Receipt
+    error: Exception
+
+
+@dataclass(frozen=True, slots=True)
 class _Entry:
     """A message in the buffer."""
 
     index: int
     added_s: float
-    size: int
     state: TopicState
     checked: OutgoingMessage
     message: Message
@@ -94,14 +120,10 @@ class BufferedSender:
         Raises:
             InvalidValue: a value is not usable.
         """
-        whole = {
-            "max_messages": max_messages,
-            "max_bytes": max_bytes,
-            "max_pending": max_pending,
-            "max_pending_bytes": max_pending_bytes,
-        }
+        whole = {"max_messages": max_messages, "max_bytes": max_bytes}
+        whole |= {"max_pending": max_pending, "max_pending_bytes": max_pending_bytes}
         for name, number in whole.items():
-            if not isinstance(number, int) or isinstance(number, bool) or number < 1:
+            if not is_whole(number) or number < 1:
                 raise InvalidValue(name, number, "give a whole number of at least 1")
         for name, seconds in (("max_age_s", max_age_s), ("max_wait_s", 0 if max_wait_s is None else max_wait_s)):
             if not isinstance(seconds, (int, float)) or isinstance(seconds, bool) or not 0 <= seconds < 1e6:
@@ -124,23 +146,12 @@ class BufferedSender:
         self._failed = 0
 
     # ---- adding
-    def add(
-        self,
-        topic: str,
-        body: Any,
-        *,
-        delay: float | timedelta | str | None = None,
-        deliver_at: datetime | float | None = None,
-        delay_level: int | None = None,
-        attributes: Mapping[str, str] | None = None,
-        key: str | None = None,
-        replace: bool = False,
-        expires_in: float | timedelta | str | None = None,
-        group: str | None = None,
-    ) -> Future[Receipt]:
+    def add(self, topic: str, body: Any, **options: Unpack[SendOptions]) -> Future[Receipt]:
         """Checks a message and puts it into the buffer. A delay counts from now.
 
-        Args: as for `Tidewheel.send`.
+        Args:
+            topic, body: as for `Tidewheel.send`.
+            **options: the other arguments of `Tidewheel.send`.
 
         Returns:
             A future. Its result is the receipt, once SQS has stored the message; its exception says why the message was
@@ -152,32 +163,14 @@ class BufferedSender:
             Closed: the sender was closed, or belongs to another process.
         """
         self._check_open()
-        message = Message(
-            body=body,
-            delay=delay,
-            deliver_at=deliver_at,
-            delay_level=delay_level,
-            attributes=attributes or {},
-            key=key,
-            replace=replace,
-            expires_in=expires_in,
-            group=group,
-        )
+        given: dict[str, Any] = {**options, "attributes": options.get("attributes") or {}}
+        message = Message(body=body, **given)
         state, checked = self._core.check(topic, message)
         future: Future[Receipt] = Future()
         size = checked.size
         with self._changed:
             self._wait_for_room(size)
-            entry = _Entry(
-                index=self._added,
-                added_s=time.monotonic(),
-                size=size,
-                state=state,
-                checked=checked,
-                message=message,
-                future=future,
-            )
-            self._buffer.append(entry)
+            self._buffer.append(_Entry(self._added, time.monotonic(), state, checked, message, future))
             self._added += 1
             self._buffer_bytes += size
             self._pending += 1
@@ -235,9 +228,7 @@ class BufferedSender:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
         try:
             self.close()
         except FlushFailed as failed:
@@ -300,7 +291,7 @@ class BufferedSender:
             self._send([entry for entry in batch if entry.future.set_running_or_notify_cancel()])
             with self._changed:
                 self._pending -= len(batch)
-                self._pending_bytes -= sum(entry.size for entry in batch)
+                self._pending_bytes -= sum(entry.checked.size for entry in batch)
                 self._changed.notify_all()
 
     def _send(self, batch: list[_Entry]) -> None:

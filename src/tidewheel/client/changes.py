@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING
 
-from tidewheel.client.connection import Connection
 from tidewheel.client.payloads import move_payload
+from tidewheel.client.sender import Sender
 from tidewheel.errors import InvalidValue, UnknownMessage, UnknownTopic
 from tidewheel.flows.administration.cancel import Cancelled, CancelResult, TooLate, cancel, cancel_key, cancel_many
 from tidewheel.model.message import IdSource, MessageId, Receipt, id_bytes, id_deliver_at_ms, id_text
@@ -16,9 +15,6 @@ from tidewheel.model.tombstone import tombstone, ttl_s
 from tidewheel.model.topic_state import TopicState
 from tidewheel.model.validation import check_key, due_at_ms, moved
 from tidewheel.storage.storage import Storage
-
-if TYPE_CHECKING:
-    from tidewheel.client.sender import Sender
 
 _MOST_MOVES = 1000
 
@@ -90,14 +86,7 @@ def new_due_ms(
 
 
 def reschedule(
-    connection: Connection,
-    sender: Sender,
-    state: TopicState,
-    ids: IdSource,
-    now_ms: int,
-    due_ms: int,
-    message_id: str | None,
-    key: str | None,
+    sender: Sender, now_ms: int, due_ms: int, message_id: str | None, key: str | None
 ) -> Rescheduled | CancelResult:
     """Moves a message to another time. See `Tidewheel.reschedule`.
 
@@ -115,8 +104,8 @@ def reschedule(
     """
     from tidewheel.client.waiting import find
 
-    storage = connection.storage
-    state = storage.topic_states.read(state.topic) or state
+    connection, storage = sender.connection, sender.connection.storage
+    state = storage.topic_states.read(sender.state.topic) or sender.state
     old = _current(storage, state, message_id, key)
     if isinstance(old, Cancelled):
         return old
@@ -128,7 +117,7 @@ def reschedule(
         raise UnknownMessage(state.topic, old, how)
     if state.purged(found.checked.deliver_at_ms, found.sent_at_ms):
         return Cancelled(id=old)
-    new = move_payload(connection, state.topic, moved(found.checked, ids, due_ms, id_bytes(old)), old)
+    new = move_payload(connection, state.topic, moved(found.checked, sender.ids, due_ms, id_bytes(old)), old)
     storage.tombstones.allow_move(state.topic, id_text(new.id), old, ttl_s(due_ms, now_ms))
     [receipt] = sender.send_checked([new])
     outcome = storage.tombstones.cancel(state.topic, tombstone(old, state.slot_ms, now_ms, to=id_text(new.id)))

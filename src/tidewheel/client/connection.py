@@ -62,19 +62,11 @@ class Connection:
         clock: Clock | None = None,
     ) -> None:
         check_endpoint("endpoint_url", endpoint_url)
-        self._stack = stack
-        self._clock = clock
-        self._session = session
-        self._endpoint_url = endpoint_url
-        self._lock = threading.RLock()
-        self._made: dict[str, Any] = {}
+        self._stack, self._session, self._endpoint_url, self._clock = stack, session, endpoint_url, clock
         self._given_sqs = sqs
-        if settings is not None:
-            self._made["settings"] = settings
-        if storage is not None:
-            self._made |= {"storage": storage, "objects": storage.objects}
-        if sqs is not None:
-            self._made["sqs"] = sqs
+        self._lock = threading.RLock()
+        given = {"settings": settings, "storage": storage, "objects": storage and storage.objects, "sqs": sqs}
+        self._made: dict[str, Any] = {name: each for name, each in given.items() if each is not None}
 
     @classmethod
     def of(cls, settings: ServiceSettings, session: boto3.Session) -> Connection:

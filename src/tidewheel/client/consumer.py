@@ -9,16 +9,17 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import Future, wait
+from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from tidewheel import deadline
 from tidewheel.client import receiving
 from tidewheel.client.bounded import CALL_S
-from tidewheel.client.consumer_counts import ConsumerCounts
 from tidewheel.client.interrupts import Interrupts
 from tidewheel.client.payloads import fetch_payload
 from tidewheel.client.retries import Delay, bury, dead_letter_url, retry_due_ms, sent_again, supersedes
+from tidewheel.client.tidewheel import Tidewheel
 from tidewheel.client.worker import Run, Steps
 from tidewheel.errors import DeleteFailed, InvalidValue, RetryLater
 from tidewheel.model.levels import Backoff
@@ -27,16 +28,33 @@ from tidewheel.model.received import ReceivedMessage, parse_received
 from tidewheel.model.setting import is_whole
 from tidewheel.model.topic import check_name
 
-if TYPE_CHECKING:
-    from tidewheel.client.tidewheel import Tidewheel
-
-
 T = TypeVar("T")
 _Message = Mapping[str, Any]
 _PLAIN = "give a function that does its work when it is called; for a coroutine function, use run_async"
 _ASYNC = "give a coroutine function (async def); for a plain function, use run"
 
 _log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumerCounts:
+    """The number of messages that a consumer has seen, by outcome.
+
+    Attributes:
+        handled: the function returned.
+        failed: the function raised an error; SQS brings the message again.
+        retried: sent again by `retry_later`.
+        dead: sent to the dead-letter queue after the last attempt.
+        expired: dropped, because the message was received after its expiry, or its retry would be.
+        superseded: dropped, because the key was cancelled or has a newer message.
+    """
+
+    handled: int = 0
+    failed: int = 0
+    retried: int = 0
+    dead: int = 0
+    expired: int = 0
+    superseded: int = 0
 
 
 class Consumer:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from datetime import datetime
+from typing import Any
 
-from tidewheel.clock import Clock
+from tidewheel.client.connection import Connection
+from tidewheel.clock import Clock, utc
 from tidewheel.errors import (
     ConcurrentModification,
     CorruptLedger,
@@ -23,9 +24,6 @@ from tidewheel.model import checksum
 from tidewheel.model.park import Park
 from tidewheel.model.set_aside import SetAside
 from tidewheel.storage.unreadable import UnreadableItem
-
-if TYPE_CHECKING:
-    from tidewheel.client.connection import Connection
 
 _Read = Callable[[int, int], bytes]
 _KEPT = {
@@ -74,13 +72,22 @@ class Damaged:
 
 def listed(connection: Connection, topic: str) -> list[Damaged]:
     """Lists what cannot be read. See `Tidewheel.damaged`."""
+    return [found for found, _ in _everything(connection, topic)]
+
+
+def _everything(connection: Connection, topic: str) -> Iterator[tuple[Damaged, SetAside | Park | UnreadableItem]]:
+    """Yields unreadable messages and items, each with a description."""
     storage = connection.storage
     state = storage.topic_states.read(topic)
     if state is None:
         raise UnknownTopic(topic)
-    found = [_described(each, state.slot_ms) for each in storage.set_aside.all(topic, {})]
-    found += [_described_park(each) for each in storage.parks.all(topic, {}) if each.unreadable is not None]
-    return found + [_described_item(each) for each in storage.unreadable.all(topic)]
+    for each in storage.set_aside.all(topic, {}):
+        yield _described(each, state.slot_ms), each
+    for park in storage.parks.all(topic, {}):
+        if park.unreadable is not None:
+            yield _described_park(park), park
+    for item in storage.unreadable.all(topic):
+        yield _described_item(item), item
 
 
 def retry(connection: Connection, clock: Clock, topic: str, id: str) -> None:
@@ -167,47 +174,26 @@ def _described_item(item: UnreadableItem) -> Damaged:
 
 
 def _described_park(park: Park) -> Damaged:
-    return Damaged(
-        topic=park.key.topic,
-        id=_id(park),
-        what="messages",
-        name=park.key.subscription,
-        reason=f"park {park.key.id}: {park.unreadable}",
-        damaged=False,
-        tries=park.tries,
-        messages=park.rows,
-        objects=() if park.object_name is None else (park.object_name,),
-    )
+    reason = f"park {park.key.id}: {park.unreadable}"
+    objects = () if park.object_name is None else (park.object_name,)
+    return _messages(park, reason=reason, damaged=False, objects=objects)
 
 
 def _described(item: SetAside, slot_ms: int) -> Damaged:
-    return Damaged(
-        topic=item.key.topic,
-        id=_id(item),
-        what="messages",
-        name=item.key.subscription,
-        reason=item.reason,
-        damaged=item.damaged,
-        tries=item.tries,
-        messages=item.rows,
-        objects=item.objects,
-        due_from=_time(item.plan.first_slot * slot_ms),
-        due_before=_time(item.plan.end_slot * slot_ms),
-        first_seen=_time(item.first_seen_ms),
-    )
+    first, end = utc(item.plan.first_slot * slot_ms), utc(item.plan.end_slot * slot_ms)
+    times = {"due_from": first, "due_before": end, "first_seen": utc(item.first_seen_ms)}
+    return _messages(item, reason=item.reason, damaged=item.damaged, objects=item.objects, **times)
+
+
+def _messages(item: SetAside | Park, **others: Any) -> Damaged:
+    topic, subscription = item.key.topic, item.key.subscription
+    given = {"tries": item.tries, "messages": item.rows, **others}
+    return Damaged(topic=topic, id=_id(item), what="messages", name=subscription, **given)
 
 
 def _find(connection: Connection, topic: str, id: str) -> SetAside | Park | UnreadableItem:
-    if connection.storage.topic_states.read(topic) is None:
-        raise UnknownTopic(topic)
-    for each in connection.storage.set_aside.all(topic, {}):
-        if _id(each) == id:
-            return each
-    for park in connection.storage.parks.all(topic, {}):
-        if park.unreadable is not None and _id(park) == id:
-            return park
-    for item in connection.storage.unreadable.all(topic):
-        if item.what not in _KEPT and _described_item(item).id == id:
+    for found, item in _everything(connection, topic):
+        if found.id == id:
             return item
     raise UnknownDamaged(topic, id)
 
@@ -249,7 +235,3 @@ def _whole(item: SetAside, name: str) -> Callable[[_Read], bool]:
         return True
 
     return whole
-
-
-def _time(at_ms: int) -> datetime:
-    return datetime.fromtimestamp(at_ms / 1000, UTC)

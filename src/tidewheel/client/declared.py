@@ -32,23 +32,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from tidewheel.aws.custom_resource import Kind, Request
 from tidewheel.client.connection import Connection
 from tidewheel.client.subscription_queues import check_given_queue
+from tidewheel.clock import Clock
 from tidewheel.errors import InvalidValue, UnknownSubscription, UnknownTopic
 from tidewheel.flows.administration import delete_topic as deletion
 from tidewheel.flows.administration import pause as states
 from tidewheel.flows.administration import subscribe
 from tidewheel.flows.administration.update_topic import update_topic
 from tidewheel.model.setting import settings_of
-from tidewheel.model.settings import StoredSettings, TopicSettings, read_setting, stored_settings
+from tidewheel.model.settings import InitialPosition, StoredSettings, TopicSettings, read_setting, stored_settings
 from tidewheel.model.topic import check_name
-
-if TYPE_CHECKING:
-    from tidewheel.clock import Clock
-    from tidewheel.model.settings import InitialPosition
 
 TOPIC_TYPE = "Custom::TidewheelTopic"
 SUBSCRIPTION_TYPE = "Custom::TidewheelSubscription"

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import NamedTuple
 
+from tidewheel.clock import utc
 from tidewheel.ledger.bucket import Bucket
 
 HOUR_S = 3600
@@ -110,8 +111,7 @@ def histogram(loads: Sequence[Load], now_ms: int, slot_ms: int, *, bar_s: int, b
     for count in counts:
         before, total = round(total), total + count
         rounded.append(round(total) - before)
-    start_at = datetime.fromtimestamp(start_ms / 1000, UTC)
-    return EstimatedHistogram(start_at=start_at, bar_s=bar_s, bars=tuple(rounded[:-1]), later=rounded[-1])
+    return EstimatedHistogram(start_at=utc(start_ms), bar_s=bar_s, bars=tuple(rounded[:-1]), later=rounded[-1])
 
 
 def _spread(load: Load, edges: list[int], counts: list[float]) -> None:

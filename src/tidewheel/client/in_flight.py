@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from tidewheel.errors import CorruptMetadata, ObjectMissing
@@ -47,12 +48,10 @@ def undelivered(
         unreadable: gets the error of each plan that cannot be read.
     """
     exact = {each.object_name: each for each in buckets if not each.slot_shift}
+    plans = _Plans(storage, state, exact, unreadable)
     not_handed_out = min((each.cursor for each in subscriptions), default=state.planned)
     left = _shares_left(subscriptions, opened, not_handed_out)
-    found = [
-        _in_delivery(storage, state, exact, left, unreadable),
-        _not_handed_out(storage, state, exact, not_handed_out, unreadable),
-    ]
+    found = [plans.in_delivery(left), plans.not_handed_out(not_handed_out)]
     slots = [each.first_slot for each in found if each.first_slot is not None]
     return Undelivered(sum(each.rows for each in found), min(slots, default=None))
 
@@ -70,67 +69,58 @@ def _shares_left(
     return left
 
 
-def _in_delivery(
-    storage: Storage,
-    state: TopicState,
-    exact: Mapping[str, Bucket],
-    left: Mapping[int, float],
-    unreadable: dict[str, Exception],
-) -> Undelivered:
-    rows = shares = 0.0
-    first: int | None = None
-    for a in sorted(left)[:MAX_PLANS]:
-        try:
-            plan = storage.plans.read(state.topic, a)
-        except (CorruptMetadata, ObjectMissing) as error:
-            unreadable[f"plan {a}"] = error
-            continue
-        if plan is not None:
-            rows, shares = rows + left[a] * _rows(plan, state, exact), shares + left[a]
-            first = _first_slot(plan, state) if first is None else first
-    return Undelivered(rows * sum(left.values()) / shares if shares else 0.0, first)
+@dataclass(frozen=True, slots=True)
+class _Plans:
+    """Reads plans, and estimates their rows. `exact` has the buckets whose slots are not coarse, by ledger."""
 
+    storage: Storage
+    state: TopicState
+    exact: Mapping[str, Bucket]
+    unreadable: dict[str, Exception]
 
-def _not_handed_out(
-    storage: Storage,
-    state: TopicState,
-    exact: Mapping[str, Bucket],
-    start: int,
-    unreadable: dict[str, Exception],
-) -> Undelivered:
-    rows, at = 0.0, start
-    first: int | None = None
-    for _ in range(MAX_PLANS):
-        try:
-            plan = storage.plans.next(state.topic, at) if at < state.planned else None
-        except (CorruptMetadata, ObjectMissing) as error:
-            unreadable[f"plan after {at}"] = error
-            break
-        if plan is None or plan.first_slot >= state.planned:
-            return Undelivered(rows, first)
-        rows, at = rows + _rows(plan, state, exact), plan.end_slot
-        first = _first_slot(plan, state) if first is None else first
-    return Undelivered(rows * (state.planned - start) / max(1, at - start), first)
+    def in_delivery(self, left: Mapping[int, float]) -> Undelivered:
+        rows = shares = 0.0
+        first: int | None = None
+        for a in sorted(left)[:MAX_PLANS]:
+            try:
+                plan = self.storage.plans.read(self.state.topic, a)
+            except (CorruptMetadata, ObjectMissing) as error:
+                self.unreadable[f"plan {a}"] = error
+                continue
+            if plan is not None:
+                rows, shares = rows + left[a] * self._rows(plan), shares + left[a]
+                first = self._first_slot(plan) if first is None else first
+        return Undelivered(rows * sum(left.values()) / shares if shares else 0.0, first)
 
+    def not_handed_out(self, start: int) -> Undelivered:
+        rows, at = 0.0, start
+        first: int | None = None
+        for _ in range(MAX_PLANS):
+            try:
+                plan = self.storage.plans.next(self.state.topic, at) if at < self.state.planned else None
+            except (CorruptMetadata, ObjectMissing) as error:
+                self.unreadable[f"plan after {at}"] = error
+                break
+            if plan is None or plan.first_slot >= self.state.planned:
+                return Undelivered(rows, first)
+            rows, at = rows + self._rows(plan), plan.end_slot
+            first = self._first_slot(plan) if first is None else first
+        return Undelivered(rows * (self.state.planned - start) / max(1, at - start), first)
 
-def _rows(plan: Plan, state: TopicState, exact: Mapping[str, Bucket]) -> float:
-    """Estimates a plan's rows, with segments spread evenly over the occupied slots of their spans."""
-    rows = 0.0
-    for each in plan.segments:
-        segment, bucket = each.segment, exact.get(each.object_name)
-        first, end = segment.first_deliver_at_ms // state.slot_ms, segment.last_deliver_at_ms // state.slot_ms + 1
-        occupied = 0 if bucket is None else bucket.slots.range_cardinality(first, end)
-        if bucket is None or not occupied:  # merged, or its index is in its tail
-            rows += each.due_rows
-        else:
-            rows += (
-                segment.rows
-                * bucket.slots.range_cardinality(max(first, plan.first_slot), min(end, plan.end_slot))
-                / occupied
-            )
-    return rows
+    def _rows(self, plan: Plan) -> float:
+        """Estimates a plan's rows, with segments spread evenly over the occupied slots of their spans."""
+        rows, slot_ms = 0.0, self.state.slot_ms
+        for each in plan.segments:
+            segment, bucket = each.segment, self.exact.get(each.object_name)
+            first, end = segment.first_deliver_at_ms // slot_ms, segment.last_deliver_at_ms // slot_ms + 1
+            occupied = 0 if bucket is None else bucket.slots.range_cardinality(first, end)
+            if bucket is None or not occupied:  # merged, or its index is in its tail
+                rows += each.due_rows
+            else:
+                planned = bucket.slots.range_cardinality(max(first, plan.first_slot), min(end, plan.end_slot))
+                rows += segment.rows * planned / occupied
+        return rows
 
-
-def _first_slot(plan: Plan, state: TopicState) -> int:
-    """Returns the first slot in which a plan may have a message."""
-    return max(plan.first_slot, plan.segments[0].segment.first_deliver_at_ms // state.slot_ms)
+    def _first_slot(self, plan: Plan) -> int:
+        """Returns the first slot in which a plan may have a message."""
+        return max(plan.first_slot, plan.segments[0].segment.first_deliver_at_ms // self.state.slot_ms)

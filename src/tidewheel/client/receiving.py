@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from tidewheel.aws.tries import AWS_ERRORS
+from tidewheel.client.connection import Connection
 from tidewheel.client.payloads import fetch_payload
 from tidewheel.errors import DeleteFailed, InvalidValue
 from tidewheel.model.received import ReceivedMessage, parse_received
@@ -14,8 +15,6 @@ from tidewheel.model.setting import is_whole
 
 if TYPE_CHECKING:
     from mypy_boto3_sqs import SQSClient
-
-    from tidewheel.client.connection import Connection
 
 RECEIVE_BATCH = 10
 MAX_WAIT_S = 20

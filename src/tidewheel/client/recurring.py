@@ -13,8 +13,9 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import datetime
 
+from tidewheel.clock import utc
 from tidewheel.errors import (
     AlreadyExists,
     ConcurrentModification,
@@ -161,7 +162,7 @@ def described(recurring: Recurring, now_ms: int) -> RecurringMessage:
         cron=rule.cron,
         every_s=rule.period_s,
         timezone=rule.timezone,
-        next_at=None if next_ms is None else datetime.fromtimestamp(next_ms / 1000, UTC),
+        next_at=None if next_ms is None else utc(next_ms),
         body=recurring.text,
     )
 

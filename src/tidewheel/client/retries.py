@@ -53,9 +53,8 @@ def retry_due_ms(
     Raises:
         InvalidValue: more than one is given, or a value is not usable.
     """
-    given = {
-        name: value for name, value in (("level", level), ("backoff", backoff), ("delay", delay)) if value is not None
-    }
+    options = {"level": level, "backoff": backoff, "delay": delay}
+    given = {name: value for name, value in options.items() if value is not None}
     if len(given) > 1:
         raise InvalidValue(", ".join(given), tuple(given.values()), "give one of these")
     if backoff is not None:

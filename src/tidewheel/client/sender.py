@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from tidewheel import deadline
@@ -67,38 +68,28 @@ class _Entry(NamedTuple):
         return len(self.body) + len(self.pack) + len(PACK_ATTRIBUTE) + len("Binary")
 
 
+@dataclass(eq=False)
 class Sender:
-    """Sends to a topic, for a single call of the client."""
+    """Sends to a topic, for a single call of the client.
 
-    def __init__(
-        self,
-        connection: Connection,
-        cache: TopicCache,
-        state: TopicState,
-        clock: Clock,
-        ids: IdSource,
-        pause: Callable[[float], None] = deadline.sleep,
-        broken: dict[str, Exception] | None = None,
-        call_s: float | Callable[[], float] = CALL_S,
-    ) -> None:
-        """Prepares a call.
+    Attributes:
+        broken: the errors of queues and of S3, which are not tried again. Calls may share it.
+        call_s: how long each of them is waited for, as of `deadline.patience`.
+    """
 
-        Args:
-            broken: the errors of queues and of S3, which are not tried again. Calls may share it.
-            call_s: how long each of them is waited for, as of `deadline.patience`.
-        """
-        self._connection = connection
-        self._cache = cache
-        self._sqs: SQSClient = connection.sqs
-        self._urgent_url, self._bulk_url = connection.settings.ingest_queues(state.topic)
-        self._state = state
-        self._levels = state.settings.delay_levels
-        self._clock = clock
-        self._ids = ids
-        self._pause = pause
+    connection: Connection
+    cache: TopicCache
+    state: TopicState
+    clock: Clock
+    ids: IdSource
+    pause: Callable[[float], None] = deadline.sleep
+    broken: dict[str, Exception] = field(default_factory=dict)
+    call_s: float | Callable[[], float] = CALL_S
+
+    def __post_init__(self) -> None:
+        self._sqs: SQSClient = self.connection.sqs
+        self._urgent_url, self._bulk_url = self.connection.settings.ingest_queues(self.state.topic)
         self._failures: dict[int, Exception] = {}
-        self._broken = {} if broken is None else broken
-        self._call_s = call_s
 
     def send(self, messages: Iterable[Message]) -> list[Receipt]:
         """Sends messages.
@@ -112,7 +103,7 @@ class Sender:
         """
         if isinstance(messages, (Message, str, bytes, Mapping)) or not isinstance(messages, Iterable):
             raise InvalidValue("messages", messages, "give an iterable of Message(body=..., ...)")
-        topic = self._state.topic
+        topic = self.state.topic
         receipts: list[Receipt | None] = []
         for indexes, chunk in self._chunks(messages, receipts):
             self._send_chunk(indexes, chunk)
@@ -145,12 +136,12 @@ class Sender:
                 self._failures[index] = error
                 break
             receipts.append(None)
-            now_ms = self._clock.now_ms()
+            now_ms = self.clock.now_ms()
             try:
                 if not isinstance(message, Message):
                     raise InvalidValue(f"messages[{index}]", message, "give a Message")
-                checked = check_message(message, self._ids, now_ms, levels=self._levels, large=True)
-                self._cache.admit(self._state)
+                checked = check_message(message, self.ids, now_ms, levels=self.state.settings.delay_levels, large=True)
+                self.cache.admit(self.state)
                 checked = self._without_large_body(checked)
             except (InvalidValue, LimitExceeded, *AWS_ERRORS) as error:
                 self._failures[index] = error
@@ -173,7 +164,7 @@ class Sender:
         """
         for failure in self.try_checked(messages).values():
             raise failure
-        topic = self._state.topic
+        topic = self.state.topic
         return [Receipt(id=id_text(each.id), topic=topic, deliver_at_ms=each.deliver_at_ms) for each in messages]
 
     def try_checked(self, messages: Sequence[OutgoingMessage]) -> dict[int, Exception]:
@@ -198,18 +189,18 @@ class Sender:
         """
         if not message.too_large:
             return message
-        place = f"{_BODIES} {self._state.topic}"  # policies are by topic
-        if place in self._broken:
-            raise self._broken[place]
+        place = f"{_BODIES} {self.state.topic}"  # policies are by topic
+        if place in self.broken:
+            raise self.broken[place]
         try:
-            with deadline.patience(self._call_s):
-                return store_payload(self._connection, self._state.topic, message)
+            with deadline.patience(self.call_s):
+                return store_payload(self.connection, self.state.topic, message)
         except AWS_ERRORS as error:
-            self._broken[place] = error
+            self.broken[place] = error
             raise
 
     def _send_chunk(self, indexes: list[int], chunk: list[OutgoingMessage]) -> None:
-        now_ms = self._state.sent_at_ms(self._clock.now_ms())
+        now_ms = self.state.sent_at_ms(self.clock.now_ms())
         first_bulk_id, first_keyed_id = id_floor(now_ms + URGENT_MS + 1), id_floor(now_ms + KEYED_URGENT_MS + 1)
         urgent, bulk = list[int](), list[int]()
         for i, message in enumerate(chunk):
@@ -219,23 +210,23 @@ class Sender:
         for queue_url, places, most in ways:
             entries = self._entries([indexes[i] for i in places], [chunk[i] for i in places], now_ms, most)
             for batch in _batches(entries):
-                with deadline.patience(self._call_s):
+                with deadline.patience(self.call_s):
                     self._send_batch(queue_url, batch)
 
     def _entries(self, indexes: list[int], messages: list[OutgoingMessage], now_ms: int, most: int) -> Iterator[_Entry]:
-        topic = self._state.topic
-        for places, data in packs(topic, self._state.generation, now_ms, messages, max_messages=most):
+        topic = self.state.topic
+        for places, data in packs(topic, self.state.generation, now_ms, messages, max_messages=most):
             body = pack_body(topic, len(places))
             yield _Entry(body, data, [indexes[i] for i in places])
 
     def _send_batch(self, queue_url: str, batch: list[_Entry]) -> None:
         """Sends a batch, with up to ATTEMPTS attempts for entries refused by SQS's own fault."""
-        reason = self._broken.get(queue_url)
+        reason = self.broken.get(queue_url)
         for attempt in range(ATTEMPTS):
             if reason is not None or not batch:
                 break
             if attempt:
-                self._pause(_FIRST_PAUSE_S * 2**attempt * random.uniform(0.5, 1))
+                self.pause(_FIRST_PAUSE_S * 2**attempt * random.uniform(0.5, 1))
             batch, reason = self._try(queue_url, batch, last=attempt == ATTEMPTS - 1)
         if reason is not None:
             self._fail(batch, reason)
@@ -244,12 +235,12 @@ class Sender:
         """Sends a batch once. Returns the entries to retry, or all entries and an error if SQS is unavailable."""
         try:
             answer = self._sqs.send_message_batch(
-                QueueUrl=queue_url, Entries=[_request(i, entry, self._state.topic) for i, entry in enumerate(batch)]
+                QueueUrl=queue_url, Entries=[_request(i, entry, self.state.topic) for i, entry in enumerate(batch)]
             )
         except AWS_ERRORS as error:  # the SQS client has already retried
             failure = QueueUnavailable(queue_url, str(error))
             failure.__cause__ = error
-            self._broken[queue_url] = failure
+            self.broken[queue_url] = failure
             return batch, failure
         taken = {int(each["Id"]) for each in answer.get("Successful", [])}
         refused = {int(each["Id"]): each for each in answer.get("Failed", [])}

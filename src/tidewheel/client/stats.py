@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import ClientError
 
 from tidewheel.client.histogram import DAY_S, DAYS, HOUR_S, HOURS, EstimatedHistogram, histogram, loads
 from tidewheel.client.in_flight import undelivered
 from tidewheel.client.subscription_queues import dead_letter_url_of
+from tidewheel.clock import utc
 from tidewheel.flows.delivery.load_index import complete_all
 from tidewheel.ledger.bucket import Bucket, next_slot
 from tidewheel.model.park import Park
@@ -144,16 +144,20 @@ def topic_stats(storage: Storage, sqs: SQSClient, state: TopicState, now_ms: int
         by_hour, by_day = by_hour.with_total(state.waiting), by_day.with_total(state.waiting)
     next_due = next_slot(live, state.planned)
     first_slots = [slot for slot in (left.first_slot, next_due) if slot is not None]
-    depths = _Depths(sqs)
+    queues = {url: _depth(sqs, url) for url in dict.fromkeys(each.queue_url for each in subscriptions)}
+    dead = {url: _depth(sqs, url)[0] for url in {url for _, url in queues.values()} if url is not None}
     parks = storage.parks.all(state.topic, unreadable)
     damaged = [*storage.set_aside.all(state.topic, unreadable), *(each for each in parks if each.unreadable)]
-    shown = _subscriptions(state, subscriptions, opened, parks, depths)
+    shown = []
+    for each in subscriptions:
+        queue, dead_url = queues[each.queue_url]
+        shown.append(_subscription(each, state, opened, parks, queue, None if dead_url is None else dead[dead_url]))
     return TopicStats(
         topic=state.topic,
         waiting=by_hour.total,
         sealed=round(left.rows + unplanned - sum(each.rows for each in waiting)),
-        in_flight=depths.in_flight,
-        dead=depths.dead,
+        in_flight=sum(depth.total for depth, _ in queues.values() if depth is not None),
+        dead=sum(depth.total for depth in dead.values() if depth is not None),
         by_hour=by_hour,
         by_day=by_day,
         buckets=len(buckets),
@@ -162,7 +166,7 @@ def topic_stats(storage: Storage, sqs: SQSClient, state: TopicState, now_ms: int
         oldest_due_at=_slot_at(min(first_slots, default=None), slot_ms),
         next_due_at=_slot_at(next_due, slot_ms),
         last_due_at=_slot_at(max((bucket.last_slot for bucket in live), default=None), slot_ms),
-        subscriptions=shown,
+        subscriptions=tuple(shown),
         unreadable=len(unreadable),
         damaged=len(damaged),
         partial=partial,
@@ -186,92 +190,42 @@ def _nearest(storage: Storage, state: TopicState, unreadable: dict[str, Exceptio
     return found, next(coming, None) is not None
 
 
-def _subscriptions(
+def _subscription(
+    each: SubscriptionState,
     state: TopicState,
-    subscriptions: Sequence[SubscriptionState],
     opened: Sequence[Delivery],
     parks: Sequence[Park],
-    depths: _Depths,
-) -> tuple[SubscriptionStats, ...]:
-    open_parts = Counter[tuple[str, str]]()
-    for delivery in opened:
-        key = delivery.key
-        open_parts[key.subscription, key.generation] += max(0, delivery.parts - len(delivery.done))
-    parked = Counter[tuple[str, str]]()
-    for park in parks:
-        parked[park.key.subscription, park.key.generation] += park.rows
-    found = []
-    for each in subscriptions:
-        queue, dead = depths.of(each.queue_url)
-        found.append(
-            SubscriptionStats(
-                name=each.name,
-                state=each.state,
-                queue_url=each.queue_url,
-                lag_slots=max(0, state.planned - each.cursor),
-                open_parts=open_parts[each.name, each.generation],
-                parked=parked[each.name, each.generation],
-                queue=queue,
-                dead=dead,
-            )
-        )
-    return tuple(found)
+    queue: QueueDepth | None,
+    dead: QueueDepth | None,
+) -> SubscriptionStats:
+    own = [it for it in opened if (it.key.subscription, it.key.generation) == (each.name, each.generation)]
+    parked = [it for it in parks if (it.key.subscription, it.key.generation) == (each.name, each.generation)]
+    return SubscriptionStats(
+        name=each.name,
+        state=each.state,
+        queue_url=each.queue_url,
+        lag_slots=max(0, state.planned - each.cursor),
+        open_parts=sum(max(0, it.parts - len(it.done)) for it in own),
+        parked=sum(it.rows for it in parked),
+        queue=queue,
+        dead=None if dead is None else dead.total,
+    )
 
 
 def _slot_at(slot: int | None, slot_ms: int) -> datetime | None:
-    return None if slot is None else datetime.fromtimestamp(slot * slot_ms / 1000, UTC)
+    return None if slot is None else utc(slot * slot_ms)
 
 
-class _Depths:
-    """Reads the depths of queues from SQS, each queue once."""
-
-    def __init__(self, sqs: SQSClient) -> None:
-        self._sqs = sqs
-        self._queues: dict[str, tuple[QueueDepth | None, str | None]] = {}
-        self._dead: dict[str, QueueDepth | None] = {}
-
-    @property
-    def in_flight(self) -> int:
-        """Messages in all queues read so far."""
-        return sum(depth.total for depth, _ in self._queues.values() if depth is not None)
-
-    @property
-    def dead(self) -> int:
-        """Messages in all dead-letter queues of these queues."""
-        return sum(depth.total for depth in self._dead.values() if depth is not None)
-
-    def of(self, queue_url: str) -> tuple[QueueDepth | None, int | None]:
-        """Returns the depth of a queue and the messages in its dead-letter queue."""
-        if queue_url not in self._queues:
-            self._queues[queue_url] = self._ask(queue_url)
-        depth, dead_url = self._queues[queue_url]
-        if dead_url is None:
-            return depth, None
-        if dead_url not in self._dead:
-            self._dead[dead_url], _ = self._ask(dead_url)
-        dead = self._dead[dead_url]
-        return depth, None if dead is None else dead.total
-
-    def _ask(self, queue_url: str) -> tuple[QueueDepth | None, str | None]:
-        """Returns a queue's depth and its dead-letter queue's URL."""
-        try:
-            found = self._sqs.get_queue_attributes(
-                QueueUrl=queue_url,
-                AttributeNames=[
-                    "ApproximateNumberOfMessages",
-                    "ApproximateNumberOfMessagesDelayed",
-                    "ApproximateNumberOfMessagesNotVisible",
-                    "RedrivePolicy",
-                ],
-            )["Attributes"]
-        except ClientError:
-            return None, None
-        depth = QueueDepth(
-            visible=int(found["ApproximateNumberOfMessages"]),
-            delayed=int(found["ApproximateNumberOfMessagesDelayed"]),
-            in_flight=int(found["ApproximateNumberOfMessagesNotVisible"]),
-        )
-        redrive = found.get("RedrivePolicy")
-        if not redrive:
-            return depth, None
-        return depth, dead_letter_url_of(queue_url, redrive)
+def _depth(sqs: SQSClient, queue_url: str) -> tuple[QueueDepth | None, str | None]:
+    """Returns a queue's depth and its dead-letter queue's URL."""
+    number = "ApproximateNumberOfMessages"
+    counts: Any = [number, f"{number}Delayed", f"{number}NotVisible"]
+    try:
+        answer = sqs.get_queue_attributes(QueueUrl=queue_url, AttributeNames=[*counts, "RedrivePolicy"])
+    except ClientError:
+        return None, None
+    found: Any = answer["Attributes"]
+    visible, delayed, in_flight = (int(found[name]) for name in counts)
+    redrive = found.get("RedrivePolicy")
+    depth = QueueDepth(visible=visible, delayed=delayed, in_flight=in_flight)
+    return depth, dead_letter_url_of(queue_url, redrive) if redrive else None

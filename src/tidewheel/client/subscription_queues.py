@@ -158,9 +158,8 @@ def check_given_queue(sqs: SQSClient, queue_url: str) -> str:
     if not isinstance(queue_url, str) or not queue_url.startswith(("https://", "http://")):
         raise InvalidValue("queue_url", queue_url, "give the queue's URL, which starts with https://")
     if queue_url.endswith(".fifo"):
-        raise InvalidValue(
-            "queue_url", queue_url, "FIFO queues take no delay for a single message; use a standard queue"
-        )
+        advice = "FIFO queues take no delay for a single message; use a standard queue"
+        raise InvalidValue("queue_url", queue_url, advice)
     try:
         _arn(sqs, queue_url)
     except sqs.exceptions.QueueDoesNotExist as error:

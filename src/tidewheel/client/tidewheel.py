@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, Unpack, cast
 
 from tidewheel import clock as _clock
 from tidewheel import deadline
-from tidewheel.client import changes, damaged, receiving, recurring, subscriptions, topics, waiting
+from tidewheel.client import administration, changes, damaged, receiving, recurring, waiting
+from tidewheel.client.administration import check_both
 from tidewheel.client.bounded import CALL_S, bounded_but
 from tidewheel.client.changes import Rescheduled
 from tidewheel.client.connection import Connection
@@ -23,10 +24,13 @@ from tidewheel.client.recurring import RecurringMessage
 from tidewheel.client.redrive import RedriveResult, redrive_queue, redrive_service_queues
 from tidewheel.client.stats import TopicStats, topic_stats
 from tidewheel.client.waiting import MessageStatus, WaitingMessage
+from tidewheel.clock import Clock
 from tidewheel.errors import SendFailed
+from tidewheel.flows.administration import pause as states
 from tidewheel.flows.administration.cancel import CancelResult
 from tidewheel.flows.administration.purge import PurgeResult
 from tidewheel.flows.administration.replay import ReplayResult
+from tidewheel.flows.administration.update_topic import update_topic
 from tidewheel.model.duration import at_ms
 from tidewheel.model.message import Message, MessageId, Receipt
 from tidewheel.model.received import ReceivedMessage
@@ -34,23 +38,21 @@ from tidewheel.model.recurrence import parse_rule
 from tidewheel.model.setting import check_names
 from tidewheel.model.settings import (
     ChangeableSettings,
-    ChangeableSubscriptionSettings,
     FilterDocument,
     NewSubscriptionSettings,
     NewTopicSettings,
     ServiceSettings,
     SubscriptionSettings,
     TopicSettings,
+    stored_settings,
 )
 from tidewheel.model.subscription import Subscription
 from tidewheel.model.topic import Topic, check_name
+from tidewheel.storage.storage import Storage
 
 if TYPE_CHECKING:
     import boto3
     from mypy_boto3_sqs import SQSClient
-
-    from tidewheel.clock import Clock
-    from tidewheel.storage.storage import Storage
 
 
 @bounded_but("send_many", "receive")
@@ -90,13 +92,7 @@ class Tidewheel:
         clock = clock or _clock.of(session)
         stack = check_name("stack_name", stack_name)
         connection = Connection(
-            stack,
-            session=session,
-            settings=settings,
-            endpoint_url=endpoint_url,
-            storage=storage,
-            sqs=sqs,
-            clock=clock,
+            stack, session=session, settings=settings, endpoint_url=endpoint_url, storage=storage, sqs=sqs, clock=clock
         )
         self.core = Core(connection=connection, clock=clock)
 
@@ -196,9 +192,8 @@ class Tidewheel:
             InvalidValue: an id is not valid; nothing was cancelled.
             UnknownTopic: the topic does not exist.
         """
-        return changes.cancel_all(
-            self.core.connection.storage, self.core.cache.state(topic), self.core.clock.now_ms(), ids
-        )
+        state = self.core.cache.state(topic)
+        return changes.cancel_all(self.core.connection.storage, state, self.core.clock.now_ms(), ids)
 
     def reschedule(
         self,
@@ -234,9 +229,7 @@ class Tidewheel:
         changes.check_one_of(id, key)
         state, now_ms = self.core.cache.state(topic), self.core.clock.now_ms()
         due_ms = changes.new_due_ms(state, now_ms, delay=delay, deliver_at=deliver_at, delay_level=delay_level)
-        return changes.reschedule(
-            self.core.connection, self.core.sender(state), state, self.core.ids, now_ms, due_ms, id, key
-        )
+        return changes.reschedule(self.core.sender(state), now_ms, due_ms, id, key)
 
     # ---- recurring messages
 
@@ -410,8 +403,9 @@ class Tidewheel:
             AlreadyExists: the topic exists with other settings.
             TopicDeleting: an earlier topic of this name is still being deleted.
         """
-        state = topics.create(self.core.connection, self.core.clock, name, settings, changes, self.core.topic_defaults)
-        self.core.cache.remember(state)
+        core = self.core
+        state = administration.create_topic(core.connection, core.clock, name, settings, changes, core.topic_defaults)
+        core.cache.remember(state)
         return Topic.of(state)
 
     def update_topic(self, name: str, **changes: Unpack[ChangeableSettings]) -> Topic:
@@ -427,7 +421,8 @@ class Tidewheel:
             InvalidValue: the setting is unknown or fixed, or its value is not usable; nothing was changed.
             UnknownTopic: the topic does not exist.
         """
-        state = topics.update(self.core.connection, self.core.clock, name, changes)
+        check_name("topic", name)
+        state = update_topic(self.core.connection.storage, self.core.clock, name, cast("dict[str, Any]", changes))
         self.core.cache.remember(state)
         return Topic.of(state)
 
@@ -448,7 +443,7 @@ class Tidewheel:
             InvalidValue: the name is not a topic's name.
             UnknownTopic: the topic does not exist.
         """
-        topics.delete(self.core.connection, self.core.clock, name, delete_queues)
+        administration.delete_topic(self.core.connection, self.core.clock, name, delete_queues)
         self.core.cache.forget(name)
 
     def topics(self) -> list[Topic]:
@@ -473,7 +468,7 @@ class Tidewheel:
             UnknownTopic: the topic does not exist.
             TooManyPurges: 20 purged ranges are in force.
         """
-        purged = topics.purge(self.core.connection, self.core.clock, topic, start, end)
+        purged = administration.purge(self.core.connection, self.core.clock, topic, start, end)
         # The state read anew tells the time of the purge, so this client never gives a message an earlier send time.
         self.core.cache.forget(topic)
         return purged
@@ -500,10 +495,9 @@ class Tidewheel:
         """
         given = cast("dict[str, Any]", settings)
         check_names(SubscriptionSettings, given, "a subscription")
-        created = subscriptions.create(
-            self.core.connection, self.core.clock, topic, name, SubscriptionSettings(**given)
-        )
-        return Subscription.of(created)
+        wanted = SubscriptionSettings(**given)
+        core = self.core
+        return Subscription.of(administration.create_subscription(core.connection, core.clock, topic, name, wanted))
 
     def subscriptions(self, topic: str) -> list[Subscription]:
         """Lists a topic's subscriptions by name.
@@ -524,7 +518,8 @@ class Tidewheel:
             InvalidValue: a name is not usable.
             UnknownTopic, UnknownSubscription: it does not exist.
         """
-        return Subscription.of(subscriptions.pause(self.core.connection, topic, subscription))
+        check_both(topic, subscription)
+        return Subscription.of(states.pause(self.core.connection.storage, topic, subscription))
 
     def resume(self, topic: str, subscription: str) -> Subscription:
         """Resumes deliveries to a subscription after a pause or the loss of the queue.
@@ -537,7 +532,7 @@ class Tidewheel:
             UnknownTopic, UnknownSubscription: it does not exist.
             ConcurrentModification: other changes of the topic came first at every attempt.
         """
-        return Subscription.of(subscriptions.resume(self.core.connection, self.core.clock, topic, subscription))
+        return Subscription.of(administration.resume(self.core.connection, self.core.clock, topic, subscription))
 
     def set_filter(self, topic: str, subscription: str, filter_policy: FilterDocument | None) -> Subscription:
         """Changes which messages a subscription gets from now on.
@@ -553,8 +548,9 @@ class Tidewheel:
             InvalidValue: a name or the filter is not usable.
             UnknownTopic, UnknownSubscription: it does not exist.
         """
-        changes: ChangeableSubscriptionSettings = {"filter_policy": filter_policy}
-        return Subscription.of(subscriptions.update(self.core.connection, topic, subscription, changes))
+        check_both(topic, subscription)
+        changes = {"filter_policy": stored_settings({"filter_policy": filter_policy})["filter_policy"]}
+        return Subscription.of(states.update_subscription(self.core.connection.storage, topic, subscription, changes))
 
     def delete_subscription(self, topic: str, subscription: str, *, delete_queue: bool = False) -> Subscription:
         """Deletes a subscription and its waiting messages. Other subscriptions are not affected.
@@ -572,7 +568,7 @@ class Tidewheel:
             InvalidValue: a name is not usable.
             UnknownTopic, UnknownSubscription: it does not exist.
         """
-        deleted = subscriptions.delete(self.core.connection, topic, subscription, delete_queue)
+        deleted = administration.delete_subscription(self.core.connection, topic, subscription, delete_queue)
         self.core.cache.forget_subscription(topic, subscription)
         return Subscription.of(deleted)
 
@@ -604,7 +600,7 @@ class Tidewheel:
             UnknownTopic, UnknownSubscription: it does not exist.
             RetentionExpired: nothing of the range is kept any more.
         """
-        return topics.replay(self.core.connection, self.core.clock, topic, subscription, start, end)
+        return administration.replay(self.core.connection, self.core.clock, topic, subscription, start, end)
 
     def redrive(self, topic: str, subscription: str) -> RedriveResult:
         """Moves a subscription's dead letters, unchanged, back to its queue.
@@ -670,6 +666,5 @@ class Tidewheel:
             QueueUnavailable: SQS refuses; the moves of the queues before this queue go on.
             ObjectMissing: the object of a refused message was deleted; the moves go on.
         """
-        return redrive_service_queues(
-            self.core.connection.sqs, self.core.connection.objects, self.core.connection.settings
-        )
+        connection = self.core.connection
+        return redrive_service_queues(connection.sqs, connection.objects, connection.settings)

@@ -15,21 +15,22 @@ import base64
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
+from tidewheel.client.connection import Connection
+from tidewheel.clock import utc
 from tidewheel.errors import InvalidValue, PeekIncomplete, UnknownTopic, needs_extra
 from tidewheel.model.message import Encoding, MessageId, id_bytes, id_deliver_at_ms, id_floor, id_text
-from tidewheel.model.subscription_state import State
+from tidewheel.model.setting import is_whole
+from tidewheel.model.subscription_state import State, SubscriptionState
+from tidewheel.model.topic_state import TopicState
 from tidewheel.model.validation import Options
+from tidewheel.storage.storage import Storage
 
 if TYPE_CHECKING:
-    from tidewheel.client.connection import Connection
     from tidewheel.flows.waiting.peek import FoundMessage
-    from tidewheel.model.subscription_state import SubscriptionState
-    from tidewheel.model.topic_state import TopicState
-    from tidewheel.storage.storage import Storage
 
 MAX_PEEK = 1000
 _READING = "what reads ledgers (get, peek)"
@@ -190,7 +191,7 @@ def get(connection: Connection, topic: str, message_id: MessageId, now_ms: int) 
     return MessageStatus(
         id=message_id,
         state=message_state,
-        deliver_at=_utc(due_ms),
+        deliver_at=utc(due_ms),
         message=None if found is None else waiting_message(found),
         moved_to=tombstone.to if tombstone is not None and message_state is MessageState.CANCELLED else None,
         subscriptions=progress,
@@ -208,7 +209,7 @@ def peek(
         ExtraMissing: pyarrow is not installed.
         PeekIncomplete: a ledger or its item is damaged or gone; the error has the messages of all others.
     """
-    if not isinstance(count, int) or isinstance(count, bool) or not 1 <= count <= MAX_PEEK:
+    if not is_whole(count) or not 1 <= count <= MAX_PEEK:
         raise InvalidValue("n", count, f"give a whole number from 1 to {MAX_PEEK}; go on with after=")
     after_id = _after(after)
     with needs_extra(_READING, "read"):
@@ -238,14 +239,14 @@ def waiting_message(found: FoundMessage) -> WaitingMessage:
     options = checked.options or Options()
     return WaitingMessage(
         id=id_text(checked.id),
-        deliver_at=_utc(checked.deliver_at_ms),
+        deliver_at=utc(checked.deliver_at_ms),
         body=checked.text,
         encoding=checked.encoding,
         attributes=checked.attributes,
-        sent_at=_utc(found.sent_at_ms),
+        sent_at=utc(found.sent_at_ms),
         # As consumers see it: that of an occurrence, of an imported message, and of a retry is not settled by ingest.
         key=options.key or options.recurring or (options.first_version or (None,))[0],
-        expires_at=None if options.expires_at_ms is None else _utc(options.expires_at_ms),
+        expires_at=None if options.expires_at_ms is None else utc(options.expires_at_ms),
         attempt=options.attempt or 0,
         original_id=options.original_id,
         payload=options.payload,
@@ -279,12 +280,9 @@ def _progress(
     perhaps to a set-aside item or a park.
     """
     subscriptions = [each for each in storage.subscriptions.all(topic) if each.start <= slot]
+    opened = (plan, None, False)
     stored: tuple[tuple[Place, Any, Callable[[Any], bool]], ...] = (
-        (
-            Place.DELIVERING,
-            storage.deliveries,
-            lambda it: (it.key.plan, it.key.replay, it.complete) == (plan, None, False),
-        ),
+        (Place.DELIVERING, storage.deliveries, lambda it: (it.key.plan, it.key.replay, it.complete) == opened),
         (Place.SET_ASIDE, storage.set_aside, lambda item: item.may_hold(slot, due_ms)),
         (Place.PARKED, storage.parks, lambda _: True),
     )
@@ -327,7 +325,3 @@ def _after(after: str | datetime | None) -> bytes | None:
         return id_bytes(after)
     except InvalidValue:
         raise InvalidValue("after", after, "give a message id, or a time with its zone") from None
-
-
-def _utc(at_ms: int) -> datetime:
-    return datetime.fromtimestamp(at_ms / 1000, UTC)

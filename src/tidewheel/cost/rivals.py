@@ -20,7 +20,7 @@ FUNCTION_GB_S = 0.002
 """Function time of a message in Dynein's place: 20 ms for ten messages, at 1 GiB. An assumption."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Rival:
     """Another way of delaying messages, and its bill.
 
@@ -36,16 +36,32 @@ class Rival:
 
 
 def rivals(workload: Workload) -> tuple[Rival, ...]:
-    """Returns the rivals' bills for a workload."""
-    return (_scheduler(workload), _step_functions(workload), _table(workload))
+    """Returns the rivals' bills for a workload.
+
+    The table has an item for each message, as in Airbnb's Dynein. Messages enter and leave it through SQS in batches of
+    ten.
+    """
+    copies, chunks = _copies(workload), math.ceil(workload.size_bytes / CHUNK_BYTES)
+    transitions = dollars("stepfunctions.transition", 2) + dollars("sqs.request", chunks)
+    item_bytes = workload.size_bytes + ITEM_BYTES
+    writes = 3 * math.ceil(item_bytes / 1024)  # put, taken, delete
+    reads = math.ceil(item_bytes / 4096)
+    tens = 4 * max(0.1, workload.size_bytes / CHUNK_BYTES)
+    item = dollars("dynamodb.write", writes) + dollars("dynamodb.read", reads) + dollars("sqs.request", tens)
+    item += FUNCTION_GB_S * DOLLARS_PER_GB_SECOND
+    stored = workload.waiting * workload.subscriptions * item_bytes / 1e9 * TABLE_GB_MONTH
+    invoked = f"1 invocation ($1.00 a million), {chunks} SQS request ($0.40 a million)"
+    moved = f"2 transitions ($25 a million), {chunks} SQS request"
+    kept = f"{writes} write units, {reads} read unit, {tens:.1f} SQS requests, 2 ms, {item_bytes} B stored"
+    return (
+        Rival("EventBridge Scheduler", invoked, schedules_dollars(copies, chunks)),
+        Rival("Step Functions", moved, copies * transitions),
+        Rival("DynamoDB, an item a message", kept, copies * item + stored),
+    )
 
 
 def _copies(workload: Workload) -> float:
     return workload.per_day * workload.subscriptions * DAYS_A_MONTH
-
-
-def _chunks(workload: Workload) -> int:
-    return math.ceil(workload.size_bytes / CHUNK_BYTES)
 
 
 def schedules_dollars(copies: float, chunks: int = 1) -> float:
@@ -72,43 +88,3 @@ def schedules_cheaper_below(batch: int, deployed: Deployed) -> float:
         cheaper = schedules_dollars(_copies(workload)) < bill(workload, deployed).total
         low, high = (middle, high) if cheaper else (low, middle)
     return low
-
-
-def _scheduler(workload: Workload) -> Rival:
-    return Rival(
-        name="EventBridge Scheduler",
-        formula=f"1 invocation ($1.00 a million), {_chunks(workload)} SQS request ($0.40 a million)",
-        dollars=schedules_dollars(_copies(workload), _chunks(workload)),
-    )
-
-
-def _step_functions(workload: Workload) -> Rival:
-    sqs = dollars("sqs.request", _chunks(workload))
-    return Rival(
-        name="Step Functions",
-        formula=f"2 transitions ($25 a million), {_chunks(workload)} SQS request",
-        dollars=_copies(workload) * (dollars("stepfunctions.transition", 2) + sqs),
-    )
-
-
-def _table(workload: Workload) -> Rival:
-    """Returns the bill of a table with an item for each message, as in Airbnb's Dynein.
-
-    Messages enter and leave through SQS in batches of ten.
-    """
-    item_bytes = workload.size_bytes + ITEM_BYTES
-    writes = 3 * math.ceil(item_bytes / 1024)  # put, taken, delete
-    reads = math.ceil(item_bytes / 4096)
-    tens = max(0.1, workload.size_bytes / CHUNK_BYTES)
-    each = (
-        dollars("dynamodb.write", writes)
-        + dollars("dynamodb.read", reads)
-        + dollars("sqs.request", 2 * tens + 2 * tens)
-        + FUNCTION_GB_S * DOLLARS_PER_GB_SECOND
-    )
-    stored = workload.waiting * workload.subscriptions * item_bytes / 1e9 * TABLE_GB_MONTH
-    return Rival(
-        name="DynamoDB, an item a message",
-        formula=f"{writes} write units, {reads} read unit, {4 * tens:.1f} SQS requests, 2 ms, {item_bytes} B stored",
-        dollars=_copies(workload) * each + stored,
-    )

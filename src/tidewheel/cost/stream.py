@@ -336,11 +336,7 @@ class Stream:
             flow="merge",
             calls=merges,
             messages=self._a_topic * topics * taken.rewrites,
-            measures={
-                "call": merges,
-                "source": self.bulk_ledgers * taken.sources_a_ledger,
-                "output": merges,
-            },
+            measures={"call": merges, "source": self.bulk_ledgers * taken.sources_a_ledger, "output": merges},
             more={"glue.run": incoming / taken.glue_run_bytes} if too_large else {},
         )
 

@@ -9,12 +9,16 @@ queue's topic. The message reaches the queue when the task is due, and a worker 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Unpack
 
+from tidewheel.client.tidewheel import Tidewheel
+from tidewheel.clock import Clock, utc
 from tidewheel.errors import InvalidValue, NotConfigured, needs_extra
 from tidewheel.integrations.queue_topics import MAX_THRESHOLD_S, QueueTopics, check_threshold
+from tidewheel.model.settings import NewTopicSettings
+from tidewheel.model.subscription import Subscription
 
 with needs_extra(__name__, "celery"):
     from celery.utils.dispatch import Signal
@@ -22,12 +26,6 @@ with needs_extra(__name__, "celery"):
 
 if TYPE_CHECKING:
     from celery import Celery
-
-    from tidewheel.client.tidewheel import Tidewheel
-    from tidewheel.clock import Clock
-    from tidewheel.model.message import Receipt
-    from tidewheel.model.settings import NewTopicSettings
-    from tidewheel.model.subscription import Subscription
 
 OPTION = "tidewheel"
 """The transport option that `install` sets."""
@@ -66,8 +64,7 @@ class DelayedTasks:
             return None  # The worker reports the error.
         if eta.tzinfo is None:
             eta = eta.replace(tzinfo=UTC)  # as the worker does
-        now = datetime.fromtimestamp(self.clock.now_ms() / 1000, UTC)
-        return eta if eta - now > timedelta(seconds=self.threshold_s) else None
+        return eta if eta - utc(self.clock.now_ms()) > timedelta(seconds=self.threshold_s) else None
 
 
 def install(
@@ -164,7 +161,7 @@ class Channel(SQS.Channel):
     def sqs(self, queue: str | None = None) -> Any:
         """Returns the SQS client, or during a delayed `_put` a client for the topic."""
         client = super().sqs(queue)  # type: ignore[no-untyped-call]
-        return client if self._later is None else _LaterClient(client, self._later)
+        return client if self._later is None else replace(self._later, client=client)
 
 
 class Transport(SQS.Transport):
@@ -173,44 +170,30 @@ class Transport(SQS.Transport):
     Channel = Channel
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class _Later:
-    """A message to be sent to a topic."""
+    """An SQS client that sends a message to its topic."""
 
     topics: QueueTopics
     due: datetime
     queue: str
     headers: Mapping[str, Any]
+    client: Any = None
 
-    def send(self, request: Mapping[str, Any]) -> Receipt:
-        """Sends the content of a SendMessage request to the topic, without parameters specific to queues."""
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.client, name)
+
+    def send_message(self, **request: Any) -> None:
+        """Sends the message to the topic, without parameters specific to queues. Then sends `task_delayed`."""
         attributes = {}
         for name, value in request.get("MessageAttributes", {}).items():
             if value.get("DataType") != "String":
                 raise InvalidValue(f"message attribute {name}", value, "only String attributes can wait; send text")
             attributes[name] = value["StringValue"]
-        return self.topics.send(
-            request["QueueUrl"], request["MessageBody"], deliver_at=self.due, attributes=attributes or None
-        )
-
-
-class _LaterClient:
-    """An SQS client that sends messages to the topic."""
-
-    def __init__(self, client: Any, later: _Later) -> None:
-        self._client = client
-        self._later = later
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._client, name)
-
-    def send_message(self, **request: Any) -> None:
-        """Sends the message to the topic, then sends the signal `task_delayed`."""
-        later = self._later
-        receipt = later.send(request)
-        task_delayed.send(
-            sender=later.headers.get("task"), task_id=later.headers.get("id"), queue=later.queue, receipt=receipt
-        )
+        body, given = request["MessageBody"], attributes or None
+        receipt = self.topics.send(request["QueueUrl"], body, deliver_at=self.due, attributes=given)
+        name, id_ = self.headers.get("task"), self.headers.get("id")
+        task_delayed.send(sender=name, task_id=id_, queue=self.queue, receipt=receipt)
 
 
 def _delayed_tasks(transport_options: Mapping[str, Any]) -> DelayedTasks:

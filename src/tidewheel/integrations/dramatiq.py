@@ -11,18 +11,17 @@ from collections.abc import Iterable, Mapping
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Unpack
 
+from tidewheel.client.tidewheel import Tidewheel
 from tidewheel.errors import needs_extra
 from tidewheel.integrations.queue_topics import MAX_THRESHOLD_S, QueueTopics, check_threshold
+from tidewheel.model.settings import NewTopicSettings
+from tidewheel.model.subscription import Subscription
 
 with needs_extra(__name__, "dramatiq"):
     from dramatiq_sqs import MessageTooLarge, SQSBroker
 
 if TYPE_CHECKING:
     import dramatiq
-
-    from tidewheel.client.tidewheel import Tidewheel
-    from tidewheel.model.settings import NewTopicSettings
-    from tidewheel.model.subscription import Subscription
 
 TOPIC_OPTION = "tidewheel_topic"
 ID_OPTION = "tidewheel_id"

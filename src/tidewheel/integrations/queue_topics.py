@@ -12,18 +12,16 @@ import hashlib
 import logging
 from collections.abc import Mapping
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Unpack
+from typing import Unpack
 from urllib.parse import urlsplit
 
+from tidewheel.client.tidewheel import Tidewheel
 from tidewheel.errors import InvalidValue, QueueNotPrepared, UnknownTopic
-from tidewheel.model.message import MAX_MESSAGE_BYTES
+from tidewheel.model.message import MAX_MESSAGE_BYTES, Receipt
+from tidewheel.model.setting import is_whole
+from tidewheel.model.settings import NewTopicSettings
+from tidewheel.model.subscription import Subscription
 from tidewheel.model.topic import check_name
-
-if TYPE_CHECKING:
-    from tidewheel.client.tidewheel import Tidewheel
-    from tidewheel.model.message import Receipt
-    from tidewheel.model.settings import NewTopicSettings
-    from tidewheel.model.subscription import Subscription
 
 SUBSCRIPTION = "workers"
 """Name of the subscription that `prepare` makes."""
@@ -131,9 +129,8 @@ class QueueTopics:
         """
         topic = self.topic(queue_url)
         # A worker reads its queue without Tidewheel's consumer, so a body that is stored elsewhere would be lost.
-        size = len(body.encode()) + sum(
-            len(f"{name}String{value}".encode()) for name, value in (attributes or {}).items()
-        )
+        texts = [body, *(f"{name}String{value}" for name, value in (attributes or {}).items())]
+        size = sum(len(text.encode()) for text in texts)
         if size > MAX_MESSAGE_BYTES:
             advice = f"the task comes to {size} bytes; SQS takes {MAX_MESSAGE_BYTES}; send a key to its large part"
             raise InvalidValue("body", body, advice)
@@ -162,8 +159,7 @@ def check_threshold(threshold_s: int) -> int:
     Raises:
         InvalidValue: the value is not a whole number from 0 to 900 seconds.
     """
-    whole = isinstance(threshold_s, int) and not isinstance(threshold_s, bool)
-    if not whole or not 0 <= threshold_s <= MAX_THRESHOLD_S:
+    if not is_whole(threshold_s) or not 0 <= threshold_s <= MAX_THRESHOLD_S:
         raise InvalidValue("threshold_s", threshold_s, f"give whole seconds from 0 to {MAX_THRESHOLD_S}, SQS's most")
     return threshold_s
 

@@ -42,12 +42,9 @@ class FolderObjects:
         Raises:
             ObjectMissing: There is no such object.
         """
-        try:
-            with (self._root / name).open("rb") as file:
-                file.seek(offset)
-                return file.read(max(0, length))
-        except FileNotFoundError:
-            raise ObjectMissing(name) from None
+        with _known(name), (self._root / name).open("rb") as file:
+            file.seek(offset)
+            return file.read(max(0, length))
 
     @contextmanager
     def create(self, name: str) -> Iterator[Sink]:
@@ -76,10 +73,8 @@ class FolderObjects:
         Raises:
             ObjectMissing: There is no such object.
         """
-        try:
+        with _known(name):
             shutil.copyfile(self._root / name, self._parent_made(to))
-        except FileNotFoundError:
-            raise ObjectMissing(name) from None
 
     def move(self, name: str, to: str) -> None:
         """Renames an object.
@@ -87,10 +82,8 @@ class FolderObjects:
         Raises:
             ObjectMissing: There is no such object.
         """
-        try:
+        with _known(name):
             (self._root / name).replace(self._parent_made(to))
-        except FileNotFoundError:
-            raise ObjectMissing(name) from None
 
     def restore(self, name: str, whole: Callable[[Callable[[int, int], bytes]], bool]) -> bool:
         """Returns whether the object is whole. No earlier versions are kept."""
@@ -112,3 +105,12 @@ class FolderObjects:
         path = self._root / name
         path.parent.mkdir(parents=True, exist_ok=True)
         return path
+
+
+@contextmanager
+def _known(name: str) -> Iterator[None]:
+    """Raises ObjectMissing if the block finds no file."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise ObjectMissing(name) from None

@@ -11,6 +11,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
+from typing import TypedDict, Unpack
 
 import boto3
 
@@ -102,16 +103,22 @@ def structured(arguments: Mapping[str, str]) -> Callable[[str], None]:
     return say
 
 
+class Running(TypedDict, total=False):
+    """How a job runs. See `Job`."""
+
+    cores: int
+    spark: Tasks | None
+    say: Callable[[str], None]
+    advance: Callable[[float, float], None]
+
+
 def make_job(
     arguments: Mapping[str, str],
     *,
     session: boto3.Session,
     clock: Clock,
-    cores: int = 1,
-    spark: Tasks | None = None,
     endpoint_url: str | None = None,
-    say: Callable[[str], None] = print,
-    advance: Callable[[float, float], None] = lambda _done, _total: None,
+    **running: Unpack[Running],
 ) -> Job:
     """Makes a job for the stack named by the argument `stack`. See `Job` for the arguments.
 
@@ -132,10 +139,7 @@ def make_job(
             # boto3 says "default" if no profile is named. If "default" is named explicitly, the profile must exist.
             profile=None if session.profile_name == "default" else session.profile_name,
         ),
-        cores=cores,
-        spark=spark,
-        say=say,
-        advance=advance,
+        **running,
     )
 
 

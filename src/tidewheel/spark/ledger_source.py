@@ -25,16 +25,7 @@ from typing import TypeVar
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, InputPartition
-from pyspark.sql.types import (
-    BinaryType,
-    ByteType,
-    DataType,
-    LongType,
-    MapType,
-    StringType,
-    StructField,
-    StructType,
-)
+from pyspark.sql.types import BinaryType, ByteType, DataType, LongType, MapType, StringType, StructField, StructType
 
 from tidewheel.errors import InvalidValue
 from tidewheel.jobs.location import Location

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -70,36 +70,26 @@ def _place(times: Int64s, time_ms: int) -> int:
     return len(times) if time_ms >= _END_MS else int(np.searchsorted(times, time_ms))
 
 
+_COMPARED: Mapping[type[Filter], Callable[[int], TimeRange]] = {
+    EqualTo: lambda time_ms: TimeRange(first_ms=time_ms, end_ms=time_ms + 1),
+    EqualNullSafe: lambda time_ms: TimeRange(first_ms=time_ms, end_ms=time_ms + 1),
+    GreaterThan: lambda time_ms: TimeRange(first_ms=time_ms + 1),
+    GreaterThanOrEqual: lambda time_ms: TimeRange(first_ms=time_ms),
+    LessThan: lambda time_ms: TimeRange(end_ms=time_ms),
+    LessThanOrEqual: lambda time_ms: TimeRange(end_ms=time_ms + 1),
+}
+"""Comparison -> the range of times that pass it."""
+
+
 def _range_of(wanted: Filter) -> tuple[TimeRange, bool]:
     """Returns the range of times that pass a filter, and whether the range is exact."""
     everything = TimeRange()
-    match wanted:
-        case IsNotNull(attribute=path) if path == _TIME:
-            return everything, True
-        case In(attribute=path, value=times) if path == _TIME and times and all(type(t) is int for t in times):
-            return TimeRange(first_ms=min(times), end_ms=max(times) + 1), False
-        case (
-            EqualTo(attribute=path, value=time)
-            | EqualNullSafe(attribute=path, value=time)
-            | GreaterThan(attribute=path, value=time)
-            | GreaterThanOrEqual(attribute=path, value=time)
-            | LessThan(attribute=path, value=time)
-            | LessThanOrEqual(attribute=path, value=time)
-        ) if path == _TIME and type(time) is int:
-            return _compared(wanted, time), True
-        case _:
-            return everything, False
-
-
-def _compared(comparison: Filter, time_ms: int) -> TimeRange:
-    match comparison:
-        case GreaterThan():
-            return TimeRange(first_ms=time_ms + 1)
-        case GreaterThanOrEqual():
-            return TimeRange(first_ms=time_ms)
-        case LessThan():
-            return TimeRange(end_ms=time_ms)
-        case LessThanOrEqual():
-            return TimeRange(end_ms=time_ms + 1)
-        case _:
-            return TimeRange(first_ms=time_ms, end_ms=time_ms + 1)
+    if getattr(wanted, "attribute", None) != _TIME:
+        return everything, False
+    value = getattr(wanted, "value", None)
+    if isinstance(wanted, In) and value and all(type(each) is int for each in value):
+        return TimeRange(first_ms=min(value), end_ms=max(value) + 1), False
+    compared = _COMPARED.get(type(wanted))
+    if compared is not None and type(value) is int:
+        return compared(value), True
+    return everything, isinstance(wanted, IsNotNull)

@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidewheel.jobs.importing.attributes import read_attributes
-from tidewheel.jobs.importing.guard import explained
 from tidewheel.jobs.importing.options import Columns
+from tidewheel.jobs.importing.streams import explained
 from tidewheel.jobs.importing.texts import decoded, is_bytes, is_text, lengths_of, none_of, refused, valid_text
 from tidewheel.jobs.importing.times import NO_ZONE, NOT_A_TIME, Times, read_times
 from tidewheel.jobs.importing.values import attribute_texts, payloads, shown

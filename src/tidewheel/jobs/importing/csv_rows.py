@@ -100,11 +100,6 @@ def _parsed(data: bytes, dialect: Dialect, names: tuple[str, ...], wrong: list[i
 
 
 def _rows(batch: pa.RecordBatch, part: Part, numbers: Any, malformed: list[tuple[dict[str, Any], str, str]]) -> Rows:
-    columns = part.columns
-
-    def column(name: str | None) -> pa.Array | None:
-        return None if name is None else batch.column(name)
-
     def given(row: int) -> dict[str, str]:
         values = {name: batch.column(name)[row].as_py() for name in batch.schema.names}
         texts = {
@@ -112,13 +107,11 @@ def _rows(batch: pa.RecordBatch, part: Part, numbers: Any, malformed: list[tuple
         }
         return {name: json.dumps(text, ensure_ascii=False) for name, text in texts.items()}
 
-    return Rows(
-        due=batch.column(columns.deliver_at),
-        payload=batch.column(columns.body),
+    return Rows.mapped(
+        part.columns,
+        batch.column,
+        payload=batch.column(part.columns.body),
         encoding=np.full(batch.num_rows, Encoding.TEXT, np.int8),
-        key=column(columns.key),
-        attributes=column(columns.attributes),
-        expires=column(columns.expires_at),
         place=lambda row: {"row": int(numbers[row])},
         given=given,
         malformed=malformed,

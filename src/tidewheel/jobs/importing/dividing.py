@@ -8,10 +8,10 @@ from typing import Any
 
 from tidewheel.jobs.importing.csv_rows import header_of, read_csv
 from tidewheel.jobs.importing.files import codec_of
-from tidewheel.jobs.importing.guard import explained
 from tidewheel.jobs.importing.json_lines import check_lines, read_lines
 from tidewheel.jobs.importing.options import Columns, ImportOptions
 from tidewheel.jobs.importing.parquet import names_of, read_parquet, row_groups
+from tidewheel.jobs.importing.streams import explained
 from tidewheel.jobs.importing.work import FileProblem, InputFile, Limits, Part, Rows
 from tidewheel.jobs.location import Location
 

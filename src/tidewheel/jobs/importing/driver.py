@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from time import perf_counter
 
@@ -110,13 +109,7 @@ class _Run:
     """Runs one import once."""
 
     def __init__(
-        self,
-        job: Job,
-        options: ImportOptions,
-        state: TopicState,
-        files: list[InputFile],
-        tasks: Tasks,
-        limits: Limits,
+        self, job: Job, options: ImportOptions, state: TopicState, files: list[InputFile], tasks: Tasks, limits: Limits
     ) -> None:
         self._job, self._options, self._files, self._tasks = job, options, files, tasks
         token = token_of(options, files)
@@ -263,7 +256,7 @@ def _say(job: Job, topic: str, report: Imported) -> None:
     for kind, rows in report.rejected.most_common():
         # Without an example, which may be a body: this text goes into a log. The rejects have the rows.
         job.say(f"rejected {rows:,}: {kind}")
-    for name, problem in _first(report.failed.items()):
+    for name, problem in sorted(report.failed.items())[:_MOST_SHOWN]:
         job.say(f"not imported, or not to its end: {name}: {problem}")
     if len(report.failed) > _MOST_SHOWN:
         job.say(f"not imported, or not to their end: {len(report.failed) - _MOST_SHOWN} more files")
@@ -273,7 +266,3 @@ def _say(job: Job, topic: str, report: Imported) -> None:
         f"{report.rejected.total():,} rejected, {report.skipped:,} settled by an earlier run{failed}, "
         f"{report.rows_a_second:,.0f} rows a second; import {report.token}"
     )
-
-
-def _first(items: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
-    return sorted(items)[:_MOST_SHOWN]

@@ -201,12 +201,7 @@ class _Lines:
             raw = [bytes(row.attributes) or None for row in found]
             columns["attributes"] = pa.array([_unquoted(each) for each in raw], pa.binary())
         return Rows(
-            due=_times([row.due for row in found]),
-            payload=payload,
-            encoding=encoding,
-            wrong=wrong,
-            **columns,
-            **about,
+            due=_times([row.due for row in found]), payload=payload, encoding=encoding, wrong=wrong, **columns, **about
         )
 
 

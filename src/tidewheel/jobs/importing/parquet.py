@@ -11,9 +11,9 @@ import pyarrow.parquet as pq
 
 from tidewheel.jobs.importing import values
 from tidewheel.jobs.importing.files import opened
-from tidewheel.jobs.importing.guard import explained
 from tidewheel.jobs.importing.options import Columns
-from tidewheel.jobs.importing.texts import is_bytes, is_text
+from tidewheel.jobs.importing.streams import explained
+from tidewheel.jobs.importing.texts import is_any, is_bytes, is_text
 from tidewheel.jobs.importing.times import ACCEPTED, takes
 from tidewheel.jobs.importing.work import ENCODING, FileProblem, InputFile, Limits, Part, Rows
 from tidewheel.jobs.location import Location
@@ -150,17 +150,12 @@ def _sizes(group: pq.RowGroupMetaData, columns: Columns) -> Iterator[int]:
 
 
 def _rows(batch: pa.RecordBatch, columns: Columns, group: int, before: int) -> Rows:
-    def column(name: str | None) -> pa.Array | None:
-        return None if name is None else values.plain(batch.column(name))
-
     payload = values.plain(batch.column(columns.body))
-    return Rows(
-        due=values.plain(batch.column(columns.deliver_at)),
+    return Rows.mapped(
+        columns,
+        lambda name: values.plain(batch.column(name)),
         payload=payload,
         encoding=np.full(batch.num_rows, values.encoding_of(payload.type), np.int8),
-        key=column(columns.key),
-        attributes=column(columns.attributes),
-        expires=column(columns.expires_at),
         place=lambda row: {"row_group": group, "row": before + row + 1},
         given=lambda row: _given(batch, columns, row),
     )
@@ -176,7 +171,7 @@ def _given(batch: pa.RecordBatch, columns: Columns, row: int) -> dict[str, str]:
 
 def _is_body(type_: pa.DataType) -> bool:
     nested = pa.types.is_nested(type_) and _has_json(type_)
-    return bool(is_text(type_) or is_bytes(type_) or pa.types.is_null(type_) or nested)
+    return is_text(type_) or is_bytes(type_) or is_any(type_, "null") or nested
 
 
 def _has_json(type_: pa.DataType) -> bool:
@@ -189,19 +184,11 @@ def _has_json(type_: pa.DataType) -> bool:
 
 
 def _is_plain(type_: pa.DataType) -> bool:
-    types = pa.types
-    return bool(
-        is_text(type_)
-        or types.is_integer(type_)
-        or types.is_floating(type_)
-        or types.is_boolean(type_)
-        or types.is_decimal(type_)
-        or types.is_null(type_)
-    )
+    return is_text(type_) or is_any(type_, "integer", "floating", "boolean", "decimal", "null")
 
 
 def _is_attributes(type_: pa.DataType) -> bool:
-    return bool(is_text(type_) or pa.types.is_map(type_) or pa.types.is_struct(type_) or pa.types.is_null(type_))
+    return is_text(type_) or is_any(type_, "map", "struct", "null")
 
 
 _ACCEPTED: dict[str, tuple[Callable[[pa.DataType], bool], str]] = {

@@ -1,12 +1,15 @@
-"""Reads a file from front to back, decompressed, within a bound."""
+"""Reads a file from front to back, decompressed, within a bound, and tells errors of files."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TypeVar
 
 import pyarrow as pa
+from botocore.exceptions import BotoCoreError, ClientError
 
+from tidewheel.errors import TidewheelError
 from tidewheel.jobs.importing.files import codec_of, opened
 from tidewheel.jobs.importing.work import FileProblem, InputFile
 from tidewheel.jobs.location import Location
@@ -94,3 +97,18 @@ def _told(act: Callable[[], _T]) -> _T:
 def first_line(error: BaseException) -> str:
     """Returns the first line of an error."""
     return str(error).strip().partition("\n")[0].rstrip(".") or type(error).__name__
+
+
+@contextmanager
+def explained(where: str | None, advice: str = "make the file again") -> Iterator[None]:
+    """Turns an error into the problem of the file that is read. An error of AWS, or want of memory, stays as it is.
+
+    Raises:
+        FileProblem: the error, with the place.
+    """
+    try:
+        yield
+    except (FileProblem, MemoryError, BotoCoreError, ClientError, TidewheelError):
+        raise
+    except Exception as error:
+        raise FileProblem(f"{where} cannot be read: {first_line(error)}; {advice}") from None

@@ -39,7 +39,7 @@ def table_files(location: Location, options: ImportOptions) -> list[str]:
     except Exception as error:  # these packages have no common base of their errors
         hint = "" if format_ == "delta" else "; give the current *.metadata.json, as the table's catalog names it"
         said = " ".join(str(error).split())[:_MOST_SAID]
-        raise InvalidValue("--input", options.input, f"no {format_} table can be read there: {said}{hint}") from None
+        raise _refused(options, f"no {format_} table can be read there: {said}{hint}") from None
 
 
 def is_delta(location: Location, path: str) -> bool:
@@ -59,9 +59,9 @@ def _delta_files(location: Location, options: ImportOptions) -> list[str]:
     features = sorted(set(protocol.reader_features or ()) - _DELTA_FEATURES)
     if protocol.min_reader_version > 3 or features:
         needs = f"reader version {protocol.min_reader_version}" + (f" with {', '.join(features)}" if features else "")
-        raise InvalidValue("--input", options.input, f"the Delta table needs {needs}; {_AS_FILES}")
+        raise _refused(options, f"the Delta table needs {needs}; {_AS_FILES}")
     if metadata.configuration.get("delta.columnMapping.mode", "none") != "none":
-        raise InvalidValue("--input", options.input, f"the Delta table maps its columns to other names; {_AS_FILES}")
+        raise _refused(options, f"the Delta table maps its columns to other names; {_AS_FILES}")
     _refuse_partitions(options, metadata.partition_columns)
     return list(table.file_uris())
 
@@ -74,21 +74,21 @@ def _iceberg_files(location: Location, options: ImportOptions) -> list[str]:
     for task in table.scan().plan_files():
         file = task.file
         if task.delete_files:
-            raise InvalidValue(
-                "--input", options.input, f"{file.file_path} has deleted rows in other files; rewrite its data files"
-            )
+            raise _refused(options, f"{file.file_path} has deleted rows in other files; rewrite its data files")
         if file.file_format.value != "PARQUET":
-            raise InvalidValue("--input", options.input, f"{file.file_path} is {file.file_format.value}; {_AS_FILES}")
+            raise _refused(options, f"{file.file_path} is {file.file_format.value}; {_AS_FILES}")
         found.append(file.file_path)
     return found
+
+
+def _refused(options: ImportOptions, why: str) -> InvalidValue:
+    return InvalidValue("--input", options.input, why)
 
 
 def _refuse_partitions(options: ImportOptions, partitions: list[str]) -> None:
     for name in options.columns.names:
         if name in partitions:
-            raise InvalidValue(
-                "--input", options.input, f"column {name!r} is a partition's and is not in the files; {_AS_FILES}"
-            )
+            raise _refused(options, f"column {name!r} is a partition's and is not in the files; {_AS_FILES}")
 
 
 TABLES: Mapping[str, tuple[str, Callable[[Location, ImportOptions], list[str]]]] = {

@@ -25,20 +25,19 @@ def none_of(rows: int) -> Mask:
     return np.zeros(rows, bool)
 
 
+def is_any(type_: pa.DataType, *kinds: str) -> bool:
+    """Returns whether a type is of one of these kinds, named as in `pyarrow.types`."""
+    return any(getattr(pa.types, f"is_{kind}")(type_) for kind in kinds)
+
+
 def is_text(type_: pa.DataType) -> bool:
     """Returns whether values are text."""
-    return bool(pa.types.is_string(type_) or pa.types.is_large_string(type_) or pa.types.is_string_view(type_))
+    return is_any(type_, "string", "large_string", "string_view")
 
 
 def is_bytes(type_: pa.DataType) -> bool:
     """Returns whether values are bytes."""
-    types = pa.types
-    return bool(
-        types.is_binary(type_)
-        or types.is_large_binary(type_)
-        or types.is_fixed_size_binary(type_)
-        or types.is_binary_view(type_)
-    )
+    return is_any(type_, "binary", "large_binary", "fixed_size_binary", "binary_view")
 
 
 def decoded(column: pa.Array) -> pa.Array:

@@ -24,7 +24,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidewheel.jobs.importing.texts import decoded, is_bytes, is_text, none_of, valid_text
+from tidewheel.jobs.importing.texts import decoded, is_any, is_bytes, is_text, none_of, valid_text
 from tidewheel.jobs.importing.work import Mask
 
 ACCEPTED = "times are timestamps, dates, text or numbers"
@@ -65,18 +65,9 @@ class Times:
 
 def takes(type_: pa.DataType) -> bool:
     """Returns whether a column of this type can hold times."""
-    types = pa.types
-    if types.is_dictionary(type_):
+    if pa.types.is_dictionary(type_):
         type_ = type_.value_type
-    return bool(
-        types.is_timestamp(type_)
-        or types.is_date(type_)
-        or types.is_integer(type_)
-        or types.is_floating(type_)
-        or types.is_decimal(type_)
-        or is_text(type_)
-        or types.is_null(type_)
-    )
+    return is_text(type_) or is_any(type_, "timestamp", "date", "integer", "floating", "decimal", "null")
 
 
 def read_times(column: pa.Array, time_zone: str | None) -> Times:

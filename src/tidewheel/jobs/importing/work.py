@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any
@@ -205,8 +205,12 @@ class Rows:
     given: Callable[[int], Mapping[str, str]]
     malformed: list[tuple[dict[str, Any], str, str]] = field(default_factory=list)
 
+    @classmethod
+    def mapped(cls, columns: Columns, column: Callable[[str], pa.Array], **others: Any) -> Rows:
+        """Makes rows of mapped columns, given a function that returns a column by its name."""
+        optional = {"key": columns.key, "attributes": columns.attributes, "expires": columns.expires_at}
+        found: dict[str, Any] = {field: None if name is None else column(name) for field, name in optional.items()}
+        return cls(due=column(columns.deliver_at), **found, **others)
+
     def __len__(self) -> int:
         return len(self.due)
-
-
-Reader = Iterator[Rows]
