@@ -52,7 +52,7 @@ imports: install  ## check import directions
 	$(BIN)/lint-imports
 
 test: install  ## run the tests, the quick ones first
-	$(PYTEST) $(QUICK)
+	$(PYTEST) -m "not long" $(QUICK)
 	$(PYTEST) -m "not long" $(QUICK:%=--ignore=%)
 
 test-all: install  ## run all tests, also those that take minutes

@@ -19,6 +19,7 @@ import hypothesis
 import pytest
 
 from tests.dead_worker import pytest_handlecrashitem as pytest_handlecrashitem
+from tests.together import pytest_xdist_make_scheduler as pytest_xdist_make_scheduler
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -39,7 +40,11 @@ gc.set_threshold(25_000, 20, 20)
 REPOSITORY = Path(__file__).resolve().parent.parent
 LONG = (
     "tests/artifact/test_story",
+    "tests/behaviour/test_half_well_clocks",
+    "tests/behaviour/test_half_well_combined",
     "tests/behaviour/test_half_well_every_call",
+    "tests/behaviour/test_half_well_held",
+    "tests/behaviour/test_half_well_hold_notes",
     "tests/crash/test_delivery",
     "tests/crash/test_hanging",
     "tests/crash/test_ingest",
@@ -57,18 +62,21 @@ LONG = (
     "tests/local/test_processes",
     "tests/packaging/",
     "tests/simulation/test_mutants_of_",
+    "tests/simulation/test_simulation_calm",
+    "tests/simulation/test_simulation_faults",
     "tests/simulation/test_simulation_again",
     "tests/simulation/test_simulation_ever_failed",
     "tests/simulation/test_simulation_half_well",
     "tests/simulation/test_simulation_narrow",
     "tests/simulation/test_simulation_notices",
+    "tests/simulation/test_simulation_timed",
     "tests/spark/test_import",
     "tests/spark/test_ledger_source",
     "tests/spark/test_local_stack",
     "tests/spark/test_merge_engines",
     "tests/spark/test_session",
 )
-"""Files of minutes. Their tests have the mark `long`."""
+"""Files of minutes, and of what seldom happens. Their tests have the mark `long`."""
 TOPIC = "orders"
 SKEW = {"TIDEWHEEL_MAX_SKEW_MS": "100"}
 """As deployed: the local runtime has one clock and would leave no room for skew."""
@@ -90,11 +98,12 @@ def undisturbed() -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Marks the tests of long files and puts them first, so that no worker starts a long test last."""
+    """Marks the tests of long files and puts files with long tests first, so that no worker starts one of them last."""
     for item in items:
         if item.nodeid.startswith(LONG):
             item.add_marker(pytest.mark.long)
-    items.sort(key=lambda item: item.get_closest_marker("long") is None)
+    long = {item.path for item in items if item.get_closest_marker("long")}
+    items.sort(key=lambda item: item.path not in long)
 
 
 def pytest_collection_finish() -> None:

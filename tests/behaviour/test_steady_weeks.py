@@ -151,6 +151,7 @@ def test_at_a_steady_rate_nothing_grows_and_in_the_end_nothing_is_left(
     assert +weeks.items() == Counter()
 
 
+@pytest.mark.long
 def test_objects_that_are_never_deleted_are_seen_as_growth(weeks: Weeks, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(type(weeks.stack.service.objects), "delete", lambda *_: None)
     for _ in range(8):

@@ -88,7 +88,11 @@ def test_the_recording_has_packs_of_both_versions_and_every_kind_of_job_on_the_w
     assert any(isinstance(job, PartJob) and job.key.replay is not None for job in jobs)
 
 
-@pytest.mark.parametrize("path", RECORDINGS, ids=lambda path: path.parent.name)
+@pytest.mark.parametrize(
+    "path",
+    [pytest.param(path, marks=[] if path == THIS_LAYOUT else pytest.mark.long) for path in RECORDINGS],
+    ids=lambda path: path.parent.name,
+)
 def test_this_release_goes_on_where_a_recorded_one_stopped_and_each_message_comes_once(path: Path) -> None:
     recording = read(path)
     with restored(recording) as stack:
@@ -98,6 +102,7 @@ def test_this_release_goes_on_where_a_recorded_one_stopped_and_each_message_come
         aftermath.nothing_is_left(stack, recording)
 
 
+@pytest.mark.long
 def test_after_a_rollback_data_of_a_newer_release_in_the_same_layout_is_gone_on_from() -> None:
     recording = newer.with_more(read())
     with restored(recording) as stack:
@@ -116,6 +121,7 @@ def test_after_a_rollback_data_of_a_newer_release_in_the_same_layout_is_gone_on_
                 assert key != layout.topic_state_key("waiting") or '"max_buckets": 32' in item["settings"]["S"]
 
 
+@pytest.mark.long
 def test_a_release_that_meets_a_newer_layout_changes_nothing_and_after_an_upgrade_nothing_was_lost() -> None:
     recording = read()
     with restored(newer.with_next_layout(recording)) as stack:

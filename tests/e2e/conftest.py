@@ -193,7 +193,10 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
     """Prints the verdict with a line per scenario, the cost, and the remaining resources."""
     found = [
-        (report.start, outcome, report) for outcome in OUTCOMES for report in terminalreporter.stats.get(outcome, [])
+        (report.start, outcome, report)
+        for outcome in OUTCOMES
+        for report in terminalreporter.stats.get(outcome, [])
+        if isinstance(report, pytest.TestReport)  # and no file that could not be imported
     ]
     found = [each for each in found if config.rootpath.joinpath(each[2].fspath).parent == HERE]
     found = [each for each in found if not each[2].fspath.endswith(SUITE)]

@@ -8,7 +8,20 @@ from typing import Any
 
 import pytest
 
-from tests.flows.world import DAY, HOUR, MINUTE, START_MS, TOPIC, Crash, CrashingPorts, World, ids_of, once
+from tests.flows.world import (
+    DAY,
+    DEATHS,
+    HOUR,
+    MINUTE,
+    START_MS,
+    TOPIC,
+    Crash,
+    CrashingPorts,
+    World,
+    ids_of,
+    once,
+    seeds,
+)
 from tidewheel.errors import CorruptMetadata, DelayTooLong, PartLeased, TopicReplaced
 from tidewheel.flows.delivery.deliver import deliver_part
 from tidewheel.flows.delivery.dispatch import dispatch
@@ -465,12 +478,12 @@ def test_the_fine_wheel_is_never_early_and_never_clamped() -> None:
 
 
 @pytest.mark.parametrize("flow", ["ingest", "dispatch", "dispatch in parts", "deliver", "sweep", "collect"])
-@pytest.mark.parametrize("when", ["before", "after"])
-def test_a_crash_at_any_call_loses_nothing_and_delivers_nothing_early(flow: str, when: str) -> None:
+@DEATHS
+def test_a_crash_at_any_call_loses_nothing_and_delivers_nothing_early(flow: str, when: str, every: int) -> None:
     at = 0
     crashed = True
     while crashed:
-        at += 1
+        at += every
         settings = {} if flow in ("ingest", "dispatch") else {"inline_rows": 1, "part_rows": 2}
         world = World("billing", "audit", wrap=CrashingPorts, **settings)
         plan = world.ports.plan
@@ -503,7 +516,7 @@ def test_a_crash_at_any_call_loses_nothing_and_delivers_nothing_early(flow: str,
         world.service.wheel.take_due(world.clock.now_ms() + DAY)
         if flow == "ingest":
             world.ingest(pack)
-        world.run(2 * DAY, sweeps=True)
+        world.run_on(2 * DAY)
         for name in ("billing", "audit"):
             assert set(world.received(name)) == set(ids_of(pack)), f"{flow} crashed {when} call {at}"
         early = [m for m in world.service.queues.sent() if m.visible_at_ms < m.deliver_at_ms]
@@ -513,7 +526,7 @@ def test_a_crash_at_any_call_loses_nothing_and_delivers_nothing_early(flow: str,
     assert at > 5
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", seeds(30, few=8))
 def test_random_streams_arrive_once_each(seed: int) -> None:
     rng = random.Random(seed)
     slot_s = rng.choice([1, 60, 300])

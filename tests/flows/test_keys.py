@@ -522,7 +522,7 @@ def test_wherever_ingest_dies_each_key_has_one_message_and_none_is_lost(when: st
             died = True
         world.ports.plan.disarm()
         world.ingest(*batch)
-        world.run(DAY, sweeps=True)
+        world.run_on(DAY)
         expected = {id_of(batch[i]) for i in (1, 2, 4, 5)}
         assert set(world.received()) == expected, (at, when)
         assert world.received()[id_of(batch[1])] == 1

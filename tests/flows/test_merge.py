@@ -8,7 +8,20 @@ from dataclasses import replace
 
 import pytest
 
-from tests.flows.world import DAY, HOUR, MINUTE, START_MS, TOPIC, Crash, CrashingPorts, World, ids_of, once
+from tests.flows.world import (
+    DAY,
+    DEATHS,
+    HOUR,
+    MINUTE,
+    START_MS,
+    TOPIC,
+    Crash,
+    CrashingPorts,
+    World,
+    ids_of,
+    once,
+    seeds,
+)
 from tests.stored import altered, stored
 from tidewheel.clock import ManualClock
 from tidewheel.errors import CorruptLedger
@@ -256,12 +269,12 @@ def test_a_request_for_a_merge_survives_other_writers_of_the_look() -> None:
     assert world.state.next_check_ms is not None and world.state.next_check_ms > START_MS + HOUR
 
 
-@pytest.mark.parametrize("when", ["before", "after"])
-def test_a_crash_at_any_call_of_a_merge_loses_and_doubles_nothing(when: str) -> None:
+@DEATHS
+def test_a_crash_at_any_call_of_a_merge_loses_and_doubles_nothing(when: str, every: int) -> None:
     at = 0
     crashed = True
     while crashed:
-        at += 1
+        at += every
         world = World("billing", "audit", wrap=CrashingPorts)
         ids = spread(world, 3, days=2)
         world.ports.plan.schedule(at, when)
@@ -275,7 +288,7 @@ def test_a_crash_at_any_call_of_a_merge_loses_and_doubles_nothing(when: str) -> 
         if crashed:
             merge(world.ports, TOPIC, in_process(world.ports.objects), lease_s=LEASE_S, everything=True)
         assert len(world.service.buckets.all(TOPIC)) == 1, f"{when} call {at}"
-        world.run(3 * DAY, sweeps=True)
+        world.run_on(3 * DAY)
         for name in ("billing", "audit"):
             assert world.received(name) == once(ids), f"crashed {when} call {at}"
         assert not world.service.buckets.all(TOPIC)
@@ -306,7 +319,7 @@ def test_a_merge_drops_what_expired_long_ago() -> None:
     assert world.received() == once([kept])
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", seeds(40, few=8))
 def test_any_sequence_of_ingest_merge_dispatch_and_collect_delivers_every_message_once(seed: int) -> None:
     rng = random.Random(seed)
     slot_s = rng.choice([1, 60, 300])

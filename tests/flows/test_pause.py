@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.flows.world import DAY, HOUR, MINUTE, START_MS, TOPIC, Crash, CrashingPorts, World, ids_of, once
+from tests.flows.world import DAY, DEATHS, HOUR, MINUTE, START_MS, TOPIC, Crash, CrashingPorts, World, ids_of, once
 from tests.recorded_queues import RecordedQueues
 from tests.stored import stored
 from tidewheel.errors import (
@@ -901,15 +901,17 @@ def broken_and_healed(world: World, step: OneDeath) -> list[str]:
 
 
 @pytest.mark.parametrize("story", [paused_and_resumed, broken_and_healed])
-@pytest.mark.parametrize("when", ["before", "after"])
-def test_whatever_dies_all_messages_arrive_and_nothing_is_left(story: Callable[..., list[str]], when: str) -> None:
-    for at in range(1, 200):
+@DEATHS
+def test_whatever_dies_all_messages_arrive_and_nothing_is_left(
+    story: Callable[..., list[str]], when: str, every: int
+) -> None:
+    for at in range(1, 200, every):
         world = a_world("billing", "audit", inline_rows=1)
         step = OneDeath(world, at, when)
         ids = story(world, step)
         if state(world) is State.PAUSED:  # the resume died: whoever asked for it asks again
             resume(world)
-        world.run(2 * DAY, sweeps=True)
+        world.run_on(2 * DAY)
         world.collect()
         for name in ("billing", "audit"):
             assert set(world.received(name)) == set(ids), f"{story.__name__} died {when} call {at}"
@@ -943,7 +945,7 @@ def test_a_deletion_that_dies_anywhere_is_finished_by_the_sweep(when: str) -> No
         world.ports.plan.disarm()
         if world.service.subscriptions.read(TOPIC, "audit") is not None:
             delete(world, "audit")
-        world.run(DAY, sweeps=True)
+        world.run_on(DAY)
         world.collect()
         assert direct not in world.received("audit")
         assert world.received("billing") == once([direct, *ids])

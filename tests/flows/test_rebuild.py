@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests.flows.test_recurring import make as make_recurring
-from tests.flows.world import DAY, HOUR, MINUTE, START_MS, TOPIC, Crash, CrashingPorts, World, ids_of, once
+from tests.flows.world import DAY, DEATHS, HOUR, MINUTE, START_MS, TOPIC, Crash, CrashingPorts, World, ids_of, once
 from tests.stored import stored
 from tidewheel.client.changes import reschedule
 from tidewheel.errors import ConcurrentModification, InvalidValue, UnknownTopic
@@ -503,9 +503,9 @@ def test_ledgers_of_another_generation_are_left_alone() -> None:
 # --- repeated, and in the way of others -----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("when", ["before", "after"])
-def test_a_rebuild_that_dies_anywhere_is_done_by_the_next(when: str) -> None:
-    for at in range(1, 200):
+@DEATHS
+def test_a_rebuild_that_dies_anywhere_is_done_by_the_next(when: str, every: int) -> None:
+    for at in range(1, 200, every):
         world = a_world("billing", "audit", segment_rows=5)
         ids = world.send(*(DAY + i * HOUR for i in range(20)))
         ids += spread(world)
@@ -524,14 +524,14 @@ def test_a_rebuild_that_dies_anywhere_is_done_by_the_next(when: str) -> None:
         if world.service.topic_states.read(TOPIC) is None:
             world.clock.advance_ms(LEASE_S * 1000)
             run_rebuild(world)
-        world.run(5 * DAY, sweeps=True)
+        world.run_on(5 * DAY)
         assert world.received("billing") == world.received("audit") == once(ids), at
     raise AssertionError("the rebuild did not end")
 
 
-@pytest.mark.parametrize("when", ["before", "after"])
-def test_a_replacement_that_dies_anywhere_is_done_by_the_next(when: str) -> None:
-    for at in range(1, 200):
+@DEATHS
+def test_a_replacement_that_dies_anywhere_is_done_by_the_next(when: str, every: int) -> None:
+    for at in range(1, 200, every):
         world = a_world(inline_rows=1, part_rows=5)
         ids = world.send(*(HOUR + i for i in range(10)), *(DAY + i * HOUR for i in range(10)))
         world.clock.set_ms(START_MS + HOUR)
@@ -546,7 +546,7 @@ def test_a_replacement_that_dies_anywhere_is_done_by_the_next(when: str) -> None
             world.ports.plan.disarm()
         world.clock.advance_ms(LEASE_S * 1000)
         run_rebuild(world, replace_index=True)
-        world.run(3 * DAY, sweeps=True)
+        world.run_on(3 * DAY)
         assert world.received() == once(ids), at
     raise AssertionError("the rebuild did not end")
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.flows.test_rebuild import LEASE_S, a_world, checkpoint, lose_table, run_rebuild
-from tests.flows.world import DAY, HOUR, MINUTE, TOPIC, Crash, World, ids_of, once
+from tests.flows.world import DAY, DEATHS, HOUR, MINUTE, TOPIC, Crash, World, ids_of, once, seeds
 from tests.stored import stored
 from tidewheel.client.changes import reschedule
 from tidewheel.errors import UnknownTopic
@@ -314,7 +314,7 @@ class Twin:
         return sorted(self.bodies[id] for id in self.world.received().elements())
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", seeds(60, few=10))
 def test_a_rebuild_from_s3_alone_answers_as_one_with_the_table(seed: int) -> None:
     kept, lost = Twin(), Twin()
     random = Random(seed)
@@ -348,9 +348,9 @@ def test_a_rebuild_from_s3_alone_answers_as_one_with_the_table(seed: int) -> Non
 # --- a rebuild that dies ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("when", ["before", "after"])
-def test_a_rebuild_that_dies_anywhere_and_begins_again_restores_all_keys(when: str) -> None:
-    for at in range(1, 1000):
+@DEATHS
+def test_a_rebuild_that_dies_anywhere_and_begins_again_restores_all_keys(when: str, every: int) -> None:
+    for at in range(1, 1000, every):
         world = a_world()
         [waits] = world.send(DAY, key="waits")
         cancelled = world.pack(DAY, key="cancelled")

@@ -8,6 +8,8 @@ from contextlib import contextmanager
 from typing import Any
 from unittest.mock import patch
 
+import pytest
+
 from tests.recorded_queues import recorded_service
 from tests.stored_ports import STORED_PORTS
 from tidewheel.clock import ManualClock
@@ -33,6 +35,16 @@ TOPIC = "orders"
 MINUTE = 60_000
 HOUR = 60 * MINUTE
 DAY = 24 * HOUR
+DEATHS = pytest.mark.parametrize(
+    ("when", "every"),
+    [("before", 7), ("after", 7), *(pytest.param(when, 1, marks=pytest.mark.long) for when in ("before", "after"))],
+)
+"""Of a test in which a flow dies at one call after another. `make test` tries every seventh call."""
+
+
+def seeds(count: int, few: int) -> list[Any]:
+    """Returns seeds of a test with random events. `make test` runs the first few."""
+    return [*range(few), *(pytest.param(seed, marks=pytest.mark.long) for seed in range(few, count))]
 
 
 class World:
@@ -125,6 +137,12 @@ class World:
                 next_sweep += every_ms
                 self.sweep()
         self.clock.set_ms(end)
+
+    def run_on(self, duration_ms: int) -> None:
+        """Advances time, with sweeps as deployed for six hours, and then every hour. Days take a sixth of the time."""
+        soon_ms = min(duration_ms, 6 * HOUR)
+        self.run(soon_ms, sweeps=True)
+        self.run(duration_ms - soon_ms, sweeps=True, every_ms=HOUR)
 
     def sweep(self) -> SweepResult:
         swept = sweep(self.ports)

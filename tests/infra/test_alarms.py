@@ -182,9 +182,14 @@ SCENARIOS: list[tuple[str, Callable[[Orders, pytest.MonkeyPatch], None], int]] =
     ("Damaged", no_merge, 10),
 ]
 """Alarm, what breaks the service, and the minutes after which the alarm has fired."""
+SAMPLE = (no_dispatch, no_queue, wrong_clock, no_object)
+"""What `make test` breaks."""
 
 
-@pytest.mark.parametrize(("name", "breaking", "minutes"), SCENARIOS)
+@pytest.mark.parametrize(
+    ("name", "breaking", "minutes"),
+    [pytest.param(*each, marks=[] if each[1] in SAMPLE else pytest.mark.long) for each in SCENARIOS],
+)
 def test_an_alarm_on_the_services_own_metrics_fires_when_the_service_is_broken_so(
     name: str,
     breaking: Callable[[Orders, pytest.MonkeyPatch], None],

@@ -112,6 +112,7 @@ def test_two_services_fit_into_one_stack() -> None:
     assert settings_of(template, "one").table != settings_of(template, "two").table
 
 
+@pytest.mark.long
 def test_two_services_of_one_name_in_one_stack_are_refused() -> None:
     def make(*names: str | None) -> None:
         synthesized(lambda stack: [TidewheelService(stack, f"S{n}", service_name=x) for n, x in enumerate(names)])
@@ -121,6 +122,7 @@ def test_two_services_of_one_name_in_one_stack_are_refused() -> None:
             make(*names)
 
 
+@pytest.mark.long
 def test_a_service_without_a_name_is_called_like_its_own_stack_in_every_template() -> None:
     scope = app()
     keys = Stack(scope, "keys")
@@ -142,6 +144,7 @@ def test_a_service_without_a_name_is_called_like_its_own_stack_in_every_template
 # ---- properties
 
 
+@pytest.mark.long
 def test_the_dead_letters_of_a_declared_subscription_ring_and_are_on_the_dashboard() -> None:
     def make(stack: Stack) -> None:
         service = service_in(stack, environment=Environment.production(dashboard=True))
@@ -200,6 +203,7 @@ def test_an_alias_is_no_key_that_encrypts(alias: Callable[[Stack], kms.IKey]) ->
         synthesized(lambda stack: service_in(stack, encryption_key=alias(stack)))
 
 
+@pytest.mark.long
 def test_what_two_services_add_to_the_policy_of_their_one_key_or_queue_has_no_sid_twice() -> None:
     def make(stack: Stack) -> None:
         key, queue = kms.Key(stack, "Key"), sqs.Queue(stack, "Queue")
@@ -257,6 +261,7 @@ def test_alarms_go_to_the_topic_that_is_given_and_none_is_made() -> None:
     assert all(action == {"Ref": topic} for action in told)
 
 
+@pytest.mark.long
 def test_the_key_of_the_topic_that_is_given_lets_alarms_and_rules_use_it() -> None:
     def on_call(stack: Stack) -> object:
         topic = sns.Topic(stack, "OnCall", master_key=kms.Key(stack, "OnCallKey"))
@@ -445,6 +450,7 @@ def declared_ids(template: Template) -> dict[str, list[str]]:
     return ids
 
 
+@pytest.mark.long
 def test_cloudformation_knows_what_is_declared_by_its_name_wherever_it_stands() -> None:
     def elsewhere(stack: Stack) -> None:
         service = service_in(stack)
@@ -456,6 +462,7 @@ def test_cloudformation_knows_what_is_declared_by_its_name_wherever_it_stands() 
     assert before == after and sorted(before) == ["Subscription", "Topic"]
 
 
+@pytest.mark.long
 def test_the_same_topics_of_two_services_are_two_resources() -> None:
     def make(stack: Stack) -> None:
         for name in ("one", "two"):
@@ -483,6 +490,7 @@ def test_what_is_declared_stays_in_production_with_its_queues_and_goes_in_develo
     assert kept == [policy] * 4
 
 
+@pytest.mark.long
 def test_a_removal_policy_of_its_own_comes_before_the_environments() -> None:
     def make(stack: Stack) -> None:
         topic = service_in(stack).add_topic("orders", removal_policy=RemovalPolicy.RETAIN)
@@ -535,6 +543,7 @@ def test_a_queue_that_was_made_elsewhere_is_allowed_to_the_roles_that_deliver() 
         assert [arn] in [each["Resource"] for each in given if each["Action"] == ["sqs:SendMessage"]]
 
 
+@pytest.mark.long
 def test_a_topic_may_be_declared_in_another_stack_of_the_app() -> None:
     scope = app()
     service = service_in(Stack(scope, "shop"))
@@ -549,6 +558,7 @@ def test_a_topic_may_be_declared_in_another_stack_of_the_app() -> None:
     assert "Fn::ImportValue" in str(made["ServiceToken"])
 
 
+@pytest.mark.long
 def test_a_queue_of_another_stack_takes_messages_of_a_topic_of_the_services() -> None:
     scope = app()
     theirs = Stack(scope, "theirs")
@@ -564,6 +574,7 @@ def test_a_queue_of_another_stack_takes_messages_of_a_topic_of_the_services() ->
             assert any("theirs:ExportsOutput" in str(each) for each in resources), action
 
 
+@pytest.mark.long
 def test_a_topic_in_the_stack_of_its_queue_lets_the_roles_send_by_the_queues_policy() -> None:
     scope = app()
     service = service_in(Stack(scope, "shop"))

@@ -48,6 +48,7 @@ def shop() -> Template:
     return template
 
 
+@pytest.mark.long
 def test_the_example_passes_cfn_lint() -> None:
     assert findings(shop()) == []
 

@@ -13,12 +13,13 @@ import pytest
 from infra.application import build_app
 from infra.environments import ENVIRONMENTS, UnknownEnvironment, environment_named
 from tests.infra.linted import findings
-from tests.infra.variants import VARIANTS, template_of
+from tests.infra.variants import SAMPLED_VARIANTS, template_of
 from tidewheel.cdk import node
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
+@pytest.mark.long
 def test_app_py_synthesizes_with_no_node_on_the_path_and_no_command_line(tmp_path: Path) -> None:
     path = os.pathsep.join(folder for folder in ("/bin", "/usr/bin") if not shutil.which("node", path=folder))
     variables = {key: value for key, value in os.environ.items() if key != node.JSII_NODE}
@@ -48,7 +49,7 @@ def test_the_wheels_node_is_taken_unless_another_is_named_or_it_is_not_there(mon
         node.use_available_node()
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("variant", SAMPLED_VARIANTS)
 def test_the_template_passes_cfn_lint(variant: str) -> None:
     assert findings(template_of(variant)) == []
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from functools import cache
 
+import pytest
+
 from infra.local_template import Template, synthesize
 from tidewheel.cdk.environment import Environment
 
@@ -23,6 +25,10 @@ VARIANTS: dict[str, Environment] = {
     ),
 }
 """What is asked of every stack is asked of each of these."""
+_SAMPLE = ("development with a key", "topics with queues of their own")
+"""Between them they have what the others have: a key or none, alarms or none."""
+SAMPLED_VARIANTS = [pytest.param(each, marks=[] if each in _SAMPLE else pytest.mark.long) for each in VARIANTS]
+"""Parameters of tests that take a second for each variant. `make test` asks the sample."""
 
 
 @cache

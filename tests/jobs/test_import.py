@@ -36,6 +36,7 @@ from tidewheel.jobs.job import Job
 from tidewheel.jobs.location import Location
 from tidewheel.ledger.ledger import decode_segment
 from tidewheel.model.message import Encoding, id_deliver_at_ms, id_text
+from tidewheel.storage import layout
 
 Row = dict[str, Any]
 
@@ -137,7 +138,7 @@ def json_lines(path: Path, rows: list[Any]) -> Path:
 # --- formats and mapping --------------------------------------------------------------------------------------
 
 
-def test_json_lines_are_imported(bench: Bench) -> None:
+def test_json_lines_are_imported(bench: Bench, children: None) -> None:
     body = {"z": 1, "a": None, "ü": [1.50, "x"]}
     rows = [
         {"when": START_MS // 1000 + 7200, "what": body, "who": "order-1", "about": {"kind": "a", "none": None}},
@@ -335,7 +336,7 @@ def test_bodies_of_bytes_count_as_base64(bench: Bench) -> None:
     assert (report.imported, reason.partition(":")[0]) == (1, "body is too large")
 
 
-def test_what_is_wrong_with_an_import_is_named(bench: Bench) -> None:
+def test_what_is_wrong_with_an_import_is_named(bench: Bench, children: None) -> None:
     path = json_lines(bench.folder / "in.json", messages(1))
     table = bench.folder / "in.csv"
     table.write_text(f"due,body\n{due(2 * HOUR)},x\n")
@@ -420,7 +421,7 @@ def test_identical_rows_are_distinct_messages_and_ids_are_the_same_in_each_run(
     assert len(set(ids)) == 30
 
     again = Bench(folder=bench.folder / "again", world=World())
-    again.world.service = replace(again.world.service, objects=again.objects)
+    again.world.service = altered(again.world.service, objects=again.objects)
     again.world.ports = again.world.service
     stored(again.world.service).clear()  # type: ignore[attr-defined]
     assert again.world.service.topic_states.create(bench.world.state)
@@ -452,7 +453,7 @@ def lose(bench: Bench, *numbers: int) -> None:
     marks = sorted(stored(storage).of(TOPIC).imports, key=lambda once: int(once.rpartition("#")[2]))
     buckets = sorted(storage.buckets.all(TOPIC), key=lambda bucket: bucket.first_slot)
     for number in numbers:
-        stored(storage).of(TOPIC).imports.remove(marks[number])
+        stored(storage).delete((layout.topic_partition(TOPIC), f"{layout.IMPORTS}{marks[number]}"))
         storage.buckets.delete(TOPIC, buckets[number].id)
 
 
@@ -478,7 +479,7 @@ def test_an_import_that_two_runs_finished_is_imported_again_where_its_table_is_l
     path = json_lines(small.folder / "in.json", messages(35))
     plan = CrashPlan()
     plan.schedule(3, "after")
-    small.world.ports = replace(small.world.service, buckets=DyingAtCommits(small.world.service.buckets, plan))
+    small.world.ports = altered(small.world.service, buckets=DyingAtCommits(small.world.service.buckets, plan))
     with pytest.raises(Crash):
         small.run(path)
     small.world.ports = small.world.service
@@ -565,7 +566,7 @@ def test_an_import_that_was_killed_between_commits_is_finished_by_the_next(small
     for crash in ("after", "before"):
         plan = CrashPlan()
         plan.schedule(2, crash)
-        small.world.ports = replace(small.world.service, buckets=DyingAtCommits(small.world.service.buckets, plan))
+        small.world.ports = altered(small.world.service, buckets=DyingAtCommits(small.world.service.buckets, plan))
         with pytest.raises(Crash):
             small.run(path)
         commits += 2 if crash == "after" else 1
@@ -614,7 +615,7 @@ def test_a_ledger_that_is_due_as_a_whole_meanwhile_is_rejected(bench: Bench) -> 
     assert bench.ledger_names() == set()
 
 
-def test_imported_messages_are_delivered_once_each_and_in_time(small: Bench) -> None:
+def test_imported_messages_are_delivered_once_each_and_in_time(small: Bench, children: None) -> None:
     small.world.send(30 * MINUTE, 5 * HOUR)
     path = json_lines(small.folder / "in.json", messages(40, step_ms=17 * MINUTE))
     assert small.run(path).imported == 40

@@ -25,6 +25,8 @@ from tidewheel.jobs.importing.child import Apart, Child, end_children
 from tidewheel.jobs.importing.work import FileProblem, Limits
 from tidewheel.jobs.tasks import InThreads
 
+pytestmark = pytest.mark.usefixtures("children")
+
 __all__ = ["bench", "small"]
 
 
@@ -191,6 +193,7 @@ def test_rejects_name_the_line_or_the_row(bench: Bench, format_: str) -> None:
         assert sorted(row["line"] for row in found) == [10, 12]
 
 
+@pytest.mark.long
 def test_parts_of_a_large_file_of_json_lines_have_each_line_once_and_name_bytes(bench: Bench) -> None:
     rows: list[Any] = [*messages(40), "{broken", *messages(40)]
     path = json_lines(bench.folder / "in.json", rows)
@@ -219,12 +222,14 @@ def test_an_archive_bomb_is_refused_by_name_and_the_next_import_goes_on(bench: B
     assert bench.run(json_lines(bench.folder / "in.json", messages(3))).imported == 3
 
 
+@pytest.mark.long
 def test_a_bomb_of_empty_lines_ends_at_the_bound_of_decompression(bench: Bench) -> None:
     path = bench.folder / "empty.json.gz"
     path.write_bytes(gzip.compress(b"\n" * 300_000_000))
     assert "decompresses to more than 250 times" in problem(bench, path)
 
 
+@pytest.mark.long
 def test_a_dictionary_that_expands_beyond_memory_is_read_in_smaller_batches(bench: Bench) -> None:
     path = bench.folder / "in.parquet"
     body = pa.DictionaryArray.from_arrays(pa.array([0] * 3000, pa.int32()), ["x" * 1_000_000])

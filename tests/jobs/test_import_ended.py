@@ -18,6 +18,8 @@ from benchmarks.process_memory import tree
 from tests.conftest import REPOSITORY
 from tidewheel.local import LocalTidewheel
 
+pytestmark = pytest.mark.usefixtures("children")
+
 FILES, ROWS = 25, 5
 BOUND_S = 300.0
 """Far above what any step takes."""
@@ -52,7 +54,7 @@ def command(stack: LocalTidewheel, folder: Path) -> subprocess.Popen[str]:
     )
 
 
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
+@pytest.mark.parametrize("how", [pytest.param(signal.SIGKILL, marks=pytest.mark.long), signal.SIGINT])
 def test_an_import_that_is_ended_is_finished_by_the_same_command_and_each_message_comes_once(
     how: signal.Signals, tmp_path: Path
 ) -> None:

@@ -24,8 +24,7 @@ from tests.jobs.test_import import Bench, bench, due, json_lines
 from tidewheel.client.waiting import waiting_message
 from tidewheel.errors import InvalidValue
 from tidewheel.flows.waiting.peek import peek_messages
-from tidewheel.jobs.importing import child, dividing
-from tidewheel.jobs.importing.work import FileProblem
+from tidewheel.jobs.importing import dividing
 from tidewheel.model.message import Encoding
 
 __all__ = ["bench"]
@@ -36,19 +35,6 @@ Sent = list[tuple[Any, ...]]
 
 
 # --- builders -------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture(autouse=True)
-def _no_children(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Runs the tasks here, with a child's answers."""
-
-    def call(apart: Any, item: Any) -> Any:
-        kind, answer = child._answer(apart.task, item)
-        if kind == "error":
-            raise RuntimeError(answer)
-        return FileProblem(answer) if kind == "problem" else answer
-
-    monkeypatch.setattr(child.Apart, "__call__", call)
 
 
 def sent(bench: Bench) -> Sent:

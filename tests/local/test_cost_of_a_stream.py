@@ -19,7 +19,9 @@ from tidewheel.model.settings import TopicSettings
 HOUR_S = 3600
 
 
-@pytest.mark.parametrize(("batch", "every_s", "subscriptions"), [(10, 60, 2), (3, 600, 1)])
+@pytest.mark.parametrize(
+    ("batch", "every_s", "subscriptions"), [pytest.param(10, 60, 2, marks=pytest.mark.long), (3, 600, 1)]
+)
 def test_the_calculator_is_within_fifteen_percent_of_a_stream_that_was_counted(
     batch: int, every_s: int, subscriptions: int
 ) -> None:

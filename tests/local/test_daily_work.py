@@ -45,7 +45,7 @@ class Stored:
         return s3, [each["Name"] for each in s3.list_buckets()["Buckets"]]
 
 
-@pytest.fixture(params=[MemoryTidewheel, LocalTidewheel])
+@pytest.fixture(params=[MemoryTidewheel, pytest.param(LocalTidewheel, marks=pytest.mark.long)])
 def stored(request: pytest.FixtureRequest) -> Iterator[Stored]:
     with request.param() as stack:
         yield Stored(stack)

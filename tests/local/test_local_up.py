@@ -60,7 +60,9 @@ OPTIONS: dict[str, tuple[list[str], list[str]]] = {
 }
 
 
-@pytest.mark.parametrize("name", OPTIONS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(each, marks=[] if each == "two topics of a stack" else pytest.mark.long) for each in OPTIONS]
+)
 def test_each_line_for_another_shell_works_when_it_is_pasted(name: str, port: int, tmp_path: Path) -> None:
     with up(port, *OPTIONS[name]) as lines:
         hints = "".join(line for line in lines if line.startswith("  "))

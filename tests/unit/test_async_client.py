@@ -149,6 +149,7 @@ def test_a_number_of_threads_that_cannot_be_is_refused(threads: Any) -> None:
         AsyncTidewheel(max_threads=threads)
 
 
+@pytest.mark.long
 def test_the_example_of_the_async_client_and_the_buffered_sender_passes_mypy_in_strict_mode(tmp_path: Path) -> None:
     wrong = tmp_path / "wrong.py"
     wrong.write_text(

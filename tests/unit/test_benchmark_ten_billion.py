@@ -10,6 +10,8 @@ from benchmarks.bench_ten_billion import of
 from tidewheel.client import stats
 from tidewheel.flows.upkeep import consider_merge
 
+pytestmark = pytest.mark.long
+
 IN_A_SLOT = 20
 FLOWS = ("ingest", "get", "cancel", "stats", "peek", "merge_plan", "dispatch_and_deliver")
 

@@ -59,10 +59,11 @@ def test_only_the_columns_asked_for_are_returned_in_their_order() -> None:
     assert found.equals(one_by_one(segments, ["payload", "message_id"]))
 
 
-def test_every_flipped_bit_of_a_segment_among_others_is_noticed_and_names_that_segment() -> None:
+@pytest.mark.parametrize("step", [29, pytest.param(1, marks=pytest.mark.long)])
+def test_every_flipped_bit_of_a_segment_among_others_is_noticed_and_names_that_segment(step: int) -> None:
     segments = stored(encode(table_of([a_row(START_MS + i, i) for i in range(9)]), segment_rows=3))
     good = segments[1]
-    for bit in range(8 * len(good.data)):
+    for bit in range(0, 8 * len(good.data), step):
         bad = bytearray(good.data)
         bad[bit // 8] ^= 1 << bit % 8
         with pytest.raises(CorruptLedger) as caught:

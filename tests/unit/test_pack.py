@@ -244,8 +244,8 @@ def test_other_versions_cut_packs_and_trailing_bytes_are_refused() -> None:
     [
         (b" ", 100 * MAX_RAW_BYTES),
         (b"[", MAX_RAW_BYTES - 9),
-        (b"[],", MAX_RAW_BYTES - 9),
-        (b"{},", MAX_RAW_BYTES - 9),
+        pytest.param(b"[],", MAX_RAW_BYTES - 9, marks=pytest.mark.long),
+        pytest.param(b"{},", MAX_RAW_BYTES - 9, marks=pytest.mark.long),
     ],
 )
 def test_a_bomb_is_refused_within_bounded_memory(unit: bytes, size: int) -> None:
