@@ -36,11 +36,9 @@ from tidewheel.model.trash import Trash
 from tidewheel.model.untrusted import json_of, text, whole
 from tidewheel.storage import layout
 from tidewheel.storage.fields import Fields, binary, field, number, plain, string
-from tidewheel.storage.writes import LAYOUT_READ, Change, Item, Value, item_of
+from tidewheel.storage.writes import Change, Item, Value, as_seen, item_of
 
 VERSION = 1
-SAME_TOPIC = f"generation = :generation AND {LAYOUT_READ}"
-"""Condition of every change of a topic state. The topic is the same as read, with a layout that this release reads."""
 
 T = TypeVar("T")
 
@@ -113,13 +111,6 @@ def key_of(item: Item) -> layout.Key:
     return string(item[layout.PARTITION_KEY]), string(item[layout.SORT_KEY])
 
 
-def readable(
-    found: Iterable[Item], decode: Callable[[Item], T], prefix: str, unreadable: dict[str, Exception] | None
-) -> list[T]:
-    """Returns the items that can be read. See `each_readable`."""
-    return list(each_readable(found, decode, prefix, unreadable))
-
-
 def each_readable(
     found: Iterable[Item], decode: Callable[[Item], T], prefix: str, unreadable: dict[str, Exception] | None
 ) -> Iterator[T]:
@@ -147,12 +138,7 @@ def next_check_ms_of(item: Item) -> int:
 
 def next_check_change(key: layout.Key, seen_ms: int, next_ms: int) -> Change:
     """Returns the change of an item's next check, if nobody has changed it since."""
-    return Change(
-        key=key,
-        condition=f"{layout.CHECK_SORT_KEY} = :seen",
-        values={"seen": seen_ms},
-        sets={layout.CHECK_SORT_KEY: next_ms},
-    )
+    return Change(key=key, sets={layout.CHECK_SORT_KEY: next_ms}, **as_seen({layout.CHECK_SORT_KEY: seen_ms}))
 
 
 def next_at_ms_of(item: Item) -> int:
