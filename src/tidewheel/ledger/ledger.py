@@ -37,26 +37,12 @@ import pyarrow.parquet as pq
 from tidewheel.errors import CorruptLedger
 from tidewheel.ledger import footer
 from tidewheel.ledger.rows import SCHEMA, check_schema, conform, rows_table, times_of, version_of, widened
-from tidewheel.ledger.writer import (
-    SEGMENT_BYTES,
-    SEGMENT_ROWS,
-    VERSION_TAG,
-    LedgerSummary,
-    LedgerWriter,
-)
+from tidewheel.ledger.writer import SEGMENT_BYTES, SEGMENT_ROWS, VERSION_TAG, LedgerSummary, LedgerWriter
 from tidewheel.model import checksum
 from tidewheel.model.message import Encoding
 from tidewheel.model.segment import Segment
 
-__all__ = [
-    "SCHEMA",
-    "Ledger",
-    "LedgerSummary",
-    "LedgerWriter",
-    "decode_segment",
-    "encode_ledger",
-    "rows_table",
-]
+__all__ = ["SCHEMA", "Ledger", "LedgerSummary", "LedgerWriter", "decode_segment", "encode_ledger", "rows_table"]
 
 UNREADABLE = (pa.ArrowException, OSError, ValueError, TypeError, KeyError, IndexError, OverflowError)
 """The errors of pyarrow for bytes that it cannot read."""

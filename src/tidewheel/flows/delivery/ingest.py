@@ -10,12 +10,7 @@ import pyarrow as pa
 
 from tidewheel import deadline
 from tidewheel.deadline import TRY_S
-from tidewheel.errors import (
-    ConcurrentModification,
-    CorruptPack,
-    TopicReplaced,
-    UnknownTopic,
-)
+from tidewheel.errors import ConcurrentModification, CorruptPack, TopicReplaced, UnknownTopic
 from tidewheel.flows.delivery.commit import commit_bucket
 from tidewheel.flows.delivery.direct import Direct, send_direct
 from tidewheel.flows.delivery.progress import Progress, settled

@@ -38,11 +38,7 @@ from moto.core.base_backend import BackendDict
 from moto.core.botocore_stubber import MockRawResponse
 from moto.core.models import DEFAULT_ACCOUNT_ID
 from moto.core.request import PRESERVED_HEADER_NAMES_ENVIRON_KEY, Request
-from moto.moto_server.werkzeug_app import (
-    DomainDispatcherApplication,
-    MotoRequestHandler,
-    create_backend_app,
-)
+from moto.moto_server.werkzeug_app import DomainDispatcherApplication, MotoRequestHandler, create_backend_app
 from werkzeug.exceptions import HTTPException
 from werkzeug.serving import BaseWSGIServer, make_server
 
@@ -221,10 +217,7 @@ def _request(params: dict[str, Any]) -> Request:
     body = params["body"]
     preserved: dict[str, str] = {}  # S3 distinguishes metadata keys with underscores from metadata keys with dashes
     # moto's S3 answers 403 to unsigned requests. Nothing checks the signature.
-    environ: dict[str, Any] = {
-        "HTTP_AUTHORIZATION": _AUTHORIZATION,
-        PRESERVED_HEADER_NAMES_ENVIRON_KEY: preserved,
-    }
+    environ: dict[str, Any] = {"HTTP_AUTHORIZATION": _AUTHORIZATION, PRESERVED_HEADER_NAMES_ENVIRON_KEY: preserved}
     for name, value in params["headers"].items():
         text = value.decode() if isinstance(value, bytes) else str(value)
         key = "HTTP_" + name.upper().replace("-", "_")
