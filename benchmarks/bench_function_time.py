@@ -40,7 +40,7 @@ DAY_S = 86_400
 def stop_daily_work(stack: LocalTidewheel) -> None:
     """Stops the daily work of a local stack's sweep, unless a caller invokes the sweep."""
     triggers: Any = stack._running()._triggers
-    triggers._daily.next_ms = lambda *_: None
+    triggers._work._daily_ms = lambda *_: None
 
 
 class OwnTime:

@@ -28,8 +28,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from moto.dynamodb.models import dynamodb_backends
-from moto.dynamodb.models.dynamo_type import DynamoType, Item
 from moto.s3.models import s3_backends
 
 from benchmarks.bench_function_time import OwnTime
@@ -133,15 +131,14 @@ class Backlog:
         """
         state = self.service.topic_states.read(TOPIC)
         assert state is not None
-        [table] = [each for each in _tables() if each.name == self.settings.table]
+        table = self.stack._emulator.table(self.settings.table)
+        assert table is not None
         [objects] = [each["aws"] for each in s3_backends.values() if self.settings.s3_bucket in each["aws"].buckets]
         size = 0
         for bucket, head in backlog(self.start_ms, state.generation, ledgers, months):
-            attributes = encode_bucket(TOPIC, bucket)
-            keys = [DynamoType(attributes[name]) for name in (table.hash_key_attr, table.range_key_attr)]
-            item = Item(*keys, attributes)
-            size += item.size()
-            table.items[keys[0]][keys[1]] = item
+            item = encode_bucket(TOPIC, bucket)
+            table.put_item(TableName=self.settings.table, Item=item)
+            size += table.item_bytes(item)
             objects.put_object(self.settings.s3_bucket, bucket.object_name, head)
         return size
 
@@ -199,12 +196,6 @@ class Backlog:
         self.stack.advance(milliseconds=self.start_ms + DUE_DAYS * DAY_MS - 1_200_000 - self.stack.clock.now_ms())
         self.count("dispatch_and_deliver", lambda: self.stack.advance(seconds=900), "dispatch", "deliver")
         return self.found
-
-
-def _tables() -> Iterator[Any]:
-    for account in dynamodb_backends.values():
-        for backend in account.values():
-            yield from backend.tables.values()
 
 
 def _fresh_peak() -> float:

@@ -12,7 +12,7 @@ import pytest
 
 from tests.artifact.template import Template, TemplateRefused, check_handler
 from tests.interpreter import functions_machine, python_of
-from tidewheel.local.synthesized import PACKAGED
+from tidewheel.local.deployment import PACKAGED
 
 DOCUMENT = json.loads(PACKAGED.read_text(encoding="utf-8"))
 HANDLERS = {"ingest", "dispatch", "deliver", "sweep", "compact"}

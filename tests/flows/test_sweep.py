@@ -29,7 +29,6 @@ from tidewheel.model.job import CatchUpJob, DrainJob
 from tidewheel.model.park import Park, ParkKey
 from tidewheel.model.settings import TopicSettings
 from tidewheel.model.subscription_state import Delivery, DeliveryKey
-from tidewheel.storage.checks import owner_of
 from tidewheel.storage.topic_states import AT_ONCE_MS
 
 
@@ -276,8 +275,8 @@ def test_turns_keep_every_key_and_the_order_of_each_owner(owners: list[tuple[str
     keys = [ParkKey(topic=t, subscription=s, generation="g", id=f"{n}") for n, (t, s) in enumerate(owners)]
     turns = in_turn(keys)
     assert sorted(turns, key=keys.index) == keys
-    for owner in set(map(owner_of, keys)):
-        assert [key for key in turns if owner_of(key) == owner] == [key for key in keys if owner_of(key) == owner]
+    for owner in {key.owner for key in keys}:
+        assert [key for key in turns if key.owner == owner] == [key for key in keys if key.owner == owner]
 
 
 def test_the_deliveries_of_one_topic_keep_no_other_topics_waiting(monkeypatch: pytest.MonkeyPatch) -> None:

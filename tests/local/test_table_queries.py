@@ -1,41 +1,42 @@
-"""The emulated table answers like DynamoDB, and a query reads only the items in its range."""
+"""A table that is built like Tidewheel's answers like DynamoDB, from memory."""
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from moto.core.models import DEFAULT_ACCOUNT_ID
-from moto.dynamodb.models import dynamodb_backends
-from moto.dynamodb.models.dynamo_type import DynamoType
 
 from tidewheel.local import LocalTidewheel
-from tidewheel.local.emulator import REGION
 
 SORT_KEYS = [f"{kind}#{number:03}" for kind in ("A", "B", "BB", "C") for number in range(100)]
+
+
+def make(client: Any, name: str, index: dict[str, str]) -> None:
+    """Creates a table with the keys of Tidewheel's, and an index of the same name."""
+    types = {"pk": "S", "sk": "S", **{each: "N" if each == "next_check_ms" else "S" for each in index}}
+    client.create_table(
+        TableName=name,
+        KeySchema=[{"AttributeName": "pk", "KeyType": "HASH"}, {"AttributeName": "sk", "KeyType": "RANGE"}],
+        AttributeDefinitions=[{"AttributeName": each, "AttributeType": type} for each, type in types.items()],
+        GlobalSecondaryIndexes=[
+            {
+                "IndexName": "checks",
+                "KeySchema": [{"AttributeName": each, "KeyType": kind} for each, kind in index.items()],
+                "Projection": {"ProjectionType": "ALL"},
+            }
+        ],
+        BillingMode="PAY_PER_REQUEST",
+    )
 
 
 @pytest.fixture
 def client() -> Iterator[Any]:
     with LocalTidewheel() as stack:
         made = stack.session.client("dynamodb")
-        made.create_table(
-            TableName="mine",
-            KeySchema=[{"AttributeName": "pk", "KeyType": "HASH"}, {"AttributeName": "sk", "KeyType": "RANGE"}],
-            AttributeDefinitions=[{"AttributeName": each, "AttributeType": "S"} for each in ("pk", "sk", "other")],
-            GlobalSecondaryIndexes=[
-                {
-                    "IndexName": "checks",
-                    "KeySchema": [{"AttributeName": "other", "KeyType": "HASH"}],
-                    "Projection": {"ProjectionType": "ALL"},
-                }
-            ],
-            BillingMode="PAY_PER_REQUEST",
-        )
+        make(made, "mine", {"check_shard": "HASH", "next_check_ms": "RANGE"})
         for sort_key in reversed(SORT_KEYS):  # not in their order
-            made.put_item(TableName="mine", Item={"pk": {"S": "p"}, "sk": {"S": sort_key}, "other": {"S": "o"}})
+            made.put_item(TableName="mine", Item={"pk": {"S": "p"}, "sk": {"S": sort_key}})
         made.put_item(TableName="mine", Item={"pk": {"S": "q"}, "sk": {"S": "B#000"}})
         yield made
 
@@ -65,32 +66,51 @@ def test_each_comparison_of_sort_keys_finds_what_dynamodb_finds(client: Any) -> 
     assert found(client, "sk = :a", a="C#098") == ["C#098"]
 
 
-def test_a_query_looks_at_no_items_outside_its_range(client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    looked_at: list[Any] = []
-    compare = DynamoType.compare
-
-    def counted(self: DynamoType, *args: Any) -> bool:
-        looked_at.append(self.value)
-        return compare(self, *args)
-
-    monkeypatch.setattr(DynamoType, "compare", counted)
-    assert len(found(client, "begins_with(sk, :a)", a="C#09")) == 10
-    assert len(looked_at) <= 25  # by the range, and once more by moto
-
-
-def test_a_copied_table_has_the_same_items_in_the_same_order(client: Any) -> None:
-    table = dynamodb_backends[DEFAULT_ACCOUNT_ID][REGION].tables["mine"]
-    table.items = copy.deepcopy(table.items)  # as a restore does
-    client.put_item(TableName="mine", Item={"pk": {"S": "p"}, "sk": {"S": "B#0505"}})
-    assert found(client, "begins_with(sk, :a)", a="B#05")[:3] == ["B#050", "B#0505", "B#051"]
-
-
-def test_another_index_with_the_name_of_ours_has_its_own_items(client: Any) -> None:
-    answer = client.query(
+def test_a_read_that_memory_does_not_know_is_answered_from_a_copy(client: Any) -> None:
+    backwards = client.query(
         TableName="mine",
-        IndexName="checks",
-        KeyConditionExpression="other = :o",
-        ExpressionAttributeValues={":o": {"S": "o"}},
-        Select="COUNT",
+        KeyConditionExpression="pk = :p",
+        ExpressionAttributeValues={":p": {"S": "p"}},
+        ScanIndexForward=False,
     )
-    assert answer["Count"] == len(SORT_KEYS)
+    assert [each["sk"]["S"] for each in backwards["Items"]] == SORT_KEYS[::-1]
+    keys = [{"pk": {"S": "p"}, "sk": {"S": sort_key}} for sort_key in ("A#000", "absent")]
+    answer = client.batch_get_item(RequestItems={"mine": {"Keys": keys}})
+    assert [each["sk"]["S"] for each in answer["Responses"]["mine"]] == ["A#000"]
+    client.delete_item(TableName="mine", Key=keys[0])
+    assert client.batch_get_item(RequestItems={"mine": {"Keys": keys}})["Responses"]["mine"] == []
+
+
+def test_a_write_that_memory_does_not_know_is_refused(client: Any) -> None:
+    with pytest.raises(client.exceptions.ClientError, match="not emulated so for Tidewheel's table"):
+        client.put_item(TableName="mine", Item={"pk": {"S": "p"}, "sk": {"S": "A#000"}}, ReturnValues="ALL_OLD")
+
+
+def test_bytes_and_refusals_come_as_from_dynamodb(client: Any) -> None:
+    key = {"pk": {"S": "p"}, "sk": {"S": "A#000"}}
+    client.put_item(TableName="mine", Item={**key, "data": {"B": b"\x00\xff"}})
+    assert client.get_item(TableName="mine", Key=key)["Item"]["data"] == {"B": b"\x00\xff"}
+    absent = {"ConditionExpression": "attribute_not_exists(pk)"}
+    with pytest.raises(client.exceptions.ConditionalCheckFailedException) as refused:
+        client.put_item(TableName="mine", Item=key, ReturnValuesOnConditionCheckFailure="ALL_OLD", **absent)
+    assert refused.value.response["Item"]["data"] == {"B": b"\x00\xff"}
+    with pytest.raises(client.exceptions.TransactionCanceledException) as cancelled:
+        client.transact_write_items(TransactItems=[{"Put": {"TableName": "mine", "Item": key, **absent}}])
+    assert [each["Code"] for each in cancelled.value.response["CancellationReasons"]] == ["ConditionalCheckFailed"]
+
+
+def test_another_index_with_the_name_of_ours_has_its_own_items() -> None:
+    with LocalTidewheel() as stack:
+        made = stack.session.client("dynamodb")
+        make(made, "others", {"other": "HASH"})
+        for number in range(3):
+            item = {"pk": {"S": "p"}, "sk": {"S": str(number)}, "other": {"S": "o"}}
+            made.put_item(TableName="others", Item=item, ReturnValues="ALL_OLD")
+        answer = made.query(
+            TableName="others",
+            IndexName="checks",
+            KeyConditionExpression="other = :o",
+            ExpressionAttributeValues={":o": {"S": "o"}},
+            Select="COUNT",
+        )
+        assert answer["Count"] == 3

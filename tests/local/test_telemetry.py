@@ -16,7 +16,7 @@ from tidewheel.local import LocalTidewheel
 from tidewheel.model.message import Message
 from tidewheel.storage.checks import Due
 from tidewheel.telemetry import metrics
-from tidewheel.telemetry.watched_queues import Sent, WatchedQueues
+from tidewheel.telemetry.watched import Sent, WatchedQueues
 
 
 @pytest.fixture

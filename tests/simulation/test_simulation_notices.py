@@ -26,7 +26,7 @@ from tidewheel.storage.deliveries import Deliveries
 from tidewheel.storage.notes import Notes
 from tidewheel.storage.plans import Plans
 from tidewheel.storage.tombstones import Entombed, Tombstones
-from tidewheel.storage.topic_states import TopicStates
+from tidewheel.storage.topic_states import TopicStates, state_change
 
 STEPS = 900
 MOST_SEEDS = 120
@@ -149,8 +149,8 @@ def moved_back(patch: Patch) -> None:
     def backwards(self: TopicStates, state: TopicState, collected_until: int) -> bool:
         if not raise_until(self, state, collected_until):
             return False
-        sets = {"collected_until": state.collected_until - 1}
-        return self._change_state(state, "", condition="attribute_exists(pk)", values={}, sets=sets)
+        change = state_change(state, sets={"collected_until": state.collected_until - 1})
+        return self._table.change(change, action="", topic=state.topic)
 
     patch.setattr(TopicStates, "raise_collected_until", backwards)
 

@@ -9,8 +9,7 @@ import pytest
 
 from tidewheel.flows.ports.queues import Queues
 from tidewheel.flows.ports.wheel import Wheel
-from tidewheel.telemetry.watched_queues import WatchedQueues
-from tidewheel.telemetry.watched_wheel import WatchedWheel
+from tidewheel.telemetry.watched import WatchedQueues, WatchedWheel
 
 
 def calls(port: Any) -> dict[str, inspect.Signature]:

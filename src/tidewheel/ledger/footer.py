@@ -149,17 +149,7 @@ class RowGroup:
         self._sizes = [chunk.encoded_bytes for chunk in chunks]
         self._heads = [
             CHUNK_HEADS[i, chunk.codec]
-            + b"".join(
-                (
-                    b"\x16",
-                    integer(chunk.values),
-                    b"\x16",
-                    integer(chunk.raw_bytes),
-                    b"\x16",
-                    integer(chunk.encoded_bytes),
-                    b"\x26",
-                )
-            )
+            + b"\x16%b\x16%b\x16%b\x26" % tuple(map(integer, (chunk.values, chunk.raw_bytes, chunk.encoded_bytes)))
             for i, chunk in enumerate(chunks)
         ]
         self._tail = b"\x16" + integer(sum(chunk.raw_bytes for chunk in chunks)) + b"\x16" + integer(rows)

@@ -135,9 +135,7 @@ def inspect(
 
 def _unreadable(object_name: str, reason: str) -> Inspected:
     return Inspected(
-        object_name=object_name,
-        bucket=None,
-        damage=Damage(object_name=object_name, reason=reason, lost_rows=None),
+        object_name=object_name, bucket=None, damage=Damage(object_name=object_name, reason=reason, lost_rows=None)
     )
 
 

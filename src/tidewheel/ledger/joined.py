@@ -142,11 +142,7 @@ def _footer_pattern(version: int) -> re.Pattern[bytes]:
     before, after = _around(version)
     chunks = (
         rb"((?:%b)\x16%b\x16%b\x16(%b))\x26(%b)%b"
-        % (
-            b"|".join(re.escape(CHUNK_HEADS[i, codec]) for codec in Codec),
-            *[_NUMBER] * 4,
-            _END_OF_CHUNK,
-        )
+        % (b"|".join(re.escape(CHUNK_HEADS[i, codec]) for codec in Codec), *[_NUMBER] * 4, _END_OF_CHUNK)
         for i in range(leaf_count(version))
     )
     return re.compile(

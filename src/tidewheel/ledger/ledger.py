@@ -37,26 +37,14 @@ import pyarrow.parquet as pq
 from tidewheel.errors import CorruptLedger
 from tidewheel.ledger import footer
 from tidewheel.ledger.rows import SCHEMA, check_schema, conform, rows_table, times_of, version_of, widened
-from tidewheel.ledger.writer import (
-    SEGMENT_BYTES,
-    SEGMENT_ROWS,
-    VERSION_TAG,
-    LedgerSummary,
-    LedgerWriter,
-)
+from tidewheel.ledger.writer import SEGMENT_BYTES, SEGMENT_ROWS, VERSION_TAG, LedgerSummary, LedgerWriter
 from tidewheel.model import checksum
 from tidewheel.model.message import Encoding
 from tidewheel.model.segment import Segment
+from tidewheel.model.topic_state import TopicState
 
-__all__ = [
-    "SCHEMA",
-    "Ledger",
-    "LedgerSummary",
-    "LedgerWriter",
-    "decode_segment",
-    "encode_ledger",
-    "rows_table",
-]
+__all__ = ["SCHEMA", "LedgerSummary", "LedgerWriter", "rows_table"]
+"""Names of other modules that are also found here."""
 
 UNREADABLE = (pa.ArrowException, OSError, ValueError, TypeError, KeyError, IndexError, OverflowError)
 """The errors of pyarrow for bytes that it cannot read."""
@@ -127,6 +115,13 @@ def encode_ledger(
     writer.write(table)
     summary = writer.close()
     return Ledger(data=b"".join(sink.pieces), summary=summary)
+
+
+def encode_for_topic(state: TopicState, rows: pa.Table) -> Ledger:
+    """Encodes rows as a ledger by a topic's settings. See `encode_ledger`."""
+    segment_rows, segment_bytes = state.settings.segment_rows, state.settings.segment_bytes
+    owner = {"topic": state.topic, "generation": state.generation}
+    return encode_ledger(rows, **owner, slot_ms=state.slot_ms, segment_rows=segment_rows, segment_bytes=segment_bytes)
 
 
 def decode_segment(

@@ -20,13 +20,11 @@ from tidewheel.local.declarations import CustomResources
 from tidewheel.local.emulated_triggers import EmulatedTriggers
 from tidewheel.local.emulator import Denial, Emulator
 from tidewheel.local.event_source import EventSource
-from tidewheel.local.handlers import Handler
+from tidewheel.local.handlers import Handler, MappingSpec, runner
 from tidewheel.local.jobs import JobRunner, Jobs, run_here
 from tidewheel.local.meter import Requests
 from tidewheel.local.pump import Pump
-from tidewheel.local.sqs_events import MappingSpec, runner
 from tidewheel.local.stack import Stack, clock_from
-from tidewheel.local.synthesized import template_of
 from tidewheel.memory.sqs_queue import MemoryQueue
 from tidewheel.model.settings import NewTopicSettings
 from tidewheel.shipped import FUNCTIONS, shipped
@@ -119,7 +117,7 @@ class LocalTidewheel(Stack):
         """
         self._emulator.open()
         try:
-            template = template_of(self._template)
+            template = deployment.template_of(self._template)
             deployed = deployment.read(self._emulator.deploy(self.stack_name, template))
             self._session = self._emulator.session(self.requests.observe)
             deployment.check_polling(deployed, self._emulator)

@@ -15,7 +15,6 @@ from typing import Any
 from moto.scheduler.models import Schedule
 
 from tidewheel.clock import Clock
-from tidewheel.local.daily_work import DailyWork
 from tidewheel.local.deployment import Rule
 from tidewheel.local.emulator import Emulator
 from tidewheel.local.emulator.starts import JobStart
@@ -23,6 +22,7 @@ from tidewheel.local.handlers import Handler
 from tidewheel.local.jobs import Jobs
 from tidewheel.local.meter import Requests
 from tidewheel.local.pump import Invocation, Kind, Trigger
+from tidewheel.local.sweep_work import SweepWork
 
 _SWEEP = "sweep"
 
@@ -59,7 +59,7 @@ class EmulatedTriggers:
         self._requests = requests
         self._last_tick_ms: dict[Rule, int] = {}
         self._created_ms = clock.now_ms()
-        self._daily = DailyWork()
+        self._work = SweepWork()
 
     def waiting(self) -> list[Trigger]:
         """Returns the next event of each schedule and start."""
@@ -83,14 +83,13 @@ class EmulatedTriggers:
         if handler is None:
             return None
         from_ms = self._last_tick_ms.get(rule, self._created_ms) + 1
-        if handler.spec.folder == _SWEEP and self._table_name is not None:
-            check_ms, claim_ms, changes = self._emulator.work_of_sweep(self._table_name)
-            daily_ms = self._daily.next_ms(claim_ms, changes, self._clock.now_ms())
-            work_ms = [each for each in (check_ms, daily_ms) if each is not None]
-            if not work_ms:
+        stored = None if self._table_name is None else self._emulator.table(self._table_name)
+        if handler.spec.folder == _SWEEP and stored is not None:
+            work_ms = self._work.next_ms(stored, self._clock.now_ms())
+            if work_ms is None:
                 return None
             # Earlier ticks without work stay without work.
-            from_ms = max(from_ms, min(work_ms), self._clock.now_ms())
+            from_ms = max(from_ms, work_ms, self._clock.now_ms())
         return rule.every.first_at_or_after_ms(self._created_ms, from_ms)
 
     def _fire_once(self, schedule: Schedule) -> list[Invocation]:

@@ -13,7 +13,7 @@ import json
 import os
 import sys
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +25,8 @@ import botocore.session
 from tidewheel import clock as clocks
 from tidewheel.clock import Clock
 from tidewheel.local.emulator import ACCESS_KEY, REGION
+from tidewheel.local.event_source import Failed, Run, record_of
+from tidewheel.memory.sqs_message import MemoryMessage
 
 ASYNC_RETRIES = 2
 """Lambda's default number of retries of an asynchronous invocation."""
@@ -138,7 +140,7 @@ class Handler:
         with _environment(self._environment), clocks.use(self._clock), redirect_stdout(sys.stderr):
             boto3.DEFAULT_SESSION = boto3.Session(botocore_session=core_session())
             # boto3.Session() asks for a botocore session here, so the module's own sessions are ours too.
-            botocore.session.get_session = _session_maker(core_session)
+            botocore.session.get_session = lambda *_, **__: core_session()
             try:
                 yield
             finally:
@@ -156,13 +158,6 @@ class Handler:
             self.close()
             raise
         return getattr(module, attribute)
-
-
-def _session_maker(core_session: CoreSession) -> Callable[..., botocore.session.Session]:
-    def get_session(*_: Any, **__: Any) -> botocore.session.Session:
-        return core_session()
-
-    return get_session
 
 
 @contextmanager
@@ -191,3 +186,46 @@ def _switched(switches: dict[str, str]) -> Iterator[None]:
         yield
     finally:
         os.environ.update(before)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MappingSpec:
+    """Describes a mapping in the template."""
+
+    queue_arn: str
+    function_arn: str
+    batch_size: int
+    window_ms: int
+    reports_failures: bool
+
+
+def runner(spec: MappingSpec, handler: Handler) -> Run:
+    """Returns the function that calls a handler with a batch, in the event and the answer of Lambda's mappings.
+
+    It raises ValueError if the answer is malformed.
+    """
+
+    def run(batch: Sequence[MemoryMessage]) -> Failed:
+        answer = handler.invoke({"Records": [record_of(message, spec.queue_arn) for message in batch]})
+        ids = _failed_ids(answer, {message.id for message in batch}) if spec.reports_failures else set()
+        return dict.fromkeys(ids)
+
+    return run
+
+
+def _failed_ids(answer: Any, known: set[str]) -> set[str]:
+    """Reads a partial batch answer as Lambda does.
+
+    No answer means success. A malformed answer means failure of all messages.
+    """
+    if answer is None or answer == {}:
+        return set()
+    if not isinstance(answer, dict):
+        raise ValueError(f"a partial batch answer is an object, not {answer!r}")
+    failures = answer.get("batchItemFailures")
+    if failures is None:
+        return set()
+    ids: set[Any] = {failure.get("itemIdentifier") if isinstance(failure, dict) else None for failure in failures}
+    if not ids <= known:
+        raise ValueError(f"a partial batch answer names messages that were not in the batch: {ids - known}")
+    return ids

@@ -108,9 +108,5 @@ class Jobs:
 
     def _run(self, script: str, arguments: dict[str, str], role_arn: str | None) -> Any:
         return self._runner(
-            script,
-            arguments,
-            stack_name=self._stack_name,
-            endpoint_url=self._endpoint_of(role_arn),
-            clock=self._clock,
+            script, arguments, stack_name=self._stack_name, endpoint_url=self._endpoint_of(role_arn), clock=self._clock
         )

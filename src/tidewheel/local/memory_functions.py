@@ -6,7 +6,7 @@ import importlib.util
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
 from tidewheel.flows.ports import Ports
@@ -89,7 +89,7 @@ class _MemoryTelemetry(Telemetry):
 
     def __init__(self, ports: Ports, settings: ServiceSettings) -> None:
         self.service, self.settings = ports, settings
-        self.logger = cast("Logger", _SILENT)
+        self.logger = _SILENT
         self.pause = lambda _: None
         self.failures: list[BaseException] = []
         self.left: dict[str, Exception | None] = {}
@@ -114,23 +114,10 @@ class _MemoryTelemetry(Telemetry):
         pass
 
 
-class _Silent:
-    """A logger that writes nothing."""
-
-    def info(self, *_: object, **__: object) -> None:
-        pass
-
-    warning = error = info
-
-
-class _Context:
-    """Lambda's context of a call that takes no time."""
-
-    aws_request_id = "memory"
-
-    def get_remaining_time_in_millis(self) -> int:
-        return MAX_FUNCTION_S * 1000
-
-
-_SILENT = _Silent()
-_CONTEXT = cast("LambdaContext", _Context())
+_SILENT = cast("Logger", SimpleNamespace(**dict.fromkeys(("info", "warning", "error"), lambda *_, **__: None)))
+"""A logger that writes nothing."""
+_CONTEXT = cast(
+    "LambdaContext",
+    SimpleNamespace(aws_request_id="memory", get_remaining_time_in_millis=lambda: MAX_FUNCTION_S * 1000),
+)
+"""Lambda's context of a call that takes no time."""

@@ -6,7 +6,7 @@ import datetime as dt
 import json
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Self, Unpack, cast
+from typing import TYPE_CHECKING, Any, Self, Unpack, cast
 
 from tidewheel.client.tidewheel import Tidewheel
 from tidewheel.flows.ports import Ports
@@ -17,6 +17,7 @@ from tidewheel.local.pump import FUNCTIONS, Failure, Pump
 from tidewheel.local.stack import Stack, clock_from
 from tidewheel.memory import MemoryService, MemorySqs, MemorySqsClient
 from tidewheel.memory.sqs_queue import MemoryQueue
+from tidewheel.model.setting import settings_of
 from tidewheel.model.settings import NewTopicSettings, ServiceSettings
 from tidewheel.model.triggers import BULK_WINDOW_S, RETENTION_S, URGENT_QUEUE, WORK_QUEUE, SourceQueue, bulk_queue
 
@@ -138,20 +139,8 @@ class MemoryTidewheel(Stack):
         )
 
     def _service_settings(self) -> ServiceSettings:
-        nowhere = "memory"
-        return ServiceSettings(
-            stack=self.stack_name,
-            table=nowhere,
-            s3_bucket=nowhere,
-            urgent_queue_url=self.queue(self._name(URGENT)).url,
-            bulk_queue_url=self.queue(self._name(BULK)).url,
-            work_queue_url=self.queue(self._name(WORK)).url,
-            refused_queue_url=self.queue(self._name(REFUSED)).url,
-            schedule_group=nowhere,
-            schedule_role_arn=nowhere,
-            dispatch_arn=nowhere,
-            schedule_dead_letter_arn=nowhere,
-            compact_function=nowhere,
-            merge_job=nowhere,
-            max_skew_ms=self.service.max_skew_ms,
-        )
+        """Returns settings that name the queues. All other resources are in no account."""
+        nowhere = {each.name: "memory" for each in settings_of(ServiceSettings).values() if each.required}
+        queues = {f"{name}_queue_url": self.queue(self._name(name)).url for name in (URGENT, BULK, WORK, REFUSED)}
+        given: dict[str, Any] = {**nowhere, **queues, "stack": self.stack_name, "merge_job": "memory"}
+        return ServiceSettings(**given, max_skew_ms=self.service.max_skew_ms)

@@ -9,14 +9,12 @@ from typing import Any
 
 from tidewheel.clock import Clock
 from tidewheel.flows.ports.runs import MergeSize
-from tidewheel.local.daily_work import DailyWork
 from tidewheel.local.memory_functions import MemoryFunctions
 from tidewheel.local.pump import Invocation, Kind, Trigger
+from tidewheel.local.sweep_work import SweepWork
 from tidewheel.memory import MemoryService
 from tidewheel.model.schedule_expressions import Every
 from tidewheel.model.triggers import RETRIES, SWEEP_INTERVAL_S
-from tidewheel.storage import items
-from tidewheel.storage.layout import SERVICE
 
 _SWEEP = Every(interval_ms=SWEEP_INTERVAL_S * 1000)
 
@@ -29,7 +27,7 @@ class MemoryTriggers:
         self._clock = clock
         self._functions = functions
         self._created_ms = self._last_tick_ms = clock.now_ms()
-        self._daily = DailyWork()
+        self._work = SweepWork()
         self._fire_from_ms = 0
         self._dispatches = 0
         self._merges = 0
@@ -41,13 +39,10 @@ class MemoryTriggers:
             # EventBridge Scheduler uses whole seconds in the future.
             fires_at_ms = -(-min(each for _, _, each in schedules) // 1000) * 1000
             yield max(fires_at_ms, self._fire_from_ms), Kind.ONCE, self._fire
-        stored = self._service.dynamodb
-        claimed = [items.next_at_ms_of(each) for each in stored.items(SERVICE)]
-        daily_ms = self._daily.next_ms(min(claimed, default=None), stored.writes(but=SERVICE), now_ms)
-        work_ms = [each for each in (stored.first_indexed(), daily_ms) if each is not None]
-        if work_ms:
+        work_ms = self._work.next_ms(self._service.dynamodb, now_ms)
+        if work_ms is not None:
             # Earlier ticks without work stay without work.
-            from_ms = max(self._last_tick_ms + 1, min(work_ms), now_ms)
+            from_ms = max(self._last_tick_ms + 1, work_ms, now_ms)
             tick_ms = _SWEEP.first_at_or_after_ms(self._created_ms, from_ms)
             yield tick_ms, Kind.RECURRING, partial(self._sweep, tick_ms)
         if self._dispatches < len(self._service.runs.dispatches):

@@ -291,6 +291,13 @@ class MemoryDynamoDBClient:
             found = [self._partitions[name] for name in names if name in self._partitions]
             return [dict(each.kept[key].item) for each in found for key in each.order]
 
+    def item_bytes(self, attributes: Item) -> int:
+        """Returns the size of the item with the key among some attributes. Returns 0 if there is no item."""
+        names = self._schema.partition_key, self._schema.sort_key
+        with self._lock:
+            kept = self._kept(self._key(self._schema.table, {name: attributes[name] for name in names}))
+        return 0 if kept is None else kept.size_bytes
+
     def writes(self, *, but: str) -> int:
         """Returns the number of writes so far, except those of a partition."""
         return self._writes.total() - self._writes[but]

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -135,7 +135,7 @@ def encode_checkpoint(checkpoint: Checkpoint) -> bytes:
         "settings": json.loads(checkpoint.settings.to_json()),
         "written_at_ms": checkpoint.written_at_ms,
         "marks": [checkpoint.sealed, checkpoint.planned, checkpoint.collected_until, checkpoint.purge_ms],
-        "subscriptions": [[*_subscription_marks(each), *_known(each)] for each in checkpoint.subscriptions],
+        "subscriptions": [_subscription_values(each) for each in checkpoint.subscriptions],
         "tombstones": [_tombstone_values(each) for each in checkpoint.tombstones],
     }
     if checkpoint.created_at_ms is not None:
@@ -175,11 +175,11 @@ def decode_checkpoint(data: bytes) -> Checkpoint:
             purge_ms=purge_ms,
             purges=tuple(Purge.of(*each) for each in document.get("purges", ())),
             written_at_ms=whole(document["written_at_ms"]),
-            subscriptions=tuple(_subscription(topic, *each) for each in document["subscriptions"]),
-            tombstones=tuple(_tombstone(*each) for each in document["tombstones"]),
-            recurring=tuple(_recurring(topic, *each) for each in document.get("recurring", ())),
+            subscriptions=tuple(_subscription(topic, each) for each in document["subscriptions"]),
+            tombstones=tuple(_tombstone(each) for each in document["tombstones"]),
+            recurring=tuple(_recurring(topic, each) for each in document.get("recurring", ())),
             created_at_ms=whole(document["created_at_ms"]) if "created_at_ms" in document else None,
-            keys=tuple(_key(*each) for each in document.get("keys", ())),
+            keys=tuple(_key(each) for each in document.get("keys", ())),
             keys_read_ms=keys_read_ms,
             keys_examined=keys_examined,
             layout=layout,
@@ -193,19 +193,9 @@ def decode_checkpoint(data: bytes) -> Checkpoint:
         ) from None
 
 
-def _subscription(
-    topic: str,
-    name: str,
-    generation: str,
-    queue_url: str,
-    cursor: int,
-    start: int,
-    state: str,
-    filter_policy: str | None = None,
-    created_at_ms: int | None = None,
-    settings: object = None,
-    *_: object,
-) -> SubscriptionState:
+def _subscription(topic: str, row: Sequence[Any]) -> SubscriptionState:
+    name, generation, queue_url, cursor, start, state, *others = row
+    filter_policy, created_at_ms, settings = _known_values(others, None, None, None)
     stored = {"filter_policy": filter_policy, **mapping(settings or {})}
     return SubscriptionState(
         topic=topic,
@@ -220,15 +210,17 @@ def _subscription(
     )
 
 
-def _subscription_marks(each: SubscriptionState) -> list[str | int]:
-    return [each.name, each.generation, each.queue_url, each.cursor, each.start, each.state.value]
+def _known_values(row: Sequence[Any], *defaults: Any) -> list[Any]:
+    """Returns the values at the end of a row that this release knows, by default where they were left out."""
+    return [*row[: len(defaults)], *defaults[len(row) :]]
 
 
-def _known(each: SubscriptionState) -> list[Any]:
-    """Returns the last values of a subscription, without trailing absent values."""
+def _subscription_values(each: SubscriptionState) -> list[Any]:
+    """Returns the values of a subscription, without trailing absent values."""
+    found: list[Any] = [each.name, each.generation, each.queue_url, each.cursor, each.start, each.state.value]
     others = {name: value for name, value in each.stored().items() if value is not None and name != "filter_policy"}
-    found = [each.filter_policy, each.created_at_ms, others or None]
-    while found and found[-1] is None:
+    found += [each.filter_policy, each.created_at_ms, others or None]
+    while found[-1] is None:
         found.pop()
     return found
 
@@ -240,9 +232,9 @@ def _tombstone_values(each: Tombstone) -> list[str | int | None]:
     return list(each[:3] if each.to is None else each[:4])
 
 
-def _tombstone(
-    slot: int, message_id: str, ttl_s: int, to: str | None = None, certain: int = 1, *_: object
-) -> Tombstone:
+def _tombstone(row: Sequence[Any]) -> Tombstone:
+    slot, message_id, ttl_s, *others = row
+    to, certain = _known_values(others, None, 1)
     moved_to = None if to is None else MessageId(text(to))
     return Tombstone(whole(slot), MessageId(text(message_id)), whole(ttl_s), moved_to, bool(whole(certain)))
 
@@ -252,18 +244,8 @@ def _recurring_values(each: Recurring) -> list[Any]:
     return [each.name, each.generation, each.rule, each.first_ms, *content]
 
 
-def _recurring(
-    topic: str,
-    name: str,
-    generation: str,
-    rule: str,
-    first_ms: int,
-    body: str,
-    encoding: int,
-    attributes: dict[str, str],
-    expires_in_ms: int | None,
-    *_: object,
-) -> Recurring:
+def _recurring(topic: str, row: Sequence[Any]) -> Recurring:
+    name, generation, rule, first_ms, body, encoding, attributes, expires_in_ms, *_ = row
     return Recurring(
         topic=topic,
         name=text(name),
@@ -282,28 +264,19 @@ def _key_values(each: KeyEntry) -> list[Any]:
     return [each.key, each.id, each.sent_ms, each.seq, each.ttl_s, *each.floor, each.tail_ms, flags]
 
 
-def _key(
-    key: str,
-    id: str | None,
-    sent_ms: int,
-    seq: int,
-    ttl_s: int,
-    floor_ms: int,
-    floor_seq: int,
-    tail_ms: int,
-    flags: int,
-    *_: object,
-) -> KeyEntry:
+def _key(row: Sequence[Any]) -> KeyEntry:
+    key, id, *numbers = row
+    sent_ms, seq, ttl_s, floor_ms, floor_seq, tail_ms, flags = map(whole, numbers[:7])
     if id is not None:
         id_bytes(id)
     return KeyEntry(
         key=check_key(key),
         id=None if id is None else MessageId(id),
-        sent_ms=whole(sent_ms),
-        seq=whole(seq),
-        ttl_s=whole(ttl_s),
-        floor=(whole(floor_ms), whole(floor_seq)),
-        tail_ms=whole(tail_ms),
-        replace=bool(whole(flags) & 1),
-        cancelled=bool(whole(flags) & 2),
+        sent_ms=sent_ms,
+        seq=seq,
+        ttl_s=ttl_s,
+        floor=(floor_ms, floor_seq),
+        tail_ms=tail_ms,
+        replace=bool(flags & 1),
+        cancelled=bool(flags & 2),
     )

@@ -16,13 +16,7 @@ from tidewheel.model.untrusted import json_of
 
 DECIMALS = 5
 """SNS compares numbers to five decimals."""
-COMPARISONS: dict[str, Callable[[float, float], bool]] = {
-    "=": op.eq,
-    "<": op.lt,
-    "<=": op.le,
-    ">": op.gt,
-    ">=": op.ge,
-}
+COMPARISONS: dict[str, Callable[[float, float], bool]] = {"=": op.eq, "<": op.lt, "<=": op.le, ">": op.gt, ">=": op.ge}
 
 Test = Callable[[Mapping[str, str]], bool]
 """Returns whether a message with these attributes is taken."""

@@ -22,7 +22,7 @@ from typing import Any
 from tidewheel.errors import InvalidValue, NewerRelease
 from tidewheel.model.park import ParkKey
 from tidewheel.model.set_aside import SetAsideKey
-from tidewheel.model.subscription_state import DeliveryKey
+from tidewheel.model.subscription_state import DeliveryKey, Owned
 from tidewheel.model.topic import check_name
 from tidewheel.model.untrusted import json_of
 
@@ -50,12 +50,8 @@ class DrainJob:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CatchUpJob:
+class CatchUpJob(Owned):
     """Hands out missed plans and drains parks after a resume."""
-
-    topic: str
-    subscription: str
-    generation: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +77,7 @@ class SetAsideJob:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HoldJob:
+class HoldJob(Owned):
     """Parks messages that the table did not take at first.
 
     Attributes:
@@ -89,9 +85,6 @@ class HoldJob:
         ledger: the ledger of the park.
     """
 
-    topic: str
-    subscription: str
-    generation: str
     since_s: int
     ledger: bytes
 

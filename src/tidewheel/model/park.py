@@ -13,6 +13,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from tidewheel.model.subscription_state import Owned
+
 MAX_INLINE_PARK_BYTES = 300_000
 """A park's larger ledger is an object, because an item has at most 400 KB."""
 MAX_WAIT_S = 300
@@ -20,16 +22,13 @@ MAX_WAIT_S = 300
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ParkKey:
+class ParkKey(Owned):
     """Names a park.
 
     Attributes:
         id: hash of the park's ledger, so that a repetition makes the same park.
     """
 
-    topic: str
-    subscription: str
-    generation: str
     id: str
 
 

@@ -191,7 +191,7 @@ def decode_plan(
         if document["v"] != 1:
             raise ValueError(f"version {document['v']}; this release reads version 1")
         objects = [text(name) for name in document["objects"]]
-        segments = tuple(_planned(objects, *each) for each in document["segments"])
+        segments = tuple(_planned(objects, each) for each in document["segments"])
         cancelled = frozenset(_message_id(each) for each in document["cancelled"])
         part_rows = whole(document["part_rows"], 1)
         unindexed = tuple(_unindexed(*each) for each in document.get("unindexed", ()))
@@ -217,27 +217,18 @@ def _unindexed(object_name: str, tail: str, size_bytes: int, rows: int, *_: obje
     return Unindexed(object_name=text(object_name), tail=text(tail), size_bytes=whole(size_bytes), rows=whole(rows, 1))
 
 
-def _planned(
-    objects: Sequence[str],
-    index: int,
-    offset: int,
-    length: int,
-    rows: int,
-    raw_bytes: int,
-    first_ms: int,
-    last_ms: int,
-    due_rows: int,
-    *_: object,
-) -> PlannedSegment:
+def _planned(objects: Sequence[str], row: Sequence[object]) -> PlannedSegment:
+    index, offset, length, rows, *others = row
+    raw_bytes, first_ms, last_ms, due_rows = map(whole, others[:4])
     segment = Segment(
         offset=whole(offset),
         length=whole(length, 1),
         rows=whole(rows, 1),
-        raw_bytes=whole(raw_bytes),
-        first_deliver_at_ms=whole(first_ms),
-        last_deliver_at_ms=whole(last_ms),
+        raw_bytes=raw_bytes,
+        first_deliver_at_ms=first_ms,
+        last_deliver_at_ms=last_ms,
     )
-    return PlannedSegment(object_name=objects[whole(index)], segment=segment, due_rows=whole(due_rows))
+    return PlannedSegment(object_name=objects[whole(index)], segment=segment, due_rows=due_rows)
 
 
 def _message_id(each: str) -> MessageId:

@@ -31,6 +31,8 @@ from tidewheel.model.object_names import payload_topic
 from tidewheel.model.untrusted import json_object_of, text, whole
 from tidewheel.model.validation import Options
 
+_TEXTS = {"key": "key", "ref": "payload", "sha256": "payload_sha256", "only": "only", "group": "group"}
+"""Field of the header -> attribute of `ReceivedMessage`."""
 _TO_JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
@@ -168,13 +170,13 @@ def parse_received(raw: Mapping[str, Any]) -> ReceivedMessage:
         deliver_at = _utc(id_deliver_at_ms(binary))
         expires_at = _utc(header["exp"]) if "exp" in header else None
         first_sent_at = _utc(header["first"]) if "first" in header else None
-        numbers = {name: whole(header.get(name, 0)) for name in ("seq", "attempt")}
-        names = ("key", "of", "ref", "sha256", "only", "group")
-        texts = {name: None if name not in header else text(header[name]) for name in names}
+        numbers: dict[str, Any] = {name: whole(header.get(name, 0)) for name in ("seq", "attempt")}
+        texts: dict[str, Any] = {field: text(header[name]) for name, field in _TEXTS.items() if name in header}
         body_bytes = whole(header["bytes"]) if "bytes" in header else None
-        if texts["of"] is not None:
-            id_bytes(texts["of"])
-        if texts["ref"] is not None and payload_topic(texts["ref"]) is None:
+        original_id = MessageId(text(header["of"])) if "of" in header else None
+        if original_id is not None:
+            id_bytes(original_id)
+        if "payload" in texts and payload_topic(texts["payload"]) is None:
             raise ValueError("ref is not the name of a body")
     except (KeyError, TypeError, ValueError, OverflowError, OSError) as error:
         how = f"not a message that Tidewheel delivered ({error!r})"
@@ -190,18 +192,13 @@ def parse_received(raw: Mapping[str, Any]) -> ReceivedMessage:
         sqs_message_id=raw["messageId"] if lambda_style else raw["MessageId"],
         receipt_handle=raw["receiptHandle"] if lambda_style else raw["ReceiptHandle"],
         receive_count=int(system.get("ApproximateReceiveCount", 1)),
-        key=texts["key"],
-        seq=numbers["seq"],
         expires_at=expires_at,
-        attempt=numbers["attempt"],
-        original_id=None if texts["of"] is None else MessageId(texts["of"]),
-        payload=texts["ref"],
-        payload_sha256=texts["sha256"],
+        original_id=original_id,
         payload_bytes=body_bytes,
-        only=texts["only"],
         first_sent_at=first_sent_at,
-        group=texts["group"],
         header=header_value,
+        **numbers,
+        **texts,
     )
 
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from tidewheel.model.object_names import PARKED
 from tidewheel.model.plan import Piece, Plan
-from tidewheel.model.subscription_state import Delivery, DeliveryKey, SubscriptionState
+from tidewheel.model.subscription_state import Delivery, DeliveryKey, Owned, SubscriptionState
 
 MAX_MANIFEST_BYTES = 300_000
 """Largest plan of an item, because an item has at most 400 KB."""
@@ -31,7 +31,7 @@ _MAX_WAIT_MS = 60 * 60_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SetAsideKey:
+class SetAsideKey(Owned):
     """Names a set-aside item.
 
     Attributes:
@@ -39,9 +39,6 @@ class SetAsideKey:
         id: made from the delivery and the pieces, so that a repetition that misses the same makes the same item.
     """
 
-    topic: str
-    subscription: str
-    generation: str
     id: str
 
     def is_of(self, subscription: SubscriptionState | None) -> bool:

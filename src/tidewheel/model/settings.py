@@ -73,21 +73,13 @@ class TopicSettings:
         ),
     ] = None
     collect_interval_s: Annotated[
-        int,
-        Setting(
-            "Time between two collections, which delete passed ledgers and write a checkpoint.",
-            unit="s",
-        ),
+        int, Setting("Time between two collections, which delete passed ledgers and write a checkpoint.", unit="s")
     ] = 3600
     inline_rows: Annotated[int, Setting("Maximum number of sends for which dispatch delivers a plan itself.")] = 4000
     part_rows: Annotated[int, Setting("Messages in a part of a larger delivery.")] = 1000
     redrive_s: Annotated[
         int,
-        Setting(
-            "Age at which the parts of an open delivery are enqueued again.",
-            unit="s",
-            least=2 * MAX_FUNCTION_S,
-        ),
+        Setting("Age at which the parts of an open delivery are enqueued again.", unit="s", least=2 * MAX_FUNCTION_S),
     ] = 1800
     max_buckets: Annotated[int, Setting("Live ledgers above which small ledgers are merged.")] = 64
     retention_s: Annotated[
@@ -118,8 +110,7 @@ class TopicSettings:
         ),
     ] = 0
     delay_levels: Annotated[
-        tuple[int, ...] | None,
-        Setting("Delays of level 1, 2 and so on.", unit="s", none="RocketMQ's 18 levels"),
+        tuple[int, ...] | None, Setting("Delays of level 1, 2 and so on.", unit="s", none="RocketMQ's 18 levels")
     ] = None
 
     def __post_init__(self) -> None:

@@ -58,7 +58,21 @@ class SubscriptionState(StoredSettings):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DeliveryKey:
+class Owned:
+    """Names what belongs to one generation of a subscription."""
+
+    topic: str
+    subscription: str
+    generation: str
+
+    @property
+    def owner(self) -> tuple[str, str, str]:
+        """The topic, the subscription and its generation."""
+        return self.topic, self.subscription, self.generation
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeliveryKey(Owned):
     """Names a delivery of a plan to a subscription.
 
     Attributes:
@@ -66,9 +80,6 @@ class DeliveryKey:
             worker of one delivery does not touch another.
     """
 
-    topic: str
-    subscription: str
-    generation: str
     plan: int
     replay: str | None = None
 

@@ -66,12 +66,7 @@ def bulk_queue(window_s: float = BULK_WINDOW_S) -> SourceQueue:
     in time for a ledger.
     """
     visibility_s = 6 * INGEST_TIMEOUT_S + math.ceil(window_s)
-    return SourceQueue(
-        visibility_s=visibility_s,
-        receives=RECEIVES,
-        batch_size=10_000,
-        window_s=window_s,
-    )
+    return SourceQueue(visibility_s=visibility_s, receives=RECEIVES, batch_size=10_000, window_s=window_s)
 
 
 URGENT_QUEUE = SourceQueue(visibility_s=2 * INGEST_TIMEOUT_S, receives=RECEIVES, batch_size=10)

@@ -9,8 +9,9 @@ from tidewheel import clock as clocks
 from tidewheel.ledger.bucket import Bucket, BucketId
 from tidewheel.model.topic_state import NextWork, TopicState, above
 from tidewheel.storage import items, layout
-from tidewheel.storage.table import Table
-from tidewheel.storage.writes import Change, Put, Value, item_of
+from tidewheel.storage.table import StoredItems
+from tidewheel.storage.topic_states import state_change
+from tidewheel.storage.writes import Put, Value, item_of
 
 
 class Commit(Enum):
@@ -27,11 +28,8 @@ IMPORT_TTL_S = 90 * 86_400
 """Time in which an import can be repeated without adding messages, after its ledgers are merged or delivered."""
 
 
-class Buckets:
+class Buckets(StoredItems):
     """The buckets of each topic."""
-
-    def __init__(self, table: Table) -> None:
-        self._table = table
 
     def commit(
         self,
@@ -67,15 +65,12 @@ class Buckets:
             sets = {"next_slot": next_work.next_slot, **items.check_fields(state.topic, next_work.next_check_ms)}
         if merge_at_ms is not None:
             sets |= {"merge_at_ms": merge_at_ms, **items.check_fields(state.topic, merge_at_ms)}
-        values: dict[str, Value] = {"generation": state.generation, "first": first}
-        if same_swaps:
-            values["swap_version"] = state.swap_version
-        change = Change(
-            key=layout.topic_state_key(state.topic),
-            condition=f"{items.SAME_TOPIC} AND sealed <= :first AND "
-            + items.next_slot_comparison(above(state.next_slot, first), ":first")
-            + (" AND swap_version = :swap_version" if same_swaps else ""),
-            values=values,
+        change = state_change(
+            state,
+            "sealed <= :first",
+            items.next_slot_comparison(above(state.next_slot, first), ":first"),
+            seen={"swap_version": state.swap_version} if same_swaps else {},
+            values={"first": first},
             sets=sets,
             adds={"work_version": 1, "waiting": bucket.rows},
         )
@@ -106,8 +101,7 @@ class Buckets:
         Args:
             unreadable: gets the name and the error of each that cannot be read. None: the first error is raised.
         """
-        found = self._table.query_prefix(layout.topic_partition(topic), layout.BUCKETS)
-        return items.readable(found, items.decode_bucket, layout.BUCKETS, unreadable)
+        return self._table.read_all(layout.topic_partition(topic), layout.BUCKETS, items.decode_bucket, unreadable)
 
     def in_order(
         self,

@@ -21,11 +21,6 @@ MOST_DUE = 1000
 OwnedKey = DeliveryKey | ParkKey | SetAsideKey
 
 
-def owner_of(key: OwnedKey) -> tuple[str, str, str]:
-    """Returns the owner of an item, which is one generation of a subscription."""
-    return key.topic, key.subscription, key.generation
-
-
 class Due(NamedTuple):
     """The topics, deliveries, parks and set-aside items that the sweep must check."""
 
@@ -121,7 +116,7 @@ class Checks:
             values={"now": now_ms},
             sets={"v": items.VERSION, "next_at_ms": next_ms},
         )
-        done, item = self._table.update(claim, action="claim_daily", topic=name, returns=True)
+        done, item = self._table.change_and_get(claim, action="claim_daily", topic=name)
         if item is not None:
             self._not_before_ms[name] = int(item["next_at_ms"]["N"])
         if not done or item is None:
@@ -138,7 +133,7 @@ class Checks:
             condition="attribute_exists(next_at_ms)",
             sets={"v": items.VERSION, "next_at_ms": next_ms, "#after": after},
         )
-        self._table.update(change, action="put_off_daily", topic=name)
+        self._table.change(change, action="put_off_daily", topic=name)
         self._not_before_ms[name] = next_ms
 
 

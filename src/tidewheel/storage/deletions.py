@@ -7,22 +7,19 @@ from itertools import islice
 
 from tidewheel.model.topic_state import ALL_SEALED, TopicState
 from tidewheel.storage import items, layout
-from tidewheel.storage.table import Table
-from tidewheel.storage.topic_states import change_if_seen
-from tidewheel.storage.writes import Delete, Value
+from tidewheel.storage.table import StoredItems
+from tidewheel.storage.topic_states import state_change
+from tidewheel.storage.writes import LAYOUT_READ, Delete, Value, as_seen
 
 MAX_DELETED_ITEMS = 500
 """Maximum items deleted by a `delete_items` call, which takes a few seconds."""
 
 
-class Deletions:
+class Deletions(StoredItems):
     """The topics that are being deleted.
 
     A topic state's life:  created -> deleting (another generation) -> forgotten
     """
-
-    def __init__(self, table: Table) -> None:
-        self._table = table
 
     def mark(self, state: TopicState, generation: str, now_ms: int) -> bool:
         """Marks a topic as being deleted. Returns False if refused.
@@ -33,7 +30,8 @@ class Deletions:
         """
         checks = items.check_fields(state.topic, now_ms)
         marks: dict[str, Value | None] = {"generation": generation, "sealed": ALL_SEALED, "deleting_at_ms": now_ms}
-        return change_if_seen(self._table, state, "mark_deleting", {}, marks | checks)
+        change = state_change(state, sets=marks | checks)
+        return self._table.change(change, action="mark_deleting", topic=state.topic)
 
     def read(self, topic: str) -> TopicState | None:
         """Reads the state of a topic that is being deleted. Returns None if the topic is absent or lives."""
@@ -46,9 +44,9 @@ class Deletions:
 
         `next_check_ms = ... IF generation and next_check_ms as read`.
         """
-        seen: dict[str, Value | None] = {layout.CHECK_SORT_KEY: state.next_check_ms}
         checks = items.check_fields(state.topic, next_check_ms)
-        return change_if_seen(self._table, state, "claim_deletion", seen, checks)
+        change = state_change(state, seen={layout.CHECK_SORT_KEY: state.next_check_ms}, sets=checks)
+        return self._table.change(change, action="claim_deletion", topic=state.topic)
 
     def delete_items(self, topic: str) -> bool:
         """Deletes some of a topic's items, subscriptions first. Returns True if none were left.
@@ -65,12 +63,9 @@ class Deletions:
 
         `delete STATE IF generation as read`.
         """
-        delete = Delete(
-            key=layout.topic_state_key(state.topic),
-            condition=items.SAME_TOPIC,
-            values={"generation": state.generation},
-        )
-        return not self._table.transact([delete], action="forget_topic", topic=state.topic)
+        condition = as_seen({"generation": state.generation}, LAYOUT_READ)
+        delete = Delete(key=layout.topic_state_key(state.topic), **condition)
+        return self._table.commit([delete], action="forget_topic", topic=state.topic)
 
     def _keys_of(self, topic: str) -> Iterator[layout.Key]:
         """Yields the keys of all items except the topic state.

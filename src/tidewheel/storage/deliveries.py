@@ -9,8 +9,9 @@ from enum import Enum
 from tidewheel.model.subscription_state import Delivery, DeliveryKey, State, SubscriptionState
 from tidewheel.model.topic_state import TopicState
 from tidewheel.storage import items, layout
-from tidewheel.storage.table import Table
-from tidewheel.storage.writes import Change, Check, Put, Write
+from tidewheel.storage.table import StoredItems
+from tidewheel.storage.topic_states import state_change
+from tidewheel.storage.writes import Change, Check, Put, Write, as_seen
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,23 +39,15 @@ class Replay(Enum):
     """The plan's ledgers are not kept any more, or the topic is gone."""
 
 
-class Deliveries:
+class Deliveries(StoredItems):
     """The open deliveries of each topic, and the hand-outs that open them."""
-
-    def __init__(self, table: Table) -> None:
-        self._table = table
 
     def hand_out(self, step: HandOut) -> bool:
         """Hands out a plan to a subscription. Returns False if refused.
 
         `T{put DELIVERY; SUB: cursor = to IF cursor and generation as read}`.
         """
-        topic = step.subscription.topic
-        writes = hand_out_writes(step)
-        if len(writes) > 1:
-            return not self._table.transact(writes, action="hand_out", topic=topic)
-        done, _ = self._table.update(_cursor_change(step), action="hand_out", topic=topic)
-        return done
+        return self._table.commit(hand_out_writes(step), action="hand_out", topic=step.subscription.topic)
 
     def open_replay(self, state: TopicState, delivery: Delivery) -> Replay:
         """Opens a delivery that replays a plan.
@@ -66,24 +59,11 @@ class Deliveries:
         ledgers stay.
         """
         key = delivery.key
-        failed = self._table.transact(
-            [
-                Put(item=items.encode_delivery(delivery)),
-                Check(
-                    key=layout.subscription_key(key.topic, key.subscription),
-                    condition="generation = :generation AND #state <> :paused",
-                    values={"generation": key.generation, "paused": State.PAUSED.value},
-                ),
-                Change(
-                    key=layout.topic_state_key(state.topic),
-                    condition=f"{items.SAME_TOPIC} AND collected_until <= :a",
-                    values={"generation": state.generation, "a": key.plan},
-                    adds={"subscriptions_version": 1},
-                ),
-            ],
-            action="open_replay",
-            topic=state.topic,
-        )
+        put = Put(item=items.encode_delivery(delivery))
+        active = as_seen({"generation": key.generation}, "#state <> :paused", paused=State.PAUSED.value)
+        owner = Check(key=layout.subscription_key(key.topic, key.subscription), **active)
+        kept = state_change(state, "collected_until <= :a", values={"a": key.plan}, adds={"subscriptions_version": 1})
+        failed = self._table.transact([put, owner, kept], action="open_replay", topic=state.topic)
         if 2 in failed:
             return Replay.COLLECTED
         return Replay.REFUSED if failed else Replay.OPENED
@@ -98,8 +78,8 @@ class Deliveries:
         Args:
             unreadable: gets the name and the error of each that cannot be read. None: the first error is raised.
         """
-        found = self._table.query_prefix(layout.topic_partition(topic), layout.DELIVERIES)
-        return items.readable(found, items.decode_delivery, layout.DELIVERIES, unreadable)
+        partition = layout.topic_partition(topic)
+        return self._table.read_all(partition, layout.DELIVERIES, items.decode_delivery, unreadable)
 
     def lease_part(self, key: DeliveryKey, part: int, now_ms: int, expired_before_ms: int) -> Delivery | None:
         """Leases a part. Returns the delivery afterwards, or None if refused.
@@ -111,17 +91,14 @@ class Deliveries:
         returns None. The part then waits until the lease expires, as after a crash.
         """
         lease = f"leases.#{part}"
-        return self._change(
-            Change(
-                key=layout.delivery_key(key),
-                condition=f"attribute_exists(pk) AND NOT contains(done, :part) "
-                f"AND (attribute_not_exists({lease}) OR {lease} < :expired)",
-                values={"part": part, "expired": expired_before_ms},
-                sets={lease: now_ms},
-            ),
-            "lease_part",
-            key,
+        change = Change(
+            key=layout.delivery_key(key),
+            condition=f"attribute_exists(pk) AND NOT contains(done, :part) "
+            f"AND (attribute_not_exists({lease}) OR {lease} < :expired)",
+            values={"part": part, "expired": expired_before_ms},
+            sets={lease: now_ms},
         )
+        return self._table.change_and_read(change, items.decode_delivery, action="lease_part", topic=key.topic)
 
     def release_part(self, key: DeliveryKey, part: int) -> None:
         """Deletes a part's lease after a failure. Does nothing if the lease is gone.
@@ -129,7 +106,7 @@ class Deliveries:
         A retry may then take the part at once.
         """
         change = Change(key=layout.delivery_key(key), condition="attribute_exists(pk)", sets={f"leases.#{part}": None})
-        self._table.update(change, action="release_part", topic=key.topic)
+        self._table.change(change, action="release_part", topic=key.topic)
 
     def part_done(self, key: DeliveryKey, part: int) -> Delivery | None:
         """Marks a part done. Returns the delivery afterwards, or None if refused.
@@ -142,7 +119,7 @@ class Deliveries:
             sets={f"leases.#{part}": None},
             adds={"done": frozenset((part,))},
         )
-        return self._change(change, "part_done", key)
+        return self._table.change_and_read(change, items.decode_delivery, action="part_done", topic=key.topic)
 
     def set_next_check(self, key: DeliveryKey, seen_next_check_ms: int, next_check_ms: int) -> bool:
         """Sets a delivery's next check. Returns False if refused.
@@ -150,8 +127,7 @@ class Deliveries:
         `next_check_ms = ... IF next_check_ms as seen`.
         """
         change = items.next_check_change(layout.delivery_key(key), seen_next_check_ms, next_check_ms)
-        done, _ = self._table.update(change, action="stamp_delivery", topic=key.topic)
-        return done
+        return self._table.change(change, action="stamp_delivery", topic=key.topic)
 
     def delete(self, keys: Iterable[DeliveryKey]) -> None:
         """Deletes deliveries that are complete or of dead generations. Missing deliveries are ignored.
@@ -160,10 +136,6 @@ class Deliveries:
         """
         for key in keys:
             self._table.delete(layout.delivery_key(key), action="delete_deliveries", topic=key.topic)
-
-    def _change(self, change: Change, action: str, key: DeliveryKey) -> Delivery | None:
-        done, item = self._table.update(change, action=action, topic=key.topic, returns=True)
-        return items.decode_delivery(item) if done and item is not None else None
 
 
 def hand_out_writes(step: HandOut) -> list[Write]:
@@ -176,9 +148,5 @@ def hand_out_writes(step: HandOut) -> list[Write]:
 
 def _cursor_change(step: HandOut) -> Change:
     seen = step.subscription
-    return Change(
-        key=layout.subscription_key(seen.topic, seen.name),
-        condition="#cursor = :cursor AND generation = :generation",
-        values={"cursor": seen.cursor, "generation": seen.generation},
-        sets={"#cursor": step.to},
-    )
+    condition = as_seen({"#cursor": seen.cursor, "generation": seen.generation})
+    return Change(key=layout.subscription_key(seen.topic, seen.name), sets={"#cursor": step.to}, **condition)

@@ -11,9 +11,9 @@ before a parser sees the bytes.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import wraps
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from tidewheel.errors import CorruptMetadata, NewerRelease, TidewheelError, UnsupportedLayout
 from tidewheel.ledger.bucket import Bucket, BucketId, Tail
@@ -35,11 +35,10 @@ from tidewheel.model.topic_state import NextWork, Purge, TopicState, check_layou
 from tidewheel.model.trash import Trash
 from tidewheel.model.untrusted import json_of, text, whole
 from tidewheel.storage import layout
-from tidewheel.storage.writes import LAYOUT_READ, Change, Item, Value, item_of
+from tidewheel.storage.fields import Fields, binary, field, number, plain, string
+from tidewheel.storage.writes import Change, Item, Value, as_seen, item_of
 
 VERSION = 1
-SAME_TOPIC = f"generation = :generation AND {LAYOUT_READ}"
-"""Condition of every change of a topic state. The topic is the same as read, with a layout that this release reads."""
 
 T = TypeVar("T")
 
@@ -58,8 +57,8 @@ def _reading(decode: Callable[[Item], T]) -> Callable[[Item], T]:
     def checked(item: Item) -> T:
         try:
             if "layout" in item:
-                check_layout(_topic(item), _number(item, "layout"))
-            version = _number(item, "v")
+                check_layout(_topic(item), number(item["layout"]))
+            version = number(item["v"])
             if version <= VERSION:
                 return decode(item)
         except UnsupportedLayout:
@@ -98,48 +97,18 @@ def _name(item: Item) -> str:
     return "/".join(item.get(part, {}).get("S", "?") for part in (layout.PARTITION_KEY, layout.SORT_KEY))
 
 
-def _number(item: Item, name: str) -> int:
-    return int(item[name]["N"])
+def _message_id(value: Any) -> MessageId:
+    id_bytes(string(value))  # Raises an error that _reading catches.
+    return MessageId(string(value))
 
 
-def _optional(item: Item, name: str) -> int | None:
-    return int(item[name]["N"]) if name in item else None
-
-
-def _text(item: Item, name: str) -> str:
-    return str(item[name]["S"])
-
-
-def _binary(item: Item, name: str) -> bytes:
-    return bytes(item[name]["B"])
-
-
-def _plain(item: Item, name: str) -> str | int:
-    return _number(item, name) if "N" in item[name] else _text(item, name)
-
-
-def _message_id(item: Item, name: str) -> MessageId | None:
-    if name not in item:
-        return None
-    id_bytes(_text(item, name))  # Raises an error that _reading catches.
-    return MessageId(_text(item, name))
-
-
-def _attributes(item: Item) -> dict[str, str]:
-    found = json_of(_text(item, "attributes")) if "attributes" in item else {}
-    return {text(name): text(value) for name, value in found.items()}
+def _count(value: Any) -> int:
+    return whole(number(value))
 
 
 def key_of(item: Item) -> layout.Key:
     """Returns an item's key."""
-    return _text(item, layout.PARTITION_KEY), _text(item, layout.SORT_KEY)
-
-
-def readable(
-    found: Iterable[Item], decode: Callable[[Item], T], prefix: str, unreadable: dict[str, Exception] | None
-) -> list[T]:
-    """Returns the items that can be read. See `each_readable`."""
-    return list(each_readable(found, decode, prefix, unreadable))
+    return string(item[layout.PARTITION_KEY]), string(item[layout.SORT_KEY])
 
 
 def each_readable(
@@ -164,26 +133,21 @@ def each_readable(
 
 def next_check_ms_of(item: Item) -> int:
     """Returns the time of an indexed item's next check."""
-    return _number(item, layout.CHECK_SORT_KEY)
+    return number(item[layout.CHECK_SORT_KEY])
 
 
 def next_check_change(key: layout.Key, seen_ms: int, next_ms: int) -> Change:
     """Returns the change of an item's next check, if nobody has changed it since."""
-    return Change(
-        key=key,
-        condition=f"{layout.CHECK_SORT_KEY} = :seen",
-        values={"seen": seen_ms},
-        sets={layout.CHECK_SORT_KEY: next_ms},
-    )
+    return Change(key=key, sets={layout.CHECK_SORT_KEY: next_ms}, **as_seen({layout.CHECK_SORT_KEY: seen_ms}))
 
 
 def next_at_ms_of(item: Item) -> int:
     """Returns when a daily work is next due, from the item of its claim."""
-    return _number(item, "next_at_ms")
+    return number(item["next_at_ms"])
 
 
 def _topic(item: Item) -> str:
-    return layout.topic_of(_text(item, layout.PARTITION_KEY))
+    return layout.topic_of(string(item[layout.PARTITION_KEY]))
 
 
 def check_fields(topic: str, next_check_ms: int | None) -> dict[str, Value | None]:
@@ -203,59 +167,8 @@ def next_work_fields(topic: str, next_work: NextWork) -> dict[str, Value | None]
     }
 
 
-def encode_topic_state(state: TopicState) -> Item:
-    """Returns a topic state's item."""
-    fields: dict[str, Value | None] = {
-        "v": VERSION,
-        "generation": state.generation,
-        "settings": state.settings.to_json(),
-        "sealed": state.sealed,
-        "planned": state.planned,
-        "collected_until": state.collected_until,
-        "next_slot": state.next_slot,
-        "work_version": state.work_version,
-        "swap_version": state.swap_version,
-        "subscriptions_version": state.subscriptions_version,
-        "purge_ms": state.purge_ms,
-        "purges": encode_purges(state.purges),
-        "deleting_at_ms": state.deleting_at_ms,
-        "collect_at_ms": state.collect_at_ms,
-        "merge_considered_version": state.merge_considered_version or None,
-        "merge_at_ms": state.merge_at_ms,
-        "waiting": state.waiting or None,
-        "recurring": state.recurring or None,
-        "layout": state.layout if state.layout > 1 else None,
-        "created_at_ms": state.created_at_ms,
-    }
-    return item_of(layout.topic_state_key(state.topic), fields | check_fields(state.topic, state.next_check_ms))
-
-
-@_reading
-def decode_topic_state(item: Item) -> TopicState:
-    """Reads a topic state."""
-    return TopicState(
-        topic=_topic(item),
-        generation=_text(item, "generation"),
-        settings=TopicSettings.from_json(_text(item, "settings")),
-        sealed=_number(item, "sealed"),
-        planned=_number(item, "planned"),
-        collected_until=_number(item, "collected_until"),
-        next_slot=_optional(item, "next_slot"),
-        work_version=_number(item, "work_version"),
-        swap_version=_number(item, "swap_version"),
-        subscriptions_version=_number(item, "subscriptions_version"),
-        purge_ms=_number(item, "purge_ms"),
-        purges=_purges(item),
-        deleting_at_ms=_optional(item, "deleting_at_ms"),
-        next_check_ms=_optional(item, layout.CHECK_SORT_KEY),
-        collect_at_ms=_optional(item, "collect_at_ms"),
-        merge_considered_version=_optional(item, "merge_considered_version") or 0,
-        merge_at_ms=_optional(item, "merge_at_ms"),
-        waiting=_optional(item, "waiting") or 0,
-        recurring=_optional(item, "recurring") or 0,
-        layout=_optional(item, "layout") or 1,
-        created_at_ms=_optional(item, "created_at_ms"),
-    )
+def _item(key: layout.Key, attributes: Mapping[str, Value | None]) -> Item:
+    return item_of(key, {"v": VERSION, **attributes})
 
 
 def encode_purges(purges: Sequence[Purge]) -> str | None:
@@ -264,48 +177,66 @@ def encode_purges(purges: Sequence[Purge]) -> str | None:
     return json.dumps(texts, separators=(",", ":")) if texts else None
 
 
-def _purges(item: Item) -> tuple[Purge, ...]:
-    found = json_of(_text(item, "purges")) if "purges" in item else ()
-    return tuple(Purge.of(*each) for each in found)
+def _purges(stored: str) -> tuple[Purge, ...]:
+    return tuple(Purge.of(*each) for each in json_of(stored))
+
+
+_TOPIC_STATE = Fields(
+    plain(string, "generation"),
+    field("settings", lambda value: TopicSettings.from_json(string(value)), TopicSettings.to_json),
+    plain(number, "sealed", "planned", "collected_until", "purge_ms"),
+    plain(number, "work_version", "swap_version", "subscriptions_version"),
+    plain(number, "next_slot", "next_check_ms", "collect_at_ms", "merge_at_ms", default=None),
+    plain(number, "deleting_at_ms", "created_at_ms", default=None),
+    plain(number, "merge_considered_version", "waiting", "recurring", default=0),
+    plain(number, "layout", default=1),
+    field("purges", lambda value: _purges(string(value)), encode_purges, default=()),
+)
+
+
+def encode_topic_state(state: TopicState) -> Item:
+    """Returns a topic state's item."""
+    checks = check_fields(state.topic, state.next_check_ms)
+    return _item(layout.topic_state_key(state.topic), _TOPIC_STATE.attributes(state) | checks)
+
+
+@_reading
+def decode_topic_state(item: Item) -> TopicState:
+    """Reads a topic state."""
+    return TopicState(topic=_topic(item), **_TOPIC_STATE.values(item))
+
+
+_BUCKET = Fields(
+    plain(string, "object_name"),
+    plain(number, "size_bytes", "rows"),
+    field("slots", lambda value: decode_slots(binary(value)), encode_slots),
+    field(
+        "segments",
+        lambda value: decode_segments(binary(value)),
+        lambda found: encode_segments(found) if found else None,
+        default=(),
+    ),
+    field("tail", lambda value: Tail.of_tag(string(value)), lambda tail: tail.tag, default=None),
+    field(
+        "weights",
+        lambda value: decode_weights(binary(value)),
+        lambda found: encode_weights(found) if found else None,
+        default=(),
+    ),
+    plain(_count, "slot_shift", "checked_ms", default=0),
+    field("schema_version", _count, attribute="schema", default=1),
+)
 
 
 def encode_bucket(topic: str, bucket: Bucket) -> Item:
     """Returns a bucket's item."""
-    held, tail = bucket.without_tail(), bucket.tail
-    return item_of(
-        layout.bucket_key(topic, bucket.id),
-        {
-            "v": VERSION,
-            "object_name": held.object_name,
-            "size_bytes": held.size_bytes,
-            "rows": held.rows,
-            "slots": encode_slots(held.slots),
-            "slot_shift": held.slot_shift or None,
-            "segments": encode_segments(held.segments) if held.segments else None,
-            "tail": None if tail is None else tail.tag,
-            "weights": encode_weights(held.weights) if held.weights else None,
-            "checked_ms": held.checked_ms or None,
-            "schema": held.schema_version if held.schema_version > 1 else None,
-        },
-    )
+    return _item(layout.bucket_key(topic, bucket.id), _BUCKET.attributes(bucket.without_tail()))
 
 
 @_reading
 def decode_bucket(item: Item) -> Bucket:
     """Reads a bucket. Readers stop by the slot in its id, so a bucket with an earlier slot cannot be read."""
-    bucket = Bucket(
-        id=BucketId(key_of(item)[1].removeprefix(layout.BUCKETS)),
-        object_name=_text(item, "object_name"),
-        size_bytes=_number(item, "size_bytes"),
-        rows=_number(item, "rows"),
-        slots=decode_slots(_binary(item, "slots")),
-        segments=decode_segments(_binary(item, "segments")) if "segments" in item else (),
-        tail=Tail.of_tag(_text(item, "tail")) if "tail" in item else None,
-        slot_shift=whole(_optional(item, "slot_shift") or 0),
-        weights=decode_weights(_binary(item, "weights")) if "weights" in item else (),
-        checked_ms=whole(_optional(item, "checked_ms") or 0),
-        schema_version=whole(_optional(item, "schema") or 1),
-    )
+    bucket = Bucket(id=BucketId(key_of(item)[1].removeprefix(layout.BUCKETS)), **_BUCKET.values(item))
     if bucket.id_slot > (bucket.last_slot if bucket.slot_shift else bucket.first_slot):
         raise ValueError(f"slots begin with {bucket.first_slot}, before the slot in the key")
     return bucket
@@ -323,34 +254,23 @@ class PlanItem(NamedTuple):
     occurrences: str | None = None
 
 
+_PLAN = Fields(
+    plain(number, "end_slot"),
+    plain(binary, "manifest", default=None),
+    plain(string, "object_name", "occurrences", default=None),
+    plain(number, "object_bytes", default=0),
+)
+
+
 def encode_plan_item(plan: PlanItem) -> Item:
     """Returns a plan's item."""
-    named = plan.object_name is not None
-    return item_of(
-        layout.plan_key(plan.topic, plan.first_slot),
-        {
-            "v": VERSION,
-            "end_slot": plan.end_slot,
-            "manifest": plan.manifest,
-            "object_name": plan.object_name,
-            "object_bytes": plan.object_bytes if named else None,
-            "occurrences": plan.occurrences,
-        },
-    )
+    return _item(layout.plan_key(plan.topic, plan.first_slot), _PLAN.attributes(plan))
 
 
 @_reading
 def decode_plan_item(item: Item) -> PlanItem:
     """Reads a plan's item, complete or with `pk, sk, v, end_slot` only."""
-    return PlanItem(
-        topic=_topic(item),
-        first_slot=layout.plan_slot(key_of(item)[1]),
-        end_slot=_number(item, "end_slot"),
-        manifest=_binary(item, "manifest") if "manifest" in item else None,
-        object_name=_text(item, "object_name") if "object_name" in item else None,
-        object_bytes=_optional(item, "object_bytes") or 0,
-        occurrences=_text(item, "occurrences") if "occurrences" in item else None,
-    )
+    return PlanItem(topic=_topic(item), first_slot=layout.plan_slot(key_of(item)[1]), **_PLAN.values(item))
 
 
 @_reading
@@ -362,106 +282,87 @@ def decode_plan_in_table(item: Item) -> PlanItem:
     return plan
 
 
+_SUBSCRIPTION = Fields(
+    plain(string, "generation", "queue_url"),
+    plain(number, "cursor", "start"),
+    field("state", lambda value: State(string(value)), lambda state: str(state.value)),
+    plain(number, "created_at_ms", default=None),
+)
+
+
 def encode_subscription(subscription: SubscriptionState) -> Item:
     """Returns a subscription's item."""
-    return item_of(
-        layout.subscription_key(subscription.topic, subscription.name),
-        {
-            "v": VERSION,
-            "generation": subscription.generation,
-            "queue_url": subscription.queue_url,
-            "cursor": subscription.cursor,
-            "start": subscription.start,
-            "state": subscription.state.value,
-            **subscription.stored(),
-            "created_at_ms": subscription.created_at_ms,
-        },
-    )
+    key = layout.subscription_key(subscription.topic, subscription.name)
+    return _item(key, _SUBSCRIPTION.attributes(subscription) | subscription.stored())
 
 
 @_reading
 def decode_subscription(item: Item) -> SubscriptionState:
     """Reads a subscription."""
+    stored = {name: item[name] for name in settings_of(StoredSettings) if name in item}
     return SubscriptionState(
         topic=_topic(item),
         name=key_of(item)[1].removeprefix(layout.SUBSCRIPTIONS),
-        generation=_text(item, "generation"),
-        queue_url=_text(item, "queue_url"),
-        cursor=_number(item, "cursor"),
-        start=_number(item, "start"),
-        state=State(_text(item, "state")),
-        created_at_ms=_optional(item, "created_at_ms"),
-        **read_stored({name: _plain(item, name) for name in settings_of(StoredSettings) if name in item}),
+        **_SUBSCRIPTION.values(item),
+        **read_stored({name: number(value) if "N" in value else string(value) for name, value in stored.items()}),
     )
 
 
+_DELIVERY = Fields(
+    plain(string, "queue_url"),
+    plain(number, "parts", "start", "next_check_ms"),
+    field("done", lambda value: frozenset(map(int, value["NS"])), default=frozenset()),
+    # `leases` exists from the start, so that updates can set its entries.
+    field("leases", lambda value: _leases(value["M"]), lambda leases: {str(part): ms for part, ms in leases}),
+    plain(string, "filter_policy", default=None),
+    plain(number, "first_ms", "end_ms", default=None),
+)
+
+
+def _leases(taken: Item) -> tuple[tuple[int, int], ...]:
+    return tuple(sorted((int(part), number(taken_ms)) for part, taken_ms in taken.items()))
+
+
 def encode_delivery(delivery: Delivery) -> Item:
-    """Returns a delivery's item. `leases` exists from the start, so that updates can set its entries."""
-    fields: dict[str, Value | None] = {
-        "v": VERSION,
-        "queue_url": delivery.queue_url,
-        "parts": delivery.parts,
-        "start": delivery.start,
-        "done": delivery.done or None,
-        "leases": {str(part): taken_ms for part, taken_ms in delivery.leases},
-        "filter_policy": delivery.filter_policy,
-        "first_ms": delivery.first_ms,
-        "end_ms": delivery.end_ms,
-    }
-    topic = delivery.key.topic
-    return item_of(layout.delivery_key(delivery.key), fields | check_fields(topic, delivery.next_check_ms))
+    """Returns a delivery's item."""
+    checks = check_fields(delivery.key.topic, delivery.next_check_ms)
+    return _item(layout.delivery_key(delivery.key), _DELIVERY.attributes(delivery) | checks)
 
 
 @_reading
 def decode_delivery(item: Item) -> Delivery:
     """Reads a delivery."""
-    return Delivery(
-        key=layout.parse_delivery_key(key_of(item)),
-        queue_url=_text(item, "queue_url"),
-        parts=_number(item, "parts"),
-        start=_number(item, "start"),
-        next_check_ms=_number(item, layout.CHECK_SORT_KEY),
-        done=frozenset(int(part) for part in item["done"]["NS"]) if "done" in item else frozenset(),
-        leases=tuple(sorted((int(part), int(taken["N"])) for part, taken in item["leases"]["M"].items())),
-        filter_policy=_text(item, "filter_policy") if "filter_policy" in item else None,
-        first_ms=_optional(item, "first_ms"),
-        end_ms=_optional(item, "end_ms"),
-    )
+    return Delivery(key=layout.parse_delivery_key(key_of(item)), **_DELIVERY.values(item))
+
+
+_PARK = Fields(
+    plain(number, "rows", "size_bytes", "next_check_ms"),
+    plain(binary, "ledger", default=None),
+    plain(string, "object_name", "unreadable", default=None),
+    plain(number, "leased_ms", "refused_ms", "first_due_ms", default=None),
+    plain(number, "tries", default=0),
+)
 
 
 def encode_park(park: Park) -> Item:
     """Returns a park's item."""
-    fields: dict[str, Value | None] = {
-        "v": VERSION,
-        "rows": park.rows,
-        "size_bytes": park.size_bytes,
-        "ledger": park.ledger,
-        "object_name": park.object_name,
-        "leased_ms": park.leased_ms,
-        "tries": park.tries or None,
-        "refused_ms": park.refused_ms,
-        "first_due_ms": park.first_due_ms,
-        "unreadable": park.unreadable,
-    }
-    return item_of(layout.park_key(park.key), fields | check_fields(park.key.topic, park.next_check_ms))
+    checks = check_fields(park.key.topic, park.next_check_ms)
+    return _item(layout.park_key(park.key), _PARK.attributes(park) | checks)
 
 
 @_reading
 def decode_park(item: Item) -> Park:
     """Reads a park, with or without its ledger."""
-    return Park(
-        key=layout.parse_park_key(key_of(item)),
-        rows=_number(item, "rows"),
-        size_bytes=_number(item, "size_bytes"),
-        next_check_ms=_number(item, layout.CHECK_SORT_KEY),
-        ledger=_binary(item, "ledger") if "ledger" in item else None,
-        object_name=_text(item, "object_name") if "object_name" in item else None,
-        leased_ms=_optional(item, "leased_ms"),
-        tries=_optional(item, "tries") or 0,
-        refused_ms=_optional(item, "refused_ms"),
-        first_due_ms=_optional(item, "first_due_ms"),
-        unreadable=_text(item, "unreadable") if "unreadable" in item else None,
-    )
+    return Park(key=layout.parse_park_key(key_of(item)), **_PARK.values(item))
+
+
+_SET_ASIDE = Fields(
+    field("start", number, attribute="start_slot"),
+    plain(string, "filter_policy", default=None),
+    plain(number, "first_ms", "end_ms", "next_check_ms", default=None),
+    plain(string, "reason"),
+    plain(number, "first_seen_ms", "tries", "damage"),
+)
 
 
 def encode_set_aside(item: SetAside) -> Item:
@@ -477,14 +378,7 @@ def set_aside_fields(item: SetAside) -> dict[str, Value | None]:
         "end_slot": item.plan.end_slot,
         "manifest": encode_plan(item.plan),
         "ranges": json.dumps(item.ranges, separators=(",", ":")),
-        "start_slot": item.start,
-        "filter_policy": item.filter_policy,
-        "first_ms": item.first_ms,
-        "end_ms": item.end_ms,
-        "reason": item.reason,
-        "first_seen_ms": item.first_seen_ms,
-        "tries": item.tries,
-        "damage": item.damage,
+        **_SET_ASIDE.attributes(item),
         **check_fields(item.key.topic, item.next_check_ms),
     }
 
@@ -492,58 +386,48 @@ def set_aside_fields(item: SetAside) -> dict[str, Value | None]:
 @_reading
 def decode_set_aside(item: Item) -> SetAside:
     """Reads a set-aside item."""
-    first_slot, end_slot = _number(item, "first_slot"), _number(item, "end_slot")
-    plan = decode_plan(_topic(item), first_slot, end_slot, _binary(item, "manifest"))
-    return SetAside(
-        key=layout.parse_set_aside_key(key_of(item)),
-        plan=plan,
-        ranges=tuple(_range(plan, *each) for each in json_of(_text(item, "ranges"))),
-        start=_number(item, "start_slot"),
-        filter_policy=_text(item, "filter_policy") if "filter_policy" in item else None,
-        first_ms=_optional(item, "first_ms"),
-        end_ms=_optional(item, "end_ms"),
-        reason=_text(item, "reason"),
-        first_seen_ms=_number(item, "first_seen_ms"),
-        tries=_number(item, "tries"),
-        damage=_number(item, "damage"),
-        next_check_ms=_optional(item, layout.CHECK_SORT_KEY),
-    )
+    first_slot, end_slot = number(item["first_slot"]), number(item["end_slot"])
+    plan = decode_plan(_topic(item), first_slot, end_slot, binary(item["manifest"]))
+    ranges = tuple(_range(plan, *each) for each in json_of(string(item["ranges"])))
+    key = layout.parse_set_aside_key(key_of(item))
+    return SetAside(key=key, plan=plan, ranges=ranges, **_SET_ASIDE.values(item))
 
 
-def _range(plan: Plan, number: object, first_row: object, end_row: object, *_: object) -> tuple[int, int, int]:
-    if whole(number) >= len(plan.segments):
-        raise ValueError(f"segment {number} of {len(plan.segments)}")
-    return whole(number), whole(first_row), whole(end_row)
+def _range(plan: Plan, segment: object, first_row: object, end_row: object, *_: object) -> tuple[int, int, int]:
+    if whole(segment) >= len(plan.segments):
+        raise ValueError(f"segment {segment} of {len(plan.segments)}")
+    return whole(segment), whole(first_row), whole(end_row)
+
+
+_TRASH = Fields(
+    field("objects", lambda value: tuple(map(text, json_of(string(value)))), json.dumps),
+    plain(number, "read_until", default=None),
+)
 
 
 def encode_trash(topic: str, trash: Trash) -> Item:
     """Returns a trash item."""
-    fields: dict[str, Value | None] = {
-        "v": VERSION,
-        "objects": json.dumps(trash.objects),
-        "read_until": trash.read_until,
-    }
-    return item_of(layout.trash_key(topic, trash.sealed, trash.id), fields)
+    return _item(layout.trash_key(topic, trash.sealed, trash.id), _TRASH.attributes(trash))
 
 
 @_reading
 def decode_trash(item: Item) -> Trash:
     """Reads a trash item."""
     sealed, _, trash_id = key_of(item)[1].removeprefix(layout.TRASH).partition("#")
-    objects = tuple(map(text, json_of(_text(item, "objects"))))
-    return Trash(sealed=int(sealed), id=trash_id, objects=objects, read_until=_optional(item, "read_until"))
+    return Trash(sealed=int(sealed), id=trash_id, **_TRASH.values(item))
+
+
+_TOMBSTONE = Fields(
+    field("ttl_s", number, attribute=layout.TTL_ATTRIBUTE),
+    field("to", _message_id, attribute="moved_to", default=None),
+    field("certain", lambda _: False, lambda _: 1, attribute="uncertain", default=True),
+    plain(_count, "put_ms", default=0),
+)
 
 
 def encode_tombstone(topic: str, tombstone: Tombstone) -> Item:
     """Returns a tombstone's item."""
-    fields: dict[str, Value | None] = {
-        "v": VERSION,
-        layout.TTL_ATTRIBUTE: tombstone.ttl_s,
-        "moved_to": tombstone.to,
-        "uncertain": None if tombstone.certain else 1,
-        "put_ms": tombstone.put_ms or None,
-    }
-    return item_of(layout.tombstone_key(topic, tombstone.slot, tombstone.id), fields)
+    return _item(layout.tombstone_key(topic, tombstone.slot, tombstone.id), _TOMBSTONE.attributes(tombstone))
 
 
 @_of_client("tombstone")
@@ -551,21 +435,19 @@ def encode_tombstone(topic: str, tombstone: Tombstone) -> Item:
 def decode_tombstone(item: Item) -> Tombstone:
     """Reads a tombstone."""
     slot, message_id = layout.parse_tombstone_key(key_of(item))
-    moved_to = _message_id(item, "moved_to")
-    ttl_s, put_ms = _number(item, layout.TTL_ATTRIBUTE), whole(_optional(item, "put_ms") or 0)
-    return Tombstone(slot, message_id, ttl_s, moved_to, "uncertain" not in item, put_ms)
+    return Tombstone(slot, message_id, **_TOMBSTONE.values(item))
 
 
 def encode_move(topic: str, mover: MessageId, moved: MessageId, ttl_s: int) -> Item:
     """Returns the item that allows a message to move another message."""
-    return item_of(layout.move_key(topic, mover), {"v": VERSION, layout.TTL_ATTRIBUTE: ttl_s, "moves": moved})
+    return _item(layout.move_key(topic, mover), {layout.TTL_ATTRIBUTE: ttl_s, "moves": moved})
 
 
 @_of_client("move")
 @_reading
 def decode_move(item: Item) -> MessageId | None:
     """Reads which message may be moved."""
-    return _message_id(item, "moves")
+    return _message_id(item["moves"]) if "moves" in item else None
 
 
 def encode_note(key: layout.Key, note: Note, ttl_s: int) -> Item:
@@ -573,83 +455,67 @@ def encode_note(key: layout.Key, note: Note, ttl_s: int) -> Item:
 
     A release that does not know of waiting messages reads the number 0 beside them, and sends the whole pack.
     """
-    fields: dict[str, Value | None] = {"v": VERSION, layout.TTL_ATTRIBUTE: ttl_s, "number": note.number}
+    fields: dict[str, Value | None] = {layout.TTL_ATTRIBUTE: ttl_s, "number": note.number}
     if note.waiting:
         fields |= {"number": 0, "done_below": note.number, "waiting": b"".join(sorted(note.waiting))}
-    return item_of(key, fields)
+    return _item(key, fields)
 
 
 @_reading
 def decode_note(item: Item) -> Note:
     """Reads a note."""
     if "waiting" not in item:
-        return Note(_number(item, "number"))
-    ids = _binary(item, "waiting")
-    return Note(_number(item, "done_below"), frozenset(ids[i : i + 16] for i in range(0, len(ids), 16)))
+        return Note(number(item["number"]))
+    ids = binary(item["waiting"])
+    return Note(number(item["done_below"]), frozenset(ids[i : i + 16] for i in range(0, len(ids), 16)))
+
+
+_RECURRING = Fields(
+    plain(string, "generation", "rule"),
+    field("text", string, attribute="body"),
+    field("encoding", lambda value: Encoding(number(value)), int),
+    field("attributes", lambda value: _texts(string(value)), lambda texts: json.dumps(dict(texts)), default={}),
+    plain(number, "first_ms"),
+    plain(number, "expires_in_ms", "missed_slot", default=None),
+)
+
+
+def _texts(stored: str) -> dict[str, str]:
+    return {text(name): text(value) for name, value in json_of(stored).items()}
 
 
 def encode_recurring(recurring: Recurring) -> Item:
     """Returns a recurring message's item."""
-    fields: dict[str, Value | None] = {
-        "v": VERSION,
-        "generation": recurring.generation,
-        "rule": recurring.rule,
-        "first_ms": recurring.first_ms,
-        "body": recurring.text,
-        "encoding": int(recurring.encoding),
-        "attributes": json.dumps(dict(recurring.attributes)) if recurring.attributes else None,
-        "expires_in_ms": recurring.expires_in_ms,
-        "missed_slot": recurring.missed_slot,
-    }
-    return item_of(layout.recurring_key(recurring.topic, recurring.name), fields)
+    return _item(layout.recurring_key(recurring.topic, recurring.name), _RECURRING.attributes(recurring))
 
 
 @_reading
 def decode_recurring(item: Item) -> Recurring:
     """Reads a recurring message."""
-    return Recurring(
-        topic=_topic(item),
-        name=key_of(item)[1].removeprefix(layout.RECURRING),
-        generation=_text(item, "generation"),
-        rule=_text(item, "rule"),
-        first_ms=_number(item, "first_ms"),
-        text=_text(item, "body"),
-        encoding=Encoding(_number(item, "encoding")),
-        attributes=_attributes(item),
-        expires_in_ms=_optional(item, "expires_in_ms"),
-        missed_slot=_optional(item, "missed_slot"),
-    )
+    name = key_of(item)[1].removeprefix(layout.RECURRING)
+    return Recurring(topic=_topic(item), name=name, **_RECURRING.values(item))
+
+
+_KEY = Fields(
+    field("id", _message_id, default=None),
+    plain(number, "sent_ms", "seq"),
+    field("ttl_s", number, attribute=layout.TTL_ATTRIBUTE),
+    field("replace", lambda _: True, int, attribute="replaces", default=False),
+    field("cancelled", lambda _: True, int, default=False),
+    plain(number, "tail_ms", default=0),
+)
 
 
 def encode_key(topic: str, entry: KeyEntry) -> Item:
     """Returns a key's item."""
-    fields: dict[str, Value | None] = {
-        "v": VERSION,
-        "id": entry.id,
-        "sent_ms": entry.sent_ms,
-        "seq": entry.seq,
-        "replaces": 1 if entry.replace else None,
-        "cancelled": 1 if entry.cancelled else None,
-        "floor_ms": entry.floor[0] or None,
-        "floor_seq": entry.floor[1] or None,
-        "tail_ms": entry.tail_ms or None,
-        layout.TTL_ATTRIBUTE: entry.ttl_s,
-    }
-    return item_of(layout.key_key(topic, entry.key), fields)
+    floor_ms, floor_seq = entry.floor
+    floor = {"floor_ms": floor_ms or None, "floor_seq": floor_seq or None}
+    return _item(layout.key_key(topic, entry.key), _KEY.attributes(entry) | floor)
 
 
 @_of_client("key")
 @_reading
 def decode_key(item: Item) -> KeyEntry:
     """Reads a key's entry."""
-    return KeyEntry(
-        key=key_of(item)[1],
-        id=_message_id(item, "id"),
-        sent_ms=_number(item, "sent_ms"),
-        seq=_number(item, "seq"),
-        ttl_s=_number(item, layout.TTL_ATTRIBUTE),
-        replace="replaces" in item,
-        cancelled="cancelled" in item,
-        floor=(_optional(item, "floor_ms") or 0, _optional(item, "floor_seq") or 0),
-        tail_ms=_optional(item, "tail_ms") or 0,
-    )
+    floor_ms, floor_seq = (number(item[name]) if name in item else 0 for name in ("floor_ms", "floor_seq"))
+    return KeyEntry(key=key_of(item)[1], floor=(floor_ms, floor_seq), **_KEY.values(item))

@@ -11,9 +11,9 @@ from tidewheel.model.key import KeyEntry
 from tidewheel.model.message import MessageId
 from tidewheel.model.tombstone import Tombstone
 from tidewheel.storage import items, layout
-from tidewheel.storage.table import Table
+from tidewheel.storage.table import StoredItems
 from tidewheel.storage.tombstones import slot_open
-from tidewheel.storage.writes import Item, Put, Value, Write
+from tidewheel.storage.writes import Item, Put, Value, Write, as_seen
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,15 +62,12 @@ _PAGES = 16
 """Pages of each partition that one search reads at most: 256 MB together, or about 1,700,000 keys."""
 
 
-class Keys:
+class Keys(StoredItems):
     """The keys of each topic.
 
     A topic's keys are spread over sixteen partitions by a hash of the key. So no partition is hot, and all keys can be
     listed.
     """
-
-    def __init__(self, table: Table) -> None:
-        self._table = table
 
     def read(self, topic: str, key: str) -> KeyEntry | None:
         """Reads a key's entry."""
@@ -91,21 +88,15 @@ class Keys:
         `T{KEY = entry IF its version is as seen; put TOMB IF absent; STATE check sealed <= slot, if the tombstone is to
         be certain}`.
         """
-        values: dict[str, Value] = {"sent": seen.sent_ms, "seq": seen.seq}
-        condition = "sent_ms = :sent AND seq = :seq AND "
-        if seen.id is None:
-            condition += "attribute_not_exists(id)"
-        else:
-            condition += "id = :id"
-            values["id"] = seen.id
-        put = Put(item=items.encode_key(topic, entry), condition=condition, values=values)
+        same = as_seen({"sent_ms": seen.sent_ms, "seq": seen.seq, "id": seen.id})
+        put = Put(item=items.encode_key(topic, entry), **same)
         if superseded is None:
             return self._table.put(put, action="move_key", topic=topic)
         entombed = Put(item=items.encode_tombstone(topic, superseded), if_absent=True)
         writes: list[Write] = [put, entombed]
         if superseded.certain:
             writes.append(slot_open(topic, superseded.slot))
-        return not self._table.transact(writes, action="move_key", topic=topic)
+        return self._table.commit(writes, action="move_key", topic=topic)
 
     def not_in_ledgers(self, topic: str, wanted: NotInLedgers) -> FoundKeys:
         """Finds keys that a rebuild could not find in ledgers. May miss changes of the last second.

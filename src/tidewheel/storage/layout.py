@@ -190,8 +190,7 @@ def parse_park_key(key: Key) -> ParkKey:
     Raises:
         ValueError: the key is not a park's.
     """
-    _, subscription, generation, id = key[1].split("#")
-    return ParkKey(topic=topic_of(key[0]), subscription=subscription, generation=generation, id=id)
+    return ParkKey(**_owned(key))
 
 
 def set_aside_key(key: SetAsideKey) -> Key:
@@ -205,8 +204,12 @@ def parse_set_aside_key(key: Key) -> SetAsideKey:
     Raises:
         ValueError: the key is not a set-aside item's.
     """
+    return SetAsideKey(**_owned(key))
+
+
+def _owned(key: Key) -> dict[str, str]:
     _, subscription, generation, id = key[1].split("#")
-    return SetAsideKey(topic=topic_of(key[0]), subscription=subscription, generation=generation, id=id)
+    return {"topic": topic_of(key[0]), "subscription": subscription, "generation": generation, "id": id}
 
 
 def trash_key(topic: str, sealed: int, trash_id: str) -> Key:

@@ -8,15 +8,13 @@ from tidewheel.ledger.bucket import Bucket
 from tidewheel.model.topic_state import TopicState
 from tidewheel.model.trash import Trash
 from tidewheel.storage import items, layout
-from tidewheel.storage.table import Table
-from tidewheel.storage.writes import Change, Delete, Put
+from tidewheel.storage.table import StoredItems
+from tidewheel.storage.topic_states import state_change
+from tidewheel.storage.writes import Change, Delete, Put, as_seen
 
 
-class Merges:
+class Merges(StoredItems):
     """Swaps of ledgers, the lease of a topic's merge, and the trash."""
-
-    def __init__(self, table: Table) -> None:
-        self._table = table
 
     def lease(self, topic: str, now_ms: int, until_ms: int, held_until_ms: int | None = None) -> bool:
         """Leases a topic's merge, so that one run works at a time. Returns False if refused.
@@ -29,25 +27,17 @@ class Merges:
             until_ms: the end of the lease.
             held_until_ms: the end of this run's lease, which is renewed. None: this run has no lease.
         """
-        mine = "" if held_until_ms is None else " OR until_ms = :held"
-        lease = Change(
-            key=layout.merge_key(topic),
-            condition=f"attribute_not_exists(until_ms) OR until_ms <= :now{mine}",
-            values={"now": now_ms, **({} if held_until_ms is None else {"held": held_until_ms})},
-            sets={"v": items.VERSION, "until_ms": until_ms},
-        )
-        done, _ = self._table.update(lease, action="lease_merge", topic=topic)
-        return done
+        condition, values = "attribute_not_exists(until_ms) OR until_ms <= :now", {"now": now_ms}
+        if held_until_ms is not None:
+            condition, values = f"{condition} OR until_ms = :held", {**values, "held": held_until_ms}
+        sets = {"v": items.VERSION, "until_ms": until_ms}
+        lease = Change(key=layout.merge_key(topic), condition=condition, values=values, sets=sets)
+        return self._table.change(lease, action="lease_merge", topic=topic)
 
     def release(self, topic: str, until_ms: int) -> None:
         """Releases a merge lease if its end is `until_ms`. Another run's lease stays."""
-        release = Change(
-            key=layout.merge_key(topic),
-            condition="until_ms = :until",
-            values={"until": until_ms},
-            sets={"until_ms": None},
-        )
-        self._table.update(release, action="release_merge", topic=topic)
+        release = Change(key=layout.merge_key(topic), sets={"until_ms": None}, **as_seen({"until_ms": until_ms}))
+        self._table.change(release, action="release_merge", topic=topic)
 
     def swap(
         self, state: TopicState, sources: Sequence[Bucket], outputs: Sequence[Bucket], trash: Trash, dropped: int = 0
@@ -58,27 +48,16 @@ class Merges:
         IF planned <= trash.sealed and generation as read}`.
         """
         topic = state.topic
-        failed = self._table.transact(
-            [
-                *(Put(item=items.encode_bucket(topic, each)) for each in outputs),
-                *(Delete(key=layout.bucket_key(topic, each.id)) for each in sources),
-                Put(item=items.encode_trash(topic, trash)),
-                Change(
-                    key=layout.topic_state_key(topic),
-                    condition=f"{items.SAME_TOPIC} AND planned <= :sealed",
-                    values={"generation": state.generation, "sealed": trash.sealed},
-                    adds={"swap_version": 1, **({"waiting": -dropped} if dropped else {})},
-                ),
-            ],
-            action="swap",
-            topic=topic,
-        )
-        return not failed
+        puts = [Put(item=items.encode_bucket(topic, each)) for each in outputs]
+        deletes = [Delete(key=layout.bucket_key(topic, each.id)) for each in sources]
+        kept = Put(item=items.encode_trash(topic, trash))
+        adds = {"swap_version": 1, **({"waiting": -dropped} if dropped else {})}
+        change = state_change(state, "planned <= :sealed", values={"sealed": trash.sealed}, adds=adds)
+        return self._table.commit([*puts, *deletes, kept, change], action="swap", topic=topic)
 
     def trash(self, topic: str) -> list[Trash]:
         """Reads the trash."""
-        found = self._table.query_prefix(layout.topic_partition(topic), layout.TRASH)
-        return [items.decode_trash(item) for item in found]
+        return self._table.read_all(layout.topic_partition(topic), layout.TRASH, items.decode_trash)
 
     def delete_trash(self, topic: str, trash: Trash) -> None:
         """Deletes a trash item."""

@@ -5,20 +5,17 @@ from __future__ import annotations
 from tidewheel.errors import CorruptMetadata, NewerRelease
 from tidewheel.model.note import Note
 from tidewheel.storage import items, layout
-from tidewheel.storage.table import Table
+from tidewheel.storage.table import StoredItems
 from tidewheel.storage.writes import Put
 
 
-class Notes:
+class Notes(StoredItems):
     """The notes of each topic.
 
     There is one of each pack that was sent in part and comes again: the slot below which all of its rows are done.
     There is one of each held job whose messages were parked, one of each topic that a rebuild has deleted for a while,
     and one of each bucket that a merge took away while its pack may come again.
     """
-
-    def __init__(self, table: Table) -> None:
-        self._table = table
 
     def read(self, topic: str, name: str) -> Note | None:
         """Returns a note. None: there is no note, or it cannot be read."""

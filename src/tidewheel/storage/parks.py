@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from enum import Enum
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from tidewheel.model.note import Note
 from tidewheel.model.park import Park, ParkKey
 from tidewheel.model.subscription_state import DeliveryKey, State, SubscriptionState
 from tidewheel.storage import items, layout
-from tidewheel.storage.table import Table
-from tidewheel.storage.writes import Change, Check, Delete, Put, Write
+from tidewheel.storage.table import StoredItems
+from tidewheel.storage.writes import Change, Check, Delete, Put, Write, as_seen
 
 
 class Parked(Enum):
@@ -41,11 +41,8 @@ _WITHOUT_LEDGER = (
 )
 
 
-class Parks:
+class Parks(StoredItems):
     """The parks of each topic."""
-
-    def __init__(self, table: Table) -> None:
-        self._table = table
 
     def put(self, park: Park, state: State, note: JobNote | None = None) -> Parked:
         """Puts a park of a subscription whose state was read, and the note of its job. EXISTS if either is there.
@@ -55,11 +52,8 @@ class Parks:
         The check ensures that no park of a paused subscription appears after the resume that drains the parks.
         """
         key = park.key
-        owner = Check(
-            key=layout.subscription_key(key.topic, key.subscription),
-            condition="generation = :generation AND #state = :state",
-            values={"generation": key.generation, "state": state.value},
-        )
+        same = as_seen({"generation": key.generation, "#state": state.value})
+        owner = Check(key=layout.subscription_key(key.topic, key.subscription), **same)
         writes: list[Write] = [owner]
         if note is not None:
             item = items.encode_note(layout.note_key(key.topic, note.name), Note(0), note.ttl_s)
@@ -97,15 +91,16 @@ class Parks:
         Args:
             unreadable: gets the name and the error of each that cannot be read. None: the first error is raised.
         """
-        found = self._table.query_prefix(layout.topic_partition(topic), layout.PARKS, projection=_WITHOUT_LEDGER)
-        return items.readable(found, items.decode_park, layout.PARKS, unreadable)
+        return self._of(topic, layout.PARKS, unreadable)
 
     def of(self, subscription: SubscriptionState) -> list[Park]:
         """Reads the parks of a subscription's generation, without their ledgers. Leaves out unreadable parks."""
         prefix = layout.parks_prefix(subscription.name, subscription.generation)
-        partition = layout.topic_partition(subscription.topic)
-        found = self._table.query_prefix(partition, prefix, projection=_WITHOUT_LEDGER)
-        return items.readable(found, items.decode_park, prefix, {})
+        return self._of(subscription.topic, prefix, {})
+
+    def _of(self, topic: str, prefix: str, unreadable: dict[str, Exception] | None) -> list[Park]:
+        partition = layout.topic_partition(topic)
+        return self._table.read_all(partition, prefix, items.decode_park, unreadable, projection=_WITHOUT_LEDGER)
 
     def lease(self, key: ParkKey, now_ms: int, expired_before_ms: int) -> Park | None:
         """Leases a park. Returns the park afterwards, or None if refused.
@@ -121,15 +116,14 @@ class Parks:
             values={"expired": expired_before_ms},
             sets={"leased_ms": now_ms},
         )
-        done, item = self._table.update(change, action="lease_park", topic=key.topic, returns=True)
-        return items.decode_park(item) if done and item is not None else None
+        return self._table.change_and_read(change, items.decode_park, action="lease_park", topic=key.topic)
 
     def replace(self, leased: Park, parks: Sequence[Park]) -> Parked:
         """Replaces a leased park by parks of the messages that are left. Returns EXISTS if one of them is there.
 
         `T{delete PARK IF leased_ms as read; put each PARK IF absent}`.
         """
-        gone = Delete(key=layout.park_key(leased.key), **_leased(leased))
+        gone = Delete(key=layout.park_key(leased.key), **as_seen({"leased_ms": leased.leased_ms}))
         puts = [Put(item=items.encode_park(park), if_absent=True) for park in parks]
         failed = self._table.transact([gone, *puts], action="replace_park", topic=leased.key.topic)
         if not failed:
@@ -149,9 +143,8 @@ class Parks:
             "refused_ms": park.refused_ms,
             "unreadable": park.unreadable,
         }
-        change = Change(key=layout.park_key(leased.key), sets=sets, **_leased(leased))
-        done, _ = self._table.update(change, action="put_off_park", topic=leased.key.topic)
-        return done
+        change = Change(key=layout.park_key(leased.key), sets=sets, **as_seen({"leased_ms": leased.leased_ms}))
+        return self._table.change(change, action="put_off_park", topic=leased.key.topic)
 
     def set_next_check(self, key: ParkKey, seen_next_check_ms: int, next_check_ms: int) -> bool:
         """Sets a park's next check. Returns False if refused.
@@ -159,8 +152,7 @@ class Parks:
         `next_check_ms = ... IF next_check_ms as seen`.
         """
         change = items.next_check_change(layout.park_key(key), seen_next_check_ms, next_check_ms)
-        done, _ = self._table.update(change, action="stamp_park", topic=key.topic)
-        return done
+        return self._table.change(change, action="stamp_park", topic=key.topic)
 
     def delete(self, keys: Iterable[ParkKey]) -> None:
         """Deletes parks. Missing parks are ignored. The caller deletes the parks' objects."""
@@ -170,9 +162,3 @@ class Parks:
     def _transact_park(self, park: Park, others: Sequence[Write], action: str) -> list[int]:
         put = Put(item=items.encode_park(park), if_absent=True)
         return self._table.transact([put, *others], action=action, topic=park.key.topic)
-
-
-def _leased(park: Park) -> dict[str, Any]:
-    """Returns the condition that a park is leased as read."""
-    assert park.leased_ms is not None
-    return {"condition": "leased_ms = :leased", "values": {"leased": park.leased_ms}}

@@ -13,6 +13,7 @@ from tidewheel.storage.deliveries import HandOut, hand_out_writes
 from tidewheel.storage.items import PlanItem
 from tidewheel.storage.objects import Objects
 from tidewheel.storage.table import Table
+from tidewheel.storage.topic_states import state_change
 from tidewheel.storage.writes import Change, Item, Put, Value, Write
 
 MAX_INLINE_MANIFEST_BYTES = 300_000
@@ -46,17 +47,13 @@ class Plans:
 
         A large manifest is put to S3 first. If the process stops after that PUT, nothing names the object.
         """
-        state_change = self._planned(state, end_slot, next_work, rows)
-        writes: list[Write] = [state_change]
+        writes: list[Write] = [_planned(state, end_slot, next_work, rows)]
         item = None if plan is None else self._plan_item(plan)
         if item is not None:
             writes.append(Put(item=items.encode_plan_item(item)))
         for step in hand_outs:
             writes += hand_out_writes(step)
-        if len(writes) == 1:
-            done, _ = self._table.update(state_change, action="commit_plan", topic=state.topic)
-        else:
-            done = not self._table.transact(writes, action="commit_plan", topic=state.topic)
+        done = self._table.commit(writes, action="commit_plan", topic=state.topic)
         if not done and item is not None and item.object_name is not None:
             self._drop_unnamed(item)
         return done
@@ -122,26 +119,6 @@ class Plans:
             self._objects.delete([plan.object_name])
         return plan.occurrences
 
-    def _planned(self, state: TopicState, end_slot: int, next_work: NextWork | None, rows: int) -> Change:
-        condition = f"planned = :planned AND swap_version = :swap_version AND {items.SAME_TOPIC}"
-        values: dict[str, Value] = {
-            "planned": state.planned,
-            "swap_version": state.swap_version,
-            "generation": state.generation,
-        }
-        sets: dict[str, Value | None] = {"planned": end_slot}
-        if next_work is not None:
-            condition += " AND work_version = :work_version"
-            values["work_version"] = state.work_version
-            sets |= items.next_work_fields(state.topic, next_work)
-        return Change(
-            key=layout.topic_state_key(state.topic),
-            condition=condition,
-            values=values,
-            sets=sets,
-            adds={"waiting": -rows} if rows else {},
-        )
-
     def _plan_item(self, plan: Plan) -> PlanItem:
         manifest = encode_plan(plan)
         if len(manifest) <= MAX_INLINE_MANIFEST_BYTES:
@@ -160,15 +137,19 @@ class Plans:
         found = items.decode_plan_item(item)
         manifest = found.manifest
         if manifest is None and not whole:
-            return Plan(
-                topic=found.topic,
-                first_slot=found.first_slot,
-                end_slot=found.end_slot,
-                segments=(),
-                occurrences=found.occurrences,
-            )
+            topic, first_slot, end_slot, occurrences = found.topic, found.first_slot, found.end_slot, found.occurrences
+            return Plan(topic=topic, first_slot=first_slot, end_slot=end_slot, segments=(), occurrences=occurrences)
         if manifest is None:
             manifest = self._objects.get_range(str(found.object_name), 0, found.object_bytes)
         return decode_plan(
             found.topic, found.first_slot, found.end_slot, manifest, found.occurrences, found.object_name
         )
+
+
+def _planned(state: TopicState, end_slot: int, next_work: NextWork | None, rows: int) -> Change:
+    seen = {"planned": state.planned, "swap_version": state.swap_version}
+    sets: dict[str, Value | None] = {"planned": end_slot}
+    if next_work is not None:
+        seen["work_version"] = state.work_version
+        sets |= items.next_work_fields(state.topic, next_work)
+    return state_change(state, seen=seen, sets=sets, adds={"waiting": -rows} if rows else {})

@@ -5,16 +5,13 @@ from __future__ import annotations
 from tidewheel.model.recurring import Recurring
 from tidewheel.model.topic_state import TopicState
 from tidewheel.storage import items, layout
-from tidewheel.storage.table import Table
-from tidewheel.storage.topic_states import AT_ONCE_MS
-from tidewheel.storage.writes import Change, Delete, Put, Value
+from tidewheel.storage.table import StoredItems
+from tidewheel.storage.topic_states import AT_ONCE_MS, state_change
+from tidewheel.storage.writes import Change, Delete, Put, Value, as_seen
 
 
-class RecurringMessages:
+class RecurringMessages(StoredItems):
     """The recurring messages of each topic. The topic state counts them in `recurring`."""
-
-    def __init__(self, table: Table) -> None:
-        self._table = table
 
     def put(self, state: TopicState, recurring: Recurring, seen: Recurring | None, next_slot: int | None) -> bool:
         """Creates or replaces a recurring message. Returns False if refused.
@@ -29,28 +26,19 @@ class RecurringMessages:
         item = items.encode_recurring(recurring)
         put = Put(item=item, if_absent=True)
         if seen is not None:
-            put = Put(item=item, condition="generation = :generation", values={"generation": seen.generation})
-        condition = f"{items.SAME_TOPIC} AND sealed <= :first AND "
-        values: dict[str, Value] = {
-            "generation": state.generation,
-            "first": recurring.first_ms // state.slot_ms,
-        }
-        if state.next_slot is None:
-            condition += "attribute_not_exists(next_slot)"
-        else:
-            condition += "next_slot = :next_slot"
-            values["next_slot"] = state.next_slot
+            put = Put(item=item, **as_seen({"generation": seen.generation}))
         sets: dict[str, Value | None] = {}
         if next_slot is not None:
             sets = {"next_slot": next_slot, **items.check_fields(state.topic, AT_ONCE_MS)}
-        change = Change(
-            key=layout.topic_state_key(state.topic),
-            condition=condition,
-            values=values,
+        change = state_change(
+            state,
+            "sealed <= :first",
+            seen={"next_slot": state.next_slot},
+            values={"first": recurring.first_ms // state.slot_ms},
             sets=sets,
             adds={"work_version": 1, "recurring": 1 if seen is None else 0},
         )
-        return not self._table.transact([put, change], action="put_recurring", topic=state.topic)
+        return self._table.commit([put, change], action="put_recurring", topic=state.topic)
 
     def read(self, topic: str, name: str) -> Recurring | None:
         """Reads a recurring message."""
@@ -62,8 +50,7 @@ class RecurringMessages:
         Args:
             unreadable: gets the name and the error of each that cannot be read. None: the first error is raised.
         """
-        found = self._table.query_prefix(layout.topic_partition(topic), layout.RECURRING)
-        return items.readable(found, items.decode_recurring, layout.RECURRING, unreadable)
+        return self._table.read_all(layout.topic_partition(topic), layout.RECURRING, items.decode_recurring, unreadable)
 
     def note_missed(self, topic: str, name: str, slot: int) -> None:
         """Notes on a recurring message that it was not planned from a slot on. An earlier note stays.
@@ -75,7 +62,7 @@ class RecurringMessages:
             condition="attribute_exists(pk) AND attribute_not_exists(missed_slot)",
             sets={"missed_slot": slot},
         )
-        self._table.update(change, action="note_missed", topic=topic)
+        self._table.change(change, action="note_missed", topic=topic)
 
     def delete(self, state: TopicState, name: str, generation: str | None) -> bool:
         """Deletes a recurring message. Returns False if refused.
@@ -85,17 +72,10 @@ class RecurringMessages:
         Args:
             generation: the recurring message's, as seen. None: it cannot be read, and any is deleted.
         """
-        condition, values = "attribute_exists(pk)", dict[str, Value]()
-        if generation is not None:
-            condition, values = "generation = :generation", {"generation": generation}
-        delete = Delete(key=layout.recurring_key(state.topic, name), condition=condition, values=values)
-        change = Change(
-            key=layout.topic_state_key(state.topic),
-            condition=items.SAME_TOPIC,
-            values={"generation": state.generation},
-            adds={"recurring": -1},
-        )
-        return not self._table.transact([delete, change], action="delete_recurring", topic=state.topic)
+        seen = {} if generation is None else {"generation": generation}
+        delete = Delete(key=layout.recurring_key(state.topic, name), **as_seen(seen, "attribute_exists(pk)"))
+        change = state_change(state, adds={"recurring": -1})
+        return self._table.commit([delete, change], action="delete_recurring", topic=state.topic)
 
     def restore(self, recurring: Recurring) -> None:
         """Puts a recurring message for a rebuild and overwrites an existing recurring message."""

@@ -6,15 +6,12 @@ from collections.abc import Iterable
 
 from tidewheel.model.set_aside import SetAside, SetAsideKey
 from tidewheel.storage import items, layout
-from tidewheel.storage.table import Table
-from tidewheel.storage.writes import Change, Put, Value
+from tidewheel.storage.table import StoredItems
+from tidewheel.storage.writes import Change, Put, as_seen
 
 
-class SetAsideItems:
+class SetAsideItems(StoredItems):
     """The set-aside items of each topic."""
-
-    def __init__(self, table: Table) -> None:
-        self._table = table
 
     def put(self, item: SetAside) -> None:
         """Puts an item. An item that exists stays as it is.
@@ -34,22 +31,16 @@ class SetAsideItems:
         Args:
             unreadable: gets the name and the error of each that cannot be read. None: the first error is raised.
         """
-        found = self._table.query_prefix(layout.topic_partition(topic), layout.SET_ASIDE)
-        return items.readable(found, items.decode_set_aside, layout.SET_ASIDE, unreadable)
+        return self._table.read_all(layout.topic_partition(topic), layout.SET_ASIDE, items.decode_set_aside, unreadable)
 
     def change(self, seen: SetAside, item: SetAside) -> bool:
         """Replaces an item. Returns False if refused.
 
         `put ASIDE IF tries and next_check_ms as seen`.
         """
-        condition = "tries = :tries AND attribute_not_exists(next_check_ms)"
-        values: dict[str, Value] = {"tries": seen.tries}
-        if seen.next_check_ms is not None:
-            condition, values = "tries = :tries AND next_check_ms = :seen", values | {"seen": seen.next_check_ms}
-        fields = items.set_aside_fields(item)
-        change = Change(key=layout.set_aside_key(item.key), condition=condition, values=values, sets=fields)
-        done, _ = self._table.update(change, action="change_set_aside", topic=item.key.topic)
-        return done
+        condition = as_seen({"tries": seen.tries, "next_check_ms": seen.next_check_ms})
+        change = Change(key=layout.set_aside_key(item.key), sets=items.set_aside_fields(item), **condition)
+        return self._table.change(change, action="change_set_aside", topic=item.key.topic)
 
     def delete(self, keys: Iterable[SetAsideKey]) -> None:
         """Deletes items. Missing items are ignored."""

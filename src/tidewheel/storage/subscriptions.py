@@ -8,16 +8,13 @@ from typing import Any
 from tidewheel.model.subscription_state import State, SubscriptionState
 from tidewheel.model.topic_state import TopicState, above
 from tidewheel.storage import items, layout
-from tidewheel.storage.table import Table
-from tidewheel.storage.topic_states import AT_ONCE_MS
-from tidewheel.storage.writes import Change, Delete, Put, Value
+from tidewheel.storage.table import StoredItems
+from tidewheel.storage.topic_states import AT_ONCE_MS, state_change
+from tidewheel.storage.writes import Change, Delete, Put, Value, as_seen
 
 
-class Subscriptions:
+class Subscriptions(StoredItems):
     """The subscriptions of each topic, with their states and filters."""
-
-    def __init__(self, table: Table) -> None:
-        self._table = table
 
     def create(self, state: TopicState, subscription: SubscriptionState) -> bool:
         """Creates a subscription. Returns False if refused.
@@ -34,21 +31,16 @@ class Subscriptions:
         """
         cursor = subscription.cursor
         as_read, values = _as_read(state, cursor)
-        failed = self._table.transact(
-            [
-                Put(item=items.encode_subscription(subscription), if_absent=True),
-                Change(
-                    key=layout.topic_state_key(state.topic),
-                    condition=f"collected_until <= :cursor AND {items.SAME_TOPIC} AND {as_read}",
-                    values=values,
-                    sets=_lowered(state, cursor),
-                    adds={"subscriptions_version": 1, "work_version": 1},
-                ),
-            ],
-            action="create_subscription",
-            topic=state.topic,
+        put = Put(item=items.encode_subscription(subscription), if_absent=True)
+        lowered = state_change(
+            state,
+            "collected_until <= :cursor",
+            as_read,
+            values=values,
+            sets=_lowered(state, cursor),
+            adds={"subscriptions_version": 1, "work_version": 1},
         )
-        return not failed
+        return self._table.commit([put, lowered], action="create_subscription", topic=state.topic)
 
     def read(self, topic: str, name: str) -> SubscriptionState | None:
         """Reads one subscription."""
@@ -60,8 +52,8 @@ class Subscriptions:
         Args:
             unreadable: gets the name and the error of each that cannot be read. None: the first error is raised.
         """
-        found = self._table.query_prefix(layout.topic_partition(topic), layout.SUBSCRIPTIONS)
-        return items.readable(found, items.decode_subscription, layout.SUBSCRIPTIONS, unreadable)
+        partition = layout.topic_partition(topic)
+        return self._table.read_all(partition, layout.SUBSCRIPTIONS, items.decode_subscription, unreadable)
 
     def pause(self, subscription: SubscriptionState) -> bool:
         """Pauses a subscription. Returns False if refused.
@@ -75,14 +67,9 @@ class Subscriptions:
 
         `SUB: state = BROKEN IF state = ACTIVE and generation same`.
         """
-        change = Change(
-            key=layout.subscription_key(topic, name),
-            condition="generation = :generation AND #state = :active",
-            values={"generation": generation, "active": State.ACTIVE.value},
-            sets={"#state": State.BROKEN.value},
-        )
-        done, _ = self._table.update(change, action="mark_broken", topic=topic)
-        return done
+        active = as_seen({"generation": generation, "#state": State.ACTIVE.value})
+        change = Change(key=layout.subscription_key(topic, name), sets={"#state": State.BROKEN.value}, **active)
+        return self._table.change(change, action="mark_broken", topic=topic)
 
     def resume(self, state: TopicState, subscription: SubscriptionState) -> bool:
         """Makes a subscription active. Returns False if refused.
@@ -98,26 +85,14 @@ class Subscriptions:
         """
         cursor = subscription.cursor
         as_read, values = _as_read(state, cursor)
-        failed = self._table.transact(
-            [
-                Change(
-                    key=layout.subscription_key(state.topic, subscription.name),
-                    condition="generation = :generation AND #state = :seen",
-                    values={"generation": subscription.generation, "seen": subscription.state.value},
-                    sets={"#state": State.ACTIVE.value},
-                ),
-                Change(
-                    key=layout.topic_state_key(state.topic),
-                    condition=f"{items.SAME_TOPIC} AND {as_read}",
-                    values=values,
-                    sets=_lowered(state, cursor),
-                    adds={"work_version": 1},
-                ),
-            ],
-            action="resume",
-            topic=state.topic,
+        activated = Change(
+            key=layout.subscription_key(state.topic, subscription.name),
+            sets={"#state": State.ACTIVE.value},
+            **as_seen({"generation": subscription.generation, "#state": subscription.state.value}),
         )
-        return not failed
+        sets = _lowered(state, cursor)
+        lowered = state_change(state, as_read, values=values, sets=sets, adds={"work_version": 1})
+        return self._table.commit([activated, lowered], action="resume", topic=state.topic)
 
     def update(self, subscription: SubscriptionState, changes: Mapping[str, Any]) -> bool:
         """Changes settings of a subscription. Returns False if refused.
@@ -134,12 +109,9 @@ class Subscriptions:
 
         `delete SUB IF generation as read`.
         """
-        delete = Delete(
-            key=layout.subscription_key(subscription.topic, subscription.name),
-            condition="generation = :generation",
-            values={"generation": subscription.generation},
-        )
-        return not self._table.transact([delete], action="delete_subscription", topic=subscription.topic)
+        key = layout.subscription_key(subscription.topic, subscription.name)
+        delete = Delete(key=key, **as_seen({"generation": subscription.generation}))
+        return self._table.commit([delete], action="delete_subscription", topic=subscription.topic)
 
     def restore(self, subscription: SubscriptionState) -> None:
         """Puts a subscription and overwrites an existing subscription."""
@@ -147,24 +119,19 @@ class Subscriptions:
         self._table.put(put, action="restore_subscription", topic=subscription.topic)
 
     def _change_subscription(self, subscription: SubscriptionState, action: str, sets: dict[str, Value | None]) -> bool:
-        change = Change(
-            key=layout.subscription_key(subscription.topic, subscription.name),
-            condition="generation = :generation",
-            values={"generation": subscription.generation},
-            sets=sets,
-        )
-        done, _ = self._table.update(change, action=action, topic=subscription.topic)
-        return done
+        key = layout.subscription_key(subscription.topic, subscription.name)
+        change = Change(key=key, sets=sets, **as_seen({"generation": subscription.generation}))
+        return self._table.change(change, action=action, topic=subscription.topic)
 
 
-def _as_read(state: TopicState, cursor: int) -> tuple[str, dict[str, Value]]:
+def _as_read(state: TopicState, cursor: int) -> tuple[str, dict[str, int]]:
     """Returns the condition, with its values, that next_slot compares with a cursor as read.
 
     If next_slot is lowered, no schedule of the higher slot may be missing since, as this change would forget it.
     """
     lower = above(state.next_slot, cursor)
     condition = items.next_slot_comparison(lower, ":cursor")
-    values: dict[str, Value] = {"cursor": cursor, "generation": state.generation}
+    values = {"cursor": cursor}
     if not lower or state.next_check_ms == AT_ONCE_MS:
         return condition, values
     condition += f" AND (attribute_not_exists({layout.CHECK_SORT_KEY}) OR {layout.CHECK_SORT_KEY} <> :at_once)"

@@ -11,6 +11,7 @@ from botocore.exceptions import ClientError
 
 from tidewheel import deadline
 from tidewheel.errors import ConcurrentModification
+from tidewheel.storage.items import each_readable
 from tidewheel.storage.layout import PARTITION_KEY, SORT_KEY, Key
 from tidewheel.storage.writes import Change, Check, Delete, Item, Put, Value, Write, expression, key_item
 
@@ -78,6 +79,20 @@ class Table:
         """Reads and decodes an item. Returns None if it is absent."""
         item = self.get(key)
         return None if item is None else decode(item)
+
+    def read_all(
+        self,
+        partition: str,
+        prefix: str,
+        decode: Callable[[Item], T],
+        unreadable: dict[str, Exception] | None = None,
+        *,
+        projection: str | None = None,
+    ) -> list[T]:
+        """Reads and decodes a partition's items whose sort key has a prefix. `unreadable` is as in `each_readable`."""
+        return list(
+            each_readable(self.query_prefix(partition, prefix, projection=projection), decode, prefix, unreadable)
+        )
 
     def query(
         self,
@@ -198,19 +213,22 @@ class Table:
 
         return self._retrying(call, action, topic)
 
-    def update(self, change: Change, *, action: str, topic: str, returns: bool = False) -> tuple[bool, Item | None]:
-        """Changes an item in a single request.
+    def change(self, change: Change, *, action: str, topic: str) -> bool:
+        """Changes an item in a single request. Returns whether the condition held."""
+        done, _ = self._update(change.request(self._name), action, topic)
+        return done
 
-        Args:
-            returns: whether to return the item after the change or refusal.
+    def change_and_get(self, change: Change, *, action: str, topic: str) -> tuple[bool, Item | None]:
+        """Changes an item. Returns whether the condition held, and the item after the change or refusal, if any."""
+        returned = {"ReturnValues": "ALL_NEW", "ReturnValuesOnConditionCheckFailure": "ALL_OLD"}
+        return self._update(change.request(self._name) | returned, action, topic)
 
-        Returns:
-            Whether the condition held, and the item. The item is None if absent or not asked for.
-        """
-        request = change.request(self._name)
-        if returns:
-            request |= {"ReturnValues": "ALL_NEW", "ReturnValuesOnConditionCheckFailure": "ALL_OLD"}
+    def change_and_read(self, change: Change, decode: Callable[[Item], T], *, action: str, topic: str) -> T | None:
+        """Changes an item. Returns its new value, or None if the condition did not hold."""
+        done, item = self.change_and_get(change, action=action, topic=topic)
+        return decode(item) if done and item is not None else None
 
+    def _update(self, request: Item, action: str, topic: str) -> tuple[bool, Item | None]:
         def call() -> tuple[bool, Item | None]:
             try:
                 answer = self._client.update_item(**request)
@@ -230,6 +248,13 @@ class Table:
             return answer.get("Attributes")
 
         return self._retrying(call, action, topic)
+
+    def commit(self, writes: Sequence[Write], *, action: str, topic: str) -> bool:
+        """Does all writes or none. Returns whether all conditions held. A single change needs no transaction."""
+        match writes:
+            case [Change() as alone]:
+                return self.change(alone, action=action, topic=topic)
+        return not self.transact(writes, action=action, topic=topic)
 
     def transact(self, writes: Sequence[Write], *, action: str, topic: str) -> list[int]:
         """Does all writes or none, with a single TransactWriteItems.
@@ -272,6 +297,13 @@ class Table:
                 break
             self._sleep(_throttled_backoff_s(throttled) if throttled else backoff_s(attempt))
         raise ConcurrentModification(action, topic, attempt)
+
+
+class StoredItems:
+    """The items of one kind, in a table."""
+
+    def __init__(self, table: Table) -> None:
+        self._table = table
 
 
 def backoff_s(attempt: int) -> float:

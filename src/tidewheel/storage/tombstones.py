@@ -9,7 +9,7 @@ from tidewheel.errors import CorruptMetadata
 from tidewheel.model.message import MessageId, id_bytes
 from tidewheel.model.tombstone import Tombstone
 from tidewheel.storage import items, layout
-from tidewheel.storage.table import Table
+from tidewheel.storage.table import StoredItems
 from tidewheel.storage.writes import LAYOUT_READ, Check, Item, Put
 
 MAX_CANCELS = 90
@@ -32,11 +32,8 @@ class Entombed:
 _ABSENT = f"attribute_not_exists({layout.PARTITION_KEY})"
 
 
-class Tombstones:
+class Tombstones(StoredItems):
     """The tombstones of each topic."""
-
-    def __init__(self, table: Table) -> None:
-        self._table = table
 
     def cancel(self, topic: str, tombstone: Tombstone) -> Entombed:
         """Puts a tombstone if its slot is not sealed.
@@ -60,7 +57,7 @@ class Tombstones:
         """
         puts = [Put(item=items.encode_tombstone(topic, each), if_absent=True) for each in tombstones]
         least = min(each.slot for each in tombstones)
-        return not self._table.transact([slot_open(topic, least), *puts], action="cancel_batch", topic=topic)
+        return self._table.commit([slot_open(topic, least), *puts], action="cancel_batch", topic=topic)
 
     def put(self, topic: str, tombstone: Tombstone) -> None:
         """Puts a tombstone, in time or not.
@@ -148,7 +145,5 @@ def _names_one(key: layout.Key) -> bool:
 def slot_open(topic: str, slot: int) -> Check:
     """Returns the check that a slot is not sealed."""
     return Check(
-        key=layout.topic_state_key(topic),
-        condition=f"sealed <= :slot AND {LAYOUT_READ}",
-        values={"slot": slot},
+        key=layout.topic_state_key(topic), condition=f"sealed <= :slot AND {LAYOUT_READ}", values={"slot": slot}
     )

@@ -2,16 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from tidewheel.model.settings import TopicSettings
 from tidewheel.model.topic_state import Purge, TopicState
 from tidewheel.storage import items, layout
-from tidewheel.storage.table import Table
-from tidewheel.storage.writes import LAYOUT_READ, Change, Put, Value
+from tidewheel.storage.table import StoredItems
+from tidewheel.storage.writes import LAYOUT_READ, Change, Put, Value, as_seen
 
 AT_ONCE_MS = 0
 """Sentinel in `next_check_ms`: tells the sweep to create the missing schedule of the next slot."""
+
+
+_NONE: Mapping[str, Any] = {}
+
+
+def state_change(
+    state: TopicState,
+    *clauses: str,
+    seen: Mapping[str, Value | None] = _NONE,
+    values: Mapping[str, Value] = _NONE,
+    sets: Mapping[str, Value | None] = _NONE,
+    adds: Mapping[str, Value] = _NONE,
+) -> Change:
+    """Returns a change of a topic state. The topic must be the same as read, with a layout that this release reads.
+
+    Args:
+        state: the topic state as read.
+        clauses: further clauses of the condition.
+        seen: attributes that must be as read. None: absent.
+        values: values of the clauses' `:names`.
+        sets: attributes and their new values; None removes the attribute.
+        adds: values added to numbers.
+    """
+    condition = as_seen({"generation": state.generation, **seen}, LAYOUT_READ, *clauses, **values)
+    return Change(key=layout.topic_state_key(state.topic), sets=sets, adds=adds, **condition)
 
 
 def check_again_at(state: TopicState, collect_at_ms: int | None) -> int | None:
@@ -21,14 +47,11 @@ def check_again_at(state: TopicState, collect_at_ms: int | None) -> int | None:
     return state.check_at(state.next_slot, collect_at_ms)
 
 
-class TopicStates:
+class TopicStates(StoredItems):
     """The state of each topic, one item a topic.
 
     A topic that is being deleted is absent here. `Deletions` sees it.
     """
-
-    def __init__(self, table: Table) -> None:
-        self._table = table
 
     def create(self, state: TopicState) -> bool:
         """Creates the topic state if the topic is absent. Returns False if the topic exists."""
@@ -66,14 +89,10 @@ class TopicStates:
         condition = "(attribute_not_exists(layout) OR layout < :to)"
         return self._raised(state, "raise_layout", condition, "layout", to)
 
-    def _raised(self, state: TopicState, action: str, condition: str, mark: str, to: int) -> TopicState | None:
-        change = Change(
-            key=layout.topic_state_key(state.topic),
-            condition=f"generation = :generation AND {condition}",
-            values={"generation": state.generation, "to": to},
-            sets={mark: to},
-        )
-        _, item = self._table.update(change, action=action, topic=state.topic, returns=True)
+    def _raised(self, state: TopicState, action: str, clauses: str, mark: str, to: int) -> TopicState | None:
+        condition = as_seen({"generation": state.generation}, clauses, to=to)
+        change = Change(key=layout.topic_state_key(state.topic), sets={mark: to}, **condition)
+        _, item = self._table.change_and_get(change, action=action, topic=state.topic)
         current = None if item is None else items.decode_topic_state(item)
         return current if current is not None and current.generation == state.generation else None
 
@@ -82,20 +101,17 @@ class TopicStates:
 
         `collected_until = ... IF collected_until < the new value and subscriptions_version and generation as read`.
         """
-        return self._change_state(
+        change = state_change(
             state,
-            "raise_collected_until",
-            condition="collected_until < :until AND subscriptions_version = :subscriptions_version",
-            values={"until": collected_until, "subscriptions_version": state.subscriptions_version},
+            "collected_until < :until",
+            seen={"subscriptions_version": state.subscriptions_version},
+            values={"until": collected_until},
             sets={"collected_until": collected_until},
         )
+        return self._table.change(change, action="raise_collected_until", topic=state.topic)
 
     def set_collect_at(
-        self,
-        state: TopicState,
-        collect_at_ms: int | None,
-        next_check_ms: int | None,
-        merge_at_ms: int | None = None,
+        self, state: TopicState, collect_at_ms: int | None, next_check_ms: int | None, merge_at_ms: int | None = None
     ) -> bool:
         """Sets the times of the next collection and the next check. Returns False if refused.
 
@@ -129,22 +145,17 @@ class TopicStates:
         if item is None or items.decode_topic_state(item).settings != state.settings:
             return False
         seen = item["settings"]["S"]
-        return change_if_seen(
-            self._table, state, "update_settings", {"settings": seen}, {"settings": settings.to_json(keeping=seen)}
-        )
+        change = state_change(state, seen={"settings": seen}, sets={"settings": settings.to_json(keeping=seen)})
+        return self._table.change(change, action="update_settings", topic=state.topic)
 
     def set_purges(self, state: TopicState, purge_ms: int, purges: Sequence[Purge]) -> bool:
         """Changes the purge marks. Returns False if refused.
 
         `purge_ms, purges = ... IF generation, purge_ms and purges as read`.
         """
-        return change_if_seen(
-            self._table,
-            state,
-            "set_purges",
-            {"purge_ms": state.purge_ms, "purges": items.encode_purges(state.purges)},
-            {"purge_ms": purge_ms, "purges": items.encode_purges(purges)},
-        )
+        seen = {"purge_ms": state.purge_ms, "purges": items.encode_purges(state.purges)}
+        change = state_change(state, seen=seen, sets={"purge_ms": purge_ms, "purges": items.encode_purges(purges)})
+        return self._table.change(change, action="set_purges", topic=state.topic)
 
     def delete(self, topic: str) -> None:
         """Deletes the topic state. Does nothing if the topic state is gone.
@@ -156,49 +167,7 @@ class TopicStates:
     def _set_next_check(
         self, state: TopicState, action: str, sets: dict[str, Value | None], next_check_ms: int | None
     ) -> bool:
-        condition, values = "work_version = :work_version AND ", {"work_version": state.work_version}
-        if state.next_slot is None:
-            condition += "attribute_not_exists(next_slot)"
-        else:
-            condition += "next_slot = :next_slot"
-            values["next_slot"] = state.next_slot
+        seen = {"work_version": state.work_version, "next_slot": state.next_slot}
         checks = items.check_fields(state.topic, next_check_ms)
-        return self._change_state(state, action, condition=condition, values=values, sets={**sets, **checks})
-
-    def _change_state(
-        self,
-        state: TopicState,
-        action: str,
-        *,
-        condition: str,
-        values: dict[str, int],
-        sets: dict[str, Value | None],
-    ) -> bool:
-        done, _ = self._table.update(
-            Change(
-                key=layout.topic_state_key(state.topic),
-                condition=f"{items.SAME_TOPIC} AND {condition}",
-                values={"generation": state.generation, **values},
-                sets=sets,
-            ),
-            action=action,
-            topic=state.topic,
-        )
-        return done
-
-
-def change_if_seen(
-    table: Table, state: TopicState, action: str, seen: dict[str, Value | None], sets: dict[str, Value | None]
-) -> bool:
-    """Changes a topic state if its generation and the given attributes are unchanged. None means absent."""
-    values: dict[str, Value] = {"generation": state.generation}
-    condition = items.SAME_TOPIC
-    for name, value in seen.items():
-        if value is None:
-            condition += f" AND attribute_not_exists({name})"
-        else:
-            condition += f" AND {name} = :{name}"
-            values[name] = value
-    change = Change(key=layout.topic_state_key(state.topic), condition=condition, values=values, sets=sets)
-    done, _ = table.update(change, action=action, topic=state.topic)
-    return done
+        change = state_change(state, seen=seen, sets={**sets, **checks})
+        return self._table.change(change, action=action, topic=state.topic)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from tidewheel.errors import CorruptMetadata
 from tidewheel.storage import items, layout
-from tidewheel.storage.table import Table
+from tidewheel.storage.table import StoredItems
 from tidewheel.storage.writes import Item
 
 
@@ -48,11 +48,8 @@ _KINDS: dict[str, tuple[str, Callable[[Item], object]]] = {
 _TOMBSTONE = "cancelled message"
 
 
-class UnreadableItems:
+class UnreadableItems(StoredItems):
     """The items of each topic that cannot be read."""
-
-    def __init__(self, table: Table) -> None:
-        self._table = table
 
     def all(self, topic: str) -> list[UnreadableItem]:
         """Finds all items of a topic that cannot be read, except its keys. Reads all items of the topic."""

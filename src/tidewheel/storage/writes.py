@@ -65,6 +65,21 @@ def expression(text: str, values: Mapping[str, Value]) -> Item:
     return found
 
 
+def as_seen(seen: Mapping[str, Value | None], *clauses: str, **values: Value) -> dict[str, Any]:
+    """Returns the condition that attributes are as seen, as the `condition` and `values` of a write.
+
+    Args:
+        seen: attributes and their values. None: the attribute is absent.
+        clauses: further clauses of the condition.
+        values: values of the clauses' `:names`.
+    """
+    there = {name: value for name, value in seen.items() if value is not None}
+    same = [f"{name} = :{name.lstrip('#')}" for name in there]
+    absent = [f"attribute_not_exists({name})" for name in seen if name not in there]
+    found = {name.lstrip("#"): value for name, value in there.items()}
+    return {"condition": " AND ".join([*same, *absent, *clauses]), "values": found | values}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Put:
     """Writes a whole item.

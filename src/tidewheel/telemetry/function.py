@@ -29,9 +29,7 @@ from tidewheel.model.checked_clock import CheckedClock
 from tidewheel.model.settings import ServiceSettings
 from tidewheel.telemetry import metrics as own
 from tidewheel.telemetry.metrics import DIMENSION, NAMESPACE, Metric
-from tidewheel.telemetry.request_count import RequestCount
-from tidewheel.telemetry.watched_queues import WatchedQueues
-from tidewheel.telemetry.watched_wheel import WatchedWheel
+from tidewheel.telemetry.watched import RequestCount, WatchedQueues, WatchedWheel
 
 if TYPE_CHECKING:
     from aws_lambda_powertools import Logger

@@ -164,25 +164,6 @@ BACKLOG = Metric(
     gauge=True,
 )
 
-METRICS = (
-    ACCEPTED,
-    LEDGERS,
-    PLANNED,
-    DELIVERED,
-    LATENESS,
-    CANCELLED,
-    EXPIRED,
-    PARKED,
-    OLDEST_DUE_AGE,
-    UNPLANNED_SLOTS,
-    OPEN_DELIVERIES,
-    BROKEN_SUBSCRIPTIONS,
-    FAILURES,
-    SCHEDULE_REFUSED,
-    CLOCK_DOUBTED,
-    DAMAGED,
-    REQUESTS,
-    BACKLOG,
-)
+METRICS = tuple(each for each in [*globals().values()] if isinstance(each, Metric))
 """All metrics, in the order of the documents, of the dashboard's lines and of the alarms."""
 BY_NAME = {metric.name: metric for metric in METRICS}

@@ -21,9 +21,10 @@ from typing import Any
 from moto.core.common_models import BaseModel
 
 from tidewheel.clock import SystemClock
-from tidewheel.local.emulator import tables, wire
+from tidewheel.local.emulator import wire
 from tidewheel.local.emulator.patching import Patches
 from tidewheel.local.emulator.queues import EmulatedSqs
+from tidewheel.local.emulator.tables import EmulatedTables
 from tidewheel.local.emulator.virtual_time import MotoTime
 
 
@@ -37,7 +38,7 @@ def main() -> None:
     MotoTime(SystemClock()).install()
     patches.set(BaseModel, "__new__", staticmethod(_untracked))
     wire.install(patches)
-    tables.install(patches, tables.CheckIndex())
+    EmulatedTables().install(patches)
     EmulatedSqs(SystemClock(), Condition(lock), virtual=False).install(patches)
     server = wire.HttpServer(lock, SystemClock())
     print(server.url, flush=True)

@@ -123,11 +123,7 @@ def delete_subscription(storage: Storage, topic: str, name: str) -> Subscription
 
 
 def wake_parks(
-    storage: Storage,
-    queues: Queues,
-    clock: Clock,
-    subscription: SubscriptionState,
-    but: Collection[ParkKey] = (),
+    storage: Storage, queues: Queues, clock: Clock, subscription: SubscriptionState, but: Collection[ParkKey] = ()
 ) -> None:
     """Enqueues the parks of a subscription. If the work queue takes no jobs, the next sweep does so.
 

@@ -7,11 +7,17 @@ from dataclasses import replace
 from typing import NamedTuple
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from tidewheel import deadline
 from tidewheel.flows.delivery import release
-from tidewheel.flows.delivery.due_rows import has_addressed, rows_for, unreadable, without_expired, without_purged
+from tidewheel.flows.delivery.due_rows import (
+    has_addressed,
+    rows_for,
+    unreadable,
+    without_expired,
+    without_ids,
+    without_purged,
+)
 from tidewheel.flows.delivery.parking import (
     HOLDING_S,
     DrainHint,
@@ -131,10 +137,7 @@ def _wanted(ports: Ports, state: TopicState, rows: pa.Table) -> pa.Table:
     cancelled = ports.tombstones.ids(
         state.topic, times[0].as_py() // state.slot_ms, times[-1].as_py() // state.slot_ms + 1
     )
-    if cancelled:
-        ids = pa.array([id_bytes(each) for each in cancelled], pa.binary())
-        rows = rows.filter(pc.invert(pc.is_in(rows.column("message_id").cast(pa.binary()), ids)))
-    return without_purged(rows, state)
+    return without_purged(without_ids(rows, map(id_bytes, cancelled)), state)
 
 
 def _shares(subscriptions: Sequence[SubscriptionState], live: pa.Table) -> list[pa.Table]:

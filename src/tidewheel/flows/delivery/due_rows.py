@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -87,10 +87,15 @@ def _due(rows: pa.Table, state: TopicState, plan: Plan) -> pa.Table:
     keep = pc.and_(
         pc.greater_equal(times, plan.first_slot * state.slot_ms), pc.less(times, plan.end_slot * state.slot_ms)
     )
-    if plan.cancelled:
-        cancelled = pa.array([id_bytes(each) for each in plan.cancelled], pa.binary())
-        keep = pc.and_(keep, pc.invert(pc.is_in(rows.column("message_id").cast(pa.binary()), cancelled)))
-    return without_purged(rows.filter(keep), state)
+    return without_purged(without_ids(rows.filter(keep), map(id_bytes, plan.cancelled)), state)
+
+
+def without_ids(rows: pa.Table, ids: Iterable[bytes]) -> pa.Table:
+    """Returns the rows whose ids are not among some ids of 16 bytes."""
+    left_out = pa.array(ids, pa.binary())
+    if not len(left_out):
+        return rows
+    return rows.filter(pc.invert(pc.is_in(rows.column("message_id").cast(pa.binary()), left_out)))
 
 
 def rows_of(state: TopicState, delivery: Delivery, rows: pa.Table) -> pa.Table:

@@ -10,19 +10,14 @@ import pyarrow as pa
 
 from tidewheel import deadline
 from tidewheel.deadline import TRY_S
-from tidewheel.errors import (
-    ConcurrentModification,
-    CorruptPack,
-    TopicReplaced,
-    UnknownTopic,
-)
+from tidewheel.errors import ConcurrentModification, CorruptPack, TopicReplaced, UnknownTopic
 from tidewheel.flows.delivery.commit import commit_bucket
 from tidewheel.flows.delivery.direct import Direct, send_direct
 from tidewheel.flows.delivery.progress import Progress, settled
 from tidewheel.flows.delivery.schedules import schedule
 from tidewheel.flows.ports import Ports
 from tidewheel.ledger.bucket import Bucket, BucketId, bucket_id, content_id
-from tidewheel.ledger.ledger import SCHEMA, Ledger, encode_ledger
+from tidewheel.ledger.ledger import SCHEMA, Ledger, encode_for_topic
 from tidewheel.ledger.rows import sort_rows, version_of, without_repeats
 from tidewheel.ledger.schema import COLUMNS
 from tidewheel.model import object_names
@@ -317,7 +312,7 @@ def _commit(
         if ledger is None or start != routed_by:
             if ledger is not None:
                 ports.objects.delete([object_name])
-            ledger = _encode(state, rows.slice(start))
+            ledger = encode_for_topic(state, rows.slice(start))
             id = bucket_id(int(slots[start]), content_id(ledger.data))
             object_name = object_names.ledger_name(state.topic, id, state.slot_ms, ports.objects.new_attempt())
             ports.objects.put(object_name, ledger.data)
@@ -332,14 +327,3 @@ def _commit(
             raise UnknownTopic(state.topic)
         state = moved
     raise ConcurrentModification("ingest", state.topic, _ATTEMPTS)
-
-
-def _encode(state: TopicState, rows: pa.Table) -> Ledger:
-    return encode_ledger(
-        rows,
-        topic=state.topic,
-        generation=state.generation,
-        slot_ms=state.slot_ms,
-        segment_rows=state.settings.segment_rows,
-        segment_bytes=state.settings.segment_bytes,
-    )

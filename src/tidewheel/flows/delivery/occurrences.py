@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from tidewheel.flows.ports import Ports
-from tidewheel.ledger.ledger import encode_ledger
+from tidewheel.ledger.ledger import encode_for_topic
 from tidewheel.ledger.rows import rows_table, sort_rows
 from tidewheel.model import object_names
 from tidewheel.model.message import bytes_of_text
@@ -37,14 +37,7 @@ def store_occurrences(ports: Ports, state: TopicState, recurring: Sequence[Recur
     rows = _rows(recurring, state, ports.clock.now_ms())
     if rows is None:
         return None
-    ledger = encode_ledger(
-        rows,
-        topic=state.topic,
-        generation=state.generation,
-        slot_ms=state.slot_ms,
-        segment_rows=state.settings.segment_rows,
-        segment_bytes=state.settings.segment_bytes,
-    )
+    ledger = encode_for_topic(state, rows)
     name = object_names.occurrences_name(state.topic, state.planned, ports.objects.new_attempt())
     ports.objects.put(name, ledger.data)
     planned = (

@@ -102,12 +102,7 @@ def make_plan(ports: Ports, state: TopicState, indexes: Indexes, recurring: Sequ
 
 
 def next_work_of(
-    state: TopicState,
-    occupied: int | None,
-    recurring: Sequence[Recurring],
-    now_ms: int,
-    *,
-    again: bool = False,
+    state: TopicState, occupied: int | None, recurring: Sequence[Recurring], now_ms: int, *, again: bool = False
 ) -> NextWork:
     """Returns the next occupied slot after the seal, and when to check the topic next.
 

@@ -144,11 +144,7 @@ def _put(ports: Ports, item: SetAside, errors: Sequence[Exception]) -> SetAside:
 
 
 def _item(
-    ports: Ports,
-    delivery: Delivery,
-    plan: Plan,
-    ranges: tuple[tuple[int, int, int], ...],
-    errors: Sequence[Exception],
+    ports: Ports, delivery: Delivery, plan: Plan, ranges: tuple[tuple[int, int, int], ...], errors: Sequence[Exception]
 ) -> SetAside:
     """Returns the item of what could not be read. It is named by that, as another try of a part may miss other rows."""
     manifest = encode_plan(plan)

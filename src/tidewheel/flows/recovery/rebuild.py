@@ -48,12 +48,7 @@ from tidewheel.ledger.inspection import Inspected
 from tidewheel.ledger.reader import tags_of
 from tidewheel.ledger.writer import GENERATION_TAG, TOPIC_TAG
 from tidewheel.model.checkpoint import Checkpoint, with_effective_cursors
-from tidewheel.model.object_names import (
-    ASIDE,
-    LEDGERS,
-    is_ledger,
-    topic_prefix,
-)
+from tidewheel.model.object_names import ASIDE, LEDGERS, is_ledger, topic_prefix
 from tidewheel.model.settings import TopicSettings
 from tidewheel.model.wheel import open_from
 from tidewheel.storage.objects import Objects, StoredObject

@@ -108,11 +108,7 @@ class KeyRestore:
         id, sent_ms = next(reversed(waiting.items()))
         # A ledger does not have the sender's count. 0 loses against a message of the same millisecond.
         entry = KeyEntry(
-            key=key,
-            id=id_text(id),
-            sent_ms=sent_ms,
-            seq=0,
-            ttl_s=ttl_s(id_deliver_at_ms(id), self.now_ms),
+            key=key, id=id_text(id), sent_ms=sent_ms, seq=0, ttl_s=ttl_s(id_deliver_at_ms(id), self.now_ms)
         )
         if known is not None and known.id is not None and known.sent_ms >= sent_ms:
             entry = known

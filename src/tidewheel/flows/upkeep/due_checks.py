@@ -18,7 +18,6 @@ from tidewheel.model.park import Park, ParkKey
 from tidewheel.model.set_aside import SetAsideKey
 from tidewheel.model.settings import LEASE_MS
 from tidewheel.model.subscription_state import DeliveryKey, State
-from tidewheel.storage.checks import owner_of
 
 _Key = TypeVar("_Key", DeliveryKey, ParkKey, SetAsideKey)
 MOST_PARKS = 20
@@ -30,7 +29,7 @@ _MOST_TRIED = 3
 def in_turn(keys: Sequence[_Key]) -> list[_Key]:
     """Orders keys so that topics take turns, and the owners of a topic, too. Keeps the order of an owner's keys."""
     ordered = list(keys)
-    for group in (owner_of, attrgetter("topic")):
+    for group in (attrgetter("owner"), attrgetter("topic")):
         seen: Counter[object] = Counter()
         ranks = []
         for key in ordered:
@@ -44,7 +43,7 @@ def by_owner(keys: Sequence[_Key]) -> list[list[_Key]]:
     """Returns each owner's keys in their order. Topics take turns."""
     owners: dict[object, list[_Key]] = {}
     for key in in_turn(keys):
-        owners.setdefault(owner_of(key), []).append(key)
+        owners.setdefault(key.owner, []).append(key)
     return list(owners.values())
 
 

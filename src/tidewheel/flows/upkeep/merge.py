@@ -19,15 +19,7 @@ from tidewheel.errors import CorruptLedger, ObjectMissing, ObjectRefused
 from tidewheel.flows.administration.purge import collect_in_time
 from tidewheel.flows.ports import Ports
 from tidewheel.flows.ports.runs import MergeSize
-from tidewheel.flows.upkeep.merge_outputs import (
-    UNREADABLE,
-    Engine,
-    OneByOne,
-    SideBySide,
-    Writer,
-    Written,
-    in_process,
-)
+from tidewheel.flows.upkeep.merge_outputs import UNREADABLE, Engine, OneByOne, SideBySide, Writer, Written, in_process
 from tidewheel.flows.upkeep.merge_planning import Merge
 from tidewheel.flows.upkeep.merge_round import Choice, PlannedMerge, plan_round
 from tidewheel.flows.upkeep.merge_swaps import QuietTimes, ReadyMerge, WaitingMerges, swap

@@ -17,9 +17,8 @@ from dataclasses import dataclass
 from itertools import chain
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from tidewheel.flows.delivery.due_rows import without_expired, without_purged
+from tidewheel.flows.delivery.due_rows import without_expired, without_ids, without_purged
 from tidewheel.flows.upkeep.merge_planning import Merge
 from tidewheel.flows.upkeep.retention import EXPIRED_FOR_MS
 from tidewheel.ledger.bucket import Bucket, bucket_id
@@ -117,11 +116,8 @@ def merged_rows(objects: Objects, work: MergeWork, i: int) -> Iterator[pa.Table]
 
 def without_dead(rows: pa.Table, work: MergeWork) -> pa.Table:
     """Returns the rows that may still be delivered: not purged, not long expired and not cancelled."""
-    rows = without_expired(without_purged(rows, work), work.now_ms - EXPIRED_FOR_MS)
-    if not work.cancelled:
-        return rows
-    cancelled = pa.array(sorted(work.cancelled), pa.binary())
-    return rows.filter(pc.invert(pc.is_in(rows.column("message_id").cast(pa.binary()), cancelled)))
+    live = without_expired(without_purged(rows, work), work.now_ms - EXPIRED_FOR_MS)
+    return without_ids(live, work.cancelled)
 
 
 def _within(rows: pa.Table, first_ms: int, end_ms: int) -> pa.Table:

@@ -105,11 +105,7 @@ def _visit(ports: Ports, orphans: Orphans) -> Visit:
 
 
 def _remind(
-    ports: Ports,
-    state: TopicState,
-    buckets: Sequence[Bucket],
-    trash: Sequence[Trash],
-    tombstones: Sequence[Tombstone],
+    ports: Ports, state: TopicState, buckets: Sequence[Bucket], trash: Sequence[Trash], tombstones: Sequence[Tombstone]
 ) -> None:
     """Sets a collection of an idle topic that has trash, or too many dead bytes.
 

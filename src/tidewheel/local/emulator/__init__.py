@@ -6,7 +6,7 @@
 | wire | is reached by HTTP or by patching every client | clients of our sessions reach moto directly, under one lock |
 | fast_json | serializes through the service model | plain JSON for frequent operations |
 | queues | walks all messages at each operation, cannot move dead letters back | `MemoryTidewheel`'s queues |
-| tables | copies and sorts whole tables | only the named items |
+| tables | copies and sorts whole tables | `MemoryTidewheel`'s table |
 | schedule_backend | accepts any schedule, fires none | checks, and an ordered book |
 | starts | invokes functions by Docker, runs no job | queued for the pump to run |
 | access, wire_calls | knows callers by access keys | by the role of their session or endpoint |
@@ -32,10 +32,9 @@ from moto.core.base_backend import BackendDict
 from moto.core.common_models import BaseModel
 from moto.core.model_instances import reset_model_data
 from moto.core.models import DEFAULT_ACCOUNT_ID, MockAWS
-from moto.dynamodb.models import dynamodb_backends
 
 from tidewheel.clock import Clock
-from tidewheel.local.emulator import fast_json, resources, tables, wire
+from tidewheel.local.emulator import fast_json, resources, wire
 from tidewheel.local.emulator.access import Access, Denial
 from tidewheel.local.emulator.iam_policy import Request
 from tidewheel.local.emulator.patching import Patches
@@ -43,8 +42,10 @@ from tidewheel.local.emulator.queues import EmulatedSqs
 from tidewheel.local.emulator.resources import Resource
 from tidewheel.local.emulator.schedule_backend import ScheduleBook
 from tidewheel.local.emulator.starts import Starts
+from tidewheel.local.emulator.tables import EmulatedTables
 from tidewheel.local.emulator.virtual_time import MotoTime
 from tidewheel.local.emulator.wire import ACCESS_KEY, REGION, Guard, Observer, Wire
+from tidewheel.memory.dynamodb import MemoryDynamoDBClient
 from tidewheel.memory.sqs_queue import MemoryQueue
 
 __all__ = ["ACCESS_KEY", "REGION", "Denial", "Emulator", "Resource"]
@@ -72,7 +73,7 @@ class Emulator:
         self.schedules = ScheduleBook(clock, self.changed)
         self.starts = Starts(clock, self.changed)
         self._wire = Wire(self.lock, self.starts.operations, clock, port)
-        self._check_index = tables.CheckIndex()
+        self._tables = EmulatedTables()
 
     def open(self) -> None:
         """Empties moto's backends and applies every workaround.
@@ -96,7 +97,7 @@ class Emulator:
             wire.install(self._patches)
             fast_json.install(self._patches)
             resources.install(self._patches)
-            tables.install(self._patches, self._check_index)
+            self._tables.install(self._patches)
             self._sqs.install(self._patches)
             self.schedules.install(self._patches)
         except BaseException:
@@ -210,18 +211,14 @@ class Emulator:
         if denial is not None:
             raise PermissionError(denial.message)
 
-    def work_of_sweep(self, table_name: str) -> tuple[int | None, int | None, int]:
-        """Returns the next time in the index `checks`, the next time of a daily claim, and the number of changes."""
-        index = self._check_index
-        return index.least_ms(table_name), index.next_daily_ms(table_name), index.changes[table_name]
+    def table(self, name: str) -> MemoryDynamoDBClient | None:
+        """Returns the items of a table that is built like Tidewheel's, or None."""
+        return self._tables.client(name)
 
     def item_bytes(self, table_name: str, attributes: dict[str, Any]) -> int:
         """Returns the size of the stored item with this key, for the meter. Returns 0 if there is no item."""
-        backend = dynamodb_backends[DEFAULT_ACCOUNT_ID][REGION]
-        table = backend.tables.get(table_name)
-        if table is None or not all(name in attributes for name in table.table_key_attrs):
-            return 0
-        return tables.item_bytes(table, backend, attributes)
+        table = self.table(table_name)
+        return 0 if table is None else table.item_bytes(attributes)
 
 
 def _refuse_mock_aws(*_: object, **__: object) -> None:

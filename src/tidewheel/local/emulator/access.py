@@ -26,15 +26,7 @@ from moto.sqs.models import sqs_backends
 
 from tidewheel.clock import Clock
 from tidewheel.errors import UnknownCall
-from tidewheel.local.emulator.iam_policy import (
-    Request,
-    Statement,
-    allowed,
-    many,
-    matching,
-    names_action,
-    single_grants,
-)
+from tidewheel.local.emulator.iam_policy import Request, Statement, allowed, many, matching, names_action, single_grants
 from tidewheel.local.emulator.iam_requests import requests_of
 from tidewheel.local.emulator.iam_resources import asked, is_disabled_key
 from tidewheel.local.emulator.wire import REGION, Answer

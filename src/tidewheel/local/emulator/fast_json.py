@@ -58,12 +58,13 @@ def _faster(general: Callable[[Any, ActionResult], Any]) -> Callable[[Any, Actio
         if not isinstance(result, dict) or self._get_action() not in _PLAIN or "x-amz-target" not in self.headers:
             return general(self, action_result)
         headers = {"Content-Type": "application/x-amz-json-1.0", **self.response_headers}
-        return 200, headers, json.dumps(result, default=_encoded)
+        return 200, headers, json.dumps(result, default=encoded)
 
     return serialized
 
 
-def _encoded(value: Any) -> Any:
+def encoded(value: Any) -> Any:
+    """Returns a value of an answer as JSON has it, for values that `json` does not know."""
     if isinstance(value, bytes | bytearray):
         return base64.b64encode(value).decode()
     if isinstance(value, set | frozenset):

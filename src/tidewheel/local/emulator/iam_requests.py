@@ -78,10 +78,7 @@ def partition_key_of_ours(_table: str, index: str | None) -> str:
 
 
 def requests_of(
-    service: str,
-    operation: str,
-    params: Mapping[str, Any],
-    partition_key: PartitionKey = partition_key_of_ours,
+    service: str, operation: str, params: Mapping[str, Any], partition_key: PartitionKey = partition_key_of_ours
 ) -> list[Request]:
     """Returns a call's requests to IAM.
 

@@ -34,6 +34,10 @@ class Resource:
         self.account_id = account_id
         self.region = region
         self.arn = self.arn_format.format(name=name, account=account_id, region=region)
+        self.create()
+
+    def create(self) -> None:
+        """Creates what the resource has in moto's backends."""
 
     @property
     def physical_resource_id(self) -> str:
@@ -151,11 +155,11 @@ class Topic(Resource):
 class QueuePolicy(Resource):
     """AWS::SQS::QueuePolicy, with the permitted senders."""
 
-    def __init__(self, name: str, properties: dict[str, Any], account_id: str, region: str) -> None:
-        super().__init__(name, properties, account_id, region)
-        queues = sqs_backends[account_id][region].queues
-        for url in properties["Queues"]:
-            queues[url.rpartition("/")[2]].policy = json.dumps(properties["PolicyDocument"])
+    def create(self) -> None:
+        """Keeps the policy with the queues."""
+        queues = sqs_backends[self.account_id][self.region].queues
+        for url in self.properties["Queues"]:
+            queues[url.rpartition("/")[2]].policy = json.dumps(self.properties["PolicyDocument"])
 
 
 class ScheduleGroup(Resource):
@@ -163,9 +167,9 @@ class ScheduleGroup(Resource):
 
     arn_format = "arn:aws:scheduler:{region}:{account}:schedule-group/{name}"
 
-    def __init__(self, name: str, properties: dict[str, Any], account_id: str, region: str) -> None:
-        super().__init__(name, properties, account_id, region)
-        scheduler_backends[account_id][region].create_schedule_group(name, [])
+    def create(self) -> None:
+        """Creates the group."""
+        scheduler_backends[self.account_id][self.region].create_schedule_group(self.name, [])
 
     def delete(self, account_id: str, region: str) -> None:
         """Deletes the group with all its schedules."""
@@ -177,15 +181,16 @@ class Schedule(Resource):
 
     arn_format = "arn:aws:scheduler:{region}:{account}:schedule/{name}"
 
-    def __init__(self, name: str, properties: dict[str, Any], account_id: str, region: str) -> None:
-        super().__init__(name, properties, account_id, region)
-        scheduler_backends[account_id][region].create_schedule(
+    def create(self) -> None:
+        """Creates the schedule."""
+        properties = self.properties
+        scheduler_backends[self.account_id][self.region].create_schedule(
             description=properties.get("Description", ""),
             end_date=properties.get("EndDate", ""),
             flexible_time_window=properties["FlexibleTimeWindow"],
             group_name=properties.get("GroupName", "default"),
             kms_key_arn=properties.get("KmsKeyArn", ""),
-            name=name,
+            name=self.name,
             schedule_expression=properties["ScheduleExpression"],
             schedule_expression_timezone=properties.get("ScheduleExpressionTimezone", "UTC"),
             start_date="",

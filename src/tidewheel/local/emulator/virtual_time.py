@@ -34,11 +34,7 @@ class MotoTime:
             # Not unix_time() * 1000, which loses a millisecond to rounding. Messages would be early.
             return float(clock.now_ms()) if value is None else round(original_unix_time(value) * 1000, 3)
 
-        self._ours: dict[str, Any] = {
-            "utcnow": utcnow,
-            "unix_time": unix_time,
-            "unix_time_millis": unix_time_millis,
-        }
+        self._ours: dict[str, Any] = {"utcnow": utcnow, "unix_time": unix_time, "unix_time_millis": unix_time_millis}
         self._originals: dict[str, Any] = {name: getattr(moto_utils, name) for name in self._ours}
 
     def install(self) -> None:

@@ -15,7 +15,7 @@ import socket
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from email.utils import formatdate
-from functools import partial
+from functools import cache, partial
 from http import HTTPStatus
 from io import BytesIO
 from posixpath import normpath
@@ -38,11 +38,7 @@ from moto.core.base_backend import BackendDict
 from moto.core.botocore_stubber import MockRawResponse
 from moto.core.models import DEFAULT_ACCOUNT_ID
 from moto.core.request import PRESERVED_HEADER_NAMES_ENVIRON_KEY, Request
-from moto.moto_server.werkzeug_app import (
-    DomainDispatcherApplication,
-    MotoRequestHandler,
-    create_backend_app,
-)
+from moto.moto_server.werkzeug_app import DomainDispatcherApplication, MotoRequestHandler, create_backend_app
 from werkzeug.exceptions import HTTPException
 from werkzeug.serving import BaseWSGIServer, make_server
 
@@ -75,23 +71,10 @@ Guard = Callable[[WireRequest, Callable[[], Answer]], Answer]
 
 def install(patches: Patches) -> None:
     """Caches values that moto computes anew at each request (the methods of a class, names in snake case)."""
-    names = responses.method_names_from_class  # type: ignore[attr-defined]
-    cased = responses.camelcase_to_underscores  # type: ignore[attr-defined]
-    methods: dict[type, frozenset[str]] = {}
-    snakes: dict[str, str] = {}
-
-    def method_names_from_class(clazz: type) -> frozenset[str]:
-        if clazz not in methods:
-            methods[clazz] = frozenset(names(clazz))
-        return methods[clazz]
-
-    def camelcase_to_underscores(argument: str) -> str:
-        if argument not in snakes:
-            snakes[argument] = cased(argument)
-        return snakes[argument]
-
-    patches.set(responses, "method_names_from_class", method_names_from_class)
-    patches.set(responses, "camelcase_to_underscores", camelcase_to_underscores)
+    names: Callable[[type], Any] = responses.method_names_from_class  # type: ignore[attr-defined]
+    cased: Callable[[str], str] = responses.camelcase_to_underscores  # type: ignore[attr-defined]
+    patches.set(responses, "method_names_from_class", cache(lambda clazz: frozenset(names(clazz))))
+    patches.set(responses, "camelcase_to_underscores", cache(cased))
 
 
 class Wire:
@@ -221,10 +204,7 @@ def _request(params: dict[str, Any]) -> Request:
     body = params["body"]
     preserved: dict[str, str] = {}  # S3 distinguishes metadata keys with underscores from metadata keys with dashes
     # moto's S3 answers 403 to unsigned requests. Nothing checks the signature.
-    environ: dict[str, Any] = {
-        "HTTP_AUTHORIZATION": _AUTHORIZATION,
-        PRESERVED_HEADER_NAMES_ENVIRON_KEY: preserved,
-    }
+    environ: dict[str, Any] = {"HTTP_AUTHORIZATION": _AUTHORIZATION, PRESERVED_HEADER_NAMES_ENVIRON_KEY: preserved}
     for name, value in params["headers"].items():
         text = value.decode() if isinstance(value, bytes) else str(value)
         key = "HTTP_" + name.upper().replace("-", "_")

@@ -1,18 +1,24 @@
-"""Records how many messages were sent, their lateness, and which were refused."""
+"""Records what a call does through its ports: messages sent, schedules refused, requests to AWS."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from threading import Lock
+from typing import TYPE_CHECKING, Any
 
 from tidewheel.clock import Clock
 from tidewheel.flows.ports.queues import Queues, Refusal, Release
+from tidewheel.flows.ports.wheel import Wheel
 from tidewheel.model.job import HoldJob
 from tidewheel.model.park import ParkKey
 from tidewheel.model.set_aside import SetAside
 from tidewheel.model.subscription_state import DeliveryKey
+
+if TYPE_CHECKING:
+    from botocore.hooks import BaseEventHooks
 
 
 @dataclass(slots=True, kw_only=True)
@@ -105,3 +111,52 @@ class WatchedQueues:
         header = json.loads(str(document["header"]))
         with self._lock:
             self._sent.refused.append((str(header["id"]), str(document["code"])))
+
+
+class WatchedWheel:
+    """Forwards to a port `Wheel`, and tells the refusals, which the flows survive in silence.
+
+    Args:
+        wheel: the port.
+        refused: told the topic, the slot and the error of each refusal.
+    """
+
+    def __init__(self, wheel: Wheel, refused: Callable[[str, int, Exception], None]) -> None:
+        self._wheel = wheel
+        self._refused = refused
+
+    def schedule(self, topic: str, slot: int, fires_at_ms: int) -> None:
+        """Creates the schedule of a topic's slot. Tells and raises the error of a refusal."""
+        try:
+            self._wheel.schedule(topic, slot, fires_at_ms)
+        except Exception as error:
+            self._refused(topic, slot, error)
+            raise
+
+    def unschedule(self, topic: str) -> None:
+        """Deletes all schedules of a topic."""
+        self._wheel.unschedule(topic)
+
+
+class RequestCount:
+    """Counts requests since the last `take`, by "service.Operation".
+
+    Counts requests of clients made later with these events. A request that botocore repeats counts once. The cost is
+    one Python call per request.
+    """
+
+    def __init__(self, events: BaseEventHooks) -> None:
+        self._counts: Counter[str] = Counter()
+        self._lock = Lock()
+        events.register("after-call", self._count)
+
+    def take(self) -> Counter[str]:
+        """Returns the counts and resets them."""
+        with self._lock:
+            taken, self._counts = self._counts, Counter()
+        return taken
+
+    def _count(self, event_name: str = "", **_: Any) -> None:
+        # after-call.<service>.<operation>
+        with self._lock:
+            self._counts[event_name.partition(".")[2]] += 1
