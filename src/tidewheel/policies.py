@@ -413,17 +413,21 @@ def _beside(topic: str, rest: str) -> str:
     return f"{layout.topic_partition(topic)}#{rest}"
 
 
-def _service_at(settings: ServiceSettings, **place: Unpack[Place]) -> _Service:
+def _service_at(
+    settings: ServiceSettings,
+    region: str | None = None,
+    account: str | None = None,
+    partition: str | None = None,
+    dns_suffix: str | None = None,
+) -> _Service:
     known = settings.dispatch_arn.split(":")
     if len(known) < 5 or known[0] != "arn":
         known = ["", "", "", "", ""]
-    partition, region, account = known[1], known[3], known[4]
-    found = {"partition": place.get("partition") or partition, "region": place.get("region") or region}
-    found["account"] = place.get("account") or account
+    found = {"partition": partition or known[1], "region": region or known[3], "account": account or known[4]}
     for name, value in found.items():
         if not value:
             raise InvalidValue(name, value, f"dispatch_arn={settings.dispatch_arn!r} does not name it; give {name}=")
-    suffix = place.get("dns_suffix") or DNS_SUFFIXES.get(found["partition"], DNS_SUFFIX)
+    suffix = dns_suffix or DNS_SUFFIXES.get(found["partition"], DNS_SUFFIX)
     return _Service(settings=settings, dns_suffix=suffix, **found)
 
 

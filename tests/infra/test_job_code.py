@@ -98,8 +98,8 @@ def imports_of(path: Path) -> set[str]:
 
 
 def test_the_wheels_are_listed_by_name_and_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def download(requirements: Path, target: Path) -> None:
-        assert requirements.read_text() == pinned(job_code.GLUE_PACKAGES, GLUE)
+    def download(requirements: str, target: Path) -> None:
+        assert requirements == pinned(job_code.GLUE_PACKAGES, GLUE)
         (target / "cronsim-1-py3-none-any.whl").write_text("a wheel")
 
     monkeypatch.setattr(job_code, "_download", download)

@@ -63,10 +63,9 @@ class Alarms(Construct):
         """
         super().__init__(scope, id_)
         self.alarms: list[cloudwatch.Alarm] = []
-        self.topic = topic or sns.Topic(
-            self, "Topic", display_name="Tidewheel", enforce_ssl=True, master_key=key_of(self)
-        )
-        if topic is not None and topic.master_key is not None and topic.master_key is not key_of(self):
+        key = key_of(self)
+        self.topic = topic or sns.Topic(self, "Topic", display_name="Tidewheel", enforce_ssl=True, master_key=key)
+        if topic is not None and topic.master_key is not None and topic.master_key is not key:
             allow_alarms(topic.master_key)
         # The rules' targets give the topic a policy, which replaces the default one that lets alarms publish.
         self.topic.add_to_resource_policy(

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from tidewheel.client.connection import Connection
 from tidewheel.client.payloads import move_payload
 from tidewheel.client.sender import Sender
 from tidewheel.errors import InvalidValue, UnknownMessage, UnknownTopic
@@ -86,7 +87,14 @@ def new_due_ms(
 
 
 def reschedule(
-    sender: Sender, now_ms: int, due_ms: int, message_id: str | None, key: str | None
+    connection: Connection,
+    sender: Sender,
+    state: TopicState,
+    ids: IdSource,
+    now_ms: int,
+    due_ms: int,
+    message_id: str | None,
+    key: str | None,
 ) -> Rescheduled | CancelResult:
     """Moves a message to another time. See `Tidewheel.reschedule`.
 
@@ -104,8 +112,8 @@ def reschedule(
     """
     from tidewheel.client.waiting import find
 
-    connection, storage = sender.connection, sender.connection.storage
-    state = storage.topic_states.read(sender.state.topic) or sender.state
+    storage = connection.storage
+    state = storage.topic_states.read(state.topic) or state
     old = _current(storage, state, message_id, key)
     if isinstance(old, Cancelled):
         return old
@@ -117,7 +125,7 @@ def reschedule(
         raise UnknownMessage(state.topic, old, how)
     if state.purged(found.checked.deliver_at_ms, found.sent_at_ms):
         return Cancelled(id=old)
-    new = move_payload(connection, state.topic, moved(found.checked, sender.ids, due_ms, id_bytes(old)), old)
+    new = move_payload(connection, state.topic, moved(found.checked, ids, due_ms, id_bytes(old)), old)
     storage.tombstones.allow_move(state.topic, id_text(new.id), old, ttl_s(due_ms, now_ms))
     [receipt] = sender.send_checked([new])
     outcome = storage.tombstones.cancel(state.topic, tombstone(old, state.slot_ms, now_ms, to=id_text(new.id)))

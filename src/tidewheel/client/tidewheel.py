@@ -229,7 +229,8 @@ class Tidewheel:
         changes.check_one_of(id, key)
         state, now_ms = self.core.cache.state(topic), self.core.clock.now_ms()
         due_ms = changes.new_due_ms(state, now_ms, delay=delay, deliver_at=deliver_at, delay_level=delay_level)
-        return changes.reschedule(self.core.sender(state), now_ms, due_ms, id, key)
+        core = self.core
+        return changes.reschedule(core.connection, core.sender(state), state, core.ids, now_ms, due_ms, id, key)
 
     # ---- recurring messages
 

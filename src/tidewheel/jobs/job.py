@@ -145,8 +145,5 @@ def make_job(
 
 def parse_arguments(argv: Sequence[str]) -> dict[str, str]:
     """Reads `--name value` pairs, as Glue passes them. Ignores everything else."""
-    found = {}
-    for name, value in pairwise(argv):
-        if name.startswith("--") and not value.startswith("--"):
-            found[name.removeprefix("--")] = value
-    return found
+    given = (pair for pair in pairwise(argv) if pair[0].startswith("--") and not pair[1].startswith("--"))
+    return {name.removeprefix("--"): value for name, value in given}
