@@ -74,6 +74,8 @@ LONG = (
     "tests/spark/test_ledger_source",
     "tests/spark/test_local_stack",
     "tests/spark/test_merge_engines",
+    "tests/spark/test_merge_faults",
+    "tests/spark/test_rebuild",
     "tests/spark/test_session",
 )
 """Files of minutes, and of what seldom happens. Their tests have the mark `long`."""

@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from tests.flows.world import DAY, HOUR, MINUTE, START_MS, TOPIC, Crash, CrashingPorts, World, once
+from tests.flows.world import DAY, DEATHS, HOUR, MINUTE, START_MS, TOPIC, Crash, CrashingPorts, World, once
 from tidewheel.clock import ManualClock
 from tidewheel.errors import InvalidValue, QueueUnavailable, RetentionExpired, UnknownSubscription, UnknownTopic
 from tidewheel.flows.administration import pause as states
@@ -349,26 +349,26 @@ def test_a_collection_that_has_read_the_deliveries_before_a_replay_is_refused() 
     assert not world.service.topic_states.raise_collected_until(stale, stale.planned)
 
 
-def test_a_replay_that_dies_at_any_call_and_is_repeated_brings_everything() -> None:
-    for when in ("before", "after"):
-        for at in range(1, 60):
-            world = World(wrap=CrashingPorts, **KEPT)
-            ids = delivered(world)
-            world.ports.plan.schedule(at, when)
-            try:
-                run_replay(world)
-            except Crash:
-                world.ports.plan.disarm()
-                run_replay(world)
-                world.run(2 * HOUR, sweeps=True)
-                received = world.received()
-                assert all(2 <= received[id] <= 3 for id in ids[:3]), (at, when)
-                world.run(2 * WEEK, sweeps=True)
-                assert nothing_is_left(world)
-            else:
-                break
+@DEATHS
+def test_a_replay_that_dies_at_any_call_and_is_repeated_brings_everything(when: str, every: int) -> None:
+    for at in range(1, 60, every):
+        world = World(wrap=CrashingPorts, **KEPT)
+        ids = delivered(world)
+        world.ports.plan.schedule(at, when)
+        try:
+            run_replay(world)
+        except Crash:
+            world.ports.plan.disarm()
+            run_replay(world)
+            world.run(2 * HOUR, sweeps=True)
+            received = world.received()
+            assert all(2 <= received[id] <= 3 for id in ids[:3]), (at, when)
+            world.run_on(2 * WEEK)
+            assert nothing_is_left(world)
         else:
-            raise AssertionError("it never ended without a crash")
+            break
+    else:
+        raise AssertionError("it never ended without a crash")
 
 
 def test_a_checkpoint_does_not_take_a_replay_for_work_that_is_left() -> None:

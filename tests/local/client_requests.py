@@ -86,11 +86,11 @@ _RARE: Mapping[str, Mapping[str, Asked]] = {
 
 
 def _flow(requests: Mapping[str, int], *, reads: float = 0, writes: float = 0, **more: Asked) -> Flow:
-    return Flow(None, {"call": Asked(requests, reads, writes), **more})
+    return Flow(None, call=Asked(requests, reads, writes), **more)
 
 
 ALL_FLOWS: Mapping[str, Flow] = {
-    **{name: Flow(flow.function, {**flow.asked, **_RARE.get(name, {})}) for name, flow in FLOWS.items()},
+    **{name: Flow(flow.function, **{**flow.asked, **_RARE.get(name, {})}) for name, flow in FLOWS.items()},
     # Writes the tombstone and checks the topic state.
     "cancel by id": _flow({"dynamodb.TransactWriteItems": 1}, writes=4),
     # Reads the key's entry, and writes it with the tombstone.

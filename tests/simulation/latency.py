@@ -81,8 +81,8 @@ class Latency:
         table = Table(_Timed(self, service.dynamodb, "dynamodb"), TABLE.table, sleep=self.sleep)  # type: ignore[arg-type]
         timed.__dict__ |= Storage(table, _TimedObjects(self, service.objects)).__dict__  # type: ignore[arg-type]
         timed.queues = copy(service.queues)
-        timed.queues._client = _Timed(self, service.queues._client, "sqs")  # type: ignore[assignment]
-        timed.queues._sleep = self.sleep
+        timed.queues.client = _Timed(self, service.queues.client, "sqs")  # type: ignore[assignment]
+        timed.queues.sleep = self.sleep
         timed.wheel = _Timed(self, service.wheel, "wheel")  # type: ignore[assignment]
         timed.runs = _Timed(self, service.runs, "runs")  # type: ignore[assignment]
         return timed

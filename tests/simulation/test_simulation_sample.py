@@ -15,6 +15,7 @@ from tests.simulation.runs import sound_runs
         ("faults", range(100, 110), 800),
         ("half_well", range(100, 103), 800),
         ("narrow", range(100, 103), 400),
+        ("timed_faults", range(100, 104), 1000),
     ],
 )
 def test_whatever_goes_wrong_every_promise_is_kept(mode: str, seeds: range, steps: int) -> None:
