@@ -22,7 +22,6 @@ from tidewheel.ledger.slots import decode_slots, encode_slots
 from tidewheel.ledger.weights import decode_weights, encode_weights
 from tidewheel.model.key import KeyEntry
 from tidewheel.model.message import Encoding, MessageId, id_bytes
-from tidewheel.model.note import Note
 from tidewheel.model.park import Park
 from tidewheel.model.plan import Plan, decode_plan, encode_plan
 from tidewheel.model.recurring import Recurring
@@ -483,6 +482,18 @@ def encode_move(topic: str, mover: MessageId, moved: MessageId, ttl_s: int) -> I
 def decode_move(item: Item) -> MessageId | None:
     """Reads which message may be moved."""
     return _message_id(item["moves"]) if "moves" in item else None
+
+
+class Note(NamedTuple):
+    """A number, and the messages to which it does not apply.
+
+    Attributes:
+        number: see `tidewheel.storage.notes.Notes`.
+        waiting: 16-byte ids of the pack's messages that were not sent, whatever the number says.
+    """
+
+    number: int
+    waiting: frozenset[bytes] = frozenset()
 
 
 def encode_note(key: layout.Key, note: Note, ttl_s: int) -> Item:
