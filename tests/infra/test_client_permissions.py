@@ -15,7 +15,7 @@ import pytest
 from infra.local_template import normalized
 from tests.infra.dedicated import synthesized
 from tests.infra.needed_grants import matching
-from tidewheel.client import policies
+from tidewheel import policies
 from tidewheel.client.consumer import Consumer
 from tidewheel.client.tidewheel import Tidewheel
 from tidewheel.local import LocalTidewheel
