@@ -8,9 +8,9 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from tidewheel.errors import CorruptMetadata
+from tidewheel.flows.upkeep.due_checks import SweepResult
 from tidewheel.flows.upkeep.health import health
 from tidewheel.flows.upkeep.sweep import sweep
-from tidewheel.flows.upkeep.sweep_result import SweepResult
 from tidewheel.model.topic_state import TopicState
 from tidewheel.storage.checks import Due
 from tidewheel.telemetry import metrics

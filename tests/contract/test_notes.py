@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.contract.builders import Store
-from tidewheel.model.note import Note
+from tidewheel.storage.items import Note
 
 
 def test_a_note_is_the_last_that_was_put(store: Store) -> None:

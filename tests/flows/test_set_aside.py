@@ -9,8 +9,7 @@ from tidewheel.errors import CorruptMetadata
 from tidewheel.flows.delivery import deliver
 from tidewheel.flows.delivery.deliver import deliver_part
 from tidewheel.flows.delivery.dispatch import dispatch
-from tidewheel.flows.upkeep.due_checks import check_set_aside
-from tidewheel.flows.upkeep.sweep_result import SweepResult
+from tidewheel.flows.upkeep.due_checks import SweepResult, check_set_aside
 
 
 def test_a_part_that_misses_another_ledger_when_it_comes_again_loses_neither(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,8 +19,8 @@ from tidewheel.flows.delivery.dispatch import dispatch
 from tidewheel.flows.delivery.ingest import Ingested, ingest
 from tidewheel.flows.delivery.work import do_job
 from tidewheel.flows.upkeep.collect import collect
+from tidewheel.flows.upkeep.due_checks import SweepResult
 from tidewheel.flows.upkeep.sweep import sweep
-from tidewheel.flows.upkeep.sweep_result import SweepResult
 from tidewheel.memory import MemoryService
 from tidewheel.model.job import PartJob
 from tidewheel.model.message import IdSource, Message, id_bytes, id_deliver_at_ms, id_text

@@ -17,11 +17,12 @@ import pytest
 from infra.local_template import normalized
 from tests.infra.denied import DENIED, check_denied, names_of
 from tests.infra.enforced import FLOWS, World
+from tests.infra.needed_grants import Grant, grants_of, needed_grants
 from tests.infra.roles import COMPACT, DISPATCH, FUNCTION_ROLES, INGEST, SCHEDULE, SWEEP, role_arn
 from tests.infra.variants import template_of
 from tidewheel.client.queue_tags import ROLE_TAG, STACK_TAG, SUBSCRIPTION
 from tidewheel.local import LocalTidewheel
-from tidewheel.local.emulator.access import Denial, Grant, grants_of
+from tidewheel.local.emulator.access import Denial
 
 ROLES = (*FUNCTION_ROLES, SCHEDULE)
 
@@ -138,11 +139,11 @@ def enforced() -> Iterator[Enforced]:
     """Runs all flows in order on a stack with a KMS key."""
     jobs: list[tuple[str, str]] = []
     template = normalized(template_of("development with a key"))
-    with LocalTidewheel(template=template, enforce_iam=True, job_runner=World.runner(jobs)) as stack:
+    opened = LocalTidewheel(template=template, enforce_iam=True, job_runner=World.runner(jobs))
+    with needed_grants() as needed, opened as stack:
         world = World(stack=stack, jobs=jobs)
         ran = {name: run(world, name) for name in FLOWS}
-        assert stack._emulator.access is not None
-        yield Enforced(world=world, ran=ran, needed=set(stack._emulator.access.needed))
+        yield Enforced(world=world, ran=ran, needed=set(needed))
 
 
 # ---- what is needed is allowed

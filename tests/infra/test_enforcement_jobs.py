@@ -15,13 +15,14 @@ from pyspark.sql import SparkSession
 
 from infra.local_template import normalized
 from tests.infra.enforced import World
+from tests.infra.needed_grants import Grant, grants_of, needed_grants
 from tests.infra.roles import IMPORT, JOB_ROLES, MERGE, REBUILD
 from tests.infra.variants import template_of
 from tests.spark.conftest import spark
 from tidewheel.aws.service import Service
 from tidewheel.flows.upkeep.checkpoint import checkpoint_topic
 from tidewheel.local import LocalTidewheel
-from tidewheel.local.emulator.access import Denial, Grant, grants_of
+from tidewheel.local.emulator.access import Denial
 from tidewheel.model.object_names import ASIDE, LEDGERS
 
 __all__ = ["spark"]
@@ -59,7 +60,7 @@ def jobs(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Itera
     It has a KMS key.
     """
     template = normalized(template_of("development with a key"))
-    with LocalTidewheel(template=template, enforce_iam=True) as stack:
+    with needed_grants() as needed, LocalTidewheel(template=template, enforce_iam=True) as stack:
         world = World(stack=stack)
         topic = world.topic("orders")
         world.send_batches(topic, 3)
@@ -105,7 +106,7 @@ def jobs(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Itera
         yield Jobs(
             denials=access.denials,
             failures=stack.failures,
-            needed=set(access.needed),
+            needed=set(needed),
             granted=granted,
             reports=reports,
         )

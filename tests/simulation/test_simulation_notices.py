@@ -22,11 +22,12 @@ from tidewheel.model.pack import Pack
 from tidewheel.model.subscription_state import Delivery, SubscriptionState
 from tidewheel.model.tombstone import Tombstone
 from tidewheel.model.topic_state import TopicState
+from tidewheel.storage import items
 from tidewheel.storage.deliveries import Deliveries
 from tidewheel.storage.notes import Notes
 from tidewheel.storage.plans import Plans
 from tidewheel.storage.tombstones import Entombed, Tombstones
-from tidewheel.storage.topic_states import TopicStates, state_change
+from tidewheel.storage.topic_states import TopicStates
 
 STEPS = 900
 MOST_SEEDS = 120
@@ -149,7 +150,7 @@ def moved_back(patch: Patch) -> None:
     def backwards(self: TopicStates, state: TopicState, collected_until: int) -> bool:
         if not raise_until(self, state, collected_until):
             return False
-        change = state_change(state, sets={"collected_until": state.collected_until - 1})
+        change = items.state_change(state, sets={"collected_until": state.collected_until - 1})
         return self._table.change(change, action="", topic=state.topic)
 
     patch.setattr(TopicStates, "raise_collected_until", backwards)

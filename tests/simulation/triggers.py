@@ -22,9 +22,9 @@ from tidewheel.flows.delivery.work import do_job
 from tidewheel.flows.ports.runs import MergeSize
 from tidewheel.flows.ports.tasks import Item, Result
 from tidewheel.flows.upkeep.collect import Collected, collect
+from tidewheel.flows.upkeep.due_checks import SweepResult
 from tidewheel.flows.upkeep.merge import Merged, in_process, merge
 from tidewheel.flows.upkeep.sweep import sweep
-from tidewheel.flows.upkeep.sweep_result import SweepResult
 from tidewheel.model.job import job_of
 from tidewheel.model.message import id_deliver_at_ms, id_text
 from tidewheel.model.pack import Pack

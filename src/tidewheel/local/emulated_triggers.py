@@ -69,7 +69,7 @@ class EmulatedTriggers:
     def _waiting(self) -> Iterator[Trigger]:
         due = self._emulator.schedules.next_due()
         if due is not None:
-            yield due.at_ms, Kind.ONCE, partial(self._fire_once, due.schedule)
+            yield due[0], Kind.ONCE, partial(self._fire_once, due[1])
         for rule in self._rules:
             at_ms = self._next_tick_ms(rule)
             if at_ms is not None:

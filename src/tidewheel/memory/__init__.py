@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from tidewheel.memory.dynamodb import MemoryDynamoDBClient
 from tidewheel.memory.objects import MemoryObjects
-from tidewheel.memory.runs import MemoryRuns
 from tidewheel.memory.service import MemoryService
 from tidewheel.memory.sqs import MemorySqs
 from tidewheel.memory.sqs_client import MemorySqsClient
-from tidewheel.memory.wheel import MemoryWheel
+from tidewheel.memory.wheel import MemoryRuns, MemoryWheel
 
 __all__ = [
     "MemoryDynamoDBClient",

@@ -116,12 +116,8 @@ class MemoryDynamoDBClient:
     """
 
     def __init__(self, schema: Schema, *, lags: Callable[[], bool] = lambda: False) -> None:
-        self.exceptions = SimpleNamespace(
-            ClientError=ClientError,
-            ConditionalCheckFailedException=ConditionalCheckFailedException,
-            ResourceNotFoundException=ResourceNotFoundException,
-            TransactionCanceledException=TransactionCanceledException,
-        )
+        kinds = (ConditionalCheckFailedException, ResourceNotFoundException, TransactionCanceledException)
+        self.exceptions = SimpleNamespace(ClientError=ClientError, **{each.__name__: each for each in kinds})
         self._schema = schema
         self._lags = lags
         self._lock = threading.RLock()

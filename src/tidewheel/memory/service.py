@@ -11,10 +11,9 @@ from tidewheel.flows.ports import Ports
 from tidewheel.flows.ports.parallel import Parallel, in_order
 from tidewheel.memory.dynamodb import Index, MemoryDynamoDBClient, Schema
 from tidewheel.memory.objects import MemoryObjects
-from tidewheel.memory.runs import MemoryRuns
 from tidewheel.memory.sqs import MemorySqs
 from tidewheel.memory.sqs_client import MemorySqsClient
-from tidewheel.memory.wheel import MemoryWheel
+from tidewheel.memory.wheel import MemoryRuns, MemoryWheel
 from tidewheel.model.settings import FunctionSettings
 from tidewheel.storage import layout
 from tidewheel.storage.table import Table

@@ -1,9 +1,10 @@
-"""Implements the coarse wheel in memory."""
+"""Implements the coarse wheel, and the starts of functions and jobs, in memory."""
 
 from __future__ import annotations
 
 import threading
 
+from tidewheel.flows.ports.runs import MergeSize
 from tidewheel.model.wheel import schedule_name, schedule_prefix
 
 
@@ -41,3 +42,26 @@ class MemoryWheel:
             for name, _ in due:
                 del self._schedules[name]
         return [each for _, each in due]
+
+
+class MemoryRuns:
+    """Implements the port `Runs` with two lists. The owner does the recorded work.
+
+    Attributes:
+        largest: the largest merge that the owner does.
+        dispatches: the topic of each started dispatch, in order.
+        merges: topic and size of each started merge, in order.
+    """
+
+    def __init__(self, largest: MergeSize = MergeSize.LARGE) -> None:
+        self.largest = largest
+        self.dispatches: list[str] = []
+        self.merges: list[tuple[str, MergeSize]] = []
+
+    def dispatch(self, topic: str) -> None:
+        """Records the dispatch."""
+        self.dispatches.append(topic)
+
+    def merge(self, topic: str, size: MergeSize) -> None:
+        """Records the merge."""
+        self.merges.append((topic, size))

@@ -112,7 +112,7 @@ def job_body(job: Job) -> str:
             own = {"hold": base64.b64encode(key.ledger).decode(), "since": key.since_s}
         case CatchUpJob() as key:
             own = {}
-    return json.dumps({"topic": key.topic, "subscription": key.subscription, "generation": key.generation, **own})
+    return json.dumps({**key.owned, **own})
 
 
 def job_of(body: str) -> Job:

@@ -9,7 +9,7 @@ import json
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from operator import add, gt
+from operator import add, attrgetter, gt
 
 from tidewheel.errors import CorruptMetadata
 from tidewheel.model.checksum import opened, sealed
@@ -23,6 +23,8 @@ MAX_PART_ROWS = 5_000
 MAX_PART_RAW_BYTES = 16 * 1024 * 1024
 """Limit of a part's segments before compression. A function holds several times as much."""
 _NO_LOAD = (0, 0, 0)
+_NUMBERS = attrgetter("offset", "length", "rows", "raw_bytes", "first_deliver_at_ms", "last_deliver_at_ms")
+"""Returns the numbers of a segment in the order of a manifest."""
 _MANIFEST_BYTES = 64 * 1024 * 1024
 """Largest manifest before compression, for 900,000 segments. A function of a gigabyte can just hold such a manifest."""
 
@@ -144,19 +146,7 @@ def encode_plan(plan: Plan) -> bytes:
     document = {
         "v": 1,
         "objects": objects,
-        "segments": [
-            [
-                index[p.object_name],
-                p.segment.offset,
-                p.segment.length,
-                p.segment.rows,
-                p.segment.raw_bytes,
-                p.segment.first_deliver_at_ms,
-                p.segment.last_deliver_at_ms,
-                p.due_rows,
-            ]
-            for p in plan.segments
-        ],
+        "segments": [[index[p.object_name], *_NUMBERS(p.segment), p.due_rows] for p in plan.segments],
         "cancelled": sorted(plan.cancelled),
         "part_rows": plan.part_rows,
     }

@@ -33,6 +33,11 @@ from tidewheel.model.validation import Options
 
 _TEXTS = {"key": "key", "ref": "payload", "sha256": "payload_sha256", "only": "only", "group": "group"}
 """Field of the header -> attribute of `ReceivedMessage`."""
+OPTIONS_OF_EXTRAS = {
+    **{"attempt": "attempt", "of": "original_id", "ref": "payload"},
+    **{"sha256": "payload_sha256", "bytes": "payload_bytes", "only": "only"},
+}
+"""Field of a header's extras -> the option with the same value."""
 _TO_JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
@@ -108,15 +113,7 @@ def header_extras(options: Options) -> str | None:
 
     Returns None if there are no such fields.
     """
-    names = {
-        "seq": options.seq,
-        "attempt": options.attempt,
-        "of": options.original_id,
-        "ref": options.payload,
-        "sha256": options.payload_sha256,
-        "bytes": options.payload_bytes,
-        "only": options.only,
-    }
+    names = {"seq": options.seq, **{name: getattr(options, option) for name, option in OPTIONS_OF_EXTRAS.items()}}
     if options.first_version is not None:
         names |= dict(zip(("key", "first", "seq"), options.first_version, strict=True))
     extras = {name: value for name, value in names.items() if value is not None}

@@ -119,14 +119,8 @@ class SetAside:
     @property
     def delivery(self) -> Delivery:
         """The delivery's selection of rows, as a delivery of one part without a queue."""
-        key = DeliveryKey(
-            topic=self.key.topic,
-            subscription=self.key.subscription,
-            generation=self.key.generation,
-            plan=self.plan.first_slot,
-        )
         return Delivery(
-            key=key,
+            key=DeliveryKey(**self.key.owned, plan=self.plan.first_slot),
             queue_url="",
             parts=1,
             start=self.start,
@@ -140,7 +134,7 @@ class SetAside:
 def set_aside_key(key: DeliveryKey, content: str) -> SetAsideKey:
     """Returns the key of what could not be read of a delivery, given a hash of what that is."""
     id = f"{key.plan:012d}.{key.replay or '-'}.{content[:16]}"
-    return SetAsideKey(topic=key.topic, subscription=key.subscription, generation=key.generation, id=id)
+    return SetAsideKey(**key.owned, id=id)
 
 
 def wait_ms(tries: int) -> int:

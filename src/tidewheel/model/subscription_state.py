@@ -52,6 +52,11 @@ class SubscriptionState(StoredSettings):
     created_at_ms: int | None = None
 
     @property
+    def owned(self) -> dict[str, str]:
+        """The fields of `Owned` for what belongs to this subscription."""
+        return {"topic": self.topic, "subscription": self.name, "generation": self.generation}
+
+    @property
     def takes_plans(self) -> bool:
         """Whether plans are handed out to this subscription."""
         return self.state is not State.PAUSED
@@ -69,6 +74,11 @@ class Owned:
     def owner(self) -> tuple[str, str, str]:
         """The topic, the subscription and its generation."""
         return self.topic, self.subscription, self.generation
+
+    @property
+    def owned(self) -> dict[str, str]:
+        """The same as fields, by name."""
+        return {"topic": self.topic, "subscription": self.subscription, "generation": self.generation}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,7 +10,6 @@ from tidewheel.ledger.bucket import Bucket, BucketId
 from tidewheel.model.topic_state import NextWork, TopicState, above
 from tidewheel.storage import items, layout
 from tidewheel.storage.table import StoredItems
-from tidewheel.storage.topic_states import state_change
 from tidewheel.storage.writes import Put, Value, item_of
 
 
@@ -65,7 +64,7 @@ class Buckets(StoredItems):
             sets = {"next_slot": next_work.next_slot, **items.check_fields(state.topic, next_work.next_check_ms)}
         if merge_at_ms is not None:
             sets |= {"merge_at_ms": merge_at_ms, **items.check_fields(state.topic, merge_at_ms)}
-        change = state_change(
+        change = items.state_change(
             state,
             "sealed <= :first",
             items.next_slot_comparison(above(state.next_slot, first), ":first"),

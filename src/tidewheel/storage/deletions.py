@@ -8,7 +8,6 @@ from itertools import islice
 from tidewheel.model.topic_state import ALL_SEALED, TopicState
 from tidewheel.storage import items, layout
 from tidewheel.storage.table import StoredItems
-from tidewheel.storage.topic_states import state_change
 from tidewheel.storage.writes import LAYOUT_READ, Delete, Value, as_seen
 
 MAX_DELETED_ITEMS = 500
@@ -30,7 +29,7 @@ class Deletions(StoredItems):
         """
         checks = items.check_fields(state.topic, now_ms)
         marks: dict[str, Value | None] = {"generation": generation, "sealed": ALL_SEALED, "deleting_at_ms": now_ms}
-        change = state_change(state, sets=marks | checks)
+        change = items.state_change(state, sets=marks | checks)
         return self._table.change(change, action="mark_deleting", topic=state.topic)
 
     def read(self, topic: str) -> TopicState | None:
@@ -45,7 +44,7 @@ class Deletions(StoredItems):
         `next_check_ms = ... IF generation and next_check_ms as read`.
         """
         checks = items.check_fields(state.topic, next_check_ms)
-        change = state_change(state, seen={layout.CHECK_SORT_KEY: state.next_check_ms}, sets=checks)
+        change = items.state_change(state, seen={layout.CHECK_SORT_KEY: state.next_check_ms}, sets=checks)
         return self._table.change(change, action="claim_deletion", topic=state.topic)
 
     def delete_items(self, topic: str) -> bool:

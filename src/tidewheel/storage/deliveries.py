@@ -10,7 +10,6 @@ from tidewheel.model.subscription_state import Delivery, DeliveryKey, State, Sub
 from tidewheel.model.topic_state import TopicState
 from tidewheel.storage import items, layout
 from tidewheel.storage.table import StoredItems
-from tidewheel.storage.topic_states import state_change
 from tidewheel.storage.writes import Change, Check, Put, Write, as_seen
 
 
@@ -62,7 +61,9 @@ class Deliveries(StoredItems):
         put = Put(item=items.encode_delivery(delivery))
         active = as_seen({"generation": key.generation}, "#state <> :paused", paused=State.PAUSED.value)
         owner = Check(key=layout.subscription_key(key.topic, key.subscription), **active)
-        kept = state_change(state, "collected_until <= :a", values={"a": key.plan}, adds={"subscriptions_version": 1})
+        kept = items.state_change(
+            state, "collected_until <= :a", values={"a": key.plan}, adds={"subscriptions_version": 1}
+        )
         failed = self._table.transact([put, owner, kept], action="open_replay", topic=state.topic)
         if 2 in failed:
             return Replay.COLLECTED

@@ -22,7 +22,6 @@ from tidewheel.ledger.slots import decode_slots, encode_slots
 from tidewheel.ledger.weights import decode_weights, encode_weights
 from tidewheel.model.key import KeyEntry
 from tidewheel.model.message import Encoding, MessageId, id_bytes
-from tidewheel.model.note import Note
 from tidewheel.model.park import Park
 from tidewheel.model.plan import Plan, decode_plan, encode_plan
 from tidewheel.model.recurring import Recurring
@@ -35,12 +34,25 @@ from tidewheel.model.topic_state import NextWork, Purge, TopicState, check_layou
 from tidewheel.model.trash import Trash
 from tidewheel.model.untrusted import json_of, text, whole
 from tidewheel.storage import layout
-from tidewheel.storage.fields import Fields, binary, field, number, plain, string
-from tidewheel.storage.writes import Change, Item, Value, as_seen, item_of
+from tidewheel.storage.writes import (
+    LAYOUT_READ,
+    Change,
+    Fields,
+    Item,
+    Value,
+    as_seen,
+    binary,
+    converted,
+    item_of,
+    number,
+    plain,
+    string,
+)
 
 VERSION = 1
 
 T = TypeVar("T")
+_NONE: Mapping[str, Any] = {}
 
 
 def next_slot_comparison(is_above: bool, slot: str) -> str:
@@ -141,6 +153,28 @@ def next_check_change(key: layout.Key, seen_ms: int, next_ms: int) -> Change:
     return Change(key=key, sets={layout.CHECK_SORT_KEY: next_ms}, **as_seen({layout.CHECK_SORT_KEY: seen_ms}))
 
 
+def state_change(
+    state: TopicState,
+    *clauses: str,
+    seen: Mapping[str, Value | None] = _NONE,
+    values: Mapping[str, Value] = _NONE,
+    sets: Mapping[str, Value | None] = _NONE,
+    adds: Mapping[str, Value] = _NONE,
+) -> Change:
+    """Returns a change of a topic state. The topic must be the same as read, with a layout that this release reads.
+
+    Args:
+        state: the topic state as read.
+        clauses: further clauses of the condition.
+        seen: attributes that must be as read. None: absent.
+        values: values of the clauses' `:names`.
+        sets: attributes and their new values; None removes the attribute.
+        adds: values added to numbers.
+    """
+    condition = as_seen({"generation": state.generation, **seen}, LAYOUT_READ, *clauses, **values)
+    return Change(key=layout.topic_state_key(state.topic), sets=sets, adds=adds, **condition)
+
+
 def next_at_ms_of(item: Item) -> int:
     """Returns when a daily work is next due, from the item of its claim."""
     return number(item["next_at_ms"])
@@ -183,14 +217,14 @@ def _purges(stored: str) -> tuple[Purge, ...]:
 
 _TOPIC_STATE = Fields(
     plain(string, "generation"),
-    field("settings", lambda value: TopicSettings.from_json(string(value)), TopicSettings.to_json),
+    converted("settings", lambda value: TopicSettings.from_json(string(value)), TopicSettings.to_json),
     plain(number, "sealed", "planned", "collected_until", "purge_ms"),
     plain(number, "work_version", "swap_version", "subscriptions_version"),
     plain(number, "next_slot", "next_check_ms", "collect_at_ms", "merge_at_ms", default=None),
     plain(number, "deleting_at_ms", "created_at_ms", default=None),
     plain(number, "merge_considered_version", "waiting", "recurring", default=0),
     plain(number, "layout", default=1),
-    field("purges", lambda value: _purges(string(value)), encode_purges, default=()),
+    converted("purges", lambda value: _purges(string(value)), encode_purges, default=()),
 )
 
 
@@ -209,22 +243,22 @@ def decode_topic_state(item: Item) -> TopicState:
 _BUCKET = Fields(
     plain(string, "object_name"),
     plain(number, "size_bytes", "rows"),
-    field("slots", lambda value: decode_slots(binary(value)), encode_slots),
-    field(
+    converted("slots", lambda value: decode_slots(binary(value)), encode_slots),
+    converted(
         "segments",
         lambda value: decode_segments(binary(value)),
         lambda found: encode_segments(found) if found else None,
         default=(),
     ),
-    field("tail", lambda value: Tail.of_tag(string(value)), lambda tail: tail.tag, default=None),
-    field(
+    converted("tail", lambda value: Tail.of_tag(string(value)), lambda tail: tail.tag, default=None),
+    converted(
         "weights",
         lambda value: decode_weights(binary(value)),
         lambda found: encode_weights(found) if found else None,
         default=(),
     ),
     plain(_count, "slot_shift", "checked_ms", default=0),
-    field("schema_version", _count, attribute="schema", default=1),
+    converted("schema_version", _count, attribute="schema", default=1),
 )
 
 
@@ -285,7 +319,7 @@ def decode_plan_in_table(item: Item) -> PlanItem:
 _SUBSCRIPTION = Fields(
     plain(string, "generation", "queue_url"),
     plain(number, "cursor", "start"),
-    field("state", lambda value: State(string(value)), lambda state: str(state.value)),
+    converted("state", lambda value: State(string(value)), lambda state: str(state.value)),
     plain(number, "created_at_ms", default=None),
 )
 
@@ -311,9 +345,9 @@ def decode_subscription(item: Item) -> SubscriptionState:
 _DELIVERY = Fields(
     plain(string, "queue_url"),
     plain(number, "parts", "start", "next_check_ms"),
-    field("done", lambda value: frozenset(map(int, value["NS"])), default=frozenset()),
+    converted("done", lambda value: frozenset(map(int, value["NS"])), default=frozenset()),
     # `leases` exists from the start, so that updates can set its entries.
-    field("leases", lambda value: _leases(value["M"]), lambda leases: {str(part): ms for part, ms in leases}),
+    converted("leases", lambda value: _leases(value["M"]), lambda leases: {str(part): ms for part, ms in leases}),
     plain(string, "filter_policy", default=None),
     plain(number, "first_ms", "end_ms", default=None),
 )
@@ -357,7 +391,7 @@ def decode_park(item: Item) -> Park:
 
 
 _SET_ASIDE = Fields(
-    field("start", number, attribute="start_slot"),
+    converted("start", number, attribute="start_slot"),
     plain(string, "filter_policy", default=None),
     plain(number, "first_ms", "end_ms", "next_check_ms", default=None),
     plain(string, "reason"),
@@ -400,7 +434,7 @@ def _range(plan: Plan, segment: object, first_row: object, end_row: object, *_: 
 
 
 _TRASH = Fields(
-    field("objects", lambda value: tuple(map(text, json_of(string(value)))), json.dumps),
+    converted("objects", lambda value: tuple(map(text, json_of(string(value)))), json.dumps),
     plain(number, "read_until", default=None),
 )
 
@@ -418,9 +452,9 @@ def decode_trash(item: Item) -> Trash:
 
 
 _TOMBSTONE = Fields(
-    field("ttl_s", number, attribute=layout.TTL_ATTRIBUTE),
-    field("to", _message_id, attribute="moved_to", default=None),
-    field("certain", lambda _: False, lambda _: 1, attribute="uncertain", default=True),
+    converted("ttl_s", number, attribute=layout.TTL_ATTRIBUTE),
+    converted("to", _message_id, attribute="moved_to", default=None),
+    converted("certain", lambda _: False, lambda _: 1, attribute="uncertain", default=True),
     plain(_count, "put_ms", default=0),
 )
 
@@ -450,6 +484,18 @@ def decode_move(item: Item) -> MessageId | None:
     return _message_id(item["moves"]) if "moves" in item else None
 
 
+class Note(NamedTuple):
+    """A number, and the messages to which it does not apply.
+
+    Attributes:
+        number: see `tidewheel.storage.notes.Notes`.
+        waiting: 16-byte ids of the pack's messages that were not sent, whatever the number says.
+    """
+
+    number: int
+    waiting: frozenset[bytes] = frozenset()
+
+
 def encode_note(key: layout.Key, note: Note, ttl_s: int) -> Item:
     """Returns the item of a note.
 
@@ -472,9 +518,9 @@ def decode_note(item: Item) -> Note:
 
 _RECURRING = Fields(
     plain(string, "generation", "rule"),
-    field("text", string, attribute="body"),
-    field("encoding", lambda value: Encoding(number(value)), int),
-    field("attributes", lambda value: _texts(string(value)), lambda texts: json.dumps(dict(texts)), default={}),
+    converted("text", string, attribute="body"),
+    converted("encoding", lambda value: Encoding(number(value)), int),
+    converted("attributes", lambda value: _texts(string(value)), lambda texts: json.dumps(dict(texts)), default={}),
     plain(number, "first_ms"),
     plain(number, "expires_in_ms", "missed_slot", default=None),
 )
@@ -497,11 +543,11 @@ def decode_recurring(item: Item) -> Recurring:
 
 
 _KEY = Fields(
-    field("id", _message_id, default=None),
+    converted("id", _message_id, default=None),
     plain(number, "sent_ms", "seq"),
-    field("ttl_s", number, attribute=layout.TTL_ATTRIBUTE),
-    field("replace", lambda _: True, int, attribute="replaces", default=False),
-    field("cancelled", lambda _: True, int, default=False),
+    converted("ttl_s", number, attribute=layout.TTL_ATTRIBUTE),
+    converted("replace", lambda _: True, int, attribute="replaces", default=False),
+    converted("cancelled", lambda _: True, int, default=False),
     plain(number, "tail_ms", default=0),
 )
 

@@ -6,14 +6,13 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from heapq import nlargest
 
-from tidewheel.errors import CorruptMetadata
 from tidewheel.model.key import KeyEntry
 from tidewheel.model.message import MessageId
 from tidewheel.model.tombstone import Tombstone
 from tidewheel.storage import items, layout
 from tidewheel.storage.table import StoredItems
 from tidewheel.storage.tombstones import slot_open
-from tidewheel.storage.writes import Item, Put, Value, Write, as_seen
+from tidewheel.storage.writes import Put, Value, Write, as_seen
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,16 +114,9 @@ class Keys(StoredItems):
                 )
                 for items_of_page, scanned in pages:
                     examined += scanned
-                    yield from filter(wanted.selects, _readable(items_of_page))
+                    # A caller who may cancel can put any item there.
+                    readable = items.each_readable(items_of_page, items.decode_key, "", {})
+                    yield from filter(wanted.selects, readable)
 
         entries = wanted.most_of(found())
         return FoundKeys(entries=entries, examined=examined)
-
-
-def _readable(found: list[Item]) -> Iterator[KeyEntry]:
-    """Yields the entries that can be read. A caller who may cancel can put any item there."""
-    for item in found:
-        try:
-            yield items.decode_key(item)
-        except CorruptMetadata:
-            continue

@@ -9,7 +9,6 @@ from tidewheel.model.topic_state import TopicState
 from tidewheel.model.trash import Trash
 from tidewheel.storage import items, layout
 from tidewheel.storage.table import StoredItems
-from tidewheel.storage.topic_states import state_change
 from tidewheel.storage.writes import Change, Delete, Put, as_seen
 
 
@@ -52,7 +51,7 @@ class Merges(StoredItems):
         deletes = [Delete(key=layout.bucket_key(topic, each.id)) for each in sources]
         kept = Put(item=items.encode_trash(topic, trash))
         adds = {"swap_version": 1, **({"waiting": -dropped} if dropped else {})}
-        change = state_change(state, "planned <= :sealed", values={"sealed": trash.sealed}, adds=adds)
+        change = items.state_change(state, "planned <= :sealed", values={"sealed": trash.sealed}, adds=adds)
         return self._table.commit([*puts, *deletes, kept, change], action="swap", topic=topic)
 
     def trash(self, topic: str) -> list[Trash]:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from tidewheel.errors import CorruptMetadata, NewerRelease
-from tidewheel.model.note import Note
 from tidewheel.storage import items, layout
+from tidewheel.storage.items import Note
 from tidewheel.storage.table import StoredItems
 from tidewheel.storage.writes import Put
 

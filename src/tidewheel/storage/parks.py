@@ -6,10 +6,10 @@ from collections.abc import Iterable, Sequence
 from enum import Enum
 from typing import NamedTuple
 
-from tidewheel.model.note import Note
 from tidewheel.model.park import Park, ParkKey
 from tidewheel.model.subscription_state import DeliveryKey, State, SubscriptionState
 from tidewheel.storage import items, layout
+from tidewheel.storage.items import Note
 from tidewheel.storage.table import StoredItems
 from tidewheel.storage.writes import Change, Check, Delete, Put, Write, as_seen
 

@@ -13,7 +13,6 @@ from tidewheel.storage.deliveries import HandOut, hand_out_writes
 from tidewheel.storage.items import PlanItem
 from tidewheel.storage.objects import Objects
 from tidewheel.storage.table import Table
-from tidewheel.storage.topic_states import state_change
 from tidewheel.storage.writes import Change, Item, Put, Value, Write
 
 MAX_INLINE_MANIFEST_BYTES = 300_000
@@ -152,4 +151,4 @@ def _planned(state: TopicState, end_slot: int, next_work: NextWork | None, rows:
     if next_work is not None:
         seen["work_version"] = state.work_version
         sets |= items.next_work_fields(state.topic, next_work)
-    return state_change(state, seen=seen, sets=sets, adds={"waiting": -rows} if rows else {})
+    return items.state_change(state, seen=seen, sets=sets, adds={"waiting": -rows} if rows else {})

@@ -6,7 +6,7 @@ from tidewheel.model.recurring import Recurring
 from tidewheel.model.topic_state import TopicState
 from tidewheel.storage import items, layout
 from tidewheel.storage.table import StoredItems
-from tidewheel.storage.topic_states import AT_ONCE_MS, state_change
+from tidewheel.storage.topic_states import AT_ONCE_MS
 from tidewheel.storage.writes import Change, Delete, Put, Value, as_seen
 
 
@@ -30,7 +30,7 @@ class RecurringMessages(StoredItems):
         sets: dict[str, Value | None] = {}
         if next_slot is not None:
             sets = {"next_slot": next_slot, **items.check_fields(state.topic, AT_ONCE_MS)}
-        change = state_change(
+        change = items.state_change(
             state,
             "sealed <= :first",
             seen={"next_slot": state.next_slot},
@@ -74,7 +74,7 @@ class RecurringMessages(StoredItems):
         """
         seen = {} if generation is None else {"generation": generation}
         delete = Delete(key=layout.recurring_key(state.topic, name), **as_seen(seen, "attribute_exists(pk)"))
-        change = state_change(state, adds={"recurring": -1})
+        change = items.state_change(state, adds={"recurring": -1})
         return self._table.commit([delete, change], action="delete_recurring", topic=state.topic)
 
     def restore(self, recurring: Recurring) -> None:

@@ -9,7 +9,7 @@ from tidewheel.model.subscription_state import State, SubscriptionState
 from tidewheel.model.topic_state import TopicState, above
 from tidewheel.storage import items, layout
 from tidewheel.storage.table import StoredItems
-from tidewheel.storage.topic_states import AT_ONCE_MS, state_change
+from tidewheel.storage.topic_states import AT_ONCE_MS
 from tidewheel.storage.writes import Change, Delete, Put, Value, as_seen
 
 
@@ -32,7 +32,7 @@ class Subscriptions(StoredItems):
         cursor = subscription.cursor
         as_read, values = _as_read(state, cursor)
         put = Put(item=items.encode_subscription(subscription), if_absent=True)
-        lowered = state_change(
+        lowered = items.state_change(
             state,
             "collected_until <= :cursor",
             as_read,
@@ -91,7 +91,7 @@ class Subscriptions(StoredItems):
             **as_seen({"generation": subscription.generation, "#state": subscription.state.value}),
         )
         sets = _lowered(state, cursor)
-        lowered = state_change(state, as_read, values=values, sets=sets, adds={"work_version": 1})
+        lowered = items.state_change(state, as_read, values=values, sets=sets, adds={"work_version": 1})
         return self._table.commit([activated, lowered], action="resume", topic=state.topic)
 
     def update(self, subscription: SubscriptionState, changes: Mapping[str, Any]) -> bool:

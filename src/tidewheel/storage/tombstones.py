@@ -10,7 +10,7 @@ from tidewheel.model.message import MessageId, id_bytes
 from tidewheel.model.tombstone import Tombstone
 from tidewheel.storage import items, layout
 from tidewheel.storage.table import StoredItems
-from tidewheel.storage.writes import LAYOUT_READ, Check, Item, Put
+from tidewheel.storage.writes import LAYOUT_READ, Check, Put
 
 MAX_CANCELS = 90
 """Tombstones of one `cancel_batch`: a transaction takes 100 items."""
@@ -86,7 +86,9 @@ class Tombstones(StoredItems):
     def all(self, topic: str) -> list[Tombstone]:
         """Reads all tombstones of a topic, by slot and id."""
         found = self._table.query("pk = :pk", {"pk": layout.tombstone_partition(topic)})
-        return [each for item in found if (each := _readable(item)) is not None]
+        # A caller who may cancel can put any item there. Such an item must not block messages of other senders.
+        named = (item for item in found if _names_one(items.key_of(item)))
+        return list(items.each_readable(named, items.decode_tombstone, "", {}))
 
     def delete_expired(self, topic: str, end_slot: int, expired_before_s: int) -> None:
         """Deletes tombstones of slots below end_slot whose ttl has passed."""
@@ -117,19 +119,6 @@ class Tombstones(StoredItems):
         """Puts a tombstone for a rebuild and overwrites an existing tombstone."""
         put = Put(item=items.encode_tombstone(topic, tombstone))
         self._table.put(put, action="restore_tombstone", topic=topic)
-
-
-def _readable(item: Item) -> Tombstone | None:
-    """Returns a tombstone, or None if the item is not readable.
-
-    A caller who may cancel can put any item there. Such an item must not block messages of other senders.
-    """
-    if not _names_one(items.key_of(item)):
-        return None
-    try:
-        return items.decode_tombstone(item)
-    except CorruptMetadata:
-        return None
 
 
 def _names_one(key: layout.Key) -> bool:

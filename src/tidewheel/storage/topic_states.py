@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from tidewheel.model.settings import TopicSettings
 from tidewheel.model.topic_state import Purge, TopicState
@@ -13,31 +12,6 @@ from tidewheel.storage.writes import LAYOUT_READ, Change, Put, Value, as_seen
 
 AT_ONCE_MS = 0
 """Sentinel in `next_check_ms`: tells the sweep to create the missing schedule of the next slot."""
-
-
-_NONE: Mapping[str, Any] = {}
-
-
-def state_change(
-    state: TopicState,
-    *clauses: str,
-    seen: Mapping[str, Value | None] = _NONE,
-    values: Mapping[str, Value] = _NONE,
-    sets: Mapping[str, Value | None] = _NONE,
-    adds: Mapping[str, Value] = _NONE,
-) -> Change:
-    """Returns a change of a topic state. The topic must be the same as read, with a layout that this release reads.
-
-    Args:
-        state: the topic state as read.
-        clauses: further clauses of the condition.
-        seen: attributes that must be as read. None: absent.
-        values: values of the clauses' `:names`.
-        sets: attributes and their new values; None removes the attribute.
-        adds: values added to numbers.
-    """
-    condition = as_seen({"generation": state.generation, **seen}, LAYOUT_READ, *clauses, **values)
-    return Change(key=layout.topic_state_key(state.topic), sets=sets, adds=adds, **condition)
 
 
 def check_again_at(state: TopicState, collect_at_ms: int | None) -> int | None:
@@ -101,7 +75,7 @@ class TopicStates(StoredItems):
 
         `collected_until = ... IF collected_until < the new value and subscriptions_version and generation as read`.
         """
-        change = state_change(
+        change = items.state_change(
             state,
             "collected_until < :until",
             seen={"subscriptions_version": state.subscriptions_version},
@@ -145,7 +119,7 @@ class TopicStates(StoredItems):
         if item is None or items.decode_topic_state(item).settings != state.settings:
             return False
         seen = item["settings"]["S"]
-        change = state_change(state, seen={"settings": seen}, sets={"settings": settings.to_json(keeping=seen)})
+        change = items.state_change(state, seen={"settings": seen}, sets={"settings": settings.to_json(keeping=seen)})
         return self._table.change(change, action="update_settings", topic=state.topic)
 
     def set_purges(self, state: TopicState, purge_ms: int, purges: Sequence[Purge]) -> bool:
@@ -154,7 +128,9 @@ class TopicStates(StoredItems):
         `purge_ms, purges = ... IF generation, purge_ms and purges as read`.
         """
         seen = {"purge_ms": state.purge_ms, "purges": items.encode_purges(state.purges)}
-        change = state_change(state, seen=seen, sets={"purge_ms": purge_ms, "purges": items.encode_purges(purges)})
+        change = items.state_change(
+            state, seen=seen, sets={"purge_ms": purge_ms, "purges": items.encode_purges(purges)}
+        )
         return self._table.change(change, action="set_purges", topic=state.topic)
 
     def delete(self, topic: str) -> None:
@@ -169,5 +145,5 @@ class TopicStates(StoredItems):
     ) -> bool:
         seen = {"work_version": state.work_version, "next_slot": state.next_slot}
         checks = items.check_fields(state.topic, next_check_ms)
-        change = state_change(state, seen=seen, sets={**sets, **checks})
+        change = items.state_change(state, seen=seen, sets={**sets, **checks})
         return self._table.change(change, action=action, topic=state.topic)

@@ -1,4 +1,4 @@
-"""Records what a call does through its ports: messages sent, schedules refused, requests to AWS."""
+"""Records the messages sent, the schedules refused and the requests to AWS of a call."""
 
 from __future__ import annotations
 

@@ -169,13 +169,7 @@ class _Run:
     def _delivery(self, plan: Plan, parts: int, untouched: frozenset[int], now_ms: int) -> Delivery:
         to = self._to
         return Delivery(
-            key=DeliveryKey(
-                topic=to.topic,
-                subscription=to.name,
-                generation=to.generation,
-                plan=plan.first_slot,
-                replay=secrets.token_hex(8),
-            ),
+            key=DeliveryKey(**to.owned, plan=plan.first_slot, replay=secrets.token_hex(8)),
             queue_url=to.queue_url,
             parts=parts,
             done=untouched,

@@ -296,9 +296,7 @@ def _small(plan: Plan, state: TopicState, subscriptions: int) -> bool:
 def _delivery(subscription: SubscriptionState, plan: Plan, now_ms: int, at_once: bool) -> Delivery:
     parts = max(1, plan.part_count)  # one if the plan cannot be read: its delivery makes it anew
     return Delivery(
-        key=DeliveryKey(
-            topic=plan.topic, subscription=subscription.name, generation=subscription.generation, plan=plan.first_slot
-        ),
+        key=DeliveryKey(**subscription.owned, plan=plan.first_slot),
         queue_url=subscription.queue_url,
         parts=parts,
         start=subscription.start,

@@ -95,7 +95,7 @@ def park_ledger(
         wait_ms, delay_s = _waits(current.state, state, tried=tried)
         next_check_ms = unchecked_ms(ports.clock) + wait_ms
         if park is None:
-            park = _park(ports, _owner(current), ledger, rows, next_check_ms, refused=refused)
+            park = _park(ports, ParkKey(**current.owned, id=""), ledger, rows, next_check_ms, refused=refused)
         parked = ports.parks.put(replace(park, next_check_ms=next_check_ms), current.state, note)
         if parked is Parked.EXISTS and note is not None:
             ports.notes.put(subscription.topic, note.name, 0, note.ttl_s)
@@ -158,7 +158,7 @@ def park_part(
 
     `refused` tells whether the queue refused the messages for their own sake, and took others.
     """
-    owner = ParkKey(topic=key.topic, subscription=key.subscription, generation=key.generation, id="")
+    owner = ParkKey(**key.owned, id="")
     next_check_ms = unchecked_ms(ports.clock) + FIRST_WAIT_S * 1000
     park = _park(ports, owner, encoded(state, rows), rows.num_rows, next_check_ms, refused=refused)
     parked = ports.parks.park_part(key, part, park)
@@ -310,10 +310,6 @@ def remainder(ports: Ports, state: TopicState, park: Park, rows: pa.Table) -> Pa
     next_check_ms = unchecked_ms(ports.clock) + park.wait_s * 1000
     made = _park(ports, park.key, encoded(state, rows), rows.num_rows, next_check_ms)
     return replace(made, tries=park.tries, refused_ms=park.refused_ms)
-
-
-def _owner(subscription: SubscriptionState) -> ParkKey:
-    return ParkKey(topic=subscription.topic, subscription=subscription.name, generation=subscription.generation, id="")
 
 
 def _park(ports: Ports, owner: ParkKey, ledger: bytes, rows: int, next_check_ms: int, *, refused: bool = False) -> Park:

@@ -9,10 +9,10 @@ from tidewheel.flows.ports import Ports
 from tidewheel.flows.ports.parallel import each_alone, persistently
 from tidewheel.model.checked_clock import unchecked_ms
 from tidewheel.model.message import TIMES_END_MS, id_deliver_at_ms
-from tidewheel.model.note import Note
 from tidewheel.model.pack import Pack, select
 from tidewheel.model.topic_state import TopicState
 from tidewheel.model.triggers import RETENTION_S
+from tidewheel.storage.items import Note
 
 _EVERY_SLOT = TIMES_END_MS
 """Above each slot, since a slot has more than a millisecond."""

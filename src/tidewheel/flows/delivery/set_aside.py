@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
+from typing import Any
 
 import pyarrow as pa
 
@@ -101,17 +102,8 @@ def set_aside_rows(
     )
     first_slot, end_slot = times[0].as_py() // state.slot_ms, times[-1].as_py() // state.slot_ms + 1
     plan = Plan(topic=state.topic, first_slot=first_slot, end_slot=end_slot, segments=segments)
-    now_ms = ports.clock.now_ms()
-    item = SetAside(
-        key=key,
-        plan=plan,
-        ranges=ranges_of([piece for part in plan.parts() for piece in part]),
-        start=0,
-        filter_policy=filter_policy,
-        reason=str(error),
-        first_seen_ms=now_ms,
-        next_check_ms=now_ms + wait_ms(0),
-    )
+    ranges = ranges_of([piece for part in plan.parts() for piece in part])
+    item = _suspect(ports, key=key, plan=plan, ranges=ranges, start=0, filter_policy=filter_policy, reason=str(error))
     ports.set_aside.put(item)
 
 
@@ -150,8 +142,8 @@ def _item(
     manifest = encode_plan(plan)
     if len(manifest) > MAX_MANIFEST_BYTES:
         raise CorruptMetadata(f"a part of {delivery.key} cannot be set aside: too many of its ids were cancelled")
-    now_ms = ports.clock.now_ms()
-    return SetAside(
+    return _suspect(
+        ports,
         key=set_aside_key(delivery.key, content_id(manifest + repr(ranges).encode())),
         plan=plan,
         ranges=ranges,
@@ -160,9 +152,13 @@ def _item(
         first_ms=delivery.first_ms,
         end_ms=delivery.end_ms,
         reason=str(errors[0]) if errors else "",
-        first_seen_ms=now_ms,
-        next_check_ms=now_ms + wait_ms(0),
     )
+
+
+def _suspect(ports: Ports, **fields: Any) -> SetAside:
+    """Returns an item that is tried soon for the first time."""
+    now_ms = ports.clock.now_ms()
+    return SetAside(first_seen_ms=now_ms, next_check_ms=now_ms + wait_ms(0), **fields)
 
 
 def _known(ports: Ports, item: SetAside) -> bool:

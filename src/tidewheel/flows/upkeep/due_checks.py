@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from operator import attrgetter, itemgetter
+from threading import Lock
 from typing import TypeVar
 
 from tidewheel.errors import CorruptMetadata
 from tidewheel.flows.administration.pause import drop_parks
 from tidewheel.flows.ports import Ports
-from tidewheel.flows.upkeep.sweep_result import SweepResult
+from tidewheel.flows.upkeep.orphans import Orphans
 from tidewheel.model.park import Park, ParkKey
 from tidewheel.model.set_aside import SetAsideKey
 from tidewheel.model.settings import LEASE_MS
@@ -24,6 +25,44 @@ MOST_PARKS = 20
 """Parks of one subscription that one sweep enqueues or puts off."""
 _MOST_TRIED = 3
 """Parks of a broken subscription that one sweep tries."""
+
+
+@dataclass(slots=True, kw_only=True)
+class SweepResult:
+    """The work that a sweep started.
+
+    Attributes:
+        dispatched: topics whose dispatch was started.
+        redriven: parts that were enqueued again.
+        drains: parks that were enqueued.
+        tries: set-aside items that were enqueued.
+        tried: broken subscriptions of which a park was enqueued.
+        orphans: the deletions of the daily orphan sweep in this portion; None if the daily sweep was not due.
+        payloads: large bodies that were deleted.
+        lock: held while a count is raised, because topics and deliveries are handled side by side.
+        refused_schedules: missing schedules that the scheduler refused.
+        ended: deleted topics, some of which may have left objects or items.
+        left: actions for which there was no time.
+        held: topics of which nothing was collected, because an item of theirs cannot be read -> the error.
+        failures: topic, delivery or park -> the error; the others were handled.
+    """
+
+    dispatched: list[str] = field(default_factory=list)
+    collected: list[str] = field(default_factory=list)
+    merging: list[str] = field(default_factory=list)
+    deleted: list[str] = field(default_factory=list)
+    redriven: int = 0
+    drains: int = 0
+    tries: int = 0
+    tried: set[tuple[str, str]] = field(default_factory=set)
+    orphans: Orphans | None = None
+    payloads: int = 0
+    refused_schedules: int = 0
+    ended: list[str] = field(default_factory=list)
+    left: int = 0
+    held: dict[str, Exception] = field(default_factory=dict)
+    failures: dict[str, Exception] = field(default_factory=dict)
+    lock: Lock = field(default_factory=Lock, repr=False, compare=False)
 
 
 def in_turn(keys: Sequence[_Key]) -> list[_Key]:

@@ -19,10 +19,16 @@ from tidewheel.flows.delivery.schedules import schedule_again
 from tidewheel.flows.ports import Ports
 from tidewheel.flows.upkeep.collect import collect
 from tidewheel.flows.upkeep.consider_merge import consider_merge
-from tidewheel.flows.upkeep.due_checks import by_owner, check_delivery, check_parks, check_set_aside, in_turn
+from tidewheel.flows.upkeep.due_checks import (
+    SweepResult,
+    by_owner,
+    check_delivery,
+    check_parks,
+    check_set_aside,
+    in_turn,
+)
 from tidewheel.flows.upkeep.orphans import sweep_orphans_daily
 from tidewheel.flows.upkeep.payloads import sweep_payloads_daily
-from tidewheel.flows.upkeep.sweep_result import SweepResult
 from tidewheel.model.checked_clock import unchecked_ms
 from tidewheel.model.topic_state import TopicState
 from tidewheel.model.wheel import fires_at_ms

@@ -18,6 +18,7 @@ from tidewheel.ledger.bucket import due_segments
 from tidewheel.ledger.ledger import decode_segment
 from tidewheel.model.message import Encoding, MessageId, id_bytes, id_deliver_at_ms
 from tidewheel.model.plan import Plan
+from tidewheel.model.received import OPTIONS_OF_EXTRAS
 from tidewheel.model.segment import Segment
 from tidewheel.model.topic_state import TopicState
 from tidewheel.model.validation import Options, OutgoingMessage
@@ -127,19 +128,15 @@ def _options(key: str | None, expires_at_ms: int | None, group: str | None, extr
     """Returns the options of a row, of which some are the header's extras. A recurring message has a key and no seq."""
     seq = extras.get("seq")
     first = (extras["key"], extras["first"], extras["seq"]) if "first" in extras else None
+    same: dict[str, Any] = {option: extras.get(name) for name, option in OPTIONS_OF_EXTRAS.items()}
     options = Options(
         key=key if first is None and seq is not None else None,
         recurring=key if seq is None else None,
         seq=seq if first is None else None,
         expires_at_ms=expires_at_ms,
-        attempt=extras.get("attempt"),
-        original_id=extras.get("of"),
-        payload=extras.get("ref"),
-        payload_sha256=extras.get("sha256"),
-        payload_bytes=extras.get("bytes"),
-        only=extras.get("only"),
         first_version=first,
         group=group,
+        **same,
     )
     return options if options.document() else None
 

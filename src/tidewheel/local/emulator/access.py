@@ -12,8 +12,7 @@ A queue's own policy counts where it is an Allow that names the role; policies o
 from __future__ import annotations
 
 import json
-from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -26,7 +25,7 @@ from moto.sqs.models import sqs_backends
 
 from tidewheel.clock import Clock
 from tidewheel.errors import UnknownCall
-from tidewheel.local.emulator.iam_policy import Request, Statement, allowed, many, matching, names_action, single_grants
+from tidewheel.local.emulator.iam_policy import Request, Statement, allowed, many, names_action
 from tidewheel.local.emulator.iam_requests import requests_of
 from tidewheel.local.emulator.iam_resources import asked, is_disabled_key
 from tidewheel.local.emulator.wire import REGION, Answer
@@ -63,34 +62,16 @@ class Denial:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Grant:
-    """Holds one action on one resource that a role's policies allow, with or without conditions.
-
-    Attributes:
-        role: the role, by name.
-        action, resource: as in the policy.
-        conditions: the policy's, as JSON; empty if there are none.
-    """
-
-    role: str
-    action: str
-    resource: str
-    conditions: str
-
-
 class Access:
     """Decides which calls a role may make, by the policies in moto.
 
     Attributes:
         denials: refused calls, oldest first.
-        needed: grant -> how often no other grant allowed the request.
     """
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self.denials: list[Denial] = []
-        self.needed: Counter[Grant] = Counter()
 
     def answer(self, role_arn: str, request: WireRequest, ask: Callable[[], Answer]) -> Answer:
         """Answers a role's request with AWS's refusal, or with the result of `ask`."""
@@ -116,10 +97,13 @@ class Access:
         statements = statements_of(role)
         for request in (each for given in requests for each in asked(given, operation)):
             own = [*statements, *_queue_statements(role_arn, request)]
-            if not allowed(own, request) or is_disabled_key(request.resource):
+            if not self.allows(role, own, request):
                 return self._refuse(role, request.action, request.resource)
-            self._note_needed(role, own, request)
         return None
+
+    def allows(self, role: str, statements: Sequence[Statement], request: Request) -> bool:  # noqa: ARG002  # for tests
+        """Returns whether statements about a role allow a request."""
+        return allowed(statements, request) and not is_disabled_key(request.resource)
 
     def _read(self, role: str, request: WireRequest) -> Call:
         try:
@@ -156,27 +140,6 @@ class Access:
         denial = Denial(role=role, action=action, resource=resource, at_ms=self._clock.now_ms())
         self.denials.append(denial)
         return denial
-
-    def _note_needed(self, role: str, statements: Iterable[Statement], request: Request) -> None:
-        grants = {
-            _grant(role, single)
-            for statement in matching(statements, request)
-            for single in single_grants(statement)
-            if matching([single], request)
-        }
-        if len(grants) == 1:
-            self.needed.update(grants)
-
-
-def grants_of(role_arn: str) -> set[Grant]:
-    """Returns all grants of a role, each for one action on one resource."""
-    role = role_name(role_arn)
-    return {
-        _grant(role, single)
-        for statement in statements_of(role)
-        if statement["Effect"] == "Allow"
-        for single in single_grants(statement)
-    }
 
 
 def role_name(role_arn: str) -> str:
@@ -223,11 +186,6 @@ def _as_text(document: Any) -> str:
 def _statements(document: str) -> tuple[Statement, ...]:
     statements = json.loads(document)["Statement"]
     return tuple(statements) if isinstance(statements, list) else (statements,)
-
-
-def _grant(role: str, single: Statement) -> Grant:
-    conditions = json.dumps(single["Condition"], sort_keys=True) if "Condition" in single else ""
-    return Grant(role=role, action=single["Action"], resource=single["Resource"], conditions=conditions)
 
 
 def _partition_key(table: str, index: str | None) -> str | None:

@@ -9,7 +9,7 @@ An unknown element, operator or condition key is an error, never a guess.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import translate
 from functools import lru_cache
@@ -64,25 +64,9 @@ def allowed(statements: Iterable[Statement], request: Request) -> bool:
     return "Allow" in effects and "Deny" not in effects
 
 
-def matching(statements: Iterable[Statement], request: Request) -> list[Statement]:
-    """Returns the statements that allow a request.
-
-    Raises:
-        NotImplementedError: as of `allowed`.
-    """
-    return [each for each in statements if each["Effect"] == "Allow" and _applies(each, request)]
-
-
 def names_action(statements: Iterable[Statement], action: str) -> bool:
     """Returns whether some statement names an action, for any resource."""
     return any(_has_action(statement, action) for statement in statements)
-
-
-def single_grants(statement: Statement) -> Iterator[Statement]:
-    """Splits a statement into a statement for each action on each resource."""
-    for action in many(statement["Action"]):
-        for resource in many(statement["Resource"]):
-            yield {**statement, "Action": action, "Resource": resource}
 
 
 def many(value: str | Sequence[str]) -> list[str]:

@@ -37,7 +37,7 @@ class Resource:
         self.create()
 
     def create(self) -> None:
-        """Creates what the resource has in moto's backends."""
+        """Creates the resource in moto's backends."""
 
     @property
     def physical_resource_id(self) -> str:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import heapq
 import itertools
 import re
-from dataclasses import dataclass
 from threading import Condition
 from typing import Any
 
@@ -22,14 +21,6 @@ from tidewheel.model.schedule_expressions import Every, Once, parse
 
 _NAME = re.compile(r"[0-9a-zA-Z-_.]{1,64}\Z")
 _MAX_INPUT_BYTES = 256 * 1024
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Due:
-    """A one-time schedule in its last version."""
-
-    at_ms: int
-    schedule: Schedule
 
 
 class ScheduleBook:
@@ -73,12 +64,12 @@ class ScheduleBook:
         patches.set(backend, "update_schedule", update_schedule)
         patches.set(backend, "delete_schedule", delete_schedule)
 
-    def next_due(self) -> Due | None:
-        """Returns the earliest one-time schedule still waiting."""
+    def next_due(self) -> tuple[int, Schedule] | None:
+        """Returns the time and the last version of the earliest one-time schedule that still waits."""
         while self._heap:
             at_ms, _, schedule = self._heap[0]
             if self._at_ms.get(id(schedule)) == at_ms:
-                return Due(at_ms=at_ms, schedule=schedule)
+                return at_ms, schedule
             heapq.heappop(self._heap)
         return None
 
