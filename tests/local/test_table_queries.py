@@ -84,6 +84,17 @@ def test_a_read_that_memory_does_not_know_is_answered_from_a_copy(client: Any) -
 def test_a_write_that_memory_does_not_know_is_refused(client: Any) -> None:
     with pytest.raises(client.exceptions.ClientError, match="not emulated so for Tidewheel's table"):
         client.put_item(TableName="mine", Item={"pk": {"S": "p"}, "sk": {"S": "A#000"}}, ReturnValues="ALL_OLD")
+    with pytest.raises(client.exceptions.ClientError, match="not emulated so for Tidewheel's table"):
+        client.execute_statement(Statement="DELETE FROM \"mine\" WHERE pk = 'p' AND sk = 'A#000'")
+
+
+def test_a_backup_holds_the_items_and_a_restored_table_has_them(client: Any) -> None:
+    backup = client.create_backup(TableName="mine", BackupName="backup")["BackupDetails"]["BackupArn"]
+    client.delete_item(TableName="mine", Key={"pk": {"S": "q"}, "sk": {"S": "B#000"}})
+    client.restore_table_from_backup(TargetTableName="then", BackupArn=backup)
+    client.restore_table_to_point_in_time(SourceTableName="mine", TargetTableName="now", UseLatestRestorableTime=True)
+    counts = [client.scan(TableName=each)["Count"] for each in ("then", "now", "mine")]
+    assert counts == [len(SORT_KEYS) + 1, len(SORT_KEYS), len(SORT_KEYS)]
 
 
 def test_bytes_and_refusals_come_as_from_dynamodb(client: Any) -> None:

@@ -13,6 +13,7 @@ refused.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
@@ -32,8 +33,14 @@ from tidewheel.local.emulator.wire import REGION
 from tidewheel.memory.dynamodb import MemoryDynamoDBClient
 from tidewheel.memory.service import TABLE
 
-_READS = ("batch_get_item", "get_item", "query", "scan", "transact_get_items")
-_WRITES = ("batch_write_item", "delete_item", "put_item", "transact_write_items", "update_item")
+_READS = (
+    *("batch_get_item", "get_item", "query", "scan", "transact_get_items"),
+    *("create_backup", "export_table_to_point_in_time", "restore_table_to_point_in_time"),
+)
+_WRITES = (
+    *("batch_write_item", "delete_item", "put_item", "transact_write_items", "update_item"),
+    *("batch_execute_statement", "execute_statement", "execute_transaction"),
+)
 
 
 class EmulatedTables:
@@ -54,7 +61,10 @@ class EmulatedTables:
 
     def _client_of(self, table: Table) -> MemoryDynamoDBClient | None:
         if table not in self._clients and _is_built_like_ours(table):
-            self._clients[table] = MemoryDynamoDBClient(replace(TABLE, table=table.name))
+            client = self._clients[table] = MemoryDynamoDBClient(replace(TABLE, table=table.name))
+            for item in table.all_items():  # of a restored backup
+                client.put_item(TableName=table.name, Item=item.to_json()["Attributes"])
+            table.items.clear()
         return self._clients.get(table)
 
     def _answering(self, name: str, own: Callable[[Any], Any]) -> Callable[[Any], Any]:
@@ -65,8 +75,8 @@ class EmulatedTables:
             ours = [tables[each] for each in _named(request) if each in tables and self._client_of(tables[each])]
             if not ours:
                 return own(handler)
-            ask: Any = getattr(self._clients[ours[0]], name, None)
             try:
+                ask: Any = getattr(self._clients[ours[0]], name, None) or _unknown
                 return ActionResult(ask(**request))
             except ClientError as error:
                 return _refusal(error)
@@ -87,6 +97,10 @@ class EmulatedTables:
             table.items.clear()
 
 
+def _unknown(**_: Any) -> None:
+    raise TypeError("only moto knows it")
+
+
 def _is_built_like_ours(table: Table) -> bool:
     keys = {each.name: [key["AttributeName"] for key in each.schema] for each in table.global_indexes}
     own_keys, index = [table.hash_key_attr, table.range_key_attr], TABLE.index
@@ -94,8 +108,11 @@ def _is_built_like_ours(table: Table) -> bool:
 
 
 def _named(request: dict[str, Any]) -> Iterator[str]:
-    """Yields the names of the tables that a request names."""
+    """Yields the names of the tables that a request names, and all other names in a PartiQL statement."""
     yield from request.get("RequestItems", ())
+    yield request.get("SourceTableName", request.get("TableArn", "").rpartition("/")[2])
+    for entry in (request, *request.get("Statements", ()), *request.get("TransactStatements", ())):
+        yield from re.findall(r"[\w.-]+", entry.get("Statement", ""))
     for entry in (request, *(part for each in request.get("TransactItems", ()) for part in each.values())):
         yield entry.get("TableName", "")
 
