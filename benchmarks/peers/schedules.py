@@ -50,11 +50,12 @@ class OneScheduleEach:
     def run_until(self, until_ms: int) -> list[Delivery]:
         """Fires the due schedules until then. Returns the arrivals."""
         clock, book, requests = self._account.clock, self._account.emulator.schedules, self._account.requests
-        while (due := book.next_due()) is not None and due.at_ms <= until_ms:
-            clock.set_ms(max(clock.now_ms(), due.at_ms))
-            body = due.schedule.target["Input"]
+        while (due := book.next_due()) is not None and due[0] <= until_ms:
+            at_ms, schedule = due
+            clock.set_ms(max(clock.now_ms(), at_ms))
+            body = schedule.target["Input"]
             self._account.emulator.send(_TARGET, body, {})
-            book.fired(due.schedule)
+            book.fired(schedule)
             requests["scheduler.Invoke"] += 1
             requests.units["scheduler.invocation"] += 1
             requests["sqs.SendMessage"] += 1

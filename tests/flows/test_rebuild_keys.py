@@ -246,9 +246,9 @@ def rescheduled(world: World, key: str, delay_ms: int) -> list[str]:
 
     settings = SimpleNamespace(s3_bucket="bucket")
     connection: Any = SimpleNamespace(storage=world.service, objects=world.service.objects, settings=settings)
-    sender: Any = SimpleNamespace(connection=connection, state=world.state, ids=world.ids, send_checked=send_checked)
+    sender: Any = SimpleNamespace(send_checked=send_checked)
     now_ms = world.clock.now_ms()
-    assert reschedule(sender, now_ms, now_ms + delay_ms, None, key)
+    assert reschedule(connection, sender, world.state, world.ids, now_ms, now_ms + delay_ms, None, key)
     return sent
 
 

@@ -82,9 +82,9 @@ def test_a_read_that_memory_does_not_know_is_answered_from_a_copy(client: Any) -
 
 
 def test_a_write_that_memory_does_not_know_is_refused(client: Any) -> None:
-    with pytest.raises(client.exceptions.ClientError, match="not emulated so for Tidewheel's table"):
+    with pytest.raises(client.exceptions.ClientError, match="not emulated for Tidewheel's table"):
         client.put_item(TableName="mine", Item={"pk": {"S": "p"}, "sk": {"S": "A#000"}}, ReturnValues="ALL_OLD")
-    with pytest.raises(client.exceptions.ClientError, match="not emulated so for Tidewheel's table"):
+    with pytest.raises(client.exceptions.ClientError, match="not emulated for Tidewheel's table"):
         client.execute_statement(Statement="DELETE FROM \"mine\" WHERE pk = 'p' AND sk = 'A#000'")
 
 
@@ -125,3 +125,51 @@ def test_another_index_with_the_name_of_ours_has_its_own_items() -> None:
             Select="COUNT",
         )
         assert answer["Count"] == 3
+
+
+def test_tables_of_users_are_written_and_read_by_any_keys(client: Any) -> None:
+    client.create_table(
+        TableName="users",
+        KeySchema=[{"AttributeName": "id", "KeyType": "HASH"}],
+        AttributeDefinitions=[{"AttributeName": "id", "AttributeType": "S"}],
+        BillingMode="PAY_PER_REQUEST",
+    )
+    client.put_item(TableName="users", Item={"id": {"S": "a"}})
+    client.batch_write_item(RequestItems={"users": [{"PutRequest": {"Item": {"id": {"S": "b"}}}}]})
+    ours = {"Keys": [{"pk": {"S": "q"}, "sk": {"S": "B#000"}}]}
+    both = client.batch_get_item(RequestItems={"users": {"Keys": [{"id": {"S": "b"}}]}, "mine": ours})["Responses"]
+    assert {name: len(found) for name, found in both.items()} == {"users": 1, "mine": 1}
+    with pytest.raises(client.exceptions.ClientError, match="not emulated for Tidewheel's table"):
+        writes = [("users", {"id": {"S": "c"}}), ("mine", {"pk": {"S": "p"}, "sk": {"S": "x"}})]
+        client.transact_write_items(TransactItems=[{"Put": {"TableName": name, "Item": item}} for name, item in writes])
+
+
+def test_a_table_named_by_its_arn_is_read_and_a_write_to_it_is_not_lost(client: Any) -> None:
+    arn = client.describe_table(TableName="mine")["Table"]["TableArn"]
+    assert client.scan(TableName=arn, Select="COUNT")["Count"] == len(SORT_KEYS) + 1
+    with pytest.raises(client.exceptions.ClientError, match="not emulated for Tidewheel's table"):
+        client.put_item(TableName=arn, Item={"pk": {"S": "p"}, "sk": {"S": "A#000"}})
+
+
+def test_an_expression_that_memory_does_not_know_is_read_by_moto(client: Any) -> None:
+    values = {":p": {"S": "q"}, ":s": {"S": "B#000"}}
+    condition = "(pk = :p AND sk = :s)"  # as boto3's resources write it
+    answer = client.query(TableName="mine", KeyConditionExpression=condition, ExpressionAttributeValues=values)
+    assert answer["Count"] == 1
+
+
+@pytest.mark.parametrize(
+    ("update", "value"),
+    [
+        ("SET a = :v SET b = :v", {"S": "x"}),
+        ("SET a = :v REMOVE a", {"S": "x"}),
+        ("ADD a :v", {"S": "x"}),
+        ("SET a = :v", {"N": "x"}),
+        ("SET next_check_ms = :v", {"S": "x"}),
+    ],
+)
+def test_an_update_that_dynamodb_refuses_changes_nothing(client: Any, update: str, value: Any) -> None:
+    key = {"pk": {"S": "q"}, "sk": {"S": "B#000"}}
+    with pytest.raises(client.exceptions.ClientError, match="ValidationException"):
+        client.update_item(TableName="mine", Key=key, UpdateExpression=update, ExpressionAttributeValues={":v": value})
+    assert client.get_item(TableName="mine", Key=key)["Item"] == key

@@ -312,12 +312,11 @@ class Clients:
                     made.extend(self._put(ports, state, life, messages, now_ms))
                     return [Receipt(id=id_text(new.id), topic=life.name, deliver_at_ms=new.deliver_at_ms)]
 
-                sender: Any = SimpleNamespace(
-                    connection=_connection(ports), state=state, ids=self._ids, send_checked=send_checked
-                )
+                sender: Any = SimpleNamespace(send_checked=send_checked)
                 try:
                     message_id = None if key is not None else message.id
-                    outcome = reschedule(sender, now_ms, due_ms, message_id, key)
+                    connection = _connection(ports)
+                    outcome = reschedule(connection, sender, state, self._ids, now_ms, due_ms, message_id, key)
                 except UnknownMessage:
                     self.world.count("client: reschedule of what is not there")
                     return

@@ -12,7 +12,7 @@ outlast the function, whose machine stands still.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from contextvars import copy_context
 from copy import copy
 from functools import partial
@@ -109,11 +109,8 @@ class Latency:
         for attempt in range(FUNCTION.refused):
             self._check(task, what)
             self._take(task)
-            if chance >= hangs + throttled:
-                try:
-                    return call()
-                finally:
-                    self._take(task)
+            if chance >= hangs + throttled or (attempt and self._random.random() < 0.5):
+                return self._answer(task, call)
             self.count(f"latency: {what} throttled")
             self._take(task)
             if attempt + 1 < FUNCTION.refused:
@@ -146,15 +143,24 @@ class Latency:
         return max(_HANGS, likely / 2), max(_THROTTLED, likely / 2)
 
     def _hang(self, task: Task, what: str, call: Callable[[], _T]) -> _T:
-        """Waits for an answer that does not come. What a queue takes then is not known, so a queue takes nothing."""
-        for _ in range(FUNCTION.silent):
+        """Waits for an answer that does not come, or comes to a second try. A queue takes nothing without an answer."""
+        for attempt in range(FUNCTION.silent):
+            if attempt and self._random.random() < 0.5:
+                return self._answer(task, call)
             self._check(task, what)
             self.count(f"latency: {what} hangs")
             if self._random.random() < 0.5 and not what.startswith("sqs"):
                 self._take(task)
-                call()
+                with suppress(ClientError):
+                    call()
             task.takes(round(FUNCTION.try_s * 1000), self._now_ms)
         raise ReadTimeoutError(endpoint_url=what)
+
+    def _answer(self, task: Task, call: Callable[[], _T]) -> _T:
+        try:
+            return call()
+        finally:
+            self._take(task)
 
     def _take(self, task: Task) -> None:
         chance = self._random.random()

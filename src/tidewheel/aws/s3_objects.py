@@ -45,7 +45,7 @@ class S3Objects:
         """Writes an object with a single request.
 
         Args:
-            new: an existing object stays, which is no error: boto3 repeats a request whose answer was lost.
+            new: an existing object stays, which is no error: the client repeats a request whose answer was lost.
         """
         if not new:
             self._client.put_object(Bucket=self._s3_bucket, Key=name, Body=bytes(data))

@@ -155,13 +155,7 @@ FLOWS: Mapping[str, Flow] = {
         # Once a day for each topic with objects: its checkpoint, and all references to its ledgers, with the keys'
         # sixteen partitions, eventually consistent.
         orphans_topic=Asked(
-            {
-                "dynamodb.GetItem": 3,
-                "dynamodb.Query": 25,
-                "s3.ListObjectsV2": 1,
-                "s3.GetObject": 1,
-                "s3.PutObject": 1,
-            },
+            {"dynamodb.GetItem": 3, "dynamodb.Query": 25, "s3.ListObjectsV2": 1, "s3.GetObject": 1, "s3.PutObject": 1},
             reads=20,
         ),
         # Considers a merge after 32 new ledgers: topic state, buckets, and a record of the decision. Ingest set

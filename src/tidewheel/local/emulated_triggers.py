@@ -23,6 +23,7 @@ from tidewheel.local.jobs import Jobs
 from tidewheel.local.meter import Requests
 from tidewheel.local.pump import Invocation, Kind, Trigger
 from tidewheel.local.sweep_work import SweepWork
+from tidewheel.memory.dynamodb import MemoryDynamoDBClient
 
 _SWEEP = "sweep"
 
@@ -83,7 +84,7 @@ class EmulatedTriggers:
         if handler is None:
             return None
         from_ms = self._last_tick_ms.get(rule, self._created_ms) + 1
-        stored = None if self._table_name is None else self._emulator.table(self._table_name)
+        stored = self._stored()
         if handler.spec.folder == _SWEEP and stored is not None:
             work_ms = self._work.next_ms(stored, self._clock.now_ms())
             if work_ms is None:
@@ -92,12 +93,17 @@ class EmulatedTriggers:
             from_ms = max(from_ms, work_ms, self._clock.now_ms())
         return rule.every.first_at_or_after_ms(self._created_ms, from_ms)
 
+    def _stored(self) -> MemoryDynamoDBClient | None:
+        return None if self._table_name is None else self._emulator.table(self._table_name)
+
     def _fire_once(self, schedule: Schedule) -> list[Invocation]:
         self._emulator.schedules.fired(schedule)
         return [self._scheduled(schedule)]
 
     def _tick(self, rule: Rule, at_ms: int) -> list[Invocation]:
         self._last_tick_ms[rule] = at_ms
+        if (stored := self._stored()) is not None:
+            stored.expire(self._clock.now_ms() // 1000)
         return [self._invocation(rule.function_arn, rule.event, caller=f"rule {rule.name}")]
 
     def _scheduled(self, schedule: Schedule) -> Invocation:

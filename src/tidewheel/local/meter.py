@@ -21,14 +21,10 @@ _STARTS = {("lambda", "Invoke"), ("glue", "StartJobRun")}
 _S3_FREE = ("Delete", "AbortMultipart")
 
 
-def _unknown(_table: str, _key: dict[str, Any]) -> int:
-    return 0
-
-
 class Requests(Counter[str]):
     """Counts requests by "service.Operation", such as "dynamodb.TransactWriteItems". `units` counts billed units.
 
-    Counted: calls by the stack's own functions and by `stack.client()`, function invocations ("lambda.Invoke"),
+    Counted: calls by the stack's functions and by clients of `stack.session`, function invocations ("lambda.Invoke"),
     schedules fired ("scheduler.Invoke"), job runs ("glue.StartJobRun"), and the polls of event source mappings, with
     one ReceiveMessage and one DeleteMessageBatch for ten messages. Not counted: the local runtime's own requests, the
     requests of jobs, and empty polls.
@@ -38,10 +34,10 @@ class Requests(Counter[str]):
     that enters or leaves the index of checks costs one more write; an item whose place in the index changes costs two.
     """
 
-    def __init__(self, item_bytes: ItemBytes | None = None) -> None:
+    def __init__(self, item_bytes: ItemBytes = lambda _, __: 0) -> None:
         super().__init__()
         self.units: Counter[str] = Counter()
-        self._item_bytes = item_bytes or _unknown
+        self._item_bytes = item_bytes
         self._indexed: set[tuple[str, str, str]] = set()
 
     def observe(self, service: str, operation: str, request: dict[str, Any], response_bytes: int) -> None:
@@ -120,6 +116,8 @@ class Requests(Counter[str]):
         Leaving a place costs one write, and taking a place another.
         """
         named: dict[str, Any] = part.get("Item") or part["Key"]
+        if not named.keys() >= {PARTITION_KEY, SORT_KEY}:  # of a user's table
+            return 0
         item = (part["TableName"], *(next(iter(named[name].values())) for name in (PARTITION_KEY, SORT_KEY)))
         before = item in self._indexed
         if "UpdateExpression" in part:

@@ -6,6 +6,7 @@ has DynamoDB's limits on items, pages and transactions, and raises boto3's excep
 
 from __future__ import annotations
 
+import re
 import threading
 from bisect import bisect_left, bisect_right, insort
 from collections import Counter
@@ -29,6 +30,7 @@ _TOKENS = 1000
 
 _Key = tuple[str, str]
 _Names = tuple[tuple[str, str], ...]
+_NUMBER = re.compile(r"[-+]?\d+(\.\d+)?([eE][-+]?\d+)?")
 _REFUSED = "The conditional request failed"
 
 
@@ -354,6 +356,10 @@ class MemoryDynamoDBClient:
             if clause.path[0] in (self._schema.partition_key, self._schema.sort_key):
                 _invalid(f"Cannot update attribute {clause.path[0]}. This attribute is part of the key")
             _apply(new, clause, values)
+        index = self._schema.index
+        for name, kind in ((index.partition_key, "S"), (index.sort_key, "N")):
+            if kind not in new.get(name, {kind: ""}):
+                _invalid(f"One or more parameter values were invalid: Type mismatch for Index Key {name}")
         return _Write(key, _measured(new))
 
     def _refuse(self, write: _Write, operation: str, returned: str) -> None:
@@ -502,10 +508,11 @@ def _apply(item: Item, clause: expressions.Update, values: Item) -> None:
     name = clause.path[-1]
     if clause.value is None:
         holder.pop(name, None)
-    elif clause.action == "SET" or name not in holder:
+    elif clause.action == "SET":
         holder[name] = values[clause.value]
     else:
-        ((kind, old),), ((added_kind, added),) = holder[name].items(), values[clause.value].items()
+        ((added_kind, added),) = values[clause.value].items()
+        ((kind, old),) = holder.get(name, {added_kind: "0" if added_kind == "N" else ()}).items()
         if kind != added_kind or kind not in ("N", "NS", "SS"):
             _invalid("An operand in the update expression has an incorrect data type")
         if kind == "N":
@@ -533,12 +540,16 @@ def _size(wire: Mapping[str, Any]) -> int:
     if kind == "B":
         return len(value)
     if kind == "N":
+        if not _NUMBER.fullmatch(value):
+            _invalid(f"The parameter cannot be converted to a numeric value: {value}")
         return len(value) // 2 + 2
     if kind == "M":
         return 3 + sum(len(name.encode()) + 1 + _size(each) for name, each in value.items())
     if kind == "L":
         return 3 + sum(1 + _size(each) for each in value)
     if kind in ("SS", "NS", "BS"):
+        if not value:
+            _invalid("One or more parameter values were invalid: An set may not be empty")
         return sum(_size({kind[0]: each}) for each in value)
     return 1
 

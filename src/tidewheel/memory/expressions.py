@@ -119,8 +119,10 @@ def updates(text: str, names: tuple[tuple[str, str], ...]) -> tuple[Update, ...]
     """
     parser = _Parser(text, dict(names))
     clauses: list[Update] = []
+    sections = {"SET", "REMOVE", "ADD"}
     while parser.more():
-        action = parser.one_of("SET", "REMOVE", "ADD")
+        action = parser.one_of(*sections)
+        sections.remove(action)
         while True:
             path = parser.path()
             if action == "SET":
@@ -128,6 +130,9 @@ def updates(text: str, names: tuple[tuple[str, str], ...]) -> tuple[Update, ...]
             clauses.append(Update(action, path, None if action == "REMOVE" else parser.value()))
             if not parser.takes(","):
                 break
+    for each in clauses:
+        if sum(other.path[: len(each.path)] == each.path for other in clauses) > 1:
+            raise InvalidExpression(f"Two document paths overlap with each other in {text!r}")
     return tuple(clauses)
 
 
@@ -236,12 +241,10 @@ class _Parser:
         function = self._next()
         self._at += 2
         path = self.path()
-        if function == "attribute_exists":
+        if function in ("attribute_exists", "attribute_not_exists"):
             self.one_of(")")
-            return lambda item, _: found(item, path) is not None
-        if function == "attribute_not_exists":
-            self.one_of(")")
-            return lambda item, _: found(item, path) is None
+            wanted = function == "attribute_exists"
+            return lambda item, _: (found(item, path) is not None) is wanted
         if function != "contains":
             raise InvalidExpression(f"{function} of {self._text!r} is not known here")
         self.one_of(",")

@@ -4,8 +4,8 @@ The attribute `v` is the format version of an item. A topic state also has the `
 above 1. The layout sets the rules by which all data of the topic is read and changed. Optional fields are absent,
 never null. Attributes unknown to this release are ignored, and kept when an item is changed and not put whole.
 
-Binary attributes (`slots`, `segments`, `manifest`, `ledger`) hold bytes with their own checksum, which is verified
-before a parser sees the bytes.
+Binary attributes (`slots`, `segments`, `weights`, `manifest`, `ledger`) hold bytes with their own checksum, which is
+verified before a parser sees the bytes.
 """
 
 from __future__ import annotations

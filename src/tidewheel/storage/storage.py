@@ -24,11 +24,11 @@ from tidewheel.storage.unreadable import UnreadableItems
 class Storage:
     """The stored state of all topics. Safe for use by several threads.
 
-    Every read is strongly consistent unless its docstring says otherwise. Every write is one atomic, conditional
-    change. A write raises ConcurrentModification if other changes of the same items, or throttling, come first at each
-    try. boto3 repeats a request whose response was lost. A transaction has a token and takes effect once. A single
-    conditional change may be refused because its first try succeeded. The caller then reads again and finds the change
-    done.
+    Every read is strongly consistent unless its docstring says otherwise. Every write is one atomic change, and
+    conditional unless its docstring names no condition. A write raises ConcurrentModification if other changes of the
+    same items, or throttling, come first at each try. The client repeats a request whose response was lost. A
+    transaction has a token and takes effect once. A single conditional change may be refused because its first try
+    succeeded. The caller then reads again and finds the change done.
 
     Args:
         table: the table.

@@ -151,5 +151,5 @@ GUARDS = (
     Guard("a new topic is not forgotten for a deleted one", in_storage("deletions.forget"), unchecked("generation")),
     Guard("a topic that is being deleted is not there", in_storage("topic_states.read"), never("deleting_at_ms")),
     Guard("a layout is never lowered", in_storage("topic_states.raise_layout"), unchecked("layout")),
-    Guard("a topic of a newer layout is not changed", in_storage("topic_states.state_change"), unchecked("layout")),
+    Guard("a topic of a newer layout is not changed", in_storage("items.state_change"), unchecked("layout")),
 )

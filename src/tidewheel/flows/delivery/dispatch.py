@@ -135,7 +135,7 @@ class _Step:
         plan: of [planned, sealed), if anything is due.
         level: the subscriptions that get the plan with its commit.
         left_out: whether another subscription does not get it, or lags.
-        unfinished: whether the next slot was not raised.
+        unfinished: whether the next slot is still to be raised, unless each try was refused.
     """
 
     def __init__(self, ports: Ports, state: TopicState, done: Dispatched) -> None:
@@ -215,22 +215,23 @@ def _advance(ports: Ports, state: TopicState, done: Dispatched) -> _Step | None:
 def _hand_out_the_rest(ports: Ports, topic: str, planned: int, done: Dispatched) -> None:
     """Hands out plans to the subscriptions that lag behind a slot, side by side. Notes failures.
 
-    Of several subscriptions none is sent anything here, because one call must not send for all. A subscription that
+    Of several subscriptions none is sent anything here, because one call must not send for all. One of several that
     lags further is left to a job of its own. If a hand-out fails or its job is not enqueued, the next slot stays low,
     so the sweep continues.
     """
     takers = [each for each in ports.subscriptions.all(topic, done.passed_over) if each.takes_plans]
-    if len(takers) == 1:
-        hand_out(ports, topic, takers[0].name, done)
-        return
+    alone = len(takers) == 1
     behind = sorted((each for each in takers if each.cursor < planned), key=lambda each: -each.cursor)
     results: list[Dispatched] = []
 
     def step(taker: SubscriptionState) -> None:
-        own = Dispatched()
-        results.append(own)
+        own = done
+        if not alone:
+            results.append(own := Dispatched())
         try:
-            if not hand_out(ports, topic, taker.name, own, most_steps=_FEW_STEPS, inline=False):
+            if not hand_out(
+                ports, topic, taker.name, own, most_steps=_MOST_STEPS if alone else _FEW_STEPS, inline=alone
+            ):
                 ports.queues.enqueue_catch_up(topic, taker.name, taker.generation)
         except Exception as error:
             own.failures.append(error)
@@ -240,9 +241,7 @@ def _hand_out_the_rest(ports: Ports, topic: str, planned: int, done: Dispatched)
     done.failures += [error for each in results for error in each.failures]
 
 
-def hand_out(
-    ports: Ports, topic: str, name: str, done: Dispatched, *, most_steps: int = _MOST_STEPS, inline: bool = True
-) -> bool:
+def hand_out(ports: Ports, topic: str, name: str, done: Dispatched, *, most_steps: int, inline: bool = True) -> bool:
     """Hands out plans to a subscription until its cursor is at `planned`. Returns False if some are left.
 
     Takes at most `most_steps` steps. Sends small plans itself if `inline`. The order of the reads (topic state,
@@ -284,8 +283,10 @@ def _next_plan(ports: Ports, topic: str, at_or_after: int) -> tuple[Plan | None,
     except NewerRelease:
         raise
     except (CorruptMetadata, ObjectMissing):
-        first_slot, end_slot = min(each for each in ports.plans.ranges(topic) if each[0] >= at_or_after)
-        return Plan(topic=topic, first_slot=first_slot, end_slot=end_slot, segments=()), False
+        found = min((each for each in ports.plans.ranges(topic) if each[0] >= at_or_after), default=None)
+        if found is None:  # deleted meanwhile
+            return None, True
+        return Plan(topic=topic, first_slot=found[0], end_slot=found[1], segments=()), False
 
 
 def _small(plan: Plan, state: TopicState, subscriptions: int) -> bool:

@@ -6,15 +6,15 @@ Why, all measured on moto 5.2.5:
 - moto computes the types and sizes of attributes anew at each comparison, and parses an update expression at each use.
 
 moto keeps the tables themselves, and all items of other tables. `MemoryDynamoDBClient` answers the operations that
-`tidewheel.storage` uses, as it does for `MemoryTidewheel`. Moto answers other reads, from a copy. Other writes are
-refused.
+`tidewheel.storage` uses, as it does for `MemoryTidewheel`. Moto answers other reads, and makes backups, from a copy.
+Other writes are refused.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -33,14 +33,10 @@ from tidewheel.local.emulator.wire import REGION
 from tidewheel.memory.dynamodb import MemoryDynamoDBClient
 from tidewheel.memory.service import TABLE
 
-_READS = (
-    *("batch_get_item", "get_item", "query", "scan", "transact_get_items"),
-    *("create_backup", "export_table_to_point_in_time", "restore_table_to_point_in_time"),
-)
-_WRITES = (
-    *("batch_write_item", "delete_item", "put_item", "transact_write_items", "update_item"),
-    *("batch_execute_statement", "execute_statement", "execute_transaction"),
-)
+_READS = ("batch_get_item", "get_item", "query", "scan", "transact_get_items")
+_BACKUPS = ("create_backup", "export_table_to_point_in_time", "restore_table_to_point_in_time")
+_WRITES = ("batch_write_item", "delete_item", "put_item", "transact_write_items", "update_item")
+_PARTIQL = ("batch_execute_statement", "execute_statement", "execute_transaction")
 
 
 class EmulatedTables:
@@ -56,7 +52,7 @@ class EmulatedTables:
 
     def install(self, patches: Patches) -> None:
         """Replaces moto's operations on items."""
-        for name in _READS + _WRITES:
+        for name in _READS + _BACKUPS + _WRITES + _PARTIQL:
             patches.set(DynamoHandler, name, self._answering(name, getattr(DynamoHandler, name)))
 
     def _client_of(self, table: Table) -> MemoryDynamoDBClient | None:
@@ -72,33 +68,38 @@ class EmulatedTables:
 
         def answer(handler: Any) -> Any:
             request, tables = dict(handler.body), handler.dynamodb_backend.tables
-            ours = [tables[each] for each in _named(request) if each in tables and self._client_of(tables[each])]
+            names = [*_named(request)]
+            plain = [each.rpartition("table/")[2] for each in names]  # a name or an ARN
+            named = {tables[each] for each in plain if each in tables}
+            ours = [each for each in named if self._client_of(each) is not None]
             if not ours:
                 return own(handler)
+            alone = len(named) == 1 and plain == names
+            ask: Any = getattr(self._clients[ours[0]], name, None) if alone else None
             try:
-                ask: Any = getattr(self._clients[ours[0]], name, None) or _unknown
-                return ActionResult(ask(**request))
+                if ask is not None:
+                    return ActionResult(ask(**request))
             except ClientError as error:
-                return _refusal(error)
-            except TypeError as error:  # an operation or a parameter that the client does not know
-                if name in _WRITES:
-                    refusal = f"{name} is not emulated so for Tidewheel's table ({error})"
-                    raise MockValidationException(refusal) from error
-                return self._from_copy(handler, ours[0], own)
+                if name not in _READS or error.response["Error"]["Code"] != "ValidationException":
+                    return _refusal(error)
+            except (KeyError, TypeError):  # a parameter that the client does not know
+                pass
+            if name in _WRITES + _PARTIQL:
+                raise MockValidationException(f"{name} with these parameters is not emulated for Tidewheel's table")
+            return self._from_copy(handler, ours, own)
 
         return answer
 
-    def _from_copy(self, handler: Any, table: Table, own: Callable[[Any], Any]) -> Any:
-        for item in self._clients[table].items():
-            handler.dynamodb_backend.put_item(table.name, item)
+    def _from_copy(self, handler: Any, tables: Sequence[Table], own: Callable[[Any], Any]) -> Any:
         try:
+            for table in tables:
+                table.items.clear()
+                for item in self._clients[table].items():
+                    handler.dynamodb_backend.put_item(table.name, item)
             return own(handler)
         finally:
-            table.items.clear()
-
-
-def _unknown(**_: Any) -> None:
-    raise TypeError("only moto knows it")
+            for table in tables:
+                table.items.clear()
 
 
 def _is_built_like_ours(table: Table) -> bool:
@@ -110,7 +111,7 @@ def _is_built_like_ours(table: Table) -> bool:
 def _named(request: dict[str, Any]) -> Iterator[str]:
     """Yields the names of the tables that a request names, and all other names in a PartiQL statement."""
     yield from request.get("RequestItems", ())
-    yield request.get("SourceTableName", request.get("TableArn", "").rpartition("/")[2])
+    yield request.get("SourceTableName") or request.get("SourceTableArn") or request.get("TableArn", "")
     for entry in (request, *request.get("Statements", ()), *request.get("TransactStatements", ())):
         yield from re.findall(r"[\w.-]+", entry.get("Statement", ""))
     for entry in (request, *(part for each in request.get("TransactItems", ()) for part in each.values())):
