@@ -99,6 +99,7 @@ def ids_due_after(ids: Iterable[str], due_ms: int) -> list[str]:
 
 
 # ---- what is bounded
+@pytest.mark.long
 def test_a_busy_mix_of_short_and_long_delays_keeps_few_dead_bytes() -> None:
     world, rng = Merging(), random.Random(1)
     ids: list[str] = []

@@ -216,7 +216,9 @@ def many_parks(world: World, name: str, count: int, *, topic: str = TOPIC) -> No
         parks[key] = Park(key=key, rows=1, size_bytes=6, next_check_ms=1, ledger=b"ledger")
 
 
-@pytest.mark.parametrize("state", ["paused", "broken", "active"])
+@pytest.mark.parametrize(
+    "state", [*(pytest.param(each, marks=pytest.mark.long) for each in ("paused", "active")), "broken"]
+)
 def test_a_backlog_of_parks_takes_few_requests_of_a_sweep_and_its_other_work_is_done(
     state: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -42,6 +42,7 @@ def test_every_acknowledgement_has_a_reason_and_a_finding_that_needs_it(
     assert all(len(reason.split()) > 5 for reason in given.values())
 
 
+@pytest.mark.long
 def test_synthesis_fails_on_a_finding_when_the_app_is_asked_to_check_itself(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -231,6 +231,7 @@ def test_an_undeclared_queue_cannot_be_prepared(stack: LocalTidewheel) -> None:
         _broker(stack).prepare(["nobody"])
 
 
+@pytest.mark.long
 def test_in_real_time_a_task_runs_when_it_is_due() -> None:
     with LocalTidewheel(clock="real", slot_s=1, lookahead_s=4) as stack:
         broker = _broker(stack, threshold_s=0)

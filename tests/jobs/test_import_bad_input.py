@@ -208,6 +208,7 @@ def test_parts_of_a_large_file_of_json_lines_have_each_line_once_and_name_bytes(
     assert sorted(bench.bodies()) == sorted(row["body"] for row in [*messages(40)] * 12)
 
 
+@pytest.mark.long
 def test_an_archive_bomb_is_refused_by_name_and_the_next_import_goes_on(bench: Bench) -> None:
     for name, pack in (
         ("line.json.gz", gzip.compress),

@@ -334,7 +334,9 @@ def texts() -> Iterator[str]:
         yield "".join(random_.choices('"",,\n\\aN', k=random_.randrange(5, 30)))
 
 
-@pytest.mark.parametrize("dialect", [Dialect(), Dialect(escape='"'), BACKSLASH])
+@pytest.mark.parametrize(
+    "dialect", [Dialect(), *(pytest.param(each, marks=pytest.mark.long) for each in (Dialect(escape='"'), BACKSLASH))]
+)
 def test_what_is_read_without_a_reject_is_what_pythons_strict_reader_reads(dialect: Dialect) -> None:
     agreed = 0
     for text in texts():

@@ -217,8 +217,8 @@ def test_a_buffered_sender_sends_its_messages_when_the_worker_ends(world: World)
     ("kind", "mode"),
     [
         ("one", Mode.REFUSE),
-        ("one", Mode.HANG),
-        ("threads", Mode.REFUSE),
+        pytest.param("one", Mode.HANG, marks=pytest.mark.long),
+        pytest.param("threads", Mode.REFUSE, marks=pytest.mark.long),
         ("async", Mode.REFUSE),
     ],
 )

@@ -114,6 +114,7 @@ def test_a_task_that_always_fails_fails_the_run(tasks: Tasks) -> None:
         list(tasks.run(failing, [0, 1]))
 
 
+@pytest.mark.long
 def test_a_run_on_spark_that_is_stopped_early_ends_its_tasks(on_spark: Tasks, tmp_path: Path) -> None:
     run = on_spark.run(Endless(tmp_path), [0, 1, 2, 3])
     assert next(run) == (0, 0)
