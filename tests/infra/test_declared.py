@@ -510,6 +510,7 @@ def test_an_error_that_nobody_foresaw_is_answered_and_says_where_to_read_more(cl
 def test_the_log_says_what_was_done_and_not_where_the_answer_goes(
     caplog: pytest.LogCaptureFixture, cloud: Cloud
 ) -> None:
+    caplog.set_level("INFO", logger="declare")  # whatever level earlier tests have left
     cloud.topic().create(topic())
     cloud.topic().create(topic(slot_s=60))
     [handler] = logging.getLogger("declare").handlers

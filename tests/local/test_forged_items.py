@@ -16,7 +16,7 @@ def test_what_a_sender_forged_under_an_older_policy_stops_its_own_message_alone(
             client.create_subscription(topic, "mail")
         parameter = stack.session.client("ssm").get_parameter(Name=parameter_name("tidewheel"))
         table = ServiceSettings.from_json(parameter["Parameter"]["Value"], "the parameter").table
-        newer = {name: {"N": "99"} for name in ("v", "layout", "ttl", "sent_ms", "seq")}
+        newer = {name: {"N": "99"} for name in ("v", "layout", "sent_ms", "seq")}
         checked = {"check_shard": {"S": layout.check_shard("other")}, "next_check_ms": {"N": "0"}}
         for pk, sk in (
             layout.key_key("orders", "forged"),

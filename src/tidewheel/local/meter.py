@@ -24,7 +24,7 @@ _S3_FREE = ("Delete", "AbortMultipart")
 class Requests(Counter[str]):
     """Counts requests by "service.Operation", such as "dynamodb.TransactWriteItems". `units` counts billed units.
 
-    Counted: calls by the stack's functions and by clients of `stack.session`, function invocations ("lambda.Invoke"),
+    Counted: calls by the stack's functions and clients, function invocations ("lambda.Invoke"),
     schedules fired ("scheduler.Invoke"), job runs ("glue.StartJobRun"), and the polls of event source mappings, with
     one ReceiveMessage and one DeleteMessageBatch for ten messages. Not counted: the local runtime's own requests, the
     requests of jobs, and empty polls.

@@ -6,6 +6,8 @@ from tidewheel.memory.dynamodb import MemoryDynamoDBClient
 from tidewheel.storage import items
 from tidewheel.storage.layout import SERVICE
 
+EXPIRY_LATE_S = 2 * 86_400
+"""DynamoDB deletes most expired items within two days."""
 _DAY_MS = 86_400_000
 _SOON_MS = 2 * _DAY_MS
 """An object is an orphan a day after its writer died. What else a change asks for, the next daily work finds."""

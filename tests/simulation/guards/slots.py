@@ -131,7 +131,12 @@ GUARDS = (
         early("tombstones.ids", 0, _FOREVER),
         worlds.CANCELLED,
     ),
-    Guard("a plan leaves out what was cancelled", due_rows._due, never("cancelled"), worlds.CANCELLED),
+    Guard(
+        "a plan leaves out what was cancelled",
+        due_rows._due,
+        instead("without_ids", lambda _, rows, __: rows),
+        worlds.CANCELLED,
+    ),
     Guard(
         "what goes direct is dropped if it was cancelled",
         direct._wanted,

@@ -213,25 +213,24 @@ def _advance(ports: Ports, state: TopicState, done: Dispatched) -> _Step | None:
 
 
 def _hand_out_the_rest(ports: Ports, topic: str, planned: int, done: Dispatched) -> None:
-    """Hands out plans to the subscriptions that lag behind a slot, side by side. Notes failures.
+    """Hands out plans to the subscriptions that lag behind a slot, side by side. Notes failures, but of one alone.
 
     Of several subscriptions none is sent anything here, because one call must not send for all. One of several that
     lags further is left to a job of its own. If a hand-out fails or its job is not enqueued, the next slot stays low,
     so the sweep continues.
     """
     takers = [each for each in ports.subscriptions.all(topic, done.passed_over) if each.takes_plans]
-    alone = len(takers) == 1
+    if len(takers) == 1:
+        hand_out(ports, topic, takers[0].name, done, most_steps=_MOST_STEPS)
+        return
     behind = sorted((each for each in takers if each.cursor < planned), key=lambda each: -each.cursor)
     results: list[Dispatched] = []
 
     def step(taker: SubscriptionState) -> None:
-        own = done
-        if not alone:
-            results.append(own := Dispatched())
+        own = Dispatched()
+        results.append(own)
         try:
-            if not hand_out(
-                ports, topic, taker.name, own, most_steps=_MOST_STEPS if alone else _FEW_STEPS, inline=alone
-            ):
+            if not hand_out(ports, topic, taker.name, own, most_steps=_FEW_STEPS, inline=False):
                 ports.queues.enqueue_catch_up(topic, taker.name, taker.generation)
         except Exception as error:
             own.failures.append(error)
