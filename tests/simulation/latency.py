@@ -12,7 +12,7 @@ outlast the function, whose machine stands still.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from contextvars import copy_context
 from copy import copy
 from functools import partial
@@ -27,7 +27,7 @@ from tests.simulation.interleaving import Died, Task, at_work
 from tidewheel import deadline
 from tidewheel.aws.tries import FUNCTION
 from tidewheel.errors import OutOfTime
-from tidewheel.flows.ports.parallel import Parallel
+from tidewheel.flows.ports.parallel import Parallel, in_order
 from tidewheel.memory.service import TABLE
 from tidewheel.storage.storage import Storage
 from tidewheel.storage.table import Table
@@ -87,8 +87,10 @@ class Latency:
         timed.runs = _Timed(self, service.runs, "runs")  # type: ignore[assignment]
         return timed
 
-    def budget(self, task: Task, limit_ms: int) -> AbstractContextManager[None]:
-        """Begins a function's deadline, as its handler does."""
+    def budget(self, task: Task, limit_ms: int | None) -> AbstractContextManager[None]:
+        """Begins a function's deadline, as its handler does. A client, without a limit, has none."""
+        if limit_ms is None:
+            return nullcontext()
         return deadline.ends_in(lambda: (task.started_ms + limit_ms - self._now_ms()) / 1000 - REPORT_S)
 
     def parallel(self, task: Task) -> Parallel:
@@ -183,8 +185,7 @@ class Latency:
     def _side_by_side(self, task: Task, call: Callable[[_T], object], arguments: Iterable[_T]) -> None:
         """Runs calls on greenlets below the task's own. The first of which a call is answered goes on first."""
         if self.over or task.side_by_side:
-            for argument in arguments:
-                call(argument)
+            in_order(call, arguments)
             return
         waiting = [greenlet(partial(call, each)) for each in arguments]
         for each in waiting:

@@ -285,7 +285,7 @@ class Simulation:
         """
         now_ms, oldest_ms = self.world.now_ms, self.world.oldest_ms()
         if self.world.latency is not None and self.world.running:
-            duration_ms = 0  # `_pass_a_call` passes it
+            return  # `_pass_a_call` lets it pass
         if self.world.brisk and duration_ms is not None and self.triggers.next_ms() <= now_ms:
             return
         if (

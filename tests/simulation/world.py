@@ -201,8 +201,7 @@ class World:
 
         def run(task: Task) -> None:
             own = SkewedClock(clock, lambda: call_ms * len(task.calls)) if call_ms else clock
-            timed = self.latency is not None and limit_ms is not None
-            with self.latency.budget(task, limit_ms) if timed else nullcontext():  # type: ignore[union-attr, arg-type]
+            with nullcontext() if self.latency is None else self.latency.budget(task, limit_ms):
                 call(FaultyPorts(self.service, task, self.faults, own))
 
         task = Task(f"{name} {self.names}", run, self.now_ms)

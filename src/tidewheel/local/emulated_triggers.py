@@ -22,7 +22,7 @@ from tidewheel.local.handlers import Handler
 from tidewheel.local.jobs import Jobs
 from tidewheel.local.meter import Requests
 from tidewheel.local.pump import Invocation, Kind, Trigger
-from tidewheel.local.sweep_work import EXPIRY_LATE_S, SweepWork
+from tidewheel.local.sweep_work import SweepWork
 from tidewheel.memory.dynamodb import MemoryDynamoDBClient
 
 _SWEEP = "sweep"
@@ -103,7 +103,7 @@ class EmulatedTriggers:
     def _tick(self, rule: Rule, at_ms: int) -> list[Invocation]:
         self._last_tick_ms[rule] = at_ms
         if (stored := self._stored()) is not None:
-            stored.expire(self._clock.now_ms() // 1000 - EXPIRY_LATE_S)
+            self._work.expire(stored, self._clock.now_ms())
         return [self._invocation(rule.function_arn, rule.event, caller=f"rule {rule.name}")]
 
     def _scheduled(self, schedule: Schedule) -> Invocation:

@@ -11,7 +11,7 @@ from tidewheel.clock import Clock
 from tidewheel.flows.ports.runs import MergeSize
 from tidewheel.local.memory_functions import MemoryFunctions
 from tidewheel.local.pump import Invocation, Kind, Trigger
-from tidewheel.local.sweep_work import EXPIRY_LATE_S, SweepWork
+from tidewheel.local.sweep_work import SweepWork
 from tidewheel.memory import MemoryService
 from tidewheel.model.schedule_expressions import Every
 from tidewheel.model.triggers import RETRIES, SWEEP_INTERVAL_S
@@ -57,7 +57,7 @@ class MemoryTriggers:
 
     def _sweep(self, tick_ms: int) -> list[Invocation]:
         self._last_tick_ms = tick_ms
-        self._service.dynamodb.expire(self._clock.now_ms() // 1000 - EXPIRY_LATE_S)
+        self._work.expire(self._service.dynamodb, self._clock.now_ms())
         return [self._invocation("sweep", {})]
 
     def _start_dispatch(self) -> list[Invocation]:

@@ -6,7 +6,7 @@ from tidewheel.memory.dynamodb import MemoryDynamoDBClient
 from tidewheel.storage import items
 from tidewheel.storage.layout import SERVICE
 
-EXPIRY_LATE_S = 2 * 86_400
+_EXPIRY_LATE_S = 2 * 86_400
 """DynamoDB deletes most expired items within two days."""
 _DAY_MS = 86_400_000
 _SOON_MS = 2 * _DAY_MS
@@ -38,6 +38,10 @@ class SweepWork:
         claimed_ms = min(map(items.next_at_ms_of, stored.items(SERVICE)), default=None)
         times = (stored.first_indexed(), None if claimed_ms is None else self._daily_ms(claimed_ms))
         return min((each for each in times if each is not None), default=None)
+
+    def expire(self, stored: MemoryDynamoDBClient, now_ms: int) -> None:
+        """Deletes the expired items before a sweep, as DynamoDB does by itself."""
+        stored.expire(now_ms // 1000 - _EXPIRY_LATE_S)
 
     def _daily_ms(self, claimed_ms: int) -> int | None:
         if claimed_ms >= self._changed_ms + _LATE_MS + _DAY_MS:

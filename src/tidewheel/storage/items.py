@@ -244,19 +244,9 @@ _BUCKET = Fields(
     plain(string, "object_name"),
     plain(number, "size_bytes", "rows"),
     converted("slots", lambda value: decode_slots(binary(value)), encode_slots),
-    converted(
-        "segments",
-        lambda value: decode_segments(binary(value)),
-        lambda found: encode_segments(found) if found else None,
-        default=(),
-    ),
+    converted("segments", lambda value: decode_segments(binary(value)), encode_segments, default=()),
     converted("tail", lambda value: Tail.of_tag(string(value)), lambda tail: tail.tag, default=None),
-    converted(
-        "weights",
-        lambda value: decode_weights(binary(value)),
-        lambda found: encode_weights(found) if found else None,
-        default=(),
-    ),
+    converted("weights", lambda value: decode_weights(binary(value)), encode_weights, default=()),
     plain(_count, "slot_shift", "checked_ms", default=0),
     converted("schema_version", _count, attribute="schema", default=1),
 )

@@ -152,7 +152,7 @@ class _Step:
     def commit(self, ports: Ports, done: Dispatched, *, raises: bool) -> bool:
         """Commits the plan, the hand-outs and the raise, and starts the deliveries. Returns False if refused."""
         state, plan = self.state, self.plan
-        # Nobody waits for the sends of others: not who gets the plan after this.
+        # Subscriptions that get the plan later must not wait for these sends.
         at_once = plan is not None and not self.left_out and _small(plan, state, len(self.level))
         deliveries = [] if plan is None else [_delivery(each, plan, self.now_ms, at_once) for each in self.level]
         steps = [
