@@ -56,8 +56,7 @@ test: install  ## run the tests, the quick ones first
 	$(PYTEST) -m "not long" $(QUICK:%=--ignore=%)
 
 test-all: install  ## run all tests, also those that take minutes
-	$(PYTEST) $(QUICK)
-	$(PYTEST) $(QUICK:%=--ignore=%)
+	$(PYTEST)
 
 test-independent: install  ## run tests on DynamoDB Local, ElasticMQ, versitygw  ## INDEPENDENT="contract race"; needs Java, Maven and Go
 	$(BIN)/python -m tests.independent $(INDEPENDENT)

@@ -65,7 +65,6 @@ LONG = (
     "tests/simulation/test_simulation_calm",
     "tests/simulation/test_simulation_faults",
     "tests/simulation/test_simulation_again",
-    "tests/simulation/test_simulation_ever_failed",
     "tests/simulation/test_simulation_half_well",
     "tests/simulation/test_simulation_narrow",
     "tests/simulation/test_simulation_notices",

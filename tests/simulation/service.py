@@ -63,7 +63,7 @@ _SOON_MS = 5_000
 _RULES_MS = 1_800_000
 """How long recurring messages go on while all is well."""
 _CROWDS = (*[0] * 20, 3, 12, 47, 60)
-_MANY = (*_CROWDS, 120, 198)
+_MANY = (*[0] * 30, *_CROWDS, 120, 198)
 """Subscriptions besides the others. A dispatch hands out to 49 in one transaction."""
 _MOST_PACKS = 1_000
 """Of a batch of ingest, where many packs come again."""

@@ -231,10 +231,11 @@ def expired(patch: Patch) -> None:
 _SOON: dict[Plant, int] = {
     cancelled: 2,
     recurring_unfiltered: 7,
-    key_kept_by_one_that_was_cancelled: 17,
-    forgotten_too_soon: 6,
-    replayed_without_anything: 45,
-    replayed_twice: 45,
+    key_kept_by_one_that_was_cancelled: 56,
+    forgotten_too_soon: 40,
+    replayed_without_anything: 19,
+    replayed_twice: 27,
+    sent_again: 4,
 }
 """Seeds from which on these are found soon, and by what they are about."""
 

@@ -6,7 +6,7 @@ import json
 import random
 import runpy
 from collections import Counter
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -69,9 +69,9 @@ def test_the_command_line_merges_large_work_on_local_spark_only_if_asked(
     monkeypatch.setattr("tidewheel.jobs.job.SMALL_BYTES", 0)
     run, on_spark = OnSpark.run, list[int]()
     monkeypatch.setattr(OnSpark, "run", lambda of, task, items: on_spark.append(len(items)) or run(of, task, items))
-    # The command's clock is the machine's; a virtual stack's table has no lease that it could be late for.
     monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
-    with LocalTidewheel() as stack:
+    # The command's clock is the machine's: to it an earlier stack's next slot is due, and the merge waits a minute.
+    with LocalTidewheel(start=datetime.now(UTC)) as stack:
         bodies = send_batches(stack, 4)
         target = Target(stack=stack.stack_name, endpoint_url=stack.endpoint_url)
         done = CliRunner().invoke(app, ["merge", "orders", "--all", *options], obj=target)

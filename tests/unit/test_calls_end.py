@@ -339,7 +339,8 @@ def test_settings_that_the_caller_gave_to_the_session_come_first(stack: LocalTid
 @pytest.mark.parametrize("mode", [Mode.HANG, Mode.THROTTLE, Mode.ERROR])
 def test_a_function_tries_twice(stack: LocalTidewheel, mode: Mode, monkeypatch: pytest.MonkeyPatch) -> None:
     settings = stack.client().core.connection.settings
-    function = Tries(connect_s=2, read_s=0.3, silent=tries.FUNCTION.silent, refused=tries.FUNCTION.refused)
+    read_s = 1 if mode is Mode.HANG else 60
+    function = Tries(connect_s=2, read_s=read_s, silent=tries.FUNCTION.silent, refused=tries.FUNCTION.refused)
     with SlowEndpoint(mode=mode) as endpoint:
         service = Service.of(settings, a_session(), SystemClock(), endpoint_url=endpoint.url, tries=function)
         with pytest.raises((ReadTimeoutError, ClientError)):

@@ -85,7 +85,7 @@ GUARDS = (
     Missed(
         Guard("a sweep dispatches first", sweep._dispatch_overdue, wrapped(_schedules_first)),
         "wheel",
-        27,
+        1,
     ),
     Missed(
         Guard("a queue that refuses keeps no other from its messages", release.send_all, wrapped(_all_or_none)),
@@ -102,27 +102,27 @@ GUARDS = (
             reads("LEASE_MS", lambda _: _HOUR_MS),
         ),
         "jobs",
-        6,
+        1,
     ),
     Missed(
         Guard("a schedule is set though work is left", dispatch.dispatch, instead("schedule")),
         "key",
-        15,
+        36,
     ),
     Missed(
         Guard("what cannot be read is set aside", deliver._ready, instead("set_aside", lambda *_: [])),
         "damage",
-        5,
+        10,
     ),
     Missed(
         Guard("a damaged segment fails no other", due_rows.due_rows, wrapped(_all_rows_or_none)),
         "damage",
-        1,
+        31,
     ),
     Missed(
         Guard("a damaged index fails no other ledger", load_index.completed, wrapped(_all_indexes_or_none)),
         "damage",
-        25,
+        172,
     ),
     Missed(
         Guard(
@@ -131,7 +131,7 @@ GUARDS = (
             instead("set_aside_rows subscription"),
         ),
         "damage",
-        3,
+        5,
     ),
     Missed(
         Guard(
@@ -140,22 +140,22 @@ GUARDS = (
             instead("buckets_again", lambda *_: []),
         ),
         "damage",
-        17,
+        5,
     ),
     Missed(
         Guard("a suspect holds collection", needed.needed, never("damaged")),
         "damage",
-        165,
+        225,
     ),
     Missed(
         Guard("a set-aside item is tried again", due_checks.check_set_aside, instead("enqueue_set_aside")),
         "damage",
-        1,
+        4,
     ),
     Missed(
         Guard("a clock that AWS contradicts is doubted", checked_clock.CheckedClock.doubt, always("ahead behind")),
         "clocks",
-        1,
+        3,
     ),
     Missed(
         Guard("what no retry can help is refused at once", refusing.hopeless_until_ms, never("_HOPELESS")),
@@ -165,7 +165,7 @@ GUARDS = (
     Missed(
         Guard("a job with an unreadable ledger is no job", work.job_in, instead("held_rows")),
         "wheel",
-        38,
+        15,
     ),
 )
 """Each is a rule of `docs/architecture.md` for an AWS that works half well."""
