@@ -52,11 +52,10 @@ imports: install  ## check import directions
 	$(BIN)/lint-imports
 
 test: install  ## run the tests, the quick ones first
-	$(PYTEST) -m "not long" $(QUICK)
-	$(PYTEST) -m "not long" $(QUICK:%=--ignore=%)
+	$(PYTEST) -m "not long" $(QUICK) tests
 
 test-all: install  ## run all tests, also those that take minutes
-	$(PYTEST)
+	$(PYTEST) $(QUICK) tests
 
 test-independent: install  ## run tests on DynamoDB Local, ElasticMQ, versitygw  ## INDEPENDENT="contract race"; needs Java, Maven and Go
 	$(BIN)/python -m tests.independent $(INDEPENDENT)

@@ -40,31 +40,32 @@ gc.set_threshold(25_000, 20, 20)
 REPOSITORY = Path(__file__).resolve().parent.parent
 LONG = (
     "tests/artifact/test_story",
-    "tests/behaviour/test_half_well_clocks",
-    "tests/behaviour/test_half_well_combined",
-    "tests/behaviour/test_half_well_every_call",
-    "tests/behaviour/test_half_well_held",
-    "tests/behaviour/test_half_well_hold_notes",
-    "tests/crash/test_delivery",
-    "tests/crash/test_hanging",
-    "tests/crash/test_ingest",
-    "tests/crash/test_repeats",
-    "tests/crash/test_requests",
-    "tests/crash/test_upkeep",
+    "tests/behaviour/test_half_well_",
+    "tests/behaviour/test_stateful",
+    "tests/behaviour/test_steady_weeks",
+    "tests/crash/",
     "tests/e2e/test_ordinary",
-    "tests/fuzz/test_bombs",
-    "tests/fuzz/test_damages",
+    "tests/flows/test_idle_topics",
+    "tests/flows/test_retention",
+    "tests/fuzz/",
+    "tests/independent/test_race",
     "tests/infra/test_bundling",
     "tests/infra/test_enforcement",
     "tests/integrations/test_celery",
+    "tests/jobs/test_import_bad_input",
+    "tests/jobs/test_import_ended",
+    "tests/local/test_cost_of_a_stream",
     "tests/local/test_end_to_end_merging",
     "tests/local/test_end_to_end_replay",
+    "tests/local/test_forged_items",
+    "tests/local/test_no_payload",
     "tests/local/test_processes",
     "tests/packaging/",
-    "tests/simulation/test_mutants_of_",
+    "tests/simulation/test_model_",
+    "tests/simulation/test_mutants_",
+    "tests/simulation/test_simulation_again",
     "tests/simulation/test_simulation_calm",
     "tests/simulation/test_simulation_faults",
-    "tests/simulation/test_simulation_again",
     "tests/simulation/test_simulation_half_well",
     "tests/simulation/test_simulation_narrow",
     "tests/simulation/test_simulation_notices",
@@ -76,6 +77,7 @@ LONG = (
     "tests/spark/test_merge_faults",
     "tests/spark/test_rebuild",
     "tests/spark/test_session",
+    "tests/unit/test_benchmark",
 )
 """Files of minutes, and of what seldom happens. Their tests have the mark `long`."""
 TOPIC = "orders"
@@ -98,13 +100,14 @@ def undisturbed() -> None:
             logger.disabled, logger.propagate = False, True
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Marks the tests of long files and puts files with long tests first, so that no worker starts one of them last."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Marks the tests of long files. Puts them first, if they are run, so that no worker starts one of them last."""
     for item in items:
         if item.nodeid.startswith(LONG):
             item.add_marker(pytest.mark.long)
-    long = {item.path for item in items if item.get_closest_marker("long")}
-    items.sort(key=lambda item: item.path not in long)
+    if not config.option.markexpr:
+        long = {item.path for item in items if item.get_closest_marker("long")}
+        items.sort(key=lambda item: item.path not in long)
 
 
 def pytest_collection_finish() -> None:

@@ -15,8 +15,8 @@ from tests.half_well import HalfWell
 from tests.recorded_queues import RecordedTidewheel, SentMessage
 from tidewheel import Message
 
-SOON = range(60, 5400, 90)
-LATER = range(7200, 14_400, 300)
+SOON = range(60, 5400, 180)
+LATER = range(7200, 14_400, 600)
 FAULT_MS = 3_600_000
 LIVENESS_MS = 610_000
 READERS = ("billing", "audit")

@@ -10,8 +10,8 @@ from tests.crash.story import Story, explore
 from tests.crash.world import MortalTidewheel
 
 STORIES: tuple[Story, ...] = (*stories_ingest.STORIES, *stories_delivery.STORIES, *stories_upkeep.STORIES)
-EVERY = 12
-"""Of the calls at which AWS begins to hang, every twelfth is tried. `python -m tests.crash --all` tries all.
+EVERY = 20
+"""Of the calls at which AWS begins to hang, every twentieth is tried. `python -m tests.crash --all` tries all.
 
 Calls hang in the simulation, too.
 """

@@ -314,7 +314,7 @@ class Twin:
         return sorted(self.bodies[id] for id in self.world.received().elements())
 
 
-@pytest.mark.parametrize("seed", seeds(60, few=10))
+@pytest.mark.parametrize("seed", seeds(30, few=8))
 def test_a_rebuild_from_s3_alone_answers_as_one_with_the_table(seed: int) -> None:
     kept, lost = Twin(), Twin()
     random = Random(seed)

@@ -114,7 +114,7 @@ def test_a_busy_mix_of_short_and_long_delays_keeps_few_dead_bytes() -> None:
     world.assert_in_time()
 
 
-@pytest.mark.parametrize("topics", [12, pytest.param(60, marks=pytest.mark.long)])
+@pytest.mark.parametrize("topics", [12, pytest.param(30, marks=pytest.mark.long)])
 def test_many_small_topics_keep_few_dead_bytes_each(topics: int) -> None:
     for seed in range(topics):
         world, rng = Merging(), random.Random(seed)

@@ -37,7 +37,12 @@ HOUR = 60 * MINUTE
 DAY = 24 * HOUR
 DEATHS = pytest.mark.parametrize(
     ("when", "every"),
-    [("before", 7), ("after", 7), *(pytest.param(when, 1, marks=pytest.mark.long) for when in ("before", "after"))],
+    [
+        ("before", 7),
+        ("after", 7),
+        pytest.param("before", 2, marks=pytest.mark.long),
+        pytest.param("after", 1, marks=pytest.mark.long),
+    ],
 )
 """Of a test in which a flow dies at one call after another. `make test` tries every seventh call."""
 

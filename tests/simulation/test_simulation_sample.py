@@ -12,9 +12,9 @@ from tests.simulation.runs import sound_runs
     [
         ("calm", range(100, 105), 800),
         ("late", range(100, 105), 800),
-        ("faults", range(100, 110), 800),
+        ("faults", range(100, 106), 800),
         ("half_well", range(100, 103), 800),
-        ("narrow", range(100, 103), 400),
+        ("narrow", range(100, 101), 400),
         ("timed_faults", range(100, 104), 1000),
     ],
 )
