@@ -39,7 +39,7 @@ gc.set_threshold(25_000, 20, 20)
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 LONG = (
-    "tests/artifact/test_story",
+    "tests/artifact/test_function",
     "tests/behaviour/test_half_well_",
     "tests/behaviour/test_stateful",
     "tests/behaviour/test_steady_weeks",

@@ -82,17 +82,6 @@ botocore.client.BaseClient._make_api_call = _changed
     return original(name) + planted
 
 
-def test_messages_pass_if_nothing_is_planted(parts: Parts, tmp_path: Path) -> None:
-    verdict, failures = some_messages(parts, tmp_path)
-    assert verdict.sound and failures == []
-
-
-def test_a_handler_that_raises_is_noticed(parts: Parts, tmp_path: Path) -> None:
-    raising = "def handler(event, context):\n    raise RuntimeError('planted')\n"
-    verdict, failures = some_messages(with_handler(parts, tmp_path / "planted", "dispatch", raising), tmp_path / "run")
-    assert len(verdict.lost) == 10 and any("planted" in each for each in failures)
-
-
 def test_a_botocore_whose_descriptions_were_edited_is_noticed(parts: Parts, tmp_path: Path) -> None:
     _, failures = some_messages(without_documentation(parts, tmp_path / "planted"), tmp_path / "run")
     # The messages may still come in time: when their slots are sealed, they need no ledger any more.

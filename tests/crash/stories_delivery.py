@@ -67,7 +67,7 @@ def dispatching_parts(world: World) -> None:
     ARM,
     subscriptions=("audit", "billing"),
     constants={"tidewheel.flows.delivery.dispatch._ONE_STEP_SUBSCRIPTIONS": 0},
-    every=2,
+    every=3,
 )
 def dispatching_in_single_steps(world: World) -> None:
     world.send({"one": "20m", "later": "50m"})
@@ -81,7 +81,7 @@ def dispatching_in_single_steps(world: World) -> None:
     "s3.PutObject",
     TRANSACTION,
     constants={"tidewheel.storage.plans.MAX_INLINE_MANIFEST_BYTES": 1},
-    every=2,
+    every=3,
 )
 def dispatching_a_large_plan(world: World) -> None:
     world.send({"one": "20m"})
@@ -97,7 +97,7 @@ def dispatching_a_large_plan(world: World) -> None:
     late_s=HEALED_S,
     late_anyway_s=HEALED_S,
     because="the queue is gone, and the sweep tries it",
-    every=2,
+    every=3,
 )
 def dispatching_to_no_queue(world: World) -> None:
     world.send({"one": "20m"})
@@ -125,7 +125,7 @@ def delivering_parts(world: World) -> None:
     late_s=HEALED_S,
     late_anyway_s=HEALED_S,
     because="the queue is gone, and the sweep tries it",
-    every=2,
+    every=3,
 )
 def delivering_to_no_queue(world: World) -> None:
     world.send(THREE)

@@ -31,8 +31,8 @@ HALF_TAKEN: tuple[Story, ...] = (
     stories_requests.resuming,
     stories_upkeep.sweeping_a_delivery,
 )
-EVERY = 3
-"""Of the calls before which the second run stands, every third is tried; `python -m tests.crash --all` tries all."""
+EVERY = 6
+"""Of the calls before which the second run stands, every sixth is tried; `python -m tests.crash --all` tries all."""
 
 
 @pytest.mark.parametrize("story", REPEATED, ids=lambda story: story.name)

@@ -40,7 +40,6 @@ DEATHS = pytest.mark.parametrize(
     [
         ("before", 7),
         ("after", 7),
-        pytest.param("before", 2, marks=pytest.mark.long),
         pytest.param("after", 1, marks=pytest.mark.long),
     ],
 )

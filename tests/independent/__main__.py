@@ -1,6 +1,6 @@
 """Fetches the servers of `make test-independent`, and tests on them. Exits with 3 without Java, Maven or Go.
 
-python -m tests.independent [--fetch] [--race-s 90] [contract race artifact]
+python -m tests.independent [--fetch] [--race-s 45] [contract race artifact]
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tests.independent.servers import running
 
 NO_TOOLS = 3
 INTERRUPTED = 130
-RACE_S = 90
+RACE_S = 45
 RUN_S = 1200
 MOVES_TIME = "artifact"
 """The run that starts the parts itself, in moved time."""

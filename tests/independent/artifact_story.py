@@ -17,7 +17,7 @@ from tests.artifact.moved_clock import MovedClock
 from tests.artifact.scenario import Scenario
 from tests.artifact.service import ArtifactService
 from tests.artifact.template import REGION
-from tests.artifact.test_story import STORY
+from tests.artifact.test_whole import ROLLING
 from tests.independent.dated_front import DatedFront
 from tests.independent.fetch import fetch
 from tests.independent.s3_front import S3Front
@@ -37,7 +37,7 @@ def test_what_is_deployed_delivers_real_messages_once_and_in_time(parts: Parts, 
         table = DatedFront(found["AWS_ENDPOINT_URL_DYNAMODB"], clock)
         endpoints = Endpoints(dynamodb=table.url, s3=front.url, sqs=found["AWS_ENDPOINT_URL_SQS"])
         with Cloud(parts, logs, endpoints, clock) as cloud:
-            verdict = Scenario(ArtifactService(cloud), STORY).run()
+            verdict = Scenario(ArtifactService(cloud), ROLLING).run()
             functions = cloud.functions
             print(f"\n{verdict}, {time.monotonic() - begin:.0f} s; calls: {dict(functions.calls)}")
             assert (verdict.faults, functions.failures) == ({}, [])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.simulation.hold_model import GUARDS, LACKING
-from tests.simulation.hold_schedules import SCENARIOS, violation
+from tests.simulation.hold_schedules import violation
 
 
 def test_no_schedule_of_holding_breaks_its_invariant() -> None:
@@ -13,7 +13,7 @@ def test_no_schedule_of_holding_breaks_its_invariant() -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("scenario", sorted(SCENARIOS.keys() - {"held"}))  # whose 65,000 schedules take half a minute
+@pytest.mark.parametrize("scenario", ["s3", "away", "refuses all"])  # the others take minutes
 def test_no_schedule_with_two_deviations_breaks_its_invariant(scenario: str) -> None:
     assert violation(deviations=2, scenarios=[scenario]) is None
 

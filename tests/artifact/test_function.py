@@ -1,9 +1,8 @@
-"""Runs the archives through some hours with every feature, and a single function with wrong starts and calls."""
+"""Runs single functions from their archives, with wrong starts and calls."""
 
 from __future__ import annotations
 
 import subprocess
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import replace
@@ -11,16 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.artifact.cloud import Cloud, Parts
+from tests.artifact.cloud import Parts
 from tests.artifact.execution import Execution, FunctionFailed, Place
-from tests.artifact.figures import print_figures
 from tests.artifact.moved_clock import MovedClock
-from tests.artifact.scenario import Plan, Scenario, spread
-from tests.artifact.service import ArtifactService
 from tests.artifact.template import FunctionSpec, Template
-from tests.conftest import REPOSITORY, real_messages
+from tests.conftest import REPOSITORY
 
-STORY = Plan(samples=spread(real_messages(), 300), hours=4, clusters=8, waves=10, wave_minutes=6)
 START_MS = 1_900_000_000_000
 SLEEPY = FunctionSpec(
     name="tidewheel-tried",
@@ -64,20 +59,6 @@ def tried(parts: Parts, tmp_path: Path) -> Iterator[Tried]:
     made = Tried(parts, tmp_path)
     yield made
     made.close()
-
-
-def test_what_is_deployed_delivers_real_messages_once_and_in_time(parts: Parts, tmp_path: Path) -> None:
-    began = time.monotonic()
-    with Cloud(parts, tmp_path) as cloud:
-        verdict = Scenario(ArtifactService(cloud), STORY).run()
-        print_figures(cloud, verdict, began)
-        functions = cloud.functions
-        assert (verdict.faults, functions.failures) == ({}, [])
-        assert verdict.messages > 300 and verdict.arrived == verdict.copies > 700
-        # Each function had work, and everything that the plan has in store happened.
-        assert functions.calls.keys() == {"ingest", "dispatch", "deliver", "sweep", "compact"}
-        assert len(cloud.schedules.lost) == STORY.lost_schedules
-        assert cloud.control.job_runs == []
 
 
 @pytest.mark.parametrize("function", ["ingest", "dispatch", "deliver", "sweep", "compact"])
