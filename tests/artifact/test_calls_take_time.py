@@ -25,7 +25,9 @@ FAULTS = [
     pytest.param("DYNAMODB", Fault.HANGS, "T#orders", id="a partition that hangs"),
     pytest.param("DYNAMODB", Fault.LATE, "T#orders", id="a partition that answers late"),
     pytest.param("SQS", Fault.HANGS, "orders-billing", id="a queue that hangs"),
+    pytest.param("SQS", Fault.THROTTLED, "orders-billing", id="a throttled queue"),
     pytest.param("S3", Fault.HANGS, "orders", id="S3 that hangs"),
+    pytest.param("S3", Fault.THROTTLED, "orders", id="S3 that is throttled"),
 ]
 
 

@@ -37,13 +37,12 @@ HOUR = 60 * MINUTE
 DAY = 24 * HOUR
 DEATHS = pytest.mark.parametrize(
     ("when", "every"),
-    [
-        ("before", 7),
-        ("after", 7),
-        pytest.param("after", 1, marks=pytest.mark.long),
-    ],
+    [("before", 7), ("after", 7), pytest.param("after", 1, marks=pytest.mark.long)],
 )
-"""Of a test in which a flow dies at one call after another. `make test` tries every seventh call."""
+"""Of a test in which a flow dies at one call after another. `make test` tries every seventh call.
+
+A death before a call leaves AWS as a death after the call before it, so `before` is not tried at each.
+"""
 
 
 def seeds(count: int, few: int) -> list[Any]:

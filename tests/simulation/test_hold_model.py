@@ -13,7 +13,7 @@ def test_no_schedule_of_holding_breaks_its_invariant() -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("scenario", ["s3", "away", "refuses all"])  # the others take minutes
+@pytest.mark.parametrize("scenario", ["s3", "away", "refuses all"])  # the others: 40 s of CPU
 def test_no_schedule_with_two_deviations_breaks_its_invariant(scenario: str) -> None:
     assert violation(deviations=2, scenarios=[scenario]) is None
 

@@ -18,7 +18,6 @@ SEEDS: dict[str, tuple[int, ...]] = {
     "job": (0, 2),
     "backlog": (2, 4),
 }
-"""Of each kind."""
 HAPPENS: dict[str, tuple[str, ...]] = {
     "topic": ("fault: topic for long", "faulty: topic_states.read"),
     "notes": ("fault: objects for long", "faulty: objects.put", "faulty: notes.read"),
