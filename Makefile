@@ -5,8 +5,6 @@ VENV := .venv
 BIN := $(VENV)/bin
 # A worker that died is not replaced: pytest-xdist may then wait for ever. tests/dead_worker.py ends the run.
 PYTEST := $(BIN)/python -m pytest -n $(or $(WORKERS),3) --dist loadfile --no-loadscope-reorder --max-worker-restart=0
-# A mistake shows here within a minute and a half, as a rule.
-QUICK := tests/unit tests/contract
 DEPLOY := $(BIN)/python -m infra.deploy
 TARGET = $(if $(ENVIRONMENT),--environment $(ENVIRONMENT)) $(if $(STACK),--stack $(STACK))
 # pip installs uv only. Where pip is told of another index, uv is told, too. uv's cache could grow by 2 GB with each clone.
@@ -52,10 +50,10 @@ imports: install  ## check import directions
 	$(BIN)/lint-imports
 
 test: install  ## run the tests, the quick ones first
-	$(PYTEST) -m "not long" $(QUICK) tests
+	$(PYTEST) -m "not long" tests
 
 test-all: install  ## run all tests, also those that take minutes
-	$(PYTEST) $(QUICK) tests
+	$(PYTEST) tests
 
 test-independent: install  ## run tests on DynamoDB Local, ElasticMQ, versitygw  ## INDEPENDENT="contract race"; needs Java, Maven and Go
 	$(BIN)/python -m tests.independent $(INDEPENDENT)

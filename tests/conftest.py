@@ -80,6 +80,7 @@ LONG = (
     "tests/unit/test_benchmark",
 )
 """Files of minutes, and of what seldom happens. Their tests have the mark `long`."""
+QUICK = ("tests/unit/", "tests/contract/")
 TOPIC = "orders"
 SKEW = {"TIDEWHEEL_MAX_SKEW_MS": "100"}
 """As deployed: the local runtime has one clock and would leave no room for skew."""
@@ -100,14 +101,16 @@ def undisturbed() -> None:
             logger.disabled, logger.propagate = False, True
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Marks the tests of long files. Puts them first, if they are run, so that no worker starts one of them last."""
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Marks the tests of long files.
+
+    Puts these first, so that no worker starts one of them last, and then those that soon show a mistake.
+    """
     for item in items:
         if item.nodeid.startswith(LONG):
             item.add_marker(pytest.mark.long)
-    if not config.option.markexpr:
-        long = {item.path for item in items if item.get_closest_marker("long")}
-        items.sort(key=lambda item: item.path not in long)
+    long = {item.path for item in items if item.get_closest_marker("long")}
+    items.sort(key=lambda item: (item.path not in long, not item.nodeid.startswith(QUICK)))
 
 
 def pytest_collection_finish() -> None:

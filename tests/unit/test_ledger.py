@@ -233,9 +233,9 @@ def test_duckdb_finds_rows_by_time_with_the_statistics(tmp_path: Path) -> None:
     path = tmp_path / "ledger.parquet"
     path.write_bytes(encode(table, segment_rows=100).data)
     wanted = table.column("deliver_at_ms")[1234].as_py()
-    count = duckdb.execute(
+    [count] = duckdb.execute(
         "select count(*) from read_parquet(?) where deliver_at_ms = ?", [str(path), wanted]
-    ).fetchone()
+    ).fetchall()
     assert count == (table.column("deliver_at_ms").to_pylist().count(wanted),)
     statistics = pq.ParquetFile(path).metadata.row_group(3).column(0).statistics
     times = table.column("deliver_at_ms").to_pylist()[300:400]
