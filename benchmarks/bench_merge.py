@@ -15,13 +15,14 @@ ratio is ours divided by DuckDB's of the same round, and is reported as the medi
 quartiles. CPU time is that of the whole process tree in the same time. Memory is the tree's peak, the sum of resident
 sets sampled every 50 ms.
 
+A contender called `late` is the same where each GET takes 30 ms longer. Its ratio is to the same without.
+
 One more run of the function gives its CPU time a row by step. One more of ours each, on twice the input, shows that
 memory stays where it was.
 """
 
 from __future__ import annotations
 
-import functools
 import gzip
 import json
 import os
@@ -35,6 +36,7 @@ import zlib
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial, wraps
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -48,7 +50,10 @@ from benchmarks.process_memory import tree_cpu_s, watched
 from benchmarks.rounds import spread_figures
 from tidewheel.clock import ManualClock
 from tidewheel.flows.upkeep.merge import Engine, in_process, merge
+from tidewheel.flows.upkeep.merge_outputs import SideBySide
+from tidewheel.jobs.folder_objects import FolderObjects
 from tidewheel.jobs.location import Location
+from tidewheel.jobs.tasks import InThreads
 from tidewheel.ledger.bucket import Bucket, bucket_id, content_id
 from tidewheel.ledger.ledger import encode_ledger, rows_table
 from tidewheel.ledger.rows import sort_rows
@@ -57,6 +62,7 @@ from tidewheel.model.message import Encoding
 from tidewheel.model.object_names import ledger_name
 from tidewheel.model.settings import TopicSettings
 from tidewheel.model.topic_state import new_topic_state
+from tidewheel.storage.read_ahead import THREADS
 
 CORES = 2
 LEDGERS, ROWS = 300, 14_000
@@ -101,6 +107,19 @@ def measured() -> Iterator[dict[str, float]]:
     figures |= {"seconds": seconds, "cpu_us_a_row": cpu_s / figures["rows"] * 1e6}
 
 
+LATENCY_S = 0.03
+"""S3's time for the first byte of an answer, as a rule."""
+
+
+class LateObjects(FolderObjects):
+    """Objects in a folder, each range of which comes LATENCY_S late, as S3's do."""
+
+    def get_range(self, name: str, offset: int, length: int) -> bytes:
+        """Waits, and reads."""
+        time.sleep(LATENCY_S)
+        return super().get_range(name, offset, length)
+
+
 def run_flow(folder: Path, engine: Engine, buckets: list[Bucket]) -> dict[str, float]:
     """Merges by the flow, and as by `merge --all` if the settings would leave so few ledgers alone."""
     everything = len(buckets) <= SETTINGS.max_buckets
@@ -119,14 +138,13 @@ def run_flow(folder: Path, engine: Engine, buckets: list[Bucket]) -> dict[str, f
     return figures | {"merges": merged.merges, "ledgers_left": len(left)}
 
 
-def run_function(folder: Path, buckets: list[Bucket]) -> dict[str, float]:
+def run_function(folder: Path, buckets: list[Bucket], objects: type[FolderObjects] = FolderObjects) -> dict[str, float]:
     """The function's engine."""
-    return run_flow(folder, in_process(Location(root=str(folder)).objects()), buckets)
+    return run_flow(folder, in_process(objects(folder), THREADS), buckets)
 
 
-def run_spark(folder: Path, buckets: list[Bucket]) -> dict[str, float]:
+def run_spark(folder: Path, buckets: list[Bucket], objects: type[FolderObjects] = FolderObjects) -> dict[str, float]:
     """Spark's engine."""
-    from tidewheel.jobs.merging import side_by_side
     from tidewheel.spark.session import local_session
     from tidewheel.spark.tasks import OnSpark
 
@@ -135,18 +153,16 @@ def run_spark(folder: Path, buckets: list[Bucket]) -> dict[str, float]:
     spark.sparkContext.parallelize(range(CORES), CORES).map(_import_engine).collect()
     start = time.perf_counter() - before
     try:
-        engine = side_by_side(lambda _: OnSpark(lambda: spark), Location(root=str(folder)))
+        engine = SideBySide(tasks=lambda _: OnSpark(lambda: spark), objects=partial(objects, folder))
         return run_flow(folder, engine, buckets) | {"session_start_s": start}
     finally:
         spark.stop()
 
 
-def run_threads(folder: Path, buckets: list[Bucket]) -> dict[str, float]:
+def run_threads(folder: Path, buckets: list[Bucket], objects: type[FolderObjects] = FolderObjects) -> dict[str, float]:
     """The engine of a job on one machine."""
-    from tidewheel.jobs.merging import side_by_side
-    from tidewheel.jobs.tasks import InThreads
-
-    return run_flow(folder, side_by_side(lambda _: InThreads(CORES), Location(root=str(folder))), buckets)
+    engine = SideBySide(tasks=lambda _: InThreads(CORES), objects=partial(objects, folder))
+    return run_flow(folder, engine, buckets)
 
 
 def _import_engine(_: int) -> str:
@@ -219,7 +235,7 @@ def run_steps(folder: Path, buckets: list[Bucket]) -> dict[str, float]:
         last = now
 
     def timed(step: str, function: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(function)
+        @wraps(function)
         def call(*args: Any, **kwargs: Any) -> Any:
             change()
             running.append(step)
@@ -250,8 +266,12 @@ CONTENDERS = {
     "spark": run_spark,
     "pyarrow": run_pyarrow,
     "steps": run_steps,
+    "function late": partial(run_function, objects=LateObjects),
+    "threads late": partial(run_threads, objects=LateObjects),
+    "spark late": partial(run_spark, objects=LateObjects),
 }
 OURS = ("function", "threads", "spark")
+LATE = tuple(f"{name} late" for name in OURS)
 
 
 def contend(name: str, folder: Path) -> None:
@@ -277,7 +297,7 @@ def measure(name: str, folder: Path) -> dict[str, float]:
 def benchmark(*, quick: bool) -> dict[str, Any]:
     """Runs the rounds, a run for the steps, and each of our engines at twice the input."""
     ledgers, rows, rounds = (20, 1_000, 2) if quick else (LEDGERS, ROWS, ROUNDS)
-    names = ("duckdb", *OURS, "pyarrow")
+    names = ("duckdb", *OURS, *LATE, "pyarrow")
     with tempfile.TemporaryDirectory(prefix="bench-merge-") as folder:
         make_ledgers(Path(folder), ledgers, rows)
         _, *runs = [{name: measure(name, Path(folder)) for name in names} for _ in range(1 + rounds)]
@@ -289,9 +309,13 @@ def benchmark(*, quick: bool) -> dict[str, Any]:
         name: {figure: median(each[name][figure] for each in runs) for figure in runs[0][name]} for name in names
     }
     ratios: dict[str, object] = {}
-    for name in names[1:]:
+    for name in (*OURS, "pyarrow"):
         ratios |= spread_figures(
             f"{name}_to_duckdb", [each[name]["seconds"] / each["duckdb"]["seconds"] for each in runs]
+        )
+    for name in OURS:
+        ratios |= spread_figures(
+            f"{name}_late_to_{name}", [each[f"{name} late"]["seconds"] / each[name]["seconds"] for each in runs]
         )
     return {
         "ledgers": ledgers,

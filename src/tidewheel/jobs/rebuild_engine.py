@@ -33,6 +33,7 @@ from tidewheel.ledger.bucket import Bucket
 from tidewheel.ledger.inspection import Inspected
 from tidewheel.model.key import KeyEntry
 from tidewheel.storage.objects import Objects, StoredObject
+from tidewheel.storage.read_ahead import THREADS
 
 _GROUP_BYTES = 64 * 1024 * 1024
 _SHARE_BYTES = 256 * 1024 * 1024
@@ -55,6 +56,7 @@ class Engine:
         advance: takes the read and the total bytes.
         share_bytes: bytes of the ledgers whose messages are compared in one task.
         small_bytes: what a task found is its result up to this size, and an object above.
+        threads: requests of a task side by side, ahead of use.
     """
 
     tasks: Callable[[int], Tasks]
@@ -64,6 +66,7 @@ class Engine:
     advance: Callable[[float, float], None] = lambda _done, _total: None
     share_bytes: int = _SHARE_BYTES
     small_bytes: int = _SMALL_BYTES
+    threads: int = THREADS
 
     def scan(self, topic: str, stored: Sequence[StoredObject], wanted: ScanRange, /) -> Scan:
         """Reads ledgers, about 64 MiB a task."""
@@ -76,6 +79,7 @@ class Engine:
             wanted=wanted,
             shares=shares,
             small_bytes=self.small_bytes,
+            threads=self.threads,
         )
         found: list[tuple[int, Inspected]] = []
         spools: list[Spool] = []
@@ -104,6 +108,7 @@ def local_engine(ports: Ports) -> Engine:
         objects=lambda: ports.objects,
         ports=lambda: ports,
         write=in_process(ports.objects),
+        threads=0,
     )
 
 

@@ -20,7 +20,9 @@ and rows before any row reaches Spark. Every segment's checksum is verified.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeVar
 
 import pyarrow as pa
@@ -35,6 +37,7 @@ from tidewheel.model.segment import Segment
 from tidewheel.spark.live_ledgers import LiveLedger, in_listing, in_table
 from tidewheel.spark.time_range import TimeRange
 from tidewheel.storage.objects import Objects
+from tidewheel.storage.read_ahead import read_ahead
 
 _SPARK_TYPES: dict[ColumnType, DataType] = {
     ColumnType.INT64: LongType(),
@@ -60,6 +63,11 @@ class Run:
 
     object_name: str
     segments: tuple[Segment, ...]
+
+    @property
+    def length(self) -> int:
+        """Encoded bytes."""
+        return self.segments[-1].last_byte + 1 - self.segments[0].offset
 
 
 class Runs(InputPartition):
@@ -141,18 +149,25 @@ class LedgerReader(DataSourceReader):
         """
         if not isinstance(partition, Runs):
             raise TypeError(f"not a partition of this source: {partition!r}")
-        objects = self._location.objects()
-        tables = (table for run in partition.runs for table in self._tables(objects, run, partition.times))
-        yield from _batches(tables, _arrow_schema(self._columns))
+        pieces = [
+            Run(object_name=run.object_name, segments=tuple(together))
+            for run in partition.runs
+            for together in _grouped(run.segments, [segment.length for segment in run.segments], _READ_BYTES)
+        ]
+        read = partial(_bytes_of, self._location.objects())
+        with closing(read_ahead(read, pieces, size=lambda piece: piece.length)) as found:
+            tables = (
+                table
+                for piece, data in zip(pieces, found, strict=True)
+                for table in self._tables(piece, data, partition.times)
+            )
+            yield from _batches(tables, _arrow_schema(self._columns))
 
-    def _tables(self, objects: Objects, run: Run, times: TimeRange) -> Iterator[pa.Table]:
-        lengths = [segment.length for segment in run.segments]
-        for together in _grouped(run.segments, lengths, _READ_BYTES):
-            start = together[0].offset
-            data = memoryview(objects.get_range(run.object_name, start, together[-1].last_byte + 1 - start))
-            for segment in together:
-                piece = data[segment.offset - start : segment.last_byte + 1 - start]
-                yield self._rows(piece, run.object_name, segment, times)
+    def _tables(self, run: Run, data: memoryview, times: TimeRange) -> Iterator[pa.Table]:
+        start = run.segments[0].offset
+        for segment in run.segments:
+            piece = data[segment.offset - start : segment.last_byte + 1 - start]
+            yield self._rows(piece, run.object_name, segment, times)
 
     def _rows(self, piece: memoryview, object_name: str, segment: Segment, times: TimeRange) -> pa.Table:
         whole = times.holds(segment)
@@ -183,6 +198,10 @@ def _runs(ledger: LiveLedger, times: TimeRange, most_bytes: int) -> Iterator[Run
     wanted = [segment for segment in ledger.segments if times.meets(segment)]
     for group in _grouped(wanted, [segment.length for segment in wanted], most_bytes):
         yield Run(object_name=ledger.object_name, segments=tuple(group))
+
+
+def _bytes_of(objects: Objects, run: Run) -> memoryview:
+    return memoryview(objects.get_range(run.object_name, run.segments[0].offset, run.length))
 
 
 def _batches(tables: Iterable[pa.Table], schema: pa.Schema) -> Iterator[pa.RecordBatch]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 
 from tidewheel.errors import ConcurrentModification, UnknownTopic
 from tidewheel.flows.delivery.load_index import complete
@@ -12,6 +12,7 @@ from tidewheel.ledger.reader import segments_of
 from tidewheel.model.object_names import LEDGERS, is_ledger, topic_prefix
 from tidewheel.model.segment import Segment
 from tidewheel.storage.objects import Objects, StoredObject
+from tidewheel.storage.read_ahead import read_ahead
 from tidewheel.storage.storage import Storage
 from tidewheel.storage.table import Table
 
@@ -54,9 +55,8 @@ def snapshot(storage: Storage, topic: str) -> tuple[list[LiveLedger], int]:
         buckets = storage.buckets.all(topic)
         before, state = state, storage.topic_states.read(topic)
         if state is not None and (state.generation, state.swap_version) == (before.generation, before.swap_version):
-            with ThreadPoolExecutor(_THREADS) as threads:
-                whole = threads.map(lambda bucket: complete(storage.objects, bucket), buckets)
-                ledgers = [LiveLedger(object_name=each.object_name, segments=tuple(each.segments)) for each in whole]
+            whole = read_ahead(partial(complete, storage.objects), buckets, threads=_THREADS)
+            ledgers = [LiveLedger(object_name=each.object_name, segments=tuple(each.segments)) for each in whole]
             return ledgers, before.planned * before.slot_ms
     raise ConcurrentModification("reading the ledgers", topic, _ATTEMPTS)
 
@@ -69,8 +69,7 @@ def in_listing(location: Location, topic: str) -> list[LiveLedger]:
     """
     objects = location.objects()
     found = [each for each in objects.list(topic_prefix(LEDGERS, topic)) if is_ledger(each.name)]
-    with ThreadPoolExecutor(_THREADS) as threads:
-        return list(threads.map(lambda each: _opened(objects, each), found))
+    return list(read_ahead(partial(_opened, objects), found, threads=_THREADS))
 
 
 def _opened(objects: Objects, found: StoredObject) -> LiveLedger:

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -33,16 +33,16 @@ import pyarrow.compute as pc
 from tidewheel.errors import CorruptMetadata, ObjectMissing
 from tidewheel.flows.delivery.buckets_again import reader_of
 from tidewheel.ledger.inspection import Inspected, inspect
+from tidewheel.ledger.reader import Read
 from tidewheel.ledger.rows import SCHEMA, times_of
 from tidewheel.model.checksum import opened, sealed
 from tidewheel.model.object_names import scan_name
 from tidewheel.storage.objects import Objects, StoredObject
+from tidewheel.storage.read_ahead import THREADS, read_ahead
 
 ROWS = ("deliver_at_ms", "message_id", "key", "sent_at_ms")
 KEYS: pa.Schema = pa.schema([*(SCHEMA.field(name) for name in ROWS), pa.field("place", pa.uint32())])
 _COUNT_BYTES, _HASH_BYTES, _PLACE_BYTES = 4, 8, 4
-_READS = 8
-"""Requests side by side."""
 
 Array = npt.NDArray[Any]
 
@@ -88,6 +88,10 @@ class Spool:
         assert self.object_name is not None
         return objects.get_range(self.object_name, start, end - start)
 
+    def share_bytes(self, number: int) -> int:
+        """Returns the size of a share."""
+        return self.ends[number] - (0, *self.ends)[number]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScanTask:
@@ -98,6 +102,7 @@ class ScanTask:
         attempt: makes the names of the objects unique.
         shares: how many.
         small_bytes: what a group has is part of the result up to this size, and an object above.
+        threads: requests side by side, ahead of use.
     """
 
     objects: Callable[[], Objects]
@@ -106,6 +111,7 @@ class ScanTask:
     wanted: ScanRange
     shares: int
     small_bytes: int
+    threads: int
 
     def __call__(self, group: tuple[int, list[tuple[int, StoredObject]]]) -> tuple[list[tuple[int, Inspected]], Spool]:
         """Returns the ledgers with their places, and what is to be compared.
@@ -117,19 +123,25 @@ class ScanTask:
         number, ledgers = group
         found: list[tuple[int, Inspected]] = []
         rows = _Rows(self.wanted, self.shares)
-        for place, stored in ledgers:
-            try:
-                inspected = inspect(
-                    reader_of(objects, stored),
-                    stored.size_bytes,
-                    stored.name,
-                    self.wanted.slot_ms,
-                    columns=ROWS,
-                    take=lambda table, place=place: rows.add(place, table),  # type: ignore[misc]
-                )
-            except ObjectMissing:
-                continue
-            found.append((place, inspected))
+
+        def begun(ledger: tuple[int, StoredObject]) -> Read | None:
+            with suppress(ObjectMissing):
+                return reader_of(objects, ledger[1])
+            return None
+
+        with closing(read_ahead(begun, ledgers, size=lambda each: each[1].size_bytes, threads=self.threads)) as readers:
+            for (place, stored), read in zip(ledgers, readers, strict=True):
+                with suppress(ObjectMissing):
+                    if read is not None:
+                        inspected = inspect(
+                            read,
+                            stored.size_bytes,
+                            stored.name,
+                            self.wanted.slot_ms,
+                            columns=ROWS,
+                            take=lambda table, place=place: rows.add(place, table),  # type: ignore[misc]
+                        )
+                        found.append((place, inspected))
         data, ends = rows.encoded()
         name = None
         if len(data) > self.small_bytes:
@@ -248,12 +260,15 @@ def read_share(objects: Objects, spools: Sequence[Spool], share: int) -> Iterato
     Raises:
         CorruptMetadata: an object of the scan is damaged.
     """
-    if all(each.object_name is None for each in spools):
-        found: Iterator[bytes] = (each.share(objects, share) for each in spools)
+    with closing(
+        read_ahead(
+            lambda each: each.share(objects, share),
+            spools,
+            size=lambda each: each.share_bytes(share),
+            threads=THREADS if any(each.object_name for each in spools) else 0,
+        )
+    ) as found:
         yield from map(_opened, filter(None, found))
-        return
-    with ThreadPoolExecutor(_READS) as pool:
-        yield from map(_opened, filter(None, pool.map(lambda each: each.share(objects, share), spools)))
 
 
 def _opened(data: bytes) -> bytes:

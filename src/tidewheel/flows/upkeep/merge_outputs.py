@@ -12,6 +12,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import pairwise
 from typing import Protocol
 
@@ -24,6 +25,7 @@ from tidewheel.flows.upkeep.merge_planning import Merge
 from tidewheel.flows.upkeep.merge_rows import MergeWork, merged_rows, store_rows
 from tidewheel.ledger.bucket import Bucket
 from tidewheel.storage.objects import Objects
+from tidewheel.storage.read_ahead import THREADS, read_ahead
 
 UNREADABLE = (ObjectMissing, ObjectRefused, CorruptLedger)
 """Errors that name one source. The other sources of a merge can be merged without it."""
@@ -85,11 +87,13 @@ class SideBySide:
     Attributes:
         tasks: gives the machines for a number of raw bytes, which is an estimate.
         objects: gives the objects to a task; picklable, unless tasks run in this process.
+        threads: requests of a task side by side, ahead of use.
         advance: takes the finished and the total bytes of all tasks.
     """
 
     tasks: Callable[[int], Tasks]
     objects: Callable[[], Objects]
+    threads: int = THREADS
     advance: Callable[[float, float], None] = lambda _done, _total: None
 
     def write_all(self, works: Sequence[MergeWork], /) -> Generator[tuple[int, Written], None, None]:
@@ -103,7 +107,7 @@ class SideBySide:
         errors: dict[int, Exception] = {}
         done, total = 0, sum(part.encoded_bytes for part in parts)
         tasks = self.tasks(_RAW_FACTOR * total)
-        with closing(tasks.run(_WriteOutput(self.objects), parts)) as results:
+        with closing(tasks.run(_WriteOutput(self.objects, self.threads), parts)) as results:
             for number, result in results:
                 part = parts[number]
                 if isinstance(result, Bucket):
@@ -125,9 +129,13 @@ class SideBySide:
                 raise written.error
 
 
-def in_process(objects: Objects) -> SideBySide:
-    """Returns the writer that writes one output after the other in this process."""
-    return SideBySide(tasks=lambda _: InThisProcess(), objects=lambda: objects)
+def in_process(objects: Objects, threads: int = 0) -> SideBySide:
+    """Returns the writer that writes one output after the other in this process.
+
+    Args:
+        threads: requests side by side, ahead of use.
+    """
+    return SideBySide(tasks=lambda _: InThisProcess(), objects=lambda: objects, threads=threads)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -189,16 +197,17 @@ class _WriteOutput:
     """The task of one output. Each run writes its own object, so a repeated or uncommitted run harms nothing."""
 
     objects: Callable[[], Objects]
+    threads: int
 
     def __call__(self, part: _Part) -> Bucket | Exception | None:
         """Returns the output's bucket as an item holds it, None for no rows, or the error."""
         try:
             objects, merge = self.objects(), part.work.merge
-            sources = tuple(complete(objects, source) for source in merge.sources)
+            sources = tuple(read_ahead(partial(complete, objects), merge.sources, threads=self.threads))
             work = replace(part.work, merge=replace(merge, sources=sources))
             output = store_rows(
                 objects,
-                merged_rows(objects, work, 0),
+                merged_rows(objects, work, 0, self.threads),
                 topic=work.topic,
                 generation=work.generation,
                 settings=work.settings,

@@ -12,7 +12,8 @@ writes the same bytes, on any machine and in each repetition.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from itertools import chain
 
@@ -30,9 +31,10 @@ from tidewheel.model.segment import Segment
 from tidewheel.model.settings import TopicSettings
 from tidewheel.model.topic_state import Purge
 from tidewheel.storage.objects import Objects
+from tidewheel.storage.read_ahead import read_ahead
 
-_READ_BYTES = 64 * 1024 * 1024
-"""Approximate encoded bytes of all sources held at once."""
+_READ_BYTES = 48 * 1024 * 1024
+"""Approximate encoded bytes of all sources held at once, without what is read ahead."""
 _BATCH_RAW_BYTES = 16 * 1024 * 1024
 _LONG_ENOUGH_BYTES = 512 * 1024
 
@@ -97,15 +99,18 @@ def store_rows(
     return summary.bucket(id, name)
 
 
-def merged_rows(objects: Objects, work: MergeWork, i: int) -> Iterator[pa.Table]:
+def merged_rows(objects: Objects, work: MergeWork, i: int, threads: int = 0) -> Iterator[pa.Table]:
     """Yields the rows of the i-th output in sorted, non-empty batches.
 
     The batches are also in order among each other.
+
+    Args:
+        threads: requests side by side, ahead of use.
     """
     slot_ms = work.settings.slot_ms
     first_ms, end_ms = work.merge.cuts[i] * slot_ms, work.merge.cuts[i + 1] * slot_ms
     pending = SCHEMA.empty_table()
-    for batch, complete_ms in _batches(objects, work.merge, first_ms, end_ms):
+    for batch, complete_ms in _batches(objects, work.merge, first_ms, end_ms, threads):
         kept = without_dead(_within(decode_together(batch), first_ms, end_ms), work)
         rows = sort_rows(pa.concat_tables([pending, kept]).combine_chunks())
         ready = rows.num_rows if complete_ms is None else int(times_of(rows).searchsorted(complete_ms))
@@ -127,55 +132,67 @@ def _within(rows: pa.Table, first_ms: int, end_ms: int) -> pa.Table:
 
 
 def _batches(
-    objects: Objects, merge: Merge, first_ms: int, end_ms: int
+    objects: Objects, merge: Merge, first_ms: int, end_ms: int, threads: int
 ) -> Iterator[tuple[list[StoredSegment], int | None]]:
     """Yields segments in the order of their first times, with the next segment's first time."""
-    at_once = max(_LONG_ENOUGH_BYTES, _READ_BYTES // len(merge.sources))
-    readers = [_SourceReader(objects, source, first_ms, end_ms, at_once) for source in merge.sources]
     order = sorted(
-        ((segment.first_deliver_at_ms, number, segment) for number, r in enumerate(readers) for segment in r.segments),
+        (
+            (segment.first_deliver_at_ms, number, segment)
+            for number, source in enumerate(merge.sources)
+            for segment in source.segments
+            if segment.last_deliver_at_ms >= first_ms and segment.first_deliver_at_ms < end_ms
+        ),
         key=lambda each: each[:2],
     )
+    names = [source.object_name for source in merge.sources]
+
+    def read(wanted: _Range) -> memoryview:
+        return memoryview(objects.get_range(names[wanted.number], wanted.offset, wanted.length))
+
+    ranges = _ranges(order, max(_LONG_ENOUGH_BYTES, _READ_BYTES // len(names)))
+    held: dict[int, tuple[_Range, memoryview]] = {}
     batch: list[StoredSegment] = []
-    raw_bytes = held = 0
-    for position, (_, number, segment) in enumerate(order):
-        batch.append(readers[number].read(segment))
-        raw_bytes += segment.raw_bytes
-        following = order[position + 1][0] if position + 1 < len(order) else None
-        # Waiting rows are sorted again with each batch, so batches grow with their number.
-        if following is None or raw_bytes >= max(_BATCH_RAW_BYTES, held):
-            yield batch, following
-            held = sum(
-                s.raw_bytes for _, _, s in order[: position + 1] if following and s.last_deliver_at_ms > following
-            )
-            batch, raw_bytes = [], 0
+    raw_bytes = waiting = 0
+    with closing(read_ahead(read, ranges, size=lambda each: each.length, threads=threads)) as found:
+        following_ranges = zip(ranges, found, strict=True)
+        for position, (_, number, segment) in enumerate(order):
+            if number not in held or segment.offset >= held[number][0].end:
+                held[number] = next(following_ranges)
+            start = segment.offset - held[number][0].offset
+            batch.append(StoredSegment(names[number], segment, held[number][1][start : start + segment.length]))
+            raw_bytes += segment.raw_bytes
+            following = order[position + 1][0] if position + 1 < len(order) else None
+            # Waiting rows are sorted again with each batch, so batches grow with their number.
+            if following is None or raw_bytes >= max(_BATCH_RAW_BYTES, waiting):
+                yield batch, following
+                waiting = sum(
+                    s.raw_bytes for _, _, s in order[: position + 1] if following and s.last_deliver_at_ms > following
+                )
+                batch, raw_bytes = [], 0
 
 
-class _SourceReader:
-    """Reads a source's segments in a time range, in order, several with one GET."""
+@dataclass(slots=True)
+class _Range:
+    """Neighbouring segments of the source with this number, read with one GET."""
 
-    def __init__(self, objects: Objects, source: Bucket, first_ms: int, end_ms: int, at_once: int) -> None:
-        self._objects = objects
-        self._name = source.object_name
-        self._at_once = at_once
-        self.segments = [
-            s for s in source.segments if s.last_deliver_at_ms >= first_ms and s.first_deliver_at_ms < end_ms
-        ]
-        self._next = 0
-        self._held_from = 0
-        self._held = b""
+    number: int
+    offset: int
+    end: int
 
-    def read(self, segment: Segment) -> StoredSegment:
-        """Returns the next segment with its bytes."""
-        position, self._next = self._next, self._next + 1
-        if segment.offset + segment.length > self._held_from + len(self._held):
-            end = segment.offset + segment.length
-            for each in self.segments[position + 1 :]:
-                if each.offset + each.length - segment.offset > self._at_once:
-                    break
-                end = each.offset + each.length
-            self._held_from = segment.offset
-            self._held = self._objects.get_range(self._name, segment.offset, end - segment.offset)
-        start = segment.offset - self._held_from
-        data = memoryview(self._held)[start : start + segment.length]
-        return StoredSegment(self._name, segment, data)
+    @property
+    def length(self) -> int:
+        return self.end - self.offset
+
+
+def _ranges(order: Iterable[tuple[int, int, Segment]], most_bytes: int) -> list[_Range]:
+    """Returns the ranges in the order in which the first segment of each is needed."""
+    ranges: list[_Range] = []
+    last: dict[int, _Range] = {}
+    for _, number, segment in order:
+        end = segment.last_byte + 1
+        if number in last and end - last[number].offset <= most_bytes:
+            last[number].end = end
+        else:
+            last[number] = _Range(number, segment.offset, end)
+            ranges.append(last[number])
+    return ranges
