@@ -76,7 +76,7 @@ def read(path: Path, dialect: Dialect = BACKSLASH) -> tuple[list[tuple[str, ...]
     """Returns the values of a file's rows, and the texts of rejected rows."""
     size = path.stat().st_size
     file = InputFile(number=0, name=str(path), size_bytes=size, changed="", format="csv")
-    columns = Columns(key=None, attributes=None, expires_at=None)
+    columns = Columns(key=None, attributes=None, expires_at=None, group=None)
     part = Part(file=file, number=0, first=0, end=-1, columns=columns, dialect=dialect)
     location = Location(root=str(path.parent))
     part = Part(

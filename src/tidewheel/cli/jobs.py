@@ -77,6 +77,7 @@ def import_messages(
     key: Annotated[str | None, _column("The key of a message.")] = None,
     attributes: Annotated[str | None, _column("The attributes of a message, a map of texts.")] = None,
     expires_at: Annotated[str | None, _column("The time at which a message expires.")] = None,
+    group: Annotated[str | None, _column("The group of a message.")] = None,
     time_zone: Annotated[str | None, typer.Option(help="Time zone of times without a zone.")] = None,
     csv_escape: Annotated[
         str | None,
@@ -104,7 +105,8 @@ def import_messages(
     """Import files of messages as ledgers."""
     run = {"topic": topic, "input": files, "rejects": rejects, "token": token, "min-lead": min_lead}
     reading = {"format": file_format, "time-zone": time_zone, "csv-escape": csv_escape, "csv-quote": csv_quote}
-    columns = {"deliver-at": deliver_at, "body": body, "key": key, "attributes": attributes, "expires-at": expires_at}
+    columns = {"deliver-at": deliver_at, "body": body, "key": key, "attributes": attributes}
+    columns |= {"expires-at": expires_at, "group": group}
     report = _run(ctx, "import_messages", {**run, **reading, **columns}, cores)
     nothing = report.rejected and not report.imported and not report.skipped
     if report.failed or nothing:

@@ -42,7 +42,8 @@ _TO_JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan
 _REFUSED = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _REFUSED_ASCII = bytes({*range(32)} - set(b"\t\n\r"))
 _SHA256 = re.compile(r"[0-9a-f]{64}\Z")
-# SQS's alphabet for MessageGroupId: the visible ASCII characters.
+GROUP = r"\A[!-~]{1,128}\z"
+"""A group, in the alphabet of SQS's MessageGroupId: the visible ASCII characters. In Arrow's syntax."""
 _GROUP = re.compile(r"[!-~]{1,128}\Z")
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
 ATTRIBUTE_NAME = re.compile(r"(?!(?i:aws|amazon)\.)(?!\.)(?!.*\.\.)[A-Za-z0-9_.-]{1,256}(?<!\.)\Z")

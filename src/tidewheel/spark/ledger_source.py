@@ -26,7 +26,7 @@ from functools import partial
 from typing import TypeVar
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, InputPartition
+from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, DataSourceReader, Filter, InputPartition
 from pyspark.sql.types import BinaryType, ByteType, DataType, LongType, MapType, StringType, StructField, StructType
 
 from tidewheel.errors import InvalidValue
@@ -93,6 +93,19 @@ class LedgerSource(DataSource):
     def reader(self, schema: StructType) -> LedgerReader:
         """Returns a reader of these columns."""
         return LedgerReader(self.options, schema)
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
+        """Returns a writer of rows with these columns.
+
+        Raises:
+            InvalidValue: the mode is `overwrite`, which would be a purge.
+        """
+        # Reading needs neither boto3 nor the import.
+        from tidewheel.spark.ledger_sink import LedgerSink
+
+        if overwrite:
+            raise InvalidValue("mode", "overwrite", "messages are only added: give append")
+        return LedgerSink(self.options, schema)
 
 
 class LedgerReader(DataSourceReader):

@@ -21,7 +21,7 @@ from tidewheel.jobs.importing.work import Mask, Part, Rows, Terms
 from tidewheel.ledger.rows import SCHEMA
 from tidewheel.model.duration import MAX_DELAY_MS
 from tidewheel.model.message import MAX_MESSAGE_BYTES, TIMES_END_MS, Encoding
-from tidewheel.model.validation import MAX_KEY_CHARACTERS
+from tidewheel.model.validation import GROUP, MAX_KEY_CHARACTERS
 
 LATE = "became due while it was imported"
 UNREADABLE = "a value cannot be read"
@@ -102,7 +102,7 @@ def _checked(rows: Rows, columns: Columns, terms: Terms) -> Iterator[tuple[Rows,
 
 
 def _slice(rows: Rows, start: int, end: int) -> Rows:
-    names = ("due", "payload", "encoding", "key", "attributes", "expires")
+    names = ("due", "payload", "encoding", "key", "attributes", "expires", "group")
     return replace(
         rows,
         **{name: column[start:end] for name in names if (column := getattr(rows, name)) is not None},
@@ -147,6 +147,7 @@ def check(rows: Rows, columns: Columns, terms: Terms) -> Checked:
         size > MAX_MESSAGE_BYTES,
         lambda row: f"{size[row]} bytes",
     )
+    group = _group(problems, columns.group, rows)
     expiry = _expiry(problems, columns.expires_at, rows, due, terms)
     _check_timing(problems, columns.deliver_at, due, terms, rows)
     made = {
@@ -156,6 +157,7 @@ def check(rows: Rows, columns: Columns, terms: Terms) -> Checked:
         "payload": payload,
         "encoding": pa.array(rows.encoding),
         "sent_at_ms": pa.array(np.full(count, terms.now_ms)),
+        "message_group": group,
         "expires_at_ms": pa.nulls(count, pa.int64()) if expiry is None else pa.array(expiry.ms, mask=~expiry.known),
     }
     weight = lengths_of(payload) + key_sent + (0 if about is None else about.size) + 48
@@ -187,9 +189,7 @@ def _key(problems: _Problems, name: str | None, rows: Rows) -> tuple[pa.Array, I
     if rows.key is None or rows.key.null_count == count:
         return pa.nulls(count, pa.string()), np.zeros(count, np.int64)
     column = decoded(rows.key)
-    key, bad = valid_text(column) if is_text(column.type) or is_bytes(column.type) else (column.cast(pa.string()), None)
-    wrong = none_of(count) if bad is None else bad
-    key = pc.if_else(pc.equal(key, ""), pa.scalar(None, pa.string()), key)
+    key, wrong = _texts(column)
     too_long = pc.greater(pc.utf8_length(key), MAX_KEY_CHARACTERS)
     found = pc.or_kleene(too_long, pc.match_substring_regex(key, _CONTROLS))
     wrong = wrong | pc.fill_null(found, False).to_numpy(zero_copy_only=False)
@@ -198,6 +198,28 @@ def _key(problems: _Problems, name: str | None, rows: Rows) -> tuple[pa.Array, I
     escaped = pc.add(pc.count_substring(key, '"'), pc.count_substring(key, "\\"))
     size = pc.fill_null(pc.add(pc.add(pc.binary_length(key), escaped), 2), 0)
     return key, size.to_numpy(zero_copy_only=False).astype(np.int64)
+
+
+def _texts(column: pa.Array) -> tuple[pa.Array, Mask]:
+    """Returns a column as text, null where it is empty, and which values are not UTF-8."""
+    text, bad = (
+        valid_text(column) if is_text(column.type) or is_bytes(column.type) else (column.cast(pa.string()), None)
+    )
+    return pc.if_else(pc.equal(text, ""), pa.scalar(None, pa.string()), text), none_of(
+        len(column)
+    ) if bad is None else bad
+
+
+def _group(problems: _Problems, name: str | None, rows: Rows) -> pa.Array:
+    """Checks groups, and returns them."""
+    if rows.group is None or rows.group.null_count == len(rows):
+        return pa.nulls(len(rows), pa.string())
+    column = decoded(rows.group)
+    group, wrong = _texts(column)
+    allowed = pc.fill_null(pc.match_substring_regex(group, GROUP), True).to_numpy(zero_copy_only=False)
+    kind = f"{name} is not 1 to 128 ASCII letters, digits and punctuation, without spaces"
+    problems.add(kind, wrong | ~allowed, _value(column))
+    return group
 
 
 def _expiry(problems: _Problems, name: str | None, rows: Rows, due: Times, terms: Terms) -> Times | None:

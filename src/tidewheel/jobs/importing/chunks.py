@@ -31,6 +31,8 @@ from tidewheel.jobs.importing.work import Chunk, FileProblem, Part, Rows, Work
 from tidewheel.ledger.rows import SCHEMA, widened
 
 _RANDOM_BYTES = 10
+_GROUPS = 2
+"""The version of a ledger's schema with groups."""
 _BATCH_ROWS = (65_536, 1_024, 16)
 _SHOWN = 1_000
 _SLICE_ROWS = 65_536
@@ -159,6 +161,7 @@ class _OpenChunk:
         self._rejects.close()
         if self._tables:
             target = self._work.target
+            grouped = any(each.column("message_group").null_count < each.num_rows for each in self._tables)
             self._chunk.bucket = store_rows(
                 self._work.location.objects(),
                 self._sorted(),
@@ -166,6 +169,7 @@ class _OpenChunk:
                 generation=target.generation,
                 settings=target.settings,
                 content=target.content(self._mark),
+                schema_version=_GROUPS if grouped else 1,
             )
         return self._chunk
 

@@ -81,17 +81,38 @@ def import_messages(job: Job, tasks: Tasks | None = None, limits: Limits = LIMIT
         InvalidValue: an argument is wrong, or no file of the input can be imported.
         UnknownTopic: there is no such topic.
     """
-    started = perf_counter()
     options = parse_options(job.arguments)
-    state = job.service.topic_states.read(options.topic)
-    if state is None:
+    if job.service.topic_states.read(options.topic) is None:
         raise UnknownTopic(options.topic)
     files = find_files(job.location, options)
     if options.rejects is not None:
         check_writable(job.location, options.rejects, options.input, f"{token_of(options, files)}.json")
-    used = tasks or InThreads(_children(job), end=end_children)
+    return import_files(job, options, files, tasks or in_children(job), limits)
+
+
+def import_files(
+    job: Job,
+    options: ImportOptions,
+    files: list[InputFile],
+    tasks: Tasks,
+    limits: Limits,
+    given: Input | None = None,
+) -> Imported:
+    """Imports files.
+
+    Args:
+        given: what the token stands for; by default the options and files.
+
+    Raises:
+        InvalidValue: another import has the token, or no file can be imported.
+        UnknownTopic: there is no such topic.
+    """
+    started = perf_counter()
+    state = job.service.topic_states.read(options.topic)
+    if state is None:
+        raise UnknownTopic(options.topic)
     try:
-        report = _Run(job, options, state, files, used, limits).whole()
+        report = _Run(job, options, state, files, tasks, given or Input.of(options, files, limits)).whole()
     finally:
         end_children()
     report.seconds = perf_counter() - started
@@ -99,39 +120,27 @@ def import_messages(job: Job, tasks: Tasks | None = None, limits: Limits = LIMIT
     return report
 
 
-def _children(job: Job) -> int:
-    """Returns the number of child processes: one a core, if this machine has the memory."""
+def in_children(job: Job) -> Tasks:
+    """Returns what runs the tasks on this machine: a child process a core, if there is the memory."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else _CHILD_BYTES
-    return max(1, min(job.cores, memory // _CHILD_BYTES))
+    return InThreads(max(1, min(job.cores, memory // _CHILD_BYTES)), end=end_children)
 
 
 class _Run:
     """Runs one import once."""
 
     def __init__(
-        self, job: Job, options: ImportOptions, state: TopicState, files: list[InputFile], tasks: Tasks, limits: Limits
+        self, job: Job, options: ImportOptions, state: TopicState, files: list[InputFile], tasks: Tasks, given: Input
     ) -> None:
         self._job, self._options, self._files, self._tasks = job, options, files, tasks
         token = token_of(options, files)
         self._report = Imported(token=token)
-        # A topic that is deleted and created again has no rows of an import to the first topic.
-        self._target = Target(
-            topic=state.topic,
-            generation=state.generation,
-            settings=state.settings,
-            import_id=f"{token}.{state.generation}",
-        )
+        self._target = Target.of(state, token)
         self._settled = Settled(job.objects, state.topic, self._target.import_id)
-        given = Input.of(options, files, limits)
         if options.token is None:
             self._refuse_known(given)
         limits = self._settled.begin(given, token).limits
-        now_ms = job.service.clock.now_ms()
-        terms = Terms(
-            now_ms=now_ms,
-            earliest_ms=max(now_ms + options.min_lead_ms, state.sealed * state.slot_ms),
-            time_zone=options.time_zone,
-        )
+        terms = Terms.of(state, job.service.clock.now_ms(), options)
         self._work = Work(
             target=self._target, terms=terms, location=job.location, rejects=options.rejects, limits=limits
         )

@@ -56,6 +56,16 @@ def find_files(location: Location, options: ImportOptions) -> list[InputFile]:
     ]
 
 
+def input_file(location: Location, name: str, number: int, format_: str, changed: str | None = None) -> InputFile:
+    """Returns a file of the input.
+
+    Args:
+        changed: its last change when the import began; None: now. A file that is gone fails when it is read.
+    """
+    size_bytes, now = _found(location, name) or (1, "")
+    return InputFile(number=number, name=name, size_bytes=size_bytes, changed=changed or now, format=format_)
+
+
 def plain_url(name: str) -> str:
     """Returns a path or an `s3://` URL, without the spellings of Hadoop."""
     return name.replace("s3a://", S3).removeprefix("file://")
@@ -63,15 +73,22 @@ def plain_url(name: str) -> str:
 
 def changed_since(location: Location, file: InputFile) -> str | None:
     """Returns the problem if a file has changed since the import began."""
-    try:
-        now = _stat_of(location, file.name)
-    except FileNotFoundError:
+    now = _found(location, file.name)
+    if now is None:
         return _GONE
+    return None if now == (file.size_bytes, file.changed) else _CHANGED
+
+
+def _found(location: Location, name: str) -> tuple[int, str] | None:
+    """Returns the size and the last change of a file, or None if it is gone."""
+    try:
+        return _stat_of(location, name)
+    except FileNotFoundError:
+        return None
     except ClientError as error:
         if error.response["Error"]["Code"] in ("404", "NoSuchKey", "NotFound"):
-            return _GONE
+            return None
         raise
-    return None if now == (file.size_bytes, file.changed) else _CHANGED
 
 
 def codec_of(file: InputFile) -> str | None:

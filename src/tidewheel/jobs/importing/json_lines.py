@@ -113,6 +113,7 @@ class _Lines:
             ("key", columns.key, Any, None),
             ("attributes", columns.attributes, raw, raw()),
             ("expires", columns.expires_at, _TIME, None),
+            ("group", columns.group, Any, None),
             ("packed", ENCODING, Any, None),
         ):
             if name is not None:
@@ -190,11 +191,13 @@ class _Lines:
             payload, not_base64 = from_base64(payload, packed)
             wrong[kind] = not_base64 | (packed & (encoding == Encoding.JSON))
             encoding[packed] = Encoding.BYTES
-        if "key" in self._fields:
-            columns["key"] = _texts([row.key for row in found])
-            if columns["key"].null_count < len(found):
-                kind = f"{self._columns.key} is an object or a list; give text or a number"
-                wrong[kind] = np.fromiter((isinstance(row.key, (dict, list)) for row in found), bool, len(found))
+        for field, name in (("key", self._columns.key), ("group", self._columns.group)):
+            if field in self._fields:
+                values = [getattr(row, field) for row in found]
+                columns[field] = _texts(values)
+                if columns[field].null_count < len(found):
+                    kind = f"{name} is an object or a list; give text or a number"
+                    wrong[kind] = np.fromiter((isinstance(value, (dict, list)) for value in values), bool, len(found))
         if "expires" in self._fields:
             columns["expires"] = _times([row.expires for row in found])
         if "attributes" in self._fields:

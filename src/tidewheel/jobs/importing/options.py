@@ -26,6 +26,7 @@ class Columns:
         key: text.
         attributes: a map or struct of texts, or the text of a JSON object.
         expires_at: as deliver_at.
+        group: text.
     """
 
     deliver_at: str = "deliver_at"
@@ -33,6 +34,7 @@ class Columns:
     key: str | None = "key"
     attributes: str | None = "attributes"
     expires_at: str | None = "expires_at"
+    group: str | None = "group"
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -102,7 +104,7 @@ def parse_options(arguments: Mapping[str, str]) -> ImportOptions:
         input=arguments["input"],
         format=_format(arguments.get("format")),
         columns=Columns(**{column: name for column, name in given.items() if name}),
-        optional=frozenset(c for c in ("key", "attributes", "expires_at") if not given[c]),
+        optional=frozenset(c for c in ("key", "attributes", "expires_at", "group") if not given[c]),
         rejects=arguments.get("rejects") or None,
         token=_token(arguments.get("token")),
         min_lead_ms=delay_ms(arguments.get("min-lead") or _MIN_LEAD, "--min-lead"),

@@ -74,6 +74,14 @@ def check_types(file: pq.ParquetFile, columns: Columns) -> None:
             raise FileProblem(f"column {name!r} (--{field.replace('_', '-')}) is a {shown}; {advice}")
 
 
+def refused_types(schema: pa.Schema, columns: Columns) -> Iterator[tuple[str, str, str]]:
+    """Yields each mapped column of a type that cannot be sent: its name, its type, and what to do."""
+    for field, (accepts, advice) in _ACCEPTED.items():
+        name = getattr(columns, field)
+        if name in schema.names and not accepts(values.plain_type(schema.field(name).type)):
+            yield name, str(schema.field(name).type), advice
+
+
 def read_parquet(location: Location, part: Part, batch_rows: int) -> Iterator[Rows]:
     """Reads the rows of some row groups. The numbers of rows count from 1 in each row group.
 
@@ -197,8 +205,10 @@ _ACCEPTED: dict[str, tuple[Callable[[pa.DataType], bool], str]] = {
     "key": (_is_plain, "give a column of text"),
     "attributes": (_is_attributes, "give a map or struct of texts, or the text of a JSON object"),
     "expires_at": (takes, ACCEPTED),
+    "group": (_is_plain, "give a column of text"),
 }
 _FORMS = {
+    "group": values.key_json,
     "expires_at": values.time_json,
     "attributes": values.attributes_json,
     "key": values.key_json,

@@ -2,6 +2,7 @@
 
     imports/<topic>/_<import id>.json                              sealed (`model.checksum`), a JSON object: `Input`
     imports/<topic>/_<import id>/<file>-<part>-<rows>-<live>       empty: the part is finished, and made `live` ledgers
+    imports/<topic>/_<import id>/all-<rows>                        empty: the import of a table is finished
 
 The first object is written before the first ledger. The second is written after the commits of its part, and only
 saves work: a part without it is read again, and its committed chunks are passed over.
@@ -18,7 +19,7 @@ from hashlib import blake2b
 from typing import Any
 
 from tidewheel.errors import CorruptMetadata, InvalidValue, ObjectMissing
-from tidewheel.jobs.importing.options import Dialect, ImportOptions
+from tidewheel.jobs.importing.options import Columns, Dialect, ImportOptions
 from tidewheel.jobs.importing.work import InputFile, Limits, Part
 from tidewheel.model.checksum import opened, sealed
 from tidewheel.model.object_names import import_name
@@ -26,6 +27,7 @@ from tidewheel.model.untrusted import json_object_of, mapping, text, whole
 from tidewheel.storage.objects import Objects
 
 _MOST_BYTES = 1 << 30
+_ALL = "all"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,9 +84,12 @@ def token_of(options: ImportOptions, files: list[InputFile]) -> str:
     """Returns the given token, or a hash of format, columns, time zone, and the files' names, sizes and changes."""
     if options.token is not None:
         return options.token
+    columns = asdict(options.columns)
+    if columns["group"] == Columns().group:
+        del columns["group"]  # so that a file has the token that it had before there were groups
     values = [
         files[0].format,
-        asdict(options.columns),
+        columns,
         options.time_zone,
         [(file.name, file.size_bytes, file.changed) for file in files],
         *([asdict(options.dialect)] if options.dialect != Dialect() else ()),
@@ -113,20 +118,41 @@ class Settled:
             InvalidValue: another import has this token.
             CorruptMetadata: the stored input is damaged.
         """
-        try:
-            data = self._objects.get_range(self._name, 0, _MOST_BYTES)
-        except ObjectMissing:
-            self._objects.put(self._name, sealed(json.dumps(asdict(given)).encode()))
-            return given
-        stored = decode_input(data, self._name)
+        stored = self.stored()
+        if stored is None:
+            # Of two runs at once, one stores its input.
+            self._objects.put(self._name, sealed(json.dumps(asdict(given)).encode()), new=True)
+            stored = decode_input(self._objects.get_range(self._name, 0, _MOST_BYTES), self._name)
         difference = stored.difference(given)
         if difference is not None:
             advice = "give the same as in its first run. Another --token imports every row again"
             raise InvalidValue("--token", token, f"in this import {difference}; {advice}")
         for found in self._objects.list(self._finished):
-            part, rows, live = found.name.removeprefix(self._finished).rsplit("-", 2)
-            self._parts[part] = int(rows), int(live)
+            name = found.name.removeprefix(self._finished)
+            if "/" not in name and not name.startswith(_ALL):
+                part, rows, live = name.rsplit("-", 2)
+                self._parts[part] = int(rows), int(live)
         return stored
+
+    def stored(self) -> Input | None:
+        """Returns the stored input, or None if the import has not begun.
+
+        Raises:
+            CorruptMetadata: it is damaged.
+        """
+        try:
+            return decode_input(self._objects.get_range(self._name, 0, _MOST_BYTES), self._name)
+        except ObjectMissing:
+            return None
+
+    def finished(self) -> int | None:
+        """Returns the rows of the import, or None if no run has finished all of it."""
+        prefix = f"{self._finished}{_ALL}-"
+        return next((int(found.name.removeprefix(prefix)) for found in self._objects.list(prefix)), None)
+
+    def finish_all(self, rows: int) -> None:
+        """Remembers that the import is finished, whatever becomes of its files."""
+        self._objects.put(f"{self._finished}{_ALL}-{rows}", b"")
 
     def others_with(self, given: Input) -> Iterator[tuple[str, str]]:
         """Yields the id of each other import of the topic that has a file of the input as it is now, and the file."""

@@ -12,10 +12,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tidewheel.jobs.importing.options import Columns, Dialect
+from tidewheel.jobs.importing.options import Columns, Dialect, ImportOptions
 from tidewheel.jobs.location import Location
 from tidewheel.ledger.bucket import Bucket
 from tidewheel.model.settings import TopicSettings
+from tidewheel.model.topic_state import TopicState
 
 MALFORMED = "the line is malformed"
 """The problem of a line that is no row."""
@@ -101,6 +102,13 @@ class Target:
     settings: TopicSettings
     import_id: str
 
+    @classmethod
+    def of(cls, state: TopicState, token: str) -> Target:
+        """Returns the target of the import with this token."""
+        # A topic that is deleted and created again has no rows of an import to the first topic.
+        import_id = f"{token}.{state.generation}"
+        return cls(topic=state.topic, generation=state.generation, settings=state.settings, import_id=import_id)
+
     def content(self, mark: int) -> str:
         """Returns a hash of the import and the mark, for the id of the chunk's bucket."""
         text = f"{self.generation}\n{self.import_id}\n{mark}"
@@ -126,6 +134,12 @@ class Terms:
     earliest_ms: int
     open_ms: int = 0
     time_zone: str | None = None
+
+    @classmethod
+    def of(cls, state: TopicState, now_ms: int, options: ImportOptions) -> Terms:
+        """Returns the terms of a run that starts now."""
+        earliest_ms = max(now_ms + options.min_lead_ms, state.sealed * state.slot_ms)
+        return cls(now_ms=now_ms, earliest_ms=earliest_ms, time_zone=options.time_zone)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -188,6 +202,7 @@ class Rows:
         encoding: of each body.
         key: text or numbers.
         attributes: the text of a JSON object, or a map or struct.
+        group: text or numbers.
         wrong: kinds of problems that the reader found, each with its rows.
         place: where a row stands in its file, for people.
         given: a row's columns, each as JSON.
@@ -200,6 +215,7 @@ class Rows:
     key: pa.Array | None = None
     attributes: pa.Array | None = None
     expires: pa.Array | None = None
+    group: pa.Array | None = None
     wrong: Mapping[str, Mask] = field(default_factory=dict)
     place: Callable[[int], dict[str, Any]]
     given: Callable[[int], Mapping[str, str]]
@@ -208,7 +224,12 @@ class Rows:
     @classmethod
     def mapped(cls, columns: Columns, column: Callable[[str], pa.Array], **others: Any) -> Rows:
         """Makes rows of mapped columns, given a function that returns a column by its name."""
-        optional = {"key": columns.key, "attributes": columns.attributes, "expires": columns.expires_at}
+        optional = {
+            "key": columns.key,
+            "attributes": columns.attributes,
+            "expires": columns.expires_at,
+            "group": columns.group,
+        }
         found: dict[str, Any] = {field: None if name is None else column(name) for field, name in optional.items()}
         return cls(due=column(columns.deliver_at), **found, **others)
 

@@ -1,0 +1,146 @@
+"""The rows of a table come once, whatever order they have, and wherever a task or the driver dies."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from tests.flows.world import HOUR, START_MS, TOPIC, Crash, CrashingPort, CrashPlan
+from tests.jobs.test_import import Bench, bench, no_spark
+from tests.stored import altered
+from tidewheel.errors import InvalidValue, NotAllImported
+from tidewheel.jobs.importing.driver import Imported
+from tidewheel.jobs.importing.frames import FrameImport, Kept
+from tidewheel.jobs.importing.work import Limits
+from tidewheel.jobs.job import Job
+from tidewheel.jobs.location import Location
+
+__all__ = ["bench"]
+
+COUNT = 100
+BODIES = sorted(f"message {i}" for i in range(COUNT))
+
+
+def table(seed: int, count: int = COUNT) -> pa.Table:
+    """The same rows for each seed, in another order."""
+    order = random.Random(seed).sample(range(count), count)
+    return pa.table(
+        {
+            "deliver_at": pa.array([START_MS + 2 * HOUR + i * 1000 for i in order], pa.timestamp("ms", "UTC")),
+            "body": [f"message {i}" for i in order],
+        }
+    )
+
+
+def job_of(bench: Bench, ports: Any = None, **options: str) -> Job:
+    return Job(
+        arguments={"topic": TOPIC, "token": "july"} | options,
+        service=ports or bench.world.service,
+        location=Location(root=str(bench.folder / "objects")),
+        spark=no_spark,
+        say=lambda _: None,
+    )
+
+
+def kept(bench: Bench, rows: pa.Table, tasks: int = 3, **options: str) -> tuple[FrameImport, list[Kept]]:
+    """What the tasks do. Each has chunks of ten rows."""
+    made = FrameImport.of(job_of(bench, **options), rows.schema, Limits(rows=10))
+    size = -(-rows.num_rows // tasks)
+    found = (made.keep(rows.slice(n * size, size).to_batches(max_chunksize=7), n) for n in range(tasks))
+    return made, [each for each in found if each is not None]
+
+
+def send(bench: Bench, rows: pa.Table, tasks: int = 3, **options: str) -> Imported:
+    made, found = kept(bench, rows, tasks, **options)
+    return made.commit(job_of(bench, **options), found)
+
+
+def files(bench: Bench) -> list[str]:
+    return [each.name for each in bench.objects.list("imports/") if each.name.endswith(".parquet")]
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("at", range(1, 13))
+def test_a_second_run_sends_what_the_first_did_not(bench: Bench, at: int, when: str) -> None:
+    plan = CrashPlan()
+    plan.schedule(at, when)
+    buckets = CrashingPort(bench.world.service.buckets, plan)
+    made, found = kept(bench, table(1))
+    ports = altered(bench.world.service, buckets=buckets)
+    try:
+        made.commit(job_of(bench, ports), found)
+    except Crash:
+        made.give_up(found)
+    again = send(bench, table(2), tasks=5)
+    assert again.imported + again.skipped == COUNT
+    assert sorted(bench.bodies()) == BODIES
+    assert send(bench, table(3)).skipped == COUNT
+    assert files(bench) == []
+
+
+def test_of_two_runs_at_once_one_decides_what_is_sent(bench: Bench) -> None:
+    (one, of_one), (other, of_other) = kept(bench, table(1)), kept(bench, table(2), tasks=4)
+    commit = bench.world.service.buckets.commit
+    acts = [lambda: other.commit(job_of(bench), of_other)]
+
+    def meanwhile(*args: Any, **options: Any) -> Any:
+        if acts:
+            acts.pop()()
+        return commit(*args, **options)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(bench.world.service.buckets, "commit", meanwhile)
+        report = one.commit(job_of(bench), of_one)
+    assert report.imported < COUNT
+    assert sorted(bench.bodies()) == BODIES
+
+
+def test_a_task_that_ran_twice_counts_once(bench: Bench) -> None:
+    kept(bench, table(4))
+    send(bench, table(4))
+    assert sorted(bench.bodies()) == BODIES
+    assert files(bench) == []
+
+
+def test_other_rows_with_the_token_are_refused_and_change_nothing(bench: Bench) -> None:
+    send(bench, table(1))
+    for other in (table(2, COUNT - 1), table(2).set_column(1, "body", pa.array(["other"] * COUNT))):
+        with pytest.raises(InvalidValue, match=r"in this import .* was .* and is"):
+            send(bench, other)
+    assert sorted(bench.bodies()) == BODIES
+    assert send(bench, table(1), token="august").imported == COUNT
+
+
+def test_rows_that_cannot_be_sent_are_named_before_anything_is_sent(bench: Bench, tmp_path: Path) -> None:
+    rows = table(1).set_column(1, "body", pa.array(["", *["good"] * (COUNT - 1)]))
+    made, found = kept(bench, rows)
+    with pytest.raises(InvalidValue, match=r"nothing was sent, since 1 rows cannot be \(1: body is missing\)"):
+        made.commit(job_of(bench), found)
+    made.give_up(found)
+    assert bench.bodies() == files(bench) == []
+    report = send(bench, rows, rejects=str(tmp_path / "rejects"))
+    assert (report.imported, report.rejected.total()) == (COUNT - 1, 1)
+    assert len(bench.rejects(tmp_path / "rejects")) == 1
+
+
+def test_lost_files_of_a_run_that_died_are_named(bench: Bench) -> None:
+    plan = CrashPlan()
+    plan.schedule(6, "before")
+    made, found = kept(bench, table(1))
+    with pytest.raises(Crash):
+        made.commit(
+            job_of(bench, altered(bench.world.service, buckets=CrashingPort(bench.world.service.buckets, plan))), found
+        )
+    bench.objects.delete([found[2].file.name.removeprefix(f"{bench.folder}/objects/")])
+    with pytest.raises(NotAllImported, match="it vanished"):
+        send(bench, table(2))
+    assert len(bench.bodies()) == len(set(bench.bodies())) > 0
+
+
+def test_no_rows_are_no_import(bench: Bench) -> None:
+    assert send(bench, table(1, 0)).read == 0
+    assert send(bench, table(1)).imported == COUNT

@@ -1,0 +1,119 @@
+"""A DataFrame's rows are sent as messages, each once, whatever is done twice or dies."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+
+from tidewheel.local import LocalTidewheel
+
+ROWS = 5_000
+
+
+@pytest.fixture
+def stack() -> Iterator[LocalTidewheel]:
+    with LocalTidewheel(start=datetime.now(UTC)) as stack:
+        client = stack.client()
+        client.create_topic("orders")
+        client.create_subscription("orders", "billing")
+        yield stack
+
+
+def messages(spark: SparkSession, stack: LocalTidewheel, rows: int = ROWS) -> DataFrame:
+    """Rows in four partitions, due in two hours and more, a millisecond apart."""
+    start = f.lit(stack.now() + timedelta(hours=2))
+    return spark.range(0, rows, 1, 4).select(
+        (start + f.make_dt_interval(secs=f.col("id") / 1000)).alias("deliver_at"),
+        f.concat(f.lit("order "), f.col("id")).alias("body"),
+        f.concat(f.lit("key-"), f.col("id")).alias("key"),
+        f.concat(f.lit("tenant-"), f.col("id") % 7).alias("group"),
+        f.create_map(f.lit("n"), f.col("id").cast("string")).alias("attributes"),
+    )
+
+
+def send(frame: DataFrame, to: LocalTidewheel, /, **options: Any) -> None:
+    given = {"topic": "orders", "token": "july", "stack": to.stack_name, "region": "us-east-1"}
+    given |= {"endpoint_url": to.endpoint_url, **options}
+    frame.write.format("tidewheel.ledger").options(**given).mode("append").save()
+
+
+def received(stack: LocalTidewheel) -> Counter[str]:
+    stack.advance(hours=3)
+    return Counter(str(message.body) for message in stack.receive("orders", "billing"))
+
+
+def kept_files(stack: LocalTidewheel) -> list[str]:
+    found = stack.session.client("s3", endpoint_url=stack.endpoint_url).list_objects_v2(
+        Bucket=stack.client().core.connection.settings.s3_bucket, Prefix="imports/"
+    )
+    return [each["Key"] for each in found.get("Contents", ()) if each["Key"].endswith(".parquet")]
+
+
+def test_each_row_comes_once_though_it_is_written_twice(spark: SparkSession, stack: LocalTidewheel) -> None:
+    frame = messages(spark, stack)
+    send(frame, stack)
+    send(frame.orderBy(f.rand()), stack)
+    assert kept_files(stack) == []
+    stack.advance(hours=3)
+    found = list(stack.receive("orders", "billing"))
+    assert Counter(str(each.body) for each in found) == Counter(f"order {i}" for i in range(ROWS))
+    one = next(each for each in found if each.body == "order 9")
+    assert (one.key, one.group, one.attributes) == ("key-9", "tenant-2", {"n": "9"})
+
+
+def test_other_rows_under_the_same_token_are_refused(spark: SparkSession, stack: LocalTidewheel) -> None:
+    send(messages(spark, stack), stack)
+    with pytest.raises(Exception, match=r"in this import .*rows was '5000' and is '4000'"):
+        send(messages(spark, stack, 4000), stack)
+    assert received(stack).total() == ROWS
+
+
+def test_rows_that_cannot_be_sent_stop_the_write_or_go_to_a_folder(
+    spark: SparkSession, stack: LocalTidewheel, tmp_path: Any
+) -> None:
+    frame = messages(spark, stack, 100)
+    wrong = frame.withColumn("body", f.when(f.col("key") == "key-7", None).otherwise(f.col("body")))
+    with pytest.raises(Exception, match=r"nothing was sent, since 1 rows cannot be \(1: body is missing\)"):
+        send(wrong, stack)
+    assert kept_files(stack) == []
+    send(wrong, stack, rejects=str(tmp_path))
+    assert received(stack).total() == 99
+    [rejects] = tmp_path.glob("*.json")
+    assert '"reason": "body is missing"' in rejects.read_text()
+
+
+@pytest.mark.parametrize(
+    ("change", "options", "said"),
+    [
+        (lambda frame: frame.drop("body"), {}, "the table has no such column; it has deliver_at, key"),
+        (lambda frame: frame.withColumn("deliver_at", f.lit(True)), {}, "column deliver_at"),
+        (lambda frame: frame, {"topic": "none"}, "none"),
+        (lambda frame: frame, {"token": "a b"}, "use 1 to 64 letters"),
+        (lambda frame: frame, {"stack": "other"}, "other"),
+        (lambda frame: frame, {"min_lead": "soon"}, "min-lead"),
+    ],
+)
+def test_what_is_wrong_is_named_before_a_row_is_read(
+    spark: SparkSession, stack: LocalTidewheel, change: Any, options: dict[str, str], said: str
+) -> None:
+    with pytest.raises(Exception, match=said):
+        send(change(messages(spark, stack, 10)), stack, **options)
+    assert kept_files(stack) == []
+    assert received(stack).total() == 0
+
+
+def test_a_stream_is_sent_batch_by_batch(spark: SparkSession, stack: LocalTidewheel, tmp_path: Any) -> None:
+    frame = messages(spark, stack, 50)
+    frame.write.parquet(str(tmp_path / "in"))
+    stream = spark.readStream.schema(frame.schema).option("maxFilesPerTrigger", 1).parquet(str(tmp_path / "in"))
+    query = stream.writeStream.trigger(availableNow=True).foreachBatch(
+        lambda batch, number: send(batch, stack, token=f"stream-{number}")
+    )
+    query.option("checkpointLocation", str(tmp_path / "checkpoint")).start().awaitTermination()
+    assert received(stack) == Counter(f"order {i}" for i in range(50))
