@@ -7,6 +7,7 @@ import duckdb
 import pandas as pd
 from pyspark.sql import DataFrame, SparkSession
 
+from tidewheel.spark.ledger_files import ledger_files
 from tidewheel.spark.session import register
 
 
@@ -28,6 +29,11 @@ def with_spark(spark: SparkSession, **options: Any) -> DataFrame:
     """Takes root="s3://my-bucket", table="tidewheel", topic="orders"."""
     register(spark)
     return spark.read.format("tidewheel.ledger").options(**options).load()
+
+
+def with_sparks_own_reader(spark: SparkSession, **options: Any) -> DataFrame:
+    """Takes the same."""
+    return ledger_files(spark, **options)
 
 
 # endregion

@@ -11,6 +11,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
+from examples import send_data_frame
 from tidewheel.local import LocalTidewheel
 
 ROWS = 5_000
@@ -37,10 +38,13 @@ def messages(spark: SparkSession, stack: LocalTidewheel, rows: int = ROWS) -> Da
     )
 
 
-def send(frame: DataFrame, to: LocalTidewheel, /, **options: Any) -> None:
-    given = {"topic": "orders", "token": "july", "stack": to.stack_name, "region": "us-east-1"}
-    given |= {"endpoint_url": to.endpoint_url, **options}
-    frame.write.format("tidewheel.ledger").options(**given).mode("append").save()
+def send(frame: DataFrame, to: LocalTidewheel, /, token: str = "july", **options: str) -> None:
+    send_data_frame.send(frame, token, **given(to, **options))
+
+
+def given(to: LocalTidewheel, **options: str) -> dict[str, str]:
+    where = {"stack": to.stack_name, "region": "us-east-1", "endpoint_url": to.endpoint_url}
+    return {"topic": "orders"} | where | options
 
 
 def received(stack: LocalTidewheel) -> Counter[str]:
@@ -112,8 +116,5 @@ def test_a_stream_is_sent_batch_by_batch(spark: SparkSession, stack: LocalTidewh
     frame = messages(spark, stack, 50)
     frame.write.parquet(str(tmp_path / "in"))
     stream = spark.readStream.schema(frame.schema).option("maxFilesPerTrigger", 1).parquet(str(tmp_path / "in"))
-    query = stream.writeStream.trigger(availableNow=True).foreachBatch(
-        lambda batch, number: send(batch, stack, token=f"stream-{number}")
-    )
-    query.option("checkpointLocation", str(tmp_path / "checkpoint")).start().awaitTermination()
+    send_data_frame.send_stream(stream, str(tmp_path / "checkpoint"), **given(stack))
     assert received(stack) == Counter(f"order {i}" for i in range(50))

@@ -32,6 +32,7 @@ from tidewheel.model.object_names import ledger_bucket_id, ledger_name
 from tidewheel.model.settings import TopicSettings
 from tidewheel.model.topic_state import TopicState, new_topic_state
 from tidewheel.model.trash import Trash
+from tidewheel.spark.ledger_files import ledger_files
 from tidewheel.spark.ledger_source import SPARK_SCHEMA, LedgerReader, Runs
 from tidewheel.spark.live_ledgers import in_listing, snapshot
 from tidewheel.storage.buckets import Buckets, Commit
@@ -135,6 +136,20 @@ def test_rows_come_out_as_they_went_into_ledgers(spark: SparkSession, tmp_path: 
     found = load(spark, tmp_path)
     assert found.schema == SPARK_SCHEMA
     assert by_id(found.collect()) == by_id([row for table in tables for row in as_rows(table)])
+
+
+def test_sparks_own_reader_gives_the_same_rows(spark: SparkSession, tmp_path: Path, objects: FolderObjects) -> None:
+    assert ledger_files(spark, root=str(tmp_path), topic="orders").collect() == []
+    tables = [some_rows(300, seed=1), some_rows(50, seed=2), some_rows(5, seed=3, start_ms=START_MS + 90 * DAY_MS)]
+    for table in tables:
+        store(objects, table)
+    found = ledger_files(spark, root=str(tmp_path), topic="orders")
+    assert [(each.name, each.dataType) for each in found.schema] == [(e.name, e.dataType) for e in SPARK_SCHEMA]
+    assert by_id(found.collect()) == by_id(load(spark, tmp_path).collect())
+    times = {"from_ms": str(START_MS + 10 * DAY_MS), "to_ms": str(START_MS + 20 * DAY_MS)}
+    found = ledger_files(spark, root=str(tmp_path), topic="orders", **times)
+    assert by_id(found.collect()) == by_id(load(spark, tmp_path, **times).collect())
+    assert len(found.inputFiles()) == 2
 
 
 def test_a_schema_selects_columns_and_filters_select_rows(

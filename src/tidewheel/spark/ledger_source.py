@@ -15,6 +15,9 @@
 
 A schema given to Spark selects columns. Other columns are not decoded. Comparisons of `deliver_at_ms` select segments
 and rows before any row reaches Spark. Every segment's checksum is verified.
+
+`tidewheel.spark.ledger_files` gives the same rows by Spark's own reader, which reads only the columns of a query, and
+verifies nothing. `tidewheel.spark.ledger_sink` writes.
 """
 
 from __future__ import annotations
@@ -31,7 +34,8 @@ from pyspark.sql.types import BinaryType, ByteType, DataType, LongType, MapType,
 
 from tidewheel.errors import InvalidValue
 from tidewheel.jobs.location import Location
-from tidewheel.ledger.ledger import SCHEMA, decode_segment
+from tidewheel.ledger.joined import StoredSegment, decode_together
+from tidewheel.ledger.rows import SCHEMA
 from tidewheel.ledger.schema import COLUMNS, ColumnType
 from tidewheel.model.segment import Segment
 from tidewheel.spark.live_ledgers import LiveLedger, in_listing, in_table
@@ -141,17 +145,18 @@ class LedgerReader(DataSourceReader):
         """Returns one partition per task. Omits ledgers and segments without rows in the range."""
         # Spark has already sent this reader to the tasks. The tasks learn the results of this method from the
         # partitions only.
-        times = self._times
-        if self._table is None:
-            ledgers = in_listing(self._location, self._topic)
-        else:
-            ledgers, planned_ms = in_table(self._location, self._table, self._topic)
-            if not self._planned_too:
-                times = times.within(TimeRange(first_ms=planned_ms))
+        ledgers, times = self.live()
         runs = [run for ledger in ledgers for run in _runs(ledger, times, self._partition_bytes)]
         sizes = [sum(segment.length for segment in run.segments) for run in runs]
         # Spark replaces an empty list with one partition of None.
         return [Runs(group, times) for group in _grouped(runs, sizes, self._partition_bytes)] or [Runs((), times)]
+
+    def live(self) -> tuple[list[LiveLedger], TimeRange]:
+        """Returns the ledgers to read, and the range of times."""
+        if self._table is None:
+            return in_listing(self._location, self._topic), self._times
+        ledgers, planned_ms = in_table(self._location, self._table, self._topic)
+        return ledgers, self._times if self._planned_too else self._times.within(TimeRange(first_ms=planned_ms))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Reads the rows of a partition, in order of time within each ledger.
@@ -169,23 +174,18 @@ class LedgerReader(DataSourceReader):
         ]
         read = partial(_bytes_of, self._location.objects())
         with closing(read_ahead(read, pieces, size=lambda piece: piece.length)) as found:
-            tables = (
-                table
-                for piece, data in zip(pieces, found, strict=True)
-                for table in self._tables(piece, data, partition.times)
-            )
+            tables = (self._rows(piece, data, partition.times) for piece, data in zip(pieces, found, strict=True))
             yield from _batches(tables, _arrow_schema(self._columns))
 
-    def _tables(self, run: Run, data: memoryview, times: TimeRange) -> Iterator[pa.Table]:
+    def _rows(self, run: Run, data: memoryview, times: TimeRange) -> pa.Table:
         start = run.segments[0].offset
-        for segment in run.segments:
-            piece = data[segment.offset - start : segment.last_byte + 1 - start]
-            yield self._rows(piece, run.object_name, segment, times)
-
-    def _rows(self, piece: memoryview, object_name: str, segment: Segment, times: TimeRange) -> pa.Table:
-        whole = times.holds(segment)
+        stored = [
+            StoredSegment(run.object_name, each, data[each.offset - start : each.last_byte + 1 - start])
+            for each in run.segments
+        ]
+        whole = all(map(times.holds, run.segments))
         columns = self._columns if whole else tuple({"deliver_at_ms": None, **dict.fromkeys(self._columns)})
-        table = decode_segment(bytes(piece), object_name=object_name, segment=segment, columns=columns)
+        table = decode_together(stored, columns)
         return table if whole else times.rows_of(table).select(list(self._columns))
 
 

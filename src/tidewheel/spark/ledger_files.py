@@ -1,0 +1,27 @@
+"""Gives a topic's ledgers to Spark's own Parquet reader."""
+
+from __future__ import annotations
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.functions import col
+
+from tidewheel.spark.ledger_source import SPARK_SCHEMA, LedgerReader
+
+
+def ledger_files(spark: SparkSession, scheme: str = "s3", **options: str) -> DataFrame:
+    """Returns the rows that the source would read, by Spark's own Parquet reader.
+
+    A merge may replace a ledger before the query reads it, which then fails: make the DataFrame again.
+
+    Args:
+        spark: the session.
+        scheme: what Spark calls S3, such as s3a outside of AWS's own Spark.
+        options: as for the source.
+    """
+    ledgers, times = LedgerReader(options, SPARK_SCHEMA).live()
+    root = options["root"].replace("s3://", f"{scheme}://")
+    names = [f"{root}/{each.object_name}" for each in ledgers if any(map(times.meets, each.segments))]
+    if not names:
+        return spark.createDataFrame([], SPARK_SCHEMA)
+    due = col("deliver_at_ms")
+    return spark.read.schema(SPARK_SCHEMA).parquet(*names).where(due.between(times.first_ms, times.end_ms - 1))
