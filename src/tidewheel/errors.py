@@ -534,6 +534,10 @@ class JavaMissing(TidewheelError):
         super().__init__(f"no Java that Spark runs on{seen}; install Java 17 or 21, or pip install 'tidewheel[java]'")
 
 
+class TaskFailed(TidewheelError):
+    """A task failed on Spark, in all of its tries. The text is that of the last try's error."""
+
+
 class NotAllImported(TidewheelError):
     """Some files were not imported, or not to their end. All others were."""
 

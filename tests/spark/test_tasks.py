@@ -11,6 +11,7 @@ from threading import Event
 import pytest
 from pyspark.sql import SparkSession
 
+from tidewheel.errors import TaskFailed
 from tidewheel.jobs.tasks import InThisProcess, InThreads, Tasks
 from tidewheel.spark.tasks import OnSpark
 
@@ -112,6 +113,12 @@ def test_a_task_whose_process_is_killed_runs_again(on_spark: Tasks, tmp_path: Pa
 def test_a_task_that_always_fails_fails_the_run(tasks: Tasks) -> None:
     with pytest.raises(Exception, match="item 1 is bad"):
         list(tasks.run(failing, [0, 1]))
+
+
+def test_the_error_of_a_run_on_spark_is_that_of_its_task(on_spark: Tasks) -> None:
+    with pytest.raises(TaskFailed) as caught:
+        list(on_spark.run(failing, [0, 1]))
+    assert str(caught.value) == "ValueError: item 1 is bad"
 
 
 @pytest.mark.long

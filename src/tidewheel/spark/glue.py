@@ -26,7 +26,9 @@ def on_glue(main: Callable[[Job], object], argv: Sequence[str] = sys.argv) -> No
         session=session,
         clock=SystemClock(),
         cores=os.cpu_count() or 1,
-        spark=OnSpark(_session_of_glue),
+        spark=OnSpark(
+            _session_of_glue, title=f"{arguments.get('JOB_NAME', 'tidewheel')} {arguments.get('topic', '')}".strip()
+        ),
         say=say,
     )
     main(job)

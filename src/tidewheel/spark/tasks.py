@@ -11,9 +11,12 @@ from uuid import uuid4
 from pyspark import AccumulatorParam, InheritableThread, SparkContext
 from pyspark.sql import SparkSession
 
+from tidewheel.errors import TaskFailed
 from tidewheel.jobs.tasks import Item, Result
 
 _CANCEL_AGAIN_S = 0.2
+_TRACE = "Traceback (most recent call last):"
+_JAVA = "\n\tat "
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,9 +28,11 @@ class OnSpark:
 
     Attributes:
         session: makes or finds the session; called when it is first needed.
+        title: what Spark's pages call the work.
     """
 
     session: Callable[[], SparkSession]
+    title: str = "tidewheel"
 
     @property
     def side_by_side(self) -> int:
@@ -37,7 +42,11 @@ class OnSpark:
     def run(
         self, task: Callable[[Item], Result], items: Sequence[Item], /
     ) -> Generator[tuple[int, Result], None, None]:
-        """Runs one task of Spark an item. Cancels the other tasks if the caller stops early."""
+        """Runs one task of Spark an item. Cancels the other tasks if the caller stops early.
+
+        Raises:
+            TaskFailed: a task failed in all tries.
+        """
         if not items:
             return
         context = self.session().sparkContext
@@ -49,8 +58,11 @@ class OnSpark:
             results.add([(place, task(item))])
 
         group = f"tidewheel-{uuid4()}"
+        title = f"{self.title}: {len(items)} tasks"
         numbered = context.parallelize(list(enumerate(items)), len(items))
-        job = InheritableThread(target=lambda: events.put(_ended(context, group, lambda: numbered.foreach(run_one))))
+        job = InheritableThread(
+            target=lambda: events.put(_ended(context, group, title, lambda: numbered.foreach(run_one)))
+        )
         job.start()
         missing = len(items)
         try:
@@ -58,7 +70,7 @@ class OnSpark:
                 missing -= 1
                 yield event
             if event.error is not None:
-                raise event.error
+                raise _failure(event.error) from None
             if missing:
                 raise RuntimeError(f"Spark lost the results of {missing} tasks; run the job again")
         finally:
@@ -75,8 +87,16 @@ class _End:
     error: Exception | None
 
 
-def _ended(context: SparkContext, group: str, run: Callable[[], None]) -> _End:
-    context.setJobGroup(group, "tidewheel", interruptOnCancel=True)
+def _failure(error: Exception) -> TaskFailed:
+    """Returns the error of a task, from the stack traces of Java and Python in which it stands."""
+    _, _, trace = str(error).partition(_TRACE)
+    lines = trace.partition(_JAVA)[0].rstrip().splitlines() or str(error).splitlines()[:1]
+    begin = max((i for i, line in enumerate(lines) if line.startswith(" ")), default=-1) + 1
+    return TaskFailed("\n".join(lines[begin:]))
+
+
+def _ended(context: SparkContext, group: str, title: str, run: Callable[[], None]) -> _End:
+    context.setJobGroup(group, title, interruptOnCancel=True)
     try:
         run()
     except Exception as error:
