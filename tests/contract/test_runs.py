@@ -17,7 +17,7 @@ from tidewheel.flows.ports.runs import MergeSize, Runs
 from tidewheel.memory import MemoryRuns, MemoryService
 
 INVOKE = {"FunctionName": "the-compact", "InvocationType": "Event", "Payload": b'{"topic": "orders"}'}
-START_JOB_RUN = {"JobName": "the-merge", "Arguments": {"--topic": "orders"}}
+START_JOB_RUN = {"JobName": "the-merge", "Arguments": {"--topic": "orders,mail"}}
 
 
 class Aws:
@@ -36,32 +36,30 @@ class Aws:
             merge_job=merge_job,
         )
 
-    def expect(self, size: MergeSize) -> None:
-        if size is MergeSize.SMALL:
-            self.functions.add_response("invoke", {"StatusCode": 202}, INVOKE)
-        else:
-            self.jobs.add_response("start_job_run", {"JobRunId": "jr_1"}, START_JOB_RUN)
-
     def assert_done(self) -> None:
         self.functions.assert_no_pending_responses()
         self.jobs.assert_no_pending_responses()
 
 
-@pytest.mark.parametrize("size", list(MergeSize))
-def test_a_merge_that_is_started_is_noted_in_memory(size: MergeSize) -> None:
+def test_merges_that_are_started_are_noted_in_memory() -> None:
     memory = MemoryRuns()
     port: Runs = memory
-    port.merge("orders", size)
-    port.merge("mail", size)
-    assert memory.merges == [("orders", size), ("mail", size)]
+    port.merge("orders")
+    assert port.merge_large(["orders", "mail"])
+    assert memory.merges == [
+        ("orders", MergeSize.SMALL),
+        ("orders", MergeSize.LARGE),
+        ("mail", MergeSize.LARGE),
+    ]
 
 
-@pytest.mark.parametrize("size", list(MergeSize))
-def test_a_merge_is_one_request_on_aws(size: MergeSize) -> None:
+def test_a_merge_is_one_request_on_aws_and_so_are_all_large_ones() -> None:
     aws = Aws()
     port: Runs = aws.port
-    aws.expect(size)
-    port.merge("orders", size)
+    aws.functions.add_response("invoke", {"StatusCode": 202}, INVOKE)
+    port.merge("orders")
+    aws.jobs.add_response("start_job_run", {"JobRunId": "jr_1"}, START_JOB_RUN)
+    assert port.merge_large(["orders", "mail"])
     aws.assert_done()
 
 
@@ -80,10 +78,10 @@ def test_the_payload_is_the_event_of_the_function() -> None:
     assert json.loads(payload) == {"topic": "orders"}
 
 
-def test_a_job_with_as_many_runs_as_it_may_have_counts_as_started() -> None:
+def test_a_job_that_runs_already_is_to_be_started_later() -> None:
     aws = Aws()
     aws.jobs.add_client_error("start_job_run", "ConcurrentRunsExceededException", expected_params=START_JOB_RUN)
-    aws.port.merge("orders", MergeSize.LARGE)
+    assert not aws.port.merge_large(["orders", "mail"])
     aws.assert_done()
 
 
@@ -92,20 +90,20 @@ def test_the_largest_merge_is_small_where_there_is_no_job() -> None:
     without = Aws(merge_job=None).port
     assert without.largest is MemoryRuns(MergeSize.SMALL).largest is MergeSize.SMALL
     with pytest.raises(NotConfigured, match="no Spark jobs"):
-        without.merge("orders", MergeSize.LARGE)
+        without.merge_large(["orders"])
 
 
 def test_any_other_refusal_comes_out() -> None:
     aws = Aws()
     aws.jobs.add_client_error("start_job_run", "EntityNotFoundException")
     with pytest.raises(ClientError, match="EntityNotFoundException"):
-        aws.port.merge("orders", MergeSize.LARGE)
+        aws.port.merge_large(["orders"])
     aws.functions.add_client_error("invoke", "ResourceNotFoundException")
     with pytest.raises(ClientError, match="ResourceNotFoundException"):
-        aws.port.merge("orders", MergeSize.SMALL)
+        aws.port.merge("orders")
 
 
 def test_the_service_in_memory_starts_merges() -> None:
     service = MemoryService.at(ManualClock(5))
-    service.runs.merge("orders", MergeSize.SMALL)
+    service.runs.merge("orders")
     assert service.runs.merges == [("orders", MergeSize.SMALL)]

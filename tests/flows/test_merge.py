@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 import pytest
@@ -26,6 +26,7 @@ from tests.stored import altered, stored
 from tidewheel.clock import ManualClock
 from tidewheel.errors import CorruptLedger
 from tidewheel.flows.delivery.dispatch import dispatch
+from tidewheel.flows.delivery.ingest import ingest
 from tidewheel.flows.ports.runs import MergeSize
 from tidewheel.flows.upkeep import merge_rows
 from tidewheel.flows.upkeep.collect import collect
@@ -185,13 +186,42 @@ def test_a_damaged_source_is_left_out_and_the_others_are_merged() -> None:
 
 
 def test_what_a_function_cannot_merge_is_handed_over(monkeypatch: pytest.MonkeyPatch) -> None:
-    world = World()
-    spread(world, 5)
+    world = World(max_buckets=4)
+    world.sweep()
+    spread(world, 9)
+    world.sweep()
+    assert world.service.runs.merges == [(TOPIC, MergeSize.SMALL)]
     monkeypatch.setattr("tidewheel.flows.upkeep.consider_merge.SMALL_BYTES", 100)
-    merged = run_merge(world, largest=MergeSize.SMALL)
+    merged = run_merge(world, everything=False, largest=MergeSize.SMALL)
     assert merged.handed_over and merged.merges == 0
-    assert world.service.runs.merges == [(TOPIC, MergeSize.LARGE)]
     assert world.service.merges.lease(TOPIC, START_MS, START_MS + 1)
+    world.sweep()
+    assert world.service.runs.merges == [(TOPIC, MergeSize.SMALL), (TOPIC, MergeSize.LARGE)]
+
+
+def test_large_merges_of_a_sweep_are_one_run_and_wait_while_another_is_under_way(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("tidewheel.flows.upkeep.consider_merge.SMALL_BYTES", 100)
+    world = World(max_buckets=4)
+    world.service.topic_states.create(replace(world.state, topic="mail"))
+    world.sweep()
+    for _ in range(9):
+        world.send(2 * DAY)
+        ingest(world.ports, "mail", [world.pack(2 * DAY)])
+    asked: list[list[str]] = []
+    free = iter([False, False, True])
+
+    def merge_large(topics: Sequence[str]) -> bool:
+        asked.append(sorted(topics))
+        return next(free)
+
+    monkeypatch.setattr(world.service.runs, "merge_large", merge_large)
+    assert [world.sweep().merging for _ in range(2)] == [[], []]
+    assert sorted(world.sweep().merging) == ["mail", TOPIC]
+    assert asked == [["mail", TOPIC]] * 3
+    world.sweep()
+    assert len(asked) == 3
 
 
 def test_without_spark_a_function_merges_in_steps_what_is_too_large_for_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -429,7 +429,8 @@ def test_a_large_merge_is_handed_over_after_the_small_ones(monkeypatch: pytest.M
     monkeypatch.setattr("tidewheel.flows.upkeep.merge_round.size_of", lambda _: next(sizes))
     merged = run(world, largest=MergeSize.SMALL)[TOPIC]
     assert (merged.merges, merged.handed_over) == (1, True)
-    assert world.service.runs.merges == [(TOPIC, MergeSize.LARGE)]
+    assert world.service.runs.merges == []
+    assert world.state.merge_at_ms == START_MS
 
 
 def test_an_error_crosses_processes() -> None:

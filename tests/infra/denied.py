@@ -226,7 +226,7 @@ DENIED = {
         call="glue.start_job_run",
         params={"JobName": "tidewheel-merge"},
         action="glue:StartJobRun",
-        roles=but(SWEEP, COMPACT),
+        roles=but(SWEEP),
     ),
     "start a rebuild": Denied(
         call="glue.start_job_run", params={"JobName": "tidewheel-rebuild"}, action="glue:StartJobRun"

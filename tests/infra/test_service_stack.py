@@ -30,9 +30,9 @@ FUNCTIONS = {
     "compact": (300, 3008),
 }
 JOBS = {
-    "merge_buckets": ("merge", 2, 1, 3),
-    "rebuild_index": ("rebuild", 10, 0, 1),
-    "import_messages": ("import", 10, 0, 1),
+    "merge_buckets": ("merge", 10, 1, "FLEX"),
+    "rebuild_index": ("rebuild", 10, 0, "STANDARD"),
+    "import_messages": ("import", 10, 0, "STANDARD"),
 }
 SOURCES = {"IngestionUrgentQueue": "ingest", "IngestionBulkQueue": "ingest", "DeliveryWorkQueue": "deliver"}
 ROLES = {
@@ -137,12 +137,13 @@ def test_the_dispatch_arn_is_that_of_the_dispatch_function(stack: StackTemplate)
 def test_there_are_the_three_jobs_on_glue_6(stack: StackTemplate) -> None:
     jobs = stack.jobs()
     assert set(jobs) == set(JOBS)
-    for script, (name, workers, retries, runs) in JOBS.items():
+    for script, (name, workers, retries, class_) in JOBS.items():
         job = jobs[script]
         assert joined(job["Name"]) == f"<AWS::StackName>-{name}"
         assert (job["GlueVersion"], job["WorkerType"], job["Timeout"]) == ("6.0", "G.1X", 120)
         assert (job["NumberOfWorkers"], job["MaxRetries"]) == (workers, retries)
-        assert job["ExecutionProperty"] == {"MaxConcurrentRuns": runs}
+        assert (job["ExecutionProperty"], job["ExecutionClass"]) == ({"MaxConcurrentRuns": 1}, class_)
+        assert job["DefaultArguments"]["--enable-auto-scaling"] == "true"
         assert job["Command"]["Name"] == "glueetl"
         assert (REPOSITORY / "glue_jobs" / f"{script}.py").is_file()
 

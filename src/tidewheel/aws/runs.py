@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -52,29 +52,31 @@ class AwsRuns:
         """Invokes the dispatch function asynchronously."""
         self._invoke(self.dispatch_function, topic)
 
-    def merge(self, topic: str, size: MergeSize) -> None:
-        """Invokes the function asynchronously, or starts a run of the job.
+    def merge(self, topic: str) -> None:
+        """Invokes the function asynchronously."""
+        self._invoke(self.compact_function, topic)
 
-        If Glue refuses because the job's maximum of concurrent runs is reached, the run counts as started. If none of
-        those runs is for this topic, its next check finds the same work and starts a run then.
+    def merge_large(self, topics: Sequence[str]) -> bool:
+        """Starts a run of the job.
+
+        Returns:
+            False if a run of the job is under way.
+
+        Raises:
+            NotConfigured: the stack has no job.
         """
-        match size:
-            case MergeSize.SMALL:
-                self._invoke(self.compact_function, topic)
-            case MergeSize.LARGE:
-                self._start_job(topic)
+        if self.merge_job is None:
+            raise NotConfigured(
+                f"topics {', '.join(topics)}: merges are too large for a function, and the stack has no Spark jobs"
+            )
+        try:
+            self.glue_client().start_job_run(JobName=self.merge_job, Arguments={"--topic": ",".join(topics)})
+        except ClientError as error:
+            if error.response["Error"]["Code"] != "ConcurrentRunsExceededException":
+                raise
+            return False
+        return True
 
     def _invoke(self, function: str, topic: str) -> None:
         payload = json.dumps({"topic": topic}).encode()
         self.lambda_client().invoke(FunctionName=function, InvocationType="Event", Payload=payload)
-
-    def _start_job(self, topic: str) -> None:
-        if self.merge_job is None:
-            raise NotConfigured(
-                f"topic {topic}: the merge is too large for a function, and the stack has no Spark jobs"
-            )
-        try:
-            self.glue_client().start_job_run(JobName=self.merge_job, Arguments={"--topic": topic})
-        except ClientError as error:
-            if error.response["Error"]["Code"] != "ConcurrentRunsExceededException":
-                raise

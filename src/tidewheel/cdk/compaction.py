@@ -27,9 +27,6 @@ COMPACT_TIMEOUT = Duration.seconds(MAX_FUNCTION_S)
 COMPACT_AGE = Duration.minutes(15)
 """The longest that a call may wait. The sweep requests the merge again when new ledgers come."""
 
-MERGE_RUNS = 3
-"""The most large merges at one time, each of another topic. A lease in the table prevents two for the same topic."""
-
 WRITING = ("s3:GetObject", "s3:PutObject", "s3:DeleteObject", "s3:AbortMultipartUpload")
 
 
@@ -73,18 +70,10 @@ class Compaction(Construct):
             self.merge_job_name = resource_name(self, "merge")
             self.jobs = self._jobs(foundation.environment)
             self._allow_jobs(self.jobs, foundation.storage)
-            self._allow_merge_job(self.compact)
 
     def grant_start(self, grantee: iam.IGrantable) -> None:
         """Allows to start small and large merges."""
         allow(grantee, ["lambda:InvokeFunction"], [self.compact.function_arn])
-        self._allow_merge_job(grantee)
-
-    def _allow_merge_job(self, grantee: iam.IGrantable) -> None:
-        """Allows to start the merge job.
-
-        The sweep starts the job, and the function starts the job when the next merge is too large for the function.
-        """
         if self.jobs is not None:
             allow(grantee, ["glue:StartJobRun"], [self.jobs.merge.job_arn])
 
@@ -102,9 +91,9 @@ class Compaction(Construct):
 
     def _jobs(self, environment: Environment) -> SparkJobs:
         code = JobCode(self, "JobCode")
-        merges, anew = "merges the ledgers of one topic", "makes a topic's metadata anew from its ledgers"
+        merges, anew = "merges ledgers that are too large for compact", "makes a topic's metadata anew from its ledgers"
         specs = (
-            JobSpec("merge", "merge_buckets", merges, environment.merge_workers, max_retries=1, runs=MERGE_RUNS),
+            JobSpec("merge", "merge_buckets", merges, environment.merge_workers, max_retries=1, may_wait=True),
             JobSpec("rebuild", "rebuild_index", anew, environment.rebuild_workers),
             JobSpec("import", "import_messages", "turns files of messages into ledgers", environment.import_workers),
         )

@@ -55,7 +55,7 @@ def _memory(function: str) -> Setting:
 
 def _workers(job: str) -> Setting:
     """Declares the workers of a job. Glue needs a driver and a worker, and the account has a quota."""
-    return Setting(f"G.1X workers of the {job} job, including the driver.", least=2)
+    return Setting(f"Most G.1X workers of the {job} job, including the driver.", least=2)
 
 
 def _concurrency(calls: str) -> Setting:
@@ -86,7 +86,7 @@ class Environment(FunctionSettings):
         ),
     ] = True
     glue_version: Annotated[str, Setting("The version of Glue that the jobs run on, 6.0 or a later 6.x.")] = "6.0"
-    merge_workers: Annotated[int, _workers("merge")] = 2
+    merge_workers: Annotated[int, _workers("merge")] = 10
     rebuild_workers: Annotated[int, _workers("rebuild")] = 10
     import_workers: Annotated[int, _workers("import")] = 10
     sweep_interval_s: Annotated[

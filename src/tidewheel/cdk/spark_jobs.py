@@ -51,9 +51,9 @@ class JobSpec:
         name: The job's name is `<service>-<name>`.
         script: The job's script is `glue_jobs/<script>.py`.
         does: What the job does, for its description in the console.
-        workers: G.1X workers of a run, including the driver.
+        workers: The most G.1X workers of a run, including the driver. Glue starts as many as there are tasks.
         max_retries: How often Glue retries a failed run.
-        runs: Runs at one time.
+        may_wait: The run may begin later and take longer, for a lower price.
     """
 
     name: str
@@ -61,7 +61,7 @@ class JobSpec:
     does: str
     workers: int
     max_retries: int = 0
-    runs: int = 1
+    may_wait: bool = False
 
 
 class SparkJob(Construct):
@@ -101,11 +101,13 @@ class SparkJob(Construct):
             number_of_workers=spec.workers,
             timeout=TIMEOUT.to_minutes(),
             max_retries=spec.max_retries,
-            execution_property=glue.CfnJob.ExecutionPropertyProperty(max_concurrent_runs=spec.runs),
+            execution_property=glue.CfnJob.ExecutionPropertyProperty(max_concurrent_runs=1),
+            execution_class="FLEX" if spec.may_wait else "STANDARD",
             job_run_queuing_enabled=False,
             default_arguments={
                 "--job-language": "python",
                 "--enable-continuous-cloudwatch-log": "true",
+                "--enable-auto-scaling": "true",
                 "--enable-metrics": "",
                 "--enable-observability-metrics": "true",
                 JOB_ARGUMENT: spec.script,

@@ -41,8 +41,8 @@ DOLLARS_PER_MILLION = {
 DOLLARS_PER_GB_SECOND = 0.0000133334
 """Lambda on Arm, the first 7.5 billion GB-seconds. https://aws.amazon.com/lambda/pricing/"""
 
-DOLLARS_PER_DPU_HOUR = 0.44
-"""Glue Spark jobs, billed by the second with a minimum of a minute. A G.1X worker is a DPU.
+DOLLARS_PER_DPU_HOUR = 0.29
+"""Glue Spark jobs with flexible execution, billed by the second with a minimum of a minute. A G.1X worker is a DPU.
 https://aws.amazon.com/glue/pricing/
 """
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 
 from tidewheel.flows.ports.runs import MergeSize
 from tidewheel.model.wheel import schedule_name, schedule_prefix
@@ -62,6 +63,11 @@ class MemoryRuns:
         """Records the dispatch."""
         self.dispatches.append(topic)
 
-    def merge(self, topic: str, size: MergeSize) -> None:
+    def merge(self, topic: str) -> None:
         """Records the merge."""
-        self.merges.append((topic, size))
+        self.merges.append((topic, MergeSize.SMALL))
+
+    def merge_large(self, topics: Sequence[str]) -> bool:
+        """Records the merges."""
+        self.merges += ((topic, MergeSize.LARGE) for topic in topics)
+        return True

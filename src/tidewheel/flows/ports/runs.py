@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import Enum
 from typing import Protocol
 
@@ -27,6 +28,14 @@ class Runs(Protocol):
         """Starts a topic's dispatch. An extra dispatch does no harm, and the sweep repairs a lost dispatch."""
         ...
 
-    def merge(self, topic: str, size: MergeSize) -> None:
-        """Starts a topic's merge. The merge may find nothing to do."""
+    def merge(self, topic: str) -> None:
+        """Starts a topic's merge in a function. The merge may find nothing to do."""
+        ...
+
+    def merge_large(self, topics: Sequence[str]) -> bool:
+        """Starts one run of a job for the merges of topics.
+
+        Returns:
+            False if another run is under way, so that the caller tries again later.
+        """
         ...

@@ -104,16 +104,46 @@ def nearest(
 
 
 def consider_merge(ports: Ports, state: TopicState) -> MergeSize | None:
-    """Starts a merge if a topic has too many ledgers, or too many dead bytes. Notes that a merge was considered.
+    """Starts a merge in a function if a topic has too many ledgers, or too many dead bytes. Notes that it considered.
 
     If it stops before the note, the next sweep considers a merge again; a second run finds the lease, or nothing to do.
+
+    Returns:
+        The size of the merge, None without one. One that is LARGE is neither started nor noted.
     """
     buckets, most = list(nearest(ports, state.topic, unreadable={})), most_of(ports.runs.largest)
     dead = dead_among(ports, state, buckets)
     merge = choose(buckets, state.planned, state.slot_ms, state.settings.max_buckets, most=most, dead=dead)
     size = None if merge is None else size_of(merge)
-    if size is not None:
-        ports.runs.merge(state.topic, size)
-    considered = replace(state, merge_at_ms=None)
-    ports.topic_states.merge_considered(state, check_again_at(considered, state.collect_at_ms))
+    if size is MergeSize.SMALL:
+        ports.runs.merge(state.topic)
+    if size is not MergeSize.LARGE:
+        note_considered(ports, state)
     return size
+
+
+def note_considered(ports: Ports, state: TopicState) -> None:
+    """Notes that a merge was considered."""
+    ports.topic_states.merge_considered(state, check_again_at(replace(state, merge_at_ms=None), state.collect_at_ms))
+
+
+def start_large(ports: Ports, states: Sequence[TopicState]) -> bool:
+    """Starts one run for the large merges of topics, and notes that they were considered.
+
+    If it stops before the notes, or another run is under way, the next sweep considers these merges again.
+    """
+    if not states or not ports.runs.merge_large([state.topic for state in states]):
+        return False
+    for state in states:
+        note_considered(ports, state)
+    return True
+
+
+def ask_sweep(ports: Ports, topic: str) -> None:
+    """Asks the next sweep to consider a topic's merge."""
+    state, now_ms = ports.topic_states.read(topic), ports.clock.now_ms()
+    if state is not None:
+        asked = replace(state, merge_at_ms=now_ms)
+        ports.topic_states.set_collect_at(
+            state, state.collect_at_ms, check_again_at(asked, state.collect_at_ms), now_ms
+        )

@@ -19,6 +19,7 @@ from tidewheel.model.park import Park, ParkKey
 from tidewheel.model.set_aside import SetAsideKey
 from tidewheel.model.settings import LEASE_MS
 from tidewheel.model.subscription_state import DeliveryKey, State
+from tidewheel.model.topic_state import TopicState
 
 _Key = TypeVar("_Key", DeliveryKey, ParkKey, SetAsideKey)
 MOST_PARKS = 20
@@ -41,6 +42,7 @@ class SweepResult:
         payloads: large bodies that were deleted.
         lock: held while a count is raised, because topics and deliveries are handled side by side.
         refused_schedules: missing schedules that the scheduler refused.
+        large: topics whose next merge is too large for a function.
         ended: deleted topics, some of which may have left objects or items.
         left: actions for which there was no time.
         held: topics of which nothing was collected, because an item of theirs cannot be read -> the error.
@@ -50,6 +52,7 @@ class SweepResult:
     dispatched: list[str] = field(default_factory=list)
     collected: list[str] = field(default_factory=list)
     merging: list[str] = field(default_factory=list)
+    large: list[TopicState] = field(default_factory=list)
     deleted: list[str] = field(default_factory=list)
     redriven: int = 0
     drains: int = 0

@@ -19,6 +19,7 @@ from tidewheel.errors import CorruptLedger, ObjectMissing, ObjectRefused
 from tidewheel.flows.administration.purge import collect_in_time
 from tidewheel.flows.ports import Ports
 from tidewheel.flows.ports.runs import MergeSize
+from tidewheel.flows.upkeep.consider_merge import ask_sweep
 from tidewheel.flows.upkeep.merge_outputs import UNREADABLE, Engine, OneByOne, SideBySide, Writer, Written, in_process
 from tidewheel.flows.upkeep.merge_planning import Merge
 from tidewheel.flows.upkeep.merge_round import Choice, PlannedMerge, plan_round
@@ -43,7 +44,7 @@ class Merged:
         rows, live_bytes: rewritten; live_bytes is an estimate made before the merge.
         refused: merges done in vain, since another merge had taken a source.
         skipped: unreadable sources; they stay, and the others are merged without them.
-        handed_over: the next merge is too large for a function; a job was started.
+        handed_over: the next merge is too large for a function; the sweep was asked to start a job.
         error: what ended the topic's merges before their end. Other topics' merges went on.
     """
 
@@ -314,8 +315,8 @@ class _Run:
                     collect_in_time(self.ports, self.ports.clock, topic.name)
 
     def hand_over(self) -> None:
-        """Starts the job for topics whose next merge is too large for this run."""
+        """Leaves topics whose next merge is too large for this run to the sweep, which starts one job for all."""
         for topic in self.topics:
             if topic.merged.handed_over and topic.merged.error is None:
                 with topic.guarded():
-                    self.ports.runs.merge(topic.name, MergeSize.LARGE)
+                    ask_sweep(self.ports, topic.name)

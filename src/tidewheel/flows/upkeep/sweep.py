@@ -17,8 +17,9 @@ from tidewheel import deadline
 from tidewheel.flows.administration.delete_topic import finish_deletion
 from tidewheel.flows.delivery.schedules import schedule_again
 from tidewheel.flows.ports import Ports
+from tidewheel.flows.ports.runs import MergeSize
 from tidewheel.flows.upkeep.collect import collect
-from tidewheel.flows.upkeep.consider_merge import consider_merge
+from tidewheel.flows.upkeep.consider_merge import consider_merge, start_large
 from tidewheel.flows.upkeep.due_checks import (
     SweepResult,
     by_owner,
@@ -101,6 +102,7 @@ def sweep(ports: Ports, tell_health: Callable[[Due, Mapping[str, TopicState]], N
     _all(ports, swept, parks, lambda keys: check_parks(ports, keys, swept), ends_ms["parks"])
     _all(ports, swept, set_aside, lambda key: check_set_aside(ports, key, swept), ends_ms["set aside"])
     _all(ports, swept, due.topics, lambda topic: check_topic(ports, topic, swept), ends_ms["topics"])
+    _in_time(ports, swept, "large merges", lambda: _start_large(ports, swept), ends_ms["deletions"])
     _finish_deletions(ports, swept, ends_ms["deletions"])
     _in_time(ports, swept, "orphans", lambda: _sweep_orphans(ports, swept, ends_ms["orphans"]), ends_ms["orphans"])
     _in_time(ports, swept, "payloads", lambda: _sweep_payloads(ports, swept, ends_ms["payloads"]), ends_ms["payloads"])
@@ -152,6 +154,11 @@ def _create_schedule(ports: Ports, topic: str, swept: SweepResult) -> None:
         return
     with swept.lock:
         swept.refused_schedules += 1
+
+
+def _start_large(ports: Ports, swept: SweepResult) -> None:
+    if start_large(ports, swept.large):
+        swept.merging += (state.topic for state in swept.large)
 
 
 def _finish_deletions(ports: Ports, swept: SweepResult, ends_ms: int) -> None:
@@ -217,8 +224,12 @@ def check_topic(ports: Ports, topic: str, swept: SweepResult) -> None:
     if state.merge_at_ms is not None and state.merge_at_ms <= now_ms:
         # Read again: the steps above have moved the marks.
         current = ports.topic_states.read(topic)
-        if current is not None and current.merge_at_ms is not None and consider_merge(ports, current) is not None:
-            swept.merging.append(topic)
+        if current is not None and current.merge_at_ms is not None:
+            size = consider_merge(ports, current)
+            if size is MergeSize.LARGE:
+                swept.large.append(current)
+            elif size is MergeSize.SMALL:
+                swept.merging.append(topic)
 
 
 def _start_dispatch(ports: Ports, topic: str, swept: SweepResult) -> None:
