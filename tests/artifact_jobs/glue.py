@@ -13,7 +13,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -74,11 +74,13 @@ class Glue:
     endpoint_url: str
     s3: Any
 
-    def run(self, job: Mapping[str, Any], **arguments: str) -> Run:
+    def run(self, job: Mapping[str, Any], master: str = "local[2]", conf: Sequence[str] = (), **arguments: str) -> Run:
         """Runs a job until completion.
 
         Args:
             job: Its properties in the template, all references resolved.
+            master: Where Spark runs.
+            conf: More settings of Spark.
             **arguments: Those of the run, which go over the job's own.
         """
         name = job["Name"]
@@ -89,8 +91,8 @@ class Glue:
         package = self._download(named["--extra-py-files"], home)
         python = self._installed(named, home)
         passed = {each: value for each, value in named.items() if each not in CONSUMED}
-        command = [SPARK_HOME / "bin" / "spark-submit", "--master", "local[2]", "--name", name]
-        command += [f"--conf={each}" for each in self._settings(home)]
+        command = [SPARK_HOME / "bin" / "spark-submit", "--master", master, "--name", name]
+        command += [f"--conf={each}" for each in (*self._settings(home), *conf)]
         command += ["--py-files", package, script, "--JOB_NAME", name, "--JOB_RUN_ID", f"jr_{home.name}"]
         command += [text for pair in passed.items() for text in pair]
         started = time.perf_counter()

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import random
+import signal
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -76,6 +80,72 @@ def test_rebuild_index_brings_back_a_topic_whose_table_was_lost(
     done(glue.run(deployment.jobs["rebuild_index"], topic="rebuilt"))
     assert deployment.rows("rebuilt") == before
     assert [each.name for each in deployment.service.subscriptions.all("rebuilt")] == ["mail"]
+
+
+@contextmanager
+def an_executor_dies() -> Iterator[list[int]]:
+    """Kills an executor while it runs tasks. Yields the ids of killed processes."""
+    killed: list[int] = []
+    over = threading.Event()
+
+    def kill() -> None:
+        while not over.wait(0.05) and not killed:
+            for executor in processes("CoarseGrainedExecutorBackend"):
+                # It forks a process for each task that is under way, and one that forks these.
+                if len(children(executor)) and any(children(each) for each in children(executor)):
+                    os.kill(executor, signal.SIGKILL)
+                    killed.append(executor)
+                    break
+
+    thread = threading.Thread(target=kill)
+    thread.start()
+    try:
+        yield killed
+    finally:
+        over.set()
+        thread.join()
+
+
+def processes(name: str) -> list[int]:
+    """The ids of processes with a text in their command."""
+    found = []
+    for command in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):
+            if name.encode() in command.read_bytes():
+                found.append(int(command.parent.name))
+    return found
+
+
+def children(process: int) -> list[int]:
+    """The ids of a process's children."""
+    with suppress(OSError):
+        return [
+            int(each)
+            for task in Path(f"/proc/{process}/task").iterdir()
+            for each in (task / "children").read_text().split()
+        ]
+    return []
+
+
+def test_merge_and_rebuild_run_on_sparks_executors_of_which_one_dies(
+    glue: Glue, deployment: Deployment, session: boto3.Session, endpoint_url: str
+) -> None:
+    deployment.create_topic("large")
+    for seed in range(LEDGERS):
+        deployment.send("large", some_messages(seed, 500))
+    before = deployment.rows("large")
+    on_spark = {"master": "local-cluster[2,1,1024]", "conf": ["spark.speculation=true"], "spark_above_mb": "0"}
+    with an_executor_dies() as killed:
+        run = done(glue.run(deployment.jobs["merge_buckets"], topic="large", all="true", **on_spark))
+    assert len(killed) == 1
+    assert any("on Spark's workers" in message for message in run.messages)
+    assert deployment.ledgers("large") < LEDGERS
+    assert deployment.rows("large") == before
+    checkpoint_topic(deployment.service, "large")
+    deployment.lose_table(session.client("dynamodb", endpoint_url=endpoint_url))
+    run = done(glue.run(deployment.jobs["rebuild_index"], topic="large", **on_spark))
+    assert any("on Spark's workers" in message for message in run.messages)
+    assert deployment.rows("large") == before
 
 
 def test_import_messages_makes_ledgers_of_files_and_says_what_it_rejects(

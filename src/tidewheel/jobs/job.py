@@ -26,8 +26,8 @@ from tidewheel.storage.objects import Objects
 
 MAX_JOB_S = 7_200
 """Time-out of every job in the stack."""
-SMALL_BYTES = 1024 * 1024 * 1024
-"""Raw bytes up to which one machine does the work without Spark."""
+SMALL_BYTES = 1_000_000_000
+"""Raw bytes up to which one machine does the work without Spark, unless the argument `spark-above-mb` says others."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,10 +53,18 @@ class Job:
     advance: Callable[[float, float], None] = field(default=lambda _done, _total: None)
 
     def tasks(self, raw_bytes: int) -> Tasks:
-        """Returns the engine of tasks that read so many raw bytes together: Spark, if given, above SMALL_BYTES."""
-        if self.spark is not None and raw_bytes > SMALL_BYTES:
-            return self.spark
-        return InThreads(self.cores)
+        """Returns the engine of tasks that read so many raw bytes together: Spark, if given, above `spark-above-mb`.
+
+        Raises:
+            InvalidValue: the argument `spark-above-mb` is not a number.
+        """
+        given = self.arguments.get("spark-above-mb", str(SMALL_BYTES // 1_000_000))
+        if not given.isdecimal():
+            raise InvalidValue("--spark-above-mb", given, "give a whole number of megabytes")
+        if self.spark is None or raw_bytes <= int(given) * 1_000_000:
+            return InThreads(self.cores)
+        self.say(f"about {raw_bytes / 1e6:,.0f} MB: on Spark's workers")
+        return self.spark
 
     @property
     def objects(self) -> Objects:
