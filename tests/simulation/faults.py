@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import partial
@@ -21,7 +21,7 @@ from tests.simulation.naming import named
 from tests.simulation.narrow import KINDS, NarrowFaults
 from tests.stored_ports import TABLE_PORTS
 from tidewheel.clock import Clock
-from tidewheel.errors import ConcurrentModification, CorruptMetadata, QueueUnavailable
+from tidewheel.errors import ConcurrentModification, CorruptLedger, CorruptMetadata, ObjectMissing, QueueUnavailable
 from tidewheel.flows.delivery.parking import parked_rows
 from tidewheel.flows.ports.parallel import in_order
 from tidewheel.flows.ports.queues import Refusal, Release
@@ -403,10 +403,11 @@ class _AsItems:
         """Commits a ledger."""
         answer = self._buckets.commit(state, bucket, *args, **options)
         if answer is Commit.COMMITTED:
-            data = self._service.objects.get_range(bucket.object_name, 0, bucket.size_bytes)
-            for each in self._service.subscriptions.all(state.topic):
-                key = ParkKey(topic=state.topic, subscription=each.name, generation=each.generation, id="")
-                note_sent(self._service, self._task, key, data)
+            with suppress(ObjectMissing, CorruptLedger):  # damaged meanwhile, which the function does not see
+                data = self._service.objects.get_range(bucket.object_name, 0, bucket.size_bytes)
+                for each in self._service.subscriptions.all(state.topic):
+                    key = ParkKey(topic=state.topic, subscription=each.name, generation=each.generation, id="")
+                    note_sent(self._service, self._task, key, data)
         return answer
 
     def __getattr__(self, name: str) -> Any:

@@ -89,6 +89,10 @@ class KeyPromises:
         bumped = any(each.moves is not None for each in members) or bool(self._history.cancels)
         if bumped and any(each.sent_ms >= newest.sent_ms for each in others):
             return  # moves and cancels count on from the version that they find: one of the same ms may be newer
+        if any(self._life.lifts(each, newest) for each in others):
+            return
+        if not newest.replace and any(self._cancelled_before_ingest(each, newest) for each in others):
+            return
         rivals = [] if newest.replace else [each for each in others if self._in_the_way(each, newest)]
         if not all(self._kept(each) for each in rivals):
             return
@@ -108,6 +112,14 @@ class KeyPromises:
             return False
         # What replaces may have superseded one for which the newest was dropped, and be due before.
         return other.replace or other.deliver_at_ms > newest.sent_ms
+
+    def _cancelled_before_ingest(self, other: Sent, newest: Sent) -> bool:
+        """Whether a message that replaces others was cancelled, and came to ingest after the newest was dropped.
+
+        It then replaced the message for which the newest was dropped.
+        """
+        late = other.ingested is None or newest.ingested is None or other.ingested >= newest.ingested
+        return other.replace and other.freed is not None and other.freed < newest.step and late
 
     def _kept(self, each: Sent) -> bool:
         return self._promised(each) and each.never is None and not each.family.doubts and bool(each.accepted)

@@ -107,10 +107,12 @@ class NarrowFaults(LastingFaults):
     Attributes:
         topic: the one topic that may have the fault.
         outages: when each outage of S3 began, and ended.
+        beside: messages of which a pack came in one batch with a pack that had been tried before.
     """
 
     topic: str = ""
     outages: list[tuple[int, int]] = field(default_factory=list)
+    beside: set[str] = field(default_factory=set)
     _turn: int = 0
     _refused: Counter[tuple[str, str]] = field(default_factory=Counter)
 

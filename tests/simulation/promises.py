@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import count
 
 from tidewheel.model.message import MessageId
 from tidewheel.model.recurrence import Rule
@@ -157,6 +158,7 @@ class Sent:
         only: the one subscription that it is for.
         begun_ms: when its sending began, by the true clock and not later.
         ingested_open: whether ingest was done with it while its slot was open.
+        ingested: when ingest was done with it, as a count; None: it was not.
     """
 
     id: MessageId
@@ -183,6 +185,7 @@ class Sent:
     only: str | None = None
     begun_ms: int = 0
     ingested_open: bool = False
+    ingested: int | None = None
 
 
 @dataclass(slots=True, kw_only=True)
@@ -262,6 +265,10 @@ class TopicLife:
     repeated: dict[str, Repeated] = field(default_factory=dict)
     ending: bool = False
 
+    def lifts(self, older: Sent, newer: Sent) -> bool:
+        """Whether a purge, which gives its time to what is sent after it by an older clock, may change their order."""
+        return any(older.sent_ms < each.sent_before_ms >= newer.sent_ms for each in self.purges)
+
     def live(self) -> tuple[Reader, ...]:
         """Returns the readers known to exist."""
         return tuple(each for each in self.readers if each.made and not each.ended)
@@ -290,6 +297,7 @@ class Promises:
     refused: set[tuple[str, str]] = field(default_factory=set)
     resumes: Counter[tuple[str, str]] = field(default_factory=Counter)
     resuming: Counter[tuple[str, str]] = field(default_factory=Counter)
+    _count: Iterator[int] = field(default_factory=count)
 
     def life(self, topic: str) -> TopicLife | None:
         """Returns a topic's newest life."""
@@ -381,11 +389,12 @@ class Promises:
     def ingested(self, ids: list[MessageId], sealed: int) -> None:
         """Notes ingested messages. Messages below `sealed` may have been handed out before."""
         for each in (self.sent[id] for id in ids if id in self.sent):
+            each.ingested = next(self._count) if each.ingested is None else each.ingested
             each.ingested_open = each.ingested_open or each.deliver_at_ms // each.topic.slot_ms >= sealed
             if each.key is None or not each.replace or each.moves is not None:
                 continue
             history = each.topic.keys[each.key]
             for other in history.members:
                 older = self._version(other) < (each.sent_ms, each.seq) and other.deliver_at_ms > each.sent_ms
-                if older and other.deliver_at_ms // each.topic.slot_ms >= sealed:
+                if older and not each.topic.lifts(other, each) and other.deliver_at_ms // each.topic.slot_ms >= sealed:
                     history.superseded.append((other, each))

@@ -19,6 +19,7 @@ from tests.simulation.promises import Promises, Violation
 from tidewheel.aws.tries import AWS_ERRORS
 from tidewheel.clock import Clock, ManualClock
 from tidewheel.errors import (
+    BodyChanged,
     ClockDoubted,
     ConcurrentModification,
     CorruptLedger,
@@ -48,7 +49,7 @@ _SWEEP_MS = SWEEP_INTERVAL_S * 1000 + CALM_MS
 EXPECTED = (CallFailed, ClockDoubted, ConcurrentModification, PartLeased, QueueUnavailable, Died, *AWS_ERRORS)
 """What a function may end with, besides well."""
 
-DAMAGE = (CorruptLedger, CorruptMetadata, InvalidValue, ObjectMissing)
+DAMAGE = (BodyChanged, CorruptLedger, CorruptMetadata, InvalidValue, ObjectMissing)
 """What a function that meets damage may end with, or report."""
 
 Ended = Callable[[Task], None]
