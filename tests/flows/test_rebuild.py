@@ -45,6 +45,7 @@ from tidewheel.model.subscription_state import State
 from tidewheel.model.tombstone import Tombstone, tombstone
 from tidewheel.model.validation import OutgoingMessage
 from tidewheel.model.wheel import open_from
+from tidewheel.storage.topic_states import AT_ONCE_MS
 
 LEASE_S = 7200
 
@@ -110,6 +111,21 @@ def test_nothing_is_lost_with_the_table() -> None:
     assert world.received("billing") == world.received("audit") == once(ids)
     assert before and set(before) < set(ids)
     assert not world.service.objects.names(LEDGERS)
+
+
+def test_a_message_sent_after_a_rebuild_needs_no_sweep_to_be_in_time() -> None:
+    world = a_world(slot_s=60, lookahead_s=780)
+    ids = world.send(15 * MINUTE)
+    world.run(3 * MINUTE)
+    assert world.state.sealed > START_MS // 1000 // 60 + 14
+    checkpoint(world)
+    lose_table(world)
+    run_rebuild(world)
+    # The schedule of the next slot, which nobody has created, would now be due later.
+    assert world.service.topic_states.update_settings(world.state, replace(world.state.settings, lookahead_s=150))
+    ids += world.send(14 * MINUTE)
+    world.run(15 * MINUTE)
+    assert world.received() == once(ids)
 
 
 def test_groups_stay_and_the_layout_is_that_of_the_ledgers_though_the_checkpoint_is_older() -> None:
@@ -290,7 +306,8 @@ def test_marks_start_from_the_clock_and_the_least_cursor_and_counters_from_above
     assert state.sealed == open_from(now, state.settings) > old.sealed
     assert state.planned == state.collected_until == state.next_slot == old.planned
     assert (
-        state.next_check_ms == now and min(state.work_version, state.swap_version, state.subscriptions_version) == now
+        state.next_check_ms == AT_ONCE_MS
+        and min(state.work_version, state.swap_version, state.subscriptions_version) == now
     )
     [subscription] = world.service.subscriptions.all(TOPIC)
     assert subscription.cursor == old.planned and subscription.start >= old.planned

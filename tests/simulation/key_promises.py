@@ -118,7 +118,7 @@ class KeyPromises:
 
         It then replaced the message for which the newest was dropped.
         """
-        late = other.ingested is None or newest.ingested is None or other.ingested >= newest.ingested
+        late = other.ingested is None or newest.tried is None or other.ingested > newest.tried
         return other.replace and other.freed is not None and other.freed < newest.step and late
 
     def _kept(self, each: Sent) -> bool:

@@ -158,7 +158,7 @@ class Sent:
         only: the one subscription that it is for.
         begun_ms: when its sending began, by the true clock and not later.
         ingested_open: whether ingest was done with it while its slot was open.
-        ingested: when ingest was done with it, as a count; None: it was not.
+        tried, ingested: when ingest first began with it, and when it was done with it, as counts; None: not yet.
     """
 
     id: MessageId
@@ -185,6 +185,7 @@ class Sent:
     only: str | None = None
     begun_ms: int = 0
     ingested_open: bool = False
+    tried: int | None = None
     ingested: int | None = None
 
 
@@ -385,6 +386,11 @@ class Promises:
             return own
         sent_ms, seq = self._version(self.sent[sent.moves])
         return max(own, (sent_ms, seq + 1))
+
+    def tried(self, ids: list[MessageId]) -> None:
+        """Notes messages with which ingest begins."""
+        for each in (self.sent[id] for id in ids if id in self.sent):
+            each.tried = next(self._count) if each.tried is None else each.tried
 
     def ingested(self, ids: list[MessageId], sealed: int) -> None:
         """Notes ingested messages. Messages below `sealed` may have been handed out before."""

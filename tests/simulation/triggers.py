@@ -223,6 +223,7 @@ class Triggers:
         if aside_ms:
             return
         packs = [each.pack for each in batch]
+        self.world.promises.tried(_ids(batch))
         if self.world.narrow is not None and any(each.received > 1 for each in batch):
             self.world.narrow.beside.update(_ids(batch))
 

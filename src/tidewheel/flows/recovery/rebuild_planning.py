@@ -27,6 +27,7 @@ from tidewheel.model.segment import Segment
 from tidewheel.model.subscription_state import SubscriptionState
 from tidewheel.model.topic_state import TopicState
 from tidewheel.model.wheel import open_from
+from tidewheel.storage.topic_states import AT_ONCE_MS
 
 
 @dataclass(slots=True, kw_only=True)
@@ -128,9 +129,9 @@ def restored_state(checkpoint: Checkpoint, planned: int, now_ms: int) -> TopicSt
     """Returns the topic state to start again with.
 
     The generation stays, since packs on their way name it. The counters are set to the time, which is above any count
-    and any earlier rebuild's counters, so that older reads do not count as current. The sweep checks the topic at once.
-    Without subscriptions nothing happens before there is a subscription or a new ledger, so that waiting messages are
-    not planned without a receiver.
+    and any earlier rebuild's counters, so that older reads do not count as current. The next slot has no schedule: the
+    sweep checks the topic at once. Without subscriptions nothing happens before there is a subscription or a new
+    ledger, so that waiting messages are not planned without a receiver.
     """
     waits = bool(checkpoint.subscriptions)
     return TopicState(
@@ -141,7 +142,7 @@ def restored_state(checkpoint: Checkpoint, planned: int, now_ms: int) -> TopicSt
         planned=planned,
         collected_until=planned,
         next_slot=planned if waits else None,
-        next_check_ms=now_ms if waits else None,
+        next_check_ms=AT_ONCE_MS if waits else None,
         work_version=now_ms,
         swap_version=now_ms,
         subscriptions_version=now_ms,
