@@ -447,7 +447,7 @@ def _refuses(*_: object) -> None:
 
 
 def is_merged_large(world: World) -> None:
-    """The sweep starts the Glue job for a large merge, and so does compact."""
+    """The sweep starts the Glue job for a large merge, also when compact asks it."""
     topic = world.topic("heavy", max_buckets=8)
     with world.patched(tidewheel__flows__upkeep__consider_merge__SMALL_BYTES=100):
         world.send_batches(topic, 12)
@@ -455,6 +455,7 @@ def is_merged_large(world: World) -> None:
     world.jobs.clear()
     with world.patched(tidewheel__flows__upkeep__consider_merge__SMALL_BYTES=100):
         world.invoke("compact", topic)
+        world.stack.advance(minutes=11)
     assert ("merge_buckets", topic) in world.jobs
     world.stack.advance(days=4)
 
