@@ -370,24 +370,20 @@ class FaultyParks(FaultyQueries):
         def call() -> Parked:
             answer: Parked = getattr(self._port, name)(*args)
             if answer is Parked.PARKED:
-                data = park.ledger
-                if park.object_name is not None:
-                    data = self._service.objects.get_range(park.object_name, 0, park.size_bytes)
-                assert data is not None
-                note_sent(self._service, self._task, park.key, data)
+                note_sent(self._service, self._task, park)
             return answer
 
         done: Parked = self._faults.around(self._task, f"parks.{name}", call, named(args), args)
         return done
 
 
-def note_sent(service: MemoryService, task: Task, key: ParkKey, ledger: bytes) -> None:
-    """Counts the messages of a ledger as sent to a subscription by a task."""
-    owner = service.subscriptions.read(key.topic, key.subscription)
-    park = Park(key=key, rows=0, size_bytes=len(ledger), next_check_ms=0, ledger=ledger)
+def note_sent(service: MemoryService, task: Task, park: Park) -> None:
+    """Counts the messages of a park as sent to its subscription by a task."""
+    owner = service.subscriptions.read(park.key.topic, park.key.subscription)
     if owner is not None:
-        ids = parked_rows(service.objects, park).column("message_id").cast(pa.binary()).to_pylist()
-        task.sent += [(owner.queue_url, id_text(each)) for each in ids]
+        with suppress(ObjectMissing, CorruptLedger):  # damaged meanwhile, which the function does not see
+            ids = parked_rows(service.objects, park).column("message_id").cast(pa.binary()).to_pylist()
+            task.sent += [(owner.queue_url, id_text(each)) for each in ids]
 
 
 class _AsItems:
@@ -403,11 +399,11 @@ class _AsItems:
         """Commits a ledger."""
         answer = self._buckets.commit(state, bucket, *args, **options)
         if answer is Commit.COMMITTED:
-            with suppress(ObjectMissing, CorruptLedger):  # damaged meanwhile, which the function does not see
-                data = self._service.objects.get_range(bucket.object_name, 0, bucket.size_bytes)
-                for each in self._service.subscriptions.all(state.topic):
-                    key = ParkKey(topic=state.topic, subscription=each.name, generation=each.generation, id="")
-                    note_sent(self._service, self._task, key, data)
+            name, size_bytes = bucket.object_name, bucket.size_bytes
+            for each in self._service.subscriptions.all(state.topic):
+                key = ParkKey(topic=state.topic, subscription=each.name, generation=each.generation, id="")
+                park = Park(key=key, rows=0, size_bytes=size_bytes, next_check_ms=0, object_name=name)
+                note_sent(self._service, self._task, park)
         return answer
 
     def __getattr__(self, name: str) -> Any:
@@ -503,7 +499,8 @@ class FaultyQueues(FaultyPort):
         def call() -> None:
             self._port.enqueue_hold(job, delay_s=delay_s)
             key = ParkKey(topic=job.topic, subscription=job.subscription, generation=job.generation, id="")
-            note_sent(self._service, self._task, key, job.ledger)
+            park = Park(key=key, rows=0, size_bytes=len(job.ledger), next_check_ms=0, ledger=job.ledger)
+            note_sent(self._service, self._task, park)
 
         self._faults.around(self._task, "queues.enqueue_hold", call, f" {job.topic}/{job.subscription}")
 

@@ -107,7 +107,7 @@ class NarrowFaults(LastingFaults):
     Attributes:
         topic: the one topic that may have the fault.
         outages: when each outage of S3 began, and ended.
-        beside: messages of which a pack came in one batch with a pack that had been tried before.
+        beside: messages of the topic whose notes are refused that first came in one batch with a pack tried before.
     """
 
     topic: str = ""

@@ -224,8 +224,9 @@ class Triggers:
             return
         packs = [each.pack for each in batch]
         self.world.promises.tried(_ids(batch))
-        if self.world.narrow is not None and any(each.received > 1 for each in batch):
-            self.world.narrow.beside.update(_ids(batch))
+        narrow, new = self.world.narrow, [each for each in batch if each.received == 1]
+        if narrow is not None and narrow.family == "notes" and narrow.topic == first.topic and len(new) < len(batch):
+            narrow.beside.update(_ids(new))
 
         def call(ports: FaultyPorts) -> None:
             done = ingest(ports, first.topic, packs)

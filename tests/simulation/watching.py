@@ -145,7 +145,7 @@ class Watch:
         if known_ms is None or not self._timely(life, reader, key, known_ms) or not first or touched:
             return
         from_ms, most_ms, narrow = max(due_ms, known_ms), self._world.most_late_ms(due_ms), self._world.narrow
-        if narrow is not None and narrow.family == "notes" and message_id in narrow.beside:
+        if narrow is not None and message_id in narrow.beside:
             return  # packs of a batch become one ledger, and one of them waits for its note
         if narrow is not None and narrow.waits(due_ms, known_ms):
             from_ms, most_ms = narrow.in_service_ms(from_ms), narrow.kind.longest_wait_ms + CALM_MS
