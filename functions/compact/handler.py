@@ -8,7 +8,6 @@ from tidewheel.flows.ports.runs import MergeSize
 from tidewheel.flows.upkeep.merge import in_process, merge
 from tidewheel.model.settings import MAX_FUNCTION_S
 from tidewheel.model.topic import check_name
-from tidewheel.storage.read_ahead import THREADS
 from tidewheel.telemetry import metrics
 from tidewheel.telemetry.function import Telemetry, function
 
@@ -28,7 +27,7 @@ def handler(telemetry: Telemetry, event: dict[str, Any], context: LambdaContext)
         merged = merge(
             service,
             topic,
-            in_process(service.objects, THREADS),
+            in_process(service.objects, service.settings.send_threads),
             lease_s=MAX_FUNCTION_S,
             pause=telemetry.pause,
             largest=MergeSize.SMALL,

@@ -227,9 +227,9 @@ def test_a_job_may_use_these_services_only(stack: StackTemplate, role: str) -> N
 
 
 @pytest.mark.parametrize("role", (*FUNCTION_ROLES, *JOB_ROLES))
-def test_the_sweep_starts_merges_and_the_function_hands_large_ones_over(stack: StackTemplate, role: str) -> None:
+def test_only_the_sweep_starts_merges(stack: StackTemplate, role: str) -> None:
     assert stack.actions(role, "lambda") == ({"InvokeFunction"} if role == SWEEP else set())
-    assert stack.actions(role, "glue") == ({"StartJobRun"} if role in (SWEEP, COMPACT) else set())
+    assert stack.actions(role, "glue") == ({"StartJobRun"} if role == SWEEP else set())
     for statement in stack.statements(role):
         if statement["Action"] == "lambda:InvokeFunction":
             assert referenced(statement["Resource"]) == {"CompactionCompact", "TimingWheelDispatch"}

@@ -134,7 +134,7 @@ def test_a_job_run_is_counted_and_has_a_price(tmp_path: Path) -> None:
         toy.stack.advance()
         assert dict(toy.stack.requests) == {"glue.StartJobRun": 1}
         assert dict(toy.stack.requests.units) == {"glue.run": 1}
-        assert prices.cost(toy.stack.requests.units)["Glue"] == pytest.approx(0.0293, abs=0.0001)
+        assert prices.cost(toy.stack.requests.units)["Glue"] == pytest.approx(0.0193, abs=0.0001)
 
 
 def test_a_job_that_fails_is_a_failure_and_is_not_run_again(tmp_path: Path) -> None:

@@ -271,7 +271,7 @@ class FunctionSettings:
         ),
     ] = 100
     send_threads: Annotated[
-        int, Setting("Parallel SQS requests of a function call.", least=1, most=MAX_SEND_THREADS)
+        int, Setting("Parallel requests of a function call.", least=1, most=MAX_SEND_THREADS)
     ] = 8
 
 

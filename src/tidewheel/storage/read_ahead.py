@@ -29,13 +29,13 @@ def read_ahead(
 
     Args:
         size: the bytes of an answer, if they count.
-        threads: requests side by side. 0: each is read when it is asked for, by the caller's thread.
+        threads: requests side by side. Below 2, each is read when it is asked for, by the caller's thread.
         most_bytes: of the answers that nobody asked for yet, or one answer.
 
     Raises:
         Exception: of `read`, when the answer is asked for. What is not under way by then is not read.
     """
-    if threads < 1:
+    if threads < 2:
         yield from map(read, wanted)
         return
     read = deadline.carried(read)
