@@ -20,7 +20,7 @@ from types import TracebackType
 from typing import Self
 from urllib.parse import urlsplit
 
-_SCOPE = re.compile(r"Credential=[^/]*/\d*/[^/]*/([^/]+)/")
+_SCOPE = re.compile(r"Credential=([^/]*)/\d*/[^/]*/([^/]+)/")
 _ONE_HOP = {"connection", "keep-alive", "transfer-encoding", "content-length", "expect", "date", "server"}
 
 
@@ -46,6 +46,7 @@ class Asked:
         path: with the query.
         body: all of it.
         at_s: when it came, on the monotonic clock.
+        access_key: who asks.
     """
 
     service: str
@@ -53,6 +54,7 @@ class Asked:
     path: str
     body: bytes
     at_s: float
+    access_key: str
 
 
 class SlowEndpoint:
@@ -194,11 +196,12 @@ class _Handler(BaseHTTPRequestHandler):
         target = self.headers.get("X-Amz-Target", "")
         scope = _SCOPE.search(self.headers.get("Authorization", ""))
         return Asked(
-            service="" if scope is None else scope[1],
+            service="" if scope is None else scope[2],
             operation=target.rpartition(".")[2] or self.command,
             path=self.path,
             body=body,
             at_s=time.monotonic(),
+            access_key="" if scope is None else scope[1],
         )
 
     def _answer(self, status: int, headers: list[tuple[str, str]], body: bytes) -> None:

@@ -27,7 +27,7 @@ def handler(telemetry: Telemetry, event: dict[str, Any], context: LambdaContext)
         merged = merge(
             service,
             topic,
-            in_process(service.objects, service.settings.send_threads),
+            in_process(service.objects, service.read_threads),
             lease_s=MAX_FUNCTION_S,
             pause=telemetry.pause,
             largest=MergeSize.SMALL,

@@ -29,7 +29,7 @@ from urllib.parse import urlsplit
 from tidewheel.client.queue_tags import DEAD_LETTERS, ROLE_TAG, SERVICE, STACK_TAG, SUBSCRIPTION
 from tidewheel.errors import InvalidValue
 from tidewheel.model.object_names import LEDGERS, PARKED, PAYLOADS, PLANS, REFUSED, topic_prefix
-from tidewheel.model.settings import ServiceSettings, parameter_name, roles_parameter_name
+from tidewheel.model.settings import ROLE_ARN, ServiceSettings, parameter_name, roles_parameter_name
 from tidewheel.model.topic import check_name
 from tidewheel.storage import layout
 
@@ -67,7 +67,6 @@ DNS_SUFFIX = "amazonaws.com"
 
 _CONSUMING = ("sqs:ChangeMessageVisibility", "sqs:DeleteMessage", "sqs:GetQueueAttributes", "sqs:ReceiveMessage")
 _REGION = re.compile(r"(?:^|\.)([a-z]{2}(?:-[a-z]+)+-\d+)(?:\.|$)")
-_ROLE = re.compile(r"arn:[a-z-]+:iam::\d{12}:role/[\w+=,.@/-]+\Z")
 
 
 class Place(TypedDict, total=False):
@@ -317,7 +316,7 @@ def delivery_statement(role_arns: Sequence[str]) -> Statement:
         InvalidValue: there are no roles, or a role is not the ARN of a role.
     """
     for role in role_arns:
-        if not _ROLE.match(role):
+        if not ROLE_ARN.match(role):
             raise InvalidValue("role_arns", role, "give ARNs of roles, such as arn:aws:iam::123456789012:role/name")
     if not role_arns:
         raise InvalidValue("role_arns", role_arns, "give the roles of the functions that deliver")

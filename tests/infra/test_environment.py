@@ -13,6 +13,7 @@ from tidewheel.errors import InvalidValue
 from tidewheel.model.settings import MAX_SEND_THREADS, MAX_SKEW_MS, ServiceSettings
 
 QUEUE_ARN = "arn:aws:sqs:eu-west-1:111122223333:mail"
+ROLE_ARN = "arn:aws:iam::111122223333:role/reader"
 IMPOSSIBLE: dict[str, tuple[Any, ...]] = {
     "name": ("", None, 7),
     "removal_policy": ("RETAIN", None),
@@ -25,6 +26,7 @@ IMPOSSIBLE: dict[str, tuple[Any, ...]] = {
     "merge_workers": (0, 1, 2.5),
     "rebuild_workers": (1,),
     "import_workers": (1,),
+    "import_role_arns": ("arn:aws:iam::1:role/x", [ROLE_ARN], ("reader",)),
     "max_skew_ms": (-5000, -1, MAX_SKEW_MS + 1, 0.5),
     "send_threads": (0, MAX_SEND_THREADS + 1),
     "sweep_interval_s": (0, 90, 360),
@@ -56,6 +58,7 @@ POSSIBLE: dict[str, tuple[Any, ...]] = {
     "rebuild_workers": (2, 100),
     "max_skew_ms": (0, MAX_SKEW_MS),
     "send_threads": (1, MAX_SEND_THREADS),
+    "import_role_arns": ((), (ROLE_ARN,), ("${Token[Reader.Arn.7]}",)),
     "subscriber_queue_arns": ((), (QUEUE_ARN,), ("${Token[Mail.Arn.7]}",)),
     "deleted_object_days": (None, 1),
     "warm_read_units": (None, 12_000),

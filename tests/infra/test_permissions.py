@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
+from tests.infra.conftest import StackTemplate
 from tests.infra.roles import (
     COMPACT,
     DELIVER,
@@ -19,11 +20,9 @@ from tests.infra.roles import (
     SENDERS,
     SWEEP,
 )
+from tests.infra.variants import READER_ARN, template_of
 from tidewheel.model.object_names import topic_prefixes
 from tidewheel.storage import layout as table_layout
-
-if TYPE_CHECKING:
-    from tests.infra.conftest import StackTemplate
 
 WRITING = {"GetObject", "PutObject", "DeleteObject", "AbortMultipartUpload"}
 
@@ -224,6 +223,13 @@ def test_a_job_reads_the_settings_and_writes_its_own_logs(stack: StackTemplate, 
 def test_a_job_may_use_these_services_only(stack: StackTemplate, role: str) -> None:
     arms = {"iam", "scheduler"} if role == IMPORT else set()
     assert stack.services(role) == {"cloudwatch", "dynamodb", "logs", "s3", "ssm"} | arms
+
+
+def test_the_import_may_assume_the_roles_that_are_named_for_it() -> None:
+    stack = StackTemplate(template_of("topics with queues of their own"))
+    for role in (*FUNCTION_ROLES, *JOB_ROLES):
+        assumed = [s["Resource"] for s in stack.statements(role) if s["Action"] == "sts:AssumeRole"]
+        assert assumed == ([READER_ARN] if role == IMPORT else [])
 
 
 @pytest.mark.parametrize("role", (*FUNCTION_ROLES, *JOB_ROLES))

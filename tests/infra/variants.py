@@ -9,6 +9,7 @@ import pytest
 from infra.local_template import Template, synthesize
 from tidewheel.cdk.environment import Environment
 
+READER_ARN = "arn:aws:iam::111122223333:role/reader"
 KEY_ARN = "arn:aws:kms:us-east-1:123456789012:key/11111111-2222-3333-4444-555555555555"
 
 VARIANTS: dict[str, Environment] = {
@@ -22,6 +23,7 @@ VARIANTS: dict[str, Environment] = {
         reserved_concurrency={"ingest": 360, "dispatch": 50},
         warm_read_units=20_000,
         warm_write_units=10_000,
+        import_role_arns=(READER_ARN,),
     ),
 }
 """What is asked of every stack is asked of each of these."""

@@ -400,7 +400,14 @@ def test_a_second_run_says_of_every_row_that_it_was_settled(bench: Bench) -> Non
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"format": "avro"}, {"token": "a/b"}, {"min-lead": "soon"}, {"time-zone": "Mars/Olympus"}]
+    "wrong",
+    [
+        {"format": "avro"},
+        {"token": "a/b"},
+        {"min-lead": "soon"},
+        {"time-zone": "Mars/Olympus"},
+        {"input-role": "reader"},
+    ],
 )
 def test_an_option_that_is_wrong_is_named(wrong: dict[str, str]) -> None:
     [name] = wrong

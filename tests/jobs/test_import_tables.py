@@ -11,9 +11,11 @@ import pytest
 
 from tests.flows.world import HOUR, START_MS, TOPIC
 from tests.jobs.test_import import Bench, bench
+from tests.slow_endpoint import SlowEndpoint
 from tidewheel.errors import ExtraMissing, InvalidValue
 from tidewheel.jobs.importing import tables
 from tidewheel.local import LocalTidewheel
+from tidewheel.local.job_runs import run_job
 
 deltalake = pytest.importorskip("deltalake")
 pytest.importorskip("pyiceberg")
@@ -123,6 +125,38 @@ def test_without_the_package_the_extra_is_named(bench: Bench, monkeypatch: pytes
     monkeypatch.setattr(tables, "find_spec", lambda _: None)
     with pytest.raises(ExtraMissing, match=r"tidewheel\[tables\]"):
         bench.run(bench.folder, format="delta")
+
+
+@pytest.mark.parametrize("format_", ["json", "delta"])
+def test_input_of_another_s3_bucket_is_read_as_the_role_that_is_named_and_nothing_else(
+    format_: str, tmp_path: Path
+) -> None:
+    with LocalTidewheel(clock="real") as stack:
+        stack.client().create_topic(TOPIC)
+        s3 = stack.session.client("s3")
+        s3.create_bucket(Bucket="lake")
+        table = pa.table({"deliver_at": [stack.clock.now_ms() + 5 * HOUR], "body": ["of others"]})
+        deltalake.write_deltalake(tmp_path / "t", table)
+        (tmp_path / "t" / "rows.json").write_text(json.dumps(table.to_pylist()[0]))
+        for path in (tmp_path / "t").rglob("*"):
+            if path.is_file():
+                s3.upload_file(str(path), "lake", str(path.relative_to(tmp_path)))
+        url = "s3://lake/t" if format_ == "delta" else "s3://lake/t/rows.json"
+        role = "arn:aws:iam::123456789012:role/reader"
+        arguments = {"topic": TOPIC, "input": url, "format": format_, "input-role": role}
+        with SlowEndpoint(stack.endpoint_url) as endpoint:
+            report = run_job(
+                "import_messages",
+                arguments,
+                stack_name=stack.stack_name,
+                clock=stack.clock,
+                endpoint_url=endpoint.url,
+            )
+        assert (report.imported, report.failed) == (1, {})
+        keys = {each.access_key for each in endpoint.asked if each.path.startswith("/lake")}
+        others = {each.access_key for each in endpoint.asked if not each.path.startswith("/lake")}
+        assert len(keys) >= 1 and not keys & others and others == {"local"}, (keys, others)
+        assert sum(b"Action=AssumeRole" in each.body for each in endpoint.asked) >= 1
 
 
 def test_tables_in_s3_are_read_at_the_endpoint_of_the_stack(tmp_path: Path) -> None:

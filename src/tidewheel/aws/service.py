@@ -90,6 +90,7 @@ class Service(Ports):
             parallel=parallel_of(settings.send_threads),
             clock=clock,
             max_skew_ms=settings.max_skew_ms,
+            read_threads=settings.send_threads,
         )
         service.settings = settings
         return service

@@ -69,7 +69,7 @@ class Compaction(Construct):
         if foundation.environment.spark:
             self.merge_job_name = resource_name(self, "merge")
             self.jobs = self._jobs(foundation.environment)
-            self._allow_jobs(self.jobs, foundation.storage)
+            self._allow_jobs(self.jobs, foundation.storage, foundation.environment)
 
     def grant_start(self, grantee: iam.IGrantable) -> None:
         """Allows to start small and large merges."""
@@ -100,7 +100,7 @@ class Compaction(Construct):
         merge, rebuild, import_ = (SparkJob(self, spec, code=code, environment=environment) for spec in specs)
         return SparkJobs(merge=merge, rebuild=rebuild, import_=import_)
 
-    def _allow_jobs(self, jobs: SparkJobs, storage: Storage) -> None:
+    def _allow_jobs(self, jobs: SparkJobs, storage: Storage, environment: Environment) -> None:
         """Allows each job its own prefixes, the table and the settings."""
         settings = Stack.of(self).format_arn(
             service="ssm", resource="parameter", resource_name=parameter_name(service_name(self)).removeprefix("/")
@@ -122,6 +122,8 @@ class Compaction(Construct):
         reads = ("dynamodb:GetItem", "dynamodb:Query")
         storage.grant_items(import_, TOPICS, *reads, "dynamodb:PutItem", "dynamodb:UpdateItem")
         storage.grant_objects(import_, *WRITING, prefixes=(LEDGERS, IMPORTS))
+        if environment.import_role_arns:
+            allow(import_, ["sts:AssumeRole"], environment.import_role_arns)
 
 
 def _allow_merging(grantee: iam.IGrantable, storage: Storage) -> None:

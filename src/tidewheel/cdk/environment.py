@@ -12,7 +12,7 @@ from aws_cdk.aws_logs import RetentionDays
 
 from tidewheel.errors import InvalidValue
 from tidewheel.model.setting import Setting, check_settings, is_whole
-from tidewheel.model.settings import FunctionSettings
+from tidewheel.model.settings import ROLE_ARN, FunctionSettings
 from tidewheel.model.topic import check_name
 from tidewheel.model.triggers import SWEEP_INTERVAL_S
 
@@ -89,6 +89,9 @@ class Environment(FunctionSettings):
     merge_workers: Annotated[int, _workers("merge")] = 10
     rebuild_workers: Annotated[int, _workers("rebuild")] = 10
     import_workers: Annotated[int, _workers("import")] = 10
+    import_role_arns: Annotated[
+        tuple[str, ...], Setting("Roles that the import job may assume to read its input from other S3 buckets.")
+    ] = ()
     sweep_interval_s: Annotated[
         int, Setting("Time between two sweeps, in whole minutes.", unit="s", least=60, most=MAX_SWEEP_INTERVAL_S)
     ] = SWEEP_INTERVAL_S
@@ -190,6 +193,9 @@ class Environment(FunctionSettings):
         for arn in self.subscriber_queue_arns:
             if not Token.is_unresolved(arn) and not arn.startswith("arn:"):
                 raise InvalidValue("subscriber_queue_arns", arn, "give ARNs of queues: arn:aws:sqs:...")
+        for arn in self.import_role_arns:
+            if not Token.is_unresolved(arn) and not ROLE_ARN.match(arn):
+                raise InvalidValue("import_role_arns", arn, "give ARNs of roles: arn:aws:iam::123456789012:role/reader")
         if self.sweep_interval_s % 60:
             raise InvalidValue("sweep_interval_s", self.sweep_interval_s, "give whole minutes, such as 60 or 120")
         if not GLUE_VERSIONS.match(self.glue_version):

@@ -90,6 +90,9 @@ def import_messages(
         str | None, typer.Option(metavar="CHARACTER", help="What stands around a CSV value. The default is '\"'.")
     ] = None,
     rejects: Annotated[str | None, typer.Option(help="Folder for refused rows, with the reasons.")] = None,
+    input_role: Annotated[
+        str | None, typer.Option(metavar="ARN", help="The role that may read the input in S3.")
+    ] = None,
     token: Annotated[
         str | None,
         typer.Option(
@@ -103,8 +106,9 @@ def import_messages(
     cores: Cores = None,
 ) -> None:
     """Import files of messages as ledgers."""
-    run = {"topic": topic, "input": files, "rejects": rejects, "token": token, "min-lead": min_lead}
-    reading = {"format": file_format, "time-zone": time_zone, "csv-escape": csv_escape, "csv-quote": csv_quote}
+    run = {"topic": topic, "rejects": rejects, "token": token, "min-lead": min_lead}
+    reading = {"input": files, "input-role": input_role, "format": file_format, "time-zone": time_zone}
+    reading |= {"csv-escape": csv_escape, "csv-quote": csv_quote}
     columns = {"deliver-at": deliver_at, "body": body, "key": key, "attributes": attributes}
     columns |= {"expires-at": expires_at, "group": group}
     report = _run(ctx, "import_messages", {**run, **reading, **columns}, cores)

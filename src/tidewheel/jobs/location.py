@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from tidewheel.flows.ports.parallel import Parallel
@@ -33,6 +34,7 @@ class Location:
         endpoint_url: where S3 and DynamoDB answer; None: AWS itself.
         region: of AWS; by default taken from the environment.
         profile: profile in AWS's configuration files, for credentials; by default taken from the environment.
+        role: ARN of a role that is assumed with these credentials; None: none.
         table: the table's name; None: no task uses the table.
     """
 
@@ -40,6 +42,7 @@ class Location:
     endpoint_url: str | None = None
     region: str | None = None
     profile: str | None = None
+    role: str | None = None
     table: str | None = None
 
     @classmethod
@@ -92,19 +95,46 @@ def client(location: Location, service: str) -> Any:
     The credentials come from botocore's chain, which renews them before they expire: a job may outlive its role's
     credentials. All tasks of a worker share the client, since making a client costs as much as many requests.
     """
-    import botocore.session
-
     from tidewheel.aws.tries import JOB
+
+    make = partial(_session(location).create_client, config=JOB.config(_CONNECTIONS))
+    made = make(service, region_name=location.region, endpoint_url=location.endpoint_url)
+    JOB.watch(made)
+    return made
+
+
+def _session(location: Location) -> Any:
+    """Returns a session of botocore with the location's credentials."""
+    import botocore.session
 
     session = botocore.session.Session(profile=location.profile)
     access = local_access(location.endpoint_url)
     if access is not None:
         session.set_credentials(access, access)
-    made = session.create_client(
-        service, region_name=location.region, endpoint_url=location.endpoint_url, config=JOB.config(_CONNECTIONS)
+    if location.role is None:
+        return session
+    from botocore.credentials import AssumeRoleCredentialFetcher, CredentialResolver, DeferredRefreshableCredentials
+
+    fetcher = AssumeRoleCredentialFetcher(
+        partial(session.create_client, region_name=location.region, endpoint_url=location.endpoint_url),
+        session.get_credentials(),
+        location.role,
+        extra_args={"RoleSessionName": "tidewheel"},
     )
-    JOB.watch(made)
-    return made
+    assumed = DeferredRefreshableCredentials(fetcher.fetch_credentials, "assume-role")
+    session = botocore.session.Session(profile=location.profile)
+    provider: Any = SimpleNamespace(METHOD="assume-role", load=lambda: assumed)
+    session.register_component("credential_provider", CredentialResolver([provider]))
+    return session
+
+
+def credentials(location: Location) -> tuple[str | None, str | None, str | None]:
+    """Returns access key, secret and token of an endpoint without TLS, or of a role; else nothing."""
+    access = local_access(location.endpoint_url)
+    if location.role is None:
+        return access, access, None
+    found = _session(location).get_credentials().get_frozen_credentials()
+    return found.access_key, found.secret_key, found.token
 
 
 def local_access(endpoint_url: str | None) -> str | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import lru_cache
@@ -29,6 +30,8 @@ MAX_RETENTION_S = 3653 * 86_400
 """Ten years, as the longest delay."""
 MAX_SKEW_MS = 60_000
 """The limit on `max_skew_ms`, which delays every message. If clocks differ by more, repair the clocks."""
+
+ROLE_ARN = re.compile(r"arn:[a-z-]+:iam::\d{12}:role/[\w+=,.@/-]+\Z", re.ASCII)
 
 MAX_VISIBILITY_TIMEOUT_S = 43_200
 """SQS's limit."""
@@ -270,9 +273,7 @@ class FunctionSettings:
             most=MAX_SKEW_MS,
         ),
     ] = 100
-    send_threads: Annotated[
-        int, Setting("Parallel requests of a function call.", least=1, most=MAX_SEND_THREADS)
-    ] = 8
+    send_threads: Annotated[int, Setting("Parallel requests of a function call.", least=1, most=MAX_SEND_THREADS)] = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

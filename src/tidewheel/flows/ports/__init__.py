@@ -29,6 +29,7 @@ class Ports(Storage):
         parallel: runs calls side by side.
         clock: the time.
         max_skew_ms: maximum difference between SQS's clock and the local clock.
+        read_threads: reads ahead, side by side.
     """
 
     def __init__(
@@ -42,6 +43,7 @@ class Ports(Storage):
         parallel: Parallel,
         clock: Clock,
         max_skew_ms: int,
+        read_threads: int = 0,
     ) -> None:
         super().__init__(table, objects)
         self.queues = queues
@@ -50,3 +52,4 @@ class Ports(Storage):
         self.parallel = parallel
         self.clock = clock
         self.max_skew_ms = max_skew_ms
+        self.read_threads = read_threads

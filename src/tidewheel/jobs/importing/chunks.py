@@ -76,7 +76,7 @@ class WritePart:
         chunk: _OpenChunk | None = None
         number = 0
         committed = part.chunks(self.committed)
-        for rows, checked in checked_rows(read_part(self.work.location, part, batch_rows), part, self.work.terms):
+        for rows, checked in checked_rows(read_part(self.work.source, part, batch_rows), part, self.work.terms):
             start = 0
             first = True
             while start < len(rows) or first:

@@ -84,7 +84,7 @@ def import_messages(job: Job, tasks: Tasks | None = None, limits: Limits = LIMIT
     options = parse_options(job.arguments)
     if job.service.topic_states.read(options.topic) is None:
         raise UnknownTopic(options.topic)
-    files = find_files(job.location, options)
+    files = find_files(replace(job.location, role=options.input_role), options)
     if options.rejects is not None:
         check_writable(job.location, options.rejects, options.input, f"{token_of(options, files)}.json")
     return import_files(job, options, files, tasks or in_children(job), limits)
@@ -142,7 +142,12 @@ class _Run:
         limits = self._settled.begin(given, token).limits
         terms = Terms.of(state, job.service.clock.now_ms(), options)
         self._work = Work(
-            target=self._target, terms=terms, location=job.location, rejects=options.rejects, limits=limits
+            target=self._target,
+            terms=terms,
+            location=job.location,
+            source=replace(job.location, role=options.input_role),
+            rejects=options.rejects,
+            limits=limits,
         )
         self._marks = job.service.buckets.imported(state.topic, self._target.import_id)
         self._changed: set[str] = set()
@@ -183,7 +188,7 @@ class _Run:
         Raises:
             InvalidValue: no file can be read.
         """
-        divide = Divide(location=self._job.location, options=self._options, limits=self._work.limits)
+        divide = Divide(location=self._work.source, options=self._options, limits=self._work.limits)
         found: dict[int, list[Part]] = {}
         for place, parts in self._tasks.run(Apart(divide), self._files):
             if isinstance(parts, FileProblem):
@@ -213,7 +218,7 @@ class _Run:
 
     def _check_unchanged(self, file: InputFile) -> bool:
         if file.name not in self._changed:
-            problem = changed_since(self._job.location, file)
+            problem = changed_since(self._work.source, file)
             if problem is None:
                 return True
             self._changed.add(file.name)

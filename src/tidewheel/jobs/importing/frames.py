@@ -98,7 +98,14 @@ class FrameImport:
         terms = Terms.of(state, job.service.clock.now_ms(), options)
         return cls(
             options=options,
-            work=Work(target=target, terms=terms, location=job.location, rejects=options.rejects, limits=limits),
+            work=Work(
+                target=target,
+                terms=terms,
+                location=job.location,
+                source=job.location,
+                rejects=options.rejects,
+                limits=limits,
+            ),
             folder=f"{import_name(options.topic, target.import_id).removesuffix('.json')}/rows/",
         )
 

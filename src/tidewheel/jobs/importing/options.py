@@ -9,6 +9,7 @@ from zoneinfo import ZoneInfo
 
 from tidewheel.errors import InvalidValue
 from tidewheel.model.duration import delay_ms
+from tidewheel.model.settings import ROLE_ARN
 
 FORMATS = ("parquet", "csv", "json", "delta", "iceberg")
 _TOKEN = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
@@ -67,6 +68,7 @@ class ImportOptions:
 
     Attributes:
         input: a path, an `s3://` URL or a glob of either.
+        input_role: ARN of the role that may read the input; None: the job's own credentials.
         format: one of FORMATS; None: taken from the endings of the files' names.
         columns: the wanted columns; those in `optional` may be absent.
         optional: default column names, not given by the caller, that the input may lack.
@@ -79,6 +81,7 @@ class ImportOptions:
 
     topic: str
     input: str
+    input_role: str | None = None
     format: str | None = None
     columns: Columns = Columns()
     optional: frozenset[str] = frozenset()
@@ -102,6 +105,7 @@ def parse_options(arguments: Mapping[str, str]) -> ImportOptions:
     return ImportOptions(
         topic=arguments["topic"],
         input=arguments["input"],
+        input_role=_role(arguments.get("input-role")),
         format=_format(arguments.get("format")),
         columns=Columns(**{column: name for column, name in given.items() if name}),
         optional=frozenset(c for c in ("key", "attributes", "expires_at", "group") if not given[c]),
@@ -125,6 +129,12 @@ def _dialect(quote: str, escape: str | None) -> Dialect:
 def _format(text: str | None) -> str | None:
     if text and text not in FORMATS:
         raise InvalidValue("--format", text, f"give {', '.join(FORMATS)}")
+    return text or None
+
+
+def _role(text: str | None) -> str | None:
+    if text and not ROLE_ARN.match(text):
+        raise InvalidValue("--input-role", text, "give a role's ARN, such as arn:aws:iam::123456789012:role/reader")
     return text or None
 
 

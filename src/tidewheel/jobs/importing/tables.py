@@ -12,7 +12,7 @@ from pathlib import Path
 
 from tidewheel.errors import ExtraMissing, InvalidValue
 from tidewheel.jobs.importing.options import ImportOptions
-from tidewheel.jobs.location import S3, Location, client, local_access
+from tidewheel.jobs.location import S3, Location, client, credentials
 
 _DELTA_FEATURES = frozenset({"timestampNtz", "v2Checkpoint", "vacuumProtocolCheck"})
 """Features of Delta's protocol that say nothing about the rows of a data file."""
@@ -96,15 +96,15 @@ TABLES: Mapping[str, tuple[str, Callable[[Location, ImportOptions], list[str]]]]
     "iceberg": ("pyiceberg", _iceberg_files),
 }
 """Format -> the package that reads it, and the function that lists its files."""
-_DELTA_NAMES = ("AWS_REGION", "AWS_ENDPOINT_URL", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
-_ICEBERG_NAMES = ("s3.region", "s3.endpoint", "s3.access-key-id", "s3.secret-access-key")
+_DELTA_NAMES = ("AWS_REGION", "AWS_ENDPOINT_URL", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
+_ICEBERG_NAMES = ("s3.region", "s3.endpoint", "s3.access-key-id", "s3.secret-access-key", "s3.session-token")
 
 
 def _access(location: Location, url: str, names: Sequence[str]) -> dict[str, str]:
-    """Returns the place of S3 as options of a package. The credentials of AWS are found by the package."""
+    """Returns the place of S3 as options of a package, which finds the credentials of AWS, but not of a role."""
     if not url.startswith("s3"):
         return {}
-    access = local_access(location.endpoint_url)
-    given = zip(names, (location.region, location.endpoint_url, access, access), strict=True)
-    http = {"AWS_ALLOW_HTTP": "true"} if names is _DELTA_NAMES and access is not None else {}
+    given = zip(names, (location.region, location.endpoint_url, *credentials(location)), strict=True)
+    local = (location.endpoint_url or "").startswith("http://")
+    http = {"AWS_ALLOW_HTTP": "true"} if names is _DELTA_NAMES and local else {}
     return {name: value for name, value in given if value is not None} | http

@@ -164,13 +164,15 @@ class Work:
     """The data shared by all tasks of an import.
 
     Attributes:
-        location: where ledgers are written. Input and rejects in S3 are accessed with the same credentials.
+        location: where ledgers are written. Rejects in S3 are written with the same credentials.
+        source: how the input in S3 is read.
         rejects: folder or `s3://` URL for rejected rows, if they are kept.
     """
 
     target: Target
     terms: Terms
     location: Location
+    source: Location
     rejects: str | None
     limits: Limits
 
