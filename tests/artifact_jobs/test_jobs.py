@@ -127,6 +127,14 @@ def children(process: int) -> list[int]:
     return []
 
 
+@contextmanager
+def on_executors() -> Iterator[dict[str, Any]]:
+    """Yields arguments by which Spark runs a job on two executors. One of them dies while it runs tasks."""
+    with an_executor_dies() as killed:
+        yield {"master": "local-cluster[2,1,1024]", "conf": ["spark.speculation=true"]}
+    assert len(killed) == 1
+
+
 def test_merge_and_rebuild_run_on_sparks_executors_of_which_one_dies(
     glue: Glue, deployment: Deployment, session: boto3.Session, endpoint_url: str
 ) -> None:
@@ -134,21 +142,20 @@ def test_merge_and_rebuild_run_on_sparks_executors_of_which_one_dies(
     for seed in range(LEDGERS):
         deployment.send("large", some_messages(seed, 500))
     before = deployment.rows("large")
-    on_spark = {"master": "local-cluster[2,1,1024]", "conf": ["spark.speculation=true"], "spark_above_mb": "0"}
-    with an_executor_dies() as killed:
-        run = done(glue.run(deployment.jobs["merge_buckets"], topic="large", all="true", **on_spark))
-    assert len(killed) == 1
+    with on_executors() as spark:
+        run = done(glue.run(deployment.jobs["merge_buckets"], topic="large", all="true", spark_above_mb="0", **spark))
     assert any("on Spark's workers" in message for message in run.messages)
     assert deployment.ledgers("large") < LEDGERS
     assert deployment.rows("large") == before
     checkpoint_topic(deployment.service, "large")
     deployment.lose_table(session.client("dynamodb", endpoint_url=endpoint_url))
-    run = done(glue.run(deployment.jobs["rebuild_index"], topic="large", **on_spark))
+    with on_executors() as spark:
+        run = done(glue.run(deployment.jobs["rebuild_index"], topic="large", spark_above_mb="0", **spark))
     assert any("on Spark's workers" in message for message in run.messages)
     assert deployment.rows("large") == before
 
 
-def test_import_messages_makes_ledgers_of_files_and_says_what_it_rejects(
+def test_import_messages_makes_ledgers_of_files_on_executors_of_which_one_dies_and_says_what_it_rejects(
     glue: Glue, deployment: Deployment, tmp_path: Path
 ) -> None:
     deployment.create_topic("imported")
@@ -160,7 +167,8 @@ def test_import_messages_makes_ledgers_of_files_and_says_what_it_rejects(
         (tmp_path / name).write_text("".join(json.dumps(row) + "\n" for row in rows))
     rejects = tmp_path / "rejects"
     given = {"topic": "imported", "input": str(tmp_path / "*.jsonl"), "deliver_at": "due", "body": "text"}
-    run = done(glue.run(deployment.jobs["import_messages"], **given, rejects=str(rejects)))
+    with on_executors() as spark:
+        run = done(glue.run(deployment.jobs["import_messages"], **given, rejects=str(rejects), **spark))
     assert f"{len(good) + len(bad):,} rows read, {len(good):,} imported" in run.messages[-1]
     due_ms = [round(datetime.fromisoformat(str(row["due"])).timestamp() * 1000) for row in good]
     expected = Counter((due, b'{"n": %d}' % n) for n, due in enumerate(due_ms))
