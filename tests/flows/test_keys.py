@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -22,9 +23,10 @@ from tests.flows.world import (
 )
 from tidewheel.errors import UnknownTopic
 from tidewheel.flows.administration.cancel import Cancelled, TooLate, cancel, cancel_key, cancel_many
+from tidewheel.flows.administration.purge import purge
 from tidewheel.flows.delivery.keys import settle_keys
 from tidewheel.model.message import Message, MessageId, id_bytes, id_text
-from tidewheel.model.pack import Pack, decode_pack, packs
+from tidewheel.model.pack import Arrival, Pack, decode_pack, packs
 from tidewheel.model.tombstone import tombstone, ttl_s
 from tidewheel.model.validation import check_message, moved
 
@@ -56,6 +58,20 @@ def cancel_by_id(world: World, message_id: MessageId) -> Any:
 
 
 # ---- deduplication
+def test_a_message_that_an_earlier_try_took_for_purged_is_replaced_all_the_same() -> None:
+    world = World()
+    slow = keyed(world, HOUR, ahead_ms=-1000)
+    first = Arrival(name="m1", retried=False, taken_ms=START_MS + 10)
+    world.ingest(replace(slow, arrival=first))
+    purge(world.service, world.clock, TOPIC)
+    world.clock.advance_ms(100)
+    world.ingest(replace(slow, arrival=replace(first, retried=True)))
+    newer = keyed(world, 2 * HOUR, replace=True)
+    world.ingest(newer)
+    world.run(DAY)
+    assert world.received() == once([id_of(newer)])
+
+
 @pytest.mark.parametrize("delay_ms", DELAYS.values(), ids=DELAYS)
 def test_a_message_is_dropped_while_another_one_with_its_key_waits(delay_ms: int) -> None:
     world = World()

@@ -19,6 +19,7 @@ from tidewheel.flows.administration.purge import purge
 from tidewheel.flows.upkeep.checkpoint import checkpoint_topic, find_checkpoints
 from tidewheel.model.message import MessageId, Receipt, id_bytes, id_deliver_at_ms, id_text
 from tidewheel.model.pack import Pack, decode_pack, packs
+from tidewheel.model.topic_state import TopicState
 from tidewheel.storage.keys import FoundKeys, NotInLedgers
 
 
@@ -268,6 +269,25 @@ def test_a_cancel_by_key_while_the_topic_is_away_promises_nothing_and_holds_afte
     assert cancel_by_key(world)
     world.run(2 * DAY, sweeps=True)
     assert not world.received()
+
+
+def test_a_cancel_by_key_that_a_rebuild_overtakes_says_that_it_is_too_late(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = a_world()
+    [sent] = world.send(DAY, key="k")
+    world.run(DAY - 6 * MINUTE)
+    checkpoint(world)
+    slot_ms, read = world.state.slot_ms, world.service.topic_states.read
+    lose_table(world)
+    world.clock.advance_ms(1000)
+
+    def rebuild_first(topic: str) -> TopicState | None:
+        monkeypatch.setattr(world.service.topic_states, "read", read)
+        run_rebuild(world)
+        return read(topic)
+
+    monkeypatch.setattr(world.service.topic_states, "read", rebuild_first)
+    now_ms = world.clock.now_ms()
+    assert cancel_key(world.service, TOPIC, slot_ms, "k", (now_ms, 1), now_ms) == TooLate(id=MessageId(sent))
 
 
 # --- the table is lost, and it is not: the same answers ---------------------------------------------------------

@@ -221,14 +221,16 @@ class Administrators:
         promises, owner = self.world.promises, (life.name, reader.name)
 
         def stop(ports: FaultyPorts) -> None:
-            resumes = promises.resumes[owner]
+            # Of a resume and a pause at one time, either may be the last.
+            resumes, at_once = promises.resumes[owner], promises.resuming[owner]
             try:
                 self._hinder(life.name, reader.name)
                 pause(ports, life.name, reader.name)
             finally:
                 self._hinder(life.name, reader.name)
             state = self.world.service.topic_states.read(life.name)
-            if promises.resumes[owner] == resumes and not promises.resuming[owner] and state is not None:
+            at_once += promises.resumes[owner] - resumes
+            if not at_once and state is not None:
                 if reader.pause is None:
                     reader.pause = Pause(step=self.world.step, sealed=state.sealed)
                 self.world.note(f"{owner} is paused")

@@ -157,9 +157,13 @@ class LastingFaults:
         return over
 
     def refuses(self, task: Task, what: str, args: Sequence[Any] = ()) -> bool:
-        """Whether a call is refused. A function may repeat sends after the table refused its progress."""
+        """Whether a call is refused. A function may repeat sends after the table refused its progress.
+
+        It does so too when the table took no park of one subscription and the work queue no hold.
+        """
         refused = any(each.refuses(what) for each in self.faults)
-        if refused and what.partition(".")[0] in TABLE_PORTS and task.sent:
+        progress = what.partition(".")[0] in TABLE_PORTS and task.sent
+        if refused and (progress or what == "queues.enqueue_hold"):
             task.troubled = True
         return refused
 

@@ -136,9 +136,11 @@ def cancel_key(
             else:
                 done = storage.keys.move(topic, found, entry, None)
             if done:
-                # A rebuild restores the key later. It cancels the message if it finds this entry.
+                # A rebuild that restores the key cancels the message if it finds this entry, but perhaps too late.
                 _is_sealed(storage, topic, 0)
-                return Cancelled(id=None)
+                restored = storage.keys.read(topic, key)
+                if restored is None or restored.id is None or not restored.cancelled:
+                    return Cancelled(id=None)
         else:
             wanted = tombstone(found.id, slot_ms, now_ms)
             result = _cancel_named(storage, topic, found, entry, wanted, now_ms)

@@ -209,6 +209,11 @@ class _Settling:
             found = self._storage.keys.claim(self._state.topic, mine)
             if found is None:
                 return True
+            if found.id == mine.id and found.sent_ms < mine.sent_ms and not moves:
+                # An earlier try did not know of a purge before the message, and the entry would count as purged.
+                known = replace(found, sent_ms=mine.sent_ms, floor=max(mine.floor, found.floor))
+                self._storage.keys.move(self._state.topic, found, known, None)
+                continue
             if found.id == mine.id:
                 # A cancel that found the slot sealed put no tombstone, and said that the message comes.
                 return not found.cancelled or (found.id is not None and self._find(found.id) is None)
