@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 import pytest
@@ -24,7 +24,7 @@ from tests.flows.world import (
 )
 from tests.stored import altered, stored
 from tidewheel.clock import ManualClock
-from tidewheel.errors import CorruptLedger
+from tidewheel.errors import CorruptLedger, NotConfigured
 from tidewheel.flows.delivery.dispatch import dispatch
 from tidewheel.flows.delivery.ingest import ingest
 from tidewheel.flows.ports.runs import MergeSize
@@ -210,18 +210,37 @@ def test_large_merges_of_a_sweep_are_one_run_and_wait_while_another_is_under_way
         world.send(2 * DAY)
         ingest(world.ports, "mail", [world.pack(2 * DAY)])
     asked: list[list[str]] = []
-    free = iter([False, False, True])
+    answers: Iterator[bool | Exception] = iter([False, NotConfigured("denied"), True, True])
 
     def merge_large(topics: Sequence[str]) -> bool:
+        ingest(world.ports, TOPIC, [world.pack(2 * DAY)])  # which moves the topic on
         asked.append(sorted(topics))
-        return next(free)
+        answer = next(answers)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
 
     monkeypatch.setattr(world.service.runs, "merge_large", merge_large)
-    assert [world.sweep().merging for _ in range(2)] == [[], []]
-    assert sorted(world.sweep().merging) == ["mail", TOPIC]
-    assert asked == [["mail", TOPIC]] * 3
+    world.may_fail = True
+    for merging in ([], [], ["mail", TOPIC], ["mail", TOPIC]):
+        assert sorted(world.sweep().merging) == merging
+        for _ in range(5):
+            world.clock.advance_ms(5 * MINUTE)
+            assert world.sweep().merging == []
+        world.clock.advance_ms(5 * MINUTE)
+    assert asked == [["mail", TOPIC]] * 4
+
+
+def test_a_large_run_asks_the_sweep_for_what_has_come_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tidewheel.flows.upkeep.consider_merge.SMALL_BYTES", 100)
+    world = World(max_buckets=4)
     world.sweep()
-    assert len(asked) == 3
+    spread(world, 9)
+    assert world.sweep().merging == [TOPIC]
+    assert run_merge(world, everything=False).merges > 0
+    assert world.state.merge_at_ms == world.clock.now_ms()
+    world.sweep()
+    assert world.state.merge_at_ms is None
 
 
 def test_without_spark_a_function_merges_in_steps_what_is_too_large_for_it(monkeypatch: pytest.MonkeyPatch) -> None:

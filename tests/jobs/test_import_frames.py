@@ -25,12 +25,12 @@ COUNT = 100
 BODIES = sorted(f"message {i}" for i in range(COUNT))
 
 
-def table(seed: int, count: int = COUNT) -> pa.Table:
+def table(seed: int, count: int = COUNT, step_s: int = 1) -> pa.Table:
     """The same rows for each seed, in another order."""
     order = random.Random(seed).sample(range(count), count)
     return pa.table(
         {
-            "deliver_at": pa.array([START_MS + 2 * HOUR + i * 1000 for i in order], pa.timestamp("ms", "UTC")),
+            "deliver_at": pa.array([START_MS + 2 * HOUR + i * step_s * 1000 for i in order], pa.timestamp("ms", "UTC")),
             "body": [f"message {i}" for i in order],
         }
     )
@@ -108,7 +108,10 @@ def test_a_task_that_ran_twice_counts_once(bench: Bench) -> None:
 
 def test_other_rows_with_the_token_are_refused_and_change_nothing(bench: Bench) -> None:
     send(bench, table(1))
-    for other in (table(2, COUNT - 1), table(2).set_column(1, "body", pa.array(["other"] * COUNT))):
+    first = table(2)
+    swapped = first.set_column(1, "body", first.column("body").take(pa.array([1, 0, *range(2, COUNT)])))
+    keyed = first.append_column("key", pa.array(["k"] * COUNT))
+    for other in (first.slice(1), first.slice(0, 0), swapped, keyed):
         with pytest.raises(InvalidValue, match=r"in this import .* was .* and is"):
             send(bench, other)
     assert sorted(bench.bodies()) == BODIES
@@ -118,13 +121,44 @@ def test_other_rows_with_the_token_are_refused_and_change_nothing(bench: Bench) 
 def test_rows_that_cannot_be_sent_are_named_before_anything_is_sent(bench: Bench, tmp_path: Path) -> None:
     rows = table(1).set_column(1, "body", pa.array(["", *["good"] * (COUNT - 1)]))
     made, found = kept(bench, rows)
-    with pytest.raises(InvalidValue, match=r"nothing was sent, since 1 rows cannot be \(1: body is missing\)"):
+    with pytest.raises(InvalidValue, match=r"1 rows cannot be sent \(1: body is missing\), and nothing was sent"):
         made.commit(job_of(bench), found)
     made.give_up(found)
     assert bench.bodies() == files(bench) == []
     report = send(bench, rows, rejects=str(tmp_path / "rejects"))
     assert (report.imported, report.rejected.total()) == (COUNT - 1, 1)
     assert len(bench.rejects(tmp_path / "rejects")) == 1
+
+
+def test_rows_whose_time_passed_during_the_write_are_kept_and_named(bench: Bench, tmp_path: Path) -> None:
+    made, found = kept(bench, table(1, step_s=60))
+    state = bench.world.state
+    assert bench.world.service.topic_states.seal(state, (START_MS + 2 * HOUR) // state.slot_ms + 9)
+    with pytest.raises(InvalidValue, match=r"rows cannot be sent .*, and all others were sent. Give a folder"):
+        made.commit(job_of(bench), found)
+    sent = bench.bodies()
+    rejects = tmp_path / "rejects"
+    for _ in range(2):
+        assert send(bench, table(2, step_s=60), tasks=5, rejects=str(rejects)).imported == 0
+        assert 0 < len(bench.rejects(rejects)) < COUNT == len(bench.rejects(rejects)) + len(sent)
+        assert sorted([*sent, *(row["body"] for row in bench.rejects(rejects))]) == BODIES
+    assert files(bench) == []
+
+
+def test_a_second_run_sends_what_has_become_too_soon_meanwhile(bench: Bench) -> None:
+    plan = CrashPlan()
+    plan.schedule(3, "after")
+    made, found = kept(bench, table(1))
+    with pytest.raises(Crash):
+        made.commit(
+            job_of(bench, altered(bench.world.service, buckets=CrashingPort(bench.world.service.buckets, plan))), found
+        )
+    bench.world.clock.advance_ms(3 * HOUR // 2)
+    rejects: dict[str, str] = {"rejects": str(bench.folder / "rejects")}
+    assert send(bench, table(2), tasks=2, **rejects).rejected.total() == 0
+    assert sorted(bench.bodies()) == BODIES
+    assert send(bench, table(3), **rejects).skipped == COUNT
+    assert not (bench.folder / "rejects").exists() or not bench.rejects(bench.folder / "rejects")
 
 
 def test_lost_files_of_a_run_that_died_are_named(bench: Bench) -> None:

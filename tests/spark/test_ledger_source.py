@@ -33,7 +33,7 @@ from tidewheel.model.settings import TopicSettings
 from tidewheel.model.topic_state import TopicState, new_topic_state
 from tidewheel.model.trash import Trash
 from tidewheel.spark.ledger_files import ledger_files
-from tidewheel.spark.ledger_source import SPARK_SCHEMA, LedgerReader, Runs
+from tidewheel.spark.ledger_source import SPARK_SCHEMA, LedgerReader, Stretches
 from tidewheel.spark.live_ledgers import in_listing, snapshot
 from tidewheel.storage.buckets import Buckets, Commit
 from tidewheel.storage.objects import Objects
@@ -265,10 +265,10 @@ def test_partitions_are_runs_of_segments_and_small_ledgers_share_one(tmp_path: P
     for most in (1, 3000, 8000):
         found: dict[str, list[Any]] = {}
         for partition in a_reader(tmp_path, partition_bytes=str(most)).partitions():
-            assert isinstance(partition, Runs)
-            lengths = [segment.length for run in partition.runs for segment in run.segments]
+            assert isinstance(partition, Stretches)
+            lengths = [segment.length for run in partition.stretches for segment in run.segments]
             assert sum(lengths) <= most or len(lengths) == 1
-            for run in partition.runs:
+            for run in partition.stretches:
                 found.setdefault(run.object_name, []).extend(run.segments)
         assert sorted(found) == sorted(stored)
         for name, segments in found.items():

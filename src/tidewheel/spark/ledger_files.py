@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import re
+
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import col
 
 from tidewheel.spark.ledger_source import SPARK_SCHEMA, LedgerReader
+
+_GLOB = re.compile(r"[\[\]{}*?\\]")
+"""Spark takes each path as a glob."""
 
 
 def ledger_files(spark: SparkSession, scheme: str = "s3", **options: str) -> DataFrame:
@@ -19,8 +24,9 @@ def ledger_files(spark: SparkSession, scheme: str = "s3", **options: str) -> Dat
         options: as for the source.
     """
     ledgers, times = LedgerReader(options, SPARK_SCHEMA).live()
-    root = options["root"].replace("s3://", f"{scheme}://")
-    names = [f"{root}/{each.object_name}" for each in ledgers if any(map(times.meets, each.segments))]
+    root = re.sub(r"\As3a?://", f"{scheme}://", options["root"].rstrip("/"))
+    wanted = [each for each in ledgers if any(map(times.meets, each.segments))]
+    names = [_GLOB.sub(r"\\\g<0>", f"{root}/{each.object_name}") for each in wanted]
     if not names:
         return spark.createDataFrame([], SPARK_SCHEMA)
     due = col("deliver_at_ms")

@@ -19,7 +19,8 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from typing import cast
 
 import boto3
 import pyarrow as pa
@@ -29,13 +30,21 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from tidewheel.clock import SystemClock
+from tidewheel.errors import InvalidValue
 from tidewheel.jobs.importing.frames import FrameImport, Kept
+from tidewheel.jobs.importing.options import Columns
 from tidewheel.jobs.job import Job, make_job
 from tidewheel.jobs.location import local_access
+from tidewheel.spark.options import check_options
+
+_OPTIONS = frozenset(
+    {"topic", "token", "stack", "region", "endpoint_url", "profile", "time_zone", "min_lead", "rejects"}
+    | {field.name for field in fields(Columns)}
+)
 
 
 @dataclass
-class Written(WriterCommitMessage):
+class Done(WriterCommitMessage):
     """What a task tells the driver; None of a task without rows."""
 
     kept: Kept | None
@@ -55,14 +64,17 @@ class LedgerSink(DataSourceArrowWriter):
     """
 
     def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
+        check_options(options, _OPTIONS)
         self._options = dict(options)
-        self._import = FrameImport.of(self._job(), to_arrow_schema(schema))
+        try:
+            self._import = FrameImport.of(self._job(), to_arrow_schema(schema))
+        except InvalidValue as error:
+            name = error.field.removeprefix("--").replace("-", "_")
+            raise InvalidValue(name, error.value, error.advice) from None
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Done:
         """Keeps the rows of a task, and writes their ledgers."""
-        context = TaskContext.get()
-        assert context is not None
-        return Written(self._import.keep(iterator, context.partitionId()))
+        return Done(self._import.keep(iterator, cast(TaskContext, TaskContext.get()).partitionId()))
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Makes all ledgers live.
@@ -98,4 +110,4 @@ class LedgerSink(DataSourceArrowWriter):
 
 
 def _kept(messages: Sequence[WriterCommitMessage | None]) -> list[Kept]:
-    return [each.kept for each in messages if isinstance(each, Written) and each.kept is not None]
+    return [each.kept for each in messages if isinstance(each, Done) and each.kept is not None]

@@ -23,9 +23,10 @@ verifies nothing. `tidewheel.spark.ledger_sink` writes.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import TypeVar
 
 import pyarrow as pa
@@ -33,12 +34,13 @@ from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, DataSource
 from pyspark.sql.types import BinaryType, ByteType, DataType, LongType, MapType, StringType, StructField, StructType
 
 from tidewheel.errors import InvalidValue
-from tidewheel.jobs.location import Location
+from tidewheel.jobs.location import S3, Location
 from tidewheel.ledger.joined import StoredSegment, decode_together
 from tidewheel.ledger.rows import SCHEMA
 from tidewheel.ledger.schema import COLUMNS, ColumnType
 from tidewheel.model.segment import Segment
 from tidewheel.spark.live_ledgers import LiveLedger, in_listing, in_table
+from tidewheel.spark.options import check_options
 from tidewheel.spark.time_range import TimeRange
 from tidewheel.storage.objects import Objects
 from tidewheel.storage.read_ahead import read_ahead
@@ -54,6 +56,10 @@ _SPARK_TYPES: dict[ColumnType, DataType] = {
 SPARK_SCHEMA = StructType([StructField(each.name, _SPARK_TYPES[each.type], each.nullable) for each in COLUMNS])
 """A ledger's columns in Spark's types."""
 
+_OPTIONS = (
+    *("root", "topic", "table", "all", "from_ms", "to_ms"),
+    *("region", "endpoint_url", "profile", "partition_bytes"),
+)
 _PARTITION_BYTES = 32 * 1024 * 1024
 # Few large requests cost less than many small requests. A task need not hold more than this at once.
 _READ_BYTES = 8 * 1024 * 1024
@@ -62,7 +68,7 @@ _BATCH_BYTES = 8 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Run:
+class Stretch:
     """Holds consecutive segments of a ledger."""
 
     object_name: str
@@ -74,11 +80,11 @@ class Run:
         return self.segments[-1].last_byte + 1 - self.segments[0].offset
 
 
-class Runs(InputPartition):
-    """Holds the runs of segments and the time range that a task reads."""
+class Stretches(InputPartition):
+    """Holds the segments and the time range that a task reads."""
 
-    def __init__(self, runs: Sequence[Run], times: TimeRange) -> None:
-        self.runs = tuple(runs)
+    def __init__(self, stretches: Sequence[Stretch], times: TimeRange) -> None:
+        self.stretches = tuple(stretches)
         self.times = times
 
 
@@ -124,12 +130,12 @@ class LedgerReader(DataSourceReader):
     """
 
     def __init__(self, options: dict[str, str], schema: StructType) -> None:
-        _required(options, "root")
-        self._location = Location.of(options)
+        check_options(options, _OPTIONS)
+        self._location = Location.of({**options, "root": _root(options)})
         self._topic = _required(options, "topic")
         self._table = options.get("table")
         self._planned_too = options.get("all", "false").lower() == "true"
-        self._partition_bytes = _number(options, "partition_bytes", _PARTITION_BYTES)
+        self._partition_bytes = _number(options, "partition_bytes", _PARTITION_BYTES, least=1)
         unlimited = TimeRange()
         self._times = TimeRange(
             first_ms=_number(options, "from_ms", unlimited.first_ms), end_ms=_number(options, "to_ms", unlimited.end_ms)
@@ -146,10 +152,11 @@ class LedgerReader(DataSourceReader):
         # Spark has already sent this reader to the tasks. The tasks learn the results of this method from the
         # partitions only.
         ledgers, times = self.live()
-        runs = [run for ledger in ledgers for run in _runs(ledger, times, self._partition_bytes)]
-        sizes = [sum(segment.length for segment in run.segments) for run in runs]
+        wanted = [each for ledger in ledgers for each in _stretches(ledger, times, self._partition_bytes)]
+        sizes = [sum(segment.length for segment in each.segments) for each in wanted]
         # Spark replaces an empty list with one partition of None.
-        return [Runs(group, times) for group in _grouped(runs, sizes, self._partition_bytes)] or [Runs((), times)]
+        groups = _grouped(wanted, sizes, self._partition_bytes)
+        return [Stretches(group, times) for group in groups] or [Stretches((), times)]
 
     def live(self) -> tuple[list[LiveLedger], TimeRange]:
         """Returns the ledgers to read, and the range of times."""
@@ -165,25 +172,25 @@ class LedgerReader(DataSourceReader):
             CorruptLedger: a segment differs from its metadata.
             ObjectMissing: a ledger was merged or collected after the partitions were made.
         """
-        if not isinstance(partition, Runs):
+        if not isinstance(partition, Stretches):
             raise TypeError(f"not a partition of this source: {partition!r}")
         pieces = [
-            Run(object_name=run.object_name, segments=tuple(together))
-            for run in partition.runs
-            for together in _grouped(run.segments, [segment.length for segment in run.segments], _READ_BYTES)
+            Stretch(object_name=each.object_name, segments=tuple(together))
+            for each in partition.stretches
+            for together in _grouped(each.segments, [segment.length for segment in each.segments], _READ_BYTES)
         ]
         read = partial(_bytes_of, self._location.objects())
         with closing(read_ahead(read, pieces, size=lambda piece: piece.length)) as found:
             tables = (self._rows(piece, data, partition.times) for piece, data in zip(pieces, found, strict=True))
             yield from _batches(tables, _arrow_schema(self._columns))
 
-    def _rows(self, run: Run, data: memoryview, times: TimeRange) -> pa.Table:
-        start = run.segments[0].offset
+    def _rows(self, piece: Stretch, data: memoryview, times: TimeRange) -> pa.Table:
+        start = piece.segments[0].offset
         stored = [
-            StoredSegment(run.object_name, each, data[each.offset - start : each.last_byte + 1 - start])
-            for each in run.segments
+            StoredSegment(piece.object_name, each, data[each.offset - start : each.last_byte + 1 - start])
+            for each in piece.segments
         ]
-        whole = all(map(times.holds, run.segments))
+        whole = all(map(times.holds, piece.segments))
         columns = self._columns if whole else tuple({"deliver_at_ms": None, **dict.fromkeys(self._columns)})
         table = decode_together(stored, columns)
         return table if whole else times.rows_of(table).select(list(self._columns))
@@ -206,15 +213,15 @@ def _grouped(items: Sequence[T], sizes: Iterable[int], most: int) -> Iterator[li
         yield group
 
 
-def _runs(ledger: LiveLedger, times: TimeRange, most_bytes: int) -> Iterator[Run]:
+def _stretches(ledger: LiveLedger, times: TimeRange, most_bytes: int) -> Iterator[Stretch]:
     # Segments are in order of time, so the segments in a range are consecutive.
     wanted = [segment for segment in ledger.segments if times.meets(segment)]
     for group in _grouped(wanted, [segment.length for segment in wanted], most_bytes):
-        yield Run(object_name=ledger.object_name, segments=tuple(group))
+        yield Stretch(object_name=ledger.object_name, segments=tuple(group))
 
 
-def _bytes_of(objects: Objects, run: Run) -> memoryview:
-    return memoryview(objects.get_range(run.object_name, run.segments[0].offset, run.length))
+def _bytes_of(objects: Objects, piece: Stretch) -> memoryview:
+    return memoryview(objects.get_range(piece.object_name, piece.segments[0].offset, piece.length))
 
 
 def _batches(tables: Iterable[pa.Table], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
@@ -260,9 +267,24 @@ def _required(options: dict[str, str], name: str) -> str:
     return value
 
 
-def _number(options: dict[str, str], name: str, default: int) -> int:
+def _root(options: dict[str, str]) -> str:
+    """Returns the place of the ledgers, without the spellings of Hadoop.
+
+    Raises:
+        InvalidValue: it is neither an S3 bucket nor a folder.
+    """
+    given = _required(options, "root")
+    root = given.replace("s3a://", S3).rstrip("/")
+    named = root.removeprefix(S3)
+    if not (named and "/" not in named if root.startswith(S3) else Path(root).is_dir()):
+        raise InvalidValue("root", given, "give s3:// and the S3 bucket's name, or a folder")
+    return root
+
+
+def _number(options: dict[str, str], name: str, default: int, least: int | None = None) -> int:
     value = options.get(name)
-    try:
-        return default if value is None else int(value)
-    except ValueError:
-        raise InvalidValue(name, value, "give a whole number") from None
+    with suppress(ValueError):
+        found = default if value is None else int(value)
+        if least is None or found >= least:
+            return found
+    raise InvalidValue(name, value, "give a whole number" + (f" of at least {least}" if least is not None else ""))

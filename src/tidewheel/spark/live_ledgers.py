@@ -17,7 +17,6 @@ from tidewheel.storage.storage import Storage
 from tidewheel.storage.table import Table
 
 _ATTEMPTS = 5
-_THREADS = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +54,7 @@ def snapshot(storage: Storage, topic: str) -> tuple[list[LiveLedger], int]:
         buckets = storage.buckets.all(topic)
         before, state = state, storage.topic_states.read(topic)
         if state is not None and (state.generation, state.swap_version) == (before.generation, before.swap_version):
-            whole = read_ahead(partial(complete, storage.objects), buckets, threads=_THREADS)
+            whole = read_ahead(partial(complete, storage.objects), buckets)
             ledgers = [LiveLedger(object_name=each.object_name, segments=tuple(each.segments)) for each in whole]
             return ledgers, before.planned * before.slot_ms
     raise ConcurrentModification("reading the ledgers", topic, _ATTEMPTS)
@@ -69,7 +68,7 @@ def in_listing(location: Location, topic: str) -> list[LiveLedger]:
     """
     objects = location.objects()
     found = [each for each in objects.list(topic_prefix(LEDGERS, topic)) if is_ledger(each.name)]
-    return list(read_ahead(partial(_opened, objects), found, threads=_THREADS))
+    return list(read_ahead(partial(_opened, objects), found))
 
 
 def _opened(objects: Objects, found: StoredObject) -> LiveLedger:

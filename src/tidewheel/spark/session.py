@@ -65,7 +65,6 @@ def local_session(
 def register(spark: SparkSession) -> None:
     """Registers `tidewheel.ledger` in a session, with filter push-down to Python."""
     spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
-    spark.conf.set("spark.sql.session.timeZone", "UTC")
     spark.dataSource.register(LedgerSource)
 
 
@@ -76,6 +75,7 @@ def _settings(cores: int | None, memory_mb: int, logging: Path) -> dict[str, str
         "spark.driver.host": _LOCAL_HOST,
         "spark.driver.memory": f"{memory_mb}m",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
+        "spark.sql.session.timeZone": "UTC",
         "spark.sql.shuffle.partitions": str(2 * (cores or os.cpu_count() or 1)),
         "spark.sql.warehouse.dir": f"{tempfile.gettempdir()}/tidewheel-warehouse",
         "spark.ui.enabled": "false",

@@ -21,10 +21,14 @@ SMALL_ROWS = 5_000_000
 million messages of 338 B, 570 MB in ledgers, are half a minute of its CPU, in 400 MB of its memory, independent of the
 number of ledgers (`benchmarks/bench_merge.py`)."""
 
-
 MOST_CONSIDERED = 10_000
 """Ledgers that a merge chooses from, those that begin first: 11 MB of the table, three seconds' worth of a partition's
 reads. Those that begin later are considered when these are merged or delivered."""
+
+_AGAIN_MS = 1_800_000
+_MOST_TOPICS = 500
+"""Topics of a run, whose names are one argument."""
+_ATTEMPTS = 20
 
 
 def size_of(merge: Merge) -> MergeSize:
@@ -127,23 +131,26 @@ def note_considered(ports: Ports, state: TopicState) -> None:
     ports.topic_states.merge_considered(state, check_again_at(replace(state, merge_at_ms=None), state.collect_at_ms))
 
 
-def start_large(ports: Ports, states: Sequence[TopicState]) -> bool:
-    """Starts one run for the large merges of topics, and notes that they were considered.
+def start_large(ports: Ports, topics: Sequence[str]) -> bool:
+    """Starts one run for the large merges of topics. Returns False if another run is under way.
 
-    If it stops before the notes, or another run is under way, the next sweep considers these merges again.
+    The sweep considers these merges again in half an hour, whether the run has begun, is refused or dies. A run asks it
+    to do so at its end. If it stops before the topics are noted, the next sweep considers them.
     """
-    if not states or not ports.runs.merge_large([state.topic for state in states]):
-        return False
-    for state in states:
-        note_considered(ports, state)
-    return True
+    try:
+        return bool(topics) and ports.runs.merge_large(topics[:_MOST_TOPICS])
+    finally:
+        at_ms = ports.clock.now_ms() + _AGAIN_MS
+        for topic in topics:
+            ask_sweep(ports, topic, at_ms)
 
 
-def ask_sweep(ports: Ports, topic: str) -> None:
-    """Asks the next sweep to consider a topic's merge."""
-    state, now_ms = ports.topic_states.read(topic), ports.clock.now_ms()
-    if state is not None:
-        asked = replace(state, merge_at_ms=now_ms)
-        ports.topic_states.set_collect_at(
-            state, state.collect_at_ms, check_again_at(asked, state.collect_at_ms), now_ms
-        )
+def ask_sweep(ports: Ports, topic: str, at_ms: int) -> None:
+    """Asks the sweep to consider a topic's merge at a time."""
+    for _ in range(_ATTEMPTS):
+        state = ports.topic_states.read(topic)
+        if state is None:
+            return
+        check_ms = check_again_at(replace(state, merge_at_ms=at_ms), state.collect_at_ms)
+        if ports.topic_states.set_collect_at(state, state.collect_at_ms, check_ms, at_ms):
+            return

@@ -19,7 +19,6 @@ from tidewheel.model.park import Park, ParkKey
 from tidewheel.model.set_aside import SetAsideKey
 from tidewheel.model.settings import LEASE_MS
 from tidewheel.model.subscription_state import DeliveryKey, State
-from tidewheel.model.topic_state import TopicState
 
 _Key = TypeVar("_Key", DeliveryKey, ParkKey, SetAsideKey)
 MOST_PARKS = 20
@@ -52,7 +51,7 @@ class SweepResult:
     dispatched: list[str] = field(default_factory=list)
     collected: list[str] = field(default_factory=list)
     merging: list[str] = field(default_factory=list)
-    large: list[TopicState] = field(default_factory=list)
+    large: list[str] = field(default_factory=list)
     deleted: list[str] = field(default_factory=list)
     redriven: int = 0
     drains: int = 0

@@ -315,8 +315,9 @@ class _Run:
                     collect_in_time(self.ports, self.ports.clock, topic.name)
 
     def hand_over(self) -> None:
-        """Leaves topics whose next merge is too large for this run to the sweep, which starts one job for all."""
+        """Asks the sweep to consider what is left: merges too large for this run, and those after a large run."""
         for topic in self.topics:
-            if topic.merged.handed_over and topic.merged.error is None:
+            large = self.choice.largest is MergeSize.LARGE and topic.merged.merges > 0
+            if (topic.merged.handed_over or large) and topic.merged.error is None:
                 with topic.guarded():
-                    ask_sweep(self.ports, topic.name)
+                    ask_sweep(self.ports, topic.name, self.ports.clock.now_ms())

@@ -158,7 +158,7 @@ def _create_schedule(ports: Ports, topic: str, swept: SweepResult) -> None:
 
 def _start_large(ports: Ports, swept: SweepResult) -> None:
     if start_large(ports, swept.large):
-        swept.merging += (state.topic for state in swept.large)
+        swept.merging += swept.large
 
 
 def _finish_deletions(ports: Ports, swept: SweepResult, ends_ms: int) -> None:
@@ -227,7 +227,7 @@ def check_topic(ports: Ports, topic: str, swept: SweepResult) -> None:
         if current is not None and current.merge_at_ms is not None:
             size = consider_merge(ports, current)
             if size is MergeSize.LARGE:
-                swept.large.append(current)
+                swept.large.append(topic)
             elif size is MergeSize.SMALL:
                 swept.merging.append(topic)
 

@@ -22,12 +22,13 @@ from tidewheel.jobs.importing.child import Apart, end_children
 from tidewheel.jobs.importing.chunks import WritePart
 from tidewheel.jobs.importing.commits import Rewrite, commit_chunk
 from tidewheel.jobs.importing.dividing import Divide
-from tidewheel.jobs.importing.files import changed_since, find_files
+from tidewheel.jobs.importing.files import changed_since, find_files, plain_url
 from tidewheel.jobs.importing.options import ImportOptions, parse_options
 from tidewheel.jobs.importing.rejects import check_writable
 from tidewheel.jobs.importing.settled import Input, Settled, token_of
 from tidewheel.jobs.importing.work import LIMITS, Chunk, FileProblem, InputFile, Limits, Part, Target, Terms, Work
 from tidewheel.jobs.job import Job
+from tidewheel.jobs.location import S3
 from tidewheel.jobs.tasks import InThreads, Tasks
 from tidewheel.model.topic_state import TopicState
 
@@ -84,6 +85,8 @@ def import_messages(job: Job, tasks: Tasks | None = None, limits: Limits = LIMIT
     options = parse_options(job.arguments)
     if job.service.topic_states.read(options.topic) is None:
         raise UnknownTopic(options.topic)
+    if options.input_role is not None and not plain_url(options.input).startswith(S3):
+        raise InvalidValue("--input-role", options.input_role, "the input is on this machine; leave it out")
     files = find_files(replace(job.location, role=options.input_role), options)
     if options.rejects is not None:
         check_writable(job.location, options.rejects, options.input, f"{token_of(options, files)}.json")
@@ -97,11 +100,13 @@ def import_files(
     tasks: Tasks,
     limits: Limits,
     given: Input | None = None,
+    terms: Terms | None = None,
 ) -> Imported:
     """Imports files.
 
     Args:
         given: what the token stands for; by default the options and files.
+        terms: of the checks of rows; by default those of now.
 
     Raises:
         InvalidValue: another import has the token, or no file can be imported.
@@ -112,7 +117,9 @@ def import_files(
     if state is None:
         raise UnknownTopic(options.topic)
     try:
-        report = _Run(job, options, state, files, tasks, given or Input.of(options, files, limits)).whole()
+        given = given or Input.of(options, files, limits)
+        terms = terms or Terms.of(state, job.service.clock.now_ms(), options)
+        report = _Run(job, options, state, files, tasks, given, terms).whole()
     finally:
         end_children()
     report.seconds = perf_counter() - started
@@ -130,7 +137,14 @@ class _Run:
     """Runs one import once."""
 
     def __init__(
-        self, job: Job, options: ImportOptions, state: TopicState, files: list[InputFile], tasks: Tasks, given: Input
+        self,
+        job: Job,
+        options: ImportOptions,
+        state: TopicState,
+        files: list[InputFile],
+        tasks: Tasks,
+        given: Input,
+        terms: Terms,
     ) -> None:
         self._job, self._options, self._files, self._tasks = job, options, files, tasks
         token = token_of(options, files)
@@ -140,7 +154,6 @@ class _Run:
         if options.token is None:
             self._refuse_known(given)
         limits = self._settled.begin(given, token).limits
-        terms = Terms.of(state, job.service.clock.now_ms(), options)
         self._work = Work(
             target=self._target,
             terms=terms,

@@ -39,7 +39,7 @@ class Rejects:
     """
 
     def __init__(self, location: Location, folder: str | None, name: str, part: Part) -> None:
-        self._place = None if folder is None else _place(location, folder)
+        self._place = None if folder is None else folder_of(location, folder)
         self._name, self._part = name, part
         self._stack = ExitStack()
         self._sink: Sink | None = None
@@ -98,7 +98,7 @@ def check_writable(location: Location, folder: str, source: str, name: str) -> N
     """
     if _matches([*_parts(folder), name], _parts(source)):
         raise InvalidValue("--rejects", folder, "it is in the input: the next run would import it; give another")
-    objects, prefix = _place(location, folder)
+    objects, prefix = folder_of(location, folder)
     try:
         objects.put(f"{prefix}{_TRIAL}", b"")
     except (OSError, BotoCoreError, ClientError, TidewheelError) as error:
@@ -108,7 +108,7 @@ def check_writable(location: Location, folder: str, source: str, name: str) -> N
         objects.delete([f"{prefix}{_TRIAL}"])
 
 
-def _place(location: Location, folder: str) -> tuple[Objects, str]:
+def folder_of(location: Location, folder: str) -> tuple[Objects, str]:
     """Returns the objects of a folder, and the prefix of their names."""
     url = plain_url(folder)
     if not url.startswith(S3):

@@ -39,20 +39,22 @@ class Input:
         files: sizes by name, without the folders that all names share, so that an import with a token may move.
         changed: the last change of each file, by its whole name.
         limits: of chunks.
+        earliest_ms: rows of a table due before this time are too soon, in a later run too.
     """
 
     options: Mapping[str, str]
     files: Mapping[str, int]
     changed: Mapping[str, str]
     limits: Limits
+    earliest_ms: int = 0
 
     @classmethod
     def of(cls, options: ImportOptions, files: list[InputFile], limits: Limits) -> Input:
         """Returns the input of an import."""
-        folder = posixpath.commonpath([posixpath.dirname(file.name) for file in files])
+        folder = posixpath.commonpath([posixpath.dirname(file.name) for file in files]) if files else ""
         return cls(
             options={
-                "--format": files[0].format,
+                "--format": files[0].format if files else str(options.format),
                 "--time-zone": options.time_zone or "",
                 "--csv-quote": options.dialect.quote,
                 "--csv-escape": options.dialect.escape or "",
@@ -196,6 +198,7 @@ def decode_input(data: bytes, name: str) -> Input:
             files={text(file): whole(size) for file, size in mapping(values["files"]).items()},
             changed={text(file): text(change) for file, change in mapping(values["changed"]).items()},
             limits=Limits(**{text(limit): whole(value) for limit, value in mapping(values["limits"]).items()}),
+            earliest_ms=whole(values.get("earliest_ms", 0)),
         )
     except (KeyError, TypeError, ValueError) as error:
         raise CorruptMetadata(
