@@ -49,7 +49,7 @@ from benchmarks.bench_ledger import DATA, SPAN_MS, START_MS
 from benchmarks.process_memory import tree_cpu_s, watched
 from benchmarks.rounds import spread_figures
 from tidewheel.clock import ManualClock
-from tidewheel.flows.upkeep.merge import Engine, in_process, merge
+from tidewheel.flows.upkeep.merge import Writer, in_process, merge
 from tidewheel.flows.upkeep.merge_outputs import SideBySide
 from tidewheel.jobs.folder_objects import FolderObjects
 from tidewheel.jobs.location import Location
@@ -120,7 +120,7 @@ class LateObjects(FolderObjects):
         return super().get_range(name, offset, length)
 
 
-def run_flow(folder: Path, engine: Engine, buckets: list[Bucket]) -> dict[str, float]:
+def run_flow(folder: Path, writer: Writer, buckets: list[Bucket]) -> dict[str, float]:
     """Merges by the flow, and as by `merge --all` if the settings would leave so few ledgers alone."""
     everything = len(buckets) <= SETTINGS.max_buckets
     clock = ManualClock(START_MS - 3_600_000)
@@ -131,7 +131,7 @@ def run_flow(folder: Path, engine: Engine, buckets: list[Bucket]) -> dict[str, f
     for bucket in buckets:
         service.buckets.commit(state, bucket, None)
     with measured() as figures:
-        merged = merge(service, "t", engine, lease_s=900, everything=everything)
+        merged = merge(service, "t", writer, lease_s=900, everything=everything)
         assert merged is not None
         figures["rows"] = merged.rows
     left = service.buckets.all("t")

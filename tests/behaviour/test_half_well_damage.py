@@ -11,14 +11,13 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from botocore.exceptions import ClientError
 
+from tests.flows.alone import sweep_orphans, sweep_payloads
 from tests.half_well import HalfWell
 from tests.recorded_queues import RecordedTidewheel
 from tests.stored import stored
 from tidewheel import Consumer, InvalidValue, Message, NothingToRestore, UnknownDamaged
 from tidewheel.errors import CorruptMetadata, ObjectRefused
 from tidewheel.flows.upkeep.merge import in_process, merge
-from tidewheel.flows.upkeep.orphans import sweep_orphans
-from tidewheel.flows.upkeep.payloads import sweep_payloads
 from tidewheel.ledger.bucket import Bucket
 
 LARGE = "x" * 1_200_000

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
+from tests.flows.alone import local_engine
 from tests.half_well import HalfWell
 from tests.recorded_queues import RecordedTidewheel
 from tidewheel.client.tidewheel import Tidewheel
 from tidewheel.flows.recovery.rebuild import rebuild
-from tidewheel.jobs.rebuild_engine import local_engine
 from tidewheel.model.job import HoldJob
 from tidewheel.model.triggers import HOLD_S, UNKNOWN_WAIT_S
 

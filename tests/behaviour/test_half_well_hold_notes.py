@@ -8,11 +8,11 @@ import pytest
 
 from tests.behaviour.test_half_well_held import HOUR_S, MINUTE_S, TOPIC, held, resumed
 from tests.behaviour.test_half_well_ingest import a_message, opened, put_pack, refused, taken
+from tests.flows.alone import local_engine
 from tests.half_well import HalfWell
 from tests.recorded_queues import RecordedTidewheel
 from tidewheel.flows.delivery.away import note_away
 from tidewheel.flows.recovery.rebuild import rebuild
-from tidewheel.jobs.rebuild_engine import local_engine
 from tidewheel.model.job import HoldJob
 from tidewheel.model.triggers import UNKNOWN_WAIT_S
 

@@ -12,12 +12,12 @@ import pytest
 
 from tests.docs.shell import commands
 from tests.e2e.cloud import outputs
+from tests.flows.alone import local_engine
 from tidewheel.aws.service import Service
 from tidewheel.errors import InvalidValue
 from tidewheel.flows.recovery.audit import audit
 from tidewheel.flows.recovery.rebuild import rebuild
 from tidewheel.flows.recovery.rebuild_report import RebuildReport
-from tidewheel.jobs.rebuild_engine import local_engine
 from tidewheel.local import LocalTidewheel
 from tidewheel.model.message import Message
 from tidewheel.model.settings import ServiceSettings, TopicSettings, parameter_name

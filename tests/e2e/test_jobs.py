@@ -7,10 +7,10 @@ import json
 import pytest
 
 from tests.e2e.stage import Stage
+from tests.flows.alone import local_engine
 from tidewheel.aws.service import Service
 from tidewheel.flows.recovery.audit import audit
 from tidewheel.flows.recovery.rebuild_report import RebuildReport
-from tidewheel.jobs.rebuild_engine import local_engine
 from tidewheel.model.message import Receipt
 from tidewheel.model.settings import ServiceSettings, parameter_name
 

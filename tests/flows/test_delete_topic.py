@@ -7,6 +7,7 @@ from contextlib import suppress
 
 import pytest
 
+from tests.flows.alone import OneByOne, local_engine, sweep_orphans
 from tests.flows.world import DAY, HOUR, MINUTE, TOPIC, Crash, CrashingPorts, World, once
 from tests.stored import stored
 from tidewheel.errors import TopicDeleting, TopicReplaced, UnknownTopic
@@ -18,8 +19,7 @@ from tidewheel.flows.recovery.rebuild import rebuild
 from tidewheel.flows.upkeep.collect import collect
 from tidewheel.flows.upkeep.merge import in_process, merge
 from tidewheel.flows.upkeep.merge_rows import MergeWork
-from tidewheel.flows.upkeep.orphans import ORPHAN_GRACE_S, sweep_orphans
-from tidewheel.jobs.rebuild_engine import local_engine
+from tidewheel.flows.upkeep.orphans import ORPHAN_GRACE_S
 from tidewheel.ledger.bucket import Bucket
 from tidewheel.model.settings import TopicSettings
 
@@ -191,7 +191,7 @@ def test_what_a_job_puts_when_the_topic_is_gone_the_orphan_sweep_deletes() -> No
         raise Crash
 
     with pytest.raises(Crash):
-        merge(world.ports, TOPIC, engine, lease_s=60, everything=True)
+        merge(world.ports, TOPIC, OneByOne(engine), lease_s=60, everything=True)
     world.clock.advance_ms(ORPHAN_GRACE_S * 1000 + 1)
     sweep_orphans(world.ports)
     assert left(world) == []

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 
+from tests.flows.alone import OneByOne
 from tests.flows.world import (
     DAY,
     DEATHS,
@@ -43,7 +44,7 @@ LEASE_S = 900
 def run_merge(world: World, *, everything: bool = True, largest: MergeSize = MergeSize.LARGE) -> Merged:
     """Merges with the engine of the function."""
     engine = in_process(world.ports.objects)
-    merged = merge(world.ports, TOPIC, engine, lease_s=LEASE_S, everything=everything, largest=largest)
+    merged = merge(world.ports, TOPIC, OneByOne(engine), lease_s=LEASE_S, everything=everything, largest=largest)
     assert merged is not None
     return merged
 
@@ -134,7 +135,7 @@ def test_a_dispatch_during_a_merge_still_finds_the_sources() -> None:
         dispatch(world.ports, TOPIC)
         return outputs
 
-    merged = merge(world.ports, TOPIC, engine, lease_s=LEASE_S, everything=True)
+    merged = merge(world.ports, TOPIC, OneByOne(engine), lease_s=LEASE_S, everything=True)
     assert merged is not None and merged.merges == 1
     collect(world.ports, TOPIC)
     assert len(world.service.merges.trash(TOPIC)) == 1
@@ -154,7 +155,7 @@ def test_a_merge_that_lost_its_sources_to_another_leaves_nothing_behind() -> Non
             run_merge(world)
         return outputs
 
-    merged = merge(world.ports, TOPIC, engine, lease_s=LEASE_S, everything=True)
+    merged = merge(world.ports, TOPIC, OneByOne(engine), lease_s=LEASE_S, everything=True)
     assert merged is not None and (merged.merges, merged.refused) == (0, 1)
     assert len(world.service.objects.names("ledgers/")) == 5  # four in the trash, and the other merge's output
     world.run(6 * DAY, sweeps=True)
@@ -166,7 +167,7 @@ def test_a_second_run_waits_until_the_first_ends_or_its_lease_does() -> None:
     spread(world, 4)
     assert world.service.merges.lease(TOPIC, START_MS, START_MS + 1000)
     engine = in_process(world.ports.objects)
-    assert merge(world.ports, TOPIC, engine, lease_s=LEASE_S, everything=True) is None
+    assert merge(world.ports, TOPIC, OneByOne(engine), lease_s=LEASE_S, everything=True) is None
     world.clock.advance_ms(1000)
     assert run_merge(world).merges == 1
 

@@ -13,6 +13,7 @@ from unittest.mock import patch
 
 import pytest
 
+from tests.flows.alone import sweep_orphans
 from tests.flows.world import DAY, HOUR, START_MS, TOPIC, World, once
 from tidewheel.errors import CorruptLedger
 from tidewheel.flows.administration.subscribe import create_subscription, create_topic
@@ -24,7 +25,7 @@ from tidewheel.flows.upkeep.merge import Merged, in_process, merge_topics
 from tidewheel.flows.upkeep.merge_outputs import SideBySide, Written
 from tidewheel.flows.upkeep.merge_rows import MergeWork
 from tidewheel.flows.upkeep.merge_swaps import APART_MS, LONGEST_WAIT_MS, QUIET_MS
-from tidewheel.flows.upkeep.orphans import ORPHAN_GRACE_S, sweep_orphans
+from tidewheel.flows.upkeep.orphans import ORPHAN_GRACE_S
 from tidewheel.ledger.bucket import Bucket
 from tidewheel.model.settings import TopicSettings
 from tidewheel.model.wheel import fires_at_ms

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.flows.alone import OneByOne, local_engine, sweep_orphans
 from tests.flows.world import DAY, HOUR, MINUTE, TOPIC, Crash, CrashingPorts, World, once
 from tests.stored import stored
 from tidewheel.errors import ObjectRefused
@@ -17,8 +18,7 @@ from tidewheel.flows.upkeep import orphans
 from tidewheel.flows.upkeep.checkpoint import checkpoint_topic, find_checkpoints
 from tidewheel.flows.upkeep.merge import in_process, merge
 from tidewheel.flows.upkeep.merge_rows import MergeWork
-from tidewheel.flows.upkeep.orphans import ORPHAN_GRACE_S, sweep_orphans, sweep_orphans_daily
-from tidewheel.jobs.rebuild_engine import local_engine
+from tidewheel.flows.upkeep.orphans import ORPHAN_GRACE_S, sweep_orphans_daily
 from tidewheel.ledger.bucket import Bucket, bucket_id
 from tidewheel.memory import MemoryObjects
 from tidewheel.model.object_names import CHECKPOINTS, LEDGERS, checkpoint_name, ledger_name
@@ -91,7 +91,7 @@ def test_outputs_of_a_merge_that_died_go_and_its_sources_stay() -> None:
         raise Crash
 
     with pytest.raises(Crash):
-        merge(world.ports, TOPIC, engine, lease_s=60, everything=True)
+        merge(world.ports, TOPIC, OneByOne(engine), lease_s=60, everything=True)
     assert len(world.service.objects.names(LEDGERS)) == 5
     world.clock.advance_ms(GRACE + 1)
     assert sweep_orphans(world.ports).objects == 1

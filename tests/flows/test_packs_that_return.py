@@ -9,12 +9,12 @@ from unittest.mock import Mock, patch
 
 import pytest
 
+from tests.flows.alone import local_engine
 from tests.flows.world import DAY, HOUR, MINUTE, TOPIC, Crash, World, ids_of, once
 from tests.stored import stored
 from tidewheel.flows.recovery.rebuild import rebuild
 from tidewheel.flows.upkeep.checkpoint import checkpoint_topic
 from tidewheel.flows.upkeep.merge import in_process, merge
-from tidewheel.jobs.rebuild_engine import local_engine
 from tidewheel.model.pack import Arrival, Pack
 from tidewheel.model.triggers import RETENTION_S
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tests.flows.alone import sweep_orphans
 from tests.flows.world import DAY, DEATHS, HOUR, MINUTE, START_MS, TOPIC, Crash, CrashingPorts, World, ids_of, once
 from tests.recorded_queues import RecordedQueues
 from tests.stored import stored
@@ -25,7 +26,7 @@ from tidewheel.flows.delivery.deliver import deliver_part
 from tidewheel.flows.delivery.dispatch import dispatch
 from tidewheel.flows.delivery.drain import drain
 from tidewheel.flows.delivery.work import do_job
-from tidewheel.flows.upkeep.orphans import ORPHAN_GRACE_S, sweep_orphans
+from tidewheel.flows.upkeep.orphans import ORPHAN_GRACE_S
 from tidewheel.flows.upkeep.sweep import sweep
 from tidewheel.model.filter_policy import FilterPolicy
 from tidewheel.model.job import CatchUpJob, DrainJob

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from tests.flows.alone import sweep_payloads
 from tests.flows.world import DAY, HOUR, TOPIC, Crash, CrashingPorts, World
 from tidewheel.flows.administration.pause import pause, resume
 from tidewheel.flows.upkeep.collect import collect
-from tidewheel.flows.upkeep.payloads import sweep_payloads
 from tidewheel.model.object_names import payload_name
 
 MARKS = f"payloads/{TOPIC}/collected.json"

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.flows.alone import OneByOne
 from tests.flows.world import DAY, DEATHS, HOUR, MINUTE, START_MS, TOPIC, Crash, CrashingPorts, World, ids_of, once
 from tidewheel.clock import ManualClock
 from tidewheel.errors import InvalidValue, TooManyPurges, UnknownTopic
@@ -146,7 +147,7 @@ def test_a_merge_that_is_under_way_brings_nothing_back(first_ms: int | None) -> 
         run_purge(world, first_ms)
         return outputs
 
-    merged = merge(world.ports, TOPIC, engine, lease_s=60, everything=True)
+    merged = merge(world.ports, TOPIC, OneByOne(engine), lease_s=60, everything=True)
     assert merged is not None and merged.merges == 0
     after = world.send(DAY)
     world.run(6 * DAY, sweeps=True)

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from tests.flows.alone import local_engine, sweep_orphans
 from tests.flows.test_recurring import make as make_recurring
 from tests.flows.world import DAY, DEATHS, HOUR, MINUTE, START_MS, TOPIC, Crash, CrashingPorts, World, ids_of, once
 from tests.stored import stored
@@ -30,8 +31,7 @@ from tidewheel.flows.upkeep.checkpoint import checkpoint_topic, find_checkpoints
 from tidewheel.flows.upkeep.merge import Merged, in_process, merge, merge_topics
 from tidewheel.flows.upkeep.merge_outputs import Written
 from tidewheel.flows.upkeep.merge_rows import MergeWork
-from tidewheel.flows.upkeep.orphans import ORPHAN_GRACE_S, sweep_orphans
-from tidewheel.jobs.rebuild_engine import local_engine
+from tidewheel.flows.upkeep.orphans import ORPHAN_GRACE_S
 from tidewheel.ledger.bucket import bucket_id
 from tidewheel.model.filter_policy import FilterPolicy
 from tidewheel.model.job import PartJob

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.flows.alone import local_engine, sweep_orphans
 from tests.flows.world import DAY, HOUR, MINUTE, START_MS, TOPIC, Crash, CrashingPorts, World
 from tests.stored import stored
 from tidewheel.client import recurring
@@ -22,8 +23,6 @@ from tidewheel.flows.delivery.recur import next_occupied_by
 from tidewheel.flows.recovery.rebuild import rebuild
 from tidewheel.flows.upkeep.checkpoint import checkpoint_topic
 from tidewheel.flows.upkeep.collect import collect
-from tidewheel.flows.upkeep.orphans import sweep_orphans
-from tidewheel.jobs.rebuild_engine import local_engine
 from tidewheel.model.message import Message, id_bytes, id_deliver_at_ms
 from tidewheel.model.object_names import CHECKPOINTS
 from tidewheel.model.pack import decode_pack, packs

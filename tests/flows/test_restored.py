@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.flows.alone import local_engine
 from tests.flows.test_recurring import make
 from tests.flows.world import DAY, HOUR, MINUTE, TOPIC, World, failing_reads, once
 from tidewheel.errors import CorruptMetadata, ObjectRefused
@@ -18,7 +19,6 @@ from tidewheel.flows.recovery.rebuild import rebuild
 from tidewheel.flows.upkeep.checkpoint import checkpoint_topic
 from tidewheel.flows.upkeep.collect import collect
 from tidewheel.flows.upkeep.merge import in_process, merge
-from tidewheel.jobs.rebuild_engine import local_engine
 
 
 class Tolerant(World):

@@ -10,6 +10,7 @@ from unittest.mock import Mock, patch
 import pyarrow as pa
 import pytest
 
+from tests.flows.alone import sweep_orphans
 from tests.flows.world import DAY, HOUR, MINUTE, START_MS, TOPIC, World, ids_of, once
 from tests.stored import stored
 from tidewheel.flows.administration.pause import pause, resume
@@ -17,7 +18,6 @@ from tidewheel.flows.administration.purge import purge
 from tidewheel.flows.delivery.load_index import complete
 from tidewheel.flows.delivery.plan_anew import plan_anew
 from tidewheel.flows.upkeep.merge import Merged, in_process, merge
-from tidewheel.flows.upkeep.orphans import sweep_orphans
 from tidewheel.flows.upkeep.retention import SLACK_BYTES
 from tidewheel.ledger.bucket import Bucket
 from tidewheel.ledger.ledger import decode_segment

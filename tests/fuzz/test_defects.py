@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
+from tests.flows.alone import sweep_payloads
 from tests.fuzz.good import CHECKPOINT, IDS, ITEMS, NOW_MS, PACKS, PLAN
 from tests.packs import fields_of, pack_of
 from tidewheel import InvalidValue
 from tidewheel.errors import CorruptMetadata, CorruptPack, NewerRelease, UnsupportedLayout
 from tidewheel.flows.delivery.ingest import pack_rows
 from tidewheel.flows.delivery.release import releases
-from tidewheel.flows.upkeep.payloads import sweep_payloads
 from tidewheel.ledger.segment_table import decode_segments
 from tidewheel.local import MemoryTidewheel
 from tidewheel.model.checkpoint import decode_checkpoint

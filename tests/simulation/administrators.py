@@ -8,6 +8,7 @@ from dataclasses import replace
 from random import Random
 from typing import Any
 
+from tests.flows.alone import local_engine
 from tests.simulation.faults import FaultyPorts
 from tests.simulation.interleaving import Task
 from tests.simulation.promises import Pause, Purging, Reader, TopicLife
@@ -22,7 +23,6 @@ from tidewheel.flows.administration.subscribe import create_subscription, create
 from tidewheel.flows.administration.update_topic import update_topic
 from tidewheel.flows.recovery.rebuild import rebuild
 from tidewheel.flows.upkeep.checkpoint import find_checkpoints
-from tidewheel.jobs.rebuild_engine import local_engine
 from tidewheel.memory import MemoryService
 from tidewheel.model.park import Park, ParkKey
 from tidewheel.model.settings import StoredSettings, TopicSettings

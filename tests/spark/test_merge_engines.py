@@ -14,7 +14,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from tidewheel.errors import CorruptLedger, ObjectMissing
-from tidewheel.flows.upkeep.merge import Engine, in_process
+from tidewheel.flows.upkeep.merge import in_process
+from tidewheel.flows.upkeep.merge_outputs import SideBySide
 from tidewheel.flows.upkeep.merge_planning import Merge, choose
 from tidewheel.flows.upkeep.merge_rows import MergeWork
 from tidewheel.jobs.folder_objects import FolderObjects
@@ -33,7 +34,7 @@ from tidewheel.spark.tasks import OnSpark
 START_MS = 1_767_225_600_000
 DAY = 86_400_000
 SETTINGS = TopicSettings()
-MakeEngine = Callable[[Location], Engine]
+MakeEngine = Callable[[Location], SideBySide]
 
 
 @pytest.fixture(params=["function", "threads", "spark"])

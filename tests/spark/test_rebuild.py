@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from tests.flows.alone import local_engine
 from tests.flows.world import DAY, HOUR, TOPIC, World
 from tests.stored import altered, stored
 from tidewheel.errors import InvalidValue
@@ -19,7 +20,7 @@ from tidewheel.flows.upkeep.merge import in_process, merge
 from tidewheel.jobs.job import Job
 from tidewheel.jobs.location import Location
 from tidewheel.jobs.merging import side_by_side
-from tidewheel.jobs.rebuild_engine import Engine, local_engine
+from tidewheel.jobs.rebuild_engine import Engine
 from tidewheel.jobs.rebuilding import rebuild_index, topic_settings
 from tidewheel.jobs.tasks import InThreads, Tasks
 from tidewheel.model.object_names import ASIDE, PLANS

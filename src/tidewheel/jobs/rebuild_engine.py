@@ -12,7 +12,6 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from tidewheel.flows.ports import Ports
 from tidewheel.flows.recovery.rebuild_engine import Overlaps
 from tidewheel.flows.recovery.rebuild_keys import KeyPorts, KeyRestore
 from tidewheel.flows.recovery.scan import (
@@ -26,9 +25,8 @@ from tidewheel.flows.recovery.scan import (
     keys_in,
     read_share,
 )
-from tidewheel.flows.upkeep.merge import in_process
 from tidewheel.flows.upkeep.merge_rows import MergeWork
-from tidewheel.jobs.tasks import InThisProcess, Tasks
+from tidewheel.jobs.tasks import Tasks
 from tidewheel.ledger.bucket import Bucket
 from tidewheel.ledger.inspection import Inspected
 from tidewheel.model.key import KeyEntry
@@ -99,17 +97,6 @@ class Engine:
             spools=tuple(spools),
             inspected=[each for _, each in found],
         )
-
-
-def local_engine(ports: Ports) -> Engine:
-    """Returns an engine that works in this process, one task after the other."""
-    return Engine(
-        tasks=lambda _: InThisProcess(),
-        objects=lambda: ports.objects,
-        ports=lambda: ports,
-        write=in_process(ports.objects),
-        threads=0,
-    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

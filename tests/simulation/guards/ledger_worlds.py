@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tests.flows.alone import sweep_orphans
 from tests.simulation.actors import Fault, require
 from tests.simulation.exploring import Scenario
 from tests.simulation.healing import DAY, TOPIC, dispatch_as_function
@@ -15,7 +16,6 @@ from tidewheel.flows.administration.subscribe import create_subscription
 from tidewheel.flows.delivery.ingest import ingest
 from tidewheel.flows.upkeep.collect import collect
 from tidewheel.flows.upkeep.merge import in_process, merge
-from tidewheel.flows.upkeep.orphans import sweep_orphans
 
 FAR = 100
 """A slot beyond the hour whose ledgers are not merged."""

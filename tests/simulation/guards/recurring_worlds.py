@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
+from tests.flows.alone import sweep_orphans
 from tests.simulation.actors import require, step
 from tests.simulation.exploring import Scenario
 from tests.simulation.healing import DAY, HOUR, SLOT_S, START_MS, TOPIC, dispatch_as_function
 from tests.simulation.small_world import SmallWorld
 from tidewheel.client.recurring import end, make
 from tidewheel.flows.administration.pause import pause
-from tidewheel.flows.upkeep.orphans import sweep_orphans
 from tidewheel.model.message import Message
 from tidewheel.model.recurrence import parse_rule
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tests.flows.alone import local_engine, sweep_orphans, sweep_payloads
 from tests.simulation.actors import Actor, ActorPorts, require, step, void
 from tests.simulation.exploring import Scenario
 from tests.simulation.guards.ledger_worlds import FAR, merge_all
@@ -16,9 +17,6 @@ from tidewheel.flows.delivery.commit import commit_and_schedule
 from tidewheel.flows.delivery.ingest import ingest, pack_rows
 from tidewheel.flows.recovery.rebuild import rebuild
 from tidewheel.flows.upkeep.collect import collect
-from tidewheel.flows.upkeep.orphans import sweep_orphans
-from tidewheel.flows.upkeep.payloads import sweep_payloads
-from tidewheel.jobs.rebuild_engine import local_engine
 from tidewheel.ledger.bucket import bucket_id, content_id
 from tidewheel.ledger.ledger import encode_ledger
 from tidewheel.ledger.rows import sort_rows

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
+from tests.flows.alone import sweep_orphans
 from tests.simulation.actors import Fault, require, step
 from tests.simulation.exploring import Scenario
 from tests.simulation.healing import DAY, MINUTE, TOPIC, dispatch_as_function
@@ -16,7 +17,6 @@ from tidewheel.flows.administration.purge import purge
 from tidewheel.flows.delivery.ingest import ingest
 from tidewheel.flows.delivery.work import do_job
 from tidewheel.flows.upkeep.collect import collect
-from tidewheel.flows.upkeep.orphans import sweep_orphans
 from tidewheel.flows.upkeep.sweep import sweep
 from tidewheel.model.job import DrainJob
 from tidewheel.model.subscription_state import State

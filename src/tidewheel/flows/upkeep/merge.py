@@ -20,13 +20,13 @@ from tidewheel.flows.administration.purge import collect_in_time
 from tidewheel.flows.ports import Ports
 from tidewheel.flows.ports.runs import MergeSize
 from tidewheel.flows.upkeep.consider_merge import ask_sweep
-from tidewheel.flows.upkeep.merge_outputs import UNREADABLE, Engine, OneByOne, SideBySide, Writer, Written, in_process
+from tidewheel.flows.upkeep.merge_outputs import UNREADABLE, Writer, Written, in_process
 from tidewheel.flows.upkeep.merge_planning import Merge
 from tidewheel.flows.upkeep.merge_round import Choice, PlannedMerge, plan_round
 from tidewheel.flows.upkeep.merge_swaps import QuietTimes, ReadyMerge, WaitingMerges, swap
 from tidewheel.ledger.bucket import Bucket
 
-__all__ = ["Engine", "Merged", "Writer", "in_process", "merge", "merge_topics"]
+__all__ = ["Merged", "Writer", "in_process", "merge", "merge_topics"]
 
 _MOST_REFUSED = 3
 _MOST_MERGES = 400
@@ -63,7 +63,7 @@ class Merged:
 def merge(
     ports: Ports,
     topic: str,
-    engine: SideBySide | Engine,
+    writer: Writer,
     *,
     lease_s: int,
     largest: MergeSize = MergeSize.LARGE,
@@ -79,7 +79,7 @@ def merge(
     merged = merge_topics(
         ports,
         [topic],
-        engine if isinstance(engine, SideBySide) else OneByOne(engine),
+        writer,
         lease_s=lease_s,
         largest=largest,
         everything=everything,

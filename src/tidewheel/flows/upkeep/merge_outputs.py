@@ -54,32 +54,6 @@ class Writer(Protocol):
         ...
 
 
-class Engine(Protocol):
-    """Writes the outputs of one merge, on any machine."""
-
-    def __call__(self, work: MergeWork, /) -> Iterable[Bucket | None]:
-        """Yields each output, in any order; None for an output without rows. Raises one of UNREADABLE at the end."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class OneByOne:
-    """Writes one merge after the other with an engine for one merge."""
-
-    engine: Engine
-
-    def write_all(self, works: Sequence[MergeWork], /) -> Generator[tuple[int, Written], None, None]:
-        """Begins each merge when its outcome is asked for."""
-        for place, work in enumerate(works):
-            outputs: list[Bucket] = []
-            error = None
-            try:
-                outputs += (output for output in self.engine(work) if output is not None)
-            except UNREADABLE as unreadable:
-                error = unreadable
-            yield place, Written(outputs=tuple(outputs), error=error)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SideBySide:
     """Writes the outputs of all merges as tasks. A failed or repeated task leaves only orphans.

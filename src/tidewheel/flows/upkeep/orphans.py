@@ -16,7 +16,7 @@ from tidewheel.flows.administration.purge import collect_in_time
 from tidewheel.flows.ports import Ports
 from tidewheel.flows.upkeep.checkpoint import checkpoint_topic
 from tidewheel.flows.upkeep.consider_merge import rewrite_of
-from tidewheel.flows.upkeep.daily import Visit, walk, walk_daily
+from tidewheel.flows.upkeep.daily import Visit, walk_daily
 from tidewheel.ledger.bucket import Bucket, BucketId, slot_of
 from tidewheel.model.object_names import (
     ASIDE,
@@ -36,7 +36,8 @@ from tidewheel.storage.objects import StoredObject
 from tidewheel.storage.storage import Storage
 
 ORPHAN_GRACE_S = 24 * 3600
-"""A younger object may still be named by its writer: no function and no job lives this long."""
+"""A younger object may still be named by its writer: no function and no job lives this long. A DataFrame's write may,
+and knows (`jobs.importing.frames`)."""
 _COPY_GRACE_S = 28 * 24 * 3600
 """An operator who gave a damaged part up may still want its bytes."""
 DAILY = "ORPHANS"
@@ -72,17 +73,6 @@ def sweep_orphans_daily(ports: Ports, ends_ms: int | None = None) -> Orphans | N
     if failures is None:
         return None
     orphans.failures = failures
-    return orphans
-
-
-def sweep_orphans(ports: Ports) -> Orphans:
-    """Deletes unnamed ledgers, park ledgers, manifests and copies that are older than the grace.
-
-    A topic's checkpoint is updated first, so that each topic has a checkpoint. A checkpoint distinguishes a topic with
-    a lost topic state from a deleted topic. If it stops anywhere, the next sweep sees the same orphans.
-    """
-    orphans = Orphans()
-    walk(ports, list(_NAMED), _visit(ports, orphans), most=MOST_NAMES)
     return orphans
 
 

@@ -12,7 +12,7 @@ import json
 from dataclasses import dataclass, field
 
 from tidewheel.flows.ports import Ports
-from tidewheel.flows.upkeep.daily import Visit, walk, walk_daily
+from tidewheel.flows.upkeep.daily import Visit, walk_daily
 from tidewheel.ledger.bucket import next_slot
 from tidewheel.model.checksum import opened, sealed
 from tidewheel.model.needed import needed
@@ -49,16 +49,6 @@ def sweep_payloads_daily(ports: Ports, ends_ms: int | None = None) -> Payloads |
         return None
     payloads.failures = failures
     return payloads
-
-
-def sweep_payloads(ports: Ports) -> int:
-    """Deletes bodies that no consumer can request any more. Returns how many.
-
-    If it stops anywhere, the next day's run sees the same objects.
-    """
-    payloads = Payloads()
-    walk(ports, [PAYLOADS], _visit(ports, payloads))
-    return payloads.objects
 
 
 def _visit(ports: Ports, payloads: Payloads) -> Visit:

@@ -1,0 +1,59 @@
+"""Runs one step of an upkeep flow by itself, in this process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable, Sequence
+from dataclasses import dataclass
+
+from tidewheel.flows.ports import Ports
+from tidewheel.flows.ports.tasks import InThisProcess
+from tidewheel.flows.upkeep import orphans, payloads
+from tidewheel.flows.upkeep.daily import walk
+from tidewheel.flows.upkeep.merge_outputs import UNREADABLE, Written, in_process
+from tidewheel.flows.upkeep.merge_rows import MergeWork
+from tidewheel.jobs.rebuild_engine import Engine
+from tidewheel.ledger.bucket import Bucket
+from tidewheel.model.object_names import PAYLOADS
+
+
+@dataclass(frozen=True, slots=True)
+class OneByOne:
+    """Writes one merge after the other by a function for one merge, which yields None for an output without rows."""
+
+    write: Callable[[MergeWork], Iterable[Bucket | None]]
+
+    def write_all(self, works: Sequence[MergeWork], /) -> Generator[tuple[int, Written], None, None]:
+        """Begins each merge when its outcome is asked for."""
+        for place, work in enumerate(works):
+            outputs: list[Bucket] = []
+            error = None
+            try:
+                outputs += (output for output in self.write(work) if output is not None)
+            except UNREADABLE as unreadable:
+                error = unreadable
+            yield place, Written(outputs=tuple(outputs), error=error)
+
+
+def local_engine(ports: Ports) -> Engine:
+    """Returns an engine of rebuilds that works in this process, one task after the other."""
+    return Engine(
+        tasks=lambda _: InThisProcess(),
+        objects=lambda: ports.objects,
+        ports=lambda: ports,
+        write=in_process(ports.objects),
+        threads=0,
+    )
+
+
+def sweep_orphans(ports: Ports) -> orphans.Orphans:
+    """Sweeps all orphans at once."""
+    found = orphans.Orphans()
+    walk(ports, list(orphans._NAMED), orphans._visit(ports, found), most=orphans.MOST_NAMES)
+    return found
+
+
+def sweep_payloads(ports: Ports) -> int:
+    """Deletes all bodies at once that no consumer can request any more. Returns how many."""
+    found = payloads.Payloads()
+    walk(ports, [PAYLOADS], payloads._visit(ports, found))
+    return found.objects
