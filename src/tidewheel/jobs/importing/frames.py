@@ -19,6 +19,7 @@ input. If it stops
 from __future__ import annotations
 
 import io
+import json
 from collections import Counter
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -220,8 +221,9 @@ class FrameImport:
             if each.size_bytes
         }
         if found and self.options.rejects is None:
-            rows = sum(job.objects.get_range(name, 0, _MOST_BYTES).count(b"\n") for name in found.values())
-            _refuse(Counter({"see reason in the folder": rows}), "all others were sent")
+            data = (job.objects.get_range(name, 0, _MOST_BYTES) for name in found.values())
+            reasons = ([*json.loads(line).values()][-1] for each in data for line in each.splitlines())
+            _refuse(Counter(reasons), "all others were sent")
         if self.options.rejects is not None:
             to, folder = folder_of(job.location, self.options.rejects)
             for name, source in found.items():
