@@ -17,7 +17,7 @@ from tidewheel.flows.ports import Ports
 from tidewheel.memory import MemoryService
 from tidewheel.model.checked_clock import CheckedClock
 
-_VALUES = frozenset({"dynamodb", "max_skew_ms", "parallel"})
+_VALUES = frozenset({"dynamodb", "max_skew_ms", "parallel", "read_threads"})
 """What is not a port with calls."""
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.flows.alone import local_engine, sweep_orphans
+from tests.flows.alone import OneByOne, local_engine, sweep_orphans
 from tests.flows.test_recurring import make as make_recurring
 from tests.flows.world import DAY, DEATHS, HOUR, MINUTE, START_MS, TOPIC, Crash, CrashingPorts, World, ids_of, once
 from tests.stored import stored
@@ -411,7 +411,7 @@ def test_outputs_that_were_never_committed_double_nothing() -> None:
         raise Crash
 
     with pytest.raises(Crash):
-        merge(world.ports, TOPIC, dying, lease_s=60, everything=True)
+        merge(world.ports, TOPIC, OneByOne(dying), lease_s=60, everything=True)
     checkpoint(world)
     lose_table(world)
     assert len(run_rebuild(world).dropped) == 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -402,8 +403,12 @@ def test_an_interrupt_while_loading_exits_with_130(monkeypatch: pytest.MonkeyPat
         raise KeyboardInterrupt
 
     monkeypatch.setattr("tidewheel.cli.main.app", interrupt)
-    with pytest.raises(SystemExit) as caught:
-        run()
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        with pytest.raises(SystemExit) as caught:
+            run()
+    finally:
+        signal.signal(signal.SIGTERM, before)
     assert caught.value.code == 130
 
 

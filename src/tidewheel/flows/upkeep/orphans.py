@@ -37,7 +37,7 @@ from tidewheel.storage.storage import Storage
 
 ORPHAN_GRACE_S = 24 * 3600
 """A younger object may still be named by its writer: no function and no job lives this long. A DataFrame's write may,
-and knows (`jobs.importing.frames`)."""
+and knows (`tidewheel.jobs.importing.frames`)."""
 _COPY_GRACE_S = 28 * 24 * 3600
 """An operator who gave a damaged part up may still want its bytes."""
 DAILY = "ORPHANS"
