@@ -34,6 +34,8 @@ UNDOUBTED_MS = 1_500
 """The largest of these errors that a function does not notice."""
 UNDOUBTED_DRIFT_MS = 3_000 + 100
 """The largest error of a drifting clock that a function does not notice, with the length of a call."""
+UNDOUBTED_SLOWLY_MS = 3_000 + 2_000
+"""The same of any clock where calls take time: two seconds are as long as they are, as a rule."""
 _DRIFTS = (0.01, 0.001, -0.001, -0.01)
 """Milliseconds a drifting clock gains in one: hours without its time service, in a few minutes."""
 _JUMPS = 0.1

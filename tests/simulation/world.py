@@ -12,7 +12,7 @@ from typing import Any
 from tests.recorded_queues import RecordedService
 from tests.simulation.faults import CallFailed, Faults, FaultyPorts, Odds, SkewedClock
 from tests.simulation.interleaving import Died, Task
-from tests.simulation.lasting import LastingFaults
+from tests.simulation.lasting import UNDOUBTED_SLOWLY_MS, LastingFaults
 from tests.simulation.latency import Latency
 from tests.simulation.narrow import NarrowFaults
 from tests.simulation.promises import Promises, Violation
@@ -152,7 +152,9 @@ class World:
     @property
     def most_early_ms(self) -> int:
         """The maximum earliness of a message, which is the largest unnoticed error of a clock."""
-        return 0 if self.lasting is None else self.lasting.undoubted_ms
+        if self.lasting is None or self.latency is None:
+            return 0 if self.lasting is None else self.lasting.undoubted_ms
+        return UNDOUBTED_SLOWLY_MS if self.lasting.undoubted_ms else 0
 
     @property
     def now_ms(self) -> int:
