@@ -59,6 +59,21 @@ def send(bench: Bench, rows: pa.Table, tasks: int = 3, **options: str) -> Import
     return made.commit(job_of(bench, **options), found)
 
 
+def mortal(bench: Bench, at: int, when: str) -> Any:
+    """The ports of a driver that dies at a call of the buckets."""
+    plan = CrashPlan()
+    plan.schedule(at, when)
+    return altered(bench.world.service, buckets=CrashingPort(bench.world.service.buckets, plan))
+
+
+def died(bench: Bench, at: int, when: str) -> list[Kept]:
+    """Returns what the tasks of a driver had done that died in its commit."""
+    made, found = kept(bench, table(1))
+    with pytest.raises(Crash):
+        made.commit(job_of(bench, mortal(bench, at, when)), found)
+    return found
+
+
 def files(bench: Bench) -> list[str]:
     return [each.name for each in bench.objects.list("imports/") if each.name.endswith(".parquet")]
 
@@ -66,13 +81,9 @@ def files(bench: Bench) -> list[str]:
 @pytest.mark.parametrize("when", ["before", "after"])
 @pytest.mark.parametrize("at", range(1, 13))
 def test_a_second_run_sends_what_the_first_did_not(bench: Bench, at: int, when: str) -> None:
-    plan = CrashPlan()
-    plan.schedule(at, when)
-    buckets = CrashingPort(bench.world.service.buckets, plan)
     made, found = kept(bench, table(1))
-    ports = altered(bench.world.service, buckets=buckets)
     try:
-        made.commit(job_of(bench, ports), found)
+        made.commit(job_of(bench, mortal(bench, at, when)), found)
     except Crash:
         made.give_up(found)
     again = send(bench, table(2), tasks=5)
@@ -149,13 +160,7 @@ def test_rows_whose_time_passed_during_the_write_are_kept_and_named(bench: Bench
 
 
 def test_a_second_run_sends_what_has_become_too_soon_meanwhile(bench: Bench) -> None:
-    plan = CrashPlan()
-    plan.schedule(3, "after")
-    made, found = kept(bench, table(1))
-    with pytest.raises(Crash):
-        made.commit(
-            job_of(bench, altered(bench.world.service, buckets=CrashingPort(bench.world.service.buckets, plan))), found
-        )
+    died(bench, 3, "after")
     bench.world.clock.advance_ms(3 * HOUR // 2)
     rejects: dict[str, str] = {"rejects": str(bench.folder / "rejects")}
     assert send(bench, table(2), tasks=2, **rejects).rejected.total() == 0
@@ -165,13 +170,7 @@ def test_a_second_run_sends_what_has_become_too_soon_meanwhile(bench: Bench) -> 
 
 
 def test_lost_files_of_a_run_that_died_are_named(bench: Bench) -> None:
-    plan = CrashPlan()
-    plan.schedule(6, "before")
-    made, found = kept(bench, table(1))
-    with pytest.raises(Crash):
-        made.commit(
-            job_of(bench, altered(bench.world.service, buckets=CrashingPort(bench.world.service.buckets, plan))), found
-        )
+    found = died(bench, 6, "before")
     bench.objects.delete([found[2].file.name.removeprefix(f"{bench.folder}/objects/")])
     with pytest.raises(NotAllImported, match="it vanished"):
         send(bench, table(2))

@@ -97,8 +97,9 @@ def client(location: Location, service: str) -> Any:
     """
     from tidewheel.aws.tries import JOB
 
-    make = partial(_session(location).create_client, config=JOB.config(_CONNECTIONS))
-    made = make(service, region_name=location.region, endpoint_url=location.endpoint_url)
+    made = _session(location).create_client(
+        service, region_name=location.region, endpoint_url=location.endpoint_url, config=JOB.config(_CONNECTIONS)
+    )
     JOB.watch(made)
     return made
 

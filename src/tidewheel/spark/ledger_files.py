@@ -7,6 +7,7 @@ import re
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import col
 
+from tidewheel.jobs.location import S3
 from tidewheel.spark.ledger_source import SPARK_SCHEMA, LedgerReader
 
 _GLOB = re.compile(r"[\[\]{}*?\\]")
@@ -23,8 +24,9 @@ def ledger_files(spark: SparkSession, scheme: str = "s3", **options: str) -> Dat
         scheme: what Spark calls S3, such as s3a outside of AWS's own Spark.
         options: as for the source.
     """
-    ledgers, times = LedgerReader(options, SPARK_SCHEMA).live()
-    root = re.sub(r"\As3a?://", f"{scheme}://", options["root"].rstrip("/"))
+    reader = LedgerReader(options, SPARK_SCHEMA)
+    ledgers, times = reader.live()
+    root = reader.location.root.replace(S3, f"{scheme}://")
     wanted = [each for each in ledgers if any(map(times.meets, each.segments))]
     names = [_GLOB.sub(r"\\\g<0>", f"{root}/{each.object_name}") for each in wanted]
     if not names:

@@ -131,7 +131,7 @@ class LedgerReader(DataSourceReader):
 
     def __init__(self, options: dict[str, str], schema: StructType) -> None:
         check_options(options, _OPTIONS)
-        self._location = Location.of({**options, "root": _root(options)})
+        self.location = Location.of({**options, "root": _root(options)})
         self._topic = _required(options, "topic")
         self._table = options.get("table")
         self._planned_too = options.get("all", "false").lower() == "true"
@@ -161,8 +161,8 @@ class LedgerReader(DataSourceReader):
     def live(self) -> tuple[list[LiveLedger], TimeRange]:
         """Returns the ledgers to read, and the range of times."""
         if self._table is None:
-            return in_listing(self._location, self._topic), self._times
-        ledgers, planned_ms = in_table(self._location, self._table, self._topic)
+            return in_listing(self.location, self._topic), self._times
+        ledgers, planned_ms = in_table(self.location, self._table, self._topic)
         return ledgers, self._times if self._planned_too else self._times.within(TimeRange(first_ms=planned_ms))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -179,7 +179,7 @@ class LedgerReader(DataSourceReader):
             for each in partition.stretches
             for together in _grouped(each.segments, [segment.length for segment in each.segments], _READ_BYTES)
         ]
-        read = partial(_bytes_of, self._location.objects())
+        read = partial(_bytes_of, self.location.objects())
         with closing(read_ahead(read, pieces, size=lambda piece: piece.length)) as found:
             tables = (self._rows(piece, data, partition.times) for piece, data in zip(pieces, found, strict=True))
             yield from _batches(tables, _arrow_schema(self._columns))

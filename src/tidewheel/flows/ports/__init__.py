@@ -29,7 +29,7 @@ class Ports(Storage):
         parallel: runs calls side by side.
         clock: the time.
         max_skew_ms: maximum difference between SQS's clock and the local clock.
-        read_threads: reads ahead, side by side.
+        read_threads: how many reads of objects run side by side, ahead of use. 0: none is ahead.
     """
 
     def __init__(

@@ -202,12 +202,12 @@ def _key(problems: _Problems, name: str | None, rows: Rows) -> tuple[pa.Array, I
 
 def _texts(column: pa.Array) -> tuple[pa.Array, Mask]:
     """Returns a column as text, null where it is empty, and which values are not UTF-8."""
-    text, bad = (
-        valid_text(column) if is_text(column.type) or is_bytes(column.type) else (column.cast(pa.string()), None)
-    )
-    return pc.if_else(pc.equal(text, ""), pa.scalar(None, pa.string()), text), none_of(
-        len(column)
-    ) if bad is None else bad
+    if is_text(column.type) or is_bytes(column.type):
+        text, bad = valid_text(column)
+    else:
+        text, bad = column.cast(pa.string()), None
+    text = pc.if_else(pc.equal(text, ""), pa.scalar(None, pa.string()), text)
+    return text, none_of(len(column)) if bad is None else bad
 
 
 def _group(problems: _Problems, name: str | None, rows: Rows) -> pa.Array:

@@ -28,11 +28,9 @@ from tidewheel.jobs.importing.checks import Checked, checked_rows
 from tidewheel.jobs.importing.dividing import read_part
 from tidewheel.jobs.importing.rejects import Rejects, columns_of
 from tidewheel.jobs.importing.work import Chunk, FileProblem, Part, Rows, Work
-from tidewheel.ledger.rows import SCHEMA, widened
+from tidewheel.ledger.rows import SCHEMA, version_of, widened
 
 _RANDOM_BYTES = 10
-_GROUPS = 2
-"""The version of a ledger's schema with groups."""
 _BATCH_ROWS = (65_536, 1_024, 16)
 _SHOWN = 1_000
 _SLICE_ROWS = 65_536
@@ -161,7 +159,6 @@ class _OpenChunk:
         self._rejects.close()
         if self._tables:
             target = self._work.target
-            grouped = any(each.column("message_group").null_count < each.num_rows for each in self._tables)
             self._chunk.bucket = store_rows(
                 self._work.location.objects(),
                 self._sorted(),
@@ -169,7 +166,7 @@ class _OpenChunk:
                 generation=target.generation,
                 settings=target.settings,
                 content=target.content(self._mark),
-                schema_version=_GROUPS if grouped else 1,
+                schema_version=max(map(version_of, self._tables)),
             )
         return self._chunk
 

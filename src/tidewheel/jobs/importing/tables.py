@@ -12,7 +12,7 @@ from pathlib import Path
 
 from tidewheel.errors import ExtraMissing, InvalidValue
 from tidewheel.jobs.importing.options import ImportOptions
-from tidewheel.jobs.location import S3, Location, client, credentials
+from tidewheel.jobs.location import S3, Location, client, credentials, local_access
 
 _DELTA_FEATURES = frozenset({"timestampNtz", "v2Checkpoint", "vacuumProtocolCheck"})
 """Features of Delta's protocol that say nothing about the rows of a data file."""
@@ -105,6 +105,6 @@ def _access(location: Location, url: str, names: Sequence[str]) -> dict[str, str
     if not url.startswith("s3"):
         return {}
     given = zip(names, (location.region, location.endpoint_url, *credentials(location)), strict=True)
-    local = (location.endpoint_url or "").startswith("http://")
+    local = local_access(location.endpoint_url) is not None
     http = {"AWS_ALLOW_HTTP": "true"} if names is _DELTA_NAMES and local else {}
     return {name: value for name, value in given if value is not None} | http
