@@ -7,10 +7,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from tidewheel import deadline
+from tidewheel.errors import BadMessage
+from tidewheel.flows.delivery.adopt import adopt
 from tidewheel.flows.delivery.ingest import Ingested, ingest
-from tidewheel.flows.delivery.ingest_batch import NamedPack, groups, ingest_group, pack_of
-from tidewheel.flows.delivery.refusing import refuse_hopeless, refuse_some
-from tidewheel.model.pack import Pack
+from tidewheel.flows.delivery.ingest_batch import NamedPack, PendingPacks, groups, ingest_group, is_pack, pack_of
+from tidewheel.flows.delivery.refusing import refuse_bad, refuse_hopeless, refuse_some
+from tidewheel.model.pack import PLAIN, Arrival, Pack
+from tidewheel.model.plain import read_plain
 from tidewheel.model.refused import QueuedMessage
 from tidewheel.model.settings import MAX_DELIVERY_S
 from tidewheel.telemetry import metrics
@@ -54,23 +57,53 @@ class Batch:
                 self._leave([*self._messages][place:])
                 return
             try:
-                pack = pack_of(message)
+                pack = pack_of(message) if is_pack(message) else self._plain_pack(message)
                 self._telemetry.settings.check_ingest_queue(message.queue_arn, pack.topic)
             except Exception as error:
                 self._settle([message], error)
             else:
                 yield message.id, pack
 
+    def _plain_pack(self, message: QueuedMessage) -> Pack:
+        """Reads a plain message. Refuses the bad messages of an envelope."""
+        plain = read_plain(message, self._telemetry.settings.topic_of_queue(message.queue_arn))
+        if plain.bad:
+            reason = refuse_bad(self._telemetry.service, message, plain.bad)
+            self._telemetry.failed("pack refused", BadMessage(reason), messages=len(plain.bad))
+        return plain.pack(Arrival(name=message.id, retried=message.receives > 1, taken_ms=message.sent_at_ms))
+
     def _ingest_named(self, packs: list[NamedPack]) -> None:
         """Ingests packs of a topic and generation."""
         topic, first = packs[0][1].topic, packs[0][0]
         with self._telemetry.step(topic=topic, correlation_id=first, packs=len(packs)):
+            if packs[0][1].generation == PLAIN:
+                packs = self._adopted(topic, packs)
             ingest_some = partial(ingest_topic, self._telemetry, topic)
             for left in ingest_group(packs, ingest_some, self._refuse_some, self._in_time):
-                if left.error is None:
-                    self._leave(left.names)
-                else:
-                    self._settle([self._messages[name] for name in left.names], left.error)
+                self._wait(left)
+
+    def _adopted(self, topic: str, packs: list[NamedPack]) -> list[NamedPack]:
+        """Returns packs of the topic for the plain messages that are ingested here."""
+        service, settings = self._telemetry.service, self._telemetry.settings
+        bulk_url, forward = settings.ingest_queues(topic)[1], None
+        if not settings.is_bulk(self._messages[packs[0][0]].queue_arn, topic):
+            forward = partial(service.queues.forward, bulk_url, topic)
+        try:
+            done = adopt(service, topic, packs, settings.s3_bucket, forward)
+        except Exception as error:
+            self._settle([self._messages[name] for name, _ in packs], error)
+            return []
+        self._telemetry.logger.info("plain messages", extra={"forwarded": done.forwarded})
+        for left in done.left:
+            self._wait(left)
+        return done.packs
+
+    def _wait(self, left: PendingPacks) -> None:
+        """Leaves packs to a later call, or refuses packs that can never be ingested."""
+        if left.error is None:
+            self._leave(left.names)
+        else:
+            self._settle([self._messages[name] for name in left.names], left.error)
 
     def _leave(self, names: list[str]) -> None:
         """Leaves packs to the next call, because there is no time for them."""

@@ -246,6 +246,10 @@ class CorruptPack(TidewheelError):
         super().__init__(f"not a readable pack: {reason}")
 
 
+class BadMessage(TidewheelError):
+    """A plain message says wrongly what is wanted. It goes to the queue of refused messages. Correct it, send again."""
+
+
 class WrongQueue(TidewheelError):
     """A pack came through another topic's ingest queue. Send again with a client made since the deployment.
 

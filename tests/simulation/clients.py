@@ -13,7 +13,6 @@ from tests.simulation.promises import Family, KeyCancel, KeyHistory, Promises, S
 from tests.simulation.triggers import Queued, Triggers
 from tests.simulation.world import MAX_SKEW_MS, START_MS, World
 from tidewheel.client.changes import Rescheduled, reschedule
-from tidewheel.client.payloads import store_payload
 from tidewheel.errors import UnknownMessage
 from tidewheel.flows.administration.cancel import Cancelled, CancelResult, TooLate, cancel, cancel_key, cancel_many
 from tidewheel.flows.delivery.ingest_batch import pack_of
@@ -129,7 +128,7 @@ class Clients:
         resend = Options(only="audit", attempt=1) if wanted[0][1] == "only" else None
         checked = [check_message(message, self._ids, now_ms, resend=resend) for message, _ in wanted]
         if any(kind == "large" for _, kind in wanted):
-            checked = [store_payload(_connection(ports), life.name, each) for each in checked]
+            checked = [store_body(ports.objects, S3_BUCKET, life.name, each) for each in checked]
         self._put(ports, state, life, checked, now_ms)
 
     def _known(self, ports: FaultyPorts, topic: str) -> TopicState | None:

@@ -14,6 +14,7 @@ from tidewheel.errors import QueueUnavailable
 from tidewheel.flows.ports.queues import Refusal, Release
 from tidewheel.model.job import CatchUpJob, DrainJob, HoldJob, Job, PartJob, SetAsideJob, job_body, topic_of
 from tidewheel.model.message import HEADER_ATTRIBUTE, SQS_MAX_BYTES
+from tidewheel.model.pack import PACK_ATTRIBUTE, pack_body
 from tidewheel.model.park import ParkKey
 from tidewheel.model.set_aside import SetAside
 from tidewheel.model.settings import ServiceSettings
@@ -179,6 +180,14 @@ class SqsQueues:
             else:
                 reason = f"{len(entries)} jobs were not taken in {ATTEMPTS} tries: {refusals[0].reason}"
                 raise QueueUnavailable(self.work_queue_url, reason)
+
+    def forward(self, queue_url: str, topic: str, messages: int, pack: bytes) -> None:
+        """Sends a pack to an ingest queue with a single request, as the client does."""
+        attribute: Any = {PACK_ATTRIBUTE: {"DataType": "Binary", "BinaryValue": pack}}
+        body = pack_body(topic, messages)
+        self.client.send_message(
+            QueueUrl=queue_url, MessageBody=body, MessageAttributes=attribute, MessageGroupId=topic
+        )
 
     def refuse(self, document: Mapping[str, object]) -> None:
         """Sends a document as JSON with a single request. An oversized field is cut and named in the document."""

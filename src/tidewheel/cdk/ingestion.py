@@ -12,7 +12,7 @@ from tidewheel.cdk.functions import Foundation, python_function
 from tidewheel.cdk.queues import grant_queue_sends, read_queue, source_queue
 from tidewheel.cdk.storage import OF_PACKS, OF_TOPICS, TOMBSTONES, TOPICS
 from tidewheel.cdk.timing_wheel import TimingWheel
-from tidewheel.model.object_names import LEDGERS, PARKED, REFUSED
+from tidewheel.model.object_names import LEDGERS, PARKED, PAYLOADS, REFUSED
 from tidewheel.model.triggers import INGEST_TIMEOUT_S, URGENT_QUEUE, bulk_queue
 
 
@@ -50,11 +50,14 @@ class Ingestion(Construct):
         # One transaction moves a key, puts a tombstone and checks the topic's state.
         storage.grant_items(self.ingest, OF_TOPICS, "dynamodb:ConditionCheckItem", "dynamodb:PutItem")
         storage.grant_objects(self.ingest, "s3:PutObject", "s3:DeleteObject", prefixes=(LEDGERS, PARKED))
-        storage.grant_objects(self.ingest, "s3:PutObject", prefixes=(REFUSED,))
+        storage.grant_objects(self.ingest, "s3:PutObject", prefixes=(PAYLOADS, REFUSED))
         timing_wheel.grant_schedule(self.ingest)
         delivery.grant_sends(self.ingest)
         # Parks of direct messages are drained by jobs.
         grant_queue_sends(self.ingest, delivery.work_queue)
+        for _, bulk in self._pairs:
+            # Plain messages that may wait are gathered there.
+            grant_queue_sends(self.ingest, bulk)
 
     @property
     def queues(self) -> list[sqs.Queue]:

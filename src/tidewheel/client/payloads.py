@@ -1,35 +1,17 @@
-"""Stores large bodies in S3, and restores them for the consumer (claim check).
-
-    sender   PUT payloads/<topic>/<due date>/<id>-<attempt>, then the message, whose body is a pointer
-    service  carries the pointer like any body
-    consumer GET of the object that the header names, compared with the hash and length in the header
-
-A plain consumer sees the pointer: `{"tidewheel_payload": "s3://<S3 bucket>/payloads/..."}`.
-"""
+"""Restores large bodies from S3 for the consumer, and stores them anew for another time. See `storage.bodies`."""
 
 from __future__ import annotations
 
 import base64
 import hashlib
-import json
 from dataclasses import replace
 
 from tidewheel.client.connection import Connection
 from tidewheel.errors import BodyChanged, InvalidValue, ObjectMissing
-from tidewheel.model.message import Encoding, id_text
-from tidewheel.model.object_names import payload_name
+from tidewheel.model.message import Encoding
 from tidewheel.model.received import ReceivedMessage
 from tidewheel.model.validation import MAX_PAYLOAD_BYTES, OutgoingMessage
-
-POINTER = "tidewheel_payload"
-
-
-def store_payload(connection: Connection, topic: str, message: OutgoingMessage) -> OutgoingMessage:
-    """Puts a message's body into S3. Returns the message with a pointer as its body."""
-    text = message.text
-    data = base64.b64decode(text) if message.encoding is Encoding.BYTES else text.encode()
-    return _stored(connection, topic, message, data)
-
+from tidewheel.storage.bodies import put_body
 
 def move_payload(connection: Connection, topic: str, message: OutgoingMessage, old_id: str) -> OutgoingMessage:
     """Stores a large body of an old message again, since an object's lifetime depends on the due time in its name.
@@ -43,7 +25,7 @@ def move_payload(connection: Connection, topic: str, message: OutgoingMessage, o
     if options is None or options.payload is None:
         return message
     data = _read(connection, old_id, options.payload, options.payload_sha256, options.payload_bytes)
-    return _stored(connection, topic, message, data)
+    return put_body(connection.objects, connection.settings.s3_bucket, topic, message, data)
 
 
 def fetch_payload(connection: Connection, message: ReceivedMessage) -> ReceivedMessage:
@@ -62,13 +44,6 @@ def fetch_payload(connection: Connection, message: ReceivedMessage) -> ReceivedM
     except UnicodeDecodeError:
         raise InvalidValue("payload", message.payload, "its body is not text in UTF-8; drop the message") from None
     return replace(message, body=body, payload=None)
-
-
-def _stored(connection: Connection, topic: str, message: OutgoingMessage, data: bytes) -> OutgoingMessage:
-    name = payload_name(topic, message.deliver_at_ms, id_text(message.id), connection.objects.new_attempt())
-    connection.objects.put(name, data, new=True)
-    pointer = json.dumps({POINTER: f"s3://{connection.settings.s3_bucket}/{name}"})
-    return message.with_payload(name, pointer, data)
 
 
 def _read(connection: Connection, message_id: str, name: str, sha256: str | None, length: int | None) -> bytes:

@@ -14,7 +14,6 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from tidewheel.client.payloads import POINTER
 from tidewheel.client.subscription_queues import dead_letter_url_of
 from tidewheel.errors import InvalidValue
 from tidewheel.model.key import KeyEntry

@@ -19,7 +19,6 @@ from tidewheel import deadline
 from tidewheel.aws.tries import AWS_ERRORS
 from tidewheel.client.bounded import CALL_S
 from tidewheel.client.connection import Connection
-from tidewheel.client.payloads import store_payload
 from tidewheel.client.topic_cache import TopicCache
 from tidewheel.clock import Clock
 from tidewheel.errors import InvalidValue, LimitExceeded, QueueUnavailable, SendFailed
@@ -27,6 +26,7 @@ from tidewheel.model.message import SQS_MAX_BYTES, IdSource, Message, Receipt, i
 from tidewheel.model.pack import MAX_MESSAGES, PACK_ATTRIBUTE, pack_body, packs
 from tidewheel.model.topic_state import TopicState
 from tidewheel.model.validation import OutgoingMessage, check_message
+from tidewheel.storage.bodies import store_body
 
 if TYPE_CHECKING:
     from mypy_boto3_sqs import SQSClient
@@ -194,7 +194,8 @@ class Sender:
             raise self.broken[place]
         try:
             with deadline.patience(self.call_s):
-                return store_payload(self.connection, self.state.topic, message)
+                bucket = self.connection.settings.s3_bucket
+                return store_body(self.connection.objects, bucket, self.state.topic, message)
         except AWS_ERRORS as error:
             self.broken[place] = error
             raise

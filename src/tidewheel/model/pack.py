@@ -4,7 +4,7 @@ The SQS message's body is a line for people (`{"topic": "orders", "messages": 12
 attribute `pack`, which SQS counts without base64's third:
 
     byte 0..3   CRC-32 of the rest, little-endian
-    byte 4      version (1, or 2 with options)
+    byte 4      version (1, 2 with options, or 3 with an option of plain messages)
     byte 5..    zlib stream of one JSON object, a line feed, and the bodies in UTF-8, one after the other:
                   topic   name             gen    the topic's generation
                   sent    sender's ms      ids    base64 of n x 16 bytes
@@ -62,7 +62,9 @@ _TARGET_RAW_BYTES = 1_500_000
 _OPTIONS_BYTES = 150
 """Approximate size of options as JSON."""
 _LEVEL = 4
-_VERSIONS = (1, 2)
+_VERSIONS = (1, 2, 3)
+PLAIN = ""
+"""The generation of a pack of plain messages, before ingest has read the topic state."""
 _MOST_HEADER_BYTES = 4096
 """Limit of our own attribute: two keys of 256 characters of four bytes, and its other fields."""
 _GENERATION = re.compile(r"[A-Za-z0-9_.-]{1,64}\Z")
@@ -90,12 +92,26 @@ class Arrival:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Cancellation:
+    """A plain message that cancels a key.
+
+    Attributes:
+        sent_at_ms, seq: its version. Stops nothing newer, however late or often it comes.
+    """
+
+    key: str
+    sent_at_ms: int
+    seq: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Pack:
     """Messages of one topic, as columns of equal length.
 
     Attributes:
         ids: 16 bytes a message, concatenated.
         attributes, options: None when no message has any.
+        cancellations: of plain messages.
         raw_bytes: size of the decompressed pack. The pack takes a few times as much memory.
         arrival: None if the pack did not come from a queue.
     """
@@ -109,6 +125,7 @@ class Pack:
     attributes: Sequence[Mapping[str, str]] | None
     options: Sequence[Options | None] | None = None
     raw_bytes: int = 0
+    cancellations: Sequence[Cancellation] = ()
     arrival: Arrival | None = None
 
     def __len__(self) -> int:
@@ -177,11 +194,31 @@ def select(pack: Pack, places: Sequence[int]) -> Pack:
     )
 
 
+def with_messages(pack: Pack, messages: Sequence[OutgoingMessage]) -> Pack:
+    """Returns the pack with other messages."""
+    attributes = [each.attributes for each in messages]
+    options = [each.options for each in messages]
+    return replace(
+        pack,
+        ids=b"".join(each.id for each in messages),
+        encodings=[each.encoding for each in messages],
+        texts=[each.text for each in messages],
+        attributes=attributes if any(attributes) else None,
+        options=None if all(each is None for each in options) else options,
+    )
+
+
 def encode_pack(pack: Pack) -> bytes:
     """Encodes some messages of a pack that was read. They fit, since the whole pack did."""
+    messages = outgoing(pack)
+    return _compressed(_encode(pack.topic, pack.generation, pack.sent_at_ms, messages), messages)
+
+
+def outgoing(pack: Pack) -> list[OutgoingMessage]:
+    """Returns the messages of a pack, one by one."""
     none = [None] * len(pack)
     columns = zip(pack.texts, pack.encodings, pack.attributes or none, pack.options or none, strict=True)
-    messages = [
+    return [
         OutgoingMessage(
             id=pack.ids[16 * i : 16 * i + 16],
             text=text,
@@ -191,7 +228,6 @@ def encode_pack(pack: Pack) -> bytes:
         )
         for i, (text, encoding, attributes, options) in enumerate(columns)
     ]
-    return _compressed(_encode(pack.topic, pack.generation, pack.sent_at_ms, messages), messages)
 
 
 def pack_body(topic: str, messages: int) -> str:
@@ -201,7 +237,8 @@ def pack_body(topic: str, messages: int) -> str:
 
 def _compressed(raw: bytes, messages: Sequence[OutgoingMessage]) -> bytes:
     # A release that knows no options must not take the messages without them.
-    version = _VERSIONS[any(m.options is not None for m in messages)]
+    given = [m.options for m in messages if m.options is not None]
+    version = 3 if any(each.sent_at_ms is not None for each in given) else 1 + bool(given)
     return sealed(bytes([version]) + zlib.compress(raw, _LEVEL))
 
 
@@ -259,6 +296,7 @@ def decode_pack(data: bytes, now_ms: int) -> Pack:
     try:
         texts = _texts(bodies, sizes)
         options = _options(document.get("opts"), ids, topic)
+        _check_sent(options, now_ms)
         _check_messages(bodies, texts, encodings, attributes, options)
         _check_sizes(sizes, attributes, options, ids, sent_at_ms)
     except (TypeError, ValueError) as error:
@@ -331,6 +369,12 @@ def _options(column: object, ids: bytes, topic: str) -> list[Options | None] | N
         None if each is None else Options.of_document(each, topic, id_deliver_at_ms(ids[16 * i : 16 * i + 6]))
         for i, each in enumerate(column)
     ]
+
+
+def _check_sent(options: Sequence[Options | None] | None, now_ms: int) -> None:
+    """Raises ValueError for a message that was sent after the pack, which would win its key for ever."""
+    if any(each is not None and (each.sent_at_ms or 0) > now_ms + SENDER_SKEW_MS for each in options or ()):
+        raise ValueError("the option sent_at_ms is later than the pack")
 
 
 def _check_times(ids: bytes, now_ms: int) -> None:

@@ -6,6 +6,7 @@
     reason           why no function can ever use the message
     attributes       name -> {"DataType", "StringValue" or "BinaryValue" as base64}
     body             the message's text
+    group            its MessageGroupId; missing if it has none
 
 A document that is too large for SQS is an object in S3. Then the queue of refused messages has the first four fields,
 and `object_name` instead of the others.
@@ -36,6 +37,8 @@ class QueuedMessage:
         sent_at_ms: when SQS took the message, by SQS's clock.
         receives: how often SQS handed the message out.
         queue_arn: the queue.
+        group: SQS's MessageGroupId.
+        trace: X-Ray's header.
     """
 
     id: str
@@ -44,6 +47,8 @@ class QueuedMessage:
     sent_at_ms: int
     receives: int
     queue_arn: str
+    group: str | None = None
+    trace: str | None = None
 
     @classmethod
     def of_record(cls, record: Mapping[str, Any]) -> QueuedMessage:
@@ -62,6 +67,8 @@ class QueuedMessage:
             sent_at_ms=int(record["attributes"]["SentTimestamp"]),
             receives=int(record["attributes"]["ApproximateReceiveCount"]),
             queue_arn=record["eventSourceARN"],
+            group=record["attributes"].get("MessageGroupId"),
+            trace=record["attributes"].get("AWSTraceHeader"),
         )
 
 
@@ -74,6 +81,7 @@ def refused_document(message: QueuedMessage, reason: str) -> dict[str, Any]:
         "reason": reason,
         "attributes": {name: _shown(value) for name, value in message.attributes.items()},
         "body": message.body,
+        **({} if message.group is None else {"group": message.group}),
     }
 
 

@@ -331,9 +331,17 @@ class ServiceSettings(FunctionSettings):
         Permission to send to a queue must be permission for its topic alone. So a topic's own queues take no other
         topic's messages, and the shared queues take no messages of a topic with its own queues.
         """
-        queue = tuple(queue_arn.split(":")[-2:])
-        if queue not in [tuple(url.split("/")[-2:]) for url in self.ingest_queues(topic)]:
+        if not any(_is_same(url, queue_arn) for url in self.ingest_queues(topic)):
             raise WrongQueue(queue_arn, topic)
+
+    def topic_of_queue(self, queue_arn: str) -> str | None:
+        """Returns the topic of an ingest queue. None: the queue is shared."""
+        own = (topic for topic, urls in self.topic_queues.items() for url in urls if _is_same(url, queue_arn))
+        return next(own, None)
+
+    def is_bulk(self, queue_arn: str, topic: str) -> bool:
+        """Returns whether an ingest queue is the bulk queue of a topic."""
+        return _is_same(self.ingest_queues(topic)[1], queue_arn)
 
     @classmethod
     def from_mapping(cls, values: Mapping[str, Any], source: str, prefix: str = "") -> ServiceSettings:
@@ -439,3 +447,8 @@ DELIVERY_ROLES = 3
 def roles_parameter_name(stack: str) -> str:
     """Returns the name of the SSM parameter with the ARNs of the roles that deliver, separated by commas."""
     return f"/tidewheel/{stack}/delivery-roles"
+
+
+def _is_same(queue_url: str, queue_arn: str) -> bool:
+    """Returns whether a URL and an ARN are of the same queue of the region."""
+    return queue_url.split("/")[-2:] == queue_arn.split(":")[-2:]

@@ -69,6 +69,7 @@ class Options:
             message then has no key of its own, so that it does not duplicate the first message or supersede a later
             one.
         group: the sender's.
+        sent_at_ms: when SQS took the plain message, if ingest or a redrive packed it.
     """
 
     key: str | None = None
@@ -85,6 +86,7 @@ class Options:
     only: str | None = None
     first_version: tuple[str, int, int] | None = None
     group: str | None = None
+    sent_at_ms: int | None = None
 
     def document(self) -> dict[str, Any]:
         """Returns the options that are set, as JSON values."""
@@ -339,6 +341,7 @@ _OPTION_READERS: Mapping[str, Callable[[Any], Any]] = {
     "only": partial(check_name, "only"),
     "first_version": _first_version,
     "group": check_group,
+    "sent_at_ms": _whole("sent_at_ms", TIMES_END_MS),
 }
 """The reader of each option: it checks a value of `Options.document`, and returns the option."""
 

@@ -8,8 +8,10 @@ from itertools import islice
 from tidewheel.model.topic_state import ALL_SEALED, TopicState
 from tidewheel.storage import items, layout
 from tidewheel.storage.table import StoredItems
-from tidewheel.storage.writes import LAYOUT_READ, Delete, Value, as_seen
+from tidewheel.storage.writes import LAYOUT_READ, Delete, Put, Value, as_seen
 
+_DELETED = "deleted"
+"""The note with the time in ms when the last topic of a name was deleted. No pack's progress has this name."""
 MAX_DELETED_ITEMS = 500
 """Maximum items deleted by a `delete_items` call, which takes a few seconds."""
 
@@ -57,14 +59,24 @@ class Deletions(StoredItems):
             self._table.delete(key, action="delete_items", topic=topic)
         return not found
 
-    def forget(self, state: TopicState) -> bool:
-        """Deletes the topic state. Returns False if refused.
+    def forget(self, state: TopicState, ttl_s: int) -> bool:
+        """Deletes the topic state, and notes when the topic was deleted. Returns False if refused.
 
-        `delete STATE IF generation as read`.
+        `T{delete STATE IF generation as read; put NOTE}`.
+
+        Args:
+            ttl_s: when no message that was sent before the deletion can come any more, in seconds of Unix time.
         """
         condition = as_seen({"generation": state.generation}, LAYOUT_READ)
         delete = Delete(key=layout.topic_state_key(state.topic), **condition)
-        return self._table.commit([delete], action="forget_topic", topic=state.topic)
+        note = items.Note(state.deleting_at_ms or 0)
+        put = Put(item=items.encode_note(layout.note_key(state.topic, _DELETED), note, ttl_s))
+        return self._table.commit([delete, put], action="forget_topic", topic=state.topic)
+
+    def deleted_at_ms(self, topic: str) -> int:
+        """Returns when the last topic of a name was deleted, or 0 if that is over 28 days ago."""
+        item = self._table.get(layout.note_key(topic, _DELETED))
+        return 0 if item is None else items.decode_note(item).number
 
     def _keys_of(self, topic: str) -> Iterator[layout.Key]:
         """Yields the keys of all items except the topic state.

@@ -103,6 +103,10 @@ class WatchedQueues:
         """Forwards the call."""
         self._queues.enqueue_catch_up(topic, subscription, generation)
 
+    def forward(self, queue_url: str, topic: str, messages: int, pack: bytes) -> None:
+        """Forwards the call."""
+        self._queues.forward(queue_url, topic, messages, pack)
+
     def refuse(self, document: Mapping[str, object]) -> None:
         """Forwards the document and records the message's id and SQS's code, if SQS refused the message."""
         self._queues.refuse(document)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tidewheel.errors import ConcurrentModification, UnknownTopic
 from tidewheel.model.key import KeyEntry
@@ -120,33 +120,66 @@ def cancel_key(
         if found is not None and found.version[:2] >= version:
             # From a sender whose clock is ahead of ours: the message came before this call, so it is cancelled too.
             version = (found.sent_ms, found.seq + 1)
-        entry = KeyEntry(
-            key=key,
-            id=None if found is None else found.id,
-            sent_ms=version[0],
-            seq=version[1],
-            cancelled=True,
-            floor=version,
-            tail_ms=0 if found is None else found.tail_ms,
-            ttl_s=max(now_ms, 0 if found is None else found.deliver_at_ms) // 1000 + KEPT_S,
-        )
-        if found is None or found.id is None:
-            if found is None:
-                done = storage.keys.claim(topic, entry) is None
-            else:
-                done = storage.keys.move(topic, found, entry, None)
-            if done:
-                # A rebuild that restores the key cancels the message if it finds this entry, but perhaps too late.
-                _is_sealed(storage, topic, 0)
-                restored = storage.keys.read(topic, key)
-                if restored is None or restored.id is None or not restored.cancelled:
-                    return Cancelled(id=None)
-        else:
-            wanted = tombstone(found.id, slot_ms, now_ms)
-            result = _cancel_named(storage, topic, found, entry, wanted, now_ms)
-            if result is not None:
-                return result
+        result = _put_cancelled(storage, topic, slot_ms, found, _cancelled(key, found, version, now_ms), now_ms)
+        if result is not None:
+            return result
     raise ConcurrentModification("cancel key", topic, _ATTEMPTS)
+
+
+def cancel_as_sent(
+    storage: Storage, topic: str, slot_ms: int, key: str, version: tuple[int, int], now_ms: int
+) -> None:
+    """Cancels all messages of a key that are older than a version, as a plain message asks.
+
+    A newer entry stays, and keeps that older messages in ingest queues are dropped. So a cancel that comes late, or
+    once more, stops nothing newer. A message whose slot is sealed is delivered.
+
+    Raises:
+        UnknownTopic: a rebuild has taken the topic away; try again afterwards.
+        ConcurrentModification: others changed the key under every attempt; try again.
+    """
+    for _ in range(_ATTEMPTS):
+        found = storage.keys.read(topic, key)
+        if found is not None and found.floor >= version:
+            return
+        if found is None or found.version[:2] < version:
+            entry = _cancelled(key, found, version, now_ms)
+            if _put_cancelled(storage, topic, slot_ms, found, entry, now_ms) is not None:
+                return
+        elif storage.keys.move(topic, found, replace(found, floor=version), None):
+            return
+    raise ConcurrentModification("cancel key", topic, _ATTEMPTS)
+
+
+def _put_cancelled(
+    storage: Storage, topic: str, slot_ms: int, found: KeyEntry | None, entry: KeyEntry, now_ms: int
+) -> CancelResult | None:
+    """Moves a key to a cancelled entry, with a tombstone of its message. Returns None if the key has changed."""
+    if found is not None and found.id is not None:
+        return _cancel_named(storage, topic, found, entry, tombstone(found.id, slot_ms, now_ms), now_ms)
+    done = storage.keys.claim(topic, entry) is None if found is None else storage.keys.move(topic, found, entry, None)
+    if not done:
+        return None
+    # A rebuild that restores the key cancels the message if it finds this entry, but perhaps too late.
+    _is_sealed(storage, topic, 0)
+    restored = storage.keys.read(topic, entry.key)
+    if restored is None or restored.id is None or not restored.cancelled:
+        return Cancelled(id=None)
+    return None
+
+
+def _cancelled(key: str, found: KeyEntry | None, version: tuple[int, int], now_ms: int) -> KeyEntry:
+    """Returns the entry of a cancelled key."""
+    return KeyEntry(
+        key=key,
+        id=None if found is None else found.id,
+        sent_ms=version[0],
+        seq=version[1],
+        cancelled=True,
+        floor=version,
+        tail_ms=0 if found is None else found.tail_ms,
+        ttl_s=max(now_ms, 0 if found is None else found.deliver_at_ms) // 1000 + KEPT_S,
+    )
 
 
 def _cancel_named(

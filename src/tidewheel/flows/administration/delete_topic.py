@@ -21,6 +21,7 @@ from tidewheel.flows.ports import Ports
 from tidewheel.model.object_names import topic_prefixes
 from tidewheel.model.settings import MAX_FUNCTION_S
 from tidewheel.model.topic_state import TopicState
+from tidewheel.model.triggers import RETENTION_S
 from tidewheel.storage.storage import Storage
 
 LATE_MS = (MAX_FUNCTION_S + 60) * 1000
@@ -72,7 +73,7 @@ def finish_deletion(ports: Ports, topic: str, time_left: Callable[[], bool] = la
     emptied = _empty(ports, topic, time_left)
     late_ms = _began_ms(state) + LATE_MS
     if emptied and now_ms >= late_ms:
-        return ports.deletions.forget(claimed)
+        return ports.deletions.forget(claimed, now_ms // 1000 + 2 * RETENTION_S)
     ports.deletions.claim(claimed, late_ms if emptied else now_ms)
     return False
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -25,6 +27,7 @@ from tidewheel.model.message import HEADER_ATTRIBUTE, Encoding, bytes_of_text
 from tidewheel.model.pack import Pack
 from tidewheel.model.received import header_extras
 from tidewheel.model.topic_state import TopicState
+from tidewheel.model.validation import Options
 from tidewheel.model.wheel import open_from
 from tidewheel.storage.buckets import Commit
 
@@ -97,7 +100,7 @@ def ingest(ports: Ports, topic: str, packs: Sequence[Pack]) -> Ingested:
             raise TopicReplaced(topic, pack.generation)
     packs = [_after_purges(state, pack) for pack in packs]
     batch: FirstTry | Progress
-    if all(map(_is_plain, packs)):
+    if all(map(_has_no_options, packs)):
         batch, superseded = FirstTry(packs), 0
     else:
         batch, superseded = settled(ports, state, packs)
@@ -139,13 +142,13 @@ def _after_purges(state: TopicState, pack: Pack) -> Pack:
     return replace(pack, sent_at_ms=state.sent_at_ms(pack.sent_at_ms, taken_ms))
 
 
-def _is_plain(pack: Pack) -> bool:
+def _has_no_options(pack: Pack) -> bool:
     """Returns whether a pack comes for the first time, and has no keys or other options."""
     return pack.options is None and pack.arrival is not None and not pack.arrival.retried
 
 
 class FirstTry:
-    """The packs of a call that are plain. They need no notes, unless the ledger fails after direct rows were sent.
+    """The packs of a call without options. They need no notes, unless the ledger fails after direct rows were sent.
 
     See `Progress`, which stands here for other packs.
     """
@@ -209,59 +212,80 @@ def _unsent(ports: Ports, state: TopicState, batch: FirstTry | Progress) -> tupl
     """
     while True:
         try:
-            tables = [pack_rows(pack) for pack in batch.packs.values() if len(pack)]
+            rows = without_repeats(sort_rows(pack_rows(*batch.packs.values())))
         except (ValueError, TypeError, OverflowError) as error:
             raise CorruptPack(f"a message that no ledger can hold ({type(error).__name__})") from error
-        rows = without_repeats(sort_rows(pa.concat_tables(tables or [SCHEMA.empty_table()]).combine_chunks()))
         slots = np.asarray(rows.column("deliver_at_ms")) // state.slot_ms
         state = _seal_what_is_due(ports, _in_layout(ports, state, rows), slots)
         if batch.begin(state.sealed):
             return state, rows, slots
 
 
-def pack_rows(pack: Pack) -> pa.Table:
-    """Returns a pack's messages as rows of a ledger."""
-    n = len(pack)
-    ids = np.frombuffer(pack.ids, np.uint8).reshape(n, 16)
+def pack_rows(*packs: Pack) -> pa.Table:
+    """Returns the messages of packs as rows of a ledger."""
+    n = sum(map(len, packs))
+    ids = b"".join(pack.ids for pack in packs)
     times = np.zeros((n, 8), np.uint8)
-    times[:, 2:] = ids[:, :6]
-    options = pack.options or [None] * n
-    if Encoding.BYTES in pack.encodings:
-        payloads = pa.array(
-            [
-                # The reference to a body in S3 is text, even if the body is not.
-                text.encode() if given is not None and given.payload else bytes_of_text(text, Encoding(encoding))
-                for text, encoding, given in zip(pack.texts, pack.encodings, options, strict=True)
-            ],
-            pa.binary(),
-        )
-    else:
-        payloads = pa.array(pack.texts, pa.string()).cast(pa.binary())
+    times[:, 2:] = np.frombuffer(ids, np.uint8).reshape(n, 16)[:, :6]
+    options = _column(packs, "options", None)
     columns = {
         "deliver_at_ms": pa.array(times.view(">i8").reshape(n).astype(np.int64)),
-        "message_id": pa.FixedSizeBinaryArray.from_buffers(pa.binary(16), n, [None, pa.py_buffer(pack.ids)]),
-        "payload": payloads,
-        "encoding": pa.array(pack.encodings, SCHEMA.field("encoding").type),
-        "sent_at_ms": pa.array(np.full(n, pack.sent_at_ms)),
+        "message_id": pa.FixedSizeBinaryArray.from_buffers(pa.binary(16), n, [None, pa.py_buffer(ids)]),
+        "payload": _payloads(packs, options),
+        "encoding": pa.array(list(chain.from_iterable(p.encodings for p in packs)), SCHEMA.field("encoding").type),
+        "sent_at_ms": pa.array(_sent_ms(packs, options)),
     }
-    if pack.attributes is not None or pack.options is not None:
-        columns["attributes"] = pa.array(_pairs(pack), SCHEMA.field("attributes").type)
-    if pack.options is not None:
-        for name, of_options in _OF_OPTIONS.items():
-            values = [None if each is None else of_options(each) for each in options]
-            columns[name] = pa.array(values, SCHEMA.field(name).type)
+    if options is not None or any(pack.attributes is not None for pack in packs):
+        attributes = _column(packs, "attributes", {}) or [{}] * n
+        columns["attributes"] = pa.array(_pairs(attributes, options or [None] * n), SCHEMA.field("attributes").type)
+    for name, of_options in _OF_OPTIONS.items() if options is not None else ():
+        values = [None if each is None else of_options(each) for each in options or ()]
+        columns[name] = pa.array(values, SCHEMA.field(name).type)
     arrays = [columns[f.name] if f.name in columns else pa.nulls(n, f.type) for f in SCHEMA]
     return pa.Table.from_arrays(arrays, schema=SCHEMA)
 
 
-def _pairs(pack: Pack) -> list[list[tuple[str, str]] | None]:
+def _column(packs: Sequence[Pack], name: str, absent: Any) -> list[Any] | None:
+    """Returns an optional column of all packs, or None if no pack has it."""
+    found = [getattr(pack, name) for pack in packs]
+    if all(each is None for each in found):
+        return None
+    some = (each if each is not None else [absent] * len(pack) for each, pack in zip(found, packs, strict=True))
+    return list(chain.from_iterable(some))
+
+
+def _payloads(packs: Sequence[Pack], options: Sequence[Options | None] | None) -> pa.Array:
+    texts = list(chain.from_iterable(pack.texts for pack in packs))
+    if not any(Encoding.BYTES in pack.encodings for pack in packs):
+        return pa.array(texts, pa.string()).cast(pa.binary())
+    encodings = chain.from_iterable(pack.encodings for pack in packs)
+    return pa.array(
+        [
+            # The reference to a body in S3 is text, even if the body is not.
+            text.encode() if given is not None and given.payload else bytes_of_text(text, Encoding(encoding))
+            for text, encoding, given in zip(texts, encodings, options or [None] * len(texts), strict=True)
+        ],
+        pa.binary(),
+    )
+
+
+def _sent_ms(packs: Sequence[Pack], options: Sequence[Options | None] | None) -> np.ndarray:
+    """Returns when each message was sent. A plain message that was packed has its own time."""
+    sent = np.repeat(np.array([pack.sent_at_ms for pack in packs], np.int64), [len(pack) for pack in packs])
+    for place, each in enumerate(options or ()):
+        if each is not None and each.sent_at_ms is not None:
+            sent[place] = each.sent_at_ms
+    return sent
+
+
+def _pairs(
+    attributes: Sequence[Mapping[str, str]], options: Sequence[Options | None]
+) -> list[list[tuple[str, str]] | None]:
     """Returns each message's attributes, including the header's extras under the header's name."""
     found = []
-    for attributes, options in zip(
-        pack.attributes or [{}] * len(pack), pack.options or [None] * len(pack), strict=True
-    ):
-        pairs = list(attributes.items())
-        extras = None if options is None else header_extras(options)
+    for each, given in zip(attributes, options, strict=True):
+        pairs = list(each.items())
+        extras = None if given is None else header_extras(given)
         if extras is not None:
             pairs.append((HEADER_ATTRIBUTE, extras))
         found.append(pairs or None)

@@ -24,8 +24,13 @@ NamedPack = tuple[str, Pack]
 """A pack, and the id of its SQS message."""
 
 
+def is_pack(message: QueuedMessage) -> bool:
+    """Returns whether a message of an ingest queue is a pack, and not a plain message."""
+    return "BinaryValue" in message.attributes.get(PACK_ATTRIBUTE, {})
+
+
 def pack_of(message: QueuedMessage) -> Pack:
-    """Reads a message of an ingest queue as a pack, by SQS's clock.
+    """Reads a pack from an ingest queue, by SQS's clock.
 
     The sender's time counts up to SQS's own time and the skew of an honest clock. A later time would outlive purges
     that come after the message, and would win its key for ever.
@@ -33,12 +38,10 @@ def pack_of(message: QueuedMessage) -> Pack:
     A pack is redriven if `restore_refused` says so, or if it is older than its SQS message, like a dead letter.
 
     Raises:
-        CorruptPack: the message has no pack, or an unreadable pack.
+        CorruptPack: the pack is unreadable.
         NewerRelease: the pack has a newer version.
     """
-    data = message.attributes.get(PACK_ATTRIBUTE, {}).get("BinaryValue")
-    if data is None:
-        raise CorruptPack(f"no Binary attribute {PACK_ATTRIBUTE!r}")
+    data = message.attributes[PACK_ATTRIBUTE]["BinaryValue"]
     pack = decode_pack(data, message.sent_at_ms)
     redriven = REDRIVEN in message.attributes or pack.sent_at_ms + SENDER_SKEW_MS < message.sent_at_ms
     return replace(

@@ -100,7 +100,8 @@ def candidates_of(pack: Pack) -> list[Candidate]:
         if options is not None and (options.key is not None or options.moves is not None):
             id = id_text(pack.ids[16 * place : 16 * place + 16])
             name = id, options.key, options.moves
-            found.append(Candidate(id=id, name=name, place=place, sent_ms=pack.sent_at_ms, options=options))
+            sent_ms = pack.sent_at_ms if options.sent_at_ms is None else options.sent_at_ms
+            found.append(Candidate(id=id, name=name, place=place, sent_ms=sent_ms, options=options))
     return found
 
 

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from tidewheel.errors import CorruptPack, KeysNotSettled, NewerRelease, TopicReplaced, UnknownTopic, WrongQueue
+from tidewheel.errors import BadMessage, CorruptPack, KeysNotSettled, NewerRelease, TopicReplaced, UnknownTopic, WrongQueue
 from tidewheel.flows.delivery.away import away_since_s
 from tidewheel.flows.ports import Ports
 from tidewheel.model import object_names
 from tidewheel.model.message import SQS_MAX_BYTES
 from tidewheel.model.pack import PACK_ATTRIBUTE, Pack, encode_pack, pack_body
+from tidewheel.model.plain import BadPart
 from tidewheel.model.refused import QueuedMessage, document_text, reference, refused_document
 from tidewheel.model.triggers import UNKNOWN_WAIT_S
 
-_HOPELESS = (CorruptPack, KeysNotSettled, TopicReplaced, WrongQueue)
+_HOPELESS = (BadMessage, CorruptPack, KeysNotSettled, TopicReplaced, WrongQueue)
 """Errors of a pack that are the same in each try."""
 
 
@@ -75,6 +77,14 @@ def refuse_some(ports: Ports, message: QueuedMessage, pack: Pack, error: Excepti
     data = {PACK_ATTRIBUTE: {"DataType": "Binary", "BinaryValue": encode_pack(pack)}}
     body = pack_body(pack.topic, len(pack))
     refuse(ports, replace(message, body=body, attributes={**message.attributes, **data}), str(error))
+
+
+def refuse_bad(ports: Ports, message: QueuedMessage, bad: Sequence[BadPart]) -> str:
+    """Refuses the bad messages of an envelope together, each with its reason. Returns the reason of all."""
+    reason = f"{len(bad)} messages of the envelope, the first at {bad[0].place}: {bad[0].reason}"
+    parts = [{"place": each.place, "reason": each.reason, "message": each.given} for each in bad]
+    refuse(ports, replace(message, body=json.dumps(parts)), reason)
+    return reason
 
 
 def refuse(ports: Ports, message: QueuedMessage, reason: str) -> None:

@@ -79,6 +79,10 @@ class Queues(Protocol):
         """
         ...
 
+    def forward(self, queue_url: str, topic: str, messages: int, pack: bytes) -> None:
+        """Puts a pack with some messages of a topic into an ingest queue. Raises if SQS does not take it."""
+        ...
+
     def refuse(self, document: Mapping[str, object]) -> None:
         """Keeps a message that SQS or a function refused, with the reason, in the queue of refused messages."""
         ...

@@ -1,0 +1,151 @@
+"""Makes packs of a topic's generation from plain messages, before ingest.
+
+    plain --+-- cancels keys, then -+-- due soon, or tried before ----------> pack of the topic's generation --> ingest
+            |                       +-- due later --> pack in the bulk queue, as if the Python client had sent it
+            +-- sent before the topic's deletion --> refused
+
+The bulk queue gathers messages for large ledgers. A plain message is either forwarded or ingested here, with all
+messages of its envelope.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from tidewheel.errors import TopicReplaced, UnknownTopic
+from tidewheel.flows.administration.cancel import cancel_as_sent
+from tidewheel.flows.delivery.ingest_batch import NamedPack, PendingPacks
+from tidewheel.flows.ports import Ports
+from tidewheel.flows.ports.parallel import each_alone
+from tidewheel.model.message import MAX_MESSAGE_BYTES, id_deliver_at_ms
+from tidewheel.model.pack import Pack, outgoing, with_messages
+from tidewheel.model.pack import packs as packs_of
+from tidewheel.model.topic_state import TopicState
+from tidewheel.model.triggers import INGEST_TIMEOUT_S, bulk_queue
+from tidewheel.model.validation import Options
+from tidewheel.storage.bodies import store_body
+
+FORWARD_MS = (bulk_queue().visibility_s + INGEST_TIMEOUT_S) * 1000
+"""Messages due later than this may be forwarded.
+
+If a call dies with a message from the bulk queue, the message comes again after the queue's visibility time-out, which
+includes the window. The next call may take its whole time.
+"""
+FORWARD_KEYED_MS = 3_600_000
+"""The same for messages with keys, which must not wait five minutes to take effect, as `client.sender` has it."""
+_FORWARDED_MESSAGES = 1_000
+
+Forward = Callable[[int, bytes], None]
+"""Puts a pack of some messages into the topic's bulk queue, or raises."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Adopted:
+    """The outcome of plain messages.
+
+    Attributes:
+        packs: to be ingested now.
+        forwarded: messages in the bulk queue.
+        left: what comes again, or is to be refused.
+    """
+
+    packs: list[NamedPack]
+    forwarded: int
+    left: list[PendingPacks]
+
+
+def adopt(
+    ports: Ports, topic: str, plain: Sequence[NamedPack], s3_bucket: str, forward: Forward | None
+) -> Adopted:
+    """Cancels keys, and forwards or returns the messages of a topic's plain packs. If it stops
+        after a large body is stored: the message comes again, and the body gets the same name.
+        between cancels: the messages come again, and the cancels find their own entries.
+        after a pack is forwarded: its messages come again and are ingested here, as copies with the same ids.
+
+    A message that was tried before is not forwarded. So one copy of it is forwarded at most, and the notes of its
+    progress bound the others.
+
+    Args:
+        s3_bucket: gets bodies that are too large beside our header.
+        forward: None: the messages came through the bulk queue.
+
+    Raises:
+        UnknownTopic: there is no topic of this name; nothing was done.
+    """
+    state = ports.topic_states.read(topic)
+    if state is None:
+        raise UnknownTopic(topic)
+    packs = [pack for _, pack in plain]
+    errors = _sent_to_deleted(ports, state, packs)
+
+    def prepare(place: int) -> None:
+        packs[place] = _with_stored_bodies(ports, s3_bucket, packs[place])
+        _cancel(ports, state, packs[place])
+
+    busy = [i for i, pack in enumerate(packs) if pack.cancellations or pack.raw_bytes > MAX_MESSAGE_BYTES]
+    errors |= each_alone(ports.parallel, prepare, [place for place in busy if place not in errors])
+    left = [PendingPacks(names=[plain[place][0]], error=error) for place, error in errors.items()]
+    rest = [(plain[i][0], pack) for i, pack in enumerate(packs) if i not in errors and len(pack)]
+    far = [] if forward is None else [each for each in rest if _may_wait(each[1], ports.clock.now_ms())]
+    forwarded = 0
+    if forward is not None and far:
+        done = _forward(state, [pack for _, pack in far], ports.clock.now_ms(), forward)
+        forwarded, far = (sum(len(pack) for _, pack in far), far) if done else (0, [])
+    gone = {name for name, _ in far}
+    own = [(name, replace(pack, generation=state.generation)) for name, pack in rest if name not in gone]
+    return Adopted(packs=own, forwarded=forwarded, left=left)
+
+
+def _sent_to_deleted(ports: Ports, state: TopicState, plain: Sequence[Pack]) -> dict[int, Exception]:
+    """Returns an error for each message that was sent before the last topic of this name was deleted."""
+    if all(pack.sent_at_ms >= state.created_at_ms for pack in plain):
+        return {}
+    deleted_ms = ports.deletions.deleted_at_ms(state.topic)
+    error = TopicReplaced(state.topic, "deleted by now")
+    return {place: error for place, pack in enumerate(plain) if pack.sent_at_ms < deleted_ms}
+
+
+def _with_stored_bodies(ports: Ports, s3_bucket: str, pack: Pack) -> Pack:
+    """Stores bodies that are too large beside our header. Their names are those of an earlier try."""
+    return with_messages(
+        pack,
+        [
+            store_body(ports.objects, s3_bucket, pack.topic, each, each.id[-8:].hex()) if each.too_large else each
+            for each in outgoing(pack)
+        ],
+    )
+
+
+def _cancel(ports: Ports, state: TopicState, pack: Pack) -> None:
+    for each in pack.cancellations:
+        version = each.sent_at_ms, each.seq
+        cancel_as_sent(ports, state.topic, state.slot_ms, each.key, version, ports.clock.now_ms())
+
+
+def _may_wait(pack: Pack, now_ms: int) -> bool:
+    """Returns whether all messages of a pack can wait for the bulk queue, even if a call dies."""
+    if pack.arrival is None or pack.arrival.retried:
+        return False
+    for place, options in enumerate(pack.options or [None] * len(pack)):
+        wait_ms = FORWARD_MS if options is None or options.key is None else FORWARD_KEYED_MS
+        if id_deliver_at_ms(pack.ids[16 * place : 16 * place + 6]) <= now_ms + wait_ms:
+            return False
+    return True
+
+
+def _forward(state: TopicState, plain: Sequence[Pack], now_ms: int, forward: Forward) -> bool:
+    """Forwards messages with their own sending times. Returns False if the queue does not take all."""
+    messages = [
+        replace(each, options=replace(each.options or Options(), sent_at_ms=pack.sent_at_ms))
+        for pack in plain
+        for each in outgoing(pack)
+    ]
+    try:
+        for places, data in packs_of(
+            state.topic, state.generation, now_ms, messages, max_messages=_FORWARDED_MESSAGES
+        ):
+            forward(len(places), data)
+    except Exception:  # whatever keeps the queue from it, the messages are ingested here
+        return False
+    return True

@@ -1,0 +1,350 @@
+"""Reads plain messages: SQS messages of any program, without a pack.
+
+    attributes   body         the message's own, opaque
+                 attributes   tidewheel.topic, .delay or .deliver_at, .key, .replace, .expires_in, .window, .cancel;
+                              all others are the message's own
+    envelope     body         {"tidewheel": {"topic": "orders", "delay": "3d"}, "body": ..., "attributes": {...}}, or
+                              {"tidewheel": {...}, "messages": [{"body": ..., "delay": "1h", "key": "a"}, ...]}
+
+A message with an attribute `tidewheel.*` is read by its attributes. On a topic's own queue, the topic may be missing.
+Times count from when SQS took the message. The id is made of the due time and
+
+    the first 10 bytes of SHA-256("1\\n<topic>\\n<SQS's message id>\\n<place in the envelope, or 0>"), first bit cleared
+
+so that each delivery of the SQS message makes the same id.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+
+from tidewheel.errors import BadMessage, InvalidValue
+from tidewheel.model.duration import at_ms
+from tidewheel.model.message import HEADER_ATTRIBUTE, MAX_ATTRIBUTES, Message, shift_ms
+from tidewheel.model.pack import MAX_MESSAGES, PLAIN, Arrival, Cancellation, Pack, with_messages
+from tidewheel.model.refused import QueuedMessage
+from tidewheel.model.topic import check_name
+from tidewheel.model.untrusted import json_of
+from tidewheel.model.validation import OutgoingMessage, check_key, check_message
+
+PREFIX = HEADER_ATTRIBUTE + "."
+_TIMES = ("delay", "deliver_at")
+_WISHES = (*_TIMES, "key", "replace", "expires_in", "window", "cancel")
+_LATER = ("max_wait",)
+_DROPPED = "_datadog"
+"""The Binary attribute of a tracing library, which no consumer needs."""
+_TRACE = "AWSTraceHeader"
+_PARTS = {"body", "attributes"}
+_NUMBER = re.compile(r"\d{1,16}(\.\d{1,9})?\Z", re.ASCII)
+_RFC3339 = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d{1,9})?([Zz]|[+-]\d\d:\d\d)\Z", re.ASCII)
+_ZONE = "give a time with a zone, such as 2027-01-31T09:00:00Z, or Unix seconds"
+_MESSAGE_BYTES = 200
+"""Approximate size of a message without its body."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BadPart:
+    """A message of an envelope that cannot be taken.
+
+    Attributes:
+        place: in the envelope.
+        given: the message as sent.
+    """
+
+    place: int
+    given: object
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlainMessages:
+    """The content of an SQS message without a pack.
+
+    Attributes:
+        sent_at_ms: when SQS took the message, by SQS's clock.
+        messages: in the order of the envelope, without the bad ones.
+        cancellations: the keys to cancel.
+        bad: what is refused, while all others are taken.
+    """
+
+    topic: str
+    sent_at_ms: int
+    messages: Sequence[OutgoingMessage]
+    cancellations: Sequence[Cancellation]
+    bad: Sequence[BadPart] = ()
+
+    def pack(self, arrival: Arrival | None) -> Pack:
+        """Returns the messages as a pack of no generation, as SQS handed them out."""
+        pack = Pack(
+            topic=self.topic,
+            generation=PLAIN,
+            sent_at_ms=self.sent_at_ms,
+            ids=b"",
+            encodings=(),
+            texts=(),
+            attributes=None,
+            raw_bytes=sum(len(each.text) + _MESSAGE_BYTES for each in self.messages),
+            cancellations=self.cancellations,
+            arrival=arrival,
+        )
+        return with_messages(pack, self.messages)
+
+
+@dataclass(frozen=True, slots=True)
+class _Ids:
+    """Makes the id and the version of a plain message, in place of an `IdSource`."""
+
+    topic: str
+    sqs_message_id: str
+    place: int
+
+    def next(self, due_ms: int) -> bytes:
+        return (due_ms << 80 | self._bits()).to_bytes(16)
+
+    def next_in_window(self, due_ms: int, window_ms: int, *, topic: str, key: str | None) -> bytes:
+        low_64 = self._bits() & ((1 << 64) - 1)
+        return self.next(due_ms + shift_ms(window_ms, topic=topic, key=key, random_bits=low_64))
+
+    def sequence(self) -> int:
+        """Returns 38 bits of the SQS message, and the place in its envelope: all below 2**52."""
+        digest = hashlib.sha256(self.sqs_message_id.encode()).digest()
+        return int.from_bytes(digest[:5]) >> 2 << 14 | self.place
+
+    def _bits(self) -> int:
+        digest = hashlib.sha256(f"1\n{self.topic}\n{self.sqs_message_id}\n{self.place}".encode()).digest()
+        return int.from_bytes(digest[:10]) & ((1 << 79) - 1)
+
+
+def read_plain(message: QueuedMessage, own_topic: str | None) -> PlainMessages:
+    """Reads an SQS message without a pack.
+
+    Args:
+        message: as SQS handed it out.
+        own_topic: the topic of the queue. None: the queue is shared.
+
+    Raises:
+        BadMessage: the message says wrongly what is wanted. No retry helps.
+    """
+    try:
+        given = {name: value for name, value in message.attributes.items() if name != _DROPPED}
+        _check_names(given)
+        if any(name.startswith(PREFIX) for name in given):
+            return _of_attributes(message, given, own_topic)
+        envelope = _envelope_of(message.body)
+        if envelope is not None:
+            texts = {name: value["StringValue"] for name, value in given.items()}
+            return _of_envelope(message, envelope, texts, own_topic)
+        return _of_attributes(message, given, own_topic)
+    except InvalidValue as error:
+        raise BadMessage(str(error)) from error
+
+
+def _check_names(given: Mapping[str, Mapping[str, Any]]) -> None:
+    seen: dict[str, str] = {}
+    for name, value in given.items():
+        known = name.removeprefix(PREFIX) in (*_WISHES, "topic")
+        if name.lower() == HEADER_ATTRIBUTE:
+            raise InvalidValue("attribute name", name, "use another name, since deliveries have an attribute like this")
+        if name.removeprefix(PREFIX) in _LATER:
+            raise InvalidValue("attribute name", name, "leave it out: this release does not know it yet")
+        if name.lower().startswith(PREFIX) and not (name.startswith(PREFIX) and known):
+            names = ", ".join(PREFIX + each for each in ("topic", *_WISHES))
+            raise InvalidValue("attribute name", name, f"use one of {names}")
+        if seen.setdefault(name.lower(), name) != name:
+            raise InvalidValue("attribute name", name, f"use names that differ from {seen[name.lower()]!r} by more")
+        if value.get("StringValue") is None:
+            raise InvalidValue(f"attribute {name}", value.get("DataType"), "send text, since Binary is not delivered")
+
+
+def _of_attributes(
+    message: QueuedMessage, given: Mapping[str, Mapping[str, Any]], own_topic: str | None
+) -> PlainMessages:
+    texts = {name: value["StringValue"] for name, value in given.items()}
+    wishes = {name.removeprefix(PREFIX): texts.pop(name) for name in given if name.startswith(PREFIX)}
+    topic = _topic(wishes.pop("topic", None), own_topic)
+    if message.trace is not None and len(texts) < MAX_ATTRIBUTES and _TRACE not in texts:
+        texts[_TRACE] = message.trace
+    read = _read(message, topic, 0, wishes, message.body, texts, message.group)
+    return _plain(topic, message, [read])
+
+
+def _envelope_of(body: str) -> dict[str, Any] | None:
+    """Returns the body as an envelope. None: the body is something else.
+
+    Raises:
+        InvalidValue: the body is a notification of SNS, or an envelope that is not valid JSON.
+    """
+    if not body.lstrip().startswith("{"):
+        return None
+    try:
+        found = json_of(body)
+    except ValueError as error:
+        if f'"{HEADER_ATTRIBUTE}"' in body[:200]:
+            raise InvalidValue("body", body, f"give an envelope in JSON ({error})") from None
+        return None
+    if HEADER_ATTRIBUTE in found:
+        return dict(found)
+    if found.get("Type") == "Notification" and "TopicArn" in found:
+        raise InvalidValue("body", body, "set RawMessageDelivery of the SNS subscription to true")
+    return None
+
+
+def _of_envelope(
+    message: QueuedMessage, envelope: Mapping[str, Any], texts: Mapping[str, str], own_topic: str | None
+) -> PlainMessages:
+    shared = envelope[HEADER_ATTRIBUTE]
+    if not isinstance(shared, dict):
+        raise InvalidValue(HEADER_ATTRIBUTE, shared, 'give an object, such as {"topic": "orders", "delay": "3d"}')
+    topic = _topic(shared.get("topic"), own_topic)
+    shared = {name: value for name, value in shared.items() if name != "topic"}
+    single = "messages" not in envelope
+    _check_keys(envelope, {HEADER_ATTRIBUTE, *(_PARTS if single else ["messages"])}, "the envelope")
+    _check_wishes(shared)
+    if single:
+        return _plain(topic, message, [_read_part(message, topic, 0, shared, envelope, texts)])
+    some = envelope["messages"]
+    if not isinstance(some, list) or not 1 <= len(some) <= MAX_MESSAGES:
+        raise InvalidValue("messages", some, f"give a list of 1 to {MAX_MESSAGES} messages")
+    read: list[OutgoingMessage | Cancellation] = []
+    bad: list[BadPart] = []
+    for place, each in enumerate(some):
+        try:
+            if not isinstance(each, dict):
+                raise InvalidValue(f"messages[{place}]", each, 'give an object, such as {"body": "...", "delay": "1h"}')
+            own = {name: value for name, value in each.items() if name not in _PARTS}
+            _check_wishes(own)
+            when = () if own.keys().isdisjoint(_TIMES) else _TIMES
+            inherited = {name: value for name, value in shared.items() if name not in when}
+            read.append(_read_part(message, topic, place, inherited | own, each, texts))
+        except InvalidValue as error:
+            bad.append(BadPart(place=place, given=each, reason=str(error)))
+    if not read:
+        raise BadMessage(f"none of {len(bad)} messages can be taken: messages[0]: {bad[0].reason}")
+    return replace(_plain(topic, message, read), bad=bad)
+
+
+def _read_part(
+    message: QueuedMessage,
+    topic: str,
+    place: int,
+    wishes: Mapping[str, Any],
+    part: Mapping[str, Any],
+    texts: Mapping[str, str],
+) -> OutgoingMessage | Cancellation:
+    """Reads a message of an envelope. It has the attributes of the SQS message, and its own."""
+    attributes = part.get("attributes", {})
+    if not isinstance(attributes, dict):
+        raise InvalidValue("attributes", attributes, "give an object of names and texts")
+    own = {name: _text_of(value) for name, value in attributes.items()}
+    if any(name.startswith(PREFIX) for name in own):
+        raise InvalidValue("attributes", [*own], f"put {PREFIX}* without the prefix beside the body")
+    texts = {**texts, **own}
+    _check_names({name: {"StringValue": value} for name, value in texts.items()})
+    if "body" not in part and "cancel" not in wishes:
+        raise InvalidValue("body", None, "give each message a body")
+    wishes = dict(wishes)
+    group = wishes.pop("group", message.group)
+    return _read(message, topic, place, wishes, part.get("body"), texts, group)
+
+
+def _check_wishes(wishes: Mapping[str, Any]) -> None:
+    if found := [name for name in _LATER if name in wishes]:
+        raise InvalidValue(found[0], wishes[found[0]], "leave it out: this release does not know it yet")
+    _check_keys(wishes, {*_WISHES, "group"}, "the options")
+
+
+def _check_keys(given: Mapping[str, Any], known: set[str], where: str) -> None:
+    for name in given:
+        if name not in known:
+            raise InvalidValue("name", name, f"use one of {', '.join(sorted(known))} in {where}")
+
+
+def _text_of(value: object) -> Any:
+    """Returns a number as text; other values are as they are, for the check of attributes."""
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    return json.dumps(value) if number else value
+
+
+def _topic(given: object, own: str | None) -> str:
+    if given is None and own is None:
+        raise InvalidValue(PREFIX + "topic", None, "name the topic, in an attribute of the message or in its envelope")
+    topic = check_name("topic", own if given is None else given)
+    if own is not None and topic != own:
+        raise InvalidValue(PREFIX + "topic", topic, f"send here for topic {own!r} only, since the queue is its own")
+    return topic
+
+
+def _plain(topic: str, message: QueuedMessage, read: Sequence[OutgoingMessage | Cancellation]) -> PlainMessages:
+    return PlainMessages(
+        topic=topic,
+        sent_at_ms=message.sent_at_ms,
+        messages=[each for each in read if isinstance(each, OutgoingMessage)],
+        cancellations=[each for each in read if isinstance(each, Cancellation)],
+    )
+
+
+def _read(
+    message: QueuedMessage,
+    topic: str,
+    place: int,
+    wishes: Mapping[str, Any],
+    body: object,
+    attributes: Mapping[str, str],
+    group: str | None,
+) -> OutgoingMessage | Cancellation:
+    """Reads one message, or the cancel of a key."""
+    ids = _Ids(topic, message.id, place)
+    key = wishes.get("key")
+    if _flag("cancel", wishes.get("cancel")):
+        if len(wishes) > 2 or key is None:
+            raise InvalidValue("cancel", sorted(wishes), "give a key, and no other option, with a cancel")
+        return Cancellation(key=check_key(key), sent_at_ms=message.sent_at_ms, seq=ids.sequence())
+    given = Message(
+        body=body,
+        delay=_duration(wishes.get("delay")),
+        deliver_at=_time(wishes.get("deliver_at")),
+        key=key,
+        replace=_flag("replace", wishes.get("replace")),
+        expires_in=_duration(wishes.get("expires_in")),
+        window=_duration(wishes.get("window")),
+        group=group,
+        attributes=attributes,
+    )
+    # A past time stays in the id, so that a sender that knows SQS's message id knows the id.
+    now_ms = message.sent_at_ms
+    if given.deliver_at is not None:
+        now_ms = max(0, min(now_ms, at_ms("deliver_at", given.deliver_at)))
+    return check_message(given, ids, now_ms, topic=topic, large=True)
+
+
+def _flag(name: str, value: object) -> bool:
+    if value is None or value in (False, "false"):
+        return False
+    if value is True or value == "true":
+        return True
+    raise InvalidValue(name, value, "give true or false")
+
+
+def _duration(value: Any) -> Any:
+    """Returns a text of digits as seconds; other values are as they are, for the check."""
+    return float(value) if isinstance(value, str) and _NUMBER.match(value) else value
+
+
+def _time(value: Any) -> datetime | float | None:
+    if value is None or (isinstance(value, int | float) and not isinstance(value, bool)):
+        return value
+    if isinstance(value, str):
+        if _NUMBER.match(value):
+            return float(value)
+        try:
+            if _RFC3339.match(value):
+                return datetime.fromisoformat(value.upper())
+        except ValueError:
+            pass
+    raise InvalidValue("deliver_at", value, _ZONE)
