@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -104,6 +105,14 @@ def test_send_takes_levels_keys_and_expiries(shell: Shell, topic: Topic) -> None
     shell.ok("subscriptions", "resume", topic.name, "billing")
     topic.advance(seconds=30)
     assert topic.bodies() == ["new"]
+
+
+def test_send_shifts_the_time_within_a_window_as_the_client_does(shell: Shell, topic: Topic) -> None:
+    nine = topic.stack.now().replace(microsecond=0) + timedelta(hours=2)
+    [sent] = shell.json("send", topic.name, "x", "--deliver-at", f"{nine:%FT%TZ}", "--window", "15m", "--key", "k")
+    expected = topic.send("x", deliver_at=nine, window="15m", key="k").deliver_at
+    assert datetime.fromisoformat(sent["deliver_at"]) == expected
+    assert "window='15 minutes': give seconds" in shell("send", topic.name, "x", "--window", "15 minutes").stderr
 
 
 def test_recurring_messages_are_made_listed_and_cancelled(shell: Shell, topic: Topic) -> None:

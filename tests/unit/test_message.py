@@ -29,8 +29,10 @@ from tidewheel.model.message import (
     id_deliver_at_ms,
     id_floor,
     id_text,
+    shift_ms,
 )
 from tidewheel.model.received import header_text, parse_received
+from tidewheel.model.recurring import is_occurrence
 from tidewheel.model.validation import OutgoingMessage, check_attributes, check_message
 
 NOW_MS = 1_800_000_000_000
@@ -99,6 +101,23 @@ def test_ids_made_by_many_threads_are_all_different() -> None:
     for each in threads:
         each.join()
     assert len(set(made)) == 8000
+
+
+@given(TIMES_MS, st.integers(1, 604_800_000))
+def test_the_low_bits_of_an_id_tell_by_how_much_its_window_shifted_it(time_ms: int, window_ms: int) -> None:
+    binary = IdSource().next_in_window(time_ms, window_ms, topic="orders", key=None)
+    shift = shift_ms(window_ms, topic="orders", key=None, random_bits=int.from_bytes(binary[8:]))
+    assert id_deliver_at_ms(binary) == time_ms + shift
+    assert 0 <= shift < window_ms
+    assert not is_occurrence(binary)
+
+
+def test_a_key_shifts_its_messages_by_a_hash_of_topic_and_key() -> None:
+    shifts = [
+        shift_ms(900_000, topic=topic, key=key, random_bits=bits)
+        for topic, key, bits in [("orders", "cart-17", 1), ("orders", "cart-17", 2), ("carts", "cart-17", 1)]
+    ]
+    assert shifts == [501_404, 501_404, 417_457]  # of SHA-256's first eight bytes, big-endian
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")

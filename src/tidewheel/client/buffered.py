@@ -43,6 +43,7 @@ class SendOptions(TypedDict, total=False):
     replace: bool
     expires_in: float | timedelta | str | None
     group: str | None
+    window: float | timedelta | str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

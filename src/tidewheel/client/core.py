@@ -47,6 +47,6 @@ class Core:
         """Does all steps of `Tidewheel.send` before the sending."""
         state = self.cache.state(topic)
         levels = state.settings.delay_levels
-        checked = check_message(message, self.ids, self.clock.now_ms(), levels=levels, large=True)
+        checked = check_message(message, self.ids, self.clock.now_ms(), topic=topic, levels=levels, large=True)
         self.cache.admit(state)
         return state, checked

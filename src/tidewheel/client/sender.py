@@ -124,6 +124,7 @@ class Sender:
         chunk: list[OutgoingMessage] = []
         size = 0
         began_ms = 0
+        topic, levels = self.state.topic, self.state.settings.delay_levels
         stream = iter(messages)
         while True:
             index = len(receipts)
@@ -140,7 +141,7 @@ class Sender:
             try:
                 if not isinstance(message, Message):
                     raise InvalidValue(f"messages[{index}]", message, "give a Message")
-                checked = check_message(message, self.ids, now_ms, levels=self.state.settings.delay_levels, large=True)
+                checked = check_message(message, self.ids, now_ms, topic=topic, levels=levels, large=True)
                 self.cache.admit(self.state)
                 checked = self._without_large_body(checked)
             except (InvalidValue, LimitExceeded, *AWS_ERRORS) as error:

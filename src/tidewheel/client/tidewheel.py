@@ -111,6 +111,7 @@ class Tidewheel:
         replace: bool = False,
         expires_in: float | timedelta | str | None = None,
         group: str | None = None,
+        window: float | timedelta | str | None = None,
     ) -> Receipt:
         """Sends one message. When this returns, SQS has stored the message durably.
 
@@ -127,6 +128,9 @@ class Tidewheel:
             expires_in: how long after the due time the message may still be handed out.
             group: the MessageGroupId in the subscriptions' queues, 1 to 128 characters. SQS's fair queues share out
                 consumers among groups.
+            window: how long after the given time the message may be due, 1 s to 7 days, to spread a peak. The receipt
+                has the due time: random without a key, the same for each message with the same key. `expires_in`
+                counts from there.
 
         Raises:
             InvalidValue: a value is not usable; nothing was sent.
@@ -144,6 +148,7 @@ class Tidewheel:
             replace=replace,
             expires_in=expires_in,
             group=group,
+            window=window,
         )
         try:
             return self.send_many(topic, [message])[0]
@@ -208,7 +213,7 @@ class Tidewheel:
         """Moves a waiting message to another time, with a new id.
 
         The message is read from its ledger, which needs pyarrow (`pip install 'tidewheel[read]'`). The expiry moves by
-        the same time.
+        the same time. A window of the message does not count again.
 
         Args:
             topic: the topic.

@@ -11,6 +11,10 @@ from tidewheel.errors import InvalidValue
 MAX_DELAY_MS = 3653 * 86_400_000
 """Ten years, with their leap days."""
 
+MIN_WINDOW_MS = 1000
+"""A shorter window has no effect: SQS delays by whole seconds."""
+MAX_WINDOW_MS = 7 * 86_400_000
+
 _BEYOND_MS = 1e15
 """Above every limit here, but small enough for a float to distinguish milliseconds."""
 _UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
@@ -43,6 +47,21 @@ def delay_ms(delay: float | timedelta | str, field: str = "delay") -> int:
         raise InvalidValue(field, delay, "a delay cannot be negative; for a time in the past use deliver_at")
     if result > MAX_DELAY_MS:
         raise InvalidValue(field, delay, "at most ten years (3653 days)")
+    return result
+
+
+def window_ms(window: float | timedelta | str) -> int:
+    """Returns the length of a window in milliseconds.
+
+    Args:
+        window: seconds, a timedelta, or text such as "15m".
+
+    Raises:
+        InvalidValue: the value is not a duration, or not from one second to seven days.
+    """
+    result = delay_ms(window, "window")
+    if not MIN_WINDOW_MS <= result <= MAX_WINDOW_MS:
+        raise InvalidValue("window", window, "give 1 s to 7 days, or no window")
     return result
 
 

@@ -10,12 +10,16 @@ its slot.
     +--------------------------------+------------------------------------------------------------+
 
 The first bit behind the time is 1 in the ids of occurrences of recurring messages: see `recurring.py`.
+
+A message with a window is due at its time plus `shift_ms`. The id then has the shifted time, so all copies of the
+message have the same due time.
 """
 
 from __future__ import annotations
 
 import base64
 import binascii
+import hashlib
 import itertools
 import os
 import re
@@ -42,6 +46,7 @@ TIMES_END_MS = 253_402_300_800_000
 MAX_ATTRIBUTES = 9
 """SQS takes ten attributes, and one is ours."""
 
+_LOW_64 = (1 << 64) - 1
 _ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 _DIGITS = {c: i for i, c in enumerate(_ALPHABET)}
 _PAIRS = [a + b for a in _ALPHABET for b in _ALPHABET]
@@ -75,15 +80,41 @@ class IdSource:
             if deliver_at == self._last_ms and self._process == os.getpid():
                 self._last += 1 + int.from_bytes(os.urandom(5))
             else:
-                # The top random bit stays free, so that counting up does not reach the time's bits.
-                self._last = int.from_bytes(os.urandom(10)) & ((1 << 79) - 1)
+                self._last = _random_bits()
                 self._last_ms = deliver_at
                 self._process = os.getpid()  # a fork must not count on from its parent's id
             return (deliver_at << 80 | self._last).to_bytes(16)
 
+    def next_in_window(self, deliver_at: int, window_ms: int, *, topic: str, key: str | None) -> bytes:
+        """Returns the 16 bytes of a new id for a time in [deliver_at, deliver_at + window_ms), in milliseconds."""
+        drawn = _random_bits()
+        due_ms = deliver_at + shift_ms(window_ms, topic=topic, key=key, random_bits=drawn & _LOW_64)
+        return (due_ms << 80 | drawn).to_bytes(16)
+
     def sequence(self) -> int:
         """Returns the next number of this sender's count."""
         return next(self._sequence)
+
+
+def _random_bits() -> int:
+    # The top random bit stays free, so that counting up does not reach the time's bits.
+    return int.from_bytes(os.urandom(10)) & ((1 << 79) - 1)
+
+
+def shift_ms(window_ms: int, *, topic: str, key: str | None, random_bits: int) -> int:
+    """Returns by how much a window shifts a due time, from 0 to below `window_ms`.
+
+    Messages of a topic with the same key and window have the same shift.
+
+    Args:
+        window_ms: the window, at least 1.
+        topic: the topic.
+        key: the message's key, or the name of a recurring message. None: the message has no key.
+        random_bits: the low 64 bits of the message's id, which decide if there is no key.
+    """
+    if key is not None:
+        random_bits = int.from_bytes(hashlib.sha256(f"{topic}\n{key}".encode()).digest()[:8])
+    return random_bits % window_ms
 
 
 def id_text(binary: bytes) -> MessageId:
@@ -150,6 +181,8 @@ class Message:
         expires_in: seconds, a timedelta or text, counted from the due time. A message not handed out by then is
             dropped.
         group: the group of the message in a subscription's queue, SQS's MessageGroupId. 1 to 128 characters.
+        window: seconds, a timedelta or text, 1 s to 7 days. The message is due at a time in the window, which begins at
+            the given time. The time is random without a key, and the same for each message with the same key.
     """
 
     body: Any
@@ -161,6 +194,7 @@ class Message:
     replace: bool = False
     expires_in: float | timedelta | str | None = None
     group: str | None = None
+    window: float | timedelta | str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

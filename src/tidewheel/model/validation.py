@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import Any, Self
 
 from tidewheel.errors import InvalidValue
-from tidewheel.model.duration import MAX_DELAY_MS, delay_ms, deliver_at_ms
+from tidewheel.model.duration import MAX_DELAY_MS, delay_ms, deliver_at_ms, window_ms
 from tidewheel.model.levels import level_delay_ms
 from tidewheel.model.message import (
     HEADER_ATTRIBUTE,
@@ -176,6 +176,7 @@ def check_message(
     ids: IdSource,
     now_ms: int,
     *,
+    topic: str = "",
     levels: Sequence[int] | None = None,
     large: bool = False,
     resend: Options | None = None,
@@ -186,6 +187,7 @@ def check_message(
         message: the caller's message.
         ids: the source of the id.
         now_ms: the sender's time.
+        topic: the topic. With the message's key, it decides the shift by a window.
         levels: seconds of the topic's delay levels. None: RocketMQ's.
         large: whether the caller keeps bodies in S3 that are too large for SQS. Such bodies then pass the check.
         resend: options of the message that this message repeats or moves, if any.
@@ -196,6 +198,11 @@ def check_message(
     due_ms = due_at_ms(
         now_ms, delay=message.delay, deliver_at=message.deliver_at, delay_level=message.delay_level, levels=levels
     )
+    if message.window is None:
+        id = ids.next(due_ms)
+    else:
+        id = _id_in_window(message, message.window, ids, now_ms, due_ms, topic)
+        due_ms = id_deliver_at_ms(id)
     text, encoding = _encode_body(message.body)
     attributes: Mapping[str, str] = _NO_ATTRIBUTES
     if message.attributes:
@@ -204,7 +211,7 @@ def check_message(
     options = resend
     if message.key is not None or message.replace or message.expires_in is not None or message.group is not None:
         options = _options(message, ids, due_ms, resend or Options())
-    checked = OutgoingMessage(id=ids.next(due_ms), text=text, encoding=encoding, attributes=attributes, options=options)
+    checked = OutgoingMessage(id=id, text=text, encoding=encoding, attributes=attributes, options=options)
     most = MAX_PAYLOAD_BYTES if large else MAX_MESSAGE_BYTES
     if checked.size > most:
         who, how = ("Tidewheel", "Split the body") if large else ("SQS", "Keep the body in S3 and send its name")
@@ -244,6 +251,17 @@ def due_at_ms(
     if delay_level is not None:
         return now_ms + level_delay_ms(delay_level, levels)
     return now_ms + (0 if delay is None else delay_ms(delay))
+
+
+def _id_in_window(
+    message: Message, window: float | timedelta | str, ids: IdSource, now_ms: int, due_ms: int, topic: str
+) -> bytes:
+    length_ms = window_ms(window)
+    # The whole window is compared, so that the answer does not depend on random bits.
+    if due_ms + length_ms > now_ms + MAX_DELAY_MS:
+        raise InvalidValue("window", window, "the window must end within ten years (3653 days); give an earlier time")
+    key = None if message.key is None else check_key(message.key)
+    return ids.next_in_window(due_ms, length_ms, topic=topic, key=key)
 
 
 def _options(message: Message, ids: IdSource, due_ms: int, options: Options) -> Options:
