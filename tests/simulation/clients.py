@@ -21,6 +21,7 @@ from tidewheel.model.pack import PACK_ATTRIBUTE, Pack, packs
 from tidewheel.model.refused import QueuedMessage
 from tidewheel.model.topic_state import TopicState
 from tidewheel.model.validation import Options, OutgoingMessage, check_message
+from tidewheel.storage.bodies import store_body
 
 MOST_SENT = 60
 _KNOWN_MS = 60_000
@@ -128,7 +129,7 @@ class Clients:
         resend = Options(only="audit", attempt=1) if wanted[0][1] == "only" else None
         checked = [check_message(message, self._ids, now_ms, resend=resend) for message, _ in wanted]
         if any(kind == "large" for _, kind in wanted):
-            checked = [store_body(ports.objects, S3_BUCKET, life.name, each) for each in checked]
+            checked = [store_body(ports.objects, "bucket", life.name, each) for each in checked]
         self._put(ports, state, life, checked, now_ms)
 
     def _known(self, ports: FaultyPorts, topic: str) -> TopicState | None:

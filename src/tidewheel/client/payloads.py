@@ -13,6 +13,7 @@ from tidewheel.model.received import ReceivedMessage
 from tidewheel.model.validation import MAX_PAYLOAD_BYTES, OutgoingMessage
 from tidewheel.storage.bodies import put_body
 
+
 def move_payload(connection: Connection, topic: str, message: OutgoingMessage, old_id: str) -> OutgoingMessage:
     """Stores a large body of an old message again, since an object's lifetime depends on the due time in its name.
 

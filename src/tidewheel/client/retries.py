@@ -21,6 +21,7 @@ from tidewheel.model.levels import Backoff
 from tidewheel.model.message import HEADER_ATTRIBUTE, IdSource
 from tidewheel.model.received import ReceivedMessage
 from tidewheel.model.validation import Options, OutgoingMessage, due_at_ms
+from tidewheel.storage.bodies import POINTER
 
 if TYPE_CHECKING:
     from mypy_boto3_sqs import SQSClient

@@ -28,7 +28,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from enum import IntEnum
-from typing import Any, NewType
+from typing import Any, NewType, Protocol
 
 from tidewheel.errors import InvalidValue
 
@@ -59,6 +59,22 @@ class Encoding(IntEnum):
     TEXT = 0
     JSON = 1
     BYTES = 2
+
+
+class Ids(Protocol):
+    """Makes the ids and versions of messages. See `IdSource`."""
+
+    def next(self, deliver_at: int) -> bytes:
+        """Returns an id's 16 bytes, for a time in ms."""
+        ...
+
+    def next_in_window(self, deliver_at: int, window_ms: int, *, topic: str, key: str | None) -> bytes:
+        """Returns an id's 16 bytes, for a time in the window."""
+        ...
+
+    def sequence(self) -> int:
+        """Returns the count of a message with a key, which orders versions of the same ms."""
+        ...
 
 
 class IdSource:

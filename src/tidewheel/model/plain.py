@@ -104,12 +104,12 @@ class _Ids:
     sqs_message_id: str
     place: int
 
-    def next(self, due_ms: int) -> bytes:
-        return (due_ms << 80 | self._bits()).to_bytes(16)
+    def next(self, deliver_at: int) -> bytes:
+        return (deliver_at << 80 | self._bits()).to_bytes(16)
 
-    def next_in_window(self, due_ms: int, window_ms: int, *, topic: str, key: str | None) -> bytes:
+    def next_in_window(self, deliver_at: int, window_ms: int, *, topic: str, key: str | None) -> bytes:
         low_64 = self._bits() & ((1 << 64) - 1)
-        return self.next(due_ms + shift_ms(window_ms, topic=topic, key=key, random_bits=low_64))
+        return self.next(deliver_at + shift_ms(window_ms, topic=topic, key=key, random_bits=low_64))
 
     def sequence(self) -> int:
         """Returns 38 bits of the SQS message, and the place in its envelope: all below 2**52."""

@@ -22,7 +22,7 @@ from tidewheel.model.message import (
     MAX_MESSAGE_BYTES,
     TIMES_END_MS,
     Encoding,
-    IdSource,
+    Ids,
     Message,
     MessageId,
     id_bytes,
@@ -173,7 +173,7 @@ class OutgoingMessage:
 
 def check_message(
     message: Message,
-    ids: IdSource,
+    ids: Ids,
     now_ms: int,
     *,
     topic: str = "",
@@ -254,7 +254,7 @@ def due_at_ms(
 
 
 def _id_in_window(
-    message: Message, window: float | timedelta | str, ids: IdSource, now_ms: int, due_ms: int, topic: str
+    message: Message, window: float | timedelta | str, ids: Ids, now_ms: int, due_ms: int, topic: str
 ) -> bytes:
     length_ms = window_ms(window)
     # The whole window is compared, so that the answer does not depend on random bits.
@@ -264,7 +264,7 @@ def _id_in_window(
     return ids.next_in_window(due_ms, length_ms, topic=topic, key=key)
 
 
-def _options(message: Message, ids: IdSource, due_ms: int, options: Options) -> Options:
+def _options(message: Message, ids: Ids, due_ms: int, options: Options) -> Options:
     if not isinstance(message.replace, bool):
         raise InvalidValue("replace", message.replace, "give True or False")
     if message.key is not None:
@@ -364,7 +364,7 @@ _OPTION_READERS: Mapping[str, Callable[[Any], Any]] = {
 """The reader of each option: it checks a value of `Options.document`, and returns the option."""
 
 
-def moved(message: OutgoingMessage, ids: IdSource, due_ms: int, old: bytes) -> OutgoingMessage:
+def moved(message: OutgoingMessage, ids: Ids, due_ms: int, old: bytes) -> OutgoingMessage:
     """Returns a message that replaces `old` at another due time.
 
     The expiry moves with the due time.

@@ -126,9 +126,7 @@ def cancel_key(
     raise ConcurrentModification("cancel key", topic, _ATTEMPTS)
 
 
-def cancel_as_sent(
-    storage: Storage, topic: str, slot_ms: int, key: str, version: tuple[int, int], now_ms: int
-) -> None:
+def cancel_as_sent(storage: Storage, topic: str, slot_ms: int, key: str, version: tuple[int, int], now_ms: int) -> None:
     """Cancels all messages of a key that are older than a version, as a plain message asks.
 
     A newer entry stays, and keeps that older messages in ingest queues are dropped. So a cancel that comes late, or

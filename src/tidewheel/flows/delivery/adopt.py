@@ -55,9 +55,7 @@ class Adopted:
     left: list[PendingPacks]
 
 
-def adopt(
-    ports: Ports, topic: str, plain: Sequence[NamedPack], s3_bucket: str, forward: Forward | None
-) -> Adopted:
+def adopt(ports: Ports, topic: str, plain: Sequence[NamedPack], s3_bucket: str, forward: Forward | None) -> Adopted:
     """Cancels keys, and forwards or returns the messages of a topic's plain packs. If it stops
         after a large body is stored: the message comes again, and the body gets the same name.
         between cancels: the messages come again, and the cancels find their own entries.
@@ -99,7 +97,7 @@ def adopt(
 
 def _sent_to_deleted(ports: Ports, state: TopicState, plain: Sequence[Pack]) -> dict[int, Exception]:
     """Returns an error for each message that was sent before the last topic of this name was deleted."""
-    if all(pack.sent_at_ms >= state.created_at_ms for pack in plain):
+    if all(pack.sent_at_ms >= (state.created_at_ms or 0) for pack in plain):
         return {}
     deleted_ms = ports.deletions.deleted_at_ms(state.topic)
     error = TopicReplaced(state.topic, "deleted by now")
@@ -142,9 +140,7 @@ def _forward(state: TopicState, plain: Sequence[Pack], now_ms: int, forward: For
         for each in outgoing(pack)
     ]
     try:
-        for places, data in packs_of(
-            state.topic, state.generation, now_ms, messages, max_messages=_FORWARDED_MESSAGES
-        ):
+        for places, data in packs_of(state.topic, state.generation, now_ms, messages, max_messages=_FORWARDED_MESSAGES):
             forward(len(places), data)
     except Exception:  # whatever keeps the queue from it, the messages are ingested here
         return False

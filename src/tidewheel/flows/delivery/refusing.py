@@ -8,7 +8,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from tidewheel.errors import BadMessage, CorruptPack, KeysNotSettled, NewerRelease, TopicReplaced, UnknownTopic, WrongQueue
+from tidewheel.errors import (
+    BadMessage,
+    CorruptPack,
+    KeysNotSettled,
+    NewerRelease,
+    TopicReplaced,
+    UnknownTopic,
+    WrongQueue,
+)
 from tidewheel.flows.delivery.away import away_since_s
 from tidewheel.flows.ports import Ports
 from tidewheel.model import object_names

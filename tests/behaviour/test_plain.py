@@ -1,0 +1,255 @@
+"""Tests plain messages: what any program sends with SQS alone, by attributes or as an envelope."""
+
+from __future__ import annotations
+
+import json
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from tests.behaviour.topic import Topic
+from tidewheel.model.plain import PREFIX
+
+
+def attributes(**values: str) -> dict[str, Any]:
+    return {name: {"DataType": "String", "StringValue": value} for name, value in values.items()}
+
+
+def send(topic: Topic, body: str, *, bulk: bool = False, group: str | None = None, **wishes: str) -> str:
+    """Sends a plain message by attributes. Names with two underscores have a dot. Returns SQS's id."""
+    named = {PREFIX + name: value for name, value in ({"topic": topic.name} | wishes).items() if value}
+    return send_raw(topic, body, attributes(**named), bulk=bulk, group=group)
+
+
+def send_raw(topic: Topic, body: str, given: Any = None, *, bulk: bool = False, group: str | None = None) -> str:
+    more = {} if group is None else {"MessageGroupId": group}
+    answer = topic.sqs.send_message(
+        QueueUrl=topic.ingest_urls()[bulk], MessageBody=body, MessageAttributes=given or {}, **more
+    )
+    return str(answer["MessageId"])
+
+
+def envelope(topic: Topic, messages: list[Any] | None = None, **rest: Any) -> str:
+    shared = {"topic": topic.name} | rest.pop("shared", {})
+    return json.dumps({"tidewheel": shared, **rest} | ({} if messages is None else {"messages": messages}))
+
+
+def refused(topic: Topic) -> list[dict[str, Any]]:
+    """Takes all documents of refused messages."""
+    url = topic.client.core.connection.settings.refused_queue_url
+    found = []
+    while answer := topic.sqs.receive_message(QueueUrl=url, MaxNumberOfMessages=10).get("Messages"):
+        for each in answer:
+            found.append(json.loads(each["Body"]))
+            topic.sqs.delete_message(QueueUrl=url, ReceiptHandle=each["ReceiptHandle"])
+    return found
+
+
+@pytest.mark.parametrize("delay", ["0", "90s", "20m", "3d 4h", "31536000"])
+def test_a_plain_message_comes_when_it_is_due_and_not_before(topic: Topic, delay: str) -> None:
+    start = topic.stack.now()
+    given = attributes(kind="new") | {"size": {"DataType": "Number", "StringValue": "3.5"}}
+    named = attributes(**{"tidewheel.topic": topic.name, "tidewheel.delay": delay})
+    send_raw(topic, "<order/>", given | named, group="tenant-7")
+    wanted = {"0": 0, "90s": 90, "20m": 1200, "3d 4h": 273_600, "31536000": 31_536_000}[delay]
+    topic.advance(seconds=wanted + 2)
+    [message] = topic.take()
+    assert (message.deliver_at - start).total_seconds() == wanted
+    assert message.visible_at is not None and message.visible_at - message.deliver_at < timedelta(seconds=2)
+    assert (message.body, message.attributes, message.group) == ("<order/>", {"kind": "new", "size": "3.5"}, "tenant-7")
+
+
+@pytest.mark.parametrize("delay", ["20m", "7d"])
+def test_plain_messages_of_five_minutes_share_one_ledger_or_go_direct_without_one(topic: Topic, delay: str) -> None:
+    for i in range(20):
+        send(topic, f"{i}", delay=delay)
+        topic.advance(seconds=10)
+    topic.advance(seconds=301)
+    stats = topic.client.stats(topic.name)
+    assert (stats.live_buckets, stats.waiting) == ((1, 20) if delay == "7d" else (0, 0))
+    topic.advance(days=8)
+    assert len(topic.bodies()) == 20
+
+
+def test_a_plain_message_in_the_bulk_queue_is_taken(topic: Topic) -> None:
+    send(topic, "x", bulk=True, delay="1h")
+    topic.advance(hours=2)
+    assert topic.bodies() == ["x"]
+
+
+def test_an_envelope_has_many_messages_with_their_own_options(topic: Topic) -> None:
+    start = topic.stack.now()
+    messages = [
+        {"body": {"id": 1}, "attributes": {"kind": "new", "n": 7}, "group": "a"},
+        {"body": "text", "deliver_at": (start + timedelta(hours=2)).isoformat()},
+        {"body": [1, 2], "delay": 30},
+    ]
+    send_raw(topic, envelope(topic, messages, shared={"delay": "1h", "group": "b"}))
+    topic.advance(hours=3)
+    found = sorted(topic.take(), key=lambda each: each.deliver_at)
+    assert [(each.body, (each.deliver_at - start).total_seconds(), each.group) for each in found] == [
+        ("[1,2]", 30, "b"),
+        ('{"id":1}', 3600, "a"),
+        ("text", 7200, "b"),
+    ]
+    assert found[1].attributes == {"kind": "new", "n": "7"} and found[1].json() == {"id": 1}
+
+
+def test_a_bad_message_of_an_envelope_is_refused_alone_with_its_reason(topic: Topic) -> None:
+    messages: list[Any] = [{"body": str(i)} for i in range(1000)]
+    messages[17] = {"body": "17", "delay": "tomorrow"}
+    messages[400] = {"body": "400", "dealy": "1h"}
+    send_raw(topic, envelope(topic, messages))
+    topic.advance(seconds=2)
+    assert len(topic.bodies()) == 998
+    [document] = refused(topic)
+    parts = json.loads(document["body"])
+    assert [(each["place"], each["message"]) for each in parts] == [(17, messages[17]), (400, messages[400])]
+    assert "delay='tomorrow'" in parts[0]["reason"] and "name='dealy'" in parts[1]["reason"]
+    topic.stack.failures.clear()
+
+
+@pytest.mark.parametrize(
+    ("body", "given", "reason"),
+    [
+        ("x", {}, "name the topic"),
+        ("x", {"tidewheel.topic": "no such"}, "topic"),
+        ("x", {"tidewheel.topic": "T", "tidewheel.delay": "1h", "tidewheel.deliver_at": "2030-01-01T00:00:00Z"}, "only"),
+        ("x", {"tidewheel.topic": "T", "tidewheel.delay": "soon"}, "delay='soon'"),
+        ("x", {"tidewheel.topic": "T", "tidewheel.delay": "-1"}, "delay='-1'"),
+        ("x", {"tidewheel.topic": "T", "tidewheel.delay": "401w 5000d"}, "ten years"),
+        ("x", {"tidewheel.topic": "T", "tidewheel.deliver_at": "2026-12-01T09:00:00"}, "zone"),
+        ("x", {"tidewheel.topic": "T", "tidewheel.deliver_at": "1796115600000"}, "milliseconds"),
+        ("x", {"tidewheel.topic": "T", "tidewheel.dely": "1h"}, "tidewheel.dely"),
+        ("x", {"tidewheel.topic": "T", "Tidewheel.Delay": "1h"}, "Tidewheel.Delay"),
+        ("x", {"tidewheel.topic": "T", "tidewheel.max_wait": "1h"}, "max_wait"),
+        ("x", {"tidewheel.topic": "T", "tidewheel": "{}"}, "attribute name='tidewheel'"),
+        ("x", {"tidewheel.topic": "T", "kind": "a", "Kind": "b"}, "differ"),
+        ("x", {"tidewheel.topic": "T", "data": b"\x00"}, "Binary"),
+        ("x", {"tidewheel.topic": "T", "tidewheel.cancel": "true"}, "give a key"),
+        ("x", {"tidewheel.topic": "T", "tidewheel.replace": "yes"}, "true or false"),
+        ('{"Type": "Notification", "TopicArn": "arn", "Message": "x"}', {}, "RawMessageDelivery"),
+        ('{"tidewheel": {"topic": "T"}, "messages": []}', {}, "1 to 10000"),
+        ('{"tidewheel": {"topic": "T"}}', {}, "body"),
+        ('{"tidewheel": {"topic": "T"}, "body": 1, "delay": "1h"}', {}, "name='delay'"),
+        ('{"tidewheel": ' + "[" * 100_000, {}, "nested"),
+    ],
+)
+def test_a_bad_message_is_refused_with_its_value_and_delays_no_other(
+    topic: Topic, body: str, given: dict[str, Any], reason: str
+) -> None:
+    named = {
+        name: {"DataType": "Binary", "BinaryValue": value}
+        if isinstance(value, bytes)
+        else {"DataType": "String", "StringValue": topic.name if value == "T" else value}
+        for name, value in given.items()
+    }
+    body = body.replace('"T"', f'"{topic.name}"')
+    send(topic, "good")
+    send_raw(topic, body, named)
+    topic.advance(seconds=2)
+    assert topic.bodies() == ["good"]
+    [document] = refused(topic)
+    assert reason in document["reason"], document["reason"]
+    assert document["body"] == body and document["attributes"].keys() == named.keys()
+    topic.stack.failures.clear()
+
+
+def test_a_trace_travels_as_given_and_a_tracers_binary_attribute_is_dropped(topic: Topic) -> None:
+    given = attributes(**{"tidewheel.topic": topic.name, "traceparent": "00-1-2-01"})
+    given["_datadog"] = {"DataType": "Binary", "BinaryValue": b"{}"}
+    send_raw(topic, "x", given)
+    topic.advance(seconds=2)
+    [message] = topic.take()
+    assert message.attributes == {"traceparent": "00-1-2-01"}
+
+
+def test_a_body_that_is_too_large_beside_our_header_comes_whole(topic: Topic) -> None:
+    given = attributes(**{"tidewheel.topic": topic.name})
+    used = sum(len(name) + len("String") + len(value["StringValue"]) for name, value in given.items())
+    body = "x" * (1_048_576 - used)
+    send_raw(topic, body, given)
+    topic.advance(seconds=2)
+    [message] = topic.client.receive(topic.name, "billing")
+    assert message.body == body
+
+
+# ---- keys
+def test_a_later_plain_message_replaces_an_earlier_one(topic: Topic) -> None:
+    for body in ("old", "new"):
+        send(topic, body, delay="40m", key="cart-17", replace="true")
+        topic.advance(minutes=1)
+    send(topic, "dropped", delay="40m", key="cart-17")
+    topic.advance(hours=2)
+    assert topic.bodies() == ["new"]
+
+
+@pytest.mark.parametrize("delay", ["20m", "3h"])
+@pytest.mark.parametrize("ingested", [False, True])
+def test_a_plain_cancel_stops_what_was_sent_before_it(topic: Topic, delay: str, ingested: bool) -> None:
+    topic.send("by the SDK", delay=delay, key="a")
+    send(topic, "plain", delay=delay, key="b")
+    topic.advance(seconds=310 if ingested else 0.005)
+    for key in ("a", "b"):
+        send(topic, "-", key=key, cancel="true")
+    topic.advance(hours=4)
+    assert topic.bodies() == []
+
+
+def test_a_plain_cancel_stops_nothing_newer_however_late_or_often_it_comes(topic: Topic) -> None:
+    send(topic, "old", delay="40m", key="a")
+    topic.advance(minutes=1)
+    name = {f"{PREFIX}{n}": v for n, v in {"topic": topic.name, "key": "a", "cancel": "true"}.items()}
+    url = topic.ingest_urls()[0]
+    send_raw(topic, "-", attributes(**name))
+    cancel = topic.everything_in(url)[-1]
+    topic.advance(minutes=1)
+    send(topic, "new", delay="40m", key="a")
+    topic.advance(minutes=1)
+    again(topic, url, cancel)
+    topic.advance(hours=2)
+    assert topic.bodies() == ["new"]
+
+
+def again(topic: Topic, url: str, message: Any) -> None:
+    """Hands a message to ingest a second time, as SQS may."""
+    from tidewheel.local.event_source import record_of
+
+    if not topic.in_memory:
+        pytest.skip("only the service in memory hands a message to a function")
+    arn = topic.stack.queue(url).arn
+    event = {"Records": [record_of(message, arn)]}
+    topic.stack._functions.call("ingest", event)
+
+
+def test_an_envelope_can_cancel_and_send_anew_in_its_order(topic: Topic) -> None:
+    send(topic, "old", delay="40m", key="a")
+    topic.advance(minutes=1)
+    send_raw(topic, envelope(topic, [{"key": "a", "cancel": True}, {"body": "new", "key": "a", "delay": "40m"}]))
+    topic.advance(hours=2)
+    assert topic.bodies() == ["new"]
+
+
+# ---- topics that come and go
+def test_a_message_that_was_sent_before_its_topic_was_deleted_is_refused(topic: Topic) -> None:
+    other = topic.another("deleted")
+    message = attributes(**{"tidewheel.topic": other.name})
+    other.client.delete_topic(other.name)
+    topic.advance(minutes=30)
+    send_raw(topic, "taken, since the topic comes within four hours", message)
+    topic.advance(minutes=1)
+    topic.stack.failures.clear()
+    other.client.create_topic(other.name)
+    other.client.create_subscription(other.name, "billing")
+    topic.advance(minutes=5)
+    assert other.bodies() == ["taken, since the topic comes within four hours"]
+    topic.stack.failures.clear()
+
+
+def test_a_plain_message_of_an_unknown_topic_waits_four_hours_for_it_and_is_then_refused(topic: Topic) -> None:
+    send_raw(topic, "x", attributes(**{"tidewheel.topic": "unknown"}))
+    topic.advance(hours=5)
+    [document] = refused(topic)
+    assert "topic 'unknown' does not exist" in document["reason"]
+    topic.stack.failures.clear()
