@@ -38,6 +38,7 @@ OPTIONS_OF_EXTRAS = {
     **{"sha256": "payload_sha256", "bytes": "payload_bytes", "only": "only"},
 }
 """Field of a header's extras -> the option with the same value."""
+_EXTRAS = (("seq", "seq"), *OPTIONS_OF_EXTRAS.items())
 _TO_JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
@@ -113,10 +114,9 @@ def header_extras(options: Options) -> str | None:
 
     Returns None if there are no such fields.
     """
-    names = {"seq": options.seq, **{name: getattr(options, option) for name, option in OPTIONS_OF_EXTRAS.items()}}
+    extras = {name: value for name, option in _EXTRAS if (value := getattr(options, option)) is not None}
     if options.first_version is not None:
-        names |= dict(zip(("key", "first", "seq"), options.first_version, strict=True))
-    extras = {name: value for name, value in names.items() if value is not None}
+        extras |= dict(zip(("key", "first", "seq"), options.first_version, strict=True))
     return _TO_JSON(extras) if extras else None
 
 

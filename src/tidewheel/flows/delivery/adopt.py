@@ -22,15 +22,15 @@ from tidewheel.model.message import MAX_MESSAGE_BYTES, id_deliver_at_ms
 from tidewheel.model.pack import Pack, outgoing, with_messages
 from tidewheel.model.pack import packs as packs_of
 from tidewheel.model.topic_state import TopicState
-from tidewheel.model.triggers import INGEST_TIMEOUT_S, bulk_queue
+from tidewheel.model.triggers import BULK_WINDOW_S, INGEST_TIMEOUT_S, bulk_queue
 from tidewheel.model.validation import Options
 from tidewheel.storage.bodies import store_body
 
-FORWARD_MS = (bulk_queue().visibility_s + INGEST_TIMEOUT_S) * 1000
+FORWARD_MS = (bulk_queue().visibility_s + BULK_WINDOW_S + INGEST_TIMEOUT_S) * 1000
 """Messages due later than this may be forwarded.
 
-If a call dies with a message from the bulk queue, the message comes again after the queue's visibility time-out, which
-includes the window. The next call may take its whole time.
+If a call dies with a message from the bulk queue, the message comes again after the queue's visibility time-out. It
+waits for the window again, and the next call may take its whole time.
 """
 FORWARD_KEYED_MS = 3_600_000
 """The same for messages with keys, which must not wait five minutes to take effect, as `client.sender` has it."""
@@ -134,14 +134,18 @@ def _may_wait(pack: Pack, now_ms: int) -> bool:
 
 def _forward(state: TopicState, plain: Sequence[Pack], now_ms: int, forward: Forward) -> bool:
     """Forwards messages with their own sending times. Returns False if the queue does not take all."""
-    messages = [
-        replace(each, options=replace(each.options or Options(), sent_at_ms=pack.sent_at_ms))
-        for pack in plain
-        for each in outgoing(pack)
-    ]
+    messages = [each for pack in plain for each in outgoing(_with_own_time(pack))]
     try:
         for places, data in packs_of(state.topic, state.generation, now_ms, messages, max_messages=_FORWARDED_MESSAGES):
             forward(len(places), data)
     except Exception:  # whatever keeps the queue from it, the messages are ingested here
         return False
     return True
+
+
+def _with_own_time(pack: Pack) -> Pack:
+    """Returns a pack whose messages have its sending time in their options."""
+    only = Options(sent_at_ms=pack.sent_at_ms)
+    some = pack.options or [None] * len(pack)
+    own = [only if each is None else replace(each, sent_at_ms=pack.sent_at_ms) for each in some]
+    return replace(pack, options=own)
