@@ -22,15 +22,15 @@ from tidewheel.model.message import MAX_MESSAGE_BYTES, id_deliver_at_ms
 from tidewheel.model.pack import Pack, outgoing, with_messages
 from tidewheel.model.pack import packs as packs_of
 from tidewheel.model.topic_state import TopicState
-from tidewheel.model.triggers import INGEST_TIMEOUT_S, bulk_queue
+from tidewheel.model.triggers import BULK_WINDOW_S, INGEST_TIMEOUT_S, bulk_queue
 from tidewheel.model.validation import Options
 from tidewheel.storage.bodies import store_body
 
-FORWARD_MS = (bulk_queue().visibility_s + INGEST_TIMEOUT_S) * 1000
+FORWARD_MS = (bulk_queue().visibility_s + BULK_WINDOW_S + INGEST_TIMEOUT_S) * 1000
 """Messages due later than this may be forwarded.
 
-If a call dies with a message from the bulk queue, the message comes again after the queue's visibility time-out, which
-includes the window. The next call may take its whole time.
+If a call dies with a message from the bulk queue, the message comes again after the queue's visibility time-out. It
+waits for the window again, and the next call may take its whole time.
 """
 FORWARD_KEYED_MS = 3_600_000
 """The same for messages with keys, which must not wait five minutes to take effect, as `client.sender` has it."""
@@ -97,9 +97,11 @@ def adopt(ports: Ports, topic: str, plain: Sequence[NamedPack], s3_bucket: str, 
 
 def _sent_to_deleted(ports: Ports, state: TopicState, plain: Sequence[Pack]) -> dict[int, Exception]:
     """Returns an error for each message that was sent before the last topic of this name was deleted."""
-    if all(pack.sent_at_ms >= (state.created_at_ms or 0) for pack in plain):
+    created_ms = state.created_at_ms
+    if created_ms is not None and all(pack.sent_at_ms >= created_ms for pack in plain):
         return {}
-    deleted_ms = ports.deletions.deleted_at_ms(state.topic)
+    # The deleter's clock may be behind SQS's.
+    deleted_ms = ports.deletions.deleted_at_ms(state.topic) + ports.max_skew_ms
     error = TopicReplaced(state.topic, "deleted by now")
     return {place: error for place, pack in enumerate(plain) if pack.sent_at_ms < deleted_ms}
 
