@@ -257,3 +257,40 @@ def test_a_plain_message_of_an_unknown_topic_waits_four_hours_for_it_and_is_then
     [document] = refused(topic)
     assert "topic 'unknown' does not exist" in document["reason"]
     topic.stack.failures.clear()
+
+
+def test_a_refused_message_is_listed_and_comes_by_a_redrive_with_its_first_id_and_time(topic: Topic) -> None:
+    name = f"{topic.name}-later"[-48:].strip("-")
+    start = topic.stack.now()
+    named = attributes(**{"tidewheel.topic": name, "tidewheel.delay": "10h", "tidewheel.key": "k", "kind": "new"})
+    id = send_raw(topic, "x", named, group="tenant-7")
+    topic.advance(hours=5)
+    [found] = topic.client.refused()
+    assert (found.sqs_message_id, found.body, found.attributes["kind"]) == (id, "x", "new")
+    assert "does not exist" in found.reason and found.sent_at is not None
+    assert topic.client.refused() == [found], "it stays"
+    topic.stack.failures.clear()
+    later = Topic(topic.stack, name)
+    assert sum(each.messages for each in topic.client.redrive_service()) == 1
+    topic.advance(hours=6)
+    [message] = later.take()
+    assert message.deliver_at - start == timedelta(hours=10)
+    assert (message.sent_at - start, message.attributes, message.group, message.key) == (
+        timedelta(),
+        {"kind": "new"},
+        "tenant-7",
+        "k",
+    )
+    assert topic.client.refused() == []
+
+
+def test_a_redrive_leaves_what_can_still_not_be_read(topic: Topic) -> None:
+    send(topic, "x", delay="soon")
+    send_raw(topic, envelope(topic, [{"body": "a"}, {"body": "b", "delay": "soon"}]))
+    topic.advance(seconds=2)
+    assert topic.bodies() == ["a"]
+    assert sum(each.messages for each in topic.client.redrive_service()) == 0
+    topic.advance(minutes=3)
+    assert len(topic.client.refused()) == 2
+    refused(topic)
+    topic.stack.failures.clear()

@@ -28,6 +28,8 @@ from tidewheel.storage.deliveries import Replay
 from tidewheel.storage.storage import Storage
 from tidewheel.storage.table import Table
 
+TTL_S = 10**10
+
 
 def marked(store: Store, **marks: Any) -> TopicState:
     """Marks a new topic for deletion. Returns the mark."""
@@ -137,13 +139,30 @@ def test_everything_but_the_topic_state_is_deleted_and_other_topics_are_left_alo
 
 def test_a_deleted_topic_is_forgotten_only_by_who_has_read_its_mark(store: Store) -> None:
     seen = marked(store)
-    assert not store.deletions.forget(replace(seen, generation="g1"))
-    assert store.deletions.read("orders") == seen
-    assert store.deletions.forget(seen)
+    assert not store.deletions.forget(replace(seen, generation="g1"), TTL_S)
+    assert store.deletions.read("orders") == seen and store.deletions.deleted_at_ms("orders") == 0
+    assert store.deletions.forget(seen, TTL_S)
     assert store.deletions.read("orders") is None
     assert store.topic_states.create(a_state(generation="g3"))
-    assert not store.deletions.forget(seen)
+    assert not store.deletions.forget(seen, TTL_S)
     assert store.current().generation == "g3"
+
+
+def test_when_a_topic_was_deleted_is_known_also_of_its_successor_and_of_no_other(store: Store) -> None:
+    assert store.deletions.forget(marked(store), TTL_S)
+    assert store.topic_states.create(a_state(generation="g3"))
+    assert store.deletions.deleted_at_ms("orders") == 5000
+    assert store.deletions.deleted_at_ms("order") == store.deletions.deleted_at_ms("orders-2") == 0
+
+
+def test_a_later_deletion_of_the_name_counts(store: Store) -> None:
+    assert store.deletions.forget(marked(store), TTL_S)
+    assert store.topic_states.create(a_state(generation="g3"))
+    assert store.deletions.mark(store.current(), "g4", 9000)
+    store.deletions.delete_items("orders")
+    seen = store.deletions.read("orders")
+    assert seen is not None and store.deletions.forget(seen, TTL_S)
+    assert store.deletions.deleted_at_ms("orders") == 9000
 
 
 def test_no_item_is_left_in_the_table_and_a_call_deletes_a_bounded_number(dynamodb: Any) -> None:
@@ -165,5 +184,6 @@ def test_no_item_is_left_in_the_table_and_a_call_deletes_a_bounded_number(dynamo
     [state] = dynamodb.scan(TableName=table)["Items"]
     assert state["sk"]["S"] == layout.STATE
     seen = storage.deletions.read("orders")
-    assert seen is not None and storage.deletions.forget(seen)
-    assert dynamodb.scan(TableName=table)["Items"] == []
+    assert seen is not None and storage.deletions.forget(seen, TTL_S)
+    [note] = dynamodb.scan(TableName=table)["Items"]
+    assert note["ttl"] == {"N": str(TTL_S)}

@@ -54,6 +54,16 @@ def test_a_key_moves_only_from_the_version_that_was_seen(store: Store) -> None:
     assert store.tombstones.ids("orders", 100, 101) == {a_message_id(1)}
 
 
+@pytest.mark.parametrize("floor", [(0, 0), (0, 3), (7, 0), (7, 3)])
+def test_a_key_moves_only_from_the_floor_that_was_seen(store: Store, floor: tuple[int, int]) -> None:
+    store.topic()
+    store.keys.claim("orders", an_entry(floor=floor))
+    for stale in {(0, 0), (0, 3), (7, 0), (7, 3), (8, 4)} - {floor}:
+        assert not store.keys.move("orders", an_entry(floor=stale), an_entry(2), None)
+    assert store.keys.move("orders", an_entry(floor=floor), an_entry(2, floor=(8, 4)), None)
+    assert store.keys.read("orders", "k") == an_entry(2, floor=(8, 4))
+
+
 def test_a_key_that_supersedes_for_certain_moves_only_while_the_slot_is_open(store: Store) -> None:
     store.topic()
     store.keys.claim("orders", an_entry(1))

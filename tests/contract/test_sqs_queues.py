@@ -262,3 +262,16 @@ def test_attributes_too_large_for_sqs_are_cut_too() -> None:
     text = refused_body({"body": "b" * SQS_MAX_BYTES, "attributes": {"a": "a" * SQS_MAX_BYTES}})
     assert len(text) <= SQS_MAX_BYTES
     assert set(json.loads(text)["cut"]) == {"attributes", "body"}
+
+
+def test_a_pack_is_forwarded_in_one_request_as_the_client_sends_it() -> None:
+    sqs = Sqs()
+    queues(sqs).forward("bulk", "orders", 120, b"a pack")
+    assert sqs.requests == [
+        {
+            "QueueUrl": "bulk",
+            "MessageBody": '{"topic": "orders", "messages": 120}',
+            "MessageAttributes": {"pack": {"DataType": "Binary", "BinaryValue": b"a pack"}},
+            "MessageGroupId": "orders",
+        }
+    ]

@@ -69,7 +69,7 @@ class Clients:
         state = self.world.service.topic_states.read(life.name)
         if state is None or len(self.promises.sent) >= self._most:
             return
-        delays = self._delays(state)
+        delays = self.delays(state)
         kind = random.choice(["plain", "plain", "plain", "key", "upsert", "expiry", "large", "refused", "only"])
         wanted: list[tuple[Message, str]] = []
         for delay in delays:
@@ -111,7 +111,8 @@ class Clients:
         due_ms = -(-(self.world.now_ms + delay * 1000) // edge_ms) * edge_ms
         return {"deliver_at": due_ms / 1000}
 
-    def _delays(self, state: TopicState) -> list[int]:
+    def delays(self, state: TopicState) -> list[int]:
+        """Returns the delays of some messages in seconds."""
         random = self.random
         spans = [5, 120, 900, 1800, 3600, 3600, 7200, *([self.days * 86_400] if self.days else [])]
         delays = [random.randint(0, random.choice(spans)) for _ in range(random.randint(1, 6))]
@@ -150,7 +151,7 @@ class Clients:
         self, ports: FaultyPorts, state: TopicState, life: TopicLife, checked: list[OutgoingMessage], now_ms: int
     ) -> list[Sent]:
         """Notes messages, and sends them."""
-        sent = [self._noted(life, each, state.sent_at_ms(now_ms)) for each in checked]
+        sent = [self.noted(life, each, state.sent_at_ms(now_ms)) for each in checked]
         due_s = [(each.deliver_at_ms - START_MS) // 1000 for each in sent]
         shown = ", ".join(f"{each.id} due {at} s" for each, at in zip(sent, due_s, strict=True))
         self.world.note(f"{ports.task.name}: sends to {life.name}: {shown}")
@@ -186,7 +187,8 @@ class Clients:
         )
         return pack_of(message)
 
-    def _noted(self, life: TopicLife, message: OutgoingMessage, sent_ms: int) -> Sent:
+    def noted(self, life: TopicLife, message: OutgoingMessage, sent_ms: int) -> Sent:
+        """Notes a message before SQS takes it."""
         options = message.options or Options()
         moves = None if options.moves is None else MessageId(options.moves)
         message_id = id_text(message.id)

@@ -30,6 +30,7 @@ from tidewheel.memory import MemoryService
 from tidewheel.model.checked_clock import CheckedClock
 from tidewheel.model.job import HoldJob
 from tidewheel.model.message import id_text
+from tidewheel.model.pack import decode_pack, outgoing
 from tidewheel.model.park import Park, ParkKey
 from tidewheel.model.plan import Plan
 from tidewheel.model.subscription_state import Delivery, DeliveryKey
@@ -104,6 +105,8 @@ MODES = {
 }
 EVERYTHING = tuple(name for name in MODES if not name.startswith("narrow-"))
 """The modes of `--mode all`: a run of `narrow` draws one of its kinds."""
+FORWARDED = "forwarded"
+"""The queue of a task's messages that are in the bulk queue."""
 _PAGED = 0.3
 """How likely a query takes two pages."""
 
@@ -503,6 +506,17 @@ class FaultyQueues(FaultyPort):
             note_sent(self._service, self._task, park)
 
         self._faults.around(self._task, "queues.enqueue_hold", call, f" {job.topic}/{job.subscription}")
+
+    def forward(self, queue_url: str, topic: str, messages: int, pack: bytes) -> None:
+        """Puts a pack into an ingest queue. Its messages count as sent, since some ingest sends them."""
+        ids = [id_text(each.id) for each in outgoing(decode_pack(pack, self._faults.right_ms()))]
+
+        def call() -> None:
+            self._port.forward(queue_url, topic, messages, pack)
+            readers = [each.queue_url for each in self._service.subscriptions.all(topic)]
+            self._task.sent += [(reader, id) for reader in (*readers, FORWARDED) for id in ids]
+
+        self._faults.around(self._task, "queues.forward", call, f" {', '.join(ids)} of {topic}")
 
     def refuse(self, document: Mapping[str, object]) -> None:
         """Keeps a message after SQS refused the message."""

@@ -31,6 +31,7 @@ from tests.simulation.faults import MODES, NO_FAULTS, Mode
 from tests.simulation.lasting import LastingFaults
 from tests.simulation.latency import Latency
 from tests.simulation.narrow import PARKS, NarrowFaults
+from tests.simulation.plain_senders import PlainSenders
 from tests.simulation.promises import Promises, TopicLife, Violation
 from tests.simulation.rules import Rules
 from tests.simulation.story import story
@@ -105,6 +106,7 @@ class Simulation:
     world: World = field(init=False)
     triggers: Triggers = field(init=False)
     clients: Clients = field(init=False)
+    plain: PlainSenders = field(init=False)
     administrators: Administrators = field(init=False)
     rules: Rules = field(init=False)
     watch: Watch = field(init=False)
@@ -151,6 +153,8 @@ class Simulation:
         most = {"most": _MOST_NARROW} if self.mode.narrow else {}
         self.clients = Clients(self.world, self.triggers, days=_DAYS.get(self.seed % 8, 0), **most)
         topics = TOPICS[: 3 if self.mode.narrow else random.choice([1, 1, 2, 3])]
+        self.plain = PlainSenders(self.world, self.clients)
+        self.triggers.sources.append(self.plain)
         settings = {each: self._settings() for each in topics}
         crowd = 0 if self.mode.narrow else random.choice(_MANY if self.mode.lasting else _CROWDS)
         self.administrators = Administrators(self.world, settings, crowd=crowd)
@@ -325,6 +329,7 @@ class Simulation:
             return
         actions: list[tuple[float, Callable[[TopicLife], None]]] = [
             (10, clients.send),
+            (4, self.plain.send),
             (3, clients.cancel),
             (1, clients.cancel_key),
             (2, clients.reschedule),
@@ -422,6 +427,7 @@ class Simulation:
             until_ms += REFUSED_AFTER_MS  # where all ledgers of a topic are lost, they are damaged then
         self._until_ms(until_ms)
         self.triggers.strangers.check()
+        self.plain.check()
         if self.damages is not None:
             self.damages.give_up()
         for days in _HEALED_DAYS:

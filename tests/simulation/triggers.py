@@ -6,7 +6,7 @@ from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from random import Random
-from typing import Any
+from typing import Any, Protocol
 
 from tests.simulation.faults import FaultyPorts
 from tests.simulation.interleaving import Task
@@ -18,6 +18,7 @@ from tidewheel.client.sender import URGENT_MS
 from tidewheel.flows.delivery.deliver import Delivered
 from tidewheel.flows.delivery.dispatch import dispatch
 from tidewheel.flows.delivery.ingest import ingest
+from tidewheel.flows.delivery.ingest_batch import pack_of
 from tidewheel.flows.delivery.work import do_job
 from tidewheel.flows.ports.runs import MergeSize
 from tidewheel.flows.ports.tasks import Item, Result
@@ -25,12 +26,16 @@ from tidewheel.flows.upkeep.collect import Collected, collect
 from tidewheel.flows.upkeep.due_checks import SweepResult
 from tidewheel.flows.upkeep.merge import Merged, in_process, merge
 from tidewheel.flows.upkeep.sweep import sweep
+from tidewheel.local import MemoryTidewheel
+from tidewheel.local.event_source import record_of
 from tidewheel.model.job import job_of
 from tidewheel.model.message import id_deliver_at_ms, id_text
 from tidewheel.model.pack import Pack
+from tidewheel.model.refused import QueuedMessage
 from tidewheel.model.subscription_state import State
-from tidewheel.model.triggers import SWEEP_INTERVAL_S, URGENT_QUEUE, WORK_QUEUE, bulk_queue
+from tidewheel.model.triggers import BULK_WINDOW_S, SWEEP_INTERVAL_S, URGENT_QUEUE, WORK_QUEUE, bulk_queue
 
+BULK_URL = MemoryTidewheel().queue("tidewheel_bulk").url
 SWEEP_MS = SWEEP_INTERVAL_S * 1000
 INGEST_MS, DELIVER_MS, DISPATCH_MS, SWEEP_LIFE_MS, MERGE_MS = 60_000, 60_000, 120_000, 240_000, 300_000
 """How long each function lives: infra/environments.py."""
@@ -55,12 +60,17 @@ RETRY_MS = (60_000, 120_000)
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Queued:
-    """A pack in the ingest queue, or a job in the work queue."""
+    """A pack in the ingest queue, or a job in the work queue.
+
+    Attributes:
+        bulk: whether a plain message was forwarded as this pack.
+    """
 
     content: Any
     visible_ms: int
     received: int = 0
     id: str = ""
+    bulk: bool = False
 
     @property
     def pack(self) -> Pack:
@@ -68,6 +78,19 @@ class Queued:
         pack: Pack = self.content
         assert pack.arrival is not None
         return replace(pack, arrival=replace(pack.arrival, name=self.id, retried=self.received > 1))
+
+
+class Source(Protocol):
+    """Messages for the handler of a function."""
+
+    @property
+    def waiting(self) -> Sequence[Any]:
+        """The messages, each with its `visible_ms`."""
+        ...
+
+    def starts(self, limit_ms: int) -> list[Callable[[], None]]:
+        """Returns the starts of functions for the receivable messages."""
+        ...
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -121,6 +144,7 @@ class Triggers:
         jobs: the work queue.
         calls: asynchronous calls of dispatch that are to come.
         strangers: messages of other programs, in both queues.
+        sources: all that bring messages to the functions' handlers.
         most_packs: of a batch of ingest.
         next_sweep_ms: when the sweep's schedule fires.
         sweep_asked: whether somebody relies on the next sweep.
@@ -132,6 +156,7 @@ class Triggers:
         self.jobs: list[Queued] = []
         self.calls: list[Call] = []
         self.strangers = Strangers(world)
+        self.sources: list[Source] = [self.strangers]
         self.most_packs = 10
         self._sweep_ms = sweep_ms
         self.next_sweep_ms = START_MS + sweep_ms
@@ -148,7 +173,7 @@ class Triggers:
         times = [self.next_sweep_ms]
         times += [each.visible_ms for each in (*self.packs, *self.jobs)]
         times += [each.at_ms for each in self.calls]
-        times += [each.visible_ms for each in self.strangers.waiting]
+        times += [each.visible_ms for source in self.sources for each in source.waiting]
         times += [fires_ms for _, _, fires_ms in self.world.service.wheel.schedules.values()]
         return min(times)
 
@@ -167,7 +192,7 @@ class Triggers:
             starts.append(self._sweep)
         if service.runs.merges:
             starts.append(self._merge)
-        starts += self.strangers.starts(INGEST_MS)
+        starts += [start for source in self.sources for start in source.starts(INGEST_MS)]
         if not starts:
             return False
         self.world.random.choice(starts)()
@@ -179,6 +204,7 @@ class Triggers:
         if waiting := service.queues.work_queue.everything:
             self.jobs += (Queued(content=job_of(each.body), visible_ms=each.visible_at_ms) for each in waiting)
             service.queues.work_queue.purge()
+        self._take_forwarded()
         for topic, _, _ in service.wheel.take_due(now_ms):
             if self._goes_wrong("schedule lost", 0.1):
                 continue
@@ -191,6 +217,19 @@ class Triggers:
         for topic in started:
             if not self._goes_wrong("dispatch call lost", 0.1):
                 self.calls.append(Call(topic=topic, at_ms=now_ms))
+
+    def _take_forwarded(self) -> None:
+        """Takes the packs that ingest has put into the bulk queue."""
+        bulk = self.world.service.queues.sqs.queue(BULK_URL)
+        for each in bulk.everything:
+            pack = pack_of(QueuedMessage.of_record(record_of(each, bulk.arn)))
+            self.packs.append(Queued(content=pack, visible_ms=self.bulk_ms(), id=each.id, bulk=True))
+        bulk.purge()
+
+    def bulk_ms(self, *, again: bool = False) -> int:
+        """Returns when ingest gets a message of the bulk queue, which waits in the window each time."""
+        waits_s = again * bulk_queue().visibility_s + self.world.random.randint(0, int(BULK_WINDOW_S))
+        return self.world.now_ms + waits_s * 1000
 
     def _goes_wrong(self, what: str, likely: float) -> bool:
         if not self.world.happens(likely):
@@ -218,7 +257,8 @@ class Triggers:
         if self._goes_wrong("packs to dead letters", 0.02):
             aside_ms = self.world.random.randint(1, _MOST_DAYS_ASIDE) * _DAY_MS
         for each in batch:
-            each.visible_ms = self.world.now_ms + aside_ms if aside_ms else self.comes_ms(each.pack, again=True)
+            again_ms = self.bulk_ms(again=True) if each.bulk else self.comes_ms(each.pack, again=True)
+            each.visible_ms = self.world.now_ms + aside_ms if aside_ms else again_ms
             each.received += 1
         if aside_ms:
             return

@@ -90,7 +90,7 @@ class PlainMessages:
             encodings=(),
             texts=(),
             attributes=None,
-            raw_bytes=sum(len(each.text) + _MESSAGE_BYTES for each in self.messages),
+            raw_bytes=sum(each.size + _MESSAGE_BYTES for each in self.messages),
             cancellations=self.cancellations,
             arrival=arrival,
         )

@@ -544,9 +544,13 @@ _KEY = Fields(
 
 def encode_key(topic: str, entry: KeyEntry) -> Item:
     """Returns a key's item."""
+    return _item(layout.key_key(topic, entry.key), _KEY.attributes(entry) | floor_fields(entry))
+
+
+def floor_fields(entry: KeyEntry) -> dict[str, int | None]:
+    """Returns the attributes of a key's floor. None: the attribute is absent."""
     floor_ms, floor_seq = entry.floor
-    floor = {"floor_ms": floor_ms or None, "floor_seq": floor_seq or None}
-    return _item(layout.key_key(topic, entry.key), _KEY.attributes(entry) | floor)
+    return {"floor_ms": floor_ms or None, "floor_seq": floor_seq or None}
 
 
 @_of_client("key")

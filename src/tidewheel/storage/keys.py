@@ -84,10 +84,11 @@ class Keys(StoredItems):
     def move(self, topic: str, seen: KeyEntry, entry: KeyEntry, superseded: Tombstone | None) -> bool:
         """Replaces a key's entry. Returns False if refused.
 
-        `T{KEY = entry IF its version is as seen; put TOMB IF absent; STATE check sealed <= slot, if the tombstone is to
-        be certain}`.
+        `T{KEY = entry IF its version and floor are as seen; put TOMB IF absent; STATE check sealed <= slot, if the
+        tombstone is to be certain}`.
         """
-        same = as_seen({"sent_ms": seen.sent_ms, "seq": seen.seq, "id": seen.id})
+        # A late cancel raises the floor alone.
+        same = as_seen({"sent_ms": seen.sent_ms, "seq": seen.seq, "id": seen.id} | items.floor_fields(seen))
         put = Put(item=items.encode_key(topic, entry), **same)
         if superseded is None:
             return self._table.put(put, action="move_key", topic=topic)

@@ -97,9 +97,11 @@ def adopt(ports: Ports, topic: str, plain: Sequence[NamedPack], s3_bucket: str, 
 
 def _sent_to_deleted(ports: Ports, state: TopicState, plain: Sequence[Pack]) -> dict[int, Exception]:
     """Returns an error for each message that was sent before the last topic of this name was deleted."""
-    if all(pack.sent_at_ms >= (state.created_at_ms or 0) for pack in plain):
+    created_ms = state.created_at_ms
+    if created_ms is not None and all(pack.sent_at_ms >= created_ms for pack in plain):
         return {}
-    deleted_ms = ports.deletions.deleted_at_ms(state.topic)
+    # The deleter's clock may be behind SQS's.
+    deleted_ms = ports.deletions.deleted_at_ms(state.topic) + ports.max_skew_ms
     error = TopicReplaced(state.topic, "deleted by now")
     return {place: error for place, pack in enumerate(plain) if pack.sent_at_ms < deleted_ms}
 
