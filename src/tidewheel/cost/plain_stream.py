@@ -40,7 +40,7 @@ class PlainStream(Stream):
         return self.workload.per_day / min(self.workload.batch, most)
 
     def _packs(self) -> tuple[float, float]:
-        """Returns daily plain messages that are ingested at once, and packs that are forwarded, one a topic and call."""
+        """Returns daily plain messages that are ingested at once, and forwarded packs, one a topic and call."""
         later = self._plain * (1 - self.urgent)
         return self._plain * self.urgent, min(later, later / self._packs_a_call(later) * self.workload.topics)
 
