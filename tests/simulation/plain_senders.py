@@ -17,7 +17,7 @@ from tidewheel.local import MemoryTidewheel
 from tidewheel.local.event_source import record_of
 from tidewheel.local.memory_functions import MemoryFunctions
 from tidewheel.memory.sqs_message import MemoryMessage
-from tidewheel.model.message import MessageId, id_text
+from tidewheel.model.message import MessageId
 from tidewheel.model.pack import Cancellation, outgoing
 from tidewheel.model.plain import PREFIX, read_plain
 from tidewheel.model.refused import QueuedMessage
