@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -42,7 +43,9 @@ def make(
 
     now_ms = world.clock.now_ms()
     given = parse_rule(rule.get("cron"), rule.get("every"), rule.get("timezone", "UTC"), start_ms=now_ms)
-    message = Message(body=body, expires_in=rule.get("expires_in"), attributes=rule.get("attributes", {}))
+    message = Message(
+        body=body, expires_in=rule.get("expires_in"), attributes=rule.get("attributes", {}), group=rule.get("group")
+    )
     storage = world.service
     return recurring.make(
         storage, send, lambda: world.state, now_ms, key, message, given, starts_now=True, replaces=replaces
@@ -204,10 +207,12 @@ def test_after_an_outage_all_that_was_missed_comes_at_once() -> None:
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
-def test_wherever_a_dispatch_dies_each_time_comes(when: str) -> None:
+@pytest.mark.parametrize("group", [None, "tenant-7"])
+def test_wherever_a_dispatch_dies_each_time_comes(group: str | None, when: str) -> None:
     for at in range(1, 60):
         world = World(wrap=CrashingPorts)
-        make(world, every="1h")
+        make(world, cron="30 * * * *", group=group)
+        assert world.state.layout == 1
         world.sweep()
         world.clock.set_ms(START_MS + 8 * HOUR)
         world.ports.plan.schedule(at, when)
@@ -219,7 +224,9 @@ def test_wherever_a_dispatch_dies_each_time_comes(when: str) -> None:
         world.ports.plan.disarm()
         world.run(3 * HOUR, sweeps=True)
         minutes = sorted((id_deliver_at_ms(id_bytes(each)) - START_MS) / MINUTE for each in world.received())
-        assert [each for each in minutes if each <= 600] == [60.0 * i for i in range(11)], (at, when)
+        assert [each for each in minutes if each <= 600] == [60.0 * i + 30 for i in range(10)], (at, when)
+        assert {json.loads(each.header).get("group") for each in world.service.queues.sent()} == {group}
+        assert world.state.layout == (1 if group is None else 2)
         if not died:
             assert at > 8
             return
@@ -259,7 +266,7 @@ def test_two_dispatches_that_plan_the_same_slots_put_objects_of_different_names(
 
 def test_a_rebuild_of_a_lost_table_brings_recurring_messages_back() -> None:
     world = World()
-    make(world, every="1h")
+    make(world, every="1h", group="tenant-7")
     world.run(DAY, sweeps=True)
     collect(world.ports, TOPIC)
     storage = world.service

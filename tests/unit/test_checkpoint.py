@@ -102,8 +102,10 @@ def test_a_recurring_message_is_kept_whole() -> None:
         encoding=Encoding.TEXT,
         attributes={"color": "red"},
         expires_in_ms=60_000,
+        group="tenant-7",
     )
-    checkpoint = a_checkpoint(recurring=(first, replace(first, name="weekly", attributes={}, expires_in_ms=None)))
+    other = replace(first, name="weekly", attributes={}, expires_in_ms=None, group=None)
+    checkpoint = a_checkpoint(recurring=(first, other))
     assert decode_checkpoint(encode_checkpoint(checkpoint)) == checkpoint
 
 

@@ -22,6 +22,54 @@ def takes(conditions: list[Any], value: str | None) -> bool:
     return FilterPolicy.parse({"a": conditions}).matches(attributes)
 
 
+# ---- the group
+
+
+def takes_group(conditions: list[Any], group: str | None, attributes: dict[str, str] | None = None) -> bool:
+    return FilterPolicy.parse({"tidewheel.group": conditions}).matches(attributes, group)
+
+
+@pytest.mark.parametrize(
+    ("conditions", "taken", "left"),
+    [
+        (["tenant-7", "tenant-8"], ["tenant-7", "tenant-8"], ["tenant-77", None]),
+        ([{"prefix": "tenant-"}], ["tenant-7"], ["Tenant-7", None]),
+        ([{"suffix": "-7"}], ["tenant-7"], ["tenant-8", None]),
+        ([{"equals-ignore-case": "tenant-a"}], ["tenant-a", "TENANT-A"], ["tenant-b", None]),
+        ([{"anything-but": ["tenant-7"]}], ["tenant-8"], ["tenant-7", None]),
+        ([{"anything-but": {"prefix": "test-"}}], ["tenant-7"], ["test-1", None]),
+        ([{"exists": True}], ["tenant-7"], [None]),
+        ([{"exists": False}], [None], ["tenant-7"]),
+        ([{"numeric": [">", 5]}], ["7"], ["4", "tenant-7", None]),
+    ],
+)
+def test_tidewheel_group_is_the_messages_group_with_and_without_attributes(
+    conditions: list[Any], taken: list[str | None], left: list[str | None]
+) -> None:
+    for attributes in (None, {}, OTHER):
+        assert [group for group in taken + left if takes_group(conditions, group, attributes)] == taken
+
+
+def test_a_senders_attributes_are_not_the_group() -> None:
+    assert not takes_group(["a"], None, {"tidewheel.group": "a", "group": "a"})
+    assert takes_group([{"exists": False}], None, {"tidewheel.group": "a"})
+    by_attribute = FilterPolicy.parse({"group": ["a"]})
+    assert by_attribute.matches({"group": "a"}, "b") and not by_attribute.matches({"group": "b"}, "a")
+
+
+def test_a_group_and_attributes_are_tested_together_and_within_or() -> None:
+    both = FilterPolicy.parse({"tidewheel.group": ["a"], "color": ["red"]})
+    assert both.matches({"color": "red"}, "a")
+    assert not both.matches({"color": "red"}, "b") and not both.matches(None, "a")
+    either = FilterPolicy.parse({"$or": [{"tidewheel.group": ["a"]}, {"color": ["red"]}]})
+    assert either.matches(None, "a") and either.matches({"color": "red"}, None) and not either.matches(None, "b")
+
+
+def test_a_message_with_a_group_and_no_attributes_has_none_for_a_policy_on_attributes() -> None:
+    policy = FilterPolicy.parse({"color": [{"exists": False}]})
+    assert not policy.matches({}, "a") and policy.matches(OTHER, "a")
+
+
 # ---- conditions
 
 

@@ -49,6 +49,7 @@ class RecurringMessage:
         every_s: the fixed rate in seconds; None with cron.
         next_at: the next due time; None if there is none.
         body: the body as SQS carries it.
+        group: the group of each occurrence.
     """
 
     topic: str
@@ -58,6 +59,7 @@ class RecurringMessage:
     timezone: str
     next_at: datetime | None
     body: str
+    group: str | None = None
 
 
 def make(
@@ -164,6 +166,7 @@ def described(recurring: Recurring, now_ms: int) -> RecurringMessage:
         timezone=rule.timezone,
         next_at=None if next_ms is None else utc(next_ms),
         body=recurring.text,
+        group=recurring.group,
     )
 
 
@@ -205,10 +208,12 @@ def _checked(state: TopicState, key: str, message: Message, rule: Rule, now_ms: 
         encoding=checked.encoding,
         attributes=checked.attributes,
         expires_in_ms=expires_in_ms,
+        group=message.group,
     )
     # Made from the content, so that a repetition after a crash makes the same ids.
     times = rule.to_json() if rule.cron is None else replace(rule, start_ms=0).to_json()
-    content = (state.generation, times, recurring.text, sorted(recurring.attributes.items()), expires_in_ms)
+    group = () if recurring.group is None else (recurring.group,)
+    content = (state.generation, times, recurring.text, sorted(recurring.attributes.items()), expires_in_ms, *group)
     return replace(recurring, generation=hashlib.blake2b(repr(content).encode(), digest_size=8).hexdigest())
 
 
@@ -225,7 +230,7 @@ def _first_ms(state: TopicState, now_ms: int) -> int:
 
 def _early(recurring: Recurring, due_ms: int) -> OutgoingMessage:
     expires_at_ms = None if recurring.expires_in_ms is None else due_ms + recurring.expires_in_ms
-    options = Options(recurring=recurring.name, expires_at_ms=expires_at_ms)
+    options = Options(recurring=recurring.name, expires_at_ms=expires_at_ms, group=recurring.group)
     return OutgoingMessage(
         id=occurrence_id(recurring.generation, recurring.name, due_ms),
         text=recurring.text,

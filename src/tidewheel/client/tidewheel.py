@@ -253,6 +253,7 @@ class Tidewheel:
         attributes: Mapping[str, str] | None = None,
         expires_in: float | timedelta | str | None = None,
         replace: bool = False,
+        group: str | None = None,
     ) -> RecurringMessage:
         """Creates a recurring message, which comes until cancelled. An equal existing message is kept.
 
@@ -267,7 +268,7 @@ class Tidewheel:
                 docs/recurring.md.
             start: the earliest due time, an aware datetime or Unix seconds; default: now, or the start of an existing
                 message with this key and rule.
-            attributes, expires_in: as in `send`.
+            attributes, expires_in, group: as in `send`.
             replace: whether to replace an existing message with this key and another rule or body.
 
         Raises:
@@ -284,7 +285,7 @@ class Tidewheel:
             partial(self.core.cache.read, topic),
             now_ms,
             key,
-            Message(body=body, attributes=attributes or {}, expires_in=expires_in),
+            Message(body=body, attributes=attributes or {}, expires_in=expires_in, group=group),
             parse_rule(cron, every, timezone, start_ms=start_ms),
             starts_now=start is None,
             replaces=replace,

@@ -18,6 +18,9 @@ does (OR):
 `"$or": [{...}, {...}]` beside the names matches if one of its policies does. As in SNS, only `exists: false` matches a
 message without the attribute; `anything-but` does not. A message without any attributes is never taken.
 
+The name `tidewheel.group` stands for the message's group. It takes the same conditions, and a message without a group
+does not have it. A policy with this name tests messages without attributes too.
+
 SNS looks at an attribute's type, but Tidewheel has only text. So text that is a JSON number is compared as text and as
 a number (to five decimals, as in SNS). The text `true`, `false` or `null` is compared as text and as the keyword. A
 JSON array of such values is read as SNS reads String.Array: it matches if any element matches, and `anything-but`
@@ -41,6 +44,9 @@ MAX_COMBINATIONS = 150
 MAX_BYTES = 256 * 1024
 """SNS's limits: names in a policy, the product of the numbers of their conditions, the policy's bytes."""
 
+GROUP_NAME = "tidewheel.group"
+"""The name in a policy for a message's group. A sender's attribute of this name is not tested."""
+
 _FIELD = "filter_policy"
 _LARGEST = 1_000_000_000
 """SNS's limit. A policy's numbers are from -10^9 to 10^9, exact to five decimals."""
@@ -60,8 +66,12 @@ class FilterPolicy:
     """A checked policy for testing messages.
 
     `FilterPolicy.parse` makes a policy. Policies that differ only in order are equal.
+
+    Attributes:
+        tests_group: whether the policy names the message's group.
     """
 
+    tests_group: bool
     _json: str
     _test: Test = field(compare=False, repr=False)
 
@@ -92,13 +102,16 @@ class FilterPolicy:
             raise InvalidValue(_FIELD, policy, how)
         if size_bytes > MAX_BYTES:
             raise InvalidValue(_FIELD, policy, f"{size_bytes} bytes; at most {MAX_BYTES}")
-        return cls(_json=text, _test=_policy_test(canonical))
+        return cls(tests_group=GROUP_NAME in names, _json=text, _test=_policy_test(canonical))
 
-    def matches(self, attributes: Mapping[str, str] | None) -> bool:
-        """Returns whether a message with these attributes is taken.
+    def matches(self, attributes: Mapping[str, str] | None, group: str | None = None) -> bool:
+        """Returns whether a message with these attributes and this group is taken.
 
-        A message without attributes is never taken.
+        A message without attributes is taken only by a policy that tests the group.
         """
+        if self.tests_group:
+            named = {name: value for name, value in (attributes or {}).items() if name != GROUP_NAME}
+            return self._test(named if group is None else {**named, GROUP_NAME: group})
         return attributes is not None and len(attributes) > 0 and self._test(attributes)
 
     def to_json(self) -> str:

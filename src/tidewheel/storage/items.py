@@ -513,6 +513,7 @@ _RECURRING = Fields(
     converted("attributes", lambda value: _texts(string(value)), lambda texts: json.dumps(dict(texts)), default={}),
     plain(number, "first_ms"),
     plain(number, "expires_in_ms", "missed_slot", default=None),
+    plain(string, "group", default=None),
 )
 
 
