@@ -14,7 +14,7 @@ from tidewheel.model.message import Receipt
 from tidewheel.model.pack import PACK_ATTRIBUTE
 from tidewheel.model.received import ReceivedMessage
 
-READS = ("Get", "Query", "Receive", "BatchGet", "List")
+READS = ("Get", "Query", "Receive", "BatchGet", "List", "Scan")
 
 
 class Topic:

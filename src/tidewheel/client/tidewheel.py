@@ -22,6 +22,7 @@ from tidewheel.client.core import Core
 from tidewheel.client.damaged import Damaged
 from tidewheel.client.recurring import RecurringMessage
 from tidewheel.client.redrive import RedriveResult, redrive_queue, redrive_service_queues
+from tidewheel.client.spelling import names_near_topics
 from tidewheel.client.stats import TopicStats, topic_stats
 from tidewheel.client.waiting import MessageStatus, WaitingMessage
 from tidewheel.clock import Clock
@@ -56,6 +57,7 @@ if TYPE_CHECKING:
 
 
 @bounded_but("send_many", "receive")
+@names_near_topics
 class Tidewheel:
     """A deployed Tidewheel service. One client serves any number of threads.
 
