@@ -15,7 +15,7 @@ from tidewheel.model.pack import PACK_ATTRIBUTE
 from tidewheel.model.received import ReceivedMessage
 from tidewheel.storage.layout import note_key
 
-READS = ("Get", "Query", "Receive", "BatchGet", "List")
+READS = ("Get", "Query", "Receive", "BatchGet", "List", "Scan")
 
 
 class Topic:

@@ -23,6 +23,7 @@ from tidewheel.client.damaged import Damaged
 from tidewheel.client.recurring import RecurringMessage
 from tidewheel.client.redrive import RedriveResult, redrive_queue
 from tidewheel.client.service_redrive import RefusedMessage, redrive_service_queues, refused_messages
+from tidewheel.client.spelling import names_near_topics
 from tidewheel.client.stats import TopicStats, topic_stats
 from tidewheel.client.waiting import MessageStatus, WaitingMessage
 from tidewheel.clock import Clock
@@ -57,6 +58,7 @@ if TYPE_CHECKING:
 
 
 @bounded_but("send_many", "receive")
+@names_near_topics
 class Tidewheel:
     """A deployed Tidewheel service. One client serves any number of threads.
 
@@ -254,6 +256,7 @@ class Tidewheel:
         expires_in: float | timedelta | str | None = None,
         replace: bool = False,
         group: str | None = None,
+        window: float | timedelta | str | None = None,
     ) -> RecurringMessage:
         """Creates a recurring message, which comes until cancelled. An equal existing message is kept.
 
@@ -270,6 +273,7 @@ class Tidewheel:
                 message with this key and rule.
             attributes, expires_in, group: as in `send`.
             replace: whether to replace an existing message with this key and another rule or body.
+            window: shifts all times by a constant below it, made from topic and key. 1 s to 7 days.
 
         Raises:
             InvalidValue: a value is not usable; nothing was created.
@@ -285,7 +289,7 @@ class Tidewheel:
             partial(self.core.cache.read, topic),
             now_ms,
             key,
-            Message(body=body, attributes=attributes or {}, expires_in=expires_in, group=group),
+            Message(body=body, attributes=attributes or {}, expires_in=expires_in, group=group, window=window),
             parse_rule(cron, every, timezone, start_ms=start_ms),
             starts_now=start is None,
             replaces=replace,
