@@ -212,7 +212,9 @@ class StoredSettings:
     ] = None
     carry: Annotated[
         str | None,
-        Setting("`id`: each copy carries its message's id, for [pipes](pipes.md).", choices=("id",), fixed=True),
+        Setting(
+            "`id`: each copy carries its message's id, and a group, for EventBridge Pipes.", choices=("id",), fixed=True
+        ),
     ] = None
 
     def stored(self) -> dict[str, Any]:
