@@ -70,8 +70,8 @@ def test_version_1_is_read_as_it_was_written() -> None:
     assert decode_checkpoint(sealed(zlib.compress(json.dumps(DOCUMENT).encode()))) == a_checkpoint()
 
 
-def test_a_filter_is_kept_and_checkpoints_without_one_are_read() -> None:
-    filtered = replace(BILLING, cursor=5, filter_policy='{"color":["red"]}')
+def test_settings_are_kept_and_checkpoints_without_any_are_read() -> None:
+    filtered = replace(BILLING, cursor=5, filter_policy='{"color":["red"]}', carry="id")
     checkpoint = a_checkpoint(subscriptions=(AUDIT, filtered))
     assert decode_checkpoint(encode_checkpoint(checkpoint)) == checkpoint
     assert not checkpoint.says_the_same(a_checkpoint())

@@ -11,6 +11,7 @@ The header is the value of the message attribute `tidewheel`: a JSON object with
     sha256   with ref: the SHA-256 of the object's bytes, in hexadecimal; no release before this field sent it
     bytes    with sha256: the object's length
     only     the only subscription that gets the message
+    attributes  the sender's attributes that had no room beside `tidewheel_id`
     first    sender's ms of the first message, if it had a key and was sent again; then `key` and `seq` are its too
 
 Only the first three fields are always present.
@@ -26,9 +27,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 from tidewheel.errors import InvalidValue
-from tidewheel.model.message import HEADER_ATTRIBUTE, Encoding, MessageId, id_bytes, id_deliver_at_ms
+from tidewheel.model.message import HEADER_ATTRIBUTE, ID_ATTRIBUTE, Encoding, MessageId, id_bytes, id_deliver_at_ms
 from tidewheel.model.object_names import payload_topic
-from tidewheel.model.untrusted import json_object_of, text, whole
+from tidewheel.model.untrusted import json_object_of, mapping, text, whole
 from tidewheel.model.validation import Options
 
 _TEXTS = {"key": "key", "ref": "payload", "sha256": "payload_sha256", "only": "only", "group": "group"}
@@ -161,6 +162,9 @@ def parse_received(raw: Mapping[str, Any]) -> ReceivedMessage:
         header_value = text(values.pop(HEADER_ATTRIBUTE))
         header = json_object_of(header_value)
         message_id = MessageId(header["id"])
+        if values.get(ID_ATTRIBUTE) == message_id:
+            del values[ID_ATTRIBUTE]
+        values |= {name: text(value) for name, value in mapping(header.get("attributes", {})).items()}
         binary = id_bytes(message_id)
         encoding = Encoding(header["enc"])
         sent_at = _utc(header["sent"])

@@ -338,7 +338,7 @@ _DELIVERY = Fields(
     converted("done", lambda value: frozenset(map(int, value["NS"])), default=frozenset()),
     # `leases` exists from the start, so that updates can set its entries.
     converted("leases", lambda value: _leases(value["M"]), lambda leases: {str(part): ms for part, ms in leases}),
-    plain(string, "filter_policy", default=None),
+    plain(string, "filter_policy", "carry", default=None),
     plain(number, "first_ms", "end_ms", default=None),
 )
 
