@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import runpy
 import sys
 import threading
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 
 from tests.behaviour.topic import Topic
+from tests.conftest import REPOSITORY
 from tidewheel import AsyncTidewheel, BufferedSender, Consumer, InvalidValue, Message, RetryLater, SendFailed
 from tidewheel.client import tracing
 from tidewheel.model.message import MAX_MESSAGE_BYTES
@@ -174,6 +176,19 @@ def test_every_way_to_send_makes_a_span(topic: Topic, spans: Spans) -> None:
     handled = {each.body: each.trace_context["traceparent"].split("-")[2] for each in work(topic)}
     expected = {"async": single, "many": many, "more": many, "buffered": alone}
     assert handled == {body: f"{span_id:016x}" for body, span_id in expected.items()}
+
+
+def test_the_example_links_the_reminder_to_its_order(
+    topic: Topic, spans: Spans, capsys: pytest.CaptureFixture[str]
+) -> None:
+    example = runpy.run_path(str(REPOSITORY / "examples" / "linked_traces.py"))
+    reminders = Topic(topic.stack, "reminders")
+    example["order"](topic.client, 17)
+    topic.advance(days=30, minutes=1)
+    work(reminders, example["remind"])
+    assert capsys.readouterr().out == "order 17 was a month ago\n"
+    [send], [process] = spans.of("send"), spans.of("process")
+    assert linked(process) == [send.context.span_id]
 
 
 # ---- errors
