@@ -116,7 +116,7 @@ class PlainSenders:
             parts.append({"body": "bad", "delay": "never"})
         for part in parts:
             if "cancel" not in part:
-                part |= keyed
+                part.update(keyed)
         return json.dumps({"tidewheel": {"topic": topic}, "messages": parts})
 
     def _put(self, attributes: Mapping[str, Mapping[str, Any]], body: str, bulk: bool, put: list[Plain]) -> None:

@@ -28,6 +28,7 @@ NEVER = (
     "aws_cdk",
     "aws_xray_sdk",
     "moto",
+    "opentelemetry",
     "pyspark",
     "rich",
     "tidewheel.cdk",
@@ -100,3 +101,11 @@ def test_each_file_of_the_storage_can_be_imported_first() -> None:
         "    importlib.import_module(name.removesuffix('.__init__'))\n"
     )
     subprocess.run([sys.executable, "-c", again], check=True)
+
+
+def test_the_client_never_loads_opentelemetry() -> None:
+    program = "import sys, tidewheel.client.consumer, tidewheel.client.buffered; print('opentelemetry' in sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=PATIENCE_S, check=True
+    )
+    assert done.stdout == "False\n"

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Unpack, cast
 
 from tidewheel import clock as _clock
 from tidewheel import deadline
-from tidewheel.client import administration, changes, damaged, receiving, recurring, waiting
+from tidewheel.client import administration, changes, damaged, receiving, recurring, tracing, waiting
 from tidewheel.client.administration import check_both
 from tidewheel.client.bounded import CALL_S, bounded_but
 from tidewheel.client.changes import Rescheduled
@@ -168,7 +168,11 @@ class Tidewheel:
             UnknownTopic: the topic does not exist; nothing was sent.
             SendFailed: some messages were not accepted, each named by its index; all others were sent.
         """
-        return self.core.sender(self.core.cache.state(topic)).send(messages)
+        state = self.core.cache.state(topic)
+        with tracing.sending(topic) as span:
+            receipts = self.core.sender(state, trace_context=tracing.context_of(span)).send(messages)
+            tracing.sent(span, receipts)
+        return receipts
 
     def cancel(self, topic: str, id: str | None = None, *, key: str | None = None) -> CancelResult:
         """Cancels a message by its id, or all messages with a key. Repeating is harmless.
@@ -338,10 +342,11 @@ class Tidewheel:
             UnknownTopic, UnknownSubscription: it does not exist.
         """
         receiving.check_receive(max_messages, wait_s)
-        with deadline.patience(wait_s + CALL_S):
+        with deadline.patience(wait_s + CALL_S), tracing.receiving(topic, subscription) as found:
             queue_url = self.core.cache.subscription(topic, subscription).queue_url
             taken = receiving.receive(self.core.connection.polling(wait_s), queue_url, max_messages, wait_s)
-            return receiving.with_bodies(self.core.connection, taken)
+            found.extend(receiving.with_bodies(self.core.connection, taken))
+        return found
 
     def delete(self, topic: str, subscription: str, messages: Iterable[ReceivedMessage]) -> None:
         """Acknowledges received messages, so they do not come again.

@@ -8,8 +8,8 @@ An encoded checkpoint is sealed (`tidewheel.model.checksum`), a zlib stream of J
      "purges": [[first_ms, end_ms, sent_before_ms], ...],      left out if there are none
      "subscriptions": [[name, generation, queue_url, cursor, start, state], ...], and filter_policy, created_at_ms
      "tombstones": [[slot, message id, ttl_s], ...],     and the id of the message it was moved to, 0 if it is uncertain
-     "recurring": [[name, generation, rule, first_ms, text, encoding, attributes, expires_in_ms], ...], and window_ms and
-                  group
+     "recurring": [[name, generation, rule, first_ms, text, encoding, attributes, expires_in_ms], ...],
+                   and window_ms and group
      "keys": [[key, id, sent_ms, seq, ttl_s, floor_ms, floor_seq, tail_ms, flags], ...],                   likewise
      "keys_read": [when, how many were examined]}          flags: 1 replaces others, 2 cancelled; id is null without one
 

@@ -12,6 +12,7 @@ The header is the value of the message attribute `tidewheel`: a JSON object with
     bytes    with sha256: the object's length
     only     the only subscription that gets the message
     attributes  the sender's attributes that had no room beside `tidewheel_id`
+    traceparent, tracestate  the sender's trace context, if SQS takes no more attributes
     first    sender's ms of the first message, if it had a key and was sent again; then `key` and `seq` are its too
 
 Only the first three fields are always present.
@@ -34,9 +35,12 @@ from tidewheel.model.validation import Options
 
 _TEXTS = {"key": "key", "ref": "payload", "sha256": "payload_sha256", "only": "only", "group": "group"}
 """Field of the header -> attribute of `ReceivedMessage`."""
+TRACE_CONTEXT = ("traceparent", "tracestate")
+"""The fields of W3C's trace context, as a header and a carrier of OpenTelemetry name them."""
 OPTIONS_OF_EXTRAS = {
     **{"attempt": "attempt", "of": "original_id", "ref": "payload"},
     **{"sha256": "payload_sha256", "bytes": "payload_bytes", "only": "only"},
+    **{name: name for name in TRACE_CONTEXT},
 }
 """Field of a header's extras -> the option with the same value."""
 _TO_JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
@@ -91,6 +95,12 @@ class ReceivedMessage:
     first_sent_at: datetime | None = None
     group: str | None = None
     header: str = field(default="", repr=False)
+
+    @property
+    def trace_context(self) -> Mapping[str, str]:
+        """The sender's `traceparent` and `tracestate`, for OpenTelemetry's `extract`. Empty if it traced nothing."""
+        carrier = self.attributes if "traceparent" in self.attributes else json.loads(self.header or "{}")
+        return {name: value for name in TRACE_CONTEXT if isinstance(value := carrier.get(name), str)}
 
     @property
     def version(self) -> tuple[int, int]:
