@@ -102,9 +102,17 @@ def test_a_recurring_message_is_kept_whole() -> None:
         encoding=Encoding.TEXT,
         attributes={"color": "red"},
         expires_in_ms=60_000,
+        window_ms=900_000,
     )
-    checkpoint = a_checkpoint(recurring=(first, replace(first, name="weekly", attributes={}, expires_in_ms=None)))
+    other = replace(first, name="weekly", attributes={}, expires_in_ms=None, window_ms=None)
+    checkpoint = a_checkpoint(recurring=(first, other))
     assert decode_checkpoint(encode_checkpoint(checkpoint)) == checkpoint
+
+
+def test_a_recurring_message_of_an_earlier_release_has_no_window() -> None:
+    row = ["daily", "r1", "{}", 5, "hello", 0, {}, None]
+    [read] = decode_checkpoint(sealed(zlib.compress(json.dumps(DOCUMENT | {"recurring": [row]}).encode()))).recurring
+    assert (read.name, read.window_ms) == ("daily", None)
 
 
 def test_a_replay_does_not_take_a_cursor_back() -> None:

@@ -252,6 +252,7 @@ class Tidewheel:
         attributes: Mapping[str, str] | None = None,
         expires_in: float | timedelta | str | None = None,
         replace: bool = False,
+        window: float | timedelta | str | None = None,
     ) -> RecurringMessage:
         """Creates a recurring message, which comes until cancelled. An equal existing message is kept.
 
@@ -268,6 +269,7 @@ class Tidewheel:
                 message with this key and rule.
             attributes, expires_in: as in `send`.
             replace: whether to replace an existing message with this key and another rule or body.
+            window: shifts all times by a constant below it, made from topic and key. 1 s to 7 days.
 
         Raises:
             InvalidValue: a value is not usable; nothing was created.
@@ -283,7 +285,7 @@ class Tidewheel:
             partial(self.core.cache.read, topic),
             now_ms,
             key,
-            Message(body=body, attributes=attributes or {}, expires_in=expires_in),
+            Message(body=body, attributes=attributes or {}, expires_in=expires_in, window=window),
             parse_rule(cron, every, timezone, start_ms=start_ms),
             starts_now=start is None,
             replaces=replace,

@@ -512,7 +512,7 @@ _RECURRING = Fields(
     converted("encoding", lambda value: Encoding(number(value)), int),
     converted("attributes", lambda value: _texts(string(value)), lambda texts: json.dumps(dict(texts)), default={}),
     plain(number, "first_ms"),
-    plain(number, "expires_in_ms", "missed_slot", default=None),
+    plain(number, "expires_in_ms", "window_ms", "missed_slot", default=None),
 )
 
 

@@ -13,7 +13,7 @@ from tidewheel.ledger.rows import rows_table, sort_rows
 from tidewheel.model import object_names
 from tidewheel.model.message import bytes_of_text
 from tidewheel.model.plan import PlannedSegment
-from tidewheel.model.recurrence import Rule
+from tidewheel.model.recurrence import rule_of
 from tidewheel.model.recurring import Recurring, occurrence_id
 from tidewheel.model.topic_state import TopicState
 
@@ -54,7 +54,7 @@ def _rows(recurring: Sequence[Recurring], state: TopicState, now_ms: int) -> pa.
     due = [
         (due_ms, each)
         for each in recurring
-        for due_ms in Rule.from_json(each.rule).between(
+        for due_ms in rule_of(each).between(
             max(each.first_ms, state.planned * state.slot_ms), state.sealed * state.slot_ms, MOST_OCCURRENCES
         )
     ]
