@@ -72,6 +72,8 @@ def test_a_dry_run_sends_nothing_and_prints_what_the_import_takes(topic: Topic) 
 
 def test_each_schedule_comes_at_its_times_and_a_repeated_import_doubles_nothing(topic: Topic) -> None:
     assert taken(run(topic)) == ALL
+    windows = {each.key: each.window_s for each in topic.client.recurring(topic.name)}
+    assert windows == {"default/report": 60, "default/heartbeat": None}
     topic.advance(minutes=7)
     assert taken(run(topic)) == ALL
     topic.advance(hours=21)

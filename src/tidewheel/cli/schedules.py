@@ -50,7 +50,7 @@ class _Run:
         now_ms, from_ms: as for `scheduled_message`.
         taken, refused: numbers of schedules.
         failed: whether a file could not be read, or a message not be sent.
-        keys: keys so far. SQS would get one message for two schedules with the same key.
+        keys: keys so far. A second message with the same key would be dropped silently.
     """
 
     now_ms: int
@@ -95,17 +95,16 @@ class _Run:
                 self._refuse(each.key, failures[index])
             else:
                 yield f"{each}\t{receipts[index].id}"
-        recurring = (each for each in batch if each.recurring is not None)
-        yield from (str(each) for each in recurring if self._is_made(service, topic, each))
-
-    def _is_made(self, service: Tidewheel, topic: str, each: ScheduledMessage) -> bool:
-        options: dict[str, Any] = {"expires_in": each.message.expires_in, "window": each.message.window}
-        try:
-            service.send_recurring(topic, each.key, each.message.body, **options, **each.recurring or {})
-        except AlreadyExists:
-            self._refuse(each.key, "a recurring message with this key has other times or another body. Cancel it first")
-            return False
-        return True
+        for each in batch:
+            if each.recurring is not None:
+                options = {**each.recurring, "expires_in": each.message.expires_in, "window": each.message.window}
+                try:
+                    service.send_recurring(topic, each.key, each.message.body, **options)
+                except AlreadyExists:
+                    how = "a recurring message with this key has other times or another body. Cancel it first"
+                    self._refuse(each.key, how)
+                else:
+                    yield str(each)
 
     def _refuse(self, name: str, reason: object) -> None:
         self.refused += 1
