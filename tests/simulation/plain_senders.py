@@ -114,9 +114,7 @@ class PlainSenders:
             parts.insert(0, {"key": keyed["key"], "cancel": True})
         if self.random.random() < 0.2:
             parts.append({"body": "bad", "delay": "never"})
-        for part in parts:
-            if "cancel" not in part:
-                part.update(keyed)
+        parts = [part if "cancel" in part else part | keyed for part in parts]
         return json.dumps({"tidewheel": {"topic": topic}, "messages": parts})
 
     def _put(self, attributes: Mapping[str, Mapping[str, Any]], body: str, bulk: bool, put: list[Plain]) -> None:
