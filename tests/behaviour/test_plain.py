@@ -115,7 +115,11 @@ def test_a_bad_message_of_an_envelope_is_refused_alone_with_its_reason(topic: To
     [
         ("x", {}, "name the topic"),
         ("x", {"tidewheel.topic": "no such"}, "topic"),
-        ("x", {"tidewheel.topic": "T", "tidewheel.delay": "1h", "tidewheel.deliver_at": "2030-01-01T00:00:00Z"}, "only"),
+        (
+            "x",
+            {"tidewheel.topic": "T", "tidewheel.delay": "1h", "tidewheel.deliver_at": "2030-01-01T00:00:00Z"},
+            "only",
+        ),
         ("x", {"tidewheel.topic": "T", "tidewheel.delay": "soon"}, "delay='soon'"),
         ("x", {"tidewheel.topic": "T", "tidewheel.delay": "-1"}, "delay='-1'"),
         ("x", {"tidewheel.topic": "T", "tidewheel.delay": "401w 5000d"}, "ten years"),
