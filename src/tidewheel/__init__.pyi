@@ -9,6 +9,7 @@ from .client.consumer import ConsumerCounts as ConsumerCounts
 from .client.damaged import Damaged as Damaged
 from .client.histogram import EstimatedHistogram as EstimatedHistogram
 from .client.recurring import RecurringMessage as RecurringMessage
+from .client.service_redrive import RefusedMessage as RefusedMessage
 from .client.stats import SubscriptionStats as SubscriptionStats
 from .client.stats import TopicStats as TopicStats
 from .client.tidewheel import Tidewheel as Tidewheel

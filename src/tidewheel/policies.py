@@ -288,12 +288,12 @@ def _redriving(at: _Service, dead_letter_queues: Sequence[str]) -> list[Statemen
     sources = [at.queue_arn(url) for url in at.settings.own_queue_urls]
     dead = [at.queue_arn(queue) for queue in dead_letter_queues]
     refused = at.queue_arn(at.settings.refused_queue_url)
-    moving = ("DeleteMessage", "GetQueueUrl", "ListDeadLetterSourceQueues", "ReceiveMessage", "StartMessageMoveTask")
+    taking = ["sqs:ChangeMessageVisibility", "sqs:DeleteMessage", "sqs:GetQueueUrl", "sqs:ReceiveMessage"]
     return [
         _allow(["sqs:GetQueueAttributes"], [*sources, *dead, refused]),
-        _allow(["sqs:DeleteMessage", "sqs:ReceiveMessage"], [refused]),
+        _allow(taking, [*dead, refused]),
         _allow(["s3:GetObject"], [at.object_arn(f"{REFUSED}*")]),
-        _allow([f"sqs:{name}" for name in moving], dead),
+        _allow(["s3:PutObject"], [at.object_arn(f"{PAYLOADS}*")]),  # the body of a plain message of 1 MiB
         _allow(["sqs:SendMessage"], sources),
     ]
 

@@ -28,6 +28,7 @@ from tidewheel.cli import (
     inspection,
     jobs,
     messages,
+    plain,
     policies,
 )
 from tidewheel.cli.output import print_error
@@ -66,6 +67,7 @@ app.add_typer(changes.recurring, name="recurring")
 _COMMANDS: tuple[tuple[Callable[..., None], ...], ...] = (
     (messages.send, messages.receive, changes.cancel, changes.reschedule, address.address),
     (inspection.stats, inspection.get, inspection.peek, history.purge, history.replay, history.redrive),
+    (plain.explain, plain.refused),
     (jobs.merge, jobs.rebuild, jobs.import_messages, cost.cost, documentation.docs),
 )
 for command in chain(*_COMMANDS):

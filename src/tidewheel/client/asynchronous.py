@@ -142,6 +142,7 @@ class AsyncTidewheel:
     restore_damaged = _awaitable(Tidewheel.restore_damaged)
     give_up_damaged = _awaitable(Tidewheel.give_up_damaged)
     redrive_service = _awaitable(Tidewheel.redrive_service)
+    refused = _awaitable(Tidewheel.refused)
 
     async def create_subscription(
         self, topic: str, name: str, **settings: Unpack[NewSubscriptionSettings]

@@ -21,11 +21,12 @@ from tidewheel.client.connection import Connection
 from tidewheel.client.core import Core
 from tidewheel.client.damaged import Damaged
 from tidewheel.client.recurring import RecurringMessage
-from tidewheel.client.redrive import RedriveResult, redrive_queue, redrive_service_queues
+from tidewheel.client.redrive import RedriveResult, redrive_queue
+from tidewheel.client.service_redrive import RefusedMessage, redrive_service_queues, refused_messages
 from tidewheel.client.stats import TopicStats, topic_stats
 from tidewheel.client.waiting import MessageStatus, WaitingMessage
 from tidewheel.clock import Clock
-from tidewheel.errors import SendFailed
+from tidewheel.errors import InvalidValue, SendFailed
 from tidewheel.flows.administration import pause as states
 from tidewheel.flows.administration.cancel import CancelResult
 from tidewheel.flows.administration.purge import PurgeResult
@@ -664,13 +665,26 @@ class Tidewheel:
     # ---- the service
 
     def redrive_service(self) -> list[RedriveResult]:
-        """Moves dead letters and refused messages back to the service's ingest queues and work queue.
+        """Sends dead letters and refused messages of the service's ingest queues and work queue again.
 
-        Call this after the cause is removed. Messages that SQS refused for a subscription's queue stay.
+        Call this after the cause is removed. A plain message keeps its id and due time. Messages that can still not be
+        read stay, and so do messages that SQS refused for a subscription's queue.
 
         Raises:
-            QueueUnavailable: SQS refuses; the moves of the queues before this queue go on.
-            ObjectMissing: the object of a refused message was deleted; the moves go on.
+            QueueUnavailable: SQS refuses; what was sent before is done.
+            ObjectMissing: the object of a refused message was deleted; what was sent before is done.
         """
-        connection = self.core.connection
-        return redrive_service_queues(connection.sqs, connection.objects, connection.settings)
+        return redrive_service_queues(self.core.connection, self.core.clock)
+
+    def refused(self, limit: int = 100) -> list[RefusedMessage]:
+        """Lists messages that the service or SQS refused, with the reason of each. They stay where they are.
+
+        Args:
+            limit: how many at most.
+
+        Raises:
+            InvalidValue: the limit is not a whole number of at least 1.
+        """
+        if type(limit) is not int or limit < 1:
+            raise InvalidValue("limit", limit, "give a whole number of at least 1")
+        return refused_messages(self.core.connection, limit)

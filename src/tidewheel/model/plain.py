@@ -305,6 +305,9 @@ def _read(
         if len(wishes) > 2 or key is None:
             raise InvalidValue("cancel", sorted(wishes), "give a key, and no other option, with a cancel")
         return Cancellation(key=check_key(key), sent_at_ms=message.sent_at_ms, seq=ids.sequence())
+    when = {name: wishes[name] for name in _TIMES if name in wishes}
+    if len(when) > 1:
+        raise InvalidValue(", ".join(when), tuple(when.values()), "give only one of these options")
     given = Message(
         body=body,
         delay=_duration(wishes.get("delay")),

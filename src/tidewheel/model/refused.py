@@ -71,6 +71,20 @@ class QueuedMessage:
             trace=record["attributes"].get("AWSTraceHeader"),
         )
 
+    @classmethod
+    def of_received(cls, raw: Mapping[str, Any], queue_arn: str) -> QueuedMessage:
+        """Reads a message of boto3's receive_message, with all of its attributes."""
+        return cls(
+            id=raw["MessageId"],
+            body=raw["Body"],
+            attributes=raw.get("MessageAttributes", {}),
+            sent_at_ms=int(raw["Attributes"]["SentTimestamp"]),
+            receives=int(raw["Attributes"]["ApproximateReceiveCount"]),
+            queue_arn=queue_arn,
+            group=raw["Attributes"].get("MessageGroupId"),
+            trace=raw["Attributes"].get("AWSTraceHeader"),
+        )
+
 
 def refused_document(message: QueuedMessage, reason: str) -> dict[str, Any]:
     """Returns the document of a refused message."""

@@ -35,7 +35,7 @@ def pack_of(message: QueuedMessage) -> Pack:
     The sender's time counts up to SQS's own time and the skew of an honest clock. A later time would outlive purges
     that come after the message, and would win its key for ever.
 
-    A pack is redriven if `restore_refused` says so, or if it is older than its SQS message, like a dead letter.
+    A pack is redriven if `redrive_service` says so, or if it is older than its SQS message, like a dead letter.
 
     Raises:
         CorruptPack: the pack is unreadable.

@@ -22,7 +22,7 @@ from tidewheel.flows.ports import Ports
 from tidewheel.model import object_names
 from tidewheel.model.message import SQS_MAX_BYTES
 from tidewheel.model.pack import PACK_ATTRIBUTE, Pack, encode_pack, pack_body
-from tidewheel.model.plain import BadPart
+from tidewheel.model.plain import PREFIX, BadPart
 from tidewheel.model.refused import QueuedMessage, document_text, reference, refused_document
 from tidewheel.model.triggers import UNKNOWN_WAIT_S
 
@@ -91,7 +91,9 @@ def refuse_bad(ports: Ports, message: QueuedMessage, bad: Sequence[BadPart]) -> 
     """Refuses the bad messages of an envelope together, each with its reason. Returns the reason of all."""
     reason = f"{len(bad)} messages of the envelope, the first at {bad[0].place}: {bad[0].reason}"
     parts = [{"place": each.place, "reason": each.reason, "message": each.given} for each in bad]
-    refuse(ports, replace(message, body=json.dumps(parts)), reason)
+    # With this name, no redrive takes the document for a message.
+    mark = {f"{PREFIX}refused": {"DataType": "String", "StringValue": "messages of an envelope"}}
+    refuse(ports, replace(message, body=json.dumps(parts), attributes={**message.attributes, **mark}), reason)
     return reason
 
 

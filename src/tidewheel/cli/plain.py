@@ -1,0 +1,131 @@
+"""Defines the commands `tidewheel explain` and `refused`, for messages that programs send with SQS alone."""
+
+from __future__ import annotations
+
+import base64
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tidewheel.cli.administration import AsJson
+from tidewheel.cli.messages import STANDARD_INPUT
+from tidewheel.cli.output import print_json, show
+from tidewheel.cli.target import client
+from tidewheel.clock import current, utc
+from tidewheel.errors import InvalidValue
+
+if TYPE_CHECKING:
+    from tidewheel.model.plain import PlainMessages
+    from tidewheel.model.refused import QueuedMessage
+    from tidewheel.model.validation import OutgoingMessage
+
+_UNKNOWN_ID = "00000000-0000-0000-0000-000000000000"
+_HOW = (
+    "give what `aws sqs send-message --cli-input-json` takes: MessageBody, and MessageAttributes of DataType and value"
+)
+
+
+def explain(
+    message: Annotated[
+        str,
+        typer.Argument(
+            help="JSON as `aws sqs send-message --cli-input-json` takes it: a file, '-', or the text itself."
+        ),
+    ],
+    topic: Annotated[
+        str | None, typer.Option(help="The topic of the queue, if the topic has queues of its own.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Say how a message of any program is read, or why it is refused, without AWS.
+
+    SentTimestamp (ms) and MessageId beside the body tell when SQS took the message, and make its id.
+    """
+    from tidewheel.model.plain import read_plain
+
+    queued = _queued(_text_of(message))
+    read = read_plain(queued, topic)
+    found = explained(read, with_ids=queued.id != _UNKNOWN_ID)
+    if as_json:
+        print_json(found)
+    else:
+        columns = ["does", "due", "id", "key", "group", "body"]
+        rows = [[each.get(name, "") for name in columns] for each in found["messages"]]
+        show(found, False, columns, rows)
+        for each in read.bad:
+            typer.echo(f"refused: messages[{each.place}]: {each.reason}")
+    if read.bad:
+        raise typer.Exit(1)
+
+
+def explained(read: PlainMessages, *, with_ids: bool = True) -> dict[str, Any]:
+    """Returns what becomes of plain messages: what is delivered when, which keys are cancelled, what is refused."""
+    sent = [_sent(each, with_ids=with_ids) for each in read.messages]
+    cancelled = [{"does": "cancel", "key": each.key, "seq": each.seq} for each in read.cancellations]
+    refused = [{"place": each.place, "reason": each.reason} for each in read.bad]
+    return {"topic": read.topic, "messages": sent + cancelled, "refused": refused}
+
+
+def _sent(message: OutgoingMessage, *, with_ids: bool) -> dict[str, Any]:
+    from tidewheel.model.message import id_text
+
+    options = {} if message.options is None else message.options.document()
+    due = utc(message.deliver_at_ms).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    found = {"does": "send", "due": due, "due_ms": message.deliver_at_ms, "body": message.text, **options}
+    if with_ids:
+        found["id"] = id_text(message.id)
+    if message.attributes:
+        found["attributes"] = dict(message.attributes)
+    return found
+
+
+def _text_of(given: str) -> str:
+    if given == STANDARD_INPUT:
+        return sys.stdin.read()
+    return given if given.lstrip().startswith("{") else Path(given).read_text(encoding="utf-8")
+
+
+def _queued(text: str) -> QueuedMessage:
+    """Reads the JSON of `send-message`."""
+    from tidewheel.model.refused import QueuedMessage
+    from tidewheel.model.untrusted import json_object_of, mapping
+
+    try:
+        given = json_object_of(text)
+        attributes = {name: _attribute(mapping(each)) for name, each in given.get("MessageAttributes", {}).items()}
+        body = given["MessageBody"]
+        if not isinstance(body, str):
+            raise ValueError("MessageBody is not a text")
+    except (AttributeError, KeyError, ValueError) as error:
+        raise InvalidValue("message", text, f"{_HOW} ({error})") from None
+    return QueuedMessage(
+        id=given.get("MessageId", _UNKNOWN_ID),
+        body=body,
+        attributes=attributes,
+        sent_at_ms=int(given.get("SentTimestamp", current().now_ms())),
+        receives=1,
+        queue_arn="",
+        group=given.get("MessageGroupId"),
+    )
+
+
+def _attribute(given: dict[str, Any]) -> dict[str, Any]:
+    if "BinaryValue" in given:
+        return {**given, "BinaryValue": base64.b64decode(given["BinaryValue"])}
+    return given
+
+
+def refused(
+    ctx: typer.Context,
+    limit: Annotated[int, typer.Option(min=1, help="How many at most.")] = 20,
+    as_json: AsJson = False,
+) -> None:
+    """List refused messages and the reasons. `tidewheel redrive --service` sends them again, once the cause is gone."""
+    found = client(ctx).refused(limit)
+    rows = [
+        (each.sqs_message_id, each.queue, each.sent_at or "", each.reason, json.dumps(each.body[:80])) for each in found
+    ]
+    show(found, as_json, ["SQS message id", "queue", "sent", "reason", "body"], rows, "nothing was refused")
