@@ -323,6 +323,10 @@ class ServiceSettings(FunctionSettings):
         """Returns the URLs of a topic's urgent and bulk ingest queue."""
         return self.topic_queues.get(topic, (self.urgent_queue_url, self.bulk_queue_url))
 
+    def address(self, topic: str | None = None) -> str:
+        """Returns the URL of the queue for plain messages. Without a topic: of the topics that share a queue."""
+        return self.urgent_queue_url if topic is None else self.ingest_queues(topic)[0]
+
     @property
     def own_queue_urls(self) -> list[str]:
         """The URLs of all ingest queues and the work queue.
