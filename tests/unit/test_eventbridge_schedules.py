@@ -212,7 +212,6 @@ def test_cron_means_the_same_times(expression: str) -> None:
         ({"Target": {"Arn": SEND, "Input": '{"MessageBody": "x", "DelaySeconds": 9}'}}, "DelaySeconds"),
         ({"Target": {"Arn": SEND, "Input": "{}"}}, "MessageBody=None"),
         ({"Target": {"SqsParameters": {"MessageGroupId": "a b"}}}, "group"),
-        ({"ScheduleExpression": "rate(1 day)", "Target": {"SqsParameters": {"MessageGroupId": "g"}}}, "no group"),
         ({"Target": {"RetryPolicy": {"MaximumEventAgeInSeconds": "1h"}}}, "MaximumEventAgeInSeconds='1h'"),
         ({"ScheduleExpression": None}, "ScheduleExpression=None"),
         ({"FlexibleTimeWindow": {"MaximumWindowInMinutes": "a while"}}, "MaximumWindowInMinutes='a while'"),

@@ -97,9 +97,9 @@ class _Run:
                 yield f"{each}\t{receipts[index].id}"
         for each in batch:
             if each.recurring is not None:
-                options = {**each.recurring, "expires_in": each.message.expires_in, "window": each.message.window}
+                options = {name: getattr(each.message, name) for name in ("expires_in", "window", "group")}
                 try:
-                    service.send_recurring(topic, each.key, each.message.body, **options)
+                    service.send_recurring(topic, each.key, each.message.body, **each.recurring, **options)
                 except AlreadyExists:
                     how = "a recurring message with this key has other times or another body. Cancel it first"
                     self._refuse(each.key, how)

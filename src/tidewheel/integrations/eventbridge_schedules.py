@@ -105,8 +105,6 @@ def scheduled_message(schedule: Any, now_ms: int, from_ms: int | None = None) ->
     times = _times(schedule, now_ms, from_ms)
     if isinstance(times, datetime):
         message = replace(message, deliver_at=times, key=key)
-    elif group is not None:
-        raise InvalidValue("MessageGroupId", group, "a recurring message has no group")
     check_message(message, IdSource(), now_ms, large=True)
     recurring = None if isinstance(times, datetime) else times
     return ScheduledMessage(key=key, target=target["Arn"], message=message, recurring=recurring)
