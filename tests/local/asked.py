@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from benchmarks.bench_function_time import stop_daily_work
 from tests.conftest import TOPIC, Orders
@@ -28,6 +30,20 @@ def far(service: Orders, count: int, days: int) -> Callable[[], object]:
     at = service.stack.now().timestamp() // DAY_S * DAY_S + days * DAY_S
     messages = [Message(body=f"message {i}", deliver_at=at + i % 100) for i in range(count)]
     return lambda: service.client.send_many(TOPIC, messages)
+
+
+def send_plain(service: Orders, messages: Sequence[Message]) -> None:
+    """Sends plain messages: a single one by attributes, several as an envelope."""
+    connection = service.client.core.connection
+    url, [first, *rest] = connection.settings.ingest_queues(TOPIC)[0], messages
+    if not rest:
+        named = {"tidewheel.topic": TOPIC, "tidewheel.delay": str(first.delay)}
+        given: Any = {name: {"DataType": "String", "StringValue": value} for name, value in named.items()}
+        connection.sqs.send_message(QueueUrl=url, MessageBody=str(first.body), MessageAttributes=given)
+    else:
+        parts = [{"body": each.body, "delay": each.delay} for each in messages]
+        body = json.dumps({"tidewheel": {"topic": TOPIC}, "messages": parts})
+        connection.sqs.send_message(QueueUrl=url, MessageBody=body)
 
 
 def batch_window(service: Orders) -> Callable[[], object]:

@@ -8,10 +8,11 @@ from collections import Counter
 import pytest
 
 from tests.conftest import TOPIC, orders
+from tests.local.asked import send_plain
 from tidewheel.cost import prices
 from tidewheel.cost.assumptions import Assumptions
+from tidewheel.cost.plain_stream import stream_of
 from tidewheel.cost.requests import added
-from tidewheel.cost.stream import Stream
 from tidewheel.cost.workload import Workload
 from tidewheel.model.message import Message
 from tidewheel.model.settings import TopicSettings
@@ -20,10 +21,16 @@ HOUR_S = 3600
 
 
 @pytest.mark.parametrize(
-    ("batch", "every_s", "subscriptions"), [pytest.param(10, 60, 2, marks=pytest.mark.long), (3, 600, 1)]
+    ("batch", "every_s", "subscriptions", "plain"),
+    [
+        pytest.param(10, 60, 2, False, marks=pytest.mark.long),
+        (3, 600, 1, False),
+        (1, 200, 1, True),
+        pytest.param(3, 60, 2, True, marks=pytest.mark.long),
+    ],
 )
 def test_the_calculator_is_within_fifteen_percent_of_a_stream_that_was_counted(
-    batch: int, every_s: int, subscriptions: int
+    batch: int, every_s: int, subscriptions: int, plain: bool
 ) -> None:
     """The local runtime has one poller per queue, and skips sweeps without work."""
     mean_s, counted_hours = 1.5 * HOUR_S, 3 if every_s < 600 else 8
@@ -33,7 +40,11 @@ def test_the_calculator_is_within_fifteen_percent_of_a_stream_that_was_counted(
         def run(hours: float) -> None:
             for step in range(round(hours * HOUR_S / every_s)):
                 delays = [round(choose.uniform(0, 2 * mean_s), 3) for _ in range(batch)]
-                service.client.send_many(TOPIC, [Message(body=f"{choose.random():0216}", delay=d) for d in delays])
+                some = [Message(body=f"{choose.random():0216}", delay=d) for d in delays]
+                if plain:
+                    send_plain(service, some)
+                else:
+                    service.client.send_many(TOPIC, some)
                 service.stack.advance(seconds=every_s)
                 if step % 20 == 0:
                     for name in names:
@@ -52,8 +63,10 @@ def test_the_calculator_is_within_fifteen_percent_of_a_stream_that_was_counted(
         size_bytes=216,
         subscriptions=subscriptions,
         batch=batch,
+        plain=plain,
     )
-    stream = Stream(workload, Assumptions(batching_pollers=1, receives_a_second=1000), TopicSettings())
+    assumed = Assumptions(batching_pollers=1, receives_a_second=1000, plain_receives_a_second=1000)
+    stream = stream_of(workload, assumed, TopicSettings())
     expected = added((run.units(), 1) for run in stream.runs())
     days = counted_hours / 24
     a_sweep = {"lambda.invocation": 1, "dynamodb.read": 16}

@@ -13,11 +13,13 @@ from tidewheel.cost.assumptions import Assumptions
 from tidewheel.cost.bill import LOGS, POLLS, STORAGE, Bill, bill
 from tidewheel.cost.deployed import ENVIRONMENTS
 from tidewheel.cost.function_time import LATENCY_MS, cold_share, gb_seconds
+from tidewheel.cost.plain_stream import FORWARD_S
 from tidewheel.cost.requests import FLOWS
 from tidewheel.cost.rivals import rivals, schedules_cheaper_below
 from tidewheel.cost.stream import ENDS_SOON_S, URGENT_S, Stream
 from tidewheel.cost.workload import Spread, Workload
 from tidewheel.errors import InvalidValue
+from tidewheel.flows.delivery.adopt import FORWARD_MS
 from tidewheel.flows.upkeep.merge_planning import _ENDS_SOON_MS
 from tidewheel.model.settings import TopicSettings
 
@@ -28,6 +30,7 @@ def _million(**changes: Any) -> Bill:
 
 def test_the_arithmetic_has_the_codes_own_constants() -> None:
     assert URGENT_S * 1000 == URGENT_MS
+    assert FORWARD_S * 1000 == FORWARD_MS
     assert ENDS_SOON_S * 1000 == _ENDS_SOON_MS
 
 

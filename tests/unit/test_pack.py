@@ -235,8 +235,8 @@ def test_other_versions_cut_packs_and_trailing_bytes_are_refused() -> None:
     ):
         with pytest.raises(CorruptPack, match=reason):
             decode_pack(data, NOW_MS)
-    with pytest.raises(NewerRelease, match="version 3"):
-        decode_pack(sealed(b"\x03" + opened(good)[1:]), NOW_MS)
+    with pytest.raises(NewerRelease, match="version 4"):
+        decode_pack(sealed(b"\x04" + opened(good)[1:]), NOW_MS)
 
 
 @pytest.mark.parametrize(

@@ -29,6 +29,9 @@ def cost(
     subscriptions: Annotated[int, typer.Option(help="Subscriptions of each topic.")] = 1,
     topics: Annotated[int, typer.Option(help="Topics that share the messages.")] = 1,
     batch: Annotated[int, typer.Option(help="Messages that a client sends at once.")] = 100,
+    plain: Annotated[
+        bool, typer.Option("--plain", help="Plain messages: alone with --batch 1, or in envelopes of a batch.")
+    ] = False,
     environment: Annotated[str, typer.Option(help="The stack's environment.")] = "development",
     as_json: AsJson = False,
 ) -> None:
@@ -56,6 +59,7 @@ def cost(
         subscriptions=subscriptions,
         topics=topics,
         batch=batch,
+        plain=plain,
     )
     found = bill(workload, ENVIRONMENTS[environment])
     others = rivals(workload)

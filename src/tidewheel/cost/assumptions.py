@@ -17,6 +17,8 @@ class Assumptions:
         batching_pollers: pollers of a queue that fill a batch each, in parallel. Lambda starts with five. A batch for
             each poller is the expensive case.
         receives_a_second: packs a second above which a poll returns more than one pack.
+        plain_receives_a_second: the same for plain messages. Each of five pollers is busy for a tenth of a second with
+            a call. Fewer messages in a call are the expensive case.
         idle_poll_s: duration of Lambda's poll of an empty queue.
         clients: number of sending clients, each of which reads a topic's state once a minute.
         live_ledgers: average ledgers of a topic with merges; `benchmarks/bench_cost.py`.
@@ -28,12 +30,14 @@ class Assumptions:
             policy's simulation (`tests/unit/test_merge.py`), no merge was too large up to 1.7 GB.
         glue_run_bytes: incoming bytes for each of these large merges; 0.7 to 5 GB in the same simulation.
         log_bytes: log bytes of a call: three lines of Lambda's, a line of ours, a record.
+        forward_log_bytes: the same for a call that only forwards plain messages. Our line and record have 571 bytes.
     """
 
     stored_fixed_bytes: float = 31.0
     stored_share: float = 0.26
     batching_pollers: int = 5
     receives_a_second: float = 10.0
+    plain_receives_a_second: float = 50.0
     idle_poll_s: float = 20.0
     clients: int = 1
     live_ledgers: float = 64.0
@@ -44,6 +48,7 @@ class Assumptions:
     glue_waiting_bytes: float = 2.0 * 1024**3
     glue_run_bytes: float = 0.75 * 1024**3
     log_bytes: float = 2000.0
+    forward_log_bytes: float = 1000.0
 
     def stored_bytes(self, size_bytes: float) -> float:
         """Returns the bytes stored in S3 for a message with a body of this size."""

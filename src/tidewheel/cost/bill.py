@@ -9,6 +9,7 @@ from tidewheel.cost import prices
 from tidewheel.cost.assumptions import Assumptions
 from tidewheel.cost.deployed import POLLERS, Deployed
 from tidewheel.cost.function_time import gb_seconds
+from tidewheel.cost.plain_stream import stream_of
 from tidewheel.cost.prices import DAYS_A_MONTH, SERVICES
 from tidewheel.cost.requests import FLOWS
 from tidewheel.cost.stream import Runs, Stream
@@ -71,11 +72,11 @@ def bill(
         settings: of each topic.
     """
     taken = assumptions or Assumptions()
-    stream = Stream(workload, taken, settings or TopicSettings())
+    stream = stream_of(workload, taken, settings or TopicSettings())
     runs = stream.runs()
     messages = _by_service(runs)
     if runs:
-        messages |= {STORAGE: _storage(stream, deployed), LOGS: _logs(sum(run.calls for run in runs), taken)}
+        messages |= {STORAGE: _storage(stream, deployed), LOGS: _logs(runs, taken)}
     tens = workload.per_day * workload.subscriptions / 10 * DAYS_A_MONTH
     return Bill(
         workload=workload,
@@ -97,9 +98,12 @@ def _by_service(runs: Iterable[Runs]) -> dict[str, float]:
     return {service: each for service, each in dollars.items() if each}
 
 
-def _logs(calls_a_day: float, taken: Assumptions) -> float:
+def _logs(runs: Iterable[Runs], taken: Assumptions) -> float:
     """Returns dollars for logs that are kept for a month."""
-    gigabytes = calls_a_day * taken.log_bytes * DAYS_A_MONTH / GB
+    bytes_a_day = sum(
+        run.calls * (taken.forward_log_bytes if run.flow == "forward" else taken.log_bytes) for run in runs
+    )
+    gigabytes = bytes_a_day * DAYS_A_MONTH / GB
     return gigabytes * (prices.LOGS_GB + LOGS_COMPRESSED * prices.LOGS_GB_MONTH)
 
 
@@ -118,6 +122,7 @@ def _standing(workload: Workload, deployed: Deployed, taken: Assumptions) -> dic
     if workload.per_day:
         measures |= {"hour_topic": 24 * min(MOST_TOPICS, workload.topics), "orphans_topic": workload.topics}
     polls = deployed.polled_queues * POLLERS * DAY_S / taken.idle_poll_s * DAYS_A_MONTH
-    standing = _by_service([Runs(flow="sweep", calls=sweeps, measures=measures)])
-    standing |= {LOGS: _logs(sweeps, taken), POLLS: prices.dollars("sqs.request", polls)}
+    runs = [Runs(flow="sweep", calls=sweeps, measures=measures)]
+    standing = _by_service(runs)
+    standing |= {LOGS: _logs(runs, taken), POLLS: prices.dollars("sqs.request", polls)}
     return standing | ({ALARMS: deployed.alarms * prices.ALARM_MONTH} if deployed.alarms else {})

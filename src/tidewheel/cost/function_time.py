@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tidewheel.cost.workload import DAY_S
 
@@ -51,6 +51,7 @@ LATENCY_MS: Mapping[str, float] = {
     "s3.ListObjectsV2": 40,
     "s3.DeleteObjects": 40,
     "scheduler.CreateSchedule": 50,
+    "sqs.SendMessage": 15,
     "sqs.SendMessageBatch": 15,
 }
 _SEND = "sqs.SendMessageBatch"
@@ -86,12 +87,18 @@ FUNCTIONS: Mapping[str, FunctionTime] = {
     "compact": FunctionTime(memory_mib=3008, call_ms=59, message_ms=0.0073, start_ms=1100),
 }
 
+PATHS: Mapping[str, FunctionTime] = {
+    **FUNCTIONS,
+    "forward": replace(FUNCTIONS["ingest"], call_ms=3.7, message_ms=0.099),
+}
+"""The functions, and calls of ingest that only forward plain messages."""
+
 
 def gb_seconds(function: str, calls: float, messages: float, requests: Mapping[str, float]) -> float:
     """Returns the GB-seconds of a day's calls of a function.
 
     Args:
-        function: its name.
+        function: its name in PATHS.
         calls: number of calls.
         messages: messages of all calls together.
         requests: "service.Operation" -> requests of all calls together.
@@ -99,7 +106,7 @@ def gb_seconds(function: str, calls: float, messages: float, requests: Mapping[s
     Raises:
         KeyError: there is no such function, or an operation's latency is unknown.
     """
-    its = FUNCTIONS[function]
+    its = PATHS[function]
     slower = ARM_FACTOR / min(1.0, its.memory_mib / VCPU_MIB)
     calls_ms = calls * (its.call_ms + cold_share(calls) * its.start_ms) * slower
     messages_ms = messages * its.message_ms * slower

@@ -53,7 +53,7 @@ class Flow:
     """The requests of a flow by measure.
 
     Attributes:
-        function: the function that runs the flow; None if a client does.
+        function: what runs the flow, in `tidewheel.cost.function_time.PATHS`; None if a client does.
         asked: measure -> requests for each unit of the measure; "call" is a run of the flow.
     """
 
@@ -105,6 +105,13 @@ FLOWS: Mapping[str, Flow] = {
         # Rows of sealed slots go direct, after a check of tombstones, to all subscriptions.
         direct=Asked({"dynamodb.Query": 2}, reads=2),
         sends=_SENDS,
+    ),
+    # A call of ingest with plain messages that may wait: a pack for each topic, to the bulk queue.
+    "forward": Flow(
+        "forward",
+        call=Asked({"lambda.Invoke": 1}),
+        ten_packs=Asked(_TAKEN),
+        topic=Asked({"dynamodb.GetItem": 1, "sqs.SendMessage": 1}, reads=1),
     ),
     "dispatch": Flow(
         "dispatch",
@@ -207,6 +214,8 @@ FLOWS: Mapping[str, Flow] = {
     "client": Flow(None, minute=Asked({"dynamodb.GetItem": 1}, reads=1)),
     # A single pack for any number of messages.
     "send": Flow(None, call=_SENDS),
+    # A plain message, or an envelope.
+    "plain": Flow(None, call=Asked({"sqs.SendMessage": 1})),
     # A consumer receives and deletes ten messages.
     "receive": Flow(None, ten=Asked(_TAKEN)),
 }

@@ -78,7 +78,7 @@ class Stream:
     def __init__(self, workload: Workload, assumptions: Assumptions, settings: TopicSettings) -> None:
         self.workload, self.assumptions, self.settings = workload, assumptions, settings
         self.stored_bytes = assumptions.stored_bytes(workload.size_bytes)
-        self.urgent = workload.share_within(URGENT_S)
+        self.urgent = self._urgent_share()
         self.direct = workload.share_within(settings.lookahead_s + settings.slot_s / 2)
         self.urgent_packs, self.bulk_packs = self._packs() if workload.per_day else (0.0, 0.0)
         self._urgent = self._urgent_ingest() if self.urgent_packs else Runs(flow="ingest", measures={"ledger": 0.0})
@@ -91,6 +91,10 @@ class Stream:
         if not self.workload.per_day:
             return []
         return [*self._sends(), self._urgent, self._bulk, *self._dispatches(), *self._collects(), *self._merges()]
+
+    def _urgent_share(self) -> float:
+        """Returns the share of messages that the urgent queue's packs bring to a ledger, or directly to queues."""
+        return self.workload.share_within(URGENT_S)
 
     def _packs(self) -> tuple[float, float]:
         """Returns daily packs through the urgent and the bulk queue. A batch with both kinds makes two packs."""
@@ -113,7 +117,7 @@ class Stream:
         Each poll that returns packs is a call. A call writes a ledger for each topic with rows for a ledger.
         """
         packs, workload = self.urgent_packs, self.workload
-        a_call = self._packs_a_poll(packs)
+        a_call = self._packs_a_call(packs)
         calls = packs / a_call
         messages = workload.per_day * self.urgent
         a_pack = messages / packs
@@ -166,6 +170,10 @@ class Stream:
             },
             more={"sqs.request": max(0.0, receives - tens)},
         )
+
+    def _packs_a_call(self, packs: float) -> float:
+        """Returns the packs in a call of the urgent queue, whose polls are its calls."""
+        return self._packs_a_poll(packs)
 
     def _packs_a_poll(self, packs: float) -> float:
         return min(10.0, max(1.0, packs / DAY_S / self.assumptions.receives_a_second))

@@ -49,6 +49,7 @@ class Workload:
         subscriptions: of each topic; each gets every message.
         topics: number of topics, with equal shares of the messages.
         batch: messages that a client sends together; 1 if the client sends each separately.
+        plain: whether the messages are plain: each SQS message alone, or an envelope of a whole batch.
 
     Raises:
         InvalidValue: a value is out of its range.
@@ -61,6 +62,7 @@ class Workload:
     subscriptions: int = 1
     topics: int = 1
     batch: int = 100
+    plain: bool = False
 
     def __post_init__(self) -> None:
         longest_s = MAX_DELAY_MS / 1000

@@ -27,7 +27,7 @@ import re
 import sys
 import zlib
 from array import array
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
 from typing import Any
@@ -255,9 +255,18 @@ def _encode(topic: str, generation: str, sent_at_ms: int, messages: Sequence[Out
     if any(m.attributes for m in messages):
         document["attrs"] = [dict(m.attributes) if m.attributes else _NO_ATTRIBUTES for m in messages]
     if any(m.options is not None for m in messages):
-        document["opts"] = [None if m.options is None else m.options.document() for m in messages]
+        document["opts"] = list(_documents(m.options for m in messages))
     head = json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode()
     return b"".join((head, _END_OF_HEAD, *bodies))
+
+
+def _documents(options: Iterable[Options | None]) -> Iterator[dict[str, Any] | None]:
+    """Yields the options of each message as JSON. Messages of one plain message share their options."""
+    last, document = None, None
+    for each in options:
+        if each is not last:
+            last, document = each, None if each is None else each.document()
+        yield document
 
 
 def decode_pack(data: bytes, now_ms: int) -> Pack:
@@ -365,10 +374,16 @@ def _options(column: object, ids: bytes, topic: str) -> list[Options | None] | N
         return None
     if not isinstance(column, list) or len(column) * 16 != len(ids):
         raise ValueError("options do not fit the bodies")
-    return [
-        None if each is None else Options.of_document(each, topic, id_deliver_at_ms(ids[16 * i : 16 * i + 6]))
-        for i, each in enumerate(column)
-    ]
+    found: list[Options | None] = []
+    for place, each in enumerate(column):
+        # Messages of one plain message share their options. Only an expiry depends on the due time.
+        if place and each == column[place - 1] and "expires_at_ms" not in (each or ()):
+            found.append(found[-1])
+        elif each is None:
+            found.append(None)
+        else:
+            found.append(Options.of_document(each, topic, id_deliver_at_ms(ids[16 * place : 16 * place + 6])))
+    return found
 
 
 def _check_sent(options: Sequence[Options | None] | None, now_ms: int) -> None:

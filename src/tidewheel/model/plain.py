@@ -36,6 +36,7 @@ from tidewheel.model.validation import OutgoingMessage, check_key, check_message
 PREFIX = HEADER_ATTRIBUTE + "."
 _TIMES = ("delay", "deliver_at")
 _WISHES = (*_TIMES, "key", "replace", "expires_in", "window", "cancel")
+_OPTIONS = {*_WISHES, "group"}
 _LATER = ("max_wait",)
 _DROPPED = "_datadog"
 """The Binary attribute of a tracing library, which no consumer needs."""
@@ -241,11 +242,12 @@ def _read_part(
     attributes = part.get("attributes", {})
     if not isinstance(attributes, dict):
         raise InvalidValue("attributes", attributes, "give an object of names and texts")
-    own = {name: _text_of(value) for name, value in attributes.items()}
-    if any(name.startswith(PREFIX) for name in own):
-        raise InvalidValue("attributes", [*own], f"put {PREFIX}* without the prefix beside the body")
-    texts = {**texts, **own}
-    _check_names({name: {"StringValue": value} for name, value in texts.items()})
+    if attributes:
+        own = {name: _text_of(value) for name, value in attributes.items()}
+        if any(name.startswith(PREFIX) for name in own):
+            raise InvalidValue("attributes", [*own], f"put {PREFIX}* without the prefix beside the body")
+        texts = {**texts, **own}
+        _check_names({name: {"StringValue": value} for name, value in texts.items()})
     if "body" not in part and "cancel" not in wishes:
         raise InvalidValue("body", None, "give each message a body")
     wishes = dict(wishes)
@@ -256,7 +258,7 @@ def _read_part(
 def _check_wishes(wishes: Mapping[str, Any]) -> None:
     if found := [name for name in _LATER if name in wishes]:
         raise InvalidValue(found[0], wishes[found[0]], "leave it out: this release does not know it yet")
-    _check_keys(wishes, {*_WISHES, "group"}, "the options")
+    _check_keys(wishes, _OPTIONS, "the options")
 
 
 def _check_keys(given: Mapping[str, Any], known: set[str], where: str) -> None:

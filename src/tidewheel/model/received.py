@@ -43,6 +43,7 @@ OPTIONS_OF_EXTRAS = {
     **{name: name for name in TRACE_CONTEXT},
 }
 """Field of a header's extras -> the option with the same value."""
+_EXTRAS = (("seq", "seq"), *OPTIONS_OF_EXTRAS.items())
 _TO_JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
@@ -124,10 +125,9 @@ def header_extras(options: Options) -> str | None:
 
     Returns None if there are no such fields.
     """
-    names = {"seq": options.seq, **{name: getattr(options, option) for name, option in OPTIONS_OF_EXTRAS.items()}}
+    extras = {name: value for name, option in _EXTRAS if (value := getattr(options, option)) is not None}
     if options.first_version is not None:
-        names |= dict(zip(("key", "first", "seq"), options.first_version, strict=True))
-    extras = {name: value for name, value in names.items() if value is not None}
+        extras |= dict(zip(("key", "first", "seq"), options.first_version, strict=True))
     return _TO_JSON(extras) if extras else None
 
 

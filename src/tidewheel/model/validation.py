@@ -7,7 +7,7 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
 from types import MappingProxyType
@@ -94,7 +94,7 @@ class Options:
 
     def document(self) -> dict[str, Any]:
         """Returns the options that are set, as JSON values."""
-        found = {f.name: getattr(self, f.name) for f in fields(self)}
+        found = {name: getattr(self, name) for name in _OPTION_READERS}
         return {name: value for name, value in found.items() if value is not None and value is not False}
 
     @classmethod
@@ -216,15 +216,15 @@ def check_message(
     if message.key is not None or message.replace or message.expires_in is not None or message.group is not None:
         options = _options(message, ids, due_ms, resend or Options())
     checked = OutgoingMessage(id=id, text=text, encoding=encoding, attributes=attributes, options=options)
-    most = MAX_PAYLOAD_BYTES if large else MAX_MESSAGE_BYTES
-    if checked.size > most:
+    size, most = checked.size, MAX_PAYLOAD_BYTES if large else MAX_MESSAGE_BYTES
+    if size > most:
         who, how = ("Tidewheel", "Split the body") if large else ("SQS", "Keep the body in S3 and send its name")
         raise InvalidValue(
             "body",
             message.body,
-            f"body, attributes and key have {checked.size} bytes, and {who} takes {most}. Bytes count as base64. {how}",
+            f"body, attributes and key have {size} bytes, and {who} takes {most}. Bytes count as base64. {how}",
         )
-    if checked.too_large and checked.size - len(text.encode()) > MAX_MESSAGE_BYTES // 2:
+    if size > MAX_MESSAGE_BYTES and size - len(text.encode()) > MAX_MESSAGE_BYTES // 2:
         raise InvalidValue(
             "attributes", list(attributes), "SQS takes no attributes of this size. Put them into the body"
         )

@@ -136,14 +136,18 @@ def _may_wait(pack: Pack, now_ms: int) -> bool:
 
 def _forward(state: TopicState, plain: Sequence[Pack], now_ms: int, forward: Forward) -> bool:
     """Forwards messages with their own sending times. Returns False if the queue does not take all."""
-    messages = [
-        replace(each, options=replace(each.options or Options(), sent_at_ms=pack.sent_at_ms))
-        for pack in plain
-        for each in outgoing(pack)
-    ]
+    messages = [each for pack in plain for each in outgoing(_with_own_time(pack))]
     try:
         for places, data in packs_of(state.topic, state.generation, now_ms, messages, max_messages=_FORWARDED_MESSAGES):
             forward(len(places), data)
     except Exception:  # whatever keeps the queue from it, the messages are ingested here
         return False
     return True
+
+
+def _with_own_time(pack: Pack) -> Pack:
+    """Returns a pack whose messages have its sending time in their options."""
+    only = Options(sent_at_ms=pack.sent_at_ms)
+    some = pack.options or [None] * len(pack)
+    own = [only if each is None else replace(each, sent_at_ms=pack.sent_at_ms) for each in some]
+    return replace(pack, options=own)

@@ -283,9 +283,11 @@ def _pairs(
 ) -> list[list[tuple[str, str]] | None]:
     """Returns each message's attributes, including the header's extras under the header's name."""
     found = []
+    last, extras = None, None
     for each, given in zip(attributes, options, strict=True):
         pairs = list(each.items())
-        extras = None if given is None else header_extras(given)
+        if given is not last:  # messages of one plain message share their options
+            last, extras = given, None if given is None else header_extras(given)
         if extras is not None:
             pairs.append((HEADER_ATTRIBUTE, extras))
         found.append(pairs or None)
