@@ -23,7 +23,7 @@ from tidewheel.cost.bill import Bill, bill
 from tidewheel.cost.deployed import ENVIRONMENTS
 from tidewheel.cost.prices import ALARM_MONTH, DAYS_A_MONTH
 from tidewheel.cost.rivals import schedules_cheaper_below, schedules_dollars
-from tidewheel.cost.workload import Workload
+from tidewheel.cost.workload import DAY_S, Spread, Workload
 from tidewheel.policies import queue_policy
 
 README = "../README.md"
@@ -116,6 +116,19 @@ def _a_million(environment: str, batch: int = 100) -> float:
     return _month(1e6, batch, environment) / DAYS_A_MONTH
 
 
+def _rates(row: re.Match[str]) -> str:
+    """Returns a row of docs/from-eventbridge-scheduler.md: dollars a million, single and in batches, by delay."""
+    per_day = float(row["per_s"].replace(",", "")) * DAY_S
+    workloads = [
+        Workload(per_day=per_day, batch=batch, delay_mean_s=delay_s, spread=Spread.SAME)
+        for batch in (1, 100)
+        for delay_s in (7 * DAY_S, 1200)
+    ]
+    bills = [bill(each, ENVIRONMENTS["development"]) for each in workloads]
+    dollars = [schedules_dollars(1e6), *(each.a_million(each.total) or 0.0 for each in bills)]
+    return f"| {row['per_s']} |" + "".join(f" ${each:.2f} |" for each in dollars)
+
+
 def _alarms_month() -> float:
     return ENVIRONMENTS["production"].alarms * ALARM_MONTH
 
@@ -177,6 +190,7 @@ FIGURES: dict[str, tuple[tuple[str, Made], ...]] = {
         (r"(?<=a month more, so )\$[\d.]+", _dollars(lambda: _a_million("production"))),
         (r"(?<=per-day 100` prints )\$[\d.]+", _dollars(lambda: _month(100, 100, "development"))),
     ),
+    "from-eventbridge-scheduler.md": ((r"^\| (?P<per_s>[\d.,]+) \|(?: \$[\d.,]+ \|){5}", _rates),),
     "limits.md": (
         (r"^(?P<limit>\| [^|]+ \| )[\d,.]+(?P<rest>(?: (?P<unit>\w+))? \| `(?P<constant>tide[\w.]+)` \|)$", _limit),
     ),

@@ -24,6 +24,8 @@ class ServiceStack(Stack):
             "SettingsParameter": service.parameter.parameter_name,
             "TableName": service.storage.table.table_name,
             "S3BucketName": service.storage.s3_bucket.bucket_name,
+            "AddressUrl": service.address().queue_url,
+            "AddressArn": service.address().queue_arn,
             "UrgentQueueUrl": service.ingestion.urgent_queue.queue_url,
             "BulkQueueUrl": service.ingestion.bulk_queue.queue_url,
             "RefusedQueueUrl": service.delivery.refused_queue.queue_url,

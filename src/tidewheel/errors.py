@@ -5,7 +5,7 @@ Each error names the wrong value and the remedy.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -52,6 +52,12 @@ class UnknownTopic(TidewheelError, LookupError):
     def __init__(self, topic: str) -> None:
         self.topic = topic
         super().__init__(f"topic {topic!r} does not exist; create it, or correct the name")
+
+    def name_near(self, topics: Sequence[str]) -> None:
+        """Adds the names of existing topics with a similar spelling, if there are any."""
+        if topics:
+            names = " or ".join(map(repr, topics))
+            self.args = (f"topic {self.topic!r} does not exist; create it, or correct the name: did you mean {names}?",)
 
 
 class TopicReplaced(TidewheelError):

@@ -36,11 +36,11 @@ from tidewheel.storage import layout
 Statement = dict[str, Any]
 """A statement of a policy."""
 
-SenderAction = Literal["send", "cancel", "reschedule", "look", "large_bodies"]
+SenderAction = Literal["send", "plain", "cancel", "reschedule", "look", "large_bodies"]
 """An action of a sender.
 
-`look` is get, peek and stats (without the depths of queues). `large_bodies` allows bodies that are kept in S3. To send
-a message with a key, `send` is enough.
+`plain` is sending without the SDK. `look` is get, peek and stats (without the depths of queues). `large_bodies` allows
+bodies that are kept in S3. To send a message with a key, `send` or `plain` is enough.
 """
 
 ConsumerAction = Literal["receive", "retry_later", "redrive"]
@@ -59,6 +59,8 @@ CREATED_ONLY = {"Null": {"s3:if-none-match": "false"}}
 """A condition under which an object is written only if none has its name: S3 takes no value but `*` in the header."""
 LEADING_KEYS = "dynamodb:LeadingKeys"
 """IAM's condition key for the partition keys of a request."""
+SOURCE_ARN = "aws:SourceArn"
+"""IAM's condition key for the resource on whose behalf a service calls."""
 ATTRIBUTES = "dynamodb:Attributes"
 """IAM's condition key for the top-level attributes of a request: of its item, its key and its expressions."""
 DNS_SUFFIXES = {"aws-cn": "amazonaws.com.cn"}
@@ -128,6 +130,9 @@ def sender_statements(
     _check_actions(actions, SENDER_ACTIONS)
     at = _service_at(settings, **place)
     wanted = set(actions)
+    if wanted == {"plain"}:
+        key = settings.encryption_key_arn
+        return [_sending_plain(at, topic), *_key_use(at, key, decrypt=["sqs"], encrypt=["sqs"])]
     changes = wanted & {"cancel", "reschedule"}
     looks = wanted & {"look", "reschedule"}
     marks = [_beside(topic, "KEY#*"), layout.tombstone_partition(topic)]
@@ -143,6 +148,8 @@ def sender_statements(
         statements.append(_puts(at, written, kinds, checked=layout.topic_partition(topic)))
     if wanted & {"send", "reschedule"}:
         statements.append(_sending(at, topic))
+    elif "plain" in wanted:
+        statements.append(_sending_plain(at, topic))
     ledgers = at.object_arn(f"{topic_prefix(LEDGERS, topic)}*")
     large = "large_bodies" in wanted
     if looks:
@@ -150,7 +157,7 @@ def sender_statements(
         statements.append(_allow(["s3:GetObject"], [ledgers, bodies] if large else [ledgers]))
     if large:
         statements.append(_creating_bodies(at, topic))
-    sends = bool(wanted & {"send", "reschedule"})
+    sends = bool(wanted & {"send", "plain", "reschedule"})
     decrypt = ["dynamodb", *["s3"] * (large or bool(looks)), *["sqs"] * sends]
     encrypt = [*["s3"] * large, *["sqs"] * sends]
     return statements + _key_use(at, settings.encryption_key_arn, decrypt=decrypt, encrypt=encrypt)
@@ -309,6 +316,61 @@ def queue_policy(queue: str, *, role_arns: Sequence[str]) -> dict[str, Any]:
     return policy_document([{**statement, "Resource": _queue_arn(queue, role_arns[0].split(":")[1], "")}])
 
 
+def address_arn(settings: ServiceSettings, topic: str | None = None, **place: Unpack[Place]) -> str:
+    """Returns the ARN of the queue for plain messages, shared or the topic's own.
+
+    Raises:
+        InvalidValue: the topic's name is not valid, or the settings do not say where the service is.
+    """
+    if topic is not None:
+        check_name("topic", topic)
+    return _service_at(settings, **place).queue_arn(settings.address(topic))
+
+
+def source_statements(queue_arn: str, sources: Sequence[str]) -> list[Statement]:
+    """Returns the statements of a queue's policy with which SNS topics and EventBridge rules may send to the queue.
+
+    Raises:
+        InvalidValue: a source is something else.
+    """
+    return [
+        {**_service_allowed(service, "sqs:SendMessage", queue_arn), "Condition": {"ArnEquals": {SOURCE_ARN: arns}}}
+        for service, arns in _by_service(sources).items()
+    ]
+
+
+def source_key_statements(sources: Sequence[str]) -> list[Statement]:
+    """Returns the statements of the policy of the queue's key for these sources. EventBridge names no source to KMS.
+
+    Raises:
+        InvalidValue: a source is something else than an SNS topic or an EventBridge rule.
+    """
+    return [
+        {
+            **_service_allowed(service, list(KMS_ACTIONS), "*"),
+            **({"Condition": {"ArnEquals": {SOURCE_ARN: arns}}} if service == "sns" else {}),
+        }
+        for service, arns in _by_service(sources).items()
+    ]
+
+
+def _service_allowed(service: str, action: str | list[str], resource: str) -> Statement:
+    principal = {"Service": f"{service}.amazonaws.com"}
+    return {"Effect": "Allow", "Principal": principal, "Action": action, "Resource": resource}
+
+
+def _by_service(sources: Sequence[str]) -> dict[str, list[str]]:
+    """Returns ARNs by their service."""
+    found: dict[str, list[str]] = {}
+    for source in sources:
+        service = source.split(":")[2] if source.count(":") >= 5 else ""
+        if service not in ("sns", "events"):
+            advice = "give the ARN of an SNS topic or an EventBridge rule; others send with a role: policy sender"
+            raise InvalidValue("source", source, advice)
+        found.setdefault(service, []).append(source)
+    return found
+
+
 def delivery_statement(role_arns: Sequence[str]) -> Statement:
     """Returns the statement of `queue_policy` without its resource.
 
@@ -380,6 +442,10 @@ def _creating_bodies(at: _Service, topic: str) -> Statement:
 
 def _sending(at: _Service, topic: str) -> Statement:
     return _allow(["sqs:SendMessage"], [at.queue_arn(url) for url in at.settings.ingest_queues(topic)])
+
+
+def _sending_plain(at: _Service, topic: str) -> Statement:
+    return _allow(["sqs:SendMessage"], [at.queue_arn(at.settings.address(topic))])
 
 
 def _key_use(at: _Service, key: str | None, *, decrypt: Sequence[str], encrypt: Sequence[str]) -> list[Statement]:

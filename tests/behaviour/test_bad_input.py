@@ -153,6 +153,26 @@ def test_a_topic_that_does_not_exist_is_named(topic: Topic, call: Call) -> None:
         call(topic)
 
 
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda tw, name: tw.send(name, "x"),
+        lambda tw, name: tw.send_many(name, [Message(body="x")]),
+        lambda tw, name: BufferedSender(tw).add(name, "x"),
+        lambda tw, name: tw.create_subscription(name, "billing"),
+        lambda tw, name: tw.pause(name, "billing"),
+        lambda tw, name: tw.delete_topic(name),
+        lambda tw, name: tw.peek(name),
+    ],
+)
+def test_the_error_names_topics_that_are_near_in_spelling(topic: Topic, call: Callable[[Any, str], object]) -> None:
+    name = topic.another("orders").name
+    mistyped = name.removesuffix("orders") + "ordres"
+    with topic.nothing_is_sent(), pytest.raises(UnknownTopic) as caught:
+        call(topic.stack.client(), mistyped)
+    assert f"topic '{mistyped}' does not exist" in str(caught.value) and f"did you mean '{name}'" in str(caught.value)
+
+
 @pytest.mark.parametrize("name", ["pause", "resume", "delete_subscription", "receive", "redrive", "replay"])
 def test_a_subscription_that_does_not_exist_is_named(topic: Topic, name: str) -> None:
     with topic.nothing_is_sent(), pytest.raises(UnknownSubscription, match="no subscription 'nobody'; create it"):

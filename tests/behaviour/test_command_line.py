@@ -118,7 +118,10 @@ def test_send_shifts_the_time_within_a_window_as_the_client_does(shell: Shell, t
 def test_recurring_messages_are_made_listed_and_cancelled(shell: Shell, topic: Topic) -> None:
     arguments = ("recurring", "create", topic.name, "tick", "again", "--every", "30m", "--attribute", "a=b")
     [made] = shell.json(*arguments)
-    assert (made["key"], made["every_s"]) == ("tick", 1800)
+    assert (made["key"], made["every_s"], made["window_s"]) == ("tick", 1800, None)
+    [spread] = shell.json("recurring", "create", topic.name, "spread", "x", "--cron", "0 9 1 1 *", "--window", "15m")
+    assert spread["window_s"] == 900
+    shell.ok("recurring", "cancel", topic.name, "spread")
     assert shell.json("recurring", "list", topic.name)[0]["body"] == "again"
     topic.advance(hours=1)
     assert 2 <= len(topic.bodies()) <= 3

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from tests.behaviour.topic import Topic
-from tidewheel import AsyncTidewheel, BufferedSender, Consumer, InvalidValue, Message
+from tidewheel import AlreadyExists, AsyncTidewheel, BufferedSender, Consumer, InvalidValue, Message
 
 
 def groups_in_queue(topic: Topic) -> dict[str, str | None]:
@@ -106,6 +107,67 @@ def test_only_a_topic_with_a_group_leaves_the_layout_that_earlier_releases_read(
     topic.send_and_store("y", delay="2h")
     versions = [each.schema_version for each in topic.client.core.connection.storage.buckets.all(topic.name)]
     assert sorted(versions) == [1, 1, 2], "a ledger without groups has the bytes that it had before"
+
+
+@pytest.mark.parametrize("delay", [60, "2h"])
+def test_a_filter_selects_by_group_whether_a_message_waits_or_goes_direct(topic: Topic, delay: Any) -> None:
+    filters = {
+        "one": {"tidewheel.group": ["tenant-1"]},
+        "but-one": {"tidewheel.group": [{"anything-but": ["tenant-1"]}]},
+        "none": {"tidewheel.group": [{"exists": False}]},
+        "both": {"tidewheel.group": [{"prefix": "tenant-"}], "group": ["red"]},
+        "attribute": {"group": ["tenant-1"]},
+    }
+    for name, policy in filters.items():
+        topic.client.create_subscription(topic.name, name, filter_policy=policy)
+    topic.send("1", delay=delay, group="tenant-1")
+    topic.send("2", delay=delay, group="tenant-2", attributes={"group": "red"})
+    topic.send("3", delay=delay)
+    topic.send("4", delay=delay, attributes={"group": "tenant-1"})
+    topic.advance(hours=2, seconds=2)
+    expected = {"one": "1", "but-one": "2", "none": "34", "both": "2", "attribute": "4", "billing": "1234"}
+    assert {name: "".join(topic.bodies(name)) for name in expected} == expected
+
+
+def test_a_filter_by_group_selects_among_messages_of_which_none_has_a_group_or_attributes(topic: Topic) -> None:
+    topic.client.set_filter(topic.name, "billing", {"tidewheel.group": [{"exists": False}]})
+    topic.client.create_subscription(topic.name, "grouped", filter_policy={"tidewheel.group": [{"exists": True}]})
+    topic.send("direct", delay=5)
+    topic.send("waits", delay="2h")
+    topic.advance(hours=2, seconds=2)
+    assert (topic.bodies(), topic.bodies("grouped")) == (["direct", "waits"], [])
+
+
+def test_every_occurrence_of_a_recurring_message_has_its_group(topic: Topic) -> None:
+    made = topic.client.send_recurring(topic.name, "tick", "x", every="10m", group="tenant-1")
+    assert made.group == topic.client.recurring(topic.name)[0].group == "tenant-1"
+    topic.advance(hours=3)
+    found = topic.take()
+    assert len(found) >= 18 and {each.group for each in found} == {"tenant-1"}
+    topic.client.cancel_recurring(topic.name, "tick")
+
+
+def test_the_first_planned_occurrence_with_a_group_raises_the_layout(topic: Topic) -> None:
+    start = topic.stack.now() + timedelta(days=2)
+    topic.client.send_recurring(topic.name, "daily", "x", every="1d", start=start, group="tenant-1")
+    assert layout_of(topic) == 1, "no occurrence is sent at the creation"
+    topic.advance(days=2, minutes=1)
+    assert groups_in_queue(topic) == {"x": "tenant-1"}
+    assert layout_of(topic) == 2
+    topic.client.cancel_recurring(topic.name, "daily")
+
+
+def test_a_recurring_message_of_another_group_is_another(topic: Topic) -> None:
+    for _ in range(2):
+        topic.client.send_recurring(topic.name, "tick", "x", every="1h", group="tenant-1")
+    for group in ("tenant-2", None):
+        with pytest.raises(AlreadyExists, match="tick"):
+            topic.client.send_recurring(topic.name, "tick", "x", every="1h", group=group)
+    replaced = topic.client.send_recurring(topic.name, "tick", "x", every="1h", group="tenant-2", replace=True)
+    assert replaced.group == "tenant-2"
+    with pytest.raises(InvalidValue, match=r"group='a b'"):
+        topic.client.send_recurring(topic.name, "tock", "x", every="1h", group="a b")
+    topic.client.cancel_recurring(topic.name, "tick")
 
 
 @pytest.mark.parametrize("group", ["", "a b", "x" * 129, "é", 7, "a\n"])

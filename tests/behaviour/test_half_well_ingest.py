@@ -82,7 +82,7 @@ def bad_packs(stack: RecordedTidewheel) -> dict[str, bytes | None]:
     [(_, good)] = packs(TOPIC, generation(stack), now_ms, [a_message(stack, "good", HOUR_S)])
     [(_, stale)] = packs(TOPIC, "0" * 16, now_ms, [a_message(stack, "stale", HOUR_S)])
     return {
-        "no Binary attribute 'pack'": None,
+        "name the topic": None,
         "checksum": good[:-1] + bytes([good[-1] ^ 1]),
         "generation 0000000000000000 was deleted": stale,
         "": b"",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -88,9 +88,23 @@ def test_next_at_is_when_it_comes_next(topic: Topic) -> None:
     assert made.next_at.tzinfo is UTC
 
 
+def test_a_window_moves_each_day_by_the_same_time_and_the_list_shows_it(topic: Topic) -> None:
+    made = topic.client.send_recurring(topic.name, "tenant-7", "x", cron="0 9 * * *", window="15m")
+    assert made.next_at is not None and made.window_s == 900
+    nine = made.next_at.replace(minute=0, second=0, microsecond=0)
+    assert made.next_at.hour == 9 and nine < made.next_at < nine + timedelta(minutes=15)
+    assert topic.client.recurring(topic.name) == [made]
+    assert topic.client.send_recurring(topic.name, "tenant-7", "x", cron="0 9 * * *", window=900) == made
+    topic.advance(days=3)
+    times = due(topic)
+    assert times == [made.next_at + timedelta(days=n) for n in range(3)]
+    topic.client.cancel_recurring(topic.name, "tenant-7")
+
+
 @pytest.mark.parametrize(
     ("given", "named"),
     [
+        ({"cron": "0 9 * * *", "window": 0}, "window"),
         ({}, "cron"),
         ({"cron": "0 9 * * *", "every": "1h"}, "cron, every"),
         ({"cron": "every day"}, "cron="),

@@ -13,8 +13,9 @@ from tidewheel.local import LocalTidewheel, MemoryTidewheel
 from tidewheel.model.message import Receipt
 from tidewheel.model.pack import PACK_ATTRIBUTE
 from tidewheel.model.received import ReceivedMessage
+from tidewheel.storage.layout import note_key
 
-READS = ("Get", "Query", "Receive", "BatchGet", "List")
+READS = ("Get", "Query", "Receive", "BatchGet", "List", "Scan")
 
 
 class Topic:
@@ -107,15 +108,17 @@ class Topic:
         return depths, self.stack.service.objects.names(), repr(stored(self.stack.service).of(self.name))
 
     def left(self) -> list[str]:
-        """Names everything of the topic in the table, in S3 and in the scheduler."""
+        """Names everything of the topic in the table, in S3 and in the scheduler, but the note of its deletion."""
         if self.in_memory:
             service = self.stack.service
-            items = ["items"] if stored(service).of(self.name).keys_in_table() else []
+            found = {*stored(service).of(self.name).keys_in_table()} - {note_key(self.name, "deleted")}
+            items = ["items"] if found else []
             return items + self.objects() + [n for n in service.wheel.schedules if n.startswith(f"{self.name}.")]
         dynamodb, scheduler = (self.stack.session.client(name) for name in ("dynamodb", "scheduler"))
         [table] = dynamodb.list_tables()["TableNames"]
         pages = dynamodb.get_paginator("scan").paginate(TableName=table)
-        keys = [item["pk"]["S"] for page in pages for item in page["Items"]]
+        found = [item for page in pages for item in page["Items"]]
+        keys = [item["pk"]["S"] for item in found if item["sk"]["S"] != "deleted"]
         items = [key for key in keys if key == f"T#{self.name}" or key.startswith(f"T#{self.name}#")]
         schedules = [each["Name"] for each in scheduler.list_schedules()["Schedules"]]
         return items + self.objects() + [name for name in schedules if name.startswith(f"{self.name}.")]

@@ -77,7 +77,7 @@ def _manifest(data: bytes) -> bytes:
 
 def _checkpoint(data: bytes) -> bytes:
     def change(document: dict[str, Any]) -> None:
-        for name, length in (("subscriptions", 9), ("tombstones", 4), ("recurring", 8), ("purges", 3)):
+        for name, length in (("subscriptions", 9), ("tombstones", 4), ("recurring", 9), ("purges", 3)):
             rows = document.get(name, [])
             # Behind all that this release knows, absent ones included.
             document[name] = [[*each, *[None] * (length - len(each)), "more"] for each in rows]

@@ -82,7 +82,7 @@ CHANGES: dict[str, tuple[Callable[[Storage, TopicState], object], object]] = {
     "open_replay": (lambda storage, seen: storage.deliveries.open_replay(seen, a_delivery(LATE)), Replay.COLLECTED),
     "mark_deleting": (lambda storage, seen: storage.deletions.mark(seen, "g2", 9), False),
     "claim_deletion": (lambda storage, seen: storage.deletions.claim(seen, 60), False),
-    "forget_topic": (lambda storage, seen: storage.deletions.forget(seen), False),
+    "forget_topic": (lambda storage, seen: storage.deletions.forget(seen, 10**10), False),
     "cancel_batch": (lambda storage, _: storage.tombstones.cancel_batch("orders", [TOMBSTONE]), False),
     "cancel": (lambda storage, _: storage.tombstones.cancel("orders", TOMBSTONE).done, False),
 }

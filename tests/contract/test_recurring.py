@@ -25,6 +25,8 @@ def a_recurring(name: str = "tick", generation: str = "r1", first_slot: int = 10
         encoding=Encoding.TEXT,
         attributes={"kind": "a"},
         expires_in_ms=7,
+        group="tenant-7",
+        window_ms=1500,
     )
 
 

@@ -251,11 +251,11 @@ def test_a_filter_is_set_and_taken_away(store: Store) -> None:
     assert now(store) == subscription
 
 
-def test_a_subscription_and_its_delivery_keep_their_filter(store: Store) -> None:
+def test_a_subscription_and_its_delivery_keep_their_filter_and_what_they_carry(store: Store) -> None:
     store.topic()
-    [subscription] = store.subscribed(filter_policy=FILTER)
+    [subscription] = store.subscribed(filter_policy=FILTER, carry="id")
     assert now(store) == subscription
-    delivery = a_delivery(subscription, filter_policy=FILTER)
+    delivery = a_delivery(subscription, filter_policy=FILTER, carry="id")
     assert store.deliveries.hand_out(HandOut(subscription=subscription, to=103, delivery=delivery))
     assert store.deliveries.read(delivery.key) == delivery
     assert store.deliveries.part_done(delivery.key, 1) == replace(delivery, done=frozenset({1}))

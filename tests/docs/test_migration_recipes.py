@@ -1,15 +1,22 @@
-"""Moving from Redis, Pulsar and RocketMQ loses and duplicates nothing, despite crashes."""
+"""Moving from Redis, Pulsar, RocketMQ and EventBridge Scheduler loses and duplicates nothing, despite crashes."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from itertools import pairwise
+from pathlib import Path
+from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
-from tests.docs.recipe import Service, load
+from tests.behaviour.test_eventbridge_schedules import Here
+from tests.docs.recipe import ROOT, Service, load
 from tidewheel import InvalidValue
+from tidewheel.cli.main import app
+
+EXAMPLES = ROOT / "examples"
 
 # ---- from Redis
 
@@ -286,3 +293,96 @@ def test_reconsume_later_waits_as_rocketmq_does_and_ends_after_sixteen_retries()
     waits = [later - earlier for earlier, later in pairwise(tries)]
     assert waits == [10, 30, 60, 120, 180, 240, 300, 360, 420, 480, 540, 600, 1200, 1800, 3600, 7200]
     assert len(tries) == 17 and service.tw.stats("orders").dead == 1
+
+
+# ---- from EventBridge Scheduler
+
+
+@pytest.mark.parametrize("moved", ["before", "after"])
+def test_a_group_of_schedules_moves_with_what_was_deleted_or_changed_meanwhile(tmp_path: Path, moved: str) -> None:
+    recipe, service = load("from_eventbridge_scheduler", EXAMPLES), Service()
+    service.make("reminders", "mailer")
+    scheduler = AwsScheduler(service.stack.now())
+    scheduler.put("kept", hours=5)
+    scheduler.put("soon", hours=1)
+    scheduler.put("deleted", hours=5)
+    scheduler.put("moved", hours=5)
+    scheduler.put("tick", expression="rate(1 hour)")
+    scheduler.put("stopped", expression="rate(1 hour)")
+    cut, path = service.start + timedelta(hours=3), tmp_path / "schedules.jsonl"
+    recipe.export(scheduler, "jobs", path)
+    for name in ("deleted", "moved", "stopped"):
+        scheduler.delete_schedule(GroupName="jobs", Name=name)
+    service.tw.cancel("reminders", key="jobs/deleted")
+    if moved == "before":
+        service.tw.send("reminders", "moved", key="jobs/moved", delay="4h", replace=True)
+    taken = imported(service, path, cut) + imported(service, path, cut)
+    assert {line.split("\t")[0] for line in taken} == {
+        "jobs/kept",
+        "jobs/deleted",
+        "jobs/moved",
+        "jobs/stopped",
+        "jobs/tick",
+    }
+    if moved == "after":
+        service.stack.advance(seconds=1)
+        service.tw.send("reminders", "moved", key="jobs/moved", delay=4 * 3600 - 1, replace=True)
+    move = (service.tw, "reminders", scheduler, "jobs", taken)
+    service.stack.advance(minutes=6)
+    assert recipe.cancel_deleted(*move, service.stack.now(), cut) == ["jobs/deleted", "jobs/moved", "jobs/stopped"]
+    recipe.remove(scheduler, "jobs", taken)
+    recipe.remove(scheduler, "jobs", taken)
+    assert list(recipe.names(scheduler, "jobs")) == ["soon"], "EventBridge fires it"
+    came = service.arrivals("reminders", "mailer", minutes=5 * 60)
+    assert sorted((minute, message.body) for minute, message in came) == [
+        (180, "tick"), (240, "moved"), (240, "tick"), (300, "kept"), (300, "tick"),
+    ]  # fmt: skip
+    with pytest.raises(ValueError, match="has passed"):
+        recipe.cancel_deleted(*move, service.stack.now(), cut)
+
+
+class AwsScheduler:
+    """The used methods of boto3's client "scheduler", with the answers of AWS's documentation."""
+
+    class exceptions:
+        class ResourceNotFoundException(Exception):
+            """No such schedule."""
+
+    def __init__(self, now: datetime) -> None:
+        self.now = now
+        self.schedules: dict[str, dict[str, Any]] = {}
+
+    def put(self, name: str, *, hours: int = 0, expression: str | None = None) -> None:
+        at = (self.now + timedelta(hours=hours)).replace(tzinfo=None).isoformat(timespec="seconds")
+        self.schedules[name] = {
+            "CreationDate": self.now,
+            "FlexibleTimeWindow": {"Mode": "OFF"},
+            "GroupName": "jobs",
+            "Name": name,
+            "ScheduleExpression": expression or f"at({at})",
+            "State": "ENABLED",
+            "Target": {"Arn": "arn:aws:sqs:us-east-1:123456789012:jobs", "Input": name, "RoleArn": "role"},
+        }
+
+    def get_paginator(self, name: str) -> AwsScheduler:
+        assert name == "list_schedules"
+        return self
+
+    def paginate(self, GroupName: str) -> list[dict[str, Any]]:
+        assert GroupName == "jobs"
+        return [{"Schedules": [{"Name": name}]} for name in self.schedules]
+
+    def get_schedule(self, GroupName: str, Name: str) -> dict[str, Any]:
+        if (GroupName, Name in self.schedules) != ("jobs", True):
+            raise self.exceptions.ResourceNotFoundException
+        return self.schedules[Name]
+
+    def delete_schedule(self, GroupName: str, Name: str) -> None:
+        self.get_schedule(GroupName, Name)
+        del self.schedules[Name]
+
+
+def imported(service: Service, path: Path, cut: datetime) -> list[str]:
+    """Returns the lines of `tidewheel import`."""
+    arguments = ["import", "reminders", str(path), "--format", "eventbridge-schedules", "--from", cut.isoformat()]
+    return CliRunner().invoke(app, arguments, obj=Here(made=service.tw)).stdout.splitlines()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -26,7 +27,7 @@ from tidewheel.flows.upkeep.collect import collect
 from tidewheel.model.message import Message, id_bytes, id_deliver_at_ms
 from tidewheel.model.object_names import CHECKPOINTS
 from tidewheel.model.pack import decode_pack, packs
-from tidewheel.model.recurrence import parse_rule
+from tidewheel.model.recurrence import parse_rule, rule_of
 from tidewheel.model.validation import OutgoingMessage
 
 
@@ -42,7 +43,8 @@ def make(
 
     now_ms = world.clock.now_ms()
     given = parse_rule(rule.get("cron"), rule.get("every"), rule.get("timezone", "UTC"), start_ms=now_ms)
-    message = Message(body=body, expires_in=rule.get("expires_in"), attributes=rule.get("attributes", {}))
+    about = {name: rule.get(name) for name in ("expires_in", "group", "window")}
+    message = Message(body=body, attributes=rule.get("attributes", {}), **about)
     storage = world.service
     return recurring.make(
         storage, send, lambda: world.state, now_ms, key, message, given, starts_now=True, replaces=replaces
@@ -107,6 +109,48 @@ def test_the_time_is_that_of_the_zone_across_a_clock_change() -> None:
     hours = [datetime.fromtimestamp(id_deliver_at_ms(id_bytes(each)) / 1000, UTC).hour for each in world.received()]
     assert sorted(hours) == [7, 7, 7, 8, 8]  # 09:30 is 08:30 UTC until the 29th, 07:30 from then on
     world.assert_in_time()
+
+
+def shift(world: World, name: str = "daily") -> float:
+    """Returns the shift of a recurring message in minutes."""
+    [found] = [each for each in world.service.recurring.all(TOPIC) if each.name == name]
+    return rule_of(found).shift_ms / MINUTE
+
+
+@pytest.mark.parametrize("settings", [{"slot_s": 1, "lookahead_s": 3}, {"slot_s": 60, "lookahead_s": 150}, {}])
+@pytest.mark.parametrize("window", ["15m", "6h"])
+def test_a_window_shifts_each_time_by_the_same_across_slots(settings: dict[str, int], window: str) -> None:
+    world = World(**settings)
+    made = make(world, every="10m", window=window, expires_in="1h")
+    shifted = shift(world)
+    assert made.next_at is not None and made.next_at.timestamp() == pytest.approx(START_MS / 1000 + shifted * 60)
+    world.run(9 * HOUR, sweeps=True)
+    expected = [shifted + 10 * i for i in range(54) if shifted + 10 * i <= 540]
+    assert [each for each in due_minutes(world) if each <= 540] == pytest.approx(expected)
+    assert all(f'"exp":{sent.deliver_at_ms + HOUR}' in sent.header for sent in world.service.queues.sent())
+    world.assert_in_time()
+
+
+def test_recurring_messages_of_one_time_and_window_come_at_different_times() -> None:
+    world = World()
+    for n in range(20):
+        make(world, f"tenant-{n}", cron="0 9 * * *", window="15m")
+    world.run(DAY, sweeps=True)
+    hour = due_minutes(world)
+    assert len(set(hour)) == 20 and max(hour) - min(hour) < 15
+
+
+def test_another_window_is_another_recurring_message_whose_occurrences_are_others() -> None:
+    world = World()
+    make(world, cron="0 9 * * *", window="15m")
+    [old] = world.service.recurring.all(TOPIC)
+    for window in ("30m", None):
+        with pytest.raises(AlreadyExists, match="daily"):
+            make(world, cron="0 9 * * *", window=window)
+    made = make(world, cron="0 9 * * *", window="30m", replaces=True)
+    [new] = world.service.recurring.all(TOPIC)
+    assert (made.window_s, new.window_ms) == (1800, 1_800_000)
+    assert new.generation != old.generation
 
 
 def test_body_attributes_key_and_expiry_come_each_time() -> None:
@@ -203,11 +247,15 @@ def test_after_an_outage_all_that_was_missed_comes_at_once() -> None:
     assert [each for each in due_minutes(world) if each <= 4 * 24 * 60] == [60.0 * i for i in range(97)]
 
 
+@pytest.mark.parametrize("window", [None, "15m"])
 @pytest.mark.parametrize("when", ["before", "after"])
-def test_wherever_a_dispatch_dies_each_time_comes(when: str) -> None:
+@pytest.mark.parametrize("group", [None, "tenant-7"])
+def test_wherever_a_dispatch_dies_each_time_comes(group: str | None, when: str, window: str | None) -> None:
     for at in range(1, 60):
         world = World(wrap=CrashingPorts)
-        make(world, every="1h")
+        make(world, every="1h", window=window, group=group)
+        shifted = shift(world)
+        assert world.state.layout == 1
         world.sweep()
         world.clock.set_ms(START_MS + 8 * HOUR)
         world.ports.plan.schedule(at, when)
@@ -219,7 +267,10 @@ def test_wherever_a_dispatch_dies_each_time_comes(when: str) -> None:
         world.ports.plan.disarm()
         world.run(3 * HOUR, sweeps=True)
         minutes = sorted((id_deliver_at_ms(id_bytes(each)) - START_MS) / MINUTE for each in world.received())
-        assert [each for each in minutes if each <= 600] == [60.0 * i for i in range(11)], (at, when)
+        expected = [60 * i + shifted for i in range(11) if 60 * i + shifted <= 600]
+        assert [each for each in minutes if each <= 600] == pytest.approx(expected), (at, when)
+        assert {json.loads(each.header).get("group") for each in world.service.queues.sent()} == {group}
+        assert world.state.layout == (1 if group is None else 2)
         if not died:
             assert at > 8
             return
@@ -234,6 +285,8 @@ def test_wherever_a_dispatch_dies_each_time_comes(when: str) -> None:
         ({"key": "\U0001f600" * 230}, "key"),
         ({"body": "x" * 300_000}, "body"),
         ({"expires_in": 0}, "expires_in"),
+        ({"window": 0}, "window"),
+        ({"window": "8d"}, "window"),
     ],
 )
 def test_what_cannot_be_made_is_told(changes: dict[str, Any], field: str | None) -> None:
@@ -257,9 +310,11 @@ def test_two_dispatches_that_plan_the_same_slots_put_objects_of_different_names(
     assert len({each.object_name for each in stored if each}) == 2
 
 
-def test_a_rebuild_of_a_lost_table_brings_recurring_messages_back() -> None:
+@pytest.mark.parametrize("window", [None, "15m"])
+def test_a_rebuild_of_a_lost_table_brings_recurring_messages_back(window: str | None) -> None:
     world = World()
-    make(world, every="1h")
+    make(world, every="1h", window=window, group="tenant-7")
+    shifted = shift(world)
     world.run(DAY, sweeps=True)
     collect(world.ports, TOPIC)
     storage = world.service
@@ -271,7 +326,8 @@ def test_a_rebuild_of_a_lost_table_brings_recurring_messages_back() -> None:
     assert world.state.recurring == 1
     world.run(DAY, sweeps=True)
     minutes = sorted({(id_deliver_at_ms(id_bytes(each)) - START_MS) / MINUTE for each in world.received()})
-    assert [each for each in minutes if each <= 48 * 60] == [60.0 * i for i in range(49)]
+    expected = [60 * i + shifted for i in range(49) if 60 * i + shifted <= 48 * 60]
+    assert [each for each in minutes if each <= 48 * 60] == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("lost", [False, True])

@@ -125,6 +125,8 @@ _RECURRING = Recurring(
     encoding=Encoding.TEXT,
     attributes={"color": "red"},
     expires_in_ms=5,
+    group="tenant-7",
+    window_ms=900_000,
 )
 CHECKPOINT = encode_checkpoint(
     checkpoint_of(_STATE, [_SUBSCRIPTION], [_DELIVERY], [_TOMBSTONE], NOW_MS, recurring=[_RECURRING])

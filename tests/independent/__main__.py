@@ -1,6 +1,6 @@
-"""Fetches the servers of `make test-independent`, and tests on them. Exits with 3 without Java, Maven or Go.
+"""Fetches the servers and SDKs of `make test-independent`, and tests on them. Exits with 3 without Java, Maven or Go.
 
-python -m tests.independent [--fetch] [--race-s 45] [contract race artifact]
+python -m tests.independent [--fetch] [--race-s 45] [contract race artifact languages]
 """
 
 from __future__ import annotations
@@ -17,13 +17,16 @@ from pathlib import Path
 
 from tests.independent.fetch import Parts, ToolMissing, check_tools, fetch
 from tests.independent.servers import running
+from tests.languages import sdks
 
 NO_TOOLS = 3
 INTERRUPTED = 130
 RACE_S = 45
 RUN_S = 1200
-MOVES_TIME = "artifact"
-"""The run that starts the parts itself, in moved time."""
+OF_THEIR_OWN = ("artifact", "languages")
+"""The runs that start the parts themselves, in moved time, or use none."""
+LANGUAGES = ("java", "go")
+"""The languages whose SDKs come with the parts."""
 REPOSITORY = Path(__file__).parents[2]
 
 
@@ -34,6 +37,7 @@ def commands(race_s: float) -> dict[str, list[str]]:
         "contract": [*pytest, "-p", "tests.independent.selection", "--timeout", "120", "tests/contract"],
         "race": ["-m", "tests.independent.race", "--seconds", str(race_s)],
         "artifact": [*pytest, "-s", "--timeout", str(RUN_S), "tests/independent/artifact_story.py"],
+        "languages": ["-m", "pytest", "-p", "no:xdist", "--timeout", "180", "tests/languages"],
     }
 
 
@@ -50,10 +54,12 @@ def main() -> int:
     try:
         check_tools()
         parts = fetch()
+        for language in LANGUAGES:
+            sdks.fetch(language)
     except ToolMissing as error:
         print(
             f"The tests on independent parts need java and javac (17 or newer), mvn and go: {error}.\n"
-            "Maven fetches DynamoDB Local and ElasticMQ, Go compiles versitygw. See docs/release.md.",
+            "Maven fetches DynamoDB Local and ElasticMQ, Go compiles versitygw, and both an SDK. See docs/release.md.",
             file=sys.stderr,
         )
         return NO_TOOLS
@@ -67,7 +73,7 @@ def run(parts: Parts, wanted: Mapping[str, list[str]]) -> int:
     for name, arguments in wanted.items():
         print(f"---- {name} on DynamoDB Local, ElasticMQ and versitygw", flush=True)
         begin = time.monotonic()
-        codes[name] = _run(arguments, {}) if name == MOVES_TIME else _run_on(parts, arguments)
+        codes[name] = _run(arguments, {}) if name in OF_THEIR_OWN else _run_on(parts, arguments)
         said = "passed" if codes[name] == 0 else f"FAILED (exit code {codes[name]})"
         verdicts.append(f"{name}: {said} in {time.monotonic() - begin:.0f} s")
     print("\n".join(verdicts))

@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import subprocess
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -64,8 +65,8 @@ def _jars(name: str) -> Path:
     pom = PARTS / f"{name}.xml"
     folder = CACHE / f"{name}-{hashlib.sha256(pom.read_bytes()).hexdigest()[:8]}"
     if not folder.is_dir():
-        unfinished = _unfinished(folder)
-        _run(
+        unfinished = unfinished_folder(folder)
+        run(
             [
                 "mvn",
                 "-q",
@@ -84,14 +85,14 @@ def _jars(name: str) -> Path:
 def _versitygw() -> Path:
     folder = CACHE / f"versitygw-{VERSITYGW}"
     if not folder.is_dir():
-        unfinished = _unfinished(folder)
+        unfinished = unfinished_folder(folder)
         package = f"github.com/versity/versitygw/cmd/versitygw@{VERSITYGW}"
-        _run(["go", "install", package], GOBIN=str(unfinished))
+        run(["go", "install", package], GOBIN=str(unfinished))
         unfinished.rename(folder)
     return folder / "versitygw"
 
 
-def _unfinished(folder: Path) -> Path:
+def unfinished_folder(folder: Path) -> Path:
     """Makes a temporary folder for a fetch, so that an interrupted fetch is repeated."""
     unfinished = folder.with_suffix(".unfinished")
     shutil.rmtree(unfinished, ignore_errors=True)
@@ -99,7 +100,12 @@ def _unfinished(folder: Path) -> Path:
     return unfinished
 
 
-def _run(command: list[str | Path], **environment: str) -> None:
+def run(command: Sequence[str | Path], **environment: str) -> None:
+    """Runs a command that fetches.
+
+    Raises:
+        ToolMissing: the command failed, and its output says why.
+    """
     print(f"fetching: {' '.join(map(str, command))}", flush=True)
     try:
         subprocess.run(command, env=os.environ | environment, check=True, timeout=FETCH_S)

@@ -116,7 +116,7 @@ def queues(world: World) -> dict[str, str]:
         "nobody's": NOBODYS,
     }
     for topic in (MINE, OTHER):
-        found[f"{topic} ingest"] = settings.topic_queues[topic][1]
+        found[f"{topic} ingest"] = settings.topic_queues[topic][0]
         found[f"{topic} mail"] = world.queue_url(topic)
         found[f"{topic} mail dead"] = f"{world.queue_url(topic)}-dead"
     return found
@@ -245,6 +245,7 @@ ADMINISTERS = {
 INGEST = "shared ingest, orders ingest, orders2 ingest"
 REACHED: dict[str, dict[str, str]] = {
     "sender send": {"sqs:SendMessage": "orders ingest"},
+    "sender plain": {"sqs:SendMessage": "orders ingest"},
     "sender cancel": {"dynamodb:PutItem": MARKS},
     "sender reschedule": {"dynamodb:PutItem": f"{MARKS}, orders moves", "sqs:SendMessage": "orders ingest"},
     "sender look": {},

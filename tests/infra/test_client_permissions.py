@@ -121,10 +121,12 @@ def something_dead(world: World, topic: str) -> None:
 
 def all_dead(world: World, topic: str) -> None:
     sqs = world.stack.session.client("sqs")
+    named: Any = {"tidewheel.topic": {"DataType": "String", "StringValue": topic}}
     for arn in world.dead_letter_queues():
-        sqs.send_message(QueueUrl=sqs.get_queue_url(QueueName=arn.rpartition(":")[2])["QueueUrl"], MessageBody="dead")
+        url = sqs.get_queue_url(QueueName=arn.rpartition(":")[2])["QueueUrl"]
+        sqs.send_message(QueueUrl=url, MessageBody="dead", MessageAttributes=named)
     urgent_arn = f"arn:aws:sqs:us-east-1:123456789012:{world.settings.urgent_queue_url.rpartition('/')[2]}"
-    document = {"queue_arn": urgent_arn, "attributes": {}, "body": "x"}
+    document = {"queue_arn": urgent_arn, "attributes": named, "body": "x", "sqs_message_id": "1", "sent_at_ms": 1}
     s3 = world.stack.session.client("s3")
     s3.put_object(Bucket=world.settings.s3_bucket, Key="refused/1.json", Body=json.dumps(document).encode())
     reference = json.dumps({"queue_arn": urgent_arn, "object_name": "refused/1.json"})
@@ -312,6 +314,7 @@ CALLS = {
     "peek of an administrator": Call(role=ADMINISTRATOR, prepare=something_waiting, do=lambda tw, w, t: tw.peek(t)),
     "stats of an administrator": Call(role=ADMINISTRATOR, do=lambda tw, w, t: tw.stats(t)),
     "redrive of the service": Call(role=ADMINISTRATOR, prepare=all_dead, do=lambda tw, w, t: tw.redrive_service()),
+    "refused": Call(role=ADMINISTRATOR, prepare=all_dead, do=lambda tw, w, t: tw.refused()),
     "damaged": Call(role=ADMINISTRATOR, prepare=something_damaged, do=restore_and_give_up),
     "pause and resume": Call(role=ADMINISTRATOR, prepare=something_waiting, do=pause_and_resume),
 }
@@ -320,7 +323,7 @@ ONE_TOPIC = [name for name, call in CALLS.items() if call.role != ADMINISTRATOR]
 AWAITED = {
     SENDER: set(),
     CONSUMER: set(),
-    ADMINISTRATOR: {"s3:DeleteObject on S3/parked/*"},
+    ADMINISTRATOR: {"s3:DeleteObject on S3/parked/*", "s3:PutObject on S3/payloads/*"},
 }
 """What each role is given for calls that CALLS does not have yet."""
 

@@ -12,9 +12,12 @@ from typing import Any
 import pytest
 from aws_cdk import App, CfnOutput, Duration, NestedStack, RemovalPolicy, Stack
 from aws_cdk import Environment as Place
+from aws_cdk import aws_events as events
+from aws_cdk import aws_events_targets as targets
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_sns as sns
+from aws_cdk import aws_sns_subscriptions as sns_subscriptions
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
@@ -318,6 +321,31 @@ def test_grants_are_the_statements_that_the_command_line_prints() -> None:
         given = statements_of(template, name)
         assert comparable(given) == comparable(statements), name
         assert not [action for each in given for action in each["Action"] if "*" in action]
+
+
+def test_what_aws_sends_to_the_address_is_allowed_by_the_cdk_and_a_plain_sender_by_a_grant() -> None:
+    def make(stack: Stack) -> None:
+        service = service_in(stack, environment=Environment.development(dedicated_topics=("orders",)))
+        service.add_topic("orders").grant_send(role(stack, "Sender"), actions=("plain",))
+        topic = sns.Topic(stack, "Sales")
+        topic.add_subscription(sns_subscriptions.SqsSubscription(service.address(), raw_message_delivery=True))
+        pattern = events.EventPattern(source=["shop"])
+        events.Rule(stack, "Late", event_pattern=pattern, targets=[targets.SqsQueue(service.address("orders"))])
+
+    template = synthesized(make)
+    settings = settings_of(template, "shop")
+    plain = sender_statements(settings, "orders", actions=("plain",))
+    assert comparable(statements_of(template, "Sender")) == comparable(plain)
+    allowed = {
+        each["Principal"]["Service"]: str(each["Resource"])
+        for policy in of_type(template, "AWS::SQS::QueuePolicy")
+        for each in policy["PolicyDocument"]["Statement"]
+        if "Service" in each["Principal"]
+    }
+    urgent, own = (
+        url.rpartition(":")[2].rpartition("/")[2] for url in (settings.address(), settings.address("orders"))
+    )
+    assert urgent in allowed["sns.amazonaws.com"] and own in allowed["events.amazonaws.com"]
 
 
 def dead_letters_of(template: Template, settings: ServiceSettings) -> list[str]:

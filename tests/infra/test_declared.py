@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
@@ -413,6 +413,19 @@ def test_the_filter_of_a_declared_subscription_may_change_and_its_queue_may_not(
     assert answer["Status"] == "FAILED"
     assert "subscription 'mail' exists already with queue" in answer["Reason"]
     assert [each.queue_url for each in cloud.tw.subscriptions("orders")] == [cloud.queue_url()]
+
+
+def test_what_a_declared_subscription_carries_may_not_change_and_nothing_else_changes_with_it(cloud: Cloud) -> None:
+    cloud.topic().create(topic())
+    mine = cloud.subscription()
+    first = DeclaredSubscription(topic="orders", name="mail", queue_url=cloud.queue_url(), carry="id")
+    assert mine.create(first)["Status"] == "SUCCESS"
+    answer = mine.update(replace(first, carry=None, filter_policy='{"kind":["a"]}'))
+    assert answer["Status"] == "FAILED"
+    assert "carry id (asked for none); it cannot change" in answer["Reason"]
+    [kept] = cloud.tw.subscriptions("orders")
+    assert (kept.carry, kept.filter_policy) == ("id", None)
+    assert mine.update(replace(first, filter_policy='{"kind":["a"]}'))["Status"] == "SUCCESS"
 
 
 def test_a_subscription_is_adopted_only_if_its_filter_agrees_and_stays_when_the_stack_goes(cloud: Cloud) -> None:

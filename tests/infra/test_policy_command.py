@@ -18,7 +18,14 @@ from tidewheel.client.redrive import service_dead_letters
 from tidewheel.client.tidewheel import Tidewheel
 from tidewheel.local import LocalTidewheel
 from tidewheel.model.settings import DELIVERY_ROLES, ServiceSettings, parameter_name
-from tidewheel.policies import administrator_statements, consumer_statements, sender_statements
+from tidewheel.policies import (
+    address_arn,
+    administrator_statements,
+    consumer_statements,
+    sender_statements,
+    source_key_statements,
+    source_statements,
+)
 
 MINE, SHARED = "orders", "invoices"
 ARN = "arn:aws:sqs:us-east-1:123456789012:mine"
@@ -101,6 +108,26 @@ def test_a_consumer_gets_the_key_behind_its_queues_alias_and_none_where_it_is_aw
             assert ("alias/gone, and KMS does not name the key (NotFound" in told.stderr) is ("gone" in named)
     finally:
         sqs.set_queue_attributes(QueueUrl=url, Attributes={"KmsMasterKeyId": ""})
+
+
+SNS = "arn:aws:sns:us-east-1:123456789012:sales"
+
+
+def test_the_policy_of_the_address_keeps_its_statements_and_lets_a_source_send_once(stack: LocalTidewheel) -> None:
+    settings = stack.client().core.connection.settings
+    sqs, url = stack.session.client("sqs"), settings.address(MINE)
+    asked = run(stack, "address", SNS, "--topic", MINE, "--json")
+    before = json.loads(sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["Policy"])["Attributes"]["Policy"])
+    [*kept, added] = json.loads(asked.stdout)["Statement"]
+    assert kept == before["Statement"] and [added] == source_statements(address_arn(settings, MINE), [SNS])
+    assert f"the policy of the key {settings.encryption_key_arn} needs" in asked.stderr
+    assert json.dumps(source_key_statements([SNS])) in asked.stderr
+    sqs.set_queue_attributes(QueueUrl=url, Attributes={"Policy": asked.stdout})
+    try:
+        again = run(stack, "address", SNS, "--topic", MINE, "--json")
+        assert json.loads(again.stdout)["Statement"] == [*kept, added]
+    finally:
+        sqs.set_queue_attributes(QueueUrl=url, Attributes={"Policy": json.dumps(before)})
 
 
 def test_the_command_warns_where_permission_to_send_is_for_more_than_the_topic(stack: LocalTidewheel) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.stored import stored
 from tidewheel.errors import (
     InvalidValue,
     QueueUnavailable,
@@ -18,6 +19,7 @@ from tidewheel.errors import (
     UnknownTopic,
 )
 from tidewheel.local import LocalTidewheel, MemoryTidewheel
+from tidewheel.storage.layout import note_key
 
 WEEK_S = 7 * 86_400
 
@@ -45,13 +47,15 @@ class Service:
         """Names everything of the topic in the table, in S3 and in the scheduler."""
         if isinstance(self.stack, MemoryTidewheel):
             service = self.stack.service
-            items = [] if service.deletions.delete_items("orders") else ["items"]
+            found = {*stored(service).of("orders").keys_in_table()} - {note_key("orders", "deleted")}
+            items = ["items"] if found else []
             items += ["state"] if service.deletions.read("orders") or service.topic_states.read("orders") else []
             return items + service.objects.names() + list(service.wheel.schedules)
         s3, dynamodb, scheduler = (self.stack.session.client(name) for name in ("s3", "dynamodb", "scheduler"))
         [bucket] = s3.list_buckets()["Buckets"]
         [table] = dynamodb.list_tables()["TableNames"]
-        items = [str(item["pk"]["S"]) for item in dynamodb.scan(TableName=table)["Items"]]
+        found = dynamodb.scan(TableName=table)["Items"]
+        items = [str(item["pk"]["S"]) for item in found if item["sk"]["S"] != "deleted"]
         objects = [each["Key"] for each in s3.list_objects_v2(Bucket=bucket["Name"]).get("Contents", [])]
         schedules = [each["Name"] for each in scheduler.list_schedules()["Schedules"]]
         own = [name for name in items if name != "SERVICE"]
@@ -248,10 +252,8 @@ def test_the_services_own_dead_letters_go_back(service: Service) -> None:
         queues.urgent_queue_url,
         queues.bulk_queue_url,
         queues.work_queue_url,
-        queues.urgent_queue_url,
     ]
-    assert [each.messages for each in found] == [0, 0, 0, 1]
-    service.stack.advance(hours=1)
+    assert [each.messages for each in found] == [0, 0, 0], "a message without a topic stays"
     [again] = service.stack.queue(queues.refused_queue_url).everything
     assert json.loads(again.body)["body"] == "no pack"
     assert service.stack.failures == []

@@ -21,6 +21,7 @@ TRIGGERS = (
     "trigger: schedule twice",
     "trigger: dispatch call lost",
     "trigger: packs twice",
+    "trigger: plain messages twice",
     "trigger: packs to dead letters",
     "trigger: job twice",
     "trigger: sweep lost",
@@ -53,9 +54,12 @@ CLIENTS = (
     "client: keys lost",
     "client: delete topic",
     "client: create topic again",
+    "client: plain messages",
+    "client: plain cancel in time",
 )
 UNANSWERED = tuple(
-    f"unanswered: {kind}" for kind in ("send", "cancel", "cancel by key", "reschedule", "purge", "pause", "resume")
+    f"unanswered: {kind}"
+    for kind in ("send", "plain send", "cancel", "cancel by key", "reschedule", "purge", "pause", "resume")
 )
 FLOWS = (
     "topic_states.seal",
@@ -89,6 +93,7 @@ FLOWS = (
     "deletions.forget -> yes",
     "topic_states.update_settings -> yes",
     "queues.refuse",
+    "queues.forward",
     "ingest: direct_rows",
     "ingest: ledger_rows",
     "ingest: superseded",

@@ -17,7 +17,7 @@ from tidewheel.local import MemoryTidewheel
 from tidewheel.local.event_source import record_of
 from tidewheel.local.memory_functions import MemoryFunctions
 from tidewheel.memory.sqs_message import MemoryMessage
-from tidewheel.model.message import MessageId, id_text
+from tidewheel.model.message import MessageId
 from tidewheel.model.pack import Cancellation, outgoing
 from tidewheel.model.plain import PREFIX, read_plain
 from tidewheel.model.refused import QueuedMessage
@@ -114,9 +114,7 @@ class PlainSenders:
             parts.insert(0, {"key": keyed["key"], "cancel": True})
         if self.random.random() < 0.2:
             parts.append({"body": "bad", "delay": "never"})
-        for part in parts:
-            if "cancel" not in part:
-                part |= keyed
+        parts = [part if "cancel" in part else part | keyed for part in parts]
         return json.dumps({"tidewheel": {"topic": topic}, "messages": parts})
 
     def _put(self, attributes: Mapping[str, Mapping[str, Any]], body: str, bulk: bool, put: list[Plain]) -> None:

@@ -11,7 +11,7 @@ from tests.simulation.world import World
 from tidewheel.client.recurring import _checked, end, make
 from tidewheel.errors import UnknownRecurring
 from tidewheel.model.message import Message
-from tidewheel.model.recurrence import Rule
+from tidewheel.model.recurrence import Rule, rule_of
 from tidewheel.model.topic_state import TopicState
 from tidewheel.model.validation import OutgoingMessage
 
@@ -49,13 +49,14 @@ class Rules:
         now_ms = self.world.now_ms
         rule = Rule(period_s=self.random.choice([120, 600, 1200]), start_ms=-(-now_ms // 1000) * 1000)
         colour = self.random.choice(COLOURS)
-        message = Message(body="again and again", attributes={} if colour is None else {"colour": colour})
+        attributes = {} if colour is None else {"colour": colour}
+        message = Message(body="again and again", attributes=attributes, window="15m" if self._names % 2 else None)
         name = f"rule-{self._names}"
-        generation = _checked(state, name, message, rule, now_ms).generation
+        checked = _checked(state, name, message, rule, now_ms)
         made = Repeated(
             name=name,
-            generation=generation,
-            rule=rule,
+            generation=checked.generation,
+            rule=rule_of(checked),
             first_ms=_FOREVER_MS,
             due_from=life.live(),
             text="again and again",

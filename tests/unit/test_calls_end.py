@@ -126,6 +126,7 @@ CALLS: dict[str, Callable[[World], object]] = {
         "orders", "billing:000005890755.-.8d969eef6ecad3c2", "why"
     ),
     "redrive_service": lambda world: world.tw.redrive_service(),
+    "refused": lambda world: world.tw.refused(),
 }
 
 

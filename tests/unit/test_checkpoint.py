@@ -70,8 +70,8 @@ def test_version_1_is_read_as_it_was_written() -> None:
     assert decode_checkpoint(sealed(zlib.compress(json.dumps(DOCUMENT).encode()))) == a_checkpoint()
 
 
-def test_a_filter_is_kept_and_checkpoints_without_one_are_read() -> None:
-    filtered = replace(BILLING, cursor=5, filter_policy='{"color":["red"]}')
+def test_settings_are_kept_and_checkpoints_without_any_are_read() -> None:
+    filtered = replace(BILLING, cursor=5, filter_policy='{"color":["red"]}', carry="id")
     checkpoint = a_checkpoint(subscriptions=(AUDIT, filtered))
     assert decode_checkpoint(encode_checkpoint(checkpoint)) == checkpoint
     assert not checkpoint.says_the_same(a_checkpoint())
@@ -102,9 +102,18 @@ def test_a_recurring_message_is_kept_whole() -> None:
         encoding=Encoding.TEXT,
         attributes={"color": "red"},
         expires_in_ms=60_000,
+        group="tenant-7",
+        window_ms=900_000,
     )
-    checkpoint = a_checkpoint(recurring=(first, replace(first, name="weekly", attributes={}, expires_in_ms=None)))
+    other = replace(first, name="weekly", attributes={}, expires_in_ms=None, group=None, window_ms=None)
+    checkpoint = a_checkpoint(recurring=(first, other))
     assert decode_checkpoint(encode_checkpoint(checkpoint)) == checkpoint
+
+
+def test_a_recurring_message_of_an_earlier_release_has_no_window() -> None:
+    row = ["daily", "r1", "{}", 5, "hello", 0, {}, None]
+    [read] = decode_checkpoint(sealed(zlib.compress(json.dumps(DOCUMENT | {"recurring": [row]}).encode()))).recurring
+    assert (read.name, read.window_ms) == ("daily", None)
 
 
 def test_a_replay_does_not_take_a_cursor_back() -> None:

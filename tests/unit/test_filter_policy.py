@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from types import MappingProxyType
 from typing import Any
 
@@ -22,6 +23,54 @@ def takes(conditions: list[Any], value: str | None) -> bool:
     return FilterPolicy.parse({"a": conditions}).matches(attributes)
 
 
+# ---- the group
+
+
+def takes_group(conditions: list[Any], group: str | None, attributes: dict[str, str] | None = None) -> bool:
+    return FilterPolicy.parse({"tidewheel.group": conditions}).matches(attributes, group)
+
+
+@pytest.mark.parametrize(
+    ("conditions", "taken", "left"),
+    [
+        (["tenant-7", "tenant-8"], ["tenant-7", "tenant-8"], ["tenant-77", None]),
+        ([{"prefix": "tenant-"}], ["tenant-7"], ["Tenant-7", None]),
+        ([{"suffix": "-7"}], ["tenant-7"], ["tenant-8", None]),
+        ([{"equals-ignore-case": "tenant-a"}], ["tenant-a", "TENANT-A"], ["tenant-b", None]),
+        ([{"anything-but": ["tenant-7"]}], ["tenant-8"], ["tenant-7", None]),
+        ([{"anything-but": {"prefix": "test-"}}], ["tenant-7"], ["test-1", None]),
+        ([{"exists": True}], ["tenant-7"], [None]),
+        ([{"exists": False}], [None], ["tenant-7"]),
+        ([{"numeric": [">", 5]}], ["7"], ["4", "tenant-7", None]),
+    ],
+)
+def test_tidewheel_group_is_the_messages_group_with_and_without_attributes(
+    conditions: list[Any], taken: list[str | None], left: list[str | None]
+) -> None:
+    for attributes in (None, {}, OTHER):
+        assert [group for group in taken + left if takes_group(conditions, group, attributes)] == taken
+
+
+def test_a_senders_attributes_are_not_the_group() -> None:
+    assert not takes_group(["a"], None, {"tidewheel.group": "a", "group": "a"})
+    assert takes_group([{"exists": False}], None, {"tidewheel.group": "a"})
+    by_attribute = FilterPolicy.parse({"group": ["a"]})
+    assert by_attribute.matches({"group": "a"}, "b") and not by_attribute.matches({"group": "b"}, "a")
+
+
+def test_a_group_and_attributes_are_tested_together_and_within_or() -> None:
+    both = FilterPolicy.parse({"tidewheel.group": ["a"], "color": ["red"]})
+    assert both.matches({"color": "red"}, "a")
+    assert not both.matches({"color": "red"}, "b") and not both.matches(None, "a")
+    either = FilterPolicy.parse({"$or": [{"tidewheel.group": ["a"]}, {"color": ["red"]}]})
+    assert either.matches(None, "a") and either.matches({"color": "red"}, None) and not either.matches(None, "b")
+
+
+def test_a_message_with_a_group_and_no_attributes_has_none_for_a_policy_on_attributes() -> None:
+    policy = FilterPolicy.parse({"color": [{"exists": False}]})
+    assert not policy.matches({}, "a") and policy.matches(OTHER, "a")
+
+
 # ---- conditions
 
 
@@ -36,6 +85,16 @@ def takes(conditions: list[Any], value: str | None) -> bool:
         ([{"anything-but": ["rugby", "tennis"]}], ["baseball"], ["rugby", "tennis"]),
         ([{"anything-but": {"prefix": "order-"}}], ["data-entry", "order"], ["order-1", "order-"]),
         ([{"anything-but": {"suffix": ".tmp"}}], ["a.txt", ".tmp.x"], ["a.tmp"]),
+        ([{"wildcard": "*ball"}], ["baseball", "ball", "a\nball"], ["balls", "Ball", "5"]),
+        ([{"wildcard": "log*run*"}], ["log-run", "logrun-7", "log-run-run"], ["log", "run-log", "lo-run"]),
+        ([{"wildcard": "a*b*c*d"}], ["abcd", "a1b2c3d", "abbccdd"], ["abcde", "acbd", "abd"]),
+        ([{"wildcard": "[a]?*"}], ["[a]?", "[a]?!"], ["a1", "[a]1"]),
+        ([{"wildcard": "whole"}], ["whole"], ["whole ", "the whole"]),
+        ([{"wildcard": "*"}], ["", "x"], []),
+        ([{"anything-but": {"wildcard": "*ball"}}], ["hockey", "balls"], ["baseball", "ball"]),
+        ([{"cidr": "10.0.0.0/24"}], ["10.0.0.0", "10.0.0.255"], ["10.1.1.0", "10.0.0.256", "10.0.0.0/24", "x", "1"]),
+        ([{"cidr": "10.0.0.7"}], ["10.0.0.7"], ["10.0.0.8", "::ffff:10.0.0.7", "10.0.0.07", "167772167"]),
+        ([{"cidr": "2001:db8::/32"}], ["2001:db8::1", "2001:DB8:0:0::"], ["2001:db9::1", "10.0.0.1", "2001:db8::/32"]),
         (["rugby", {"prefix": "bas"}], ["rugby", "basket"], ["tennis"]),
         (['say "hi" \\', "é🌊"], ['say "hi" \\', "é🌊"], ["é"]),
     ],
@@ -89,6 +148,8 @@ def test_true_false_and_null_are_keywords_of_their_own(
         ([{"prefix": "rug"}], ['["tennis", "rugby"]'], ['["tennis"]', '["a rug"]']),
         ([{"anything-but": ["rugby", "x"]}], ['["tennis"]', "[5]"], ['["rugby", "tennis"]', '["rugby"]', "[]"]),
         ([{"anything-but": {"prefix": "r"}}], ['["tennis", "a"]'], ['["rugby", "tennis"]']),
+        ([{"cidr": "10.0.0.0/8"}], ['["a", "10.9.9.9"]'], ["[10]", '["11.0.0.0"]']),
+        ([{"wildcard": "*g*"}], ['["tennis", "rugby"]'], ['["tennis"]', "[5]"]),
         ([{"numeric": [">", 9]}], ["[10, 1]"], ['["10"]', "[9]", f"[{'9' * 400}]", f"[{'9' * 5000}]"]),
         ([{"prefix": "["}], ["[NaN]", "[[1]]", '[{"a": 1}]', "[1", "[" * 100_000], ["[1]"]),
     ],
@@ -279,6 +340,14 @@ def test_anything_but_is_the_opposite_for_a_value_that_is_there(refused: list[st
         ({"a": [{"anything-but": [True]}]}, "filter_policy a[0] anything-but", "give text, a number"),
         ({"a": [{"anything-but": {"exists": True}}]}, "filter_policy a[0] anything-but", "prefix"),
         ({"a": [{"anything-but": {"prefix": 5}}]}, "filter_policy a[0] anything-but prefix", "give text"),
+        ({"a": [{"wildcard": "*a*b*c*"}]}, "filter_policy a[0] wildcard", "at most 3 wildcards"),
+        ({"a": [{"wildcard": "a\\*"}]}, "filter_policy a[0] wildcard", "no backslash"),
+        ({"a": [{"wildcard": 5}]}, "filter_policy a[0] wildcard", "give text"),
+        ({"a": [{"anything-but": {"wildcard": "****"}}]}, "filter_policy a[0] anything-but wildcard", "at most 3"),
+        ({"a": [{"anything-but": {"cidr": "10.0.0.0/8"}}]}, "filter_policy a[0] anything-but", "prefix"),
+        ({"a": [{"cidr": "not a network"}]}, "filter_policy a[0] cidr", 'such as "10.0.0.0/24"'),
+        ({"a": [{"cidr": "10.0.0.0/33"}]}, "filter_policy a[0] cidr", 'such as "10.0.0.0/24"'),
+        ({"a": [{"cidr": 10}]}, "filter_policy a[0] cidr", "give text"),
         ({"a": [{"numeric": 5}]}, "filter_policy a[0] numeric", "one comparison"),
         ({"a": [{"numeric": ["="]}]}, "filter_policy a[0] numeric", "one comparison"),
         ({"a": [{"numeric": ["==", 5]}]}, "filter_policy a[0] numeric", "use one of = < <= > >="),
@@ -293,6 +362,7 @@ def test_anything_but_is_the_opposite_for_a_value_that_is_there(refused: list[st
         ({"$or": ["a", "b"]}, "filter_policy $or", "at least two policies"),
         ({"$or": [{"a": ["b"]}, {}]}, "filter_policy $or[1]", "empty policy"),
         ({"$or": [{"numeric": ["b"]}, {"a": ["b"]}]}, "filter_policy $or[0]", "'numeric' is an operator"),
+        ({"$or": [{"cidr": ["b"]}, {"a": ["b"]}]}, "filter_policy $or[0]", "'cidr' is an operator"),
         ({"$or": [{"a": ["b"]}, {"b": [{"x": 1}]}]}, "filter_policy $or[1] b[0]", "unknown operator"),
         ({name: ["x"] for name in "abcdef"}, "filter_policy", "6 names"),
         ({"$or": [{name: ["x"]} for name in "abcdef"]}, "filter_policy", "6 names"),
@@ -306,6 +376,19 @@ def test_what_is_no_policy_is_refused_by_its_part(policy: Any, field: str, advic
         FilterPolicy.parse(policy)
     assert raised.value.field == field
     assert advice in str(raised.value)
+
+
+def test_networks_are_kept_in_their_shortest_notation() -> None:
+    policies = [{"a": [{"cidr": text}]} for text in ("10.0.0.9/24", "10.0.0.0/24", "10.0.0.0/255.255.255.0")]
+    assert {FilterPolicy.parse(each).to_json() for each in policies} == {'{"a":[{"cidr":"10.0.0.0/24"}]}'}
+
+
+def test_wildcards_take_time_proportional_to_the_text() -> None:
+    policy = FilterPolicy.parse({"a": [{"wildcard": "a*a*a*b"}]})
+    text = "a" * 200_000
+    began_s = time.process_time()
+    assert not policy.matches({"a": text})
+    assert time.process_time() - began_s < 1  # cubic time would be centuries
 
 
 def test_the_limit_is_of_utf8_bytes_however_the_policy_came() -> None:

@@ -100,3 +100,12 @@ def test_each_file_of_the_storage_can_be_imported_first() -> None:
         "    importlib.import_module(name.removesuffix('.__init__'))\n"
     )
     subprocess.run([sys.executable, "-c", again], check=True)
+
+
+def test_neither_a_function_nor_the_client_loads_opentelemetry() -> None:
+    assert "opentelemetry" not in loaded_by("compact", "declare", "deliver", "dispatch", "ingest", "sweep")
+    program = "import sys, tidewheel.client.consumer, tidewheel.client.buffered; print('opentelemetry' in sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=PATIENCE_S, check=True
+    )
+    assert done.stdout == "False\n"

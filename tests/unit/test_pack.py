@@ -297,6 +297,13 @@ def test_a_hash_or_length_that_no_body_has_is_refused(wrong: dict[str, Any]) -> 
         decode_pack(pack_of(document(opts=[given, None]), version=2), NOW_MS)
 
 
+@pytest.mark.parametrize("wrong", ["", "x" * 513, "é", "a\n", 7, {}])
+@pytest.mark.parametrize("name", ["traceparent", "tracestate"])
+def test_a_trace_context_that_no_header_takes_is_refused(name: str, wrong: object) -> None:
+    with pytest.raises(CorruptPack, match="trace context"):
+        decode_pack(pack_of(document(opts=[{name: wrong}, None]), version=2), NOW_MS)
+
+
 def test_the_largest_header_is_as_large_as_is_reckoned_with() -> None:
     key = "\U0010ffff" * 256
     options = Options(
@@ -310,5 +317,8 @@ def test_the_largest_header_is_as_large_as_is_reckoned_with() -> None:
         recurring=key,
         only="s" * 48,
         first_version=(key, TIMES_END_MS - 1, (1 << 53) - 1),
+        group="\\" * 128,
+        traceparent="0" * 55,
+        tracestate="\\" * 512,
     )
     assert _header_bytes(b"\x7f" * 16, TIMES_END_MS - 1, options) < _MOST_HEADER_BYTES

@@ -17,9 +17,12 @@ from tidewheel.model.message import MessageId
 from tidewheel.model.settings import ServiceSettings
 from tidewheel.model.tombstone import Tombstone
 from tidewheel.policies import (
+    address_arn,
     consumer_statements,
     queue_policy,
     sender_statements,
+    source_key_statements,
+    source_statements,
 )
 from tidewheel.storage import items
 from tidewheel.storage import layout as table_layout
@@ -228,6 +231,42 @@ def test_what_is_denied_is_not_allowed_and_an_unknown_condition_is_an_error() ->
         allowed([{**anything, "Condition": {"DateLessThan": {"aws:CurrentTime": "2026-01-01"}}}], item("T#a"))
 
 
+KEY_ARN = "arn:aws:kms:eu-west-1:111122223333:key/own"
+SNS, RULE = "arn:aws:sns:eu-west-1:111122223333:sales", "arn:aws:events:eu-west-1:111122223333:rule/late"
+
+
+@pytest.mark.parametrize(("topic", "queue"), [(MINE, "mine"), (SHARED, "urgent")])
+def test_a_plain_sender_may_send_to_the_address_and_nothing_else(topic: str, queue: str) -> None:
+    url = SETTINGS.urgent_queue_url.replace("urgent", "mine")
+    settings = replace(SETTINGS, topic_queues={MINE: (url, f"{url}-bulk")}, encryption_key_arn=KEY_ARN)
+    [send, *keys] = sender_statements(settings, topic, actions=("plain",))
+    arn = f"arn:aws:sqs:eu-west-1:111122223333:{queue}"
+    assert send == {"Effect": "Allow", "Action": ["sqs:SendMessage"], "Resource": [arn]}
+    assert address_arn(settings, topic) == arn
+    assert [each["Action"] for each in keys] == [["kms:Decrypt"], ["kms:GenerateDataKey"]]
+    assert all(each["Condition"]["StringEquals"]["kms:ViaService"] == ["sqs.eu-west-1.amazonaws.com"] for each in keys)
+    with_cancel = sender_statements(settings, topic, actions=("plain", "cancel"))
+    assert [each["Resource"] for each in with_cancel if "sqs:SendMessage" in each["Action"]] == [[arn]]
+
+
+def test_topics_of_sns_and_rules_may_send_and_use_the_key_on_their_own_behalf_only() -> None:
+    policies = [source_statements(ARN, [SNS, RULE, f"{SNS}-2"]), source_key_statements([SNS, RULE])]
+    told = [[(each["Principal"]["Service"], each.get("Condition")) for each in policy] for policy in policies]
+    sns, events = "sns.amazonaws.com", "events.amazonaws.com"
+    assert told[0] == [
+        (sns, {"ArnEquals": {"aws:SourceArn": [SNS, f"{SNS}-2"]}}),
+        (events, {"ArnEquals": {"aws:SourceArn": [RULE]}}),
+    ]
+    assert told[1] == [(sns, {"ArnEquals": {"aws:SourceArn": [SNS]}}), (events, None)]
+    assert {(each["Action"], each["Resource"]) for each in policies[0]} == {("sqs:SendMessage", ARN)}
+
+
+@pytest.mark.parametrize("source", ["sales", ARN, "arn:aws:pipes:eu-west-1:111122223333:pipe/outbox"])
+def test_what_sends_with_a_role_is_no_source_of_a_queues_policy(source: str) -> None:
+    with pytest.raises(InvalidValue, match="give the ARN of an SNS topic or an EventBridge rule"):
+        source_statements(ARN, [source])
+
+
 def test_where_the_service_is_comes_from_its_settings_or_from_the_caller() -> None:
     [read, *_] = sender_statements(SETTINGS, MINE)
     assert read["Resource"] == ["arn:aws:ssm:eu-west-1:111122223333:parameter/tidewheel/tw/settings"]
@@ -240,7 +279,7 @@ def test_where_the_service_is_comes_from_its_settings_or_from_the_caller() -> No
 
 @pytest.mark.parametrize("actions", [(), ("send", "fly"), "send"])
 def test_an_action_that_nobody_can_do_is_refused_with_those_that_exist(actions: Any) -> None:
-    with pytest.raises(InvalidValue, match="give some of send, cancel, reschedule, look, large_bodies"):
+    with pytest.raises(InvalidValue, match="give some of send, plain, cancel, reschedule, look, large_bodies"):
         sender_statements(SETTINGS, MINE, actions=actions)
     with pytest.raises(InvalidValue, match="give some of receive, retry_later, redrive"):
         consumer_statements(SETTINGS, MINE, ARN, actions=actions)

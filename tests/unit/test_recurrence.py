@@ -455,6 +455,22 @@ def test_exactly_one_of_cron_and_every_is_given(expression: str | None, every: i
         Rule(cron=expression, period_s=every, start_ms=0)
 
 
+@given(
+    st.sampled_from(["0 9 * * *", "*/15 * * * *", "30 2 * * *", None]),
+    st.integers(1, 604_799_999),
+    st.integers(ms("2027-03-27"), ms("2027-04-05")),
+)
+def test_a_shift_moves_each_time_by_the_same_and_loses_none(expression: str | None, shift_ms: int, at_ms: int) -> None:
+    every = "7m" if expression is None else None
+    rule = parse_rule(expression, every, BERLIN, start_ms=ms("2027-03-26"))
+    shifted = dataclasses.replace(rule, shift_ms=shift_ms)
+    assert shifted.next_after(at_ms + shift_ms) == (rule.next_after(at_ms) or 0) + shift_ms
+    expected = [each + shift_ms for each in rule.between(at_ms, at_ms + 3_600_000, 100)]
+    assert shifted.between(at_ms + shift_ms, at_ms + shift_ms + 3_600_000, 100) == expected
+    assert shifted.next_after(0) == (rule.next_after(0) or 0) + shift_ms
+    assert shifted.to_json() == rule.to_json()
+
+
 @pytest.mark.parametrize("bad", [-1, 1.5, True, None, "0", ms("2027-01-01") * 1000, 10**400])
 def test_what_is_no_time_is_refused(bad: Any) -> None:
     rule = cron("0 9 * * *")

@@ -11,6 +11,7 @@ from typing import Any
 
 import boto3
 import pytest
+from botocore.exceptions import ClientError
 from moto import mock_aws
 
 from tests.marks import topic_state
@@ -412,6 +413,51 @@ def test_send_raises_the_messages_own_error(stack: Stack) -> None:
     stack.client.create_topic("orders")
     with pytest.raises(InvalidValue, match="a delay cannot be negative"):
         stack.client.send("orders", "x", delay=-1)
+
+
+class Listing(TopicStates):
+    """Counts its lists. Refuses them on demand."""
+
+    lists = 0
+    refuses = False
+
+    def names_among(self, most_items: int) -> list[str]:
+        self.lists += 1
+        if self.refuses:
+            raise ClientError({"Error": {"Code": "AccessDeniedException"}}, "Scan")
+        return super().names_among(most_items)
+
+
+def test_topics_with_similar_names_are_looked_for_once_a_minute_however_many_calls_fail(stack: Stack) -> None:
+    storage = altered(stack.storage, topic_states=Listing)
+    for name in ("orders", "orders-eu", "invoices"):
+        create_topic(storage, stack.clock, name, TopicSettings())
+    client = Tidewheel(session=stack.session, settings=stack.settings, clock=stack.clock, storage=storage)
+    for name, near in [("ordres", "'orders'"), ("orders-us", "'orders-eu' or 'orders'"), ("Invoice", "'invoices'")] * 5:
+        with pytest.raises(UnknownTopic, match=f"did you mean {near}\\?$"):
+            client.send(name, "x")
+    assert storage.topic_states.lists == 1  # type: ignore[attr-defined]
+    with pytest.raises(UnknownTopic, match=r"or correct the name$"):
+        client.send("nothing-alike", "x")
+    stack.clock.advance_ms(60_000)
+    with pytest.raises(UnknownTopic, match="'orders'"):
+        client.send("order", "x")
+    assert storage.topic_states.lists == 2  # type: ignore[attr-defined]
+
+
+def test_a_client_that_may_not_list_topics_tries_once_and_knows_the_topics_it_has_used(stack: Stack) -> None:
+    storage = altered(stack.storage, topic_states=Listing)
+    storage.topic_states.refuses = True  # type: ignore[attr-defined]
+    for name in ("orders", "invoices"):
+        create_topic(storage, stack.clock, name, TopicSettings())
+    client = Tidewheel(session=stack.session, settings=stack.settings, clock=stack.clock, storage=storage)
+    with pytest.raises(UnknownTopic, match=r"or correct the name$"):
+        client.send("ordres", "x")
+    client.send("orders", "x")
+    stack.clock.advance_ms(90_000)
+    with pytest.raises(UnknownTopic, match="did you mean 'orders'"):
+        client.send("ordres", "x")
+    assert storage.topic_states.lists == 1  # type: ignore[attr-defined]
 
 
 def test_send_many_to_an_unknown_topic_does_not_touch_the_iterable(stack: Stack) -> None:

@@ -376,6 +376,22 @@ def test_messages_are_one_line_each_with_whole_ids_and_bodies_cut_to_a_terminals
     assert print_messages([]) is None and capsys.readouterr().out == "nothing waits\n"
 
 
+def test_messages_are_shown_with_their_groups_if_any_has_one(
+    memory: MemoryTidewheel, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def shown() -> list[list[str]]:
+        print_messages(client.peek("orders"))
+        return [re.split("  +", line.rstrip())[2:] for line in capsys.readouterr().out.splitlines()]
+
+    client = topic(memory)
+    client.send("orders", "of nobody", delay="2h")
+    memory.advance(minutes=6)
+    assert shown() == [["key", "body"], ["-", "of nobody"]]
+    client.send("orders", "of one", delay="3h", group="tenant-7")
+    memory.advance(minutes=6)
+    assert shown() == [["key", "group", "body"], ["-", "-", "of nobody"], ["-", "tenant-7", "of one"]]
+
+
 @pytest.fixture
 def looks(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[float]]:
     """Notes the pauses between looks. The third pause raises KeyboardInterrupt."""

@@ -29,6 +29,9 @@ ID = "Encryption"
 DATA_KEY_REUSE = Duration.hours(12)
 """How long SQS uses a data key. Each new data key costs a request of KMS for each queue, $0.03 for 10,000 requests."""
 
+PIPE_LOGS = "/aws/vendedlogs/pipes"
+"""The folder of log groups that EventBridge needs no further policy for."""
+
 LOG_ACTIONS = (
     "kms:Decrypt",
     "kms:DescribeKey",
@@ -80,7 +83,7 @@ class Encryption(Construct):
         )
 
     def _allow_logs(self, key: kms.IKey) -> None:
-        """Allows CloudWatch Logs to use the key for the service's log groups of functions and jobs."""
+        """Allows CloudWatch Logs to use the key for the service's log groups of functions, jobs and pipes."""
         groups = [
             Stack.of(self).format_arn(
                 service="logs",
@@ -88,7 +91,7 @@ class Encryption(Construct):
                 resource_name=f"{folder}/{service_name(self)}-*",
                 arn_format=ArnFormat.COLON_RESOURCE_NAME,
             )
-            for folder in ("/aws/lambda", "/aws-glue")
+            for folder in ("/aws/lambda", "/aws-glue", PIPE_LOGS)
         ]
         logs = f"logs.{Aws.REGION}.{Aws.URL_SUFFIX}"
         _allow_service(key, logs, LOG_ACTIONS, {"ArnLike": {"kms:EncryptionContext:aws:logs:arn": groups}})

@@ -10,6 +10,7 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_sns as sns
+from aws_cdk import aws_sqs as sqs
 from aws_cdk import aws_ssm as ssm
 from constructs import Construct
 
@@ -142,6 +143,14 @@ class TidewheelService(Construct):
             InvalidValue: A value is not usable.
         """
         return Topic(self, f"Topic-{topic_name}", service=self, topic_name=topic_name, **properties)
+
+    def address(self, topic_name: str | None = None) -> sqs.Queue:
+        """Returns the queue to which programs send without the SDK: the topic's own, or the shared queue.
+
+        An SNS subscription of the queue needs raw delivery.
+        """
+        own = self.ingestion.topic_queues.get(topic_name or "")
+        return self.ingestion.urgent_queue if own is None else own[0]
 
     def grant_send(
         self, grantee: iam.IGrantable, *topics: str | Topic, actions: Collection[SenderAction] = SENDER_ACTIONS

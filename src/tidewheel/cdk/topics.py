@@ -11,6 +11,7 @@ from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
 from tidewheel.cdk.encryption import key_of
+from tidewheel.cdk.pipe import PipeProperties, SubscriptionPipe
 from tidewheel.cdk.subscriber_queue import SubscriberQueue, allow_deliveries
 from tidewheel.client.declared import DeclaredSubscription, DeclaredTopic
 from tidewheel.errors import InvalidValue
@@ -124,6 +125,8 @@ class Subscription(Construct):
         queue: The queue that gets the messages, for an event source.
         dead_letters: The queue's dead-letter queue; None for an imported queue.
         resource: The custom resource.
+        carry: The setting.
+        removal_policy: What becomes of the subscription and its queue when the stack no longer declares it.
     """
 
     def __init__(
@@ -166,9 +169,10 @@ class Subscription(Construct):
         super().__init__(scope, id_)
         self.topic = topic
         self.subscription_name = subscription_name
-        policy = removal_policy or topic.removal_policy
+        self.carry = settings.get("carry")
+        self.removal_policy = removal_policy or topic.removal_policy
         if queue is None:
-            made = self._make_queue(visibility_timeout, max_receive_count, policy)
+            made = self._make_queue(visibility_timeout, max_receive_count)
             queue = made.queue
         elif visibility_timeout is not None:
             advice = "it is for a queue that is made here: leave it out, and set it where the queue is made"
@@ -187,16 +191,18 @@ class Subscription(Construct):
         )
         declarations = topic.service.declarations()
         declarations.allow_check(queue)
-        self.resource: CustomResource = declarations.resource(self, wanted, removal_policy=policy)
+        self.resource: CustomResource = declarations.resource(self, wanted, removal_policy=self.removal_policy)
         self.resource.node.add_dependency(topic.resource, queue)
 
     def grant_consume(self, grantee: iam.IGrantable, *, actions: Collection[ConsumerAction] = RECEIVE) -> iam.Grant:
         """Allows to work on this subscription. See `TidewheelService.grant_consume`."""
         return self.topic.service.grant_consume(grantee, self, actions=actions)
 
-    def _make_queue(
-        self, visibility_timeout: Duration | None, max_receive_count: int, removal_policy: RemovalPolicy
-    ) -> SubscriberQueue:
+    def pipe_to(self, **properties: Unpack[PipeProperties]) -> SubscriptionPipe:
+        """Moves the messages on, to a FIFO queue or an HTTPS endpoint. See `SubscriptionPipe`."""
+        return SubscriptionPipe(self, **properties)
+
+    def _make_queue(self, visibility_timeout: Duration | None, max_receive_count: int) -> SubscriberQueue:
         service = self.topic.service
         made = SubscriberQueue(
             self,
@@ -205,7 +211,7 @@ class Subscription(Construct):
             visibility_timeout=visibility_timeout,
             max_receive_count=max_receive_count,
             encryption_key=key_of(service),
-            removal_policy=removal_policy,
+            removal_policy=self.removal_policy,
             alarm_topic=service.alarms.topic if service.environment.alarms else None,
             # Names have no dots, so every subscription's alarm has another name.
             alarm_name=f"{service.service_name}-DeadLetters-{self.topic.topic_name}.{self.subscription_name}",

@@ -90,6 +90,10 @@ def create_recurring(
     expires_in: Annotated[
         str | None, typer.Option(help="Time after which a message that is due is no longer delivered, such as 10m.")
     ] = None,
+    group: Annotated[str | None, typer.Option(help="The MessageGroupId of each message.")] = None,
+    window: Annotated[
+        str | None, typer.Option(help="Shift all times by a constant below this, such as 15m.", show_default="none")
+    ] = None,
     replace: Annotated[bool, typer.Option("--replace", help="Replace the recurring message with this key.")] = False,
     json_body: JsonBody = False,
     as_json: AsJson = False,
@@ -106,6 +110,8 @@ def create_recurring(
         attributes=dict(pairs("--attribute", attribute)),
         expires_in=delay_of(expires_in),
         replace=replace,
+        group=group,
+        window=delay_of(window),
     )
     _show_recurring([made], as_json)
 

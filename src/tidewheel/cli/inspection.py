@@ -111,12 +111,13 @@ def stats(
 
 
 def print_messages(found: Sequence[WaitingMessage]) -> None:
-    """Prints messages as lines. A terminal cuts keys and bodies to its width, and no ids."""
+    """Prints messages as lines, with groups if a message has one. A terminal cuts all texts to its width, but no id."""
     if not found:
         typer.echo("nothing waits")
         return
-    rows = [(each.id, _time(each.deliver_at), _line(each.key or "-"), _line(each.body)) for each in found]
-    shown = table(["id", "due (UTC)", "key", "body"], rows)
+    texts = ["key", "group", "body"] if any(each.group for each in found) else ["key", "body"]
+    rows = [(it.id, _time(it.deliver_at), *(_line(getattr(it, name) or "-") for name in texts)) for it in found]
+    shown = table(["id", "due (UTC)", *texts], rows)
     shown.columns[0].no_wrap = shown.columns[1].no_wrap = True
     console().print(shown)
 

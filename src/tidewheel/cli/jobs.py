@@ -16,9 +16,11 @@ from tidewheel.cli.administration import TopicName
 from tidewheel.cli.output import print_error
 from tidewheel.cli.target import Target
 from tidewheel.clock import SystemClock
+from tidewheel.errors import InvalidValue
 
 RELEASE_S = 10
 """How long a job may go on after Ctrl-C, until its running tasks have ended and its leases are released."""
+SCHEDULES = "eventbridge-schedules"
 _ENDS = (signal.SIGINT, signal.SIGTERM)
 Cores = Annotated[int | None, typer.Option(min=1, help="Parallel tasks. The default is one for each processor.")]
 Spark = Annotated[bool, typer.Option("--spark", help="Use local Spark for large work. It needs the extra spark.")]
@@ -69,7 +71,9 @@ def import_messages(
     file_format: Annotated[
         str | None,
         typer.Option(
-            "--format", help="parquet, csv, json, delta or iceberg. The default follows from the files' names."
+            "--format",
+            help="parquet, csv, json, delta, iceberg or eventbridge-schedules. The default follows from the files' "
+            "names.",
         ),
     ] = None,
     deliver_at: Annotated[str | None, _column("The time at which a message is due.")] = None,
@@ -103,18 +107,42 @@ def import_messages(
     min_lead: Annotated[
         str | None, typer.Option(help="Refuse messages due sooner, such as 30m. The default is 1h.")
     ] = None,
+    since: Annotated[
+        str | None,
+        typer.Option("--from", help="Of EventBridge's schedules: take only what is due from this time on, ISO 8601."),
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Of EventBridge's schedules: send nothing, print what each becomes.")
+    ] = False,
     cores: Cores = None,
 ) -> None:
-    """Import files of messages as ledgers."""
+    """Import files of messages as ledgers, or schedules of EventBridge Scheduler."""
     run = {"topic": topic, "rejects": rejects, "token": token, "min-lead": min_lead}
     reading = {"input": files, "input-role": input_role, "format": file_format, "time-zone": time_zone}
     reading |= {"csv-escape": csv_escape, "csv-quote": csv_quote}
     columns = {"deliver-at": deliver_at, "body": body, "key": key, "attributes": attributes}
     columns |= {"expires-at": expires_at, "group": group}
-    report = _run(ctx, "import_messages", {**run, **reading, **columns}, cores)
+    arguments = {**run, **reading, **columns}
+    _check_options(file_format, arguments, {"from": since, "dry-run": dry_run or None})
+    if file_format == SCHEDULES:
+        from tidewheel.cli.schedules import import_schedules
+
+        import_schedules(ctx, topic, files, since, dry_run)
+        return
+    report = _run(ctx, "import_messages", arguments, cores)
     nothing = report.rejected and not report.imported and not report.skipped
     if report.failed or nothing:
         raise typer.Exit(1)
+
+
+def _check_options(
+    file_format: str | None, arguments: Mapping[str, object], for_schedules: Mapping[str, object]
+) -> None:
+    """Raises InvalidValue for an option of another format."""
+    others, how = (arguments, "leave it out") if file_format == SCHEDULES else (for_schedules, "give it only")
+    for name, value in others.items():
+        if value is not None and name not in ("topic", "input", "format"):
+            raise InvalidValue(f"--{name}", value, f"{how} with --format {SCHEDULES}")
 
 
 def _run(

@@ -18,6 +18,7 @@ import typer
 from typer.core import TyperGroup
 
 from tidewheel.cli import (
+    address,
     administration,
     changes,
     cost,
@@ -64,7 +65,7 @@ app.add_typer(damaged.damaged, name="damaged")
 app.add_typer(policies.policy, name="policy")
 app.add_typer(changes.recurring, name="recurring")
 _COMMANDS: tuple[tuple[Callable[..., None], ...], ...] = (
-    (messages.send, messages.receive, changes.cancel, changes.reschedule),
+    (messages.send, messages.receive, changes.cancel, changes.reschedule, address.address),
     (inspection.stats, inspection.get, inspection.peek, history.purge, history.replay, history.redrive),
     (plain.explain, plain.refused),
     (jobs.merge, jobs.rebuild, jobs.import_messages, cost.cost, documentation.docs),

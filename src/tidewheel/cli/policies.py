@@ -35,10 +35,10 @@ Actions = Annotated[
 
 @policy.command()
 def sender(ctx: typer.Context, topic: TopicName, action: Actions = None, as_json: AsJson = False) -> None:
-    """Print the policy of a program that sends to a topic. Actions: send, cancel, reschedule, look, large_bodies."""
+    """Print the policy of a sender to a topic. Actions: send, plain, cancel, reschedule, look, large_bodies."""
     from tidewheel.policies import SENDER_ACTIONS, policy_document, sender_statements, shares_queues
 
-    settings = _settings(ctx)
+    settings = service_settings(ctx)
     actions = cast("list[SenderAction]", action) or SENDER_ACTIONS
     statements = sender_statements(settings, topic, actions=actions)
     if shares_queues(settings, topic):
@@ -66,7 +66,9 @@ def consumer(
         raise UnknownSubscription(topic, subscription)
     actions = cast("list[ConsumerAction]", action) or RECEIVE
     url = found[0].queue_url
-    statements = consumer_statements(_settings(ctx), topic, url, queue_key=_key_of_queue(ctx, url), actions=actions)
+    statements = consumer_statements(
+        service_settings(ctx), topic, url, queue_key=_key_of_queue(ctx, url), actions=actions
+    )
     _show(policy_document(statements), as_json)
 
 
@@ -76,7 +78,7 @@ def administrator(ctx: typer.Context, as_json: AsJson = False) -> None:
     from tidewheel.client.redrive import service_dead_letters
     from tidewheel.policies import administrator_statements, policy_document
 
-    settings = _settings(ctx)
+    settings = service_settings(ctx)
     dead = service_dead_letters(_aws(ctx, "sqs"), settings)
     _show(policy_document(administrator_statements(settings, dead_letter_queues=dead)), as_json)
 
@@ -92,6 +94,29 @@ def queue(
 
     role_arns = _parameter(ctx, roles_parameter_name).split(",")
     _show(queue_policy(queue_url, role_arns=role_arns), as_json)
+
+
+@policy.command()
+def address(
+    ctx: typer.Context,
+    sources: Annotated[list[str], typer.Argument(help="ARNs of SNS topics and EventBridge rules.")],
+    topic: Annotated[str | None, typer.Option(help="A topic, which may have a queue of its own.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Print the policy of the queue of `tidewheel address` with which SNS topics and EventBridge rules send to it."""
+    from tidewheel.policies import address_arn, policy_document, source_key_statements, source_statements
+
+    settings = service_settings(ctx)
+    added = source_statements(address_arn(settings, topic), sources)
+    asked = {"QueueUrl": settings.address(topic), "AttributeNames": ["Policy"]}
+    found = _aws(ctx, "sqs").get_queue_attributes(**asked).get("Attributes", {})
+    kept = json.loads(found.get("Policy", '{"Statement": []}'))["Statement"]
+    if settings.encryption_key_arn is not None:
+        needed = json.dumps(source_key_statements(sources))
+        typer.echo(
+            f"Note: the policy of the key {settings.encryption_key_arn} needs these statements: {needed}", err=True
+        )
+    _show(policy_document([*kept, *(each for each in added if each not in kept)]), as_json)
 
 
 def _key_of_queue(ctx: typer.Context, queue_url: str) -> str | None:
@@ -128,7 +153,8 @@ def _key_of_alias(ctx: typer.Context, queue_url: str, alias: str) -> str | None:
         return None
 
 
-def _settings(ctx: typer.Context) -> ServiceSettings:
+def service_settings(ctx: typer.Context) -> ServiceSettings:
+    """Returns the settings of the service that the global options name."""
     return ServiceSettings.from_json(_parameter(ctx, parameter_name), "the stack's SSM parameter")
 
 

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Self, TypedDict, Unpack
 
+from tidewheel.client import tracing
 from tidewheel.client.bounded import CALL_S
 from tidewheel.client.tidewheel import Tidewheel
 from tidewheel.errors import BufferFull, Closed, FlushFailed, InvalidValue
@@ -168,6 +169,7 @@ class BufferedSender:
         message = Message(body=body, **given)
         state, checked = self._core.check(topic, message)
         future: Future[Receipt] = Future()
+        checked = tracing.buffered(state.topic, checked, future)
         size = checked.size
         with self._changed:
             self._wait_for_room(size)

@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from tidewheel import deadline
-from tidewheel.client import receiving
+from tidewheel.client import receiving, tracing
 from tidewheel.client.bounded import CALL_S
 from tidewheel.client.interrupts import Interrupts
 from tidewheel.client.payloads import fetch_payload
@@ -140,8 +140,9 @@ class Consumer:
             UnknownTopic, UnknownSubscription: it does not exist.
         """
         receiving.check_receive(max_messages, wait_s)
-        with deadline.patience(wait_s + CALL_S):
-            return receiving.with_bodies(self._core.connection, self._receive(max_messages, wait_s))
+        with deadline.patience(wait_s + CALL_S), tracing.receiving(self.topic, self.subscription) as found:
+            found.extend(receiving.with_bodies(self._core.connection, self._receive(max_messages, wait_s)))
+        return found
 
     def _receive(self, max_messages: int, wait_s: int) -> list[ReceivedMessage]:
         """Receives messages without the bodies kept in S3. Acknowledges and leaves out messages to drop."""
@@ -379,15 +380,16 @@ class Consumer:
             return None
         self._in_hand.add(message.receipt_handle)
         try:
-            whole = fetch_payload(self._core.connection, message)
-            try:
-                result = function(whole)
-            except RetryLater as wanted:
-                self.retry_later(whole, level=wanted.level, backoff=wanted.backoff, delay=wanted.delay)
-                return None
-            if inspect.isawaitable(result) or inspect.isgenerator(result) or inspect.isasyncgen(result):
-                getattr(result, "close", lambda: None)()  # otherwise Python warns of a coroutine
-                raise InvalidValue("function", function, _PLAIN)
+            with tracing.processing(self.topic, self.subscription, message):
+                whole = fetch_payload(self._core.connection, message)
+                try:
+                    result = function(whole)
+                except RetryLater as wanted:
+                    self.retry_later(whole, level=wanted.level, backoff=wanted.backoff, delay=wanted.delay)
+                    return None
+                if inspect.isawaitable(result) or inspect.isgenerator(result) or inspect.isasyncgen(result):
+                    getattr(result, "close", lambda: None)()  # otherwise Python warns of a coroutine
+                    raise InvalidValue("function", function, _PLAIN)
         except Exception:
             self._count("failed")
             raise

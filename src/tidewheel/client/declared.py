@@ -166,17 +166,18 @@ class DeclaredSubscription(StoredSettings):
         return found.generation
 
     def update(self, connection: Connection, clock: Clock, owner: str) -> None:
-        """Changes the settings. The initial position does not change.
+        """Changes the settings that can change. The initial position does not change.
 
         Raises:
             AlreadyExists: the subscription has another queue. Messages in that queue would not move, so a subscription
-                with another queue needs another name.
+                with another queue needs another name. Or a fixed setting differs.
         """
         existing = connection.storage.subscriptions.read(self.topic, self.name)
         if existing is None:
             self.create(connection, clock, owner)
             return
         subscribe.check_same_queue(existing, self.queue_url)
+        subscribe.check_same_settings(existing, self, exactly=True, fixed=True)
         states.update_subscription(connection.storage, self.topic, self.name, self.stored())
 
 

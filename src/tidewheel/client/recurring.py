@@ -24,9 +24,9 @@ from tidewheel.errors import (
     TidewheelError,
     UnknownRecurring,
 )
-from tidewheel.model.duration import delay_ms
+from tidewheel.model.duration import delay_ms, window_ms
 from tidewheel.model.message import IdSource, Message
-from tidewheel.model.recurrence import Rule
+from tidewheel.model.recurrence import Rule, rule_of
 from tidewheel.model.recurring import MAX_BODY_BYTES, MAX_NAME_BYTES, Recurring, occurrence_id
 from tidewheel.model.topic_state import TopicState, above
 from tidewheel.model.validation import Options, OutgoingMessage, check_key, check_message
@@ -47,8 +47,10 @@ class RecurringMessage:
         key: the name by which the message is cancelled.
         cron: five fields, in the time zone; None for a fixed rate.
         every_s: the fixed rate in seconds; None with cron.
-        next_at: the next due time; None if there is none.
+        window_s: the window in seconds; None without.
+        next_at: the next due time, shifted within the window; None if there is none.
         body: the body as SQS carries it.
+        group: the group of each occurrence.
     """
 
     topic: str
@@ -56,8 +58,10 @@ class RecurringMessage:
     cron: str | None
     every_s: int | None
     timezone: str
+    window_s: float | None
     next_at: datetime | None
     body: str
+    group: str | None = None
 
 
 def make(
@@ -99,6 +103,7 @@ def make(
     if starts_now and known is not None:
         rule = _as_begun(rule, Rule.from_json(known.rule))
     wanted = _checked(state, key, message, rule, now_ms)
+    rule = rule_of(wanted)
     sent_until_ms: int | None = None
     for _ in range(_ATTEMPTS):
         state = read_topic_state()
@@ -162,8 +167,10 @@ def described(recurring: Recurring, now_ms: int) -> RecurringMessage:
         cron=rule.cron,
         every_s=rule.period_s,
         timezone=rule.timezone,
+        window_s=None if recurring.window_ms is None else recurring.window_ms / 1000,
         next_at=None if next_ms is None else utc(next_ms),
         body=recurring.text,
+        group=recurring.group,
     )
 
 
@@ -181,7 +188,7 @@ def _known(storage: Storage, topic: str, key: str) -> Recurring | None:
 
 def _rule(recurring: Recurring) -> Rule:
     try:
-        return Rule.from_json(recurring.rule)
+        return rule_of(recurring)
     except (TidewheelError, ValueError) as error:
         raise CorruptMetadata(f"the rule of recurring message {recurring.name!r} is not readable ({error})") from None
 
@@ -205,10 +212,13 @@ def _checked(state: TopicState, key: str, message: Message, rule: Rule, now_ms: 
         encoding=checked.encoding,
         attributes=checked.attributes,
         expires_in_ms=expires_in_ms,
+        group=message.group,
+        window_ms=None if message.window is None else window_ms(message.window),
     )
     # Made from the content, so that a repetition after a crash makes the same ids.
     times = rule.to_json() if rule.cron is None else replace(rule, start_ms=0).to_json()
-    content = (state.generation, times, recurring.text, sorted(recurring.attributes.items()), expires_in_ms)
+    given = [each for each in (recurring.group, recurring.window_ms) if each is not None]
+    content = (state.generation, times, recurring.text, sorted(recurring.attributes.items()), expires_in_ms, *given)
     return replace(recurring, generation=hashlib.blake2b(repr(content).encode(), digest_size=8).hexdigest())
 
 
@@ -225,7 +235,7 @@ def _first_ms(state: TopicState, now_ms: int) -> int:
 
 def _early(recurring: Recurring, due_ms: int) -> OutgoingMessage:
     expires_at_ms = None if recurring.expires_in_ms is None else due_ms + recurring.expires_in_ms
-    options = Options(recurring=recurring.name, expires_at_ms=expires_at_ms)
+    options = Options(recurring=recurring.name, expires_at_ms=expires_at_ms, group=recurring.group)
     return OutgoingMessage(
         id=occurrence_id(recurring.generation, recurring.name, due_ms),
         text=recurring.text,

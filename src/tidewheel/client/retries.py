@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
+from tidewheel.client import tracing
 from tidewheel.client.subscription_queues import dead_letter_url_of
 from tidewheel.errors import InvalidValue
 from tidewheel.model.key import KeyEntry
@@ -82,13 +83,14 @@ def sent_again(
         expires_at_ms=expires_at_ms,
         group=message.group,
     )
-    return OutgoingMessage(
+    again = OutgoingMessage(
         id=ids.next(due_ms),
         text=message.body,
         encoding=message.encoding,
         attributes=message.attributes,
         options=options,
     )
+    return tracing.carrying(again, message.trace_context)
 
 
 def supersedes(entry: KeyEntry, message: ReceivedMessage) -> bool:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from tidewheel import deadline
 from tidewheel.aws.tries import AWS_ERRORS
+from tidewheel.client import tracing
 from tidewheel.client.bounded import CALL_S
 from tidewheel.client.connection import Connection
 from tidewheel.client.topic_cache import TopicCache
@@ -75,6 +76,7 @@ class Sender:
     Attributes:
         broken: the errors of queues and of S3, which are not tried again. Calls may share it.
         call_s: how long each of them is waited for, as of `deadline.patience`.
+        trace_context: what messages carry of the span that sends them.
     """
 
     connection: Connection
@@ -85,6 +87,7 @@ class Sender:
     pause: Callable[[float], None] = deadline.sleep
     broken: dict[str, Exception] = field(default_factory=dict)
     call_s: float | Callable[[], float] = CALL_S
+    trace_context: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._sqs: SQSClient = self.connection.sqs
@@ -143,7 +146,7 @@ class Sender:
                     raise InvalidValue(f"messages[{index}]", message, "give a Message")
                 checked = check_message(message, self.ids, now_ms, topic=topic, levels=levels, large=True)
                 self.cache.admit(self.state)
-                checked = self._without_large_body(checked)
+                checked = self._without_large_body(tracing.carrying(checked, self.trace_context))
             except (InvalidValue, LimitExceeded, *AWS_ERRORS) as error:
                 self._failures[index] = error
                 continue

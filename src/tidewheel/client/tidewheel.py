@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Unpack, cast
 
 from tidewheel import clock as _clock
 from tidewheel import deadline
-from tidewheel.client import administration, changes, damaged, receiving, recurring, waiting
+from tidewheel.client import administration, changes, damaged, receiving, recurring, tracing, waiting
 from tidewheel.client.administration import check_both
 from tidewheel.client.bounded import CALL_S, bounded_but
 from tidewheel.client.changes import Rescheduled
@@ -23,6 +23,7 @@ from tidewheel.client.damaged import Damaged
 from tidewheel.client.recurring import RecurringMessage
 from tidewheel.client.redrive import RedriveResult, redrive_queue
 from tidewheel.client.service_redrive import RefusedMessage, redrive_service_queues, refused_messages
+from tidewheel.client.spelling import names_near_topics
 from tidewheel.client.stats import TopicStats, topic_stats
 from tidewheel.client.waiting import MessageStatus, WaitingMessage
 from tidewheel.clock import Clock
@@ -57,6 +58,7 @@ if TYPE_CHECKING:
 
 
 @bounded_but("send_many", "receive")
+@names_near_topics
 class Tidewheel:
     """A deployed Tidewheel service. One client serves any number of threads.
 
@@ -166,7 +168,11 @@ class Tidewheel:
             UnknownTopic: the topic does not exist; nothing was sent.
             SendFailed: some messages were not accepted, each named by its index; all others were sent.
         """
-        return self.core.sender(self.core.cache.state(topic)).send(messages)
+        state = self.core.cache.state(topic)
+        with tracing.sending(topic) as span:
+            receipts = self.core.sender(state, trace_context=tracing.context_of(span)).send(messages)
+            tracing.sent(span, receipts)
+        return receipts
 
     def cancel(self, topic: str, id: str | None = None, *, key: str | None = None) -> CancelResult:
         """Cancels a message by its id, or all messages with a key. Repeating is harmless.
@@ -253,6 +259,8 @@ class Tidewheel:
         attributes: Mapping[str, str] | None = None,
         expires_in: float | timedelta | str | None = None,
         replace: bool = False,
+        group: str | None = None,
+        window: float | timedelta | str | None = None,
     ) -> RecurringMessage:
         """Creates a recurring message, which comes until cancelled. An equal existing message is kept.
 
@@ -267,8 +275,9 @@ class Tidewheel:
                 docs/recurring.md.
             start: the earliest due time, an aware datetime or Unix seconds; default: now, or the start of an existing
                 message with this key and rule.
-            attributes, expires_in: as in `send`.
+            attributes, expires_in, group: as in `send`.
             replace: whether to replace an existing message with this key and another rule or body.
+            window: shifts all times by a constant below it, made from topic and key. 1 s to 7 days.
 
         Raises:
             InvalidValue: a value is not usable; nothing was created.
@@ -284,7 +293,7 @@ class Tidewheel:
             partial(self.core.cache.read, topic),
             now_ms,
             key,
-            Message(body=body, attributes=attributes or {}, expires_in=expires_in),
+            Message(body=body, attributes=attributes or {}, expires_in=expires_in, group=group, window=window),
             parse_rule(cron, every, timezone, start_ms=start_ms),
             starts_now=start is None,
             replaces=replace,
@@ -333,10 +342,11 @@ class Tidewheel:
             UnknownTopic, UnknownSubscription: it does not exist.
         """
         receiving.check_receive(max_messages, wait_s)
-        with deadline.patience(wait_s + CALL_S):
+        with deadline.patience(wait_s + CALL_S), tracing.receiving(topic, subscription) as found:
             queue_url = self.core.cache.subscription(topic, subscription).queue_url
             taken = receiving.receive(self.core.connection.polling(wait_s), queue_url, max_messages, wait_s)
-            return receiving.with_bodies(self.core.connection, taken)
+            found.extend(receiving.with_bodies(self.core.connection, taken))
+        return found
 
     def delete(self, topic: str, subscription: str, messages: Iterable[ReceivedMessage]) -> None:
         """Acknowledges received messages, so they do not come again.

@@ -9,7 +9,11 @@ the messages of BURST_S seconds.
 from __future__ import annotations
 
 import threading
+from contextlib import suppress
+from difflib import get_close_matches
+from math import inf
 
+from tidewheel import deadline
 from tidewheel.aws.tries import passes
 from tidewheel.client.connection import Connection
 from tidewheel.clock import Clock
@@ -22,6 +26,10 @@ CACHE_MS = 60_000
 """How long a topic state and a subscription are cached."""
 FRESH_MS = 5_000
 BURST_S = 10
+_LISTED_ITEMS = 1_000
+"""Items of the table in which topics with a similar name are looked for. At most a megabyte, for 0.003 cents."""
+_NEAR = 0.7
+"""The least ratio of similar names. One wrong letter of four has 0.75."""
 
 
 class TopicCache:
@@ -34,6 +42,8 @@ class TopicCache:
         self._limits: dict[str, Limits] = {}
         self._states: dict[str, tuple[int, TopicState]] = {}
         self._subscriptions: dict[tuple[str, str], tuple[int, SubscriptionState]] = {}
+        self._listed: list[str] = []
+        self._list_again_ms: float = 0
 
     def state(self, topic: str) -> TopicState:
         """Returns a topic state, read at most CACHE_MS ago.
@@ -59,7 +69,9 @@ class TopicCache:
         check_name("topic", topic)
         state = self._connection.storage.topic_states.read(topic)
         if state is None:
-            raise UnknownTopic(topic)
+            error = UnknownTopic(topic)
+            error.name_near(self.near(topic))
+            raise error
         self.remember(state)
         return state
 
@@ -75,6 +87,22 @@ class TopicCache:
             self._limits.pop(topic, None)
             for known in [each for each in self._subscriptions if each[0] == topic]:
                 del self._subscriptions[known]
+
+    def near(self, topic: str) -> list[str]:
+        """Returns up to three topics with a name like an unknown topic's, best first.
+
+        They are topics that this client has used, or topics among the table's first items. The table is read at most
+        once in CACHE_MS. A client that may not list topics tries this once.
+        """
+        now_ms = self._clock.now_ms()
+        if now_ms >= self._list_again_ms:
+            self._list_again_ms = inf
+            with suppress(Exception), deadline.within(deadline.TRY_S):  # only a hint
+                self._listed = self._connection.storage.topic_states.names_among(_LISTED_ITEMS)
+                self._list_again_ms = now_ms + CACHE_MS
+        with self._lock:
+            names = {*self._listed, *self._states} - {topic}
+        return get_close_matches(topic, names, cutoff=_NEAR)
 
     def subscription(self, topic: str, name: str) -> SubscriptionState:
         """Returns a subscription's state, read at most CACHE_MS ago, or before if the table cannot be reached.

@@ -5,7 +5,8 @@
                        +-- taken maxReceiveCount times already: to the dead-letter queue
                        +-- older than the retention period: gone
 
-Messages are received in the order in which they become receivable, then in the order of arrival.
+Messages are received in the order in which they become receivable, then in the order of arrival. If messages have
+groups, the messages of quiet groups come first (`tidewheel.memory.sqs_tenants`).
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from dataclasses import dataclass, field
 from tidewheel.clock import Clock
 from tidewheel.errors import SqsError
 from tidewheel.memory.sqs_message import Attributes, MemoryMessage, bad_parameter, check_message
+from tidewheel.memory.sqs_tenants import Heap, Tenants
 from tidewheel.model.message import SQS_MAX_BYTES
 from tidewheel.model.settings import SQS_MAX_DELAY_S
 
@@ -81,7 +83,8 @@ class MemoryQueue:
         self._attributes = dict(DEFAULTS)
         self._redrive: tuple[str, int] | None = None
         self._by_id: dict[str, MemoryMessage] = {}
-        self._heap: list[tuple[int, int, MemoryMessage]] = []
+        self._heap: Heap = []
+        self._tenants: Tenants | None = None  # from the first message with a group on
 
     # ---- attributes
     @property
@@ -160,7 +163,7 @@ class MemoryQueue:
     def take(
         self, count: int = 1, visibility_s: int | None = None, *, fits: Callable[[MemoryMessage], bool] | None = None
     ) -> list[MemoryMessage]:
-        """Receives up to `count` messages, oldest first, and returns copies.
+        """Receives up to `count` messages in their order, and returns copies.
 
         Messages received maxReceiveCount times already go to the dead-letter queue. Messages older than the retention
         period are deleted.
@@ -176,16 +179,17 @@ class MemoryQueue:
             now_ms = self._account.clock.now_ms()
             dead_letters, limit = self.dead_letters, 0 if self._redrive is None else self._redrive[1]
             while len(taken) < count:
-                message = self._first()
-                if message is None or message.ready_at_ms > now_ms:
+                heap = self._next_heap(now_ms)
+                if not heap or heap[0][0] > now_ms:
                     break
+                message = heap[0][2]
                 if self._expired(message, now_ms):
                     del self._by_id[message.id]
                 elif dead_letters is not None and message.receive_count >= limit:
                     del self._by_id[message.id]
                     dead_letters.bury(message, self.arn, now_ms)
                 elif fits is None or fits(message):
-                    heapq.heappop(self._heap)
+                    heapq.heappop(heap)
                     self._mark_taken(message, now_ms, visibility_s)
                     taken.append(message)
                 else:
@@ -207,6 +211,7 @@ class MemoryQueue:
             message = self._by_handle(receipt_handle)
             if message is not None:
                 del self._by_id[message.id]
+                self._count_in_flight(message, self._account.clock.now_ms(), in_flight=False)
 
     def change_visibility(self, receipt_handle: str, visibility_s: int) -> None:
         """Makes a message in flight receivable after a number of seconds.
@@ -227,6 +232,7 @@ class MemoryQueue:
             ready_at_ms = now_ms + visibility_s * 1000
             if ready_at_ms != message.ready_at_ms:
                 message.ready_at_ms = ready_at_ms
+                self._count_in_flight(message, now_ms, in_flight=message.in_flight)
                 self._keep(message)
 
     def purge(self) -> None:
@@ -234,6 +240,7 @@ class MemoryQueue:
         with self._account.lock:
             self._by_id.clear()
             self._heap.clear()
+            self._tenants = None
 
     def move_all(self, destination: Callable[[MemoryMessage], MemoryQueue | None]) -> int:
         """Moves all messages that are not in flight, as new messages. Returns their number.
@@ -256,8 +263,8 @@ class MemoryQueue:
     def next_ready_ms(self) -> int | None:
         """When the next message can be received (maybe long ago), or None if the queue is empty."""
         with self._account.lock:
-            message = self._first()
-            return None if message is None else message.ready_at_ms
+            heap = self._next_heap(self._account.clock.now_ms())
+            return heap[0][0] if heap else None
 
     def visible_at_ms(self, message_id: str) -> int | None:
         """When SQS made a message receivable for the first time, or None if the message is gone.
@@ -277,7 +284,7 @@ class MemoryQueue:
 
     @property
     def messages(self) -> list[MemoryMessage]:
-        """Copies of the receivable messages, in the order of receiving."""
+        """Copies of the receivable messages, oldest first."""
         now_ms = self._account.clock.now_ms()
         ready = [message for message in self.everything if message.ready_at_ms <= now_ms]
         return sorted(ready, key=lambda each: (each.ready_at_ms, each.arrival))
@@ -312,19 +319,25 @@ class MemoryQueue:
     def _keep(self, message: MemoryMessage) -> None:
         self._by_id[message.id] = message
         heapq.heappush(self._heap, (message.ready_at_ms, message.arrival, message))
+        if message.group is not None:
+            self._tenants = self._tenants or Tenants(self._prune)
         self._account.lock.notify_all()
 
-    def _first(self) -> MemoryMessage | None:
-        """The message that is or becomes receivable first.
+    def _next_heap(self, now_ms: int) -> Heap:
+        """Returns the heap that begins with the message that is or becomes receivable first."""
+        if self._tenants is not None:
+            return self._tenants.next_heap(self._heap, now_ms)
+        self._prune(self._heap)
+        return self._heap
 
-        Removes heap entries of moved and deleted messages.
-        """
-        while self._heap:
-            ready_at_ms, _, message = self._heap[0]
+    def _prune(self, heap: Heap) -> bool:
+        """Removes the first entries of a heap that are of moved and deleted messages. Returns whether one is left."""
+        while heap:
+            ready_at_ms, _, message = heap[0]
             if self._by_id.get(message.id) is message and message.ready_at_ms == ready_at_ms:
-                return message
-            heapq.heappop(self._heap)
-        return None
+                return True
+            heapq.heappop(heap)
+        return False
 
     def _mark_taken(self, message: MemoryMessage, now_ms: int, visibility_s: int) -> None:
         message.receive_count += 1
@@ -333,6 +346,11 @@ class MemoryQueue:
         message.in_flight = visibility_s > 0
         message.ready_at_ms = now_ms + visibility_s * 1000
         message.receipt_handle = f"{self.name}/{message.id}/{message.receive_count}"
+        self._count_in_flight(message, now_ms, in_flight=message.in_flight)
+
+    def _count_in_flight(self, message: MemoryMessage, now_ms: int, *, in_flight: bool) -> None:
+        if self._tenants is not None:
+            self._tenants.count(message, now_ms, in_flight=in_flight)
 
     def bury(self, message: MemoryMessage, source_arn: str, now_ms: int) -> None:
         message.source_arn = source_arn

@@ -8,7 +8,8 @@ An encoded checkpoint is sealed (`tidewheel.model.checksum`), a zlib stream of J
      "purges": [[first_ms, end_ms, sent_before_ms], ...],      left out if there are none
      "subscriptions": [[name, generation, queue_url, cursor, start, state], ...], and filter_policy, created_at_ms
      "tombstones": [[slot, message id, ttl_s], ...],     and the id of the message it was moved to, 0 if it is uncertain
-     "recurring": [[name, generation, rule, first_ms, text, encoding, attributes, expires_in_ms], ...],    likewise
+     "recurring": [[name, generation, rule, first_ms, text, encoding, attributes, expires_in_ms], ...],
+                   and window_ms and group
      "keys": [[key, id, sent_ms, seq, ttl_s, floor_ms, floor_seq, tail_ms, flags], ...],                   likewise
      "keys_read": [when, how many were examined]}          flags: 1 replaces others, 2 cancelled; id is null without one
 
@@ -35,7 +36,7 @@ from tidewheel.model.tombstone import Tombstone
 from tidewheel.model.topic import check_name
 from tidewheel.model.topic_state import FIRST_LAYOUT, Purge, TopicState, check_layout
 from tidewheel.model.untrusted import decompressed, json_object_of, mapping, text, whole
-from tidewheel.model.validation import check_key
+from tidewheel.model.validation import check_group, check_key
 
 _RAW_BYTES = 1024 * 1024 * 1024
 """Largest checkpoint before compression, for ten million tombstones. Longer data is refused."""
@@ -240,12 +241,13 @@ def _tombstone(row: Sequence[Any]) -> Tombstone:
 
 
 def _recurring_values(each: Recurring) -> list[Any]:
-    content = (each.text, int(each.encoding), dict(each.attributes), each.expires_in_ms)
+    content = (each.text, int(each.encoding), dict(each.attributes), each.expires_in_ms, each.window_ms, each.group)
     return [each.name, each.generation, each.rule, each.first_ms, *content]
 
 
 def _recurring(topic: str, row: Sequence[Any]) -> Recurring:
-    name, generation, rule, first_ms, body, encoding, attributes, expires_in_ms, *_ = row
+    name, generation, rule, first_ms, body, encoding, attributes, expires_in_ms, *others = row
+    [window_ms, group] = _known_values(others, None, None)
     return Recurring(
         topic=topic,
         name=text(name),
@@ -256,6 +258,8 @@ def _recurring(topic: str, row: Sequence[Any]) -> Recurring:
         encoding=Encoding(encoding),
         attributes={text(name): text(value) for name, value in mapping(attributes).items()},
         expires_in_ms=None if expires_in_ms is None else whole(expires_in_ms),
+        group=None if group is None else check_group(group),
+        window_ms=None if window_ms is None else whole(window_ms),
     )
 
 

@@ -5,11 +5,13 @@
 
 from __future__ import annotations
 
+import fnmatch
 import json
 import math
 import operator as op
 import re
 from collections.abc import Callable, Mapping, Sequence
+from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from typing import Any, NamedTuple
 
 from tidewheel.model.untrusted import json_of
@@ -85,15 +87,29 @@ def _condition(operator: str, operand: Any) -> _Condition:
     if operator == "equals-ignore-case":
         lower = operand.lower()
         return lambda value: value.text is not None and value.text.lower() == lower
+    if operator == "wildcard":
+        # fnmatch's expression takes time proportional to the text. A pair of brackets makes a character plain.
+        matches = re.compile(fnmatch.translate(re.sub(r"[?[]", r"[\g<0>]", operand))).match
+        return lambda value: value.text is not None and matches(value.text) is not None
+    if operator == "cidr":
+        network = ip_network(operand)
+        return lambda value: (address := _address(value.text)) is not None and address in network
     bounds = [(COMPARISONS[operand[i]], operand[i + 1]) for i in range(0, len(operand), 2)]
     return lambda value: value.number is not None and all(compare(value.number, n) for compare, n in bounds)
+
+
+def _address(text: str | None) -> IPv4Address | IPv6Address | None:
+    try:
+        return None if text is None else ip_address(text)
+    except ValueError:
+        return None
 
 
 def _anything_but(operand: Any) -> _Condition:
     if isinstance(operand, dict):
         [(operator, text)] = operand.items()
-        starts_or_ends_so = _condition(operator, text)
-        return lambda value: not starts_or_ends_so(value)
+        matches = _condition(operator, text)
+        return lambda value: not matches(value)
     texts, numbers = _literals(operand)
     return lambda value: value.text not in texts and value.number not in numbers
 

@@ -10,13 +10,18 @@ does (OR):
 | `"text"` | exactly this text |
 | `5`, `true`, `false`, `null` | this number; this keyword |
 | `{"prefix": "text"}`, `{"suffix": "text"}` | text with this start or end |
+| `{"wildcard": "a*b*"}` | this text with any text, or none, in place of each of up to three `*` |
 | `{"equals-ignore-case": "text"}` | this text in small or capital letters |
-| `{"anything-but": ...}` | all but a text, a number, a list of them, `{"prefix": ..}` or `{"suffix": ..}` |
+| `{"cidr": "10.0.0.0/24"}` | an IP address, IPv4 or IPv6, in this network |
+| `{"anything-but": ...}` | all but a text, a number, a list of them, or a `prefix`, `suffix` or `wildcard` |
 | `{"numeric": ["=", 5]}`, `{"numeric": [">", 0, "<=", 150]}` | numbers in this range, by `=`, `<`, `<=`, `>`, `>=` |
 | `{"exists": true}`, `{"exists": false}` | a message with this attribute; a message without it |
 
 `"$or": [{...}, {...}]` beside the names matches if one of its policies does. As in SNS, only `exists: false` matches a
 message without the attribute; `anything-but` does not. A message without any attributes is never taken.
+
+The name `tidewheel.group` stands for the message's group. It takes the same conditions, and a message without a group
+does not have it. A policy with this name tests messages without attributes too.
 
 SNS looks at an attribute's type, but Tidewheel has only text. So text that is a JSON number is compared as text and as
 a number (to five decimals, as in SNS). The text `true`, `false` or `null` is compared as text and as the keyword. A
@@ -30,6 +35,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from ipaddress import ip_network
 from typing import Any
 
 from tidewheel.errors import InvalidValue
@@ -41,13 +47,17 @@ MAX_COMBINATIONS = 150
 MAX_BYTES = 256 * 1024
 """SNS's limits: names in a policy, the product of the numbers of their conditions, the policy's bytes."""
 
+GROUP_NAME = "tidewheel.group"
+"""The name in a policy for a message's group. A sender's attribute of this name is not tested."""
+
 _FIELD = "filter_policy"
 _LARGEST = 1_000_000_000
 """SNS's limit. A policy's numbers are from -10^9 to 10^9, exact to five decimals."""
 _MAX_NAME_CHARACTERS = 256
 _OR = "$or"
-_OPERATORS = ("anything-but", "equals-ignore-case", "exists", "numeric", "prefix", "suffix")
-_RESERVED = frozenset((*_OPERATORS, "cidr", "wildcard"))
+_MAX_WILDCARDS = 3
+"""SNS's limit, of a text."""
+_OPERATORS = ("anything-but", "cidr", "equals-ignore-case", "exists", "numeric", "prefix", "suffix", "wildcard")
 _RANGE = 'give one comparison such as ["=", 5], or a range such as [">", 0, "<=", 150]'
 _TO_JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), sort_keys=True, allow_nan=False).encode
 
@@ -60,8 +70,12 @@ class FilterPolicy:
     """A checked policy for testing messages.
 
     `FilterPolicy.parse` makes a policy. Policies that differ only in order are equal.
+
+    Attributes:
+        tests_group: whether the policy names the message's group.
     """
 
+    tests_group: bool
     _json: str
     _test: Test = field(compare=False, repr=False)
 
@@ -92,13 +106,16 @@ class FilterPolicy:
             raise InvalidValue(_FIELD, policy, how)
         if size_bytes > MAX_BYTES:
             raise InvalidValue(_FIELD, policy, f"{size_bytes} bytes; at most {MAX_BYTES}")
-        return cls(_json=text, _test=_policy_test(canonical))
+        return cls(tests_group=GROUP_NAME in names, _json=text, _test=_policy_test(canonical))
 
-    def matches(self, attributes: Mapping[str, str] | None) -> bool:
-        """Returns whether a message with these attributes is taken.
+    def matches(self, attributes: Mapping[str, str] | None, group: str | None = None) -> bool:
+        """Returns whether a message with these attributes and this group is taken.
 
-        A message without attributes is never taken.
+        A message without attributes is taken only by a policy that tests the group.
         """
+        if self.tests_group:
+            named = {name: value for name, value in (attributes or {}).items() if name != GROUP_NAME}
+            return self._test(named if group is None else {**named, GROUP_NAME: group})
         return attributes is not None and len(attributes) > 0 and self._test(attributes)
 
     def to_json(self) -> str:
@@ -184,7 +201,7 @@ def _check_or(branches: object, where: str, names: set[str]) -> tuple[list[_Poli
         raise InvalidValue(where, branches, 'give a list of at least two policies: [{"a": [..]}, {"b": [..]}]')
     checked = []
     for number, branch in enumerate(branches):
-        reserved = sorted(_RESERVED & branch.keys())
+        reserved = sorted(branch.keys() & _OPERATORS)
         if reserved:
             advice = f"{reserved[0]!r} is an operator; SNS takes no attribute of this name inside $or"
             raise InvalidValue(f"{where}[{number}]", branch, advice)
@@ -224,10 +241,12 @@ def _check_condition(condition: object, where: str) -> Any:
 
 def _check_operand(operator: str, operand: object, where: str) -> Any:
     inside = f"{where} {operator}"
-    if operator in ("prefix", "suffix", "equals-ignore-case"):
+    if operator in ("prefix", "suffix", "equals-ignore-case", "wildcard", "cidr"):
         if not isinstance(operand, str) or not operand:
             raise InvalidValue(inside, operand, "give text of at least one character")
-        return operand
+        if operator == "wildcard":
+            _check_wildcards(operand, inside)
+        return _network(operand, inside) if operator == "cidr" else operand
     if operator == "exists":
         if not isinstance(operand, bool):
             raise InvalidValue(inside, operand, "give true or false, without quotation marks")
@@ -237,6 +256,21 @@ def _check_operand(operator: str, operand: object, where: str) -> Any:
     if operator == "anything-but":
         return _check_anything_but(operand, inside)
     raise InvalidValue(where, operator, f"unknown operator; use {', '.join(_OPERATORS)}")
+
+
+def _check_wildcards(text: str, where: str) -> None:
+    if text.count("*") > _MAX_WILDCARDS:
+        raise InvalidValue(where, text, f"at most {_MAX_WILDCARDS} wildcards; use prefix, suffix or several conditions")
+    if "\\" in text:
+        raise InvalidValue(where, text, "no backslash: each * is a wildcard; use prefix, suffix or the whole text")
+
+
+def _network(text: str, where: str) -> str:
+    """Returns a network in its shortest notation. A single address is a network."""
+    try:
+        return str(ip_network(text, strict=False))
+    except ValueError as error:
+        raise InvalidValue(where, text, f'give a network such as "10.0.0.0/24" or "2001:db8::/32" ({error})') from None
 
 
 def _check_number(value: object, where: str) -> int | float:
@@ -268,9 +302,9 @@ def _check_range(operand: object, where: str) -> list[Any]:
 
 def _check_anything_but(operand: object, where: str) -> Any:
     if isinstance(operand, dict):
-        if len(operand) != 1 or not operand.keys() <= {"prefix", "suffix"}:
+        if len(operand) != 1 or not operand.keys() <= {"prefix", "suffix", "wildcard"}:
             raise InvalidValue(
-                where, operand, 'give {"prefix": "text"} or {"suffix": "text"}, text, a number or a list'
+                where, operand, 'give {"prefix": "text"}, a suffix or a wildcard likewise, text, a number or a list'
             )
         [(operator, text)] = operand.items()
         return {operator: _check_operand(operator, text, where)}

@@ -21,6 +21,7 @@ import base64
 import binascii
 import hashlib
 import itertools
+import json
 import os
 import re
 import threading
@@ -45,6 +46,8 @@ TIMES_END_MS = 253_402_300_800_000
 """The year 10000. A consumer's clock cannot show this time or a later one."""
 MAX_ATTRIBUTES = 9
 """SQS takes ten attributes, and one is ours."""
+ID_ATTRIBUTE = "tidewheel_id"
+"""The message id, in the copies of a subscription with `carry`. EventBridge Pipes reads no name with a dot."""
 
 _LOW_64 = (1 << 64) - 1
 _ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
@@ -225,6 +228,21 @@ class Receipt:
     def deliver_at(self) -> datetime:
         """The due time, UTC."""
         return datetime.fromtimestamp(self.deliver_at_ms / 1000, UTC)
+
+
+def carried(header: str, attributes: Mapping[str, str]) -> tuple[str, dict[str, str], MessageId]:
+    """Returns a copy's header, its attributes with the message id, and the id.
+
+    SQS takes ten attributes. Of nine, the last by name goes into the header, as does a sender's own `tidewheel_id`.
+    """
+    fields, sent = json.loads(header), dict(attributes)
+    moved = {ID_ATTRIBUTE: sent.pop(ID_ATTRIBUTE)} if ID_ATTRIBUTE in sent else {}
+    if len(sent) == MAX_ATTRIBUTES:
+        last = max(sent)
+        moved[last] = sent.pop(last)
+    if moved:
+        header = json.dumps({**fields, "attributes": moved}, ensure_ascii=False)
+    return header, {**sent, ID_ATTRIBUTE: fields["id"]}, fields["id"]
 
 
 def bytes_of_text(text: str, encoding: Encoding) -> bytes:

@@ -330,7 +330,7 @@ def _read(
 
 
 def _flag(name: str, value: object) -> bool:
-    if value is None or value in (False, "false"):
+    if value is None or value is False or value == "false":
         return False
     if value is True or value == "true":
         return True

@@ -11,6 +11,8 @@ The header is the value of the message attribute `tidewheel`: a JSON object with
     sha256   with ref: the SHA-256 of the object's bytes, in hexadecimal; no release before this field sent it
     bytes    with sha256: the object's length
     only     the only subscription that gets the message
+    attributes  the sender's attributes that had no room beside `tidewheel_id`
+    traceparent, tracestate  the sender's trace context, if SQS takes no more attributes
     first    sender's ms of the first message, if it had a key and was sent again; then `key` and `seq` are its too
 
 Only the first three fields are always present.
@@ -26,16 +28,19 @@ from datetime import UTC, datetime
 from typing import Any
 
 from tidewheel.errors import InvalidValue
-from tidewheel.model.message import HEADER_ATTRIBUTE, Encoding, MessageId, id_bytes, id_deliver_at_ms
+from tidewheel.model.message import HEADER_ATTRIBUTE, ID_ATTRIBUTE, Encoding, MessageId, id_bytes, id_deliver_at_ms
 from tidewheel.model.object_names import payload_topic
-from tidewheel.model.untrusted import json_object_of, text, whole
+from tidewheel.model.untrusted import json_object_of, mapping, text, whole
 from tidewheel.model.validation import Options
 
 _TEXTS = {"key": "key", "ref": "payload", "sha256": "payload_sha256", "only": "only", "group": "group"}
 """Field of the header -> attribute of `ReceivedMessage`."""
+TRACE_CONTEXT = ("traceparent", "tracestate")
+"""The fields of W3C's trace context, as a header and a carrier of OpenTelemetry name them."""
 OPTIONS_OF_EXTRAS = {
     **{"attempt": "attempt", "of": "original_id", "ref": "payload"},
     **{"sha256": "payload_sha256", "bytes": "payload_bytes", "only": "only"},
+    **{name: name for name in TRACE_CONTEXT},
 }
 """Field of a header's extras -> the option with the same value."""
 _EXTRAS = (("seq", "seq"), *OPTIONS_OF_EXTRAS.items())
@@ -91,6 +96,12 @@ class ReceivedMessage:
     first_sent_at: datetime | None = None
     group: str | None = None
     header: str = field(default="", repr=False)
+
+    @property
+    def trace_context(self) -> Mapping[str, str]:
+        """The sender's `traceparent` and `tracestate`, for OpenTelemetry's `extract`. Empty if it traced nothing."""
+        carrier = self.attributes if "traceparent" in self.attributes else json.loads(self.header or "{}")
+        return {name: value for name in TRACE_CONTEXT if isinstance(value := carrier.get(name), str)}
 
     @property
     def version(self) -> tuple[int, int]:
@@ -161,6 +172,9 @@ def parse_received(raw: Mapping[str, Any]) -> ReceivedMessage:
         header_value = text(values.pop(HEADER_ATTRIBUTE))
         header = json_object_of(header_value)
         message_id = MessageId(header["id"])
+        if values.get(ID_ATTRIBUTE) == message_id:
+            del values[ID_ATTRIBUTE]
+        values |= {name: text(value) for name, value in mapping(header.get("attributes", {})).items()}
         binary = id_bytes(message_id)
         encoding = Encoding(header["enc"])
         sent_at = _utc(header["sent"])

@@ -17,13 +17,14 @@ an hour, as on Lord Howe Island, `15 * * * *` has no 02:15 on the day of the gap
 
 **every** is a fixed rate from an anchor: anchor + k * period, without drift, whatever clocks do.
 
-All times are UTC in milliseconds and fall on whole seconds. No time is before the rule's start.
+All times are UTC in milliseconds. They fall on whole seconds, but a window shifts all times of a recurring message by
+the same milliseconds (`rule_of`). No time is before the rule's start.
 """
 
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime, timedelta
 from itertools import islice
 from zoneinfo import ZoneInfo
@@ -33,6 +34,8 @@ from cronsim.cronsim import Field
 
 from tidewheel.errors import InvalidValue
 from tidewheel.model.duration import MAX_DELAY_MS, delay_ms
+from tidewheel.model.message import shift_ms
+from tidewheel.model.recurring import Recurring
 from tidewheel.model.setting import is_whole
 
 MIN_PERIOD_S = 60
@@ -68,6 +71,7 @@ class Rule:
         timezone: IANA name of the zone of cron's fields. A fixed rate does not use a zone.
         start_ms: no time is due before the start. Also the anchor of a fixed rate, and so its first time. A whole
             second.
+        shift_ms: added to each time. Not in the JSON.
 
     Raises:
         InvalidValue: any of the values cannot be used.
@@ -77,11 +81,13 @@ class Rule:
     period_s: int | None = None
     timezone: str = "UTC"
     start_ms: int
+    shift_ms: int = 0
 
     def __post_init__(self) -> None:
         if (self.cron is None) == (self.period_s is None):
             raise InvalidValue("cron, every", (self.cron, self.period_s), "give exactly one of the two")
         _check_ms("start_ms", self.start_ms)
+        _check_ms("shift_ms", self.shift_ms)
         if self.start_ms % 1000:
             raise InvalidValue("start_ms", self.start_ms, "give a whole second")
         _zone(self.timezone)
@@ -119,18 +125,18 @@ class Rule:
         return result
 
     def _after(self, at_ms: int) -> int | None:
-        after_ms = max(at_ms, self.start_ms - 1)
+        after_ms = max(at_ms - self.shift_ms, self.start_ms - 1)
         if self.period_s is not None:
             period_ms = self.period_s * 1000
-            return self.start_ms + ((after_ms - self.start_ms) // period_ms + 1) * period_ms
+            return self.start_ms + ((after_ms - self.start_ms) // period_ms + 1) * period_ms + self.shift_ms
         assert self.cron is not None
         next_s = _next_fixed_s if _is_fixed(self.cron) else _next_interval_s
         due_s = next_s(self.cron, _zone(self.timezone), after_ms // 1000)
-        return None if due_s is None else due_s * 1000
+        return None if due_s is None else due_s * 1000 + self.shift_ms
 
     def to_json(self) -> str:
         """Returns the rule as JSON, equal for equal rules."""
-        present = {name: value for name, value in asdict(self).items() if value is not None}
+        present = {name: value for name, value in asdict(self).items() if value is not None and name != "shift_ms"}
         return json.dumps(present, sort_keys=True, separators=(",", ":"))
 
     @classmethod
@@ -147,6 +153,19 @@ class Rule:
             raise
         except (TypeError, ValueError, RecursionError) as error:
             raise InvalidValue("recurrence", text, f"not what Rule.to_json writes ({error})") from None
+
+
+def rule_of(recurring: Recurring) -> Rule:
+    """Returns a recurring message's rule, shifted within its window by a hash of topic and name.
+
+    Raises:
+        InvalidValue: the rule or the window cannot be used.
+    """
+    rule = Rule.from_json(recurring.rule)
+    if not recurring.window_ms:
+        return rule
+    shifted_ms = shift_ms(recurring.window_ms, topic=recurring.topic, key=recurring.name, random_bits=0)
+    return replace(rule, shift_ms=shifted_ms)
 
 
 def parse_rule(

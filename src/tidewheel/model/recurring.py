@@ -33,6 +33,8 @@ class Recurring:
             creation.
         text, encoding, attributes: as a queue carries them.
         expires_in_ms: how long after its due time each occurrence may be handed out. None: no limit.
+        group: the group of each occurrence.
+        window_ms: shifts all times by a constant below it. None: no shift.
         missed_slot: from which slot no occurrence was planned, because this could not be read. None: none was missed.
     """
 
@@ -45,13 +47,15 @@ class Recurring:
     encoding: Encoding
     attributes: Mapping[str, str]
     expires_in_ms: int | None = None
+    group: str | None = None
+    window_ms: int | None = None
     missed_slot: int | None = None
 
     def says_the_same(self, other: Recurring) -> bool:
         """Returns whether both deliver the same messages at the same times from now on."""
         mine = (self.rule, self.text, self.encoding, dict(self.attributes), self.expires_in_ms)
         theirs = (other.rule, other.text, other.encoding, dict(other.attributes), other.expires_in_ms)
-        return mine == theirs
+        return (*mine, self.group, self.window_ms) == (*theirs, other.group, other.window_ms)
 
 
 def occurrence_id(generation: str, name: str, due_ms: int) -> bytes:

@@ -200,7 +200,7 @@ class NewTopicSettings(ChangeableSettings, total=False):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredSettings:
-    """The settings that a subscription keeps, and that can change.
+    """The settings that a subscription keeps.
 
     Nothing is checked here, since stored values may be damaged. The item, the checkpoint, the template's resource, the
     options of the command line and docs/settings.md have each field under its own name.
@@ -209,6 +209,12 @@ class StoredSettings:
     filter_policy: Annotated[
         str | None,
         Setting("Only messages whose attributes match this SNS filter policy, as JSON.", none="all messages"),
+    ] = None
+    carry: Annotated[
+        str | None,
+        Setting(
+            "`id`: each copy carries its message's id, and a group, for EventBridge Pipes.", choices=("id",), fixed=True
+        ),
     ] = None
 
     def stored(self) -> dict[str, Any]:
@@ -250,6 +256,7 @@ class ChangeableSubscriptionSettings(TypedDict, total=False):
     """The fields of `StoredSettings`, as keyword arguments."""
 
     filter_policy: FilterDocument | None
+    carry: Literal["id"] | None
 
 
 class NewSubscriptionSettings(ChangeableSubscriptionSettings, total=False):
@@ -315,6 +322,10 @@ class ServiceSettings(FunctionSettings):
     def ingest_queues(self, topic: str) -> tuple[str, str]:
         """Returns the URLs of a topic's urgent and bulk ingest queue."""
         return self.topic_queues.get(topic, (self.urgent_queue_url, self.bulk_queue_url))
+
+    def address(self, topic: str | None = None) -> str:
+        """Returns the URL of the queue for plain messages. Without a topic: of the topics that share a queue."""
+        return self.urgent_queue_url if topic is None else self.ingest_queues(topic)[0]
 
     @property
     def own_queue_urls(self) -> list[str]:

@@ -18,6 +18,7 @@ class Subscription:
         name: the subscription's name.
         queue_url: the queue that gets the messages.
         filter_policy: JSON of the filter policy. None: the subscription takes all messages.
+        carry: "id" if each copy carries the message id as an attribute.
         state: ACTIVE, PAUSED, or BROKEN if the queue does not take messages.
         created_at: when the subscription was created. None: unknown after a rebuild.
     """
@@ -26,6 +27,7 @@ class Subscription:
     name: str
     queue_url: str
     filter_policy: str | None = None
+    carry: str | None = None
     state: State = State.ACTIVE
     created_at: datetime | None = None
 

@@ -106,6 +106,7 @@ class Delivery:
         queue_url: the queue to which messages are sent.
         next_check_ms: when the sweep checks whether the delivery is still open.
         filter_policy: the subscription's filter policy when the plan was handed out.
+        carry: the subscription's setting.
         first_ms, end_ms: of a replay. Rows due outside of [first_ms, end_ms) are not sent.
     """
 
@@ -117,6 +118,7 @@ class Delivery:
     done: frozenset[int] = frozenset()
     leases: tuple[tuple[int, int], ...] = ()
     filter_policy: str | None = None
+    carry: str | None = None
     first_ms: int | None = None
     end_ms: int | None = None
 

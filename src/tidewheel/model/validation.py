@@ -45,6 +45,7 @@ _SHA256 = re.compile(r"[0-9a-f]{64}\Z")
 GROUP = r"\A[!-~]{1,128}\z"
 """A group, in the alphabet of SQS's MessageGroupId: the visible ASCII characters. In Arrow's syntax."""
 _GROUP = re.compile(r"[!-~]{1,128}\Z")
+_TRACE_CONTEXT = re.compile(r"[ -~]{1,512}\Z")
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
 ATTRIBUTE_NAME = re.compile(r"(?!(?i:aws|amazon)\.)(?!\.)(?!.*\.\.)[A-Za-z0-9_.-]{1,256}(?<!\.)\Z")
 
@@ -70,6 +71,7 @@ class Options:
             one.
         group: the sender's.
         sent_at_ms: when SQS took the plain message, if ingest or a redrive packed it.
+        traceparent, tracestate: the sender's trace context, if the attributes have no room for it.
     """
 
     key: str | None = None
@@ -87,6 +89,8 @@ class Options:
     first_version: tuple[str, int, int] | None = None
     group: str | None = None
     sent_at_ms: int | None = None
+    traceparent: str | None = None
+    tracestate: str | None = None
 
     def document(self) -> dict[str, Any]:
         """Returns the options that are set, as JSON values."""
@@ -328,6 +332,12 @@ def _sha256(value: object) -> str:
     return value
 
 
+def _trace_context(value: object) -> str:
+    if not isinstance(value, str) or not _TRACE_CONTEXT.match(value):
+        raise ValueError("a trace context is not 1 to 512 ASCII characters")
+    return value
+
+
 def _message_id(value: Any) -> MessageId:
     id_bytes(value)
     return MessageId(value)
@@ -360,6 +370,8 @@ _OPTION_READERS: Mapping[str, Callable[[Any], Any]] = {
     "first_version": _first_version,
     "group": check_group,
     "sent_at_ms": _whole("sent_at_ms", TIMES_END_MS),
+    "traceparent": _trace_context,
+    "tracestate": _trace_context,
 }
 """The reader of each option: it checks a value of `Options.document`, and returns the option."""
 

@@ -338,7 +338,7 @@ _DELIVERY = Fields(
     converted("done", lambda value: frozenset(map(int, value["NS"])), default=frozenset()),
     # `leases` exists from the start, so that updates can set its entries.
     converted("leases", lambda value: _leases(value["M"]), lambda leases: {str(part): ms for part, ms in leases}),
-    plain(string, "filter_policy", default=None),
+    plain(string, "filter_policy", "carry", default=None),
     plain(number, "first_ms", "end_ms", default=None),
 )
 
@@ -512,7 +512,8 @@ _RECURRING = Fields(
     converted("encoding", lambda value: Encoding(number(value)), int),
     converted("attributes", lambda value: _texts(string(value)), lambda texts: json.dumps(dict(texts)), default={}),
     plain(number, "first_ms"),
-    plain(number, "expires_in_ms", "missed_slot", default=None),
+    plain(number, "expires_in_ms", "window_ms", "missed_slot", default=None),
+    plain(string, "group", default=None),
 )
 
 

@@ -88,7 +88,7 @@ class Keys(StoredItems):
         tombstone is to be certain}`.
         """
         # A late cancel raises the floor alone.
-        same = as_seen({"sent_ms": seen.sent_ms, "seq": seen.seq, "id": seen.id} | items.floor_fields(seen))
+        same = as_seen({"sent_ms": seen.sent_ms, "seq": seen.seq, "id": seen.id, **items.floor_fields(seen)})
         put = Put(item=items.encode_key(topic, entry), **same)
         if superseded is None:
             return self._table.put(put, action="move_key", topic=topic)

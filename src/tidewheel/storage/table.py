@@ -158,9 +158,15 @@ class Table:
             projection=projection,
         )
 
-    def scan(self, condition: str, values: Mapping[str, Value]) -> Iterator[Item]:
-        """Scans the whole table for items that satisfy a condition (eventually consistent)."""
-        return self._pages(self._client.scan, {"FilterExpression": condition, **expression(condition, values)}, None)
+    def scan(self, condition: str, values: Mapping[str, Value], *, limit: int | None = None) -> Iterator[Item]:
+        """Scans the table for items that satisfy a condition (eventually consistent).
+
+        Args:
+            condition: of the items.
+            values: values of the condition.
+            limit: how many items are read, in one request. None: the whole table.
+        """
+        return self._pages(self._client.scan, {"FilterExpression": condition, **expression(condition, values)}, limit)
 
     def _pages(self, read: Callable[..., Any], request: Item, limit: int | None) -> Iterator[Item]:
         request = {"TableName": self._name, **request}

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from tidewheel.model.settings import TopicSettings
 from tidewheel.model.topic_state import Purge, TopicState
 from tidewheel.storage import items, layout
 from tidewheel.storage.table import StoredItems
-from tidewheel.storage.writes import LAYOUT_READ, Change, Put, Value, as_seen
+from tidewheel.storage.writes import LAYOUT_READ, Change, Item, Put, Value, as_seen
 
 AT_ONCE_MS = 0
 """Sentinel in `next_check_ms`: tells the sweep to create the missing schedule of the next slot."""
@@ -40,9 +40,16 @@ class TopicStates(StoredItems):
 
     def all(self) -> list[TopicState]:
         """Lists all topics by name. Not for hot paths (eventually consistent)."""
-        found = self._table.scan("sk = :state AND attribute_not_exists(deleting_at_ms)", {"state": layout.STATE})
-        ours = (item for item in found if layout.is_topic_partition(items.key_of(item)[0]))
-        return sorted((items.decode_topic_state(item) for item in ours), key=lambda state: state.topic)
+        return sorted((items.decode_topic_state(item) for item in self._scanned()), key=lambda state: state.topic)
+
+    def names_among(self, most_items: int) -> list[str]:
+        """Names the topics among the table's first items, in one request (eventually consistent)."""
+        return [layout.topic_of(items.key_of(item)[0]) for item in self._scanned(most_items)]
+
+    def _scanned(self, limit: int | None = None) -> Iterator[Item]:
+        condition = "sk = :state AND attribute_not_exists(deleting_at_ms)"
+        found = self._table.scan(condition, {"state": layout.STATE}, limit=limit)
+        return (item for item in found if layout.is_topic_partition(items.key_of(item)[0]))
 
     def seal(self, state: TopicState, slot: int) -> TopicState | None:
         """Seals all slots below `slot`.

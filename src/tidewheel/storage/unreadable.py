@@ -29,9 +29,9 @@ class UnreadableItem:
 
 
 def _rule(item: Item) -> object:
-    from tidewheel.model.recurrence import Rule  # a calendar and time zones
+    from tidewheel.model.recurrence import rule_of  # a calendar and time zones
 
-    return Rule.from_json(items.decode_recurring(item).rule)
+    return rule_of(items.decode_recurring(item))
 
 
 _KINDS: dict[str, tuple[str, Callable[[Item], object]]] = {

@@ -28,7 +28,7 @@ GUARDS = (
     Guard(
         "a key is moved only from the message that was read",
         in_storage("keys.move"),
-        together(unchecked("sent_ms"), unchecked("seq"), unchecked("id")),
+        together(*map(unchecked, ("sent_ms", "seq", "id", "floor_ms", "floor_seq"))),
         worlds.AFTER_CANCEL,
     ),
     Guard(
@@ -63,7 +63,7 @@ GUARDS = (
     ),
     Guard(
         "a cancel by key does not overlook a message that is settled meanwhile",
-        cancelling.cancel_key,
+        cancelling._put_cancelled,
         instead("keys.claim", _claimed_whatever_was_there),
         worlds.KEY_QUEUED,
     ),

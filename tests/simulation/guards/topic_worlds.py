@@ -76,7 +76,7 @@ def _delete_and_ingest() -> SmallWorld:
     return world
 
 
-def _create_again(world: SmallWorld, ports: Any) -> bool:
+def create_again(world: SmallWorld, ports: Any) -> bool:
     """Creates the topic again, with a subscription. Returns False if the old topic is still there."""
     try:
         create_topic(ports, ports.clock, TOPIC, world.settings)
@@ -98,7 +98,7 @@ def _topic_again() -> SmallWorld:
         for _ in range(4):
             step(ports.actor, "time.passes", lambda: world.clock.advance_ms(_AFTER_DELETION_MS))
             finish_deletion(ports, TOPIC)
-        require(_create_again(world, ports), "the deletion does not come to an end")
+        require(create_again(world, ports), "the deletion does not come to an end")
 
     def ingests(ports: Any) -> None:
         before = world.state.generation if world.service.topic_states.read(TOPIC) else None
@@ -122,7 +122,7 @@ def _deleted_by_two() -> SmallWorld:
 
     def sweeps_and_creates(ports: Any) -> None:
         finish_deletion(ports, TOPIC)
-        created.append(_create_again(world, ports))
+        created.append(create_again(world, ports))
 
     world.act("sweep", lambda ports: finish_deletion(ports, TOPIC))
     world.act("another sweep, and create again", sweeps_and_creates)

@@ -178,6 +178,7 @@ class _Run:
             # The sweep enqueues what the caller cannot.
             next_check_ms=now_ms,
             filter_policy=to.filter_policy,
+            carry=to.carry,
             first_ms=self.first_ms,
             end_ms=self._end_ms,
         )

@@ -142,17 +142,22 @@ def check_same_queue(existing: SubscriptionState, queue_url: str) -> None:
         raise AlreadyExists("subscription", existing.name, difference)
 
 
-def check_same_settings(existing: SubscriptionState, asked: StoredSettings, *, exactly: bool = False) -> None:
+def check_same_settings(
+    existing: SubscriptionState, asked: StoredSettings, *, exactly: bool = False, fixed: bool = False
+) -> None:
     """Raises AlreadyExists if an existing subscription has other settings.
 
     Args:
         exactly: whether settings with the default count, too.
+        fixed: whether only settings that cannot change count.
     """
     default, there = _DEFAULTS.stored(), existing.stored()
     for name, value in asked.stored().items():
-        if there[name] != value and (exactly or value != default[name]):
+        stays = settings_of(StoredSettings)[name].setting.fixed
+        if there[name] != value and (exactly or value != default[name]) and (stays or not fixed):
             there_is, asked_for = ("none" if each is None else each for each in (there[name], value))
-            difference = f"{name} {there_is} (asked for {asked_for}); change it with set_filter"
+            advice = "it cannot change" if stays else "change it with set_filter"
+            difference = f"{name} {there_is} (asked for {asked_for}); {advice}"
             raise AlreadyExists("subscription", existing.name, difference)
 
 

@@ -116,7 +116,7 @@ def _deliver(
         ready = _ready(ports, state, plan, delivery, without_repeats(rows), unread, now_ms)
     except InvalidValue as error:  # the filter cannot be read
         ready = _ready(ports, state, plan, delivery, rows.slice(0, 0), [Unread(list(pieces), error)], now_ms)
-    outcome = release.send(ports, delivery.queue_url, release.releases(ready.rows))
+    outcome = release.send(ports, delivery.queue_url, release.releases(ready.rows, delivery.carry))
     parked = _park_rest(ports, state, key, part, ready.rows, outcome) if outcome.untaken else 0
     failures = outcome.failures if outcome.untaken else ()
     segments = len({piece.planned for piece in pieces})
@@ -254,7 +254,8 @@ def _send_ready(ports: Ports, state: TopicState, ready: Sequence[_Ready], failur
 
     Returns how many messages were sent, and how many parked.
     """
-    outcomes = release.send_all(ports, [(each.delivery.queue_url, release.releases(each.rows)) for each in ready])
+    sendings = [(each.delivery.queue_url, release.releases(each.rows, each.delivery.carry)) for each in ready]
+    outcomes = release.send_all(ports, sendings)
     done: list[Delivery] = []
     parked = 0
     for (delivery, rows, *_), outcome in zip(ready, outcomes, strict=True):

@@ -173,9 +173,10 @@ def _send_at_once(
     ports: Ports, subscriptions: Sequence[SubscriptionState], shares: Sequence[pa.Table]
 ) -> list[_ToPark]:
     """Sends rows to all active subscriptions. Returns the rows that were not sent."""
-    messages = {key: release.releases(rows) for key, rows in {id(rows): rows for rows in shares}.items()}
+    kinds = [(id(rows), each.carry) for rows, each in zip(shares, subscriptions, strict=True)]
+    messages = {kind: release.releases(rows, kind[1]) for kind, rows in dict(zip(kinds, shares, strict=True)).items()}
     active = [place for place, each in enumerate(subscriptions) if each.state is State.ACTIVE]
-    sendings = [(subscriptions[place].queue_url, messages[id(shares[place])]) for place in active]
+    sendings = [(subscriptions[place].queue_url, messages[kinds[place]]) for place in active]
     outcomes = dict(zip(active, release.send_all(ports, sendings), strict=True))
     found = []
     for place, subscription in enumerate(subscriptions):

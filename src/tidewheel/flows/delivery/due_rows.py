@@ -126,16 +126,17 @@ def rows_for(rows: pa.Table, subscription: str, filter_policy: str | None) -> pa
     addressed = has_addressed(rows)
     if not addressed and (filter_policy is None or not rows.num_rows):
         return rows
-    matches = None if filter_policy is None else _parsed(filter_policy).matches
-    attributes = rows.column("attributes")
-    if matches is not None and attributes.null_count == rows.num_rows:
-        return rows if matches(None) else rows.slice(0, 0)
+    policy = None if filter_policy is None else _parsed(filter_policy)
+    attributes, groups = rows.column("attributes"), rows.column("message_group")
+    tested = [attributes, groups] if policy is not None and policy.tests_group else [attributes]
+    if policy is not None and all(column.null_count == rows.num_rows for column in tested):
+        return rows if policy.matches(None) else rows.slice(0, 0)
     keep = []
-    for pairs in attributes.to_pylist():
+    for pairs, group in zip(attributes.to_pylist(), groups.to_pylist(), strict=True):
         sent = dict(pairs or ())
         extras = sent.pop(HEADER_ATTRIBUTE, None)
         only = json.loads(extras).get("only") if addressed and extras is not None else None
-        keep.append(only == subscription if only is not None else matches is None or matches(sent or None))
+        keep.append(only == subscription if only is not None else policy is None or policy.matches(sent, group))
     return rows.filter(pa.array(keep))
 
 

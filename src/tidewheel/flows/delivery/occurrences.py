@@ -9,11 +9,11 @@ import pyarrow as pa
 
 from tidewheel.flows.ports import Ports
 from tidewheel.ledger.ledger import encode_for_topic
-from tidewheel.ledger.rows import rows_table, sort_rows
+from tidewheel.ledger.rows import rows_table, sort_rows, version_of
 from tidewheel.model import object_names
 from tidewheel.model.message import bytes_of_text
 from tidewheel.model.plan import PlannedSegment
-from tidewheel.model.recurrence import Rule
+from tidewheel.model.recurrence import rule_of
 from tidewheel.model.recurring import Recurring, occurrence_id
 from tidewheel.model.topic_state import TopicState
 
@@ -37,6 +37,9 @@ def store_occurrences(ports: Ports, state: TopicState, recurring: Sequence[Recur
     rows = _rows(recurring, state, ports.clock.now_ms())
     if rows is None:
         return None
+    version = version_of(rows)
+    if version > state.layout:
+        ports.topic_states.raise_layout(state, version)  # before any object that earlier releases cannot read
     ledger = encode_for_topic(state, rows)
     name = object_names.occurrences_name(state.topic, state.planned, ports.objects.new_attempt())
     ports.objects.put(name, ledger.data)
@@ -54,7 +57,7 @@ def _rows(recurring: Sequence[Recurring], state: TopicState, now_ms: int) -> pa.
     due = [
         (due_ms, each)
         for each in recurring
-        for due_ms in Rule.from_json(each.rule).between(
+        for due_ms in rule_of(each).between(
             max(each.first_ms, state.planned * state.slot_ms), state.sealed * state.slot_ms, MOST_OCCURRENCES
         )
     ]
@@ -69,5 +72,6 @@ def _rows(recurring: Sequence[Recurring], state: TopicState, now_ms: int) -> pa.
         key=[each.name for _, each in due],
         attributes=[each.attributes or None for _, each in due],
         expires_at_ms=[None if each.expires_in_ms is None else due_ms + each.expires_in_ms for due_ms, each in due],
+        message_group=[each.group for _, each in due],
     )
     return sort_rows(rows)

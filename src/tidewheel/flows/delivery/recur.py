@@ -19,12 +19,12 @@ def all_recurring(ports: Ports, state: TopicState, unreadable: dict[str, Excepti
     cannot be read is left out, and its name is put into `unreadable` with the error.
     """
     # Imports a calendar and time zones, which most topics do not need.
-    from tidewheel.model.recurrence import Rule
+    from tidewheel.model.recurrence import rule_of
 
     readable = []
     for each in ports.recurring.all(state.topic, unreadable):
         try:
-            Rule.from_json(each.rule)
+            rule_of(each)
             bytes_of_text(each.text, each.encoding)
         except (TidewheelError, ValueError) as error:
             unreadable[each.name] = error
@@ -48,11 +48,11 @@ def next_occupied_by(recurring: Collection[Recurring], slot_ms: int, at_or_after
     if not recurring:
         return None
     # Imports a calendar and time zones, which most topics do not need.
-    from tidewheel.model.recurrence import Rule
+    from tidewheel.model.recurrence import rule_of
 
     slots = []
     for each in recurring:
-        due_ms = Rule.from_json(each.rule).next_after(max(each.first_ms, at_or_after * slot_ms) - 1)
+        due_ms = rule_of(each).next_after(max(each.first_ms, at_or_after * slot_ms) - 1)
         if due_ms is not None:
             slots.append(due_ms // slot_ms)
     return min(slots, default=None)

@@ -16,7 +16,7 @@ from tidewheel.deadline import TRY_S
 from tidewheel.errors import ClockDoubted, DelayTooLong, OutOfTime, QueueUnavailable
 from tidewheel.flows.ports import Ports
 from tidewheel.flows.ports.queues import Refusal, Release
-from tidewheel.model.message import HEADER_ATTRIBUTE, HEADER_BYTES, SQS_MAX_BYTES, Encoding, id_text
+from tidewheel.model.message import HEADER_ATTRIBUTE, HEADER_BYTES, SQS_MAX_BYTES, Encoding, carried, id_text
 from tidewheel.model.received import header_text
 from tidewheel.model.wheel import fine_delay_s
 
@@ -57,12 +57,16 @@ def texts_of(rows: pa.Table, extras: Sequence[str | None]) -> list[str]:
     ]
 
 
-def releases(rows: pa.Table) -> list[Release]:
-    """Returns ledger rows as messages to send, in the rows' order."""
+def releases(rows: pa.Table, carry: str | None = None) -> list[Release]:
+    """Returns ledger rows as messages to send, in the rows' order.
+
+    Args:
+        carry: the subscription's setting.
+    """
     sent_attributes, extras = attributes_of(rows)
     # to_pylist is slow on fixed_size_binary.
     ids = rows.column("message_id").cast(pa.binary()).to_pylist()
-    return [
+    found = [
         _release(
             due,
             text,
@@ -84,6 +88,12 @@ def releases(rows: pa.Table) -> list[Release]:
             strict=True,
         )
     ]
+    return found if carry is None else [_carrying(each) for each in found]
+
+
+def _carrying(plain: Release) -> Release:
+    header, attributes, id_ = carried(plain.header, plain.attributes or {})
+    return _release(plain.deliver_at_ms, plain.text, attributes, header, plain.group or id_)
 
 
 def _release(due: int, text: str, attributes: dict[str, str] | None, header: str, group: str | None) -> Release:

@@ -172,8 +172,8 @@ class Emulator:
         """Creates a CloudFormation stack. Returns the resources that the runtime must run."""
         cloudformation = self.session().client("cloudformation")
         # moto reads YAML first, in half a second. No YAML begins with a tab, so moto then reads the template as JSON.
-        untagged = {name: _without_tags(resource) for name, resource in template["Resources"].items()}
-        body = "\t" + json.dumps({**template, "Resources": untagged})
+        adapted = {name: _for_moto(name, resource) for name, resource in template["Resources"].items()}
+        body = "\t" + json.dumps({**template, "Resources": adapted})
         cloudformation.create_stack(StackName=stack_name, TemplateBody=body, Capabilities=["CAPABILITY_NAMED_IAM"])
         backend: Any = moto.backends.get_backend("cloudformation")[DEFAULT_ACCOUNT_ID][REGION]
         stack = backend.get_stack(stack_name)
@@ -233,8 +233,14 @@ def _refuse_mock_aws(*_: object, **__: object) -> None:
     )
 
 
-def _without_tags(resource: dict[str, Any]) -> dict[str, Any]:
-    """Leaves out tags that nothing here reads: moto expects those of keys and parameters in another form."""
+def _for_moto(name: str, resource: dict[str, Any]) -> dict[str, Any]:
+    """Adapts a resource to moto.
+
+    Leaves out tags that nothing here reads: moto expects those of keys and parameters in another form. Names FIFO
+    queues: moto's own names lack the ending.
+    """
+    if resource["Type"] == "AWS::SQS::Queue" and resource.get("Properties", {}).get("FifoQueue"):
+        return {**resource, "Properties": {"QueueName": f"{name}.fifo", **resource["Properties"]}}
     if resource["Type"] == "AWS::SQS::Queue" or "Properties" not in resource:
         return resource
     return {**resource, "Properties": {key: value for key, value in resource["Properties"].items() if key != "Tags"}}

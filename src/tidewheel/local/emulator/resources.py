@@ -141,6 +141,12 @@ class Custom(Resource):
         return made
 
 
+class ApiDestination(Resource):
+    """AWS::Events::ApiDestination, the target of a pipe."""
+
+    arn_format = "arn:aws:events:{region}:{account}:api-destination/{name}/local"
+
+
 class Topic(Resource):
     """AWS::SNS::Topic, the target of alarms. Ref is its ARN."""
 
@@ -204,6 +210,7 @@ _OUR_CUSTOM = "Custom::Tidewheel"
 
 _OURS: dict[str, tuple[type[Resource], str]] = {
     "AWS::CloudWatch::Alarm": (Resource, "AlarmName"),
+    "AWS::Events::ApiDestination": (ApiDestination, "Name"),
     "AWS::Events::Rule": (Rule, "Name"),
     "AWS::Glue::Database": (Database, ""),
     "AWS::Glue::Job": (Job, "Name"),

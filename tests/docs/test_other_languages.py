@@ -1,0 +1,201 @@
+"""docs/other-languages.md quotes the programs of examples/languages, and its table of outcomes is true."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import botocore.session
+import pytest
+from botocore.validate import validate_parameters
+from typer.testing import CliRunner
+
+from tests.docs.test_snippets import ROOT
+from tidewheel.cli.address import PAGE, PROGRAMS, VARIABLE
+from tidewheel.cli.main import app
+from tidewheel.cli.target import Target
+from tidewheel.errors import BadMessage
+from tidewheel.local import LocalTidewheel
+from tidewheel.model.message import MAX_ATTRIBUTES, id_deliver_at_ms
+from tidewheel.model.plain import PlainMessages, read_plain
+from tidewheel.model.refused import QueuedMessage
+
+TEXT = (ROOT / "docs" / PAGE).read_text(encoding="utf-8")
+FOLDER = ROOT / "examples" / "languages"
+QUOTED: dict[str, str] = dict(
+    re.findall(r"^<!-- examples/languages/(\S+) -->\n```\w+\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL)
+)
+PACKAGING = {"package.json", "package-lock.json", "pom.xml", "go.mod", "go.sum", "composer.json"}
+MOST_LINES = 10
+SENT_MS = 1_800_000_000_000
+T = "tidewheel."
+
+
+# ---- the programs
+def test_the_page_quotes_every_program_as_it_is() -> None:
+    files = {path.name for path in FOLDER.iterdir() if path.is_file()}
+    assert {name: (FOLDER / name).read_text(encoding="utf-8") for name in files - PACKAGING} == QUOTED
+
+
+@pytest.mark.parametrize("name", [*PROGRAMS.values(), "receive.mjs"])
+def test_a_program_has_ten_lines_beside_its_imports(name: str) -> None:
+    text = re.sub(r"^import \(\n.*?^\)$", "", (FOLDER / name).read_text(encoding="utf-8"), flags=re.M | re.S)
+    lines = [each for each in text.splitlines() if each and not re.match(r"import |package |require |<\?php", each)]
+    assert len(lines) <= MOST_LINES
+
+
+@pytest.fixture(scope="module")
+def stack() -> Iterator[LocalTidewheel]:
+    with LocalTidewheel() as opened:
+        yield opened
+
+
+def address(stack: LocalTidewheel, *arguments: str) -> str:
+    target = Target(endpoint_url=stack.endpoint_url, region="us-east-1")
+    return CliRunner().invoke(app, ["address", *arguments], obj=target).output
+
+
+@pytest.mark.parametrize("language", PROGRAMS)
+def test_the_command_prints_the_address_and_a_languages_program_for_the_topic(
+    stack: LocalTidewheel, language: str
+) -> None:
+    name = stack.client().core.connection.settings.address().rpartition("/")[2]
+    here = f"{stack.endpoint_url}/123456789012/{name}"
+    arn = f"arn:aws:sqs:us-east-1:123456789012:{name}"
+    assert json.loads(address(stack, "--json")) == {"url": here, "arn": arn}
+    program = (FOLDER / PROGRAMS[language]).read_text(encoding="utf-8")
+    assert program.count("orders") == 1
+    told = address(stack, "--language", language, "--topic", "bills")
+    assert arn in told and told.endswith(f"\nexport {VARIABLE}={here}\n\n{program.replace('orders', 'bills')}")
+
+
+def test_a_language_without_a_program_is_refused_with_those_that_have_one() -> None:
+    refused = CliRunner().invoke(app, ["address", "--language", "cobol"], obj=Target(region="us-east-1"))
+    assert refused.exit_code == 1 and "language='cobol': give one of cli, js, java, go, php" in refused.stderr
+
+
+# ---- what AWS's services send
+def read(body: Any, attributes: Mapping[str, str | bytes] | None = None, own_topic: str | None = None) -> PlainMessages:
+    """Reads a message as ingest does."""
+    given = {
+        name: {"DataType": "Binary", "BinaryValue": value}
+        if isinstance(value, bytes)
+        else {"DataType": "String", "StringValue": value}
+        for name, value in (attributes or {}).items()
+    }
+    text = body if isinstance(body, str) else json.dumps(body)
+    message = QueuedMessage(id="m", body=text, attributes=given, sent_at_ms=SENT_MS, receives=1, queue_arn="arn")
+    return read_plain(message, own_topic)
+
+
+def checked(service: str, operation: str, given: dict[str, Any]) -> dict[str, Any]:
+    """Checks a request against AWS's service model."""
+    model = botocore.session.get_session().get_service_model(service).operation_model(operation)
+    validate_parameters(given, model.input_shape)
+    return given
+
+
+def test_a_rule_makes_an_envelope() -> None:
+    [target] = checked("events", "PutTargets", {"Rule": "late", "Targets": json.loads(QUOTED["rule.json"])})["Targets"]
+    transformer = target["InputTransformer"]
+    filled = transformer["InputTemplate"].replace("<id>", "o-17").replace("<detail>", '{"id": "o-17"}')
+    assert transformer["InputPathsMap"].keys() == {"detail", "id"}
+    [message] = read(filled).messages
+    assert (message.text, message.options and message.options.key) == ('{"id":"o-17"}', "o-17")
+
+
+def test_a_pipe_makes_an_envelope_of_an_item_of_the_outbox() -> None:
+    pipe = checked("pipes", "CreatePipe", json.loads(QUOTED["pipe.json"]))
+    item = {"due": {"N": "1800086400"}, "id": {"S": "o-17"}}
+    filled = pipe["TargetParameters"]["InputTemplate"]
+    paths = {"dynamodb.NewImage.due.N": "1800086400", "eventID": "7de3", "dynamodb.NewImage": json.dumps(item)}
+    for path, value in paths.items():
+        filled = filled.replace(f"<$.{path}>", value)
+    [message] = read(filled).messages
+    assert json.loads(message.text) == item and message.options is not None and message.options.key == "7de3"
+    assert id_deliver_at_ms(message.id) == SENT_MS + 86_400_000
+
+
+def test_a_state_of_step_functions_sends_an_envelope() -> None:
+    state = json.loads(QUOTED["state.json"])
+    body = state["Arguments"]["MessageBody"]
+    body["tidewheel"]["key"], body["body"] = "o-17", {"id": "o-17"}
+    assert [each.text for each in read(body).messages] == ['{"id":"o-17"}']
+
+
+def test_the_envelope_of_the_page_has_two_messages() -> None:
+    assert [each.text for each in read(QUOTED["many.json"]).messages] == ['{"id":17}', "text"]
+
+
+# ---- outcomes
+ORDERS = {f"{T}topic": "orders"}
+TEN = {f"own-{i}": "x" for i in range(MAX_ATTRIBUTES + 1)}
+REFUSED: dict[str, list[tuple[Any, dict[str, str | bytes], str | None, str]]] = {
+    "no topic": [("x", {}, None, "name the topic"), ('{"id": 1}', {}, None, "name the topic")],
+    "a delay and a time": [("x", ORDERS | {f"{T}delay": "1h", f"{T}deliver_at": "1800000000"}, None, "only one")],
+    "a bad delay": [
+        ("x", ORDERS | {f"{T}delay": given}, None, f"delay={given!r}") for given in ("soon", "-1", "", "1 month", "NaN")
+    ],
+    "a time without a zone": [
+        ("x", ORDERS | {f"{T}deliver_at": given}, None, "zone") for given in ("2027-01-31T09:00:00", "2027-01-31")
+    ],
+    "400 years": [
+        ("x", ORDERS | {f"{T}delay": "146097d"}, None, "ten years"),
+        ("x", ORDERS | {f"{T}deliver_at": "2427-01-01T00:00:00Z"}, None, "ten years"),
+        ({"tidewheel": {"topic": "orders", "delay": 1e300}, "body": 1}, {}, None, "ten years"),
+    ],
+    "a Binary attribute": [("x", ORDERS | {"data": b"\x00"}, None, "Binary")],
+    "an unknown `tidewheel.*` name": [
+        ("x", ORDERS | {f"{T}dely": "1h"}, None, "tidewheel.dely"),
+        ("x", ORDERS | {"tidewheel": "1h"}, None, "attribute name='tidewheel'"),
+        ({"tidewheel": {"topic": "orders", "dely": "1h"}, "body": 1}, {}, None, "dely"),
+    ],
+    "names that differ by case": [
+        ("x", ORDERS | {"kind": "a", "Kind": "b"}, None, "differ"),
+        ("x", ORDERS | {"Tidewheel.Delay": "1h"}, None, "Tidewheel.Delay"),
+    ],
+    "an eleventh attribute": [
+        ("x", TEN, "orders", "attributes"),
+        ({"tidewheel": {"topic": "orders"}, "body": 1, "attributes": TEN}, {}, None, "attributes"),
+    ],
+    "SNS without raw delivery": [
+        ({"Type": "Notification", "TopicArn": "arn:aws:sns:x", "Message": "m"}, {}, None, "RawMessageDelivery")
+    ],
+    "an envelope that nests too deep": [
+        (f'{{"tidewheel": {{"topic": "orders"}}, "body": {"[" * 400_000 + "]" * 400_000}}}', {}, None, "nested")
+    ],
+}
+"""Row of the page's table -> messages as body, attributes and the queue's own topic, and what the reason says."""
+TAKEN_OR_LATER = ("an unknown topic", "a past time", "an envelope with one bad message")
+
+
+def test_the_table_has_the_rows_that_are_tested() -> None:
+    table = TEXT.partition("| sent | outcome |\n|---|---|\n")[2].partition("\n\n")[0]
+    outcomes = dict(tuple(map(str.strip, row.strip("|").split("|"))) for row in table.splitlines())
+    assert outcomes.keys() == {*REFUSED, *TAKEN_OR_LATER}
+    assert all("refuse" in outcomes[row] for row in REFUSED)
+
+
+@pytest.mark.parametrize(
+    ("body", "attributes", "own_topic", "reason"),
+    [pytest.param(*each, id=f"{row}-{place}") for row, some in REFUSED.items() for place, each in enumerate(some)],
+)
+def test_what_the_table_says_is_refused_is_refused_with_its_reason(
+    body: Any, attributes: dict[str, str | bytes], own_topic: str | None, reason: str
+) -> None:
+    with pytest.raises(BadMessage, match=reason):
+        read(body, attributes, own_topic)
+
+
+def test_the_table_is_right_about_what_is_taken() -> None:
+    [past] = read("x", ORDERS | {f"{T}deliver_at": "2020-01-01T00:00:00Z"}).messages
+    assert id_deliver_at_ms(past.id) < SENT_MS
+    assert len(read("x", ORDERS | {"_datadog": b"{}"}).messages) == 1
+    nine = dict.fromkeys([*TEN][:MAX_ATTRIBUTES], "x")
+    assert len(read("x", nine, "orders").messages) == 1
+    deep = "[" * 500_000
+    assert [each.text for each in read(deep, ORDERS).messages] == [deep]
+    some = {"tidewheel": {"topic": "orders"}, "messages": [{"body": 1}, {"body": 2, "delay": "soon"}]}
+    assert ([each.text for each in read(some).messages], [each.place for each in read(some).bad]) == (["1"], [1])

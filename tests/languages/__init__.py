@@ -1,0 +1,1 @@
+"""The programs of `examples/languages`, run against the local stack."""
