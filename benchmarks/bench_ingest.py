@@ -93,7 +93,10 @@ def benchmark(*, quick: bool) -> dict[str, object]:
         prepared = {each.ids: pack_rows(each) for each in decoded}
 
         def from_rows() -> None:
-            with patch("tidewheel.flows.delivery.ingest.pack_rows", lambda pack: prepared[pack.ids]):
+            with patch(
+                "tidewheel.flows.delivery.ingest.pack_rows",
+                lambda *given: pa.concat_tables([prepared[pack.ids] for pack in given]),
+            ):
                 ours()
 
         def from_queue() -> None:
