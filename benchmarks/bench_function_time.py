@@ -30,6 +30,7 @@ from tidewheel.local.emulator import wire
 from tidewheel.local.handlers import Handler
 from tidewheel.local.replay import packaged_samples, read_samples
 from tidewheel.model.message import Message
+from tidewheel.model.plain import PREFIX
 from tidewheel.model.settings import ServiceSettings
 
 TOPIC = "orders"
@@ -169,6 +170,16 @@ class Run:
         )
         self.stack.advance(minutes=5)
 
+    def send_plain(self, count: int) -> None:
+        """Sends plain messages one by one, due a week later, and runs ingest, which forwards them."""
+        connection = self.client.core.connection
+        url, wishes = connection.settings.ingest_queues(TOPIC)[0], {"topic": TOPIC, "delay": "7d"}
+        given: Any = {PREFIX + name: {"DataType": "String", "StringValue": wish} for name, wish in wishes.items()}
+        for i in range(count):
+            body = self.bodies[i % len(self.bodies)]
+            connection.sqs.send_message(QueueUrl=url, MessageBody=body, MessageAttributes=given)
+        self.stack.advance(seconds=1)
+
     def deliver(self) -> None:
         """Delivers the messages, and receives all."""
         self.stack.advance(days=3)
@@ -206,6 +217,14 @@ def benchmark(*, quick: bool) -> dict[str, Any]:
                 dispatched.append(max(own.take("dispatch"), key=lambda call: call[1]))
             measured.setdefault("ingest", {})[count] = min(ingested)
             measured.setdefault("dispatch", {})[count] = min(dispatched)
+        for count in (1, 10):
+            forwarded = []
+            for _ in range(repeats):
+                own.calls.clear()
+                run.send_plain(count)
+                forwarded += own.take("ingest")
+            measured.setdefault("forward", {})[count] = min(forwarded)
+            run.stack.advance(minutes=6)
         parts = []
         for _ in range(3):
             own.calls.clear()
@@ -222,7 +241,7 @@ def benchmark(*, quick: bool) -> dict[str, Any]:
             idle += own.take("sweep")
         found["sweep"] = {"call_ms": round(min(idle)[0] + min(idle)[1] * request_ms, 2), "message_ms": 0}
     run.close()
-    for function in ("ingest", "dispatch"):
+    for function in ("ingest", "forward", "dispatch"):
         few, many = sorted(measured[function].items())
         found[function] = line(few, many, request_ms)
     [(rows, (part_ms, requests))] = measured["deliver"].items()
@@ -233,7 +252,7 @@ def benchmark(*, quick: bool) -> dict[str, Any]:
     }
     found["compact"] = merging(request_ms)
     for name, figures in found.items():
-        figures["start_ms"] = round(start_ms(name))
+        figures["start_ms"] = round(start_ms("ingest" if name == "forward" else name))
     return {"request_ms": round(request_ms, 3), "functions": found}
 
 

@@ -90,6 +90,25 @@ def test_the_floor_of_a_million_is_its_sends_to_the_queues(subscriptions: int) -
     assert 1.2 * subscriptions < 30 * prices.dollars("sqs.request", run.measures["sends"]) < 1.25 * subscriptions
 
 
+@pytest.mark.parametrize("delay_s", [1200, 7 * 86_400])
+@pytest.mark.parametrize(
+    ("a_second", "batch", "dollars"),
+    [(1, 1, 3.9), (10, 1, 3.36), (1000, 1, 0.71), (1, 10, 0.97), (10, 10, 0.43), (1000, 10, 0.23)],
+)
+def test_plain_messages_cost_what_the_table_says(delay_s: int, a_second: float, batch: int, dollars: float) -> None:
+    workload = Workload(per_day=a_second * 86_400, delay_mean_s=delay_s, spread=Spread.SAME, batch=batch, plain=True)
+    found = bill(workload, ENVIRONMENTS["development"])
+    assert found.a_million(found.total) == pytest.approx(dollars, abs=0.06)
+
+
+@pytest.mark.parametrize(("a_second", "batch"), [(135, 1), (0.6, 10)])
+def test_a_schedule_a_message_is_cheaper_than_plain_messages_below_a_rate(a_second: float, batch: int) -> None:
+    for share, cheaper in ((0.97, False), (1.03, True)):
+        workload = Workload(per_day=a_second * share * 86_400, spread=Spread.SAME, batch=batch, plain=True)
+        found = bill(workload, ENVIRONMENTS["development"])
+        assert ((found.a_million(found.total) or 0) < 1.40) is cheaper
+
+
 def test_threads_that_send_wait_only_for_what_the_others_do_not_compute_meanwhile() -> None:
     def seconds(messages: int) -> float:
         sends = messages / 10

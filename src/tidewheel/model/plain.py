@@ -35,6 +35,7 @@ from tidewheel.model.validation import OutgoingMessage, check_key, check_message
 
 PREFIX = HEADER_ATTRIBUTE + "."
 _TIMES = ("delay", "deliver_at")
+_BOTH = {*_TIMES}
 _WISHES = (*_TIMES, "key", "replace", "expires_in", "window", "cancel")
 _OPTIONS = {*_WISHES, "group"}
 _LATER = ("max_wait",)
@@ -212,6 +213,7 @@ def _of_envelope(
     some = envelope["messages"]
     if not isinstance(some, list) or not 1 <= len(some) <= MAX_MESSAGES:
         raise InvalidValue("messages", some, f"give a list of 1 to {MAX_MESSAGES} messages")
+    timeless = {name: value for name, value in shared.items() if name not in _TIMES}
     read: list[OutgoingMessage | Cancellation] = []
     bad: list[BadPart] = []
     for place, each in enumerate(some):
@@ -220,8 +222,7 @@ def _of_envelope(
                 raise InvalidValue(f"messages[{place}]", each, 'give an object, such as {"body": "...", "delay": "1h"}')
             own = {name: value for name, value in each.items() if name not in _PARTS}
             _check_wishes(own)
-            when = () if own.keys().isdisjoint(_TIMES) else _TIMES
-            inherited = {name: value for name, value in shared.items() if name not in when}
+            inherited = shared if own.keys().isdisjoint(_TIMES) else timeless
             read.append(_read_part(message, topic, place, inherited | own, each, texts))
         except InvalidValue as error:
             bad.append(BadPart(place=place, given=each, reason=str(error)))
@@ -256,15 +257,16 @@ def _read_part(
 
 
 def _check_wishes(wishes: Mapping[str, Any]) -> None:
-    if found := [name for name in _LATER if name in wishes]:
-        raise InvalidValue(found[0], wishes[found[0]], "leave it out: this release does not know it yet")
+    if not wishes.keys().isdisjoint(_LATER):
+        name = next(name for name in _LATER if name in wishes)
+        raise InvalidValue(name, wishes[name], "leave it out: this release does not know it yet")
     _check_keys(wishes, _OPTIONS, "the options")
 
 
 def _check_keys(given: Mapping[str, Any], known: set[str], where: str) -> None:
-    for name in given:
-        if name not in known:
-            raise InvalidValue("name", name, f"use one of {', '.join(sorted(known))} in {where}")
+    if not given.keys() <= known:
+        name = next(each for each in given if each not in known)
+        raise InvalidValue("name", name, f"use one of {', '.join(sorted(known))} in {where}")
 
 
 def _text_of(value: object) -> Any:
@@ -307,9 +309,8 @@ def _read(
         if len(wishes) > 2 or key is None:
             raise InvalidValue("cancel", sorted(wishes), "give a key, and no other option, with a cancel")
         return Cancellation(key=check_key(key), sent_at_ms=message.sent_at_ms, seq=ids.sequence())
-    when = {name: wishes[name] for name in _TIMES if name in wishes}
-    if len(when) > 1:
-        raise InvalidValue(", ".join(when), tuple(when.values()), "give only one of these options")
+    if wishes.keys() >= _BOTH:
+        raise InvalidValue(", ".join(_TIMES), tuple(map(wishes.get, _TIMES)), "give only one of these options")
     given = Message(
         body=body,
         delay=_duration(wishes.get("delay")),

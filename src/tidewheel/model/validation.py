@@ -246,9 +246,9 @@ def due_at_ms(
     Raises:
         InvalidValue: more than one is given, or the given value cannot be used.
     """
-    ways = {"delay": delay, "deliver_at": deliver_at, "delay_level": delay_level}
-    given = {name: value for name, value in ways.items() if value is not None}
-    if len(given) > 1:
+    if (delay is None) + (deliver_at is None) + (delay_level is None) < 2:
+        ways = {"delay": delay, "deliver_at": deliver_at, "delay_level": delay_level}
+        given = {name: value for name, value in ways.items() if value is not None}
         raise InvalidValue(", ".join(given), tuple(given.values()), "give only one of these arguments")
     if deliver_at is not None:
         return deliver_at_ms(deliver_at, now_ms)

@@ -81,7 +81,7 @@ def adopt(ports: Ports, topic: str, plain: Sequence[NamedPack], s3_bucket: str, 
         packs[place] = _with_stored_bodies(ports, s3_bucket, packs[place])
         _cancel(ports, state, packs[place])
 
-    busy = [i for i, pack in enumerate(packs) if pack.cancellations or pack.raw_bytes > MAX_MESSAGE_BYTES]
+    busy = [i for i, pack in enumerate(packs) if pack.cancellations or _has_large_text(pack)]
     errors |= each_alone(ports.parallel, prepare, [place for place in busy if place not in errors])
     left = [PendingPacks(names=[plain[place][0]], error=error) for place, error in errors.items()]
     rest = [(plain[i][0], pack) for i, pack in enumerate(packs) if i not in errors and len(pack)]
@@ -104,6 +104,11 @@ def _sent_to_deleted(ports: Ports, state: TopicState, plain: Sequence[Pack]) -> 
     deleted_ms = ports.deletions.deleted_at_ms(state.topic) + ports.max_skew_ms
     error = TopicReplaced(state.topic, "deleted by now")
     return {place: error for place, pack in enumerate(plain) if pack.sent_at_ms < deleted_ms}
+
+
+def _has_large_text(pack: Pack) -> bool:
+    """Returns whether a body may be too large. Half of a message's bytes are its body's, at most four a character."""
+    return any(len(text) > MAX_MESSAGE_BYTES // 8 for text in pack.texts)
 
 
 def _with_stored_bodies(ports: Ports, s3_bucket: str, pack: Pack) -> Pack:
