@@ -95,11 +95,7 @@ def benchmark(*, quick: bool) -> dict[str, object]:
         def from_rows() -> None:
             with patch(
                 "tidewheel.flows.delivery.ingest.pack_rows",
-<<<<<<< HEAD
-                lambda *given: pa.concat_tables([prepared[pack.ids] for pack in given]),
-=======
                 lambda *packs: pa.concat_tables(prepared[pack.ids] for pack in packs),
->>>>>>> plaincost
             ):
                 ours()
 
