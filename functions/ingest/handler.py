@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from tidewheel import deadline
-from tidewheel.errors import BadMessage
 from tidewheel.flows.delivery.adopt import adopt
 from tidewheel.flows.delivery.ingest import Ingested, ingest
 from tidewheel.flows.delivery.ingest_batch import NamedPack, PendingPacks, groups, ingest_group, is_pack, pack_of
 from tidewheel.flows.delivery.refusing import refuse_bad, refuse_hopeless, refuse_some
 from tidewheel.model.pack import PLAIN, Arrival, Pack
-from tidewheel.model.plain import read_plain
+from tidewheel.model.plain import BadPart, read_plain
 from tidewheel.model.refused import QueuedMessage
 from tidewheel.model.settings import MAX_DELIVERY_S
 from tidewheel.telemetry import metrics
@@ -34,6 +33,7 @@ class Batch:
     def __init__(self, telemetry: Telemetry, records: Iterable[dict[str, Any]], context: LambdaContext) -> None:
         self._telemetry = telemetry
         self._messages = {each["messageId"]: QueuedMessage.of_record(each) for each in records}
+        self._bad: dict[str, Sequence[BadPart]] = {}
         self._context = context
 
     def ingest(self) -> None:
@@ -65,25 +65,40 @@ class Batch:
                 yield message.id, pack
 
     def _plain_pack(self, message: QueuedMessage) -> Pack:
-        """Reads a plain message. Refuses the bad messages of an envelope."""
+        """Reads a plain message."""
         plain = read_plain(message, self._telemetry.settings.topic_of_queue(message.queue_arn))
-        if plain.bad:
-            reason = refuse_bad(self._telemetry.service, message, plain.bad)
-            self._telemetry.failed("pack refused", BadMessage(reason), messages=len(plain.bad))
+        self._bad[message.id] = plain.bad
         return plain.pack(Arrival(name=message.id, retried=message.receives > 1, taken_ms=message.sent_at_ms))
 
     def _ingest_named(self, packs: list[NamedPack]) -> None:
         """Ingests packs of a topic and generation."""
-        topic, first = packs[0][1].topic, packs[0][0]
-        with self._telemetry.step(topic=topic, correlation_id=first, packs=len(packs)):
+        topic, names = packs[0][1].topic, [name for name, _ in packs]
+        with self._telemetry.step(topic=topic, correlation_id=names[0], packs=len(packs)):
+            left: list[PendingPacks] = []
             if packs[0][1].generation == PLAIN:
-                packs = self._adopted(topic, packs)
+                packs, left = self._adopted(topic, packs)
             ingest_some = partial(ingest_topic, self._telemetry, topic)
-            for left in ingest_group(packs, ingest_some, self._refuse_some, self._in_time):
-                self._wait(left)
+            left += ingest_group(packs, ingest_some, self._refuse_some, self._in_time)
+            for each in left:
+                self._wait(each)
+            waiting = {name for each in left for name in each.names}
+            for name in names:
+                if self._bad.get(name) and name not in waiting:
+                    self._refuse_bad(name)
 
-    def _adopted(self, topic: str, packs: list[NamedPack]) -> list[NamedPack]:
-        """Returns packs of the topic for the plain messages that are ingested here."""
+    def _refuse_bad(self, name: str) -> None:
+        """Refuses the bad messages of an envelope, once all others are done. If not, the envelope comes again."""
+        bad = self._bad[name]
+        try:
+            refuse_bad(self._telemetry.service, self._messages[name], bad)
+        except Exception as error:
+            self._telemetry.failed("pack not refused", error, sqs_message_id=name)
+            self._telemetry.leave([name], error)
+        else:
+            self._telemetry.failed("pack refused", bad[0].error, messages=len(bad), sqs_message_ids=[name])
+
+    def _adopted(self, topic: str, packs: list[NamedPack]) -> tuple[list[NamedPack], list[PendingPacks]]:
+        """Returns packs of the topic for the plain messages that are ingested here, and what comes again."""
         service, settings = self._telemetry.service, self._telemetry.settings
         bulk_url, forward = settings.ingest_queues(topic)[1], None
         if not settings.is_bulk(self._messages[packs[0][0]].queue_arn, topic):
@@ -91,12 +106,9 @@ class Batch:
         try:
             done = adopt(service, topic, packs, settings.s3_bucket, forward)
         except Exception as error:
-            self._settle([self._messages[name] for name, _ in packs], error)
-            return []
+            return [], [PendingPacks(names=[name for name, _ in packs], error=error)]
         self._telemetry.logger.info("plain messages", extra={"forwarded": done.forwarded})
-        for left in done.left:
-            self._wait(left)
-        return done.packs
+        return done.packs, done.left
 
     def _wait(self, left: PendingPacks) -> None:
         """Leaves packs to a later call, or refuses packs that can never be ingested."""

@@ -110,6 +110,30 @@ def test_a_bad_message_of_an_envelope_is_refused_alone_with_its_reason(topic: To
     topic.stack.failures.clear()
 
 
+def test_an_envelope_that_comes_again_for_hours_is_refused_once(topic: Topic) -> None:
+    name = f"{topic.name}-later"[-48:].strip("-")
+    message = {"tidewheel": {"topic": name}, "messages": [{"body": "good"}, {"body": "bad", "delay": "soon"}]}
+    send_raw(topic, json.dumps(message))
+    topic.advance(hours=2)
+    topic.stack.failures.clear()
+    assert refused(topic) == []
+    later = Topic(topic.stack, name)
+    topic.advance(minutes=5)
+    assert later.bodies() == ["good"]
+    [document] = refused(topic)
+    assert "delay='soon'" in document["reason"]
+    topic.stack.failures.clear()
+
+
+def test_ten_thousand_cancels_in_one_envelope_are_done(topic: Topic) -> None:
+    number = 10_000 if topic.in_memory else 100
+    send_raw(topic, envelope(topic, [{"body": "x", "key": str(i), "delay": "3h"} for i in range(number)]))
+    topic.advance(minutes=6)
+    send_raw(topic, envelope(topic, [{"key": str(i), "cancel": True} for i in range(number)]))
+    topic.advance(hours=4)
+    assert topic.bodies() == []
+
+
 @pytest.mark.parametrize(
     ("body", "given", "reason"),
     [

@@ -253,8 +253,8 @@ def test_after_an_outage_all_that_was_missed_comes_at_once() -> None:
 def test_wherever_a_dispatch_dies_each_time_comes(group: str | None, when: str, window: str | None) -> None:
     for at in range(1, 60):
         world = World(wrap=CrashingPorts)
-        make(world, every="1h", window=window, group=group)
-        shifted = shift(world)
+        make(world, cron="30 * * * *", window=window, group=group)
+        shifted = 30 + shift(world)
         assert world.state.layout == 1
         world.sweep()
         world.clock.set_ms(START_MS + 8 * HOUR)

@@ -111,6 +111,18 @@ def test_a_redrive_does_not_bring_a_refused_pack_into_another_topics_queue(stack
     assert stack.depth(stack.settings.refused_queue_url) == 1
 
 
+def test_a_redrive_does_not_bring_a_plain_message_into_another_topics_queue(stack: Stack) -> None:
+    """A sender to the shared queue has no right to send to a topic with queues of its own."""
+    named: Any = {"tidewheel.topic": {"DataType": "String", "StringValue": OWN}}
+    url = stack.settings.urgent_queue_url
+    stack.local.session.client("sqs").send_message(QueueUrl=url, MessageBody="x", MessageAttributes=named)
+    stack.local.advance(**ONE_RECEIVE[URGENT])
+    assert stack.depth(stack.settings.refused_queue_url) == 1
+    assert sum(each.messages for each in stack.client.redrive_service()) == 0
+    stack.local.advance(days=2)
+    assert stack.bodies(OWN) == []
+
+
 def test_the_log_says_which_queue_and_which_topic_did_not_fit(caplog: pytest.LogCaptureFixture) -> None:
     with LocalTidewheel(template=normalized(synthesized(OWN, "orders2"))) as local:
         stack = Stack(local)

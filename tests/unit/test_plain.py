@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from tests.docs.recipe import ROOT
 from tidewheel.cli.main import app
-from tidewheel.errors import BadMessage
+from tidewheel.errors import BadMessage, InvalidValue
 from tidewheel.model.plain import read_plain
 from tidewheel.model.refused import QueuedMessage
 
@@ -29,6 +29,15 @@ def test_a_vector_is_read_or_refused_as_it_says(vector: dict[str, Any]) -> None:
         found = json.loads(done.stdout)
         assert done.exit_code == bool(found["refused"])
         assert {name: value for name, value in found.items() if value or name != "refused"} == vector["read"]
+
+
+@pytest.mark.parametrize("vector", [each for each in VECTORS if "refused" in each], ids=lambda each: each["name"])
+def test_a_refusal_has_the_error_that_quotes_the_value_as_its_cause_so_that_no_log_shows_the_value(vector: Any) -> None:
+    message = vector["message"]
+    given = message.get("MessageAttributes", {})
+    with pytest.raises(BadMessage) as caught:
+        read_plain(queued(message["MessageBody"], given), vector.get("topic_of_queue"))
+    assert isinstance(caught.value.__cause__, InvalidValue)
 
 
 def queued(body: str, attributes: Any, sent_at_ms: int = 1_796_115_600_123) -> QueuedMessage:

@@ -56,7 +56,7 @@ def explain(
         rows = [[each.get(name, "") for name in columns] for each in found["messages"]]
         show(found, False, columns, rows)
         for each in read.bad:
-            typer.echo(f"refused: messages[{each.place}]: {each.reason}")
+            typer.echo(f"refused: messages[{each.place}]: {each.error}")
     if read.bad:
         raise typer.Exit(1)
 
@@ -65,7 +65,7 @@ def explained(read: PlainMessages, *, with_ids: bool = True) -> dict[str, Any]:
     """Returns what becomes of plain messages: what is delivered when, which keys are cancelled, what is refused."""
     sent = [_sent(each, with_ids=with_ids) for each in read.messages]
     cancelled = [{"does": "cancel", "key": each.key, "seq": each.seq} for each in read.cancellations]
-    refused = [{"place": each.place, "reason": each.reason} for each in read.bad]
+    refused = [{"place": each.place, "reason": str(each.error)} for each in read.bad]
     return {"topic": read.topic, "messages": sent + cancelled, "refused": refused}
 
 

@@ -21,7 +21,7 @@ from botocore.exceptions import ClientError
 from tidewheel.client.connection import Connection
 from tidewheel.client.redrive import RedriveResult, queue_url_of
 from tidewheel.clock import Clock, utc
-from tidewheel.errors import BadMessage, QueueUnavailable
+from tidewheel.errors import BadMessage, QueueUnavailable, WrongQueue
 from tidewheel.flows.administration.cancel import cancel_as_sent
 from tidewheel.model.pack import PACK_ATTRIBUTE, outgoing, pack_body, packs
 from tidewheel.model.plain import read_plain
@@ -194,7 +194,8 @@ class _Again:
         storage, settings = self.connection.storage, self.connection.settings
         try:
             plain = read_plain(message, settings.topic_of_queue(message.queue_arn))
-        except BadMessage:
+            settings.check_ingest_queue(message.queue_arn, plain.topic)
+        except (BadMessage, WrongQueue):
             return None
         state = storage.topic_states.read(plain.topic)
         if state is None or plain.sent_at_ms < storage.deletions.deleted_at_ms(plain.topic):

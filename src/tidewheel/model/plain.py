@@ -61,7 +61,7 @@ class BadPart:
 
     place: int
     given: object
-    reason: str
+    error: InvalidValue
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -225,9 +225,10 @@ def _of_envelope(
             inherited = shared if own.keys().isdisjoint(_TIMES) else timeless
             read.append(_read_part(message, topic, place, inherited | own, each, texts))
         except InvalidValue as error:
-            bad.append(BadPart(place=place, given=each, reason=str(error)))
+            bad.append(BadPart(place=place, given=each, error=error))
     if not read:
-        raise BadMessage(f"none of {len(bad)} messages can be taken: messages[0]: {bad[0].reason}")
+        first = bad[0].error
+        raise BadMessage(f"none of {len(bad)} messages can be taken: messages[0]: {first}") from first
     return replace(_plain(topic, message, read), bad=bad)
 
 

@@ -10,7 +10,7 @@ messages of its envelope.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tidewheel.errors import TopicReplaced, UnknownTopic
@@ -19,7 +19,7 @@ from tidewheel.flows.delivery.ingest_batch import NamedPack, PendingPacks
 from tidewheel.flows.ports import Ports
 from tidewheel.flows.ports.parallel import each_alone
 from tidewheel.model.message import MAX_MESSAGE_BYTES, id_deliver_at_ms
-from tidewheel.model.pack import Pack, outgoing, with_messages
+from tidewheel.model.pack import Cancellation, Pack, outgoing, with_messages
 from tidewheel.model.pack import packs as packs_of
 from tidewheel.model.topic_state import TopicState
 from tidewheel.model.triggers import BULK_WINDOW_S, INGEST_TIMEOUT_S, bulk_queue
@@ -77,12 +77,12 @@ def adopt(ports: Ports, topic: str, plain: Sequence[NamedPack], s3_bucket: str, 
     packs = [pack for _, pack in plain]
     errors = _sent_to_deleted(ports, state, packs)
 
-    def prepare(place: int) -> None:
+    def store(place: int) -> None:
         packs[place] = _with_stored_bodies(ports, s3_bucket, packs[place])
-        _cancel(ports, state, packs[place])
 
-    busy = [i for i, pack in enumerate(packs) if pack.cancellations or _has_large_text(pack)]
-    errors |= each_alone(ports.parallel, prepare, [place for place in busy if place not in errors])
+    large = [place for place, pack in enumerate(packs) if place not in errors and _has_large_text(pack)]
+    errors |= each_alone(ports.parallel, store, large)
+    errors |= _cancel(ports, state, {place: pack for place, pack in enumerate(packs) if place not in errors})
     left = [PendingPacks(names=[plain[place][0]], error=error) for place, error in errors.items()]
     rest = [(plain[i][0], pack) for i, pack in enumerate(packs) if i not in errors and len(pack)]
     far = [] if forward is None else [each for each in rest if _may_wait(each[1], ports.clock.now_ms())]
@@ -122,10 +122,16 @@ def _with_stored_bodies(ports: Ports, s3_bucket: str, pack: Pack) -> Pack:
     )
 
 
-def _cancel(ports: Ports, state: TopicState, pack: Pack) -> None:
-    for each in pack.cancellations:
+def _cancel(ports: Ports, state: TopicState, packs: Mapping[int, Pack]) -> dict[int, Exception]:
+    """Cancels the keys of packs, side by side. Returns an error for each pack of which a key is not cancelled."""
+
+    def cancel(wanted: tuple[int, Cancellation]) -> None:
+        each = wanted[1]
         version = each.sent_at_ms, each.seq
         cancel_as_sent(ports, state.topic, state.slot_ms, each.key, version, ports.clock.now_ms())
+
+    wanted = [(place, each) for place, pack in packs.items() for each in pack.cancellations]
+    return {place: error for (place, _), error in each_alone(ports.parallel, cancel, wanted).items()}
 
 
 def _may_wait(pack: Pack, now_ms: int) -> bool:

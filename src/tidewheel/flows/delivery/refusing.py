@@ -84,17 +84,16 @@ def refuse_some(ports: Ports, message: QueuedMessage, pack: Pack, error: Excepti
     """Refuses some messages of a pack, as `refuse` with a pack of these alone."""
     data = {PACK_ATTRIBUTE: {"DataType": "Binary", "BinaryValue": encode_pack(pack)}}
     body = pack_body(pack.topic, len(pack))
-    refuse(ports, replace(message, body=body, attributes={**message.attributes, **data}), str(error))
+    refuse(ports, replace(message, body=body, attributes=data), str(error))
 
 
-def refuse_bad(ports: Ports, message: QueuedMessage, bad: Sequence[BadPart]) -> str:
-    """Refuses the bad messages of an envelope together, each with its reason. Returns the reason of all."""
-    reason = f"{len(bad)} messages of the envelope, the first at {bad[0].place}: {bad[0].reason}"
-    parts = [{"place": each.place, "reason": each.reason, "message": each.given} for each in bad]
+def refuse_bad(ports: Ports, message: QueuedMessage, bad: Sequence[BadPart]) -> None:
+    """Refuses the bad messages of an envelope together, each with its reason."""
+    reason = f"{len(bad)} messages of the envelope, the first at {bad[0].place}: {bad[0].error}"
+    parts = [{"place": each.place, "reason": str(each.error), "message": each.given} for each in bad]
     # With this name, no redrive takes the document for a message.
     mark = {f"{PREFIX}refused": {"DataType": "String", "StringValue": "messages of an envelope"}}
     refuse(ports, replace(message, body=json.dumps(parts), attributes={**message.attributes, **mark}), reason)
-    return reason
 
 
 def refuse(ports: Ports, message: QueuedMessage, reason: str) -> None:
