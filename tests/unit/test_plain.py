@@ -94,6 +94,40 @@ def test_a_version_grows_within_an_envelope() -> None:
     assert counts == sorted(set(counts)) and max(count or 0 for count in counts) < 1 << 53
 
 
+def test_a_user_may_call_an_attribute_as_a_later_option() -> None:
+    assert read_plain(queued("x", {"max_wait": {"DataType": "String", "StringValue": "1"}}), "orders").messages
+
+
+def test_shared_options_and_attributes_are_no_bombs() -> None:
+    messages = [{"body": "x"}] * 10_000
+    document = {"tidewheel": {"topic": "orders", "delay": "1s" * 200_000}, "messages": messages}
+    with pytest.raises(BadMessage, match="at most 1024 characters"):
+        read_plain(queued(json.dumps(document), {}), None)
+    document = {"tidewheel": {"topic": "orders"}, "messages": messages}
+    with pytest.raises(BadMessage, match="put long attributes into the messages"):
+        read_plain(queued(json.dumps(document), {"a": {"DataType": "String", "StringValue": "x" * 1000}}), None)
+
+
+def test_an_envelope_cancels_a_thousand_keys() -> None:
+    cancels = [{"key": str(i), "cancel": True} for i in range(1_002)]
+    read = read_plain(queued(json.dumps({"tidewheel": {"topic": "orders"}, "messages": cancels}), {}), None)
+    assert (len(read.cancellations), [each.place for each in read.bad]) == (1_000, [1_000, 1_001])
+
+
+def test_an_envelope_that_is_no_json_is_refused_wherever_its_name_is() -> None:
+    body = '{"messages": [{"body": "' + "x" * 500 + '", "score": NaN}], "tidewheel": {"delay": "3d"}}'
+    with pytest.raises(BadMessage, match="NaN is not JSON"):
+        read_plain(queued(body, {}), "orders")
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"SentTimestamp": "abc"}, {"SentTimestamp": -5}, {"SentTimestamp": 1e30}, {"MessageId": 5}]
+)
+def test_explain_names_what_is_no_message(wrong: dict[str, Any]) -> None:
+    done = CliRunner().invoke(app, ["explain", json.dumps({"MessageBody": "x"} | wrong), "--topic", "orders"])
+    assert (done.exit_code, done.stderr[:20]) == (1, "tidewheel: message='")
+
+
 def test_ten_thousand_and_one_messages_are_refused() -> None:
     body = json.dumps({"tidewheel": {"topic": "orders"}, "messages": [{"body": "x"}] * 10_001})
     with pytest.raises(BadMessage, match="1 to 10000"):

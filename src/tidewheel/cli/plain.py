@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from tidewheel.model.refused import QueuedMessage
     from tidewheel.model.validation import OutgoingMessage
 
+_LAST_MS = 4_102_444_800_000
+"""The year 2100. SQS's times are earlier."""
 _UNKNOWN_ID = "00000000-0000-0000-0000-000000000000"
 _HOW = (
     "give what `aws sqs send-message --cli-input-json` takes: MessageBody, and MessageAttributes of DataType and value"
@@ -85,36 +87,39 @@ def _sent(message: OutgoingMessage, *, with_ids: bool) -> dict[str, Any]:
 def _text_of(given: str) -> str:
     if given == STANDARD_INPUT:
         return sys.stdin.read()
-    return given if given.lstrip().startswith("{") else Path(given).read_text(encoding="utf-8")
+    if given.lstrip().startswith("{"):
+        return given
+    try:
+        return Path(given).read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise InvalidValue("message", given, "give a file in UTF-8") from None
 
 
 def _queued(text: str) -> QueuedMessage:
     """Reads the JSON of `send-message`."""
     from tidewheel.model.refused import QueuedMessage
-    from tidewheel.model.untrusted import json_object_of, mapping
+    from tidewheel.model.untrusted import json_object_of, mapping, whole
+    from tidewheel.model.untrusted import text as as_text
 
     try:
         given = json_object_of(text)
         attributes = {name: _attribute(mapping(each)) for name, each in given.get("MessageAttributes", {}).items()}
-        body = given["MessageBody"]
-        if not isinstance(body, str):
-            raise ValueError("MessageBody is not a text")
+        return QueuedMessage(
+            id=as_text(given.get("MessageId", _UNKNOWN_ID)),
+            body=as_text(given["MessageBody"]),
+            attributes=attributes,
+            sent_at_ms=min(whole(given.get("SentTimestamp", current().now_ms())), _LAST_MS),
+            receives=1,
+            queue_arn="",
+            group=given.get("MessageGroupId"),
+        )
     except (AttributeError, KeyError, ValueError) as error:
         raise InvalidValue("message", text, f"{_HOW} ({error})") from None
-    return QueuedMessage(
-        id=given.get("MessageId", _UNKNOWN_ID),
-        body=body,
-        attributes=attributes,
-        sent_at_ms=int(given.get("SentTimestamp", current().now_ms())),
-        receives=1,
-        queue_arn="",
-        group=given.get("MessageGroupId"),
-    )
 
 
 def _attribute(given: dict[str, Any]) -> dict[str, Any]:
     if "BinaryValue" in given:
-        return {**given, "BinaryValue": base64.b64decode(given["BinaryValue"])}
+        return {**given, "BinaryValue": base64.b64decode(given["BinaryValue"], validate=True)}
     return given
 
 

@@ -11,21 +11,23 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import ClientError
 
+from tidewheel.aws.sqs_queues import SqsQueues
 from tidewheel.client.connection import Connection
 from tidewheel.client.redrive import RedriveResult, queue_url_of
 from tidewheel.clock import Clock, utc
 from tidewheel.errors import BadMessage, QueueUnavailable, WrongQueue
 from tidewheel.flows.administration.cancel import cancel_as_sent
+from tidewheel.flows.delivery.refusing import bad_alone
 from tidewheel.model.pack import PACK_ATTRIBUTE, outgoing, pack_body, packs
 from tidewheel.model.plain import read_plain
-from tidewheel.model.refused import REDRIVEN, QueuedMessage, read_document, restored
+from tidewheel.model.refused import REDRIVEN, QueuedMessage, read_document, refused_document, restored
 from tidewheel.model.untrusted import text, whole
 from tidewheel.storage.bodies import store_body
 
@@ -68,8 +70,7 @@ def refused_messages(connection: Connection, most: int) -> list[RefusedMessage]:
             handles.append(raw["ReceiptHandle"])
             found[raw["MessageId"]] = _shown(raw)
     finally:
-        for handle in handles:
-            connection.sqs.change_message_visibility(QueueUrl=url, ReceiptHandle=handle, VisibilityTimeout=0)
+        _show(connection, url, handles)
     return list(found.values())
 
 
@@ -148,12 +149,18 @@ class _Again:
         names: Any = ["ApproximateNumberOfMessages"]
         found = self.connection.sqs.get_queue_attributes(QueueUrl=from_url, AttributeNames=names)["Attributes"]
         moved: Counter[str] = Counter()
-        # A message that is refused again meanwhile is behind the first ones.
-        for raw in _received(self.connection, from_url, int(found["ApproximateNumberOfMessages"])):
-            to = send(raw)
-            if to is not None:
-                self.connection.sqs.delete_message(QueueUrl=from_url, ReceiptHandle=raw["ReceiptHandle"])
-                moved[to] += 1
+        stay: list[str] = []
+        try:
+            # A message that is refused again meanwhile is behind the first ones.
+            for raw in _received(self.connection, from_url, int(found["ApproximateNumberOfMessages"])):
+                to = send(raw)
+                if to is None:
+                    stay.append(raw["ReceiptHandle"])
+                else:
+                    self.connection.sqs.delete_message(QueueUrl=from_url, ReceiptHandle=raw["ReceiptHandle"])
+                    moved[to] += 1
+        finally:
+            _show(self.connection, from_url, stay)
         return moved
 
     def _send_refused(self, raw: MessageTypeDef) -> str | None:
@@ -198,7 +205,8 @@ class _Again:
         except (BadMessage, WrongQueue):
             return None
         state = storage.topic_states.read(plain.topic)
-        if state is None or plain.sent_at_ms < storage.deletions.deleted_at_ms(plain.topic):
+        deleted_ms = storage.deletions.deleted_at_ms(plain.topic) + settings.max_skew_ms
+        if state is None or plain.sent_at_ms < deleted_ms:
             return None
         for each in plain.cancellations:
             version = each.sent_at_ms, each.seq
@@ -212,6 +220,9 @@ class _Again:
             attributes: Any = {PACK_ATTRIBUTE: {"DataType": "Binary", "BinaryValue": data}, REDRIVEN: _YES}
             body = pack_body(plain.topic, len(places))
             self.connection.sqs.send_message(QueueUrl=url, MessageBody=body, MessageAttributes=attributes)
+        if plain.bad:
+            document = refused_document(*bad_alone(message, plain.bad))
+            SqsQueues.of(self.connection.sqs, settings).refuse(document)
         return url
 
 
@@ -235,6 +246,12 @@ def _received(connection: Connection, url: str, most: int) -> Iterator[MessageTy
             return
         most -= len(messages)
         yield from messages
+
+
+def _show(connection: Connection, url: str, handles: Iterable[str]) -> None:
+    """Makes received messages visible again."""
+    for handle in handles:
+        connection.sqs.change_message_visibility(QueueUrl=url, ReceiptHandle=handle, VisibilityTimeout=0)
 
 
 def _own_queue(urls: list[str], queue_arn: str) -> str | None:

@@ -21,6 +21,7 @@ _UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "
 _PART = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(ms|s|m|h|d|w)", re.ASCII)
 _MILLISECOND = timedelta(milliseconds=1)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MOST_CHARACTERS = 200
 _HOW = "give seconds as a number, a timedelta, or text such as '90s', '15m' or '3d 4h' (units w d h m s ms)"
 _WHEN = "give an aware datetime or Unix seconds"
 
@@ -68,6 +69,8 @@ def window_ms(window: float | timedelta | str) -> int:
 def _parse(text: str, field: str) -> int:
     position, total = 0, 0.0
     stripped = text.strip()
+    if len(stripped) > _MOST_CHARACTERS:
+        raise InvalidValue(field, text, _HOW)
     while position < len(stripped):
         part = _PART.match(stripped, position)
         if part is None:

@@ -28,6 +28,7 @@ from tidewheel.errors import BadMessage, InvalidValue
 from tidewheel.model.duration import at_ms
 from tidewheel.model.message import HEADER_ATTRIBUTE, MAX_ATTRIBUTES, Message, shift_ms
 from tidewheel.model.pack import MAX_MESSAGES, PLAIN, Arrival, Cancellation, Pack, with_messages
+from tidewheel.model.received import X_RAY
 from tidewheel.model.refused import QueuedMessage
 from tidewheel.model.topic import check_name
 from tidewheel.model.untrusted import json_of
@@ -38,13 +39,15 @@ _TIMES = ("delay", "deliver_at")
 _BOTH = {*_TIMES}
 _WISHES = (*_TIMES, "key", "replace", "expires_in", "window", "cancel")
 _OPTIONS = {*_WISHES, "group"}
-_LATER = ("max_wait",)
 _DROPPED = "_datadog"
 """The Binary attribute of a tracing library, which no consumer needs."""
-_TRACE = "AWSTraceHeader"
 _PARTS = {"body", "attributes"}
 _NUMBER = re.compile(r"\d{1,16}(\.\d{1,9})?\Z", re.ASCII)
 _RFC3339 = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d{1,9})?([Zz]|[+-]\d\d:\d\d)\Z", re.ASCII)
+MAX_CANCELS = 1_000
+"""In an envelope: so many keys are cancelled in a function's time."""
+_OPTION_CHARACTERS = 1024
+_SHARED_BYTES = 4 * 1_048_576
 _ZONE = "give a time with a zone, such as 2027-01-31T09:00:00Z, or Unix seconds"
 _MESSAGE_BYTES = 200
 """Approximate size of a message without its body."""
@@ -153,8 +156,6 @@ def _check_names(given: Mapping[str, Mapping[str, Any]]) -> None:
         known = name.removeprefix(PREFIX) in (*_WISHES, "topic")
         if name.lower() == HEADER_ATTRIBUTE:
             raise InvalidValue("attribute name", name, "use another name, since deliveries have an attribute like this")
-        if name.removeprefix(PREFIX) in _LATER:
-            raise InvalidValue("attribute name", name, "leave it out: this release does not know it yet")
         if name.lower().startswith(PREFIX) and not (name.startswith(PREFIX) and known):
             names = ", ".join(PREFIX + each for each in ("topic", *_WISHES))
             raise InvalidValue("attribute name", name, f"use one of {names}")
@@ -170,8 +171,8 @@ def _of_attributes(
     texts = {name: value["StringValue"] for name, value in given.items()}
     wishes = {name.removeprefix(PREFIX): texts.pop(name) for name in given if name.startswith(PREFIX)}
     topic = _topic(wishes.pop("topic", None), own_topic)
-    if message.trace is not None and len(texts) < MAX_ATTRIBUTES and _TRACE not in texts:
-        texts[_TRACE] = message.trace
+    if message.trace is not None and len(texts) < MAX_ATTRIBUTES and X_RAY not in texts:
+        texts[X_RAY] = message.trace
     read = _read(message, topic, 0, wishes, message.body, texts, message.group)
     return _plain(topic, message, [read])
 
@@ -187,7 +188,7 @@ def _envelope_of(body: str) -> dict[str, Any] | None:
     try:
         found = json_of(body)
     except ValueError as error:
-        if f'"{HEADER_ATTRIBUTE}"' in body[:200]:
+        if f'"{HEADER_ATTRIBUTE}"' in body:
             raise InvalidValue("body", body, f"give an envelope in JSON ({error})") from None
         return None
     if HEADER_ATTRIBUTE in found:
@@ -213,9 +214,12 @@ def _of_envelope(
     some = envelope["messages"]
     if not isinstance(some, list) or not 1 <= len(some) <= MAX_MESSAGES:
         raise InvalidValue("messages", some, f"give a list of 1 to {MAX_MESSAGES} messages")
+    if len(some) * sum(len(name) + len(value) for name, value in texts.items()) > _SHARED_BYTES:
+        raise InvalidValue("attributes", [*texts], "put long attributes into the messages: each would have a copy")
     timeless = {name: value for name, value in shared.items() if name not in _TIMES}
     read: list[OutgoingMessage | Cancellation] = []
     bad: list[BadPart] = []
+    cancels = 0
     for place, each in enumerate(some):
         try:
             if not isinstance(each, dict):
@@ -223,9 +227,12 @@ def _of_envelope(
             own = {name: value for name, value in each.items() if name not in _PARTS}
             _check_wishes(own)
             inherited = shared if own.keys().isdisjoint(_TIMES) else timeless
-            read.append(_read_part(message, topic, place, inherited | own, each, texts))
+            part = _read_part(message, topic, place, inherited | own, each, texts)
+            if isinstance(part, Cancellation) and (cancels := cancels + 1) > MAX_CANCELS:
+                raise InvalidValue("cancel", part.key, f"send at most {MAX_CANCELS} cancels in an envelope")
+            read.append(part)
         except InvalidValue as error:
-            bad.append(BadPart(place=place, given=each, error=error))
+            bad.append(BadPart(place=place, given=each, error=error.with_traceback(None)))
     if not read:
         first = bad[0].error
         raise BadMessage(f"none of {len(bad)} messages can be taken: messages[0]: {first}") from first
@@ -258,10 +265,11 @@ def _read_part(
 
 
 def _check_wishes(wishes: Mapping[str, Any]) -> None:
-    if not wishes.keys().isdisjoint(_LATER):
-        name = next(name for name in _LATER if name in wishes)
-        raise InvalidValue(name, wishes[name], "leave it out: this release does not know it yet")
     _check_keys(wishes, _OPTIONS, "the options")
+    for name, value in wishes.items():
+        # Shared options are read for each message, and an error quotes the value.
+        if not isinstance(value, str | int | float | None) or len(str(value)) > _OPTION_CHARACTERS:
+            raise InvalidValue(name, value, f"give a text of at most {_OPTION_CHARACTERS} characters, or a number")
 
 
 def _check_keys(given: Mapping[str, Any], known: set[str], where: str) -> None:

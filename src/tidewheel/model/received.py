@@ -36,6 +36,9 @@ from tidewheel.model.validation import Options
 _TEXTS = {"key": "key", "ref": "payload", "sha256": "payload_sha256", "only": "only", "group": "group"}
 """Field of the header -> attribute of `ReceivedMessage`."""
 TRACE_CONTEXT = ("traceparent", "tracestate")
+X_RAY = "AWSTraceHeader"
+TRACES = frozenset((*TRACE_CONTEXT, X_RAY))
+"""Attributes that tracing adds, and that no filter sees."""
 """The fields of W3C's trace context, as a header and a carrier of OpenTelemetry name them."""
 OPTIONS_OF_EXTRAS = {
     **{"attempt": "attempt", "of": "original_id", "ref": "payload"},

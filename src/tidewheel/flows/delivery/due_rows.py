@@ -19,6 +19,7 @@ from tidewheel.ledger.rows import sort_rows
 from tidewheel.model.filter_policy import FilterPolicy
 from tidewheel.model.message import HEADER_ATTRIBUTE, id_bytes
 from tidewheel.model.plan import Piece, Plan, PlannedSegment
+from tidewheel.model.received import TRACES
 from tidewheel.model.subscription_state import Delivery
 from tidewheel.model.topic_state import PurgeMarks, TopicState
 
@@ -135,6 +136,8 @@ def rows_for(rows: pa.Table, subscription: str, filter_policy: str | None) -> pa
     for pairs, group in zip(attributes.to_pylist(), groups.to_pylist(), strict=True):
         sent = dict(pairs or ())
         extras = sent.pop(HEADER_ATTRIBUTE, None)
+        for name in TRACES.intersection(sent):  # a trace must not decide who gets a message
+            del sent[name]
         only = json.loads(extras).get("only") if addressed and extras is not None else None
         keep.append(only == subscription if only is not None else policy is None or policy.matches(sent, group))
     return rows.filter(pa.array(keep))

@@ -89,11 +89,16 @@ def refuse_some(ports: Ports, message: QueuedMessage, pack: Pack, error: Excepti
 
 def refuse_bad(ports: Ports, message: QueuedMessage, bad: Sequence[BadPart]) -> None:
     """Refuses the bad messages of an envelope together, each with its reason."""
+    refuse(ports, *bad_alone(message, bad))
+
+
+def bad_alone(message: QueuedMessage, bad: Sequence[BadPart]) -> tuple[QueuedMessage, str]:
+    """Returns an envelope's bad messages, each with its reason, as one message, and the reason of its refusal."""
     reason = f"{len(bad)} messages of the envelope, the first at {bad[0].place}: {bad[0].error}"
     parts = [{"place": each.place, "reason": str(each.error), "message": each.given} for each in bad]
     # With this name, no redrive takes the document for a message.
     mark = {f"{PREFIX}refused": {"DataType": "String", "StringValue": "messages of an envelope"}}
-    refuse(ports, replace(message, body=json.dumps(parts), attributes={**message.attributes, **mark}), reason)
+    return replace(message, body=json.dumps(parts), attributes={**message.attributes, **mark}), reason
 
 
 def refuse(ports: Ports, message: QueuedMessage, reason: str) -> None:
