@@ -161,8 +161,8 @@ def test_a_plan_a_checkpoint_and_a_pack_of_a_newer_version_are_refused_as_such()
         decode_plan("orders", 1, 2, _newer(PLAN))
     with pytest.raises(UnsupportedLayout):
         decode_checkpoint(_newer(CHECKPOINT, LAYOUT + 1))
-    with pytest.raises(NewerRelease, match="version 3; this release reads"):
-        decode_pack(sealed(b"\x03" + opened(PACKS[0])[1:]), NOW_MS)
+    with pytest.raises(NewerRelease, match="version 4; this release reads"):
+        decode_pack(sealed(b"\x04" + opened(PACKS[0])[1:]), NOW_MS)
 
 
 def _newer(stream: bytes, version: int = 2) -> bytes:

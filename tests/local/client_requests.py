@@ -78,7 +78,7 @@ _RARE: Mapping[str, Mapping[str, Asked]] = {
                 "scheduler.ListSchedules": 1,
             },
             reads=24,
-            writes=6,
+            writes=8,
         ),
     },
 }
@@ -220,6 +220,7 @@ NOT_COUNTED: Mapping[str, str] = {
     "restore_damaged": _SELDOM,
     "give_up_damaged": _SELDOM,
     "redrive": "SQS moves the messages itself",
-    "redrive_service": "SQS moves the messages itself",
+    "redrive_service": _SELDOM,
+    "refused": _SELDOM,
 }
 """A client's other calls -> why no bill contains these calls."""

@@ -80,7 +80,7 @@ def test_poison_alone_is_refused_with_its_reason_and_the_rest_of_its_batch_is_de
             "garbage": _binary(sealed(b"\x01 this is no zlib stream")),
             "no attribute": {},
             "an empty version": _binary(sealed(b"\x00")),
-            "a newer version": _binary(sealed(b"\x03" + opened(_pack(service, DAY_S))[1:])),
+            "a newer version": _binary(sealed(b"\x04" + opened(_pack(service, DAY_S))[1:])),
             "an unknown topic": _binary(_pack(service, DAY_S, topic="nobody")),
             "an attribute of the wrong type": {PACK_ATTRIBUTE: {"DataType": "String", "StringValue": "hello"}},
         }
@@ -101,7 +101,7 @@ def test_poison_alone_is_refused_with_its_reason_and_the_rest_of_its_batch_is_de
         )
         found = refused(service)
         assert found.keys() == poison.keys()
-        assert "version 3" in found["a newer version"] and "nobody" in found["an unknown topic"]
+        assert "version 4" in found["a newer version"] and "nobody" in found["an unknown topic"]
         for subscription in ("billing", "audit"):
             ids = service.ids(subscription)
             assert len(ids) == ids.total() == 2 * len(delays_s)
