@@ -54,8 +54,8 @@ def early(patch: Patch) -> None:
 def early_from_the_start(patch: Patch) -> None:
     pack_rows = ingest.pack_rows
 
-    def floored(pack: Pack) -> pa.Table:
-        rows = pack_rows(pack)
+    def floored(*packs: Pack) -> pa.Table:
+        rows = pack_rows(*packs)
         place = rows.schema.get_field_index("deliver_at_ms")
         seconds = pa.array([due_ms // 1000 * 1000 for due_ms in rows.column(place).to_pylist()], pa.int64())
         return rows.set_column(place, rows.schema.field(place), seconds)
@@ -85,8 +85,8 @@ def expired_at_once(patch: Patch) -> None:
 def exchanged(patch: Patch) -> None:
     releases = release.releases
 
-    def with_first_body(rows: pa.Table) -> list[Release]:
-        found = releases(rows)
+    def with_first_body(rows: pa.Table, carry: str | None) -> list[Release]:
+        found = releases(rows, carry)
         return [each._replace(text=found[0].text) for each in found]
 
     patch.setattr(release, "releases", with_first_body)
@@ -124,12 +124,12 @@ def purged(patch: Patch) -> None:
 
 
 def filtered(patch: Patch) -> None:
-    patch.setattr(due_rows, "_parsed", lambda _: SimpleNamespace(matches=lambda _: True))
+    patch.setattr(due_rows, "_parsed", lambda _: SimpleNamespace(tests_group=False, matches=lambda *_: True))
 
 
 def lost(patch: Patch) -> None:
     releases = release.releases
-    patch.setattr(release, "releases", lambda rows: releases(rows)[:3])
+    patch.setattr(release, "releases", lambda *given: releases(*given)[:3])
 
 
 def twice(patch: Patch) -> None:
