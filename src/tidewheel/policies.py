@@ -293,7 +293,8 @@ def _redriving(at: _Service, dead_letter_queues: Sequence[str]) -> list[Statemen
         _allow(["sqs:GetQueueAttributes"], [*sources, *dead, refused]),
         _allow(taking, [*dead, refused]),
         _allow(["s3:GetObject"], [at.object_arn(f"{REFUSED}*")]),
-        _allow(["s3:PutObject"], [at.object_arn(f"{PAYLOADS}*")]),  # the body of a plain message of 1 MiB
+        # The body of a plain message of 1 MiB.
+        {**_allow(["s3:PutObject"], [at.object_arn(f"{PAYLOADS}*")]), "Condition": CREATED_ONLY},
         _allow(["sqs:SendMessage"], sources),
     ]
 

@@ -271,11 +271,8 @@ REACHED: dict[str, dict[str, str]] = {
         **ADMINISTERS,
         "sqs:ReceiveMessage": "refused, dead letters of work",
         "sqs:DeleteMessage": "refused, dead letters of work",
+        "sqs:ChangeMessageVisibility": "refused, dead letters of work",
         "sqs:SendMessage": "shared ingest, work, refused, orders ingest, orders2 ingest",
-        "sqs:StartMessageMoveTask": ", ".join(
-            f"dead letters of work to {target}"
-            for target in ("shared ingest", "work", "refused", "orders ingest", "orders2 ingest")
-        ),
     },
 }
 """Policy -> action -> the places of `Attack` that it reaches."""
