@@ -21,7 +21,7 @@ from tidewheel.flows.ports import Ports
 from tidewheel.flows.upkeep.health import Health, health
 from tidewheel.local import LocalTidewheel
 from tidewheel.local.jobs import JobRunner
-from tidewheel.model.message import Message
+from tidewheel.model.message import SQS_MAX_BYTES, Message
 from tidewheel.model.object_names import ASIDE, LEDGERS, PARKED, PAYLOADS, PLANS, REFUSED, topic_prefixes
 from tidewheel.model.pack import PACK_ATTRIBUTE
 from tidewheel.model.settings import ServiceSettings, parameter_name
@@ -291,6 +291,20 @@ def is_large(world: World) -> None:
         world.stack.advance(days=days)
         world.invoke("sweep")
     assert world.names(f"{PAYLOADS}{topic}/") == []
+
+
+def is_plain(world: World) -> None:
+    """Ingest forwards plain messages to the bulk queue, and stores a body that has no room beside our header."""
+    topic, sqs = world.topic("plain"), world.stack.session.client("sqs")
+    named: Any = {"tidewheel.topic": {"DataType": "String", "StringValue": topic}}
+    full = "x" * (SQS_MAX_BYTES - len("tidewheel.topic") - len("String") - len(topic))
+    sqs.send_message(QueueUrl=world.settings.urgent_queue_url, MessageBody=full, MessageAttributes=named)
+    world.stack.advance(minutes=1)
+    assert world.bodies(topic) == [full]
+    named["tidewheel.delay"] = {"DataType": "String", "StringValue": "2h"}
+    sqs.send_message(QueueUrl=world.settings.urgent_queue_url, MessageBody="later", MessageAttributes=named)
+    world.stack.advance(hours=3)
+    assert world.bodies(topic) == ["later"]
 
 
 def is_refused(world: World) -> None:
@@ -630,6 +644,7 @@ FLOWS: dict[str, Callable[[World], None]] = {
         has_a_wrong_byte,
         lost_a_plan,
         is_foreign_and_large,
+        is_plain,
         has_orphans,
         is_deleted,
         is_collected_by_dispatch,
