@@ -145,7 +145,7 @@ DENIED = {
     "write a park": objects("put_object", "PutObject", PARK, but(INGEST, DELIVER)),
     "read a park": objects("get_object", "GetObject", PARK, but(DELIVER)),
     "read a large body": objects("get_object", "GetObject", PAYLOAD, ALL),
-    "replace a large body": objects("put_object", "PutObject", PAYLOAD, ALL),
+    "replace a large body": objects("put_object", "PutObject", PAYLOAD, but(INGEST)),
     "read what is to be imported": objects("get_object", "GetObject", IMPORTED, but(IMPORT)),
     "write a checkpoint": objects("put_object", "PutObject", CHECKPOINT, but(DISPATCH, SWEEP, REBUILD)),
     "write elsewhere": objects("put_object", "PutObject", "mine/x", ALL),

@@ -72,13 +72,14 @@ _RARE: Mapping[str, Mapping[str, Asked]] = {
             {
                 "dynamodb.GetItem": 3,
                 "dynamodb.Query": 21,
+                "dynamodb.PutItem": 1,
                 "dynamodb.UpdateItem": 1,
                 "dynamodb.TransactWriteItems": 1,
                 "s3.ListObjectsV2": 9,
                 "scheduler.ListSchedules": 1,
             },
             reads=24,
-            writes=8,
+            writes=7,
         ),
     },
 }

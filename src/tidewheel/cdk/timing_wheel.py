@@ -21,7 +21,7 @@ from tidewheel.cdk.nag_suppressions import acknowledge_wildcards
 from tidewheel.cdk.names import resource_name, service_name
 from tidewheel.cdk.queues import grant_queue_sends, terminal_queue
 from tidewheel.cdk.statements import allow
-from tidewheel.cdk.storage import DAILY_WORK, KEYS, OF_PACKS, TOMBSTONES, TOPICS, Storage
+from tidewheel.cdk.storage import DAILY_WORK, KEYS, NOTES, OF_PACKS, TOMBSTONES, TOPICS, Storage
 from tidewheel.model.object_names import ASIDE, CHECKPOINTS, IMPORTS, LEDGERS, PARKED, PAYLOADS, PLANS, collections_name
 from tidewheel.model.settings import MAX_DELIVERY_S
 from tidewheel.model.triggers import RETRIES
@@ -181,6 +181,8 @@ class TimingWheel(Construct):
         # All items of a deleted topic are deleted.
         storage.grant_items(self.sweep, KEYS, "dynamodb:DeleteItem")
         storage.grant_items(self.sweep, OF_PACKS, "dynamodb:DeleteItem", "dynamodb:Query")
+        # When a topic was deleted.
+        storage.grant_items(self.sweep, NOTES, "dynamodb:PutItem")
         storage.grant_objects(self.sweep, "s3:DeleteObject", prefixes=(ASIDE, IMPORTS, PARKED, PAYLOADS))
         # The marks say how far each topic's large bodies have been handed out.
         marks = collections_name("*")

@@ -60,9 +60,9 @@ class Deletions(StoredItems):
         return not found
 
     def forget(self, state: TopicState, ttl_s: int) -> bool:
-        """Deletes the topic state, and notes when the topic was deleted. Returns False if refused.
+        """Notes when the topic was deleted, then deletes the topic state. Returns False if refused.
 
-        `T{delete STATE IF generation as read; put NOTE}`.
+        `put NOTE`, `delete STATE IF generation as read`. If it stops in between, the next call does both again.
 
         Args:
             ttl_s: when no message that was sent before the deletion can come any more, in seconds of Unix time.
@@ -71,7 +71,8 @@ class Deletions(StoredItems):
         delete = Delete(key=layout.topic_state_key(state.topic), **condition)
         note = items.Note(state.deleting_at_ms or 0)
         put = Put(item=items.encode_note(layout.note_key(state.topic, _DELETED), note, ttl_s))
-        return self._table.commit([delete, put], action="forget_topic", topic=state.topic)
+        self._table.put(put, action="put_note", topic=state.topic)
+        return self._table.commit([delete], action="forget_topic", topic=state.topic)
 
     def deleted_at_ms(self, topic: str) -> int:
         """Returns when the last topic of a name was deleted, or 0 if that is over 28 days ago."""
