@@ -136,7 +136,7 @@ def _may_stay(world: World, pk: str, sk: str, item: Mapping[str, Any]) -> bool:
     """Whether an item may stay, either of a topic at rest or with an early enough expiry by the table's TTL."""
     if pk in _KEPT_PARTITIONS:
         return True
-    if pk.split("#")[1] in world.deleted:
+    if pk.split("#")[1] in world.deleted and not pk.endswith("#NOTE"):  # the note of when it was deleted
         return False
     if any(mark in pk for mark in _EXPIRING_PARTITIONS):
         ttl_s = int(item.get(layout.TTL_ATTRIBUTE, {"N": "0"})["N"])

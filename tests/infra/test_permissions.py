@@ -98,6 +98,7 @@ ERASING = {"DeleteObjectVersion", "ListBucketVersions"}
                 TOMBSTONES: {"DeleteItem", "PutItem", "Query"},
                 KEYS: {"DeleteItem", "Query"},
                 OF_PACKS: {"DeleteItem", "Query"},
+                NOTES: {"PutItem"},
                 DAILY: {"UpdateItem"},
             },
         ),
@@ -156,7 +157,7 @@ def test_each_function_and_job_has_the_s3_actions_that_it_needs(
 @pytest.mark.parametrize(
     ("role", "prefixes"),
     [
-        (INGEST, {"ledgers", "parked", "refused"}),
+        (INGEST, {"ledgers", "parked", "payloads", "refused"}),
         (DELIVER, {"parked", "aside", "refused"}),
         (DISPATCH, {"plans", "checkpoints"}),
         (SWEEP, {"checkpoints", "payloads/*/collected.json"}),
