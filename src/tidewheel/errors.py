@@ -64,7 +64,6 @@ class TopicReplaced(TidewheelError):
     """The topic was deleted after the message was sent. Another topic of its name gets no message of the old topic."""
 
     def __init__(self, topic: str, generation: str) -> None:
-        self.topic = topic
         super().__init__(
             f"topic {topic!r} of generation {generation} was deleted after the message was sent; another topic of its "
             "name gets no message of the old topic"
@@ -75,8 +74,6 @@ class UnknownSubscription(TidewheelError, LookupError):
     """The subscription does not exist. Create it, or correct its name."""
 
     def __init__(self, topic: str, subscription: str) -> None:
-        self.topic = topic
-        self.subscription = subscription
         super().__init__(f"topic {topic!r} has no subscription {subscription!r}; create it, or correct the name")
 
 
@@ -84,7 +81,6 @@ class TopicDeleting(TidewheelError):
     """The topic is being deleted. Its name is free again about ten minutes after the deletion began."""
 
     def __init__(self, topic: str) -> None:
-        self.topic = topic
         super().__init__(
             f"topic {topic!r} is being deleted; wait about ten minutes, or longer for a large topic, and try again"
         )
@@ -94,7 +90,6 @@ class TooManyPurges(TidewheelError):
     """The topic has the maximum number of purged time ranges. Purge a wider range, or the whole topic."""
 
     def __init__(self, topic: str, ranges: int) -> None:
-        self.topic = topic
         super().__init__(
             f"topic {topic!r} already has {ranges} purged time ranges; purge a range that covers some of them, or the "
             "whole topic (a past range is forgotten 28 days after its purge)"
@@ -105,7 +100,6 @@ class RetentionExpired(TidewheelError):
     """The ledgers of the time range to replay are no longer kept. Ask for a later range."""
 
     def __init__(self, topic: str, kept_from: str, retention_s: int) -> None:
-        self.topic = topic
         super().__init__(
             f"topic {topic!r} keeps no messages due before {kept_from} (retention_s={retention_s}); ask for a later "
             f"time, and keep messages longer from now on with update_topic({topic!r}, retention_s=...)"
@@ -125,8 +119,6 @@ class LimitExceeded(TidewheelError):
     """A limit of the topic is reached and the message was not sent. Send it later, or raise the limit."""
 
     def __init__(self, topic: str, limit: str, value: int, state: str, advice: str) -> None:
-        self.topic = topic
-        self.limit = limit
         super().__init__(f"topic {topic!r} has {limit}={value} and {state}: {advice}")
 
 
@@ -137,8 +129,6 @@ class UnknownMessage(TidewheelError, LookupError):
     """
 
     def __init__(self, topic: str, message_id: str, advice: str) -> None:
-        self.topic = topic
-        self.message_id = message_id
         super().__init__(f"topic {topic!r} has no message {message_id!r} in its ledgers: {advice}")
 
 
@@ -146,8 +136,6 @@ class UnknownRecurring(UnknownMessage):
     """The topic has no recurring message with this key. List the keys with `recurring`, or correct the key."""
 
     def __init__(self, topic: str, key: str) -> None:
-        self.topic = topic
-        self.message_id = key
         LookupError.__init__(self, f"topic {topic!r} has no recurring message {key!r}; list them, or correct the key")
 
 
@@ -155,8 +143,6 @@ class UnknownDamaged(TidewheelError, LookupError):
     """Nothing with this id is set aside. It was sent or given up since, or the id is wrong."""
 
     def __init__(self, topic: str, id: str) -> None:
-        self.topic = topic
-        self.id = id
         super().__init__(
             f"topic {topic!r} has nothing set aside with id {id!r}: it was sent or given up since, or the id is wrong; "
             "list the ids again"
@@ -167,7 +153,6 @@ class NothingToRestore(TidewheelError):
     """S3 keeps no good version of an object. Production keeps versions for 7 days, development none."""
 
     def __init__(self, object_name: str) -> None:
-        self.object_name = object_name
         super().__init__(
             f"S3 keeps no good version of object {object_name}: production keeps deleted and overwritten objects for 7 "
             "days, development none; put the object back from a backup of your own, then retry"
@@ -234,7 +219,6 @@ class PeekIncomplete(TidewheelError):
     """
 
     def __init__(self, topic: str, messages: list[object], failures: Mapping[str, Exception]) -> None:
-        self.topic = topic
         self.messages = messages
         self.failures = dict(failures)
         shown = [f"{name}: {error}" for name, error in list(failures.items())[:_SHOWN]]
@@ -326,7 +310,6 @@ class KeysNotSettled(TidewheelError):
     """
 
     def __init__(self, topic: str, errors: Mapping[tuple[str, str | None, str | None], Exception]) -> None:
-        self.topic = topic
         self.errors = dict(errors)
         reasons = sorted({str(each) for each in errors.values()})
         more = "" if len(reasons) == 1 else f" (and {len(reasons) - 1} other items)"
@@ -362,7 +345,6 @@ class ObjectRefused(TidewheelError):
     """S3 refuses to read an object. Allow the function's role to read the object, and to use its KMS key."""
 
     def __init__(self, object_name: str, reason: str) -> None:
-        self.object_name = object_name
         super().__init__(f"object {object_name} is refused: {reason}; correct the policy of the bucket or its KMS key")
 
 
@@ -383,8 +365,6 @@ class QueueUnavailable(TidewheelError):
     """A subscription's queue does not exist or refuses calls. Create the queue again or correct its policy."""
 
     def __init__(self, queue_url: str, reason: str, what: str = "does not accept messages") -> None:
-        self.queue_url = queue_url
-        self.reason = reason
         super().__init__(f"queue {queue_url} {what}: {reason}")
 
 
@@ -392,7 +372,6 @@ class QueueDeletedRecently(TidewheelError):
     """A queue of the wanted name was deleted less than 60 s ago. Try again after 60 s, or take another name."""
 
     def __init__(self, name: str) -> None:
-        self.name = name
         super().__init__(
             f"queue {name} was deleted less than 60 s ago, and SQS does not give its name again yet; try again after "
             "60 s, or take another name"
@@ -539,7 +518,6 @@ class JavaMissing(TidewheelError):
     """Spark needs Java 17 or 21, and there is none. Install it, or run `pip install 'tidewheel[java]'`."""
 
     def __init__(self, found: list[str]) -> None:
-        self.found = found
         seen = f" (found: {'; '.join(found)})" if found else ""
         super().__init__(f"no Java that Spark runs on{seen}; install Java 17 or 21, or pip install 'tidewheel[java]'")
 

@@ -310,7 +310,7 @@ def test_a_restore_brings_back_all_that_can_be_and_names_the_rest(monkeypatch: p
     monkeypatch.setattr(type(objects), "restore", restore)
     with pytest.raises(NothingToRestore) as error:
         client.restore_damaged("orders", item.id)
-    assert error.value.object_name == gone
+    assert gone in str(error.value)
     stack.advance(minutes=6)
     assert len(stack.service.queues.sent()) == 1
     [item] = client.damaged("orders")
