@@ -17,6 +17,7 @@ from operator import attrgetter
 from typing import overload
 
 from tidewheel.errors import CorruptMetadata
+from tidewheel.ledger.thrift import varint
 from tidewheel.model.checksum import opened, sealed
 from tidewheel.model.segment import Segment
 from tidewheel.model.untrusted import decompressed
@@ -136,15 +137,12 @@ def encode_segments(segments: Sequence[Segment]) -> bytes:
 
     A segment usually takes at most 13 bytes before compression.
     """
-    out = bytearray()
-    _put(out, segments[0].offset)
+    out = bytearray(varint(segments[0].offset))
     before = 0
     for segment in segments:
-        _put(out, segment.length)
-        _put(out, segment.rows)
-        _put(out, segment.raw_bytes)
-        _put(out, segment.first_deliver_at_ms - before)
-        _put(out, segment.last_deliver_at_ms - segment.first_deliver_at_ms)
+        out += varint(segment.length) + varint(segment.rows) + varint(segment.raw_bytes)
+        out += varint(segment.first_deliver_at_ms - before)
+        out += varint(segment.last_deliver_at_ms - segment.first_deliver_at_ms)
         before = segment.last_deliver_at_ms
     return sealed(zlib.compress(bytes(out), 9))
 
@@ -170,10 +168,3 @@ def _segment(offset: int, length: int, rows: int, raw_bytes: int, first_ms: int,
         first_deliver_at_ms=first_ms,
         last_deliver_at_ms=last_ms,
     )
-
-
-def _put(out: bytearray, number: int) -> None:
-    while number > 0x7F:
-        out.append(number & 0x7F | 0x80)
-        number >>= 7
-    out.append(number)

@@ -20,6 +20,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from tidewheel.errors import CorruptMetadata
+from tidewheel.ledger.thrift import varint
 from tidewheel.model.checksum import opened, sealed
 
 _NUMBERS = 4
@@ -47,7 +48,7 @@ def encode_weights(weights: Iterable[Weight]) -> bytes:
     before = 0
     for each in weights:
         for number in (each.first_slot - before, each.last_slot - each.first_slot, each.raw_bytes, each.expires_s):
-            _put(out, number)
+            out += varint(number)
         before = each.last_slot
     return sealed(bytes(out))
 
@@ -87,10 +88,3 @@ def _numbers(data: bytes) -> list[int]:
     if shift:
         raise ValueError("it ends within a number")
     return numbers
-
-
-def _put(out: bytearray, number: int) -> None:
-    while number > 0x7F:
-        out.append(number & 0x7F | 0x80)
-        number >>= 7
-    out.append(number)
