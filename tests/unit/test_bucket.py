@@ -17,12 +17,19 @@ from hypothesis import strategies as st
 from pyroaring import BitMap
 
 from tidewheel.errors import CorruptLedger
-from tidewheel.ledger.bucket import INLINE_SEGMENTS_BYTES, INLINE_SLOTS_BYTES, Bucket, bucket_id, encode_tail
+from tidewheel.ledger.bucket import (
+    INLINE_SEGMENTS_BYTES,
+    INLINE_SLOTS_BYTES,
+    Bucket,
+    LedgerSummary,
+    bucket_id,
+    encode_tail,
+)
 from tidewheel.ledger.ledger import LedgerWriter
 from tidewheel.ledger.rows import rows_table, widened
 from tidewheel.ledger.segment_table import decode_segments, encode_segments
 from tidewheel.ledger.slots import decode_slots, encode_slots, slots_of
-from tidewheel.ledger.writer import TAIL_TAG, LedgerSummary
+from tidewheel.ledger.writer import TAIL_TAG
 from tidewheel.model.segment import Segment
 
 START_MS = 1_767_225_600_000

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import NewType
 
 from pyroaring import BitMap
@@ -101,13 +101,10 @@ class Tail:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Bucket:
-    """Metadata of a live ledger.
+class LedgerSummary:
+    """The content of a ledger.
 
     Attributes:
-        id: the first slot, and a hash of the ledger's content or of the ledgers merged into it. Two commits of the same
-            ledger make one bucket.
-        object_name: the ledger's key in S3.
         size_bytes, rows: of the whole ledger.
         slots: occupied slots, each shifted right by `slot_shift` bits.
         segments: the ledger's segments, in order of time and of offset. Empty while only the tail has the segments.
@@ -119,8 +116,6 @@ class Bucket:
         schema_version: the version of the ledger's schema.
     """
 
-    id: BucketId
-    object_name: str
     size_bytes: int
     rows: int
     slots: BitMap
@@ -130,6 +125,25 @@ class Bucket:
     weights: tuple[Weight, ...] = ()
     checked_ms: int = 0
     schema_version: int = 1
+
+    def bucket(self, bucket_id: BucketId, object_name: str) -> Bucket:
+        """Returns the bucket of this ledger."""
+        known = {each.name: getattr(self, each.name) for each in fields(self)}
+        return Bucket(id=bucket_id, object_name=object_name, **known)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bucket(LedgerSummary):
+    """Metadata of a live ledger.
+
+    Attributes:
+        id: the first slot, and a hash of the ledger's content or of the ledgers merged into it. Two commits of the same
+            ledger make one bucket.
+        object_name: the ledger's key in S3.
+    """
+
+    id: BucketId
+    object_name: str
 
     @property
     def id_slot(self) -> int:

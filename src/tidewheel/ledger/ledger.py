@@ -36,8 +36,9 @@ import pyarrow.parquet as pq
 
 from tidewheel.errors import CorruptLedger
 from tidewheel.ledger import footer
+from tidewheel.ledger.bucket import LedgerSummary
 from tidewheel.ledger.rows import SCHEMA, check_schema, conform, rows_table, times_of, version_of, widened
-from tidewheel.ledger.writer import SEGMENT_BYTES, SEGMENT_ROWS, VERSION_TAG, LedgerSummary, LedgerWriter
+from tidewheel.ledger.writer import SEGMENT_BYTES, SEGMENT_ROWS, VERSION_TAG, LedgerWriter
 from tidewheel.model import checksum
 from tidewheel.model.message import Encoding
 from tidewheel.model.segment import Segment

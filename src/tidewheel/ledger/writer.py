@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -15,7 +14,7 @@ from pyroaring import BitMap
 
 from tidewheel.errors import InvalidValue
 from tidewheel.ledger import footer
-from tidewheel.ledger.bucket import Bucket, BucketId, Tail, encode_tail
+from tidewheel.ledger.bucket import LedgerSummary, Tail, encode_tail
 from tidewheel.ledger.footer import LEAVES, MAGIC, Chunk, Codec, RowGroup, leaf_count
 from tidewheel.ledger.rows import SCHEMA, SCHEMAS, Int64s, conform, in_order, text_bytes, times_of, version_of
 from tidewheel.ledger.schema import COLUMNS, SCHEMA_VERSIONS, TEXT_TYPES
@@ -53,46 +52,6 @@ _NEVER_MS = 1 << 62
 _OPTIONAL_TEXTS = tuple(each.name for each in COLUMNS if each.nullable and each.type in TEXT_TYPES)
 SEGMENT_TAGS = {version: {VERSION_TAG: str(version)} for version in SCHEMA_VERSIONS}
 """Tags of a segment's footer, for each version of the schema."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LedgerSummary:
-    """The content of a ledger, from which the bucket's metadata is made.
-
-    Attributes:
-        segments: in the order of the file, which is the order of time.
-        rows: how many messages.
-        slots: the slots that hold a message.
-        size_bytes: size of the object, in bytes.
-        tail: where the object holds its own index, if the index is too large for the bucket's item.
-        weights: where the bytes lie in time.
-        first_sent_ms: the earliest sending time.
-        schema_version: the version of its schema.
-    """
-
-    segments: tuple[Segment, ...]
-    rows: int
-    slots: BitMap
-    size_bytes: int
-    tail: Tail | None = None
-    weights: tuple[Weight, ...] = ()
-    first_sent_ms: int = 0
-    schema_version: int = SCHEMA_VERSIONS[0]
-
-    def bucket(self, bucket_id: BucketId, object_name: str) -> Bucket:
-        """Returns the bucket of this ledger."""
-        return Bucket(
-            id=bucket_id,
-            object_name=object_name,
-            size_bytes=self.size_bytes,
-            rows=self.rows,
-            slots=self.slots,
-            segments=self.segments,
-            tail=self.tail,
-            weights=self.weights,
-            checked_ms=self.first_sent_ms,
-            schema_version=self.schema_version,
-        )
 
 
 class _Span(NamedTuple):
@@ -254,7 +213,7 @@ class LedgerWriter:
             size_bytes=self._offset,
             tail=tail,
             weights=tuple(joined(self._weights)),
-            first_sent_ms=self._first_sent_ms or 0,
+            checked_ms=self._first_sent_ms or 0,
             schema_version=self._version,
         )
 
