@@ -60,15 +60,9 @@ class QueuedMessage:
                 given["BinaryValue"] = base64.b64decode(value["binaryValue"])
             else:
                 given["StringValue"] = value.get("stringValue")
-        return cls(
-            id=record["messageId"],
-            body=record["body"],
-            attributes=attributes,
-            sent_at_ms=int(record["attributes"]["SentTimestamp"]),
-            receives=int(record["attributes"]["ApproximateReceiveCount"]),
-            queue_arn=record["eventSourceARN"],
-            group=record["attributes"].get("MessageGroupId"),
-            trace=record["attributes"].get("AWSTraceHeader"),
+        system = {"MessageAttributes": attributes, "Attributes": record["attributes"]}
+        return cls.of_received(
+            {"MessageId": record["messageId"], "Body": record["body"], **system}, record["eventSourceARN"]
         )
 
     @classmethod
