@@ -24,9 +24,10 @@ import base64
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
+from tidewheel.clock import utc
 from tidewheel.errors import InvalidValue
 from tidewheel.model.message import HEADER_ATTRIBUTE, ID_ATTRIBUTE, Encoding, MessageId, id_bytes, id_deliver_at_ms
 from tidewheel.model.object_names import payload_topic
@@ -180,10 +181,10 @@ def parse_received(raw: Mapping[str, Any]) -> ReceivedMessage:
         values |= {name: text(value) for name, value in mapping(header.get("attributes", {})).items()}
         binary = id_bytes(message_id)
         encoding = Encoding(header["enc"])
-        sent_at = _utc(header["sent"])
-        deliver_at = _utc(id_deliver_at_ms(binary))
-        expires_at = _utc(header["exp"]) if "exp" in header else None
-        first_sent_at = _utc(header["first"]) if "first" in header else None
+        sent_at = utc(header["sent"])
+        deliver_at = utc(id_deliver_at_ms(binary))
+        expires_at = utc(header["exp"]) if "exp" in header else None
+        first_sent_at = utc(header["first"]) if "first" in header else None
         numbers: dict[str, Any] = {name: whole(header.get(name, 0)) for name in ("seq", "attempt")}
         texts: dict[str, Any] = {field: text(header[name]) for name, field in _TEXTS.items() if name in header}
         body_bytes = whole(header["bytes"]) if "bytes" in header else None
@@ -214,10 +215,6 @@ def parse_received(raw: Mapping[str, Any]) -> ReceivedMessage:
         **numbers,
         **texts,
     )
-
-
-def _utc(at_ms: int) -> datetime:
-    return datetime.fromtimestamp(at_ms / 1000, UTC)
 
 
 def _ms(at: datetime) -> int:
