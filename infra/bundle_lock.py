@@ -12,14 +12,15 @@ from pathlib import Path
 from infra.kept_file import write_or_check
 from tidewheel.cdk.bundling import PACKAGES
 from tidewheel.cdk.job_code import GLUE_PACKAGES
-from tidewheel.cdk.pinned_packages import LOCK, entries_of
+from tidewheel.cdk.pinned_packages import ENTRY, LOCK
 
 REPOSITORY_LOCK = Path(__file__).resolve().parent.parent / "requirements.lock"
 
 
 def rendered() -> str:
     """Returns the text of the file."""
-    return entries_of({*PACKAGES, *GLUE_PACKAGES}, REPOSITORY_LOCK.read_text(encoding="utf-8"))
+    entries = ENTRY.finditer(REPOSITORY_LOCK.read_text(encoding="utf-8"))
+    return "".join(match[0] for match in entries if match["name"] in {*PACKAGES, *GLUE_PACKAGES})
 
 
 def main(arguments: list[str] | None = None) -> int:

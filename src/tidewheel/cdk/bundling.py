@@ -19,7 +19,6 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 
@@ -80,19 +79,6 @@ LEFT_OUT = {
 """Pattern -> reason, for the files to leave out. Patterns match names in the archive; `*` matches `/` too."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BundleSize:
-    """The size of the functions' archive.
-
-    Attributes:
-        unpacked_bytes: The size in a function.
-        zipped_bytes: The size of the upload.
-    """
-
-    unpacked_bytes: int
-    zipped_bytes: int
-
-
 def service_code() -> lambda_.Code:
     """Returns the code of all functions.
 
@@ -150,7 +136,7 @@ def install_files(folder: Path, requirements: str, own: Mapping[str, Path], mach
         shutil.copyfile(path, folder / name)
 
 
-def write_bundle(target: Path, machine: Machine = LAMBDA) -> BundleSize:
+def write_bundle(target: Path, machine: Machine = LAMBDA) -> None:
     """Writes the functions' archive to a folder as `functions.zip`, and prints the size to stderr.
 
     Raises:
@@ -169,14 +155,12 @@ def write_bundle(target: Path, machine: Machine = LAMBDA) -> BundleSize:
             )
         zipped = target / "functions.zip"
         write_archive(files, zipped)
-    size = BundleSize(unpacked_bytes=unpacked, zipped_bytes=zipped.stat().st_size)
     # jsii talks to node over stdout.
     print(
-        f"functions.zip for {machine.architecture}: {size.unpacked_bytes / MB:.1f} MB unpacked of Lambda's "
-        f"{LAMBDA_LIMIT_BYTES / MB:.0f} MB, {size.zipped_bytes / MB:.1f} MB zipped.",
+        f"functions.zip for {machine.architecture}: {unpacked / MB:.1f} MB unpacked of Lambda's "
+        f"{LAMBDA_LIMIT_BYTES / MB:.0f} MB, {zipped.stat().st_size / MB:.1f} MB zipped.",
         file=sys.stderr,
     )
-    return size
 
 
 def own_files() -> dict[str, Path]:

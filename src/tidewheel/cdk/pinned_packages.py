@@ -24,10 +24,11 @@ from tidewheel.errors import BundleFailed
 LOCK = Path(__file__).with_name("requirements.lock")
 """The repository's lock entries for bundles and jobs. `python -m infra.bundle_lock` writes this file."""
 
-_ENTRY = re.compile(
+ENTRY = re.compile(
     r"^(?P<name>[a-z0-9][\w.-]*)(?P<pin>==\S+)(?: ; (?P<marker>[^\\]*))?(?P<hashes> \\\n(?:    --hash=.*\n)*)",
     re.MULTILINE,
 )
+"""An entry of a lock file."""
 
 _UV_INDEXES = ("UV_DEFAULT_INDEX", "UV_INDEX", "UV_INDEX_URL", "UV_EXTRA_INDEX_URL")
 
@@ -78,7 +79,7 @@ def pinned(packages: Iterable[str], machine: Machine = LAMBDA, lock: str | None 
     Raises:
         BundleFailed: A package is not in the lock file.
     """
-    found = _ENTRY.finditer(LOCK.read_text(encoding="utf-8") if lock is None else lock)
+    found = ENTRY.finditer(LOCK.read_text(encoding="utf-8") if lock is None else lock)
     entries = {
         match["name"]: f"{match['name']}{match['pin']}{match['hashes'].rstrip()}".rstrip(" \\") + "\n"
         for match in found
@@ -89,12 +90,6 @@ def pinned(packages: Iterable[str], machine: Machine = LAMBDA, lock: str | None 
     if missing:
         raise BundleFailed(f"requirements.lock does not pin {', '.join(missing)}: make it anew.")
     return "".join(entries[name] for name in wanted)
-
-
-def entries_of(packages: Iterable[str], lock: str) -> str:
-    """Returns all entries of packages in a lock file, with markers, in the file's order."""
-    wanted = set(packages)
-    return "".join(match[0] for match in _ENTRY.finditer(lock) if match["name"] in wanted)
 
 
 def install(requirements: str, target: Path, machine: Machine = LAMBDA) -> None:
