@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from aws_cdk import Duration, Stack
 from aws_cdk import aws_iam as iam
@@ -30,8 +29,7 @@ COMPACT_AGE = Duration.minutes(15)
 WRITING = ("s3:GetObject", "s3:PutObject", "s3:DeleteObject", "s3:AbortMultipartUpload")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SparkJobs:
+class SparkJobs(NamedTuple):
     """The Glue jobs of a service.
 
     Attributes:
@@ -43,10 +41,6 @@ class SparkJobs:
     merge: SparkJob
     rebuild: SparkJob
     import_: SparkJob
-
-    def __iter__(self) -> Iterator[SparkJob]:
-        """Yields all jobs."""
-        return iter((self.merge, self.rebuild, self.import_))
 
 
 class Compaction(Construct):
@@ -97,8 +91,7 @@ class Compaction(Construct):
             JobSpec("rebuild", "rebuild_index", anew, environment.rebuild_workers),
             JobSpec("import", "import_messages", "turns files of messages into ledgers", environment.import_workers),
         )
-        merge, rebuild, import_ = (SparkJob(self, spec, code=code, environment=environment) for spec in specs)
-        return SparkJobs(merge=merge, rebuild=rebuild, import_=import_)
+        return SparkJobs(*(SparkJob(self, spec, code=code, environment=environment) for spec in specs))
 
     def _allow_jobs(self, jobs: SparkJobs, storage: Storage, environment: Environment) -> None:
         """Allows each job its own prefixes, the table and the settings."""
