@@ -6,6 +6,7 @@ The AWS one is on moto, or on what AWS_ENDPOINT_URL_DYNAMODB and its kin name. T
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -52,20 +53,37 @@ def sqs(aws: None) -> Any:
     return client("sqs")
 
 
-def aws_store(dynamodb: Any, *, compared: bool = False, **options: Any) -> Store:
+@dataclass
+class Paged:
+    """A client of DynamoDB that answers with small pages."""
+
+    client: Any
+    page_size: int
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.client, name)
+
+    def query(self, **request: Any) -> Any:
+        return self.client.query(**{"Limit": self.page_size, **request})
+
+    def scan(self, **request: Any) -> Any:
+        return self.client.scan(**{"Limit": self.page_size, **request})
+
+
+def aws_store(dynamodb: Any, *, compared: bool = False, page_size: int | None = None) -> Store:
     """An empty table, with manifests in memory.
 
     Args:
         dynamodb: boto3's client.
         compared: whether the client in memory must answer all requests alike.
-        options: of the table.
+        page_size: the most items of an answer; None: as many as fit into DynamoDB's megabyte.
     """
     objects = MemoryObjects()
     table = make_table(dynamodb)
-    asked = ComparedClient(dynamodb, table) if compared else dynamodb
-    return Store(
-        Storage(Table(asked, table, sleep=lambda seconds: None, **options), objects), object_names=objects.names
-    )
+    asked: Any = ComparedClient(dynamodb, table) if compared else dynamodb
+    if page_size is not None:
+        asked = Paged(asked, page_size)
+    return Store(Storage(Table(asked, table, sleep=lambda seconds: None), objects), object_names=objects.names)
 
 
 @pytest.fixture(params=["memory", "aws"])

@@ -18,9 +18,6 @@ MOST_DUE = 1000
 """Deliveries, parks and suspects each of one owner that one sweep sees. The others stay due for later sweeps."""
 
 
-OwnedKey = DeliveryKey | ParkKey | SetAsideKey
-
-
 class Due(NamedTuple):
     """The topics, deliveries, parks and set-aside items that the sweep must check."""
 

@@ -52,21 +52,12 @@ class Table:
     """A DynamoDB table, through boto3's low-level client.
 
     Args:
-        page_size: maximum items of a query's page; None: as many as fit into DynamoDB's megabyte.
         sleep: waits for some seconds between tries.
     """
 
-    def __init__(
-        self,
-        client: DynamoDBClient,
-        name: str,
-        *,
-        page_size: int | None = None,
-        sleep: Callable[[float], None] = deadline.sleep,
-    ) -> None:
+    def __init__(self, client: DynamoDBClient, name: str, *, sleep: Callable[[float], None] = deadline.sleep) -> None:
         self._client = client
         self._name = name
-        self._page_size = page_size
         self._sleep = sleep
 
     def get(self, key: Key) -> Item | None:
@@ -99,16 +90,11 @@ class Table:
         condition: str,
         values: Mapping[str, Value],
         *,
-        index: str | None = None,
         projection: str | None = None,
         limit: int | None = None,
     ) -> Iterator[Item]:
-        """Reads items page by page. Reads are strongly consistent, except from an index."""
-        request: Item = {"KeyConditionExpression": condition}
-        if index is None:
-            request["ConsistentRead"] = True
-        else:
-            request["IndexName"] = index
+        """Reads items page by page. Reads are strongly consistent."""
+        request: Item = {"KeyConditionExpression": condition, "ConsistentRead": True}
         if projection is not None:
             request["ProjectionExpression"] = projection
         request |= expression(f"{condition} {projection or ''}", values)
@@ -137,8 +123,6 @@ class Table:
         request: Item = {"TableName": self._name, "KeyConditionExpression": condition}
         if index is not None:
             request["IndexName"] = index
-        if self._page_size is not None:
-            request["Limit"] = self._page_size
         for _ in range(most_pages):
             text, others = wanted()
             filtered = {"FilterExpression": text} if text else {}
@@ -170,8 +154,8 @@ class Table:
 
     def _pages(self, read: Callable[..., Any], request: Item, limit: int | None) -> Iterator[Item]:
         request = {"TableName": self._name, **request}
-        if limit is not None or self._page_size is not None:
-            request["Limit"] = limit or self._page_size
+        if limit is not None:
+            request["Limit"] = limit
         while True:
             answer = self._read(read, request)
             yield from answer["Items"]
@@ -211,10 +195,8 @@ class Table:
                 self._client.put_item(**request)
             except self._client.exceptions.ConditionalCheckFailedException as error:
                 refused: Item = dict(error.response)
-                found: Item | None = refused.get("Item")
-                # The emulator returns no item. Read the item instead.
-                key = put.item[PARTITION_KEY]["S"], put.item[SORT_KEY]["S"]
-                return found if found is not None else self.get(key)
+                found: Item = refused["Item"]
+                return found
             return None
 
         return self._retrying(call, action, topic)
