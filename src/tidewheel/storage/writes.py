@@ -244,26 +244,8 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Check:
-    """Checks a condition on an item that the transaction does not change."""
-
-    key: Key
-    condition: str
-    values: Mapping[str, Value]
-
-    def request(self, table: str) -> Item:
-        """Returns the parameters of a transaction's ConditionCheck."""
-        return {
-            "TableName": table,
-            "Key": key_item(self.key),
-            "ConditionExpression": self.condition,
-            **expression(self.condition, self.values),
-        }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Delete:
-    """Deletes an existing item on a condition. The transaction fails if the item is absent.
+class _Conditional:
+    """A write of a transaction that says nothing but its condition.
 
     Attributes:
         condition: an expression; by default that the item exists.
@@ -275,13 +257,21 @@ class Delete:
     values: Mapping[str, Value] = field(default_factory=dict)
 
     def request(self, table: str) -> Item:
-        """Returns the parameters of a transaction's Delete."""
+        """Returns the parameters of a transaction's ConditionCheck or Delete."""
         return {
             "TableName": table,
             "Key": key_item(self.key),
             "ConditionExpression": self.condition,
             **expression(self.condition, self.values),
         }
+
+
+class Check(_Conditional):
+    """Checks a condition on an item that the transaction does not change."""
+
+
+class Delete(_Conditional):
+    """Deletes an existing item on a condition. The transaction fails if the item is absent."""
 
 
 Write = Put | Change | Check | Delete
