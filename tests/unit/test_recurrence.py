@@ -485,12 +485,6 @@ def test_what_is_no_time_is_refused(bad: Any) -> None:
             ask()
 
 
-@pytest.mark.parametrize("limit", [0, -1, True, 1.0, None])
-def test_a_limit_is_at_least_1(limit: Any) -> None:
-    with pytest.raises(InvalidValue, match="limit="):
-        cron("0 9 * * *").between(0, 1, limit)
-
-
 def test_a_rule_starts_on_a_whole_second_and_has_a_whole_period() -> None:
     with pytest.raises(InvalidValue, match="whole second"):
         Rule(cron="0 9 * * *", start_ms=1)

@@ -18,10 +18,6 @@ _DATE_MS = 1_000
 _MOST_ASKED = 3
 
 
-def _nothing() -> None:
-    """Asks nothing."""
-
-
 class CheckedClock:
     """A clock that raises `ClockDoubted` when AWS's answers contradict it. Safe for several threads.
 
@@ -31,13 +27,13 @@ class CheckedClock:
 
     Args:
         local: the machine's clock.
-        ask: makes a cheap read of AWS, whose answer is observed.
+        ask: makes a cheap read of AWS, whose answer is observed. By default nothing.
 
     Attributes:
         local: the machine's clock.
     """
 
-    def __init__(self, local: Clock, ask: Callable[[], object] = _nothing) -> None:
+    def __init__(self, local: Clock, ask: Callable[[], object] = lambda: None) -> None:
         self.local = local
         self.ask = ask
         self._lock = Lock()

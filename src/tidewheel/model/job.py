@@ -65,16 +65,6 @@ class SetAsideJob:
     key: SetAsideKey
     tries: int
 
-    @property
-    def topic(self) -> str:
-        """The item's topic."""
-        return self.key.topic
-
-    @property
-    def subscription(self) -> str:
-        """The item's subscription."""
-        return self.key.subscription
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HoldJob(Owned):
@@ -94,7 +84,7 @@ Job = PartJob | DrainJob | HoldJob | CatchUpJob | SetAsideJob
 
 def topic_of(job: Job) -> str:
     """Returns the topic to which a job belongs."""
-    return job.key.topic if isinstance(job, PartJob | DrainJob) else job.topic
+    return job.key.topic if isinstance(job, PartJob | DrainJob | SetAsideJob) else job.topic
 
 
 def job_body(job: Job) -> str:

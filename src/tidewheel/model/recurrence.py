@@ -110,13 +110,10 @@ class Rule:
         """Returns at most `limit` due times from from_ms until before until_ms.
 
         Raises:
-            InvalidValue: from_ms or until_ms is not a time from 1970 to 8999, or limit is not a whole number of at
-                least 1.
+            InvalidValue: from_ms or until_ms is not a time from 1970 to 8999.
         """
         _check_ms("from_ms", from_ms)
         _check_ms("until_ms", until_ms)
-        if not is_whole(limit) or limit < 1:
-            raise InvalidValue("limit", limit, "give a whole number of at least 1")
         result: list[int] = []
         due_ms = self._after(from_ms - 1)
         while due_ms is not None and due_ms < until_ms and len(result) < limit:
