@@ -29,6 +29,7 @@ from tidewheel.flows.upkeep.merge_rows import MergeWork
 from tidewheel.jobs.tasks import Tasks
 from tidewheel.ledger.bucket import Bucket
 from tidewheel.ledger.inspection import Inspected
+from tidewheel.model.groups import grouped
 from tidewheel.model.key import KeyEntry
 from tidewheel.storage.objects import Objects, StoredObject
 from tidewheel.storage.read_ahead import THREADS
@@ -81,7 +82,9 @@ class Engine:
         )
         found: list[tuple[int, Inspected]] = []
         spools: list[Spool] = []
-        groups = list(enumerate(_grouped(stored, tasks.side_by_side)))
+        # Less than 64 MiB if processors would be idle.
+        most_bytes = min(_GROUP_BYTES, size_bytes // (_FEW_TASKS * tasks.side_by_side) + 1)
+        groups = list(enumerate(grouped(enumerate(stored), lambda each: each[1].size_bytes, most_bytes)))
         read_bytes = 0
         for place, (inspected, spool) in tasks.run(task, groups):
             found += inspected
@@ -164,17 +167,3 @@ class _RestoreKeys:
         table = pa.concat_tables([KEYS.empty_table(), *rows])
         counts = self.live[table.column("place").to_numpy()] >= 0
         return table.filter(pa.array(counts)) if table.num_rows else table
-
-
-def _grouped(stored: Sequence[StoredObject], side_by_side: int) -> list[list[tuple[int, StoredObject]]]:
-    """Groups objects into about 64 MiB, or less if processors would be idle."""
-    most = min(_GROUP_BYTES, sum(each.size_bytes for each in stored) // (_FEW_TASKS * side_by_side) + 1)
-    groups: list[list[tuple[int, StoredObject]]] = []
-    total = 0
-    for place, each in enumerate(stored):
-        if not groups or total + each.size_bytes > most:
-            groups.append([])
-            total = 0
-        groups[-1].append((place, each))
-        total += each.size_bytes
-    return groups

@@ -18,6 +18,7 @@ from tidewheel.ledger.reader import Read, segments_of, tags_of
 from tidewheel.ledger.rows import times_of
 from tidewheel.ledger.writer import GENERATION_TAG, SOURCES_TAG, TAIL_TAG, TOPIC_TAG, VERSION_TAG
 from tidewheel.model import checksum
+from tidewheel.model.groups import grouped
 from tidewheel.model.object_names import ledger_bucket_id
 from tidewheel.model.segment import Segment
 from tidewheel.model.untrusted import json_of, text
@@ -153,8 +154,9 @@ def _decoded(
 ) -> Iterator[tuple[Sequence[Segment], pa.Table | CorruptLedger]]:
     """Yields runs of segments with their rows, or a segment with its error."""
     source = _Source(read, size_bytes)
-    for first, end in _runs(segments):
-        run = segments[first:end]
+    end = 0
+    for run in grouped(segments, lambda segment: segment.length, READ_BYTES):
+        first, end = end, end + len(run)
         source.hold(run[0].offset, run[-1].last_byte + 1)
         rows = _decoded_at_once(source, first, run, columns)
         if rows is not None:
@@ -166,16 +168,6 @@ def _decoded(
                 yield [segment], decode_segment(data, object_name=object_name, segment=segment, columns=columns)
             except CorruptLedger as error:
                 yield [segment], error
-
-
-def _runs(segments: Sequence[Segment]) -> Iterator[tuple[int, int]]:
-    """Yields the first place and the end of each run of segments that is held at once."""
-    first = 0
-    for place, segment in enumerate(segments):
-        if segment.last_byte + 1 - segments[first].offset > READ_BYTES and place > first:
-            yield first, place
-            first = place
-    yield first, len(segments)
 
 
 def _decoded_at_once(source: _Source, first: int, run: Sequence[Segment], columns: Sequence[str]) -> pa.Table | None:
@@ -221,14 +213,6 @@ class _Source(io.RawIOBase):
         """Returns the bytes of a segment in the range, or as many of them as the object has."""
         start = segment.offset - self._from
         return self._data[start : start + segment.length]
-
-    def readable(self) -> bool:
-        """Returns True."""
-        return True
-
-    def seekable(self) -> bool:
-        """Returns True."""
-        return True
 
     def tell(self) -> int:
         """Returns the position."""

@@ -24,26 +24,27 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, suppress
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, DataSourceReader, Filter, InputPartition
 from pyspark.sql.types import BinaryType, ByteType, DataType, LongType, MapType, StringType, StructField, StructType
 
 from tidewheel.errors import InvalidValue
-from tidewheel.jobs.location import S3, Location
+from tidewheel.jobs.location import S3, Location, client
 from tidewheel.ledger.joined import StoredSegment, decode_together
 from tidewheel.ledger.rows import SCHEMA
 from tidewheel.ledger.schema import COLUMNS, ColumnType
+from tidewheel.model.groups import grouped
 from tidewheel.model.segment import Segment
-from tidewheel.spark.live_ledgers import LiveLedger, in_listing, in_table
+from tidewheel.spark.live_ledgers import Stretch, in_listing, snapshot
 from tidewheel.spark.options import check_options
 from tidewheel.spark.time_range import TimeRange
 from tidewheel.storage.objects import Objects
 from tidewheel.storage.read_ahead import read_ahead
+from tidewheel.storage.storage import Storage
+from tidewheel.storage.table import Table
 
 _SPARK_TYPES: dict[ColumnType, DataType] = {
     ColumnType.INT64: LongType(),
@@ -65,19 +66,6 @@ _PARTITION_BYTES = 32 * 1024 * 1024
 _READ_BYTES = 8 * 1024 * 1024
 # Rows of one batch sent to Java. With fewer rows, most of the time goes into the transfer.
 _BATCH_BYTES = 8 * 1024 * 1024
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stretch:
-    """Holds consecutive segments of a ledger."""
-
-    object_name: str
-    segments: tuple[Segment, ...]
-
-    @property
-    def length(self) -> int:
-        """Encoded bytes."""
-        return self.segments[-1].last_byte + 1 - self.segments[0].offset
 
 
 class Stretches(InputPartition):
@@ -153,16 +141,16 @@ class LedgerReader(DataSourceReader):
         # partitions only.
         ledgers, times = self.live()
         wanted = [each for ledger in ledgers for each in _stretches(ledger, times, self._partition_bytes)]
-        sizes = [sum(segment.length for segment in each.segments) for each in wanted]
         # Spark replaces an empty list with one partition of None.
-        groups = _grouped(wanted, sizes, self._partition_bytes)
+        groups = grouped(wanted, _length, self._partition_bytes)
         return [Stretches(group, times) for group in groups] or [Stretches((), times)]
 
-    def live(self) -> tuple[list[LiveLedger], TimeRange]:
+    def live(self) -> tuple[list[Stretch], TimeRange]:
         """Returns the ledgers to read, and the range of times."""
         if self._table is None:
             return in_listing(self.location, self._topic), self._times
-        ledgers, planned_ms = in_table(self.location, self._table, self._topic)
+        table = Table(client(self.location, "dynamodb"), self._table)
+        ledgers, planned_ms = snapshot(Storage(table, self.location.objects()), self._topic)
         return ledgers, self._times if self._planned_too else self._times.within(TimeRange(first_ms=planned_ms))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -177,12 +165,14 @@ class LedgerReader(DataSourceReader):
         pieces = [
             Stretch(object_name=each.object_name, segments=tuple(together))
             for each in partition.stretches
-            for together in _grouped(each.segments, [segment.length for segment in each.segments], _READ_BYTES)
+            for together in grouped(each.segments, _length, _READ_BYTES)
         ]
         read = partial(_bytes_of, self.location.objects())
-        with closing(read_ahead(read, pieces, size=lambda piece: piece.length)) as found:
+        with closing(read_ahead(read, pieces, size=_length)) as found:
             tables = (self._rows(piece, data, partition.times) for piece, data in zip(pieces, found, strict=True))
-            yield from _batches(tables, _arrow_schema(self._columns))
+            schema = _arrow_schema(self._columns)
+            for together in grouped(tables, lambda table: table.nbytes, _BATCH_BYTES):
+                yield from pa.concat_tables(together).cast(schema).combine_chunks().to_batches()
 
     def _rows(self, piece: Stretch, data: memoryview, times: TimeRange) -> pa.Table:
         start = piece.segments[0].offset
@@ -196,52 +186,19 @@ class LedgerReader(DataSourceReader):
         return table if whole else times.rows_of(table).select(list(self._columns))
 
 
-T = TypeVar("T")
+def _length(stored: Stretch | Segment) -> int:
+    return stored.length
 
 
-def _grouped(items: Sequence[T], sizes: Iterable[int], most: int) -> Iterator[list[T]]:
-    """Cuts a sequence into groups of at most `most` bytes, or of one item."""
-    group: list[T] = []
-    total = 0
-    for item, size in zip(items, sizes, strict=True):
-        if group and total + size > most:
-            yield group
-            group, total = [], 0
-        group.append(item)
-        total += size
-    if group:
-        yield group
-
-
-def _stretches(ledger: LiveLedger, times: TimeRange, most_bytes: int) -> Iterator[Stretch]:
+def _stretches(ledger: Stretch, times: TimeRange, most_bytes: int) -> Iterator[Stretch]:
     # Segments are in order of time, so the segments in a range are consecutive.
     wanted = [segment for segment in ledger.segments if times.meets(segment)]
-    for group in _grouped(wanted, [segment.length for segment in wanted], most_bytes):
+    for group in grouped(wanted, _length, most_bytes):
         yield Stretch(object_name=ledger.object_name, segments=tuple(group))
 
 
 def _bytes_of(objects: Objects, piece: Stretch) -> memoryview:
     return memoryview(objects.get_range(piece.object_name, piece.segments[0].offset, piece.length))
-
-
-def _batches(tables: Iterable[pa.Table], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """Joins small tables. A batch exceeds `_BATCH_BYTES` by at most one table."""
-    pending: list[pa.Table] = []
-    pending_bytes = 0
-    for table in tables:
-        pending.append(table)
-        pending_bytes += table.nbytes
-        if pending_bytes >= _BATCH_BYTES:
-            yield from _joined(pending, schema)
-            pending, pending_bytes = [], 0
-    yield from _joined(pending, schema)
-
-
-def _joined(tables: list[pa.Table], schema: pa.Schema) -> list[pa.RecordBatch]:
-    if not tables:
-        return []
-    batches: list[pa.RecordBatch] = pa.concat_tables(tables).cast(schema).combine_chunks().to_batches()
-    return batches
 
 
 def _arrow_schema(columns: Sequence[str]) -> pa.Schema:

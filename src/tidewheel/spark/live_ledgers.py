@@ -7,28 +7,32 @@ from functools import partial
 
 from tidewheel.errors import ConcurrentModification, UnknownTopic
 from tidewheel.flows.delivery.load_index import complete
-from tidewheel.jobs.location import Location, client
+from tidewheel.jobs.location import Location
 from tidewheel.ledger.reader import segments_of
 from tidewheel.model.object_names import LEDGERS, is_ledger, topic_prefix
 from tidewheel.model.segment import Segment
 from tidewheel.storage.objects import Objects, StoredObject
 from tidewheel.storage.read_ahead import read_ahead
 from tidewheel.storage.storage import Storage
-from tidewheel.storage.table import Table
 
 _ATTEMPTS = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LiveLedger:
-    """Describes a ledger of a topic."""
+class Stretch:
+    """Holds consecutive segments of a ledger, such as all of them."""
 
     object_name: str
     segments: tuple[Segment, ...]
 
+    @property
+    def length(self) -> int:
+        """Encoded bytes."""
+        return self.segments[-1].last_byte + 1 - self.segments[0].offset
 
-def in_table(location: Location, table: str, topic: str) -> tuple[list[LiveLedger], int]:
-    """Returns a topic's ledgers from a DynamoDB table, and the start of the first slot not planned.
+
+def snapshot(storage: Storage, topic: str) -> tuple[list[Stretch], int]:
+    """Returns a topic's ledgers that are live at the same moment, and the start of the first slot not planned.
 
     Returns:
         The ledgers, and the start of the slot `planned` in milliseconds. Messages due earlier are delivered, or will
@@ -38,15 +42,6 @@ def in_table(location: Location, table: str, topic: str) -> tuple[list[LiveLedge
         UnknownTopic: the table has no such topic.
         ConcurrentModification: merges replaced the ledgers on every attempt to read them.
     """
-    # Every Python worker loads the data source, but only this function needs DynamoDB.
-    from tidewheel.storage.storage import Storage
-
-    objects = location.objects()
-    return snapshot(Storage(Table(client(location, "dynamodb"), table), objects), topic)
-
-
-def snapshot(storage: Storage, topic: str) -> tuple[list[LiveLedger], int]:
-    """Returns the same as `in_table`, from the ports, with ledgers live at the same moment."""
     state = storage.topic_states.read(topic)
     for _ in range(_ATTEMPTS):
         if state is None:
@@ -55,12 +50,12 @@ def snapshot(storage: Storage, topic: str) -> tuple[list[LiveLedger], int]:
         before, state = state, storage.topic_states.read(topic)
         if state is not None and (state.generation, state.swap_version) == (before.generation, before.swap_version):
             whole = read_ahead(partial(complete, storage.objects), buckets)
-            ledgers = [LiveLedger(object_name=each.object_name, segments=tuple(each.segments)) for each in whole]
+            ledgers = [Stretch(object_name=each.object_name, segments=tuple(each.segments)) for each in whole]
             return ledgers, before.planned * before.slot_ms
     raise ConcurrentModification("reading the ledgers", topic, _ATTEMPTS)
 
 
-def in_listing(location: Location, topic: str) -> list[LiveLedger]:
+def in_listing(location: Location, topic: str) -> list[Stretch]:
     """Returns the ledgers stored under a topic's prefix. Reads the footer of each ledger.
 
     Raises:
@@ -71,8 +66,8 @@ def in_listing(location: Location, topic: str) -> list[LiveLedger]:
     return list(read_ahead(partial(_opened, objects), found))
 
 
-def _opened(objects: Objects, found: StoredObject) -> LiveLedger:
+def _opened(objects: Objects, found: StoredObject) -> Stretch:
     def read(offset: int, length: int) -> bytes:
         return objects.get_range(found.name, offset, length)
 
-    return LiveLedger(object_name=found.name, segments=segments_of(read, found.size_bytes, found.name))
+    return Stretch(object_name=found.name, segments=segments_of(read, found.size_bytes, found.name))

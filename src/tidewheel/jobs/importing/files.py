@@ -56,14 +56,14 @@ def find_files(location: Location, options: ImportOptions) -> list[InputFile]:
     ]
 
 
-def input_file(location: Location, name: str, number: int, format_: str, changed: str | None = None) -> InputFile:
-    """Returns a file of the input.
+def input_file(location: Location, name: str, number: int, changed: str | None = None) -> InputFile:
+    """Returns a Parquet file as a file of the input.
 
     Args:
         changed: its last change when the import began; None: now. A file that is gone fails when it is read.
     """
     size_bytes, now = _found(location, name) or (1, "")
-    return InputFile(number=number, name=name, size_bytes=size_bytes, changed=changed or now, format=format_)
+    return InputFile(number=number, name=name, size_bytes=size_bytes, changed=changed or now, format="parquet")
 
 
 def plain_url(name: str) -> str:
@@ -129,12 +129,6 @@ class _S3File(io.RawIOBase):
         self._held_from = 0
         self._held = b""
 
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
     def tell(self) -> int:
         return self._position
 
@@ -157,11 +151,6 @@ class _S3File(io.RawIOBase):
             pieces.append(piece)
             self._position += len(piece)
         return b"".join(pieces)
-
-    def readinto(self, buffer: Any, /) -> int:
-        data = self.read(len(buffer))
-        buffer[: len(data)] = data
-        return len(data)
 
     def _range(self, start: int, wanted: int) -> bytes:
         end = min(self._file.size_bytes, start + max(wanted, _BLOCK_BYTES))

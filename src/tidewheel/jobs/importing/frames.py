@@ -46,6 +46,7 @@ from tidewheel.jobs.importing.work import LIMITS, Chunk, InputFile, Limits, Part
 from tidewheel.jobs.job import Job
 from tidewheel.jobs.tasks import Tasks
 from tidewheel.ledger.sink import Sink
+from tidewheel.model.groups import grouped
 from tidewheel.model.object_names import import_name
 
 _GROUP_BYTES = 32 * 1024 * 1024
@@ -111,7 +112,7 @@ class FrameImport:
         for option, name in needed(options).items():
             if name not in schema.names:
                 raise InvalidValue(option, name, f"the table has no such column; it has {', '.join(schema.names)}")
-        for name, type_, advice in refused_types(schema, options.columns):
+        for name, _, type_, advice in refused_types(schema, options.columns):
             raise InvalidValue(f"column {name}", type_, advice)
         state = job.service.topic_states.read(options.topic)
         if state is None:
@@ -145,7 +146,7 @@ class FrameImport:
                 rows, digest = rows + group.num_rows, digest + _digest(group)
                 writer.write_table(group)
         root = self.work.location.root
-        file = self._file(f"{root}/{name}.parquet", number)
+        file = input_file(self.work.location, f"{root}/{name}.parquet", number)
         written_ms = clock.current().now_ms()
         parts = Divide(location=self.work.location, options=self.options, limits=self.work.limits)(file)
         write = WritePart(work=replace(self.work, rejects=f"{root}/{name}{_REJECTS}"))
@@ -181,7 +182,7 @@ class FrameImport:
             except (InvalidValue, NotAllImported, ObjectMissing):
                 if settled.finished() is None:  # or another run did the rest, and deleted the files
                     raise
-        job.objects.delete([each.name for each in job.objects.list(self.folder)])
+        job.service.objects.delete([each.name for each in job.service.objects.list(self.folder)])
         return report
 
     def give_up(self, kept: Sequence[Kept]) -> None:
@@ -199,7 +200,7 @@ class FrameImport:
         mine = stored.changed == given.changed
         known = {each.file.name: each for each in kept if mine and each.written_ms > fresh_ms}
         files = [
-            self._file(name, _number_of(name), changed)
+            input_file(self.work.location, name, _number_of(name), changed)
             for name, changed in sorted(stored.changed.items(), key=lambda each: _number_of(each[0]))
         ]
         options = replace(self.options, rejects=f"{self.work.location.root}/{self.folder}{_LATE}{_REJECTS}")
@@ -217,17 +218,17 @@ class FrameImport:
         found = {
             each.name.rpartition("/")[2]: each.name  # the driver's take the place of a task's
             for folder in (*folders, f"{self.folder}{_LATE}{_REJECTS}")
-            for each in job.objects.list(folder)
+            for each in job.service.objects.list(folder)
             if each.size_bytes
         }
         if found and self.options.rejects is None:
-            data = (job.objects.get_range(name, 0, _MOST_BYTES) for name in found.values())
+            data = (job.service.objects.get_range(name, 0, _MOST_BYTES) for name in found.values())
             reasons = ([*json.loads(line).values()][-1] for each in data for line in each.splitlines())
             _refuse(Counter(reasons), "all others were sent")
         if self.options.rejects is not None:
             to, folder = folder_of(job.location, self.options.rejects)
             for name, source in found.items():
-                to.put(f"{folder}{name}", job.objects.get_range(source, 0, _MOST_BYTES))
+                to.put(f"{folder}{name}", job.service.objects.get_range(source, 0, _MOST_BYTES))
 
     def _settled(self) -> Settled:
         return Settled(self.work.location.objects(), self.options.topic, self.work.target.import_id)
@@ -238,9 +239,6 @@ class FrameImport:
         digest = sum(each.digest for each in kept) % _DIGESTS
         about = {"number of rows": str(sum(each.rows for each in kept)), "content of the rows": f"{digest:032x}"}
         return replace(given, files={}, options={**given.options, **about}, earliest_ms=self.work.terms.earliest_ms)
-
-    def _file(self, name: str, number: int, changed: str | None = None) -> InputFile:
-        return input_file(self.work.location, name, number, "parquet", changed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -309,17 +307,8 @@ def _number_of(name: str) -> int:
 
 def _grouped(batches: Iterable[pa.RecordBatch], columns: Sequence[str]) -> Iterator[pa.Table]:
     """Yields row groups of these columns, as far as there are such."""
-    group: list[pa.RecordBatch] = []
-    size_bytes = 0
-    for batch in batches:
-        if batch.num_rows:
-            group.append(batch.select([name for name in columns if name in batch.schema.names]))
-            size_bytes += group[-1].nbytes
-        if size_bytes >= _GROUP_BYTES:
-            yield pa.Table.from_batches(group)
-            group, size_bytes = [], 0
-    if group:
-        yield pa.Table.from_batches(group)
+    chosen = (each.select([name for name in columns if name in each.schema.names]) for each in batches if each.num_rows)
+    return map(pa.Table.from_batches, grouped(chosen, lambda batch: batch.nbytes, _GROUP_BYTES))
 
 
 def _digest(table: pa.Table) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import asdict
 
 import numpy as np
@@ -60,26 +60,29 @@ def check_types(file: pq.ParquetFile, columns: Columns) -> None:
     Raises:
         FileProblem: a column has a type that cannot be mapped.
     """
-    schema, enums = file.schema_arrow, _stored(file, "ENUM", columns.names)
-    for field, (accepts, advice) in _ACCEPTED.items():
-        name = getattr(columns, field)
-        if name is None:
-            continue
+    schema = file.schema_arrow
+    for name in columns.names:
         if schema.names.count(name) > 1:
             raise FileProblem(f"it has two columns {name!r}; give each column a name of its own")
-        type_ = pa.string() if name in enums else schema.field(name).type
-        inside = [f", with the ENUM {path}" for path in enums if path.startswith(f"{name}.")]
-        if inside or not accepts(values.plain_type(type_.value_type if pa.types.is_dictionary(type_) else type_)):
-            shown = f"{type_}{''.join(inside[:1])}"
-            raise FileProblem(f"column {name!r} (--{field.replace('_', '-')}) is a {shown}; {advice}")
+    for name, option, shown, advice in refused_types(schema, columns, _stored(file, "ENUM", columns.names)):
+        raise FileProblem(f"column {name!r} ({option}) is a {shown}; {advice}")
 
 
-def refused_types(schema: pa.Schema, columns: Columns) -> Iterator[tuple[str, str, str]]:
-    """Yields each mapped column of a type that cannot be sent: its name, its type, and what to do."""
+def refused_types(
+    schema: pa.Schema, columns: Columns, enums: Sequence[str] = ()
+) -> Iterator[tuple[str, str, str, str]]:
+    """Yields each mapped column of a type that cannot be sent: its name, its option, its type, and what to do.
+
+    Args:
+        enums: paths of columns, or inside of them, that Parquet stores as enumerations.
+    """
     for field, (accepts, advice) in _ACCEPTED.items():
         name = getattr(columns, field)
-        if name in schema.names and not accepts(values.plain_type(schema.field(name).type)):
-            yield name, str(schema.field(name).type), advice
+        if name in schema.names:
+            type_ = pa.string() if name in enums else schema.field(name).type
+            inside = [f", with the ENUM {path}" for path in enums if path.startswith(f"{name}.")]
+            if inside or not accepts(values.plain_type(type_.value_type if pa.types.is_dictionary(type_) else type_)):
+                yield name, f"--{field.replace('_', '-')}", f"{type_}{''.join(inside[:1])}", advice
 
 
 def read_parquet(location: Location, part: Part, batch_rows: int) -> Iterator[Rows]:

@@ -1,0 +1,23 @@
+"""Groups items by their bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+def grouped(items: Iterable[T], size_bytes: Callable[[T], int], most_bytes: int) -> Iterator[list[T]]:
+    """Yields groups of successive items. A group has at most `most_bytes`, or one item."""
+    group: list[T] = []
+    total = 0
+    for item in items:
+        size = size_bytes(item)
+        if group and total + size > most_bytes:
+            yield group
+            group, total = [], 0
+        group.append(item)
+        total += size
+    if group:
+        yield group
