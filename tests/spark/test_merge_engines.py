@@ -20,7 +20,6 @@ from tidewheel.flows.upkeep.merge_planning import Merge, choose
 from tidewheel.flows.upkeep.merge_rows import MergeWork
 from tidewheel.jobs.folder_objects import FolderObjects
 from tidewheel.jobs.location import Location
-from tidewheel.jobs.merging import side_by_side
 from tidewheel.jobs.tasks import InThreads, Tasks
 from tidewheel.ledger.bucket import Bucket, bucket_id, content_id
 from tidewheel.ledger.ledger import encode_ledger, rows_table
@@ -43,9 +42,9 @@ def make_engine(request: pytest.FixtureRequest) -> MakeEngine:
     if request.param == "function":
         return lambda location: in_process(location.objects())
     if request.param == "threads":
-        return lambda location: side_by_side(lambda _: InThreads(2), location)
+        return lambda location: SideBySide(tasks=lambda _: InThreads(2), objects=location.objects)
     spark = request.getfixturevalue("spark")
-    return lambda location: side_by_side(lambda _: OnSpark(lambda: spark), location)
+    return lambda location: SideBySide(tasks=lambda _: OnSpark(lambda: spark), objects=location.objects)
 
 
 def rows_of(rng: random.Random, rows: int, days: float = 10, **columns: Any) -> pa.Table:
@@ -118,7 +117,8 @@ def test_all_engines_write_the_same_bytes(spark: Any, tmp_path: Path) -> None:
     tables = [rows_of(rng, 900, key=keys, attributes=attributes) for _ in range(9)]
     work = a_work([put_ledger(location.objects(), table) for table in tables], *all_slots(300, 2000))
     others: tuple[Tasks, ...] = (InThreads(2), OnSpark(lambda: spark))
-    engines = [in_process(location.objects()), *(side_by_side(lambda _, t=tasks: t, location) for tasks in others)]
+    with_tasks = (SideBySide(tasks=lambda _, t=tasks: t, objects=location.objects) for tasks in others)
+    engines = [in_process(location.objects()), *with_tasks]
     first, *rest = [[output for output in engine(work) if output is not None] for engine in engines]
     for written in rest:
         assert [replace(each, object_name="") for each in first] == [replace(each, object_name="") for each in written]

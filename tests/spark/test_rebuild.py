@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -17,9 +18,9 @@ from tidewheel.flows.recovery.audit import audit
 from tidewheel.flows.recovery.rebuild import rebuild
 from tidewheel.flows.upkeep.checkpoint import checkpoint_topic
 from tidewheel.flows.upkeep.merge import in_process, merge
+from tidewheel.flows.upkeep.merge_outputs import SideBySide
 from tidewheel.jobs.job import Job
-from tidewheel.jobs.location import Location
-from tidewheel.jobs.merging import side_by_side
+from tidewheel.jobs.location import Location, key_ports
 from tidewheel.jobs.rebuild_engine import Engine
 from tidewheel.jobs.rebuilding import rebuild_index, topic_settings
 from tidewheel.jobs.tasks import InThreads, Tasks
@@ -76,8 +77,8 @@ def engine(made: Made, tasks: Tasks) -> Engine:
     return Engine(
         tasks=lambda _: tasks,
         objects=made.location.objects,
-        ports=made.location.key_ports,
-        write=side_by_side(lambda _: tasks, made.location),
+        ports=partial(key_ports, made.location),
+        write=SideBySide(tasks=lambda _: tasks, objects=made.location.objects),
         share_bytes=1000,
         small_bytes=0,
     )

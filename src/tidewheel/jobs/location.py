@@ -21,8 +21,6 @@ _OPTIONAL = ("endpoint_url", "region", "profile")
 _LOCAL_ACCESS = "local"
 _CONNECTIONS = 64
 """Connections that a client keeps. All tasks of a process share the client, and each may read eight ranges at once."""
-_KEY_THREADS = 16
-"""Keys that are read or written side by side."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,12 +48,6 @@ class Location:
         """Returns the location in a data source's options."""
         return cls(root=options["root"], **{name: options[name] for name in _OPTIONAL if name in options})
 
-    @property
-    def options(self) -> dict[str, str]:
-        """Returns the location as options of a data source."""
-        optional = {name: getattr(self, name) for name in _OPTIONAL}
-        return {"root": self.root} | {name: value for name, value in optional.items() if value is not None}
-
     def objects(self) -> Objects:
         """Returns the objects, over this process's connections."""
         if not self.root.startswith(S3):
@@ -64,10 +56,6 @@ class Location:
         from tidewheel.aws.s3_objects import S3Objects
 
         return S3Objects(client(self, "s3"), s3_bucket=self.root.removeprefix(S3))
-
-    def key_ports(self) -> KeyPorts:
-        """Returns the ports to keys, over this process's connections."""
-        return _key_ports(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +66,8 @@ class _KeyPorts:
 
 
 @cache
-def _key_ports(location: Location) -> KeyPorts:
+def key_ports(location: Location) -> KeyPorts:
+    """Returns the ports to keys, over this process's connections."""
     from tidewheel.aws.service import parallel_of
     from tidewheel.storage.storage import Storage
     from tidewheel.storage.table import Table

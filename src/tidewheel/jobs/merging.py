@@ -2,33 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from tidewheel.clock import pauses
 from tidewheel.flows.upkeep.merge import Merged, merge_topics
 from tidewheel.flows.upkeep.merge_outputs import SideBySide
 from tidewheel.flows.upkeep.merge_planning import Merge
 from tidewheel.jobs.job import Job
-from tidewheel.jobs.location import Location
-from tidewheel.jobs.tasks import Tasks
 
 LEASE_S = 1_800
 """Longer than the longest task takes. It is renewed, and a run after a killed one waits for it."""
-
-
-def side_by_side(
-    tasks: Callable[[int], Tasks],
-    location: Location,
-    advance: Callable[[float, float], None] = lambda _done, _total: None,
-) -> SideBySide:
-    """Returns the writer of outputs side by side.
-
-    Args:
-        tasks: gives the machines for a number of raw bytes.
-        location: the objects.
-        advance: takes the finished and the total bytes.
-    """
-    return SideBySide(tasks=tasks, objects=location.objects, advance=advance)
 
 
 def merge_buckets(job: Job) -> Merged | None:
@@ -51,7 +32,7 @@ def merge_buckets(job: Job) -> Merged | None:
     found = merge_topics(
         job.service,
         topics,
-        side_by_side(job.tasks, job.location, job.advance),
+        SideBySide(tasks=job.tasks, objects=job.location.objects, advance=job.advance),
         lease_s=LEASE_S,
         everything=job.flag("all"),
         progress=progress,

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 
 from tidewheel.clock import SystemClock
 from tidewheel.flows.recovery.audit import audit
 from tidewheel.flows.recovery.rebuild import rebuild
 from tidewheel.flows.recovery.rebuild_report import RebuildReport
+from tidewheel.flows.upkeep.merge_outputs import SideBySide
 from tidewheel.jobs.job import MAX_JOB_S, Job
-from tidewheel.jobs.merging import side_by_side
+from tidewheel.jobs.location import key_ports
 from tidewheel.jobs.rebuild_engine import Engine
 from tidewheel.model.setting import settings_of
 from tidewheel.model.settings import MAX_FUNCTION_S, TopicSettings, read_setting
@@ -47,8 +49,8 @@ def engine_of(job: Job) -> Engine:
     return Engine(
         tasks=job.tasks,
         objects=job.location.objects,
-        ports=job.location.key_ports,
-        write=side_by_side(job.tasks, job.location),
+        ports=partial(key_ports, job.location),
+        write=SideBySide(tasks=job.tasks, objects=job.location.objects),
         advance=job.advance,
     )
 
