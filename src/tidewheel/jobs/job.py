@@ -11,7 +11,6 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import TypedDict, Unpack
 
 import boto3
 
@@ -22,7 +21,6 @@ from tidewheel.clock import Clock
 from tidewheel.errors import InvalidValue
 from tidewheel.jobs.location import Location
 from tidewheel.jobs.tasks import InThreads, Tasks
-from tidewheel.storage.objects import Objects
 
 MAX_JOB_S = 7_200
 """Time-out of every job in the stack."""
@@ -66,11 +64,6 @@ class Job:
         self.say(f"about {raw_bytes / 1e6:,.0f} MB: on Spark's workers")
         return self.spark
 
-    @property
-    def objects(self) -> Objects:
-        """The port to objects for the driver."""
-        return self.service.objects
-
     def required(self, name: str) -> str:
         """Returns a required argument.
 
@@ -111,22 +104,8 @@ def structured(arguments: Mapping[str, str]) -> Callable[[str], None]:
     return say
 
 
-class Running(TypedDict, total=False):
-    """How a job runs. See `Job`."""
-
-    cores: int
-    spark: Tasks | None
-    say: Callable[[str], None]
-    advance: Callable[[float, float], None]
-
-
 def make_job(
-    arguments: Mapping[str, str],
-    *,
-    session: boto3.Session,
-    clock: Clock,
-    endpoint_url: str | None = None,
-    **running: Unpack[Running],
+    arguments: Mapping[str, str], *, session: boto3.Session, clock: Clock, endpoint_url: str | None = None
 ) -> Job:
     """Makes a job for the stack named by the argument `stack`. See `Job` for the arguments.
 
@@ -147,7 +126,6 @@ def make_job(
             # boto3 says "default" if no profile is named. If "default" is named explicitly, the profile must exist.
             profile=None if session.profile_name == "default" else session.profile_name,
         ),
-        **running,
     )
 
 

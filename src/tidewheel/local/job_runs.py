@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import boto3
@@ -50,16 +51,8 @@ def run_job(
         JavaMissing: `spark` is given, the work is large, and there is no Java.
     """
     named = {name.removeprefix("--"): value for name, value in arguments.items()} | {"stack": stack_name}
-    job = make_job(
-        named,
-        session=session or _session(endpoint_url),
-        clock=clock,
-        cores=cores,
-        spark=_local_spark(cores) if spark else None,
-        endpoint_url=endpoint_url,
-        say=say,
-        advance=advance,
-    )
+    job = make_job(named, session=session or _session(endpoint_url), clock=clock, endpoint_url=endpoint_url)
+    job = replace(job, cores=cores, spark=_local_spark(cores) if spark else None, say=say, advance=advance)
     if job.service.settings.merge_job is None:
         say(f"stack {stack_name}: it has no Spark jobs on AWS; this machine does all the work")
     return _main_of(script)(job)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import boto3
 from pyspark.sql import SparkSession
@@ -18,20 +19,11 @@ from tidewheel.spark.tasks import OnSpark
 def on_glue(main: Callable[[Job], object], argv: Sequence[str] = sys.argv) -> None:
     """Runs a job on Glue."""
     arguments = parse_arguments(argv[1:])
-    say = structured(arguments)
     # Glue's own environment may name no Region.
     session = boto3.Session(region_name=arguments.get("stack-region"))
-    job = make_job(
-        arguments,
-        session=session,
-        clock=SystemClock(),
-        cores=os.cpu_count() or 1,
-        spark=OnSpark(
-            _session_of_glue, title=f"{arguments.get('JOB_NAME', 'tidewheel')} {arguments.get('topic', '')}".strip()
-        ),
-        say=say,
-    )
-    main(job)
+    job = make_job(arguments, session=session, clock=SystemClock())
+    title = f"{arguments.get('JOB_NAME', 'tidewheel')} {arguments.get('topic', '')}".strip()
+    main(replace(job, cores=os.cpu_count() or 1, spark=OnSpark(_session_of_glue, title), say=structured(arguments)))
 
 
 def _session_of_glue() -> SparkSession:

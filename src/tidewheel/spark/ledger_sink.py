@@ -19,7 +19,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import cast
 
 import boto3
@@ -99,14 +99,9 @@ class LedgerSink(DataSourceArrowWriter):
             aws_access_key_id=access,
             aws_secret_access_key=access,
         )
-        return make_job(
-            {name.replace("_", "-"): value for name, value in options.items()},
-            session=session,
-            clock=SystemClock(),
-            endpoint_url=endpoint_url,
-            cores=os.cpu_count() or 1,
-            say=lambda line: print(line, file=sys.stderr),
-        )
+        arguments = {name.replace("_", "-"): value for name, value in options.items()}
+        job = make_job(arguments, session=session, clock=SystemClock(), endpoint_url=endpoint_url)
+        return replace(job, cores=os.cpu_count() or 1, say=lambda line: print(line, file=sys.stderr))
 
 
 def _kept(messages: Sequence[WriterCommitMessage | None]) -> list[Kept]:

@@ -150,7 +150,7 @@ class _Run:
         token = token_of(options, files)
         self._report = Imported(token=token)
         self._target = Target.of(state, token)
-        self._settled = Settled(job.objects, state.topic, self._target.import_id)
+        self._settled = Settled(job.service.objects, state.topic, self._target.import_id)
         if options.token is None:
             self._refuse_known(given)
         limits = self._settled.begin(given, token).limits
@@ -164,7 +164,6 @@ class _Run:
         )
         self._marks = job.service.buckets.imported(state.topic, self._target.import_id)
         self._changed: set[str] = set()
-        self._compared = False
 
     def _refuse_known(self, given: Input) -> None:
         """Refuses a file of which another import made messages live: they would come twice."""
@@ -183,9 +182,11 @@ class _Run:
         done = sum(part.size_bytes for part in parts)
         total, parts = done, self._unfinished(parts)
         done -= sum(part.size_bytes for part in parts)
-        for place, result in self._tasks.run(Apart(WritePart(work=self._work, committed=self._marks)), parts):
-            if not self._compared:
-                self._compare()
+        results = self._tasks.run(Apart(WritePart(work=self._work, committed=self._marks)), parts)
+        for number, (place, result) in enumerate(results):
+            if number == 0:  # before the first commit
+                for file in self._files:
+                    self._check_unchanged(file)
             part = parts[place]
             try:
                 self._settle(part, result)
@@ -223,13 +224,8 @@ class _Run:
                 self._report.skipped += rows
         return left
 
-    def _compare(self) -> None:
-        """Marks all changed files as failed, before the first commit."""
-        self._compared = True
-        for file in self._files:
-            self._check_unchanged(file)
-
     def _check_unchanged(self, file: InputFile) -> bool:
+        """Returns whether a file is unchanged. Marks a changed file as failed."""
         if file.name not in self._changed:
             problem = changed_since(self._work.source, file)
             if problem is None:
@@ -243,7 +239,7 @@ class _Run:
         if isinstance(result, FileProblem):
             raise result
         if not self._check_unchanged(part.file):
-            self._job.objects.delete([each.bucket.object_name for each in result if each.bucket is not None])
+            self._job.service.objects.delete([each.bucket.object_name for each in result if each.bucket is not None])
             return
         live = part.chunks(self._marks)
         rows = made = 0
