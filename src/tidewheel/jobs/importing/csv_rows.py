@@ -12,7 +12,7 @@ import pyarrow.csv as pc
 
 from tidewheel.jobs.importing.csv_strict import Malformed, RowTooLong, StrictCsv
 from tidewheel.jobs.importing.options import Dialect
-from tidewheel.jobs.importing.streams import first_line, stream_of
+from tidewheel.jobs.importing.streams import stream_of
 from tidewheel.jobs.importing.work import FileProblem, Part, Rows
 from tidewheel.jobs.location import Location
 from tidewheel.model.message import Encoding
@@ -74,29 +74,24 @@ def _parsed(data: bytes, dialect: Dialect, names: tuple[str, ...], wrong: list[i
         wrong.append(row.number)
         return "skip"
 
-    try:
-        return pc.read_csv(
-            pa.BufferReader(data),
-            read_options=pc.ReadOptions(use_threads=False, block_size=len(data) + 1, column_names=names),
-            parse_options=pc.ParseOptions(
-                quote_char=dialect.quote,
-                double_quote=dialect.doubled,
-                escape_char=False if dialect.doubled else dialect.escape,
-                newlines_in_values=True,
-                invalid_row_handler=skip,
-            ),
-            convert_options=pc.ConvertOptions(
-                check_utf8=False,
-                column_types=dict.fromkeys(names, pa.binary()),
-                null_values=["\\N"],
-                strings_can_be_null=True,
-                quoted_strings_can_be_null=False,
-            ),
-        )
-    except (pa.ArrowException, ValueError, KeyError) as error:
-        if isinstance(error, MemoryError):
-            raise
-        raise FileProblem(f"it is no CSV file that can be read: {first_line(error)}") from None
+    return pc.read_csv(
+        pa.BufferReader(data),
+        read_options=pc.ReadOptions(use_threads=False, block_size=len(data) + 1, column_names=names),
+        parse_options=pc.ParseOptions(
+            quote_char=dialect.quote,
+            double_quote=dialect.doubled,
+            escape_char=False if dialect.doubled else dialect.escape,
+            newlines_in_values=True,
+            invalid_row_handler=skip,
+        ),
+        convert_options=pc.ConvertOptions(
+            check_utf8=False,
+            column_types=dict.fromkeys(names, pa.binary()),
+            null_values=["\\N"],
+            strings_can_be_null=True,
+            quoted_strings_can_be_null=False,
+        ),
+    )
 
 
 def _rows(batch: pa.RecordBatch, part: Part, numbers: Any, malformed: list[tuple[dict[str, Any], str, str]]) -> Rows:

@@ -24,7 +24,6 @@ from tidewheel.jobs.location import S3, Location
 from tidewheel.ledger.sink import Sink
 from tidewheel.storage.objects import Objects
 
-_FLUSH_BYTES = 1024 * 1024
 _TRIAL = "_tidewheel-writes-here"
 _COLUMNS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _MARK = "\U0010fffe"
@@ -43,13 +42,10 @@ class Rejects:
         self._name, self._part = name, part
         self._stack = ExitStack()
         self._sink: Sink | None = None
-        self._lines: list[str] = []
-        self._bytes = 0
 
     def close(self) -> None:
-        """Writes the remaining rows, and completes the object."""
-        with self._stack:
-            self._flush()
+        """Completes the object."""
+        self._stack.close()
 
     @property
     def wanted(self) -> bool:
@@ -69,19 +65,11 @@ class Rejects:
         why = {_free("reason", mapped): _clean(reason)}
         row = {**about, **{name: text for name, text in given.items() if name not in about}, **why}
         line = ", ".join(f"{json.dumps(name, ensure_ascii=False)}: {text}" for name, text in row.items())
-        self._lines.append(f"{{{line}}}\n")
-        self._bytes += len(line)
-        if self._bytes >= _FLUSH_BYTES:
-            self._flush()
-
-    def _flush(self) -> None:
-        if not self._lines or self._place is None:
-            return
         if self._sink is None:
+            assert self._place is not None  # else no row is wanted
             objects, prefix = self._place
             self._sink = self._stack.enter_context(objects.create(f"{prefix}{self._name}"))
-        self._sink.write("".join(self._lines).encode(errors="backslashreplace"))
-        self._lines, self._bytes = [], 0
+        self._sink.write(f"{{{line}}}\n".encode(errors="backslashreplace"))
 
 
 def check_writable(location: Location, folder: str, source: str, name: str) -> None:

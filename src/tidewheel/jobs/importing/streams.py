@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TypeVar
 
 import pyarrow as pa
 from botocore.exceptions import BotoCoreError, ClientError
@@ -14,7 +13,6 @@ from tidewheel.jobs.importing.files import codec_of, opened
 from tidewheel.jobs.importing.work import FileProblem, InputFile
 from tidewheel.jobs.location import Location
 
-_T = TypeVar("_T")
 _MOST_TIMES = 250
 _FREE_BYTES = 256 * 1024 * 1024
 _WIDE_MARKS = (b"\xff\xfe", b"\xfe\xff")
@@ -22,7 +20,7 @@ UTF_8_MARK = b"\xef\xbb\xbf"
 
 
 class Stream:
-    """A file's bytes, decompressed. The reader of CSV takes it as a file.
+    """A file's bytes, decompressed.
 
     Args:
         source: Arrow's file.
@@ -33,15 +31,14 @@ class Stream:
     def __init__(self, source: pa.NativeFile, most: int, file: InputFile) -> None:
         self._source, self._most, self._file = source, most, file
         self._read = 0
-        self.closed = False
 
     def read(self, size: int = -1) -> bytes:
         """Reads up to so many bytes; fewer only at the end.
 
         Raises:
-            FileProblem: the bytes are damaged, or too many.
+            FileProblem: the bytes are too many.
         """
-        data: bytes = _told(lambda: self._source.read(size))
+        data: bytes = self._source.read(size)
         self._read += len(data)
         if self._read > self._most:
             raise FileProblem(
@@ -52,26 +49,17 @@ class Stream:
 
     def seek(self, offset: int) -> None:
         """Goes to a byte of a file that is not compressed."""
-        _told(lambda: self._source.seek(offset))
-
-    def readable(self) -> bool:
-        """True, for Arrow."""
-        return True
-
-    def close(self) -> None:
-        """Closes the file."""
-        self.closed = True
-        self._source.close()
+        self._source.seek(offset)
 
 
 def stream_of(location: Location, file: InputFile) -> Stream:
     """Opens a file."""
     codec = codec_of(file)
-    raw = _told(lambda: pa.PythonFile(opened(location, file), mode="r"))
+    raw = pa.PythonFile(opened(location, file), mode="r")
     if codec is None:
         return Stream(raw, max(_FREE_BYTES, 2 * file.size_bytes), file)
     most = max(_FREE_BYTES, _MOST_TIMES * file.size_bytes)
-    return Stream(_told(lambda: pa.CompressedInputStream(raw, codec)), most, file)
+    return Stream(pa.CompressedInputStream(raw, codec), most, file)
 
 
 def text_of(begin: bytes) -> bytes:
@@ -85,17 +73,7 @@ def text_of(begin: bytes) -> bytes:
     return begin.removeprefix(UTF_8_MARK)
 
 
-def _told(act: Callable[[], _T]) -> _T:
-    try:
-        return act()
-    except MemoryError:
-        raise
-    except (pa.ArrowException, OSError, EOFError, ValueError) as error:
-        raise FileProblem(f"it cannot be read to its end: {first_line(error)}; make it again, and import it") from None
-
-
-def first_line(error: BaseException) -> str:
-    """Returns the first line of an error."""
+def _first_line(error: BaseException) -> str:
     return str(error).strip().partition("\n")[0].rstrip(".") or type(error).__name__
 
 
@@ -111,4 +89,4 @@ def explained(where: str | None, advice: str = "make the file again") -> Iterato
     except (FileProblem, MemoryError, BotoCoreError, ClientError, TidewheelError):
         raise
     except Exception as error:
-        raise FileProblem(f"{where} cannot be read: {first_line(error)}; {advice}") from None
+        raise FileProblem(f"{where} cannot be read: {_first_line(error)}; {advice}") from None

@@ -58,8 +58,7 @@ def valid_text(column: pa.Array) -> tuple[pa.StringArray, Mask]:
 def bytes_of(column: pa.BinaryArray) -> tuple[Bytes, Int64s]:
     """Returns the bytes of all values together, and where each begins and the last ends."""
     _, offsets, data = column.buffers()
-    width = np.int64 if pa.types.is_large_binary(column.type) or pa.types.is_large_string(column.type) else np.int32
-    ends = np.frombuffer(offsets, width, len(column) + 1, column.offset * np.dtype(width).itemsize).astype(np.int64)
+    ends = np.frombuffer(offsets, np.int32, len(column) + 1, column.offset * 4).astype(np.int64)
     whole = np.frombuffer(data, np.uint8) if data is not None else np.zeros(0, np.uint8)
     return whole[ends[0] : ends[-1]], ends - ends[0]
 
