@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -18,7 +17,7 @@ from tidewheel.jobs.importing.texts import decoded, is_bytes, is_text, lengths_o
 from tidewheel.jobs.importing.times import NO_ZONE, NOT_A_TIME, Times, read_times
 from tidewheel.jobs.importing.values import attribute_texts, payloads, shown
 from tidewheel.jobs.importing.work import Mask, Part, Rows, Terms
-from tidewheel.ledger.rows import SCHEMA
+from tidewheel.ledger.rows import SCHEMA, Int64s
 from tidewheel.model.duration import MAX_DELAY_MS
 from tidewheel.model.message import MAX_MESSAGE_BYTES, TIMES_END_MS, Encoding
 from tidewheel.model.validation import GROUP, MAX_KEY_CHARACTERS
@@ -29,7 +28,6 @@ _AS_TEXT = "write it as text"
 _SHOWN = 100
 _CONTROLS = r"[\x00-\x1f\x7f-\x{9f}\x{fffe}\x{ffff}]"
 
-Int64s = npt.NDArray[np.int64]
 Show = Callable[[int], object]
 
 
@@ -40,39 +38,40 @@ class Checked:
     Attributes:
         columns: by name.
         weight: approximate bytes of each row.
-        kinds: of problems.
-        problem: of each row, a place in `kinds`; -1 for none.
-        shown: what to show of a row with a problem, one function a kind.
     """
 
     columns: dict[str, pa.Array]
     weight: Int64s
-    kinds: list[str]
-    problem: npt.NDArray[np.int16]
-    shown: list[Show | None]
+    problems: Problems
+
+
+class Problems:
+    """Keeps the first problem of each row.
+
+    Attributes:
+        kinds: of problems.
+        problem: of each row, a place in `kinds`; -1 for none.
+    """
+
+    def __init__(self, rows: int) -> None:
+        self.kinds: list[str] = []
+        self.problem = np.full(rows, -1, np.int16)
+        self._shown: list[Show | None] = []
 
     def reason(self, row: int) -> str:
         """Returns the problem of a row, with the value."""
         place = int(self.problem[row])
-        show = self.shown[place]
+        show = self._shown[place]
         value = "" if show is None else _short(show(row))
         return f"{self.kinds[place]}: {value}" if value else self.kinds[place]
 
-
-class _Problems:
-    """Keeps the first problem of each row."""
-
-    def __init__(self, rows: int) -> None:
-        self.kinds: list[str] = []
-        self.shown: list[Show | None] = []
-        self.problem = np.full(rows, -1, np.int16)
-
     def add(self, kind: str, wrong: Mask, show: Show | None = None) -> None:
+        """Adds a problem of some rows, with a function that returns what to show of a row."""
         wrong = wrong & (self.problem < 0)
         if wrong.any():
             self.problem[wrong] = len(self.kinds)
             self.kinds.append(kind)
-            self.shown.append(show)
+            self._shown.append(show)
 
 
 def checked_rows(reader: Iterator[Rows], part: Part, terms: Terms) -> Iterator[tuple[Rows, Checked]]:
@@ -115,7 +114,9 @@ def _slice(rows: Rows, start: int, end: int) -> Rows:
 
 def _unreadable(count: int, error: Exception) -> Checked:
     nulls = {field.name: pa.nulls(count, field.type) for field in SCHEMA if field.name != "message_id"}
-    return Checked(nulls, np.ones(count, np.int64), [UNREADABLE], np.zeros(count, np.int16), [lambda _: error])
+    problems = Problems(count)
+    problems.add(UNREADABLE, ~none_of(count), lambda _: error)
+    return Checked(nulls, np.ones(count, np.int64), problems)
 
 
 def check(rows: Rows, columns: Columns, terms: Terms) -> Checked:
@@ -125,7 +126,7 @@ def check(rows: Rows, columns: Columns, terms: Terms) -> Checked:
         FileProblem: Python or JSON cannot hold a value.
     """
     count = len(rows)
-    problems = _Problems(count)
+    problems = Problems(count)
     due = read_times(rows.due, terms.time_zone)
     _check_time(problems, columns.deliver_at, due, rows.due)
     problems.add(f"{columns.deliver_at} is missing", ~due.known)
@@ -161,19 +162,19 @@ def check(rows: Rows, columns: Columns, terms: Terms) -> Checked:
         "expires_at_ms": pa.nulls(count, pa.int64()) if expiry is None else pa.array(expiry.ms, mask=~expiry.known),
     }
     weight = lengths_of(payload) + key_sent + (0 if about is None else about.size) + 48
-    return Checked(columns=made, weight=weight, kinds=problems.kinds, problem=problems.problem, shown=problems.shown)
+    return Checked(made, weight, problems)
 
 
 def _value(column: pa.Array) -> Show:
     return lambda row: shown(column, row)
 
 
-def _check_time(problems: _Problems, name: str, times: Times, column: pa.Array) -> None:
+def _check_time(problems: Problems, name: str, times: Times, column: pa.Array) -> None:
     problems.add(f"{name} {NO_ZONE}", times.no_zone, _value(column))
     problems.add(f"{name} {NOT_A_TIME}", times.not_a_time, _value(column))
 
 
-def _check_body(problems: _Problems, name: str, payload: pa.BinaryArray, as_bytes: Mask) -> Int64s:
+def _check_body(problems: Problems, name: str, payload: pa.BinaryArray, as_bytes: Mask) -> Int64s:
     """Checks bodies. Returns their bytes, as SQS counts them."""
     lengths = lengths_of(payload)
     problems.add(f"{name} is missing", lengths == 0)
@@ -183,7 +184,7 @@ def _check_body(problems: _Problems, name: str, payload: pa.BinaryArray, as_byte
     return np.where(as_bytes, -(-lengths // 3) * 4, lengths)
 
 
-def _key(problems: _Problems, name: str | None, rows: Rows) -> tuple[pa.Array, Int64s]:
+def _key(problems: Problems, name: str | None, rows: Rows) -> tuple[pa.Array, Int64s]:
     """Checks keys. Returns them, and their bytes as JSON in Tidewheel's attribute."""
     count = len(rows)
     if rows.key is None or rows.key.null_count == count:
@@ -210,7 +211,7 @@ def _texts(column: pa.Array) -> tuple[pa.Array, Mask]:
     return text, none_of(len(column)) if bad is None else bad
 
 
-def _group(problems: _Problems, name: str | None, rows: Rows) -> pa.Array:
+def _group(problems: Problems, name: str | None, rows: Rows) -> pa.Array:
     """Checks groups, and returns them."""
     if rows.group is None or rows.group.null_count == len(rows):
         return pa.nulls(len(rows), pa.string())
@@ -222,7 +223,7 @@ def _group(problems: _Problems, name: str | None, rows: Rows) -> pa.Array:
     return group
 
 
-def _expiry(problems: _Problems, name: str | None, rows: Rows, due: Times, terms: Terms) -> Times | None:
+def _expiry(problems: Problems, name: str | None, rows: Rows, due: Times, terms: Terms) -> Times | None:
     if name is None or rows.expires is None or rows.expires.null_count == len(rows):
         return None
     expiry = read_times(rows.expires, terms.time_zone)
@@ -232,7 +233,7 @@ def _expiry(problems: _Problems, name: str | None, rows: Rows, due: Times, terms
     return expiry
 
 
-def _check_timing(problems: _Problems, name: str, due: Times, terms: Terms, rows: Rows) -> None:
+def _check_timing(problems: Problems, name: str, due: Times, terms: Terms, rows: Rows) -> None:
     soon = f"{name} is too soon for an import; send it with the SDK instead"
     problems.add(soon, due.ms < terms.earliest_ms, _value(rows.due))
     problems.add(f"{name} is over ten years ahead", due.ms > terms.now_ms + MAX_DELAY_MS, _value(rows.due))

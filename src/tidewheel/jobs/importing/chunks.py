@@ -141,14 +141,14 @@ class _OpenChunk:
         if not self._wanted:
             return
         table = pa.table(checked.columns).slice(start, end - start)
-        problem = checked.problem[start:end]
+        problem = checked.problems.problem[start:end]
         good = problem < 0
         if not good.all():
             counts = Counter(problem[~good].tolist())
-            self._chunk.rejected.update({checked.kinds[kind]: count for kind, count in counts.items()})
+            self._chunk.rejected.update({checked.problems.kinds[kind]: count for kind, count in counts.items()})
             if self._rejects.wanted:
                 for row in np.flatnonzero(~good) + start:
-                    self._rejects.add(rows.place(int(row)), rows.given(int(row)), checked.reason(int(row)))
+                    self._rejects.add(rows.place(int(row)), rows.given(int(row)), checked.problems.reason(int(row)))
             table, places = table.filter(pa.array(good)), places[good]
         if table.num_rows:
             self._tables.append(table)
