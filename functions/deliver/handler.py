@@ -8,7 +8,7 @@ from tidewheel.errors import HeldTooLong, InvalidValue, PartLeased
 from tidewheel.flows.delivery.deliver import Delivered
 from tidewheel.flows.delivery.refusing import refuse
 from tidewheel.flows.delivery.work import do_job, job_in
-from tidewheel.model.job import DrainJob, Job, PartJob
+from tidewheel.model.job import DrainJob, Job, PartJob, SetAsideJob
 from tidewheel.model.refused import QueuedMessage
 from tidewheel.telemetry import metrics
 from tidewheel.telemetry.function import Telemetry, function
@@ -82,5 +82,7 @@ def log_keys(job: Job) -> tuple[str, dict[str, object]]:
             return key.topic, {"subscription": key.subscription, "slot": key.plan, "part": part, "replay": key.replay}
         case DrainJob(key=park):
             return park.topic, {"subscription": park.subscription, "park": park.id}
+        case SetAsideJob(key=item):
+            return item.topic, {"subscription": item.subscription}
         case _:
             return job.topic, {"subscription": job.subscription}

@@ -345,6 +345,7 @@ class ObjectRefused(TidewheelError):
     """S3 refuses to read an object. Allow the function's role to read the object, and to use its KMS key."""
 
     def __init__(self, object_name: str, reason: str) -> None:
+        self.object_name = object_name
         super().__init__(f"object {object_name} is refused: {reason}; correct the policy of the bucket or its KMS key")
 
 

@@ -190,7 +190,7 @@ def test_archives_that_are_cut_or_end_in_other_bytes_are_refused_and_the_others_
         assert len(report.failed) == 10
         for name, why in report.failed.items():
             assert Path(name).name[0].isdigit() and "it cannot be read: " in why, why
-            assert "make it again" in why and "-2" not in why
+            assert "make the file again" in why and "-2" not in why
 
 
 # --- bodies of JSON lines -------------------------------------------------------------------------------------
