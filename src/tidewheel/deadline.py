@@ -15,7 +15,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar, copy_context
 from dataclasses import dataclass, replace
 from math import inf
@@ -76,11 +76,9 @@ def sleep(seconds: float) -> None:
     time.sleep(max(0.0, min(seconds, left_s())))
 
 
-@contextmanager
-def ends_in(remaining_s: Callable[[], float]) -> Iterator[None]:
+def ends_in(remaining_s: Callable[[], float]) -> AbstractContextManager[None]:
     """Begins a call that has so many seconds left."""
-    with _use(_Deadline(remaining_s)):
-        yield
+    return _use(_Deadline(remaining_s))
 
 
 @contextmanager
@@ -107,40 +105,28 @@ def answered() -> None:
         deadline.answered()
 
 
-@contextmanager
-def within(seconds: float) -> Iterator[None]:
+def within(seconds: float) -> AbstractContextManager[None]:
     """Gives the block some seconds, or the remaining time if less."""
     deadline = _current.get()
     if deadline is None:
         end_s = time.monotonic() + seconds
         deadline = _Deadline(lambda: end_s - time.monotonic())
-    with _use(replace(deadline, kept_s=max(deadline.kept_s, deadline.remaining_s() - seconds))):
-        yield
+    return _use(replace(deadline, kept_s=max(deadline.kept_s, deadline.remaining_s() - seconds)))
 
 
-@contextmanager
-def share(of: int) -> Iterator[None]:
+def share(of: int) -> AbstractContextManager[None]:
     """Gives the block one of several equal shares of the remaining time."""
     left = left_s()
-    if left == inf:
-        yield
-        return
-    with within(left / of):
-        yield
+    return nullcontext() if left == inf else within(left / of)
 
 
-@contextmanager
-def reserve(seconds: float) -> Iterator[None]:
+def reserve(seconds: float) -> AbstractContextManager[None]:
     """Reserves some seconds, at most half of the remaining time, for the work after the block.
 
     The last try of the block may take TRY_S of them.
     """
     left = left_s()
-    if left == inf:
-        yield
-        return
-    with within(left - min(seconds, left / 2)):
-        yield
+    return nullcontext() if left == inf else within(left - min(seconds, left / 2))
 
 
 def carried(call: Callable[[_Argument], _Result]) -> Callable[[_Argument], _Result]:

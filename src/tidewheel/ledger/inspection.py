@@ -214,6 +214,10 @@ class _Source(io.RawIOBase):
         start = segment.offset - self._from
         return self._data[start : start + segment.length]
 
+    def readable(self) -> bool:
+        """Returns True."""
+        return True
+
     def tell(self) -> int:
         """Returns the position."""
         return self._at

@@ -129,6 +129,9 @@ class _S3File(io.RawIOBase):
         self._held_from = 0
         self._held = b""
 
+    def readable(self) -> bool:
+        return True
+
     def tell(self) -> int:
         return self._position
 
