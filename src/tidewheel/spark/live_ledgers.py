@@ -67,7 +67,5 @@ def in_listing(location: Location, topic: str) -> list[Stretch]:
 
 
 def _opened(objects: Objects, found: StoredObject) -> Stretch:
-    def read(offset: int, length: int) -> bytes:
-        return objects.get_range(found.name, offset, length)
-
+    read = partial(objects.get_range, found.name)
     return Stretch(object_name=found.name, segments=segments_of(read, found.size_bytes, found.name))

@@ -50,7 +50,7 @@ class OnSpark:
         if not items:
             return
         context = self.session().sparkContext
-        events: SimpleQueue[tuple[int, Result] | _End] = SimpleQueue()
+        events: SimpleQueue[tuple[int, Result] | Exception | None] = SimpleQueue()  # at last the job's error, if any
         results = context.accumulator(_Arrivals(events), _Arriving())
 
         def run_one(numbered: tuple[int, Item]) -> None:
@@ -66,11 +66,11 @@ class OnSpark:
         job.start()
         missing = len(items)
         try:
-            while not isinstance(event := events.get(), _End):
+            while isinstance(event := events.get(), tuple):
                 missing -= 1
                 yield event
-            if event.error is not None:
-                raise _failure(event.error) from None
+            if event is not None:
+                raise _failure(event) from None
             if missing:
                 raise RuntimeError(f"Spark lost the results of {missing} tasks; run the job again")
         finally:
@@ -78,13 +78,6 @@ class OnSpark:
                 # A job that has not begun yet is not cancelled.
                 context.cancelJobGroup(group)
                 job.join(_CANCEL_AGAIN_S)
-
-
-@dataclass(frozen=True, slots=True)
-class _End:
-    """The end of a Spark job. Comes after all results."""
-
-    error: Exception | None
 
 
 def _failure(error: Exception) -> TaskFailed:
@@ -95,13 +88,14 @@ def _failure(error: Exception) -> TaskFailed:
     return TaskFailed("\n".join(lines[begin:]))
 
 
-def _ended(context: SparkContext, group: str, title: str, run: Callable[[], None]) -> _End:
+def _ended(context: SparkContext, group: str, title: str, run: Callable[[], None]) -> Exception | None:
+    """Runs a Spark job. Returns its error, after all results have come."""
     context.setJobGroup(group, title, interruptOnCancel=True)
     try:
         run()
     except Exception as error:
-        return _End(error)
-    return _End(None)
+        return error
+    return None
 
 
 class _Arrivals:

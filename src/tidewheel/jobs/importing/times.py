@@ -16,7 +16,6 @@ from __future__ import annotations
 from calendar import isleap
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from functools import cache
 from zoneinfo import ZoneInfo
 
 import numpy as np
@@ -24,7 +23,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidewheel.jobs.importing.texts import decoded, is_any, is_bytes, is_text, none_of, valid_text
+from tidewheel.jobs.importing.texts import Int64s, decoded, is_any, is_bytes, is_text, none_of, valid_text
 from tidewheel.jobs.importing.work import Mask
 
 ACCEPTED = "times are timestamps, dates, text or numbers"
@@ -43,8 +42,6 @@ _SHAPED_LIKE_LOCAL = r"^\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d+)?)?)?$"
 _LEAP_DAY = r"^\d{4}-02-29"
 _QUARTER_US = 15 * 60 * 1_000_000
 _EPOCH = datetime(1970, 1, 1)
-
-Int64s = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,15 +205,10 @@ def _utc(us: Int64s, time_zone: str) -> Int64s:
     return us - offsets[places]
 
 
-@cache
-def _zone(name: str) -> ZoneInfo:
-    return ZoneInfo(name)
-
-
 def _offset_us(time_zone: str, quarter: int) -> int:
     try:
         local = _EPOCH + timedelta(minutes=15 * quarter)
     except OverflowError:
         return 0  # far outside of every limit
-    offset = local.replace(tzinfo=_zone(time_zone)).utcoffset()
+    offset = local.replace(tzinfo=ZoneInfo(time_zone)).utcoffset()
     return 0 if offset is None else offset // timedelta(microseconds=1)
