@@ -23,17 +23,12 @@ class InThreads:
     """Runs tasks side by side in threads of this process. Arrow and connections release the interpreter's lock.
 
     Attributes:
-        threads: how many.
+        side_by_side: the number of threads.
         end: makes the running tasks end soon. By default they run to their end.
     """
 
-    threads: int
+    side_by_side: int
     end: Callable[[], None] = lambda: None
-
-    @property
-    def side_by_side(self) -> int:
-        """The number of threads."""
-        return self.threads
 
     def run(
         self, task: Callable[[Item], Result], items: Sequence[Item], /
@@ -43,7 +38,7 @@ class InThreads:
         Raises:
             Exception: a task failed. No task is repeated.
         """
-        pool = ThreadPoolExecutor(self.threads, "tidewheel-task")
+        pool = ThreadPoolExecutor(self.side_by_side, "tidewheel-task")
         places = {pool.submit(task, item): place for place, item in enumerate(items)}
         left = set(places)
         try:
