@@ -128,7 +128,7 @@ class LedgerSummary:
 
     def bucket(self, bucket_id: BucketId, object_name: str) -> Bucket:
         """Returns the bucket of this ledger."""
-        known = {each.name: getattr(self, each.name) for each in fields(self)}
+        known = {each.name: getattr(self, each.name) for each in fields(LedgerSummary)}
         return Bucket(id=bucket_id, object_name=object_name, **known)
 
 
