@@ -37,17 +37,14 @@ class CheckedClock:
         self.local = local
         self.ask = ask
         self._lock = Lock()
-        self._forget()
+        self.forget()
 
     def forget(self) -> None:
         """Forgets all answers. Each invocation begins so, because a machine may have been frozen before."""
         with self._lock:
-            self._forget()
-
-    def _forget(self) -> None:
-        self._least_ms, self._most_ms = -math.inf, math.inf
-        self._aws_ms, self._local_ms = 0, 0
-        self._asked = 0
+            self._least_ms, self._most_ms = -math.inf, math.inf
+            self._aws_ms, self._local_ms = 0, 0
+            self._asked = 0
 
     def observe(self, before_ms: int, after_ms: int, aws_ms: int) -> None:
         """Notes an answer.
