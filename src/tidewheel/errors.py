@@ -116,9 +116,14 @@ class AlreadyExists(TidewheelError):
 
 
 class LimitExceeded(TidewheelError):
-    """A limit of the topic is reached and the message was not sent. Send it later, or raise the limit."""
+    """A limit of the topic is reached and the message was not sent. Send it later, or raise the limit.
+
+    Attributes:
+        limit: the name of the setting.
+    """
 
     def __init__(self, topic: str, limit: str, value: int, state: str, advice: str) -> None:
+        self.limit = limit
         super().__init__(f"topic {topic!r} has {limit}={value} and {state}: {advice}")
 
 
