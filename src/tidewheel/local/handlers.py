@@ -31,9 +31,6 @@ from tidewheel.memory.sqs_message import MemoryMessage
 ASYNC_RETRIES = 2
 """Lambda's default number of retries of an asynchronous invocation."""
 
-_SWITCHES = ("POWERTOOLS_METRICS_DISABLED",)
-"""Variables that Powertools reads at each call. It reads the others when a handler is loaded."""
-
 CoreSession = Callable[[], botocore.session.Session]
 
 _loads = itertools.count(1)
@@ -100,8 +97,6 @@ class Handler:
             "POWERTOOLS_LOG_LEVEL": log_level,
             "TIDEWHEEL_SEND_THREADS": "1",
         }
-        self._switches = {name: self._environment[name] for name in _SWITCHES}
-        self._absent = [name for name in _SWITCHES if name not in os.environ]
         *folders, module, attribute = spec.handler.split(".")[1:]
         self._module_name = f"_tidewheel_local_{next(_loads)}_{spec.folder}"
         path = root.joinpath(*folders, module + ".py")
@@ -114,25 +109,13 @@ class Handler:
         Raises:
             Exception: any error of the handler, or TypeError for an answer that is not JSON.
         """
-        with clocks.use(self._clock), _switched(self._switches):
-            try:
-                answer = self._call(event, LambdaContext(self.spec, self._clock))
-            finally:
-                self._drop_metrics()
+        with clocks.use(self._clock):
+            answer = self._call(event, LambdaContext(self.spec, self._clock))
         return json.loads(json.dumps(answer))
 
     def close(self) -> None:
         """Unloads the module."""
         sys.modules.pop(self._module_name, None)
-        for name in self._absent:
-            os.environ.pop(name, None)
-
-    def _drop_metrics(self) -> None:
-        # A handler may use Powertools' metrics. While disabled, these are not flushed. They pile up, and at a hundred
-        # they are printed after all.
-        for value in vars(sys.modules[self._module_name]).values():
-            if hasattr(value, "clear_metrics") and not isinstance(value, type):
-                value.clear_metrics()
 
     @contextmanager
     def _cold_start(self, core_session: CoreSession) -> Iterator[None]:
@@ -172,20 +155,6 @@ def _environment(variables: dict[str, str]) -> Iterator[None]:
                 os.environ.pop(name, None)
             else:
                 os.environ[name] = value
-
-
-@contextmanager
-def _switched(switches: dict[str, str]) -> Iterator[None]:
-    """Sets variables for a call. Afterwards restores values but removes no variable.
-
-    Another thread may be iterating over the environment.
-    """
-    before = {name: os.environ.get(name, "false") for name in switches}
-    os.environ.update(switches)
-    try:
-        yield
-    finally:
-        os.environ.update(before)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
