@@ -7,7 +7,6 @@ Lambda.
 
 from __future__ import annotations
 
-import importlib.util
 import itertools
 import json
 import os
@@ -26,6 +25,7 @@ from tidewheel import clock as clocks
 from tidewheel.clock import Clock
 from tidewheel.local.emulator import ACCESS_KEY, REGION
 from tidewheel.local.event_source import Failed, Run, record_of
+from tidewheel.local.module_files import module_at
 from tidewheel.memory.sqs_message import MemoryMessage
 
 ASYNC_RETRIES = 2
@@ -93,7 +93,6 @@ class Handler:
             "AWS_LAMBDA_FUNCTION_NAME": spec.function_name,
             "AWS_LAMBDA_FUNCTION_MEMORY_SIZE": str(spec.memory_mb),
             "POWERTOOLS_SERVICE_NAME": spec.folder,
-            "POWERTOOLS_METRICS_NAMESPACE": "Tidewheel",
             "POWERTOOLS_LOG_LEVEL": log_level,
             "TIDEWHEEL_SEND_THREADS": "1",
         }
@@ -101,7 +100,7 @@ class Handler:
         self._module_name = f"_tidewheel_local_{next(_loads)}_{spec.folder}"
         path = root.joinpath(*folders, module + ".py")
         with self._cold_start(core_session):
-            self._call: Callable[[Any, LambdaContext], Any] = self._load(path, attribute)
+            self._call: Callable[[Any, LambdaContext], Any] = getattr(module_at(path, self._module_name), attribute)
 
     def invoke(self, event: Any) -> Any:
         """Calls the handler with a JSON event. Returns the JSON answer.
@@ -128,19 +127,6 @@ class Handler:
                 yield
             finally:
                 boto3.DEFAULT_SESSION, botocore.session.get_session = before
-
-    def _load(self, path: Path, attribute: str) -> Any:
-        module_spec = importlib.util.spec_from_file_location(self._module_name, path)
-        if module_spec is None or module_spec.loader is None or not path.exists():
-            raise FileNotFoundError(f"function {self.spec.function_name}: no handler at {path}")
-        module = importlib.util.module_from_spec(module_spec)
-        sys.modules[self._module_name] = module
-        try:
-            module_spec.loader.exec_module(module)
-        except BaseException:
-            self.close()
-            raise
-        return getattr(module, attribute)
 
 
 @contextmanager
