@@ -97,9 +97,9 @@ class Wire:
         self._guarded: list[HttpServer] = []
         self.closed = False
 
-    def session(self, observer: Observer | None = None, guard: Guard | None = None) -> boto3.Session:
+    def session(self, observer: Observer | None = None) -> boto3.Session:
         """Returns a boto3 session whose clients never leave the process. See `core_session`."""
-        return boto3.Session(botocore_session=self.core_session(observer, guard))
+        return boto3.Session(botocore_session=self.core_session(observer))
 
     def core_session(self, observer: Observer | None = None, guard: Guard | None = None) -> botocore.session.Session:
         """Returns a botocore session whose clients never leave the process.
