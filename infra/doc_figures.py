@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import math
 import re
 import shlex
 import sys
@@ -22,7 +23,7 @@ from tidewheel.cli.main import app
 from tidewheel.cost.bill import Bill, bill
 from tidewheel.cost.deployed import ENVIRONMENTS
 from tidewheel.cost.prices import ALARM_MONTH, DAYS_A_MONTH
-from tidewheel.cost.rivals import schedules_cheaper_below, schedules_dollars
+from tidewheel.cost.rivals import schedules_dollars
 from tidewheel.cost.workload import DAY_S, Spread, Workload
 from tidewheel.policies import queue_policy
 
@@ -80,9 +81,19 @@ def _month(per_day: float, batch: int, environment: str) -> float:
     return _bill(per_day, batch, environment).total
 
 
+def schedules_cheaper_below(batch: int, environment: str) -> float:
+    """Returns the messages a day below which a schedule a message costs less than Tidewheel."""
+    low, high = 1.0, 1e9
+    while high / low > 1.001:
+        middle = math.sqrt(low * high)
+        cheaper = schedules_dollars(middle * DAYS_A_MONTH) < _month(middle, batch, environment)
+        low, high = (middle, high) if cheaper else (low, middle)
+    return low
+
+
 def _rate(batch: int, environment: str = "development") -> str:
     """Returns the messages a day below which a schedule a message is cheaper, to two digits."""
-    return f"{int(float(f'{schedules_cheaper_below(batch, ENVIRONMENTS[environment]):.2g}')):,}"
+    return f"{int(float(f'{schedules_cheaper_below(batch, environment):.2g}')):,}"
 
 
 def _typical(row: re.Match[str]) -> str:

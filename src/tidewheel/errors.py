@@ -49,15 +49,10 @@ class InvalidValue(TidewheelError, ValueError):
 class UnknownTopic(TidewheelError, LookupError):
     """The topic does not exist. Create it, or correct its name."""
 
-    def __init__(self, topic: str) -> None:
+    def __init__(self, topic: str, near: Sequence[str] = ()) -> None:
         self.topic = topic
-        super().__init__(f"topic {topic!r} does not exist; create it, or correct the name")
-
-    def name_near(self, topics: Sequence[str]) -> None:
-        """Adds the names of existing topics with a similar spelling, if there are any."""
-        if topics:
-            names = " or ".join(map(repr, topics))
-            self.args = (f"topic {self.topic!r} does not exist; create it, or correct the name: did you mean {names}?",)
+        meant = f": did you mean {' or '.join(map(repr, near))}?" if near else ""
+        super().__init__(f"topic {topic!r} does not exist; create it, or correct the name{meant}")
 
 
 class TopicReplaced(TidewheelError):

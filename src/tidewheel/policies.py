@@ -212,7 +212,7 @@ def consumer_statements(
         # The retry of a message with a large body stores the body again.
         statements.append(_creating_bodies(at, topic))
     if "redrive" in actions:
-        moving = ["sqs:GetQueueUrl", "sqs:ListDeadLetterSourceQueues", "sqs:StartMessageMoveTask"]
+        moving = ["sqs:ListDeadLetterSourceQueues", "sqs:StartMessageMoveTask"]
         statements.append(_allow(moving, [dead_arn]))
         statements.append(_allow(["sqs:SendMessage"], [queue_arn]))
     retries = "retry_later" in actions
@@ -288,7 +288,7 @@ def _redriving(at: _Service, dead_letter_queues: Sequence[str]) -> list[Statemen
     sources = [at.queue_arn(url) for url in at.settings.own_queue_urls]
     dead = [at.queue_arn(queue) for queue in dead_letter_queues]
     refused = at.queue_arn(at.settings.refused_queue_url)
-    taking = ["sqs:ChangeMessageVisibility", "sqs:DeleteMessage", "sqs:GetQueueUrl", "sqs:ReceiveMessage"]
+    taking = ["sqs:ChangeMessageVisibility", "sqs:DeleteMessage", "sqs:ReceiveMessage"]
     return [
         _allow(["sqs:GetQueueAttributes"], [*sources, *dead, refused]),
         _allow(taking, [*dead, refused]),

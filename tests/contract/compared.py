@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Any
 
 from botocore.exceptions import ClientError
 
 from tidewheel.memory.dynamodb import MemoryDynamoDBClient
-from tidewheel.memory.service import TABLE
 
 _OPERATIONS = (
     "get_item",
@@ -33,7 +31,7 @@ class ComparedClient:
     """
 
     def __init__(self, dynamodb: Any, table: str) -> None:
-        self.memory = MemoryDynamoDBClient(replace(TABLE, table=table))
+        self.memory = MemoryDynamoDBClient(table)
         self.exceptions = dynamodb.exceptions
         for name in _OPERATIONS:
             setattr(self, name, self._comparing(name, getattr(dynamodb, name), getattr(self.memory, name)))

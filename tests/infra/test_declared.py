@@ -55,16 +55,19 @@ class Resource:
         return self._ask(Kind.DELETE, self.properties or {}, physical_id or self.physical_id)
 
     def _ask(self, kind: Kind, properties: Mapping[str, str], physical_id: str | None = None) -> dict[str, Any]:
-        return self.cloud.resources.ask(
-            self.cloud.handler,
-            kind,
-            stack_id=self.stack_id,
-            logical_id=self.logical_id,
-            resource_type=self.type,
-            properties={"ServiceToken": self.cloud.handler.spec.arn, **properties},
-            physical_id=physical_id or (None if kind is Kind.CREATE else self.physical_id),
-            old_properties=self.properties if kind is Kind.UPDATE else None,
-        )
+        request = {
+            "RequestType": kind.value,
+            "StackId": self.stack_id,
+            "LogicalResourceId": self.logical_id,
+            "ResourceType": self.type,
+            "ResourceProperties": {"ServiceToken": self.cloud.handler.spec.arn, **properties},
+        }
+        known = physical_id or self.physical_id
+        if kind is not Kind.CREATE and known is not None:
+            request["PhysicalResourceId"] = known
+        if kind is Kind.UPDATE:
+            request["OldResourceProperties"] = self.properties
+        return self.cloud.resources.ask(self.cloud.handler, request)
 
 
 class Cloud:
@@ -124,7 +127,6 @@ def creation(wanted: DeclaredTopic, request_id: str) -> Request:
         resource_type=TOPIC_TYPE,
         physical_id=None,
         properties=wanted.properties(),
-        old_properties={},
     )
 
 

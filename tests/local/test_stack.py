@@ -168,24 +168,21 @@ def test_handlers_get_their_environment_and_log_to_standard_error_alone(
 ) -> None:
     handler = """
 import os, json, boto3
-from aws_lambda_powertools import Logger, Metrics
+from aws_lambda_powertools import Logger
 table = os.environ["TIDEWHEEL_TABLE"]
 assert boto3.Session().client("sqs").list_queues()["QueueUrls"] == boto3.client("sqs").list_queues()["QueueUrls"]
-logger, metrics = Logger(), Metrics()
+logger = Logger()
 left_ms = []
-@metrics.log_metrics
 @logger.inject_lambda_context
 def handler(event, context):
     left_ms.append(context.get_remaining_time_in_millis())
     logger.info("hello")
-    metrics.add_metric("Things", unit="Count", value=1)
 """
     with Toy(tmp_path, handler, log_level="INFO", environment={"EXTRA": "1"}) as toy:
-        for _ in range(120):  # Powertools prints metrics by itself at a hundred values
-            toy.send("x")
-            toy.stack.advance()
+        toy.send("x")
+        toy.stack.advance()
         assert toy.module("worker")["table"] == "table"
-        assert toy.module("worker")["left_ms"] == [30_000] * 120
+        assert toy.module("worker")["left_ms"] == [30_000]
         assert toy.stack.failures == [] and "TIDEWHEEL_TABLE" not in os.environ
     printed = capsys.readouterr()
     assert printed.out == "" and '"message":"hello"' in printed.err

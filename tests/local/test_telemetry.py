@@ -91,7 +91,6 @@ def test_the_latest_message_of_a_call_is_its_lateness(
     queues = WatchedQueues(telemetry.service.queues, service.stack.clock)
     monkeypatch.setattr(queues, "take_account", lambda: Sent(late_ms=[20, 70_000, 3]))
     monkeypatch.setattr(telemetry, "_queues", queues)
-    monkeypatch.setenv("POWERTOOLS_METRICS_DISABLED", "false")
     telemetry.flush()
     assert [point.values for point in told(capsys) if point.name == "Lateness"] == [(70_000,)]
 

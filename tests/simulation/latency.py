@@ -78,7 +78,7 @@ class Latency:
     def service(self, service: RecordedService) -> RecordedService:
         """Returns a copy of a service whose client calls take time. Both have the same contents."""
         timed = copy(service)
-        table = Table(_Timed(self, service.dynamodb, "dynamodb"), TABLE.table, sleep=self.sleep)  # type: ignore[arg-type]
+        table = Table(_Timed(self, service.dynamodb, "dynamodb"), TABLE, sleep=self.sleep)  # type: ignore[arg-type]
         timed.__dict__ |= Storage(table, _TimedObjects(self, service.objects)).__dict__  # type: ignore[arg-type]
         timed.queues = copy(service.queues)
         timed.queues.client = _Timed(self, service.queues.client, "sqs")  # type: ignore[assignment]

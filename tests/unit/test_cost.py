@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from infra.doc_figures import schedules_cheaper_below
 from tidewheel.cli.cost import notes
 from tidewheel.client.sender import URGENT_MS
 from tidewheel.cost import prices
@@ -15,7 +16,7 @@ from tidewheel.cost.deployed import ENVIRONMENTS
 from tidewheel.cost.function_time import LATENCY_MS, cold_share, gb_seconds
 from tidewheel.cost.plain_stream import FORWARD_S
 from tidewheel.cost.requests import FLOWS
-from tidewheel.cost.rivals import rivals, schedules_cheaper_below
+from tidewheel.cost.rivals import rivals
 from tidewheel.cost.stream import ENDS_SOON_S, URGENT_S, Stream
 from tidewheel.cost.workload import Spread, Workload
 from tidewheel.errors import InvalidValue
@@ -72,7 +73,7 @@ def test_requests_and_function_time_of_a_million_messages_cost_ten_cents_sent_a_
 @pytest.mark.parametrize("environment", ENVIRONMENTS)
 @pytest.mark.parametrize("batch", [1, 100])
 def test_a_schedule_a_message_is_cheaper_below_a_rate(batch: int, environment: str) -> None:
-    rate = schedules_cheaper_below(batch, ENVIRONMENTS[environment])
+    rate = schedules_cheaper_below(batch, environment)
     for share, cheaper in ((0.98, False), (1.02, True)):
         workload = Workload(per_day=rate * share, batch=batch)
         found = bill(workload, ENVIRONMENTS[environment])

@@ -8,7 +8,7 @@ from tidewheel.clock import ManualClock
 from tidewheel.memory import MemorySqs
 from tidewheel.memory.sqs_message import MemoryMessage
 from tidewheel.memory.sqs_queue import MemoryQueue
-from tidewheel.memory.sqs_tenants import NOISY_LEAST, QUIET_AFTER_MS
+from tidewheel.memory.sqs_tenants import NOISY_LEAST
 
 START_MS = 1_767_225_600_000
 
@@ -72,52 +72,6 @@ def test_a_group_with_a_tenth_of_the_messages_in_flight_or_less_keeps_its_place(
     assert fair.bodies(2) == ["group-3", "quiet"], "40 of 400 messages are not more than a tenth"
 
 
-def test_a_slow_group_with_a_tenth_of_the_processing_time_comes_last_though_few_are_in_flight(fair: FairQueue) -> None:
-    fair.put("slow", 3)
-    first = fair.take()
-    fair.move_s(20)
-    fair.put("quick")
-    fair.delete(first)
-    assert fair.bodies(3) == ["quick", "slow", "slow"]
-
-
-def test_recent_processing_time_fades_behind_that_of_others(fair: FairQueue) -> None:
-    fair.put("slow", 2)
-    slow = fair.take()
-    fair.move_s(20)
-    fair.delete(slow)
-    fair.put_without_group("others", 9)
-    assert fair.bodies(9) == ["others"] * 9
-    assert fair.queue.next_ready_ms() == START_MS, "the group's second message waits"
-    fair.move_s(99)
-    fair.put_without_group("later")
-    assert fair.bodies(2) == ["slow", "later"]
-
-
-def test_a_group_is_quiet_again_when_its_backlog_is_empty(fair: FairQueue) -> None:
-    fair.put("slow", 2)
-    fair.delete(fair.take())
-    last = fair.take()
-    fair.move_s(20)
-    fair.delete(last)
-    assert fair.bodies() == []
-    fair.put("slow")
-    fair.put("other")
-    assert fair.bodies(2) == ["slow", "other"]
-
-
-def test_a_group_is_quiet_again_after_five_minutes_without_a_message_in_flight(fair: FairQueue) -> None:
-    fair.put("slow", 2)
-    first = fair.take()
-    fair.move_s(20)
-    fair.delete(first)
-    fair.put("other", 2)
-    fair.move_s(QUIET_AFTER_MS / 1000 - 1)
-    assert fair.bodies() == ["other"]
-    fair.move_s(1)
-    assert fair.bodies(2) == ["slow", "other"]
-
-
 def test_of_two_noisy_groups_the_one_with_fewer_messages_in_flight_comes_first(fair: FairQueue) -> None:
     fair.put("louder", 200)
     fair.put("loud", 100)
@@ -155,7 +109,6 @@ def test_a_message_whose_visibility_timeout_ended_is_no_longer_in_flight(fair: F
     assert len(fair.take(30)) == 30
     fair.move_s(100)
     fair.put("quiet")
-    fair.move_s(QUIET_AFTER_MS / 1000)
     assert fair.bodies(31) == ["loud"] * 30 + ["quiet"]
 
 

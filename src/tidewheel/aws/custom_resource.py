@@ -61,7 +61,7 @@ class Request:
         answer_url: URL to which the answer is put; never logged.
         logical_id: The resource's name in the template.
         physical_id: The resource's id in the answer to its creation; None while the resource is created.
-        properties, old_properties: The template's properties, every value a text; old properties with an update only.
+        properties: The template's properties, every value a text.
     """
 
     kind: Kind
@@ -72,7 +72,6 @@ class Request:
     resource_type: str
     physical_id: str | None
     properties: Mapping[str, Any]
-    old_properties: Mapping[str, Any]
 
     @classmethod
     def from_event(cls, event: Mapping[str, Any]) -> Request:
@@ -95,7 +94,6 @@ class Request:
             resource_type=str(event.get("ResourceType", "")),
             physical_id=event.get("PhysicalResourceId"),
             properties=event.get("ResourceProperties", {}),
-            old_properties=event.get("OldResourceProperties", {}),
         )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any, cast
 
+from tidewheel.aws.sqs_queues import SqsQueues
 from tidewheel.client.connection import Connection
 from tidewheel.client.subscription_queues import check_given_queue, delete_queues, make_queue
 from tidewheel.clock import Clock
@@ -71,8 +72,6 @@ def replay(
     connection: Connection, clock: Clock, topic: str, subscription: str, start: Time | None, end: Time | None
 ) -> replays.ReplayResult:
     """Delivers past messages again. See `Tidewheel.replay`."""
-    from tidewheel.aws.sqs_queues import SqsQueues
-
     check_both(topic, subscription)
     first_ms, end_ms = _bounds(start, end)
     enqueue = SqsQueues.of(connection.sqs, connection.settings).enqueue_parts
@@ -109,8 +108,6 @@ def create_subscription(
 
 def resume(connection: Connection, clock: Clock, topic: str, name: str) -> SubscriptionState:
     """Resumes a subscription. See `Tidewheel.resume`."""
-    from tidewheel.aws.sqs_queues import SqsQueues
-
     check_both(topic, name)
     return states.resume(connection.storage, SqsQueues.of(connection.sqs, connection.settings), clock, topic, name)
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import ClientError
 
+from tidewheel.client.subscription_queues import dead_letter_url_of
 from tidewheel.errors import InvalidValue, QueueUnavailable
 from tidewheel.model.settings import ServiceSettings
 
@@ -43,15 +44,14 @@ def redrive_queue(sqs: SQSClient, queue_url: str) -> RedriveResult:
         QueueUnavailable: a queue is gone, access is denied, or a move is already under way.
     """
     try:
-        names: Any = ["RedrivePolicy", "QueueArn"]
-        found = sqs.get_queue_attributes(QueueUrl=queue_url, AttributeNames=names).get("Attributes", {})
+        found = attributes_of(sqs, queue_url, "RedrivePolicy", "QueueArn")
         policy = found.get("RedrivePolicy")
         if not policy:
             raise InvalidValue("queue_url", queue_url, "the queue has no dead-letter queue; give it a RedrivePolicy")
         arn = str(json.loads(policy)["deadLetterTargetArn"])
-        dead_url = queue_url_of(sqs, arn)
-        messages = _depth(sqs, dead_url)
-        task = _move(sqs, arn, dead_url, str(found["QueueArn"])) if messages else None
+        dead_url = dead_letter_url_of(queue_url, policy)
+        messages = depth(sqs, dead_url)
+        task = _move(sqs, arn, dead_url, found["QueueArn"]) if messages else None
     except ClientError as error:
         answer = error.response["Error"]
         raise QueueUnavailable(queue_url, f"its dead letters stay: {answer['Code']}: {answer['Message']}") from error
@@ -62,7 +62,7 @@ def service_dead_letters(sqs: SQSClient, settings: ServiceSettings) -> list[str]
     """Returns the ARNs of the dead-letter queues of the service's own queues."""
     found: dict[str, None] = {}
     for url in settings.own_queue_urls:
-        attributes = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["RedrivePolicy"]).get("Attributes", {})
+        attributes = attributes_of(sqs, url, "RedrivePolicy")
         if "RedrivePolicy" in attributes:
             found[str(json.loads(attributes["RedrivePolicy"])["deadLetterTargetArn"])] = None
     return list(found)
@@ -80,12 +80,13 @@ def _move(sqs: SQSClient, dead_arn: str, dead_url: str, queue_arn: str) -> str:
     return sqs.start_message_move_task(SourceArn=dead_arn)["TaskHandle"]
 
 
-def queue_url_of(sqs: SQSClient, arn: str) -> str:
-    """Returns the URL of the queue with an ARN."""
-    name, account = arn.split(":")[5], arn.split(":")[4]
-    return sqs.get_queue_url(QueueName=name, QueueOwnerAWSAccountId=account)["QueueUrl"]
+def attributes_of(sqs: SQSClient, url: str, *names: str) -> dict[str, str]:
+    """Returns those of a queue's attributes that the queue has."""
+    wanted: Any = names
+    found: dict[Any, str] = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=wanted).get("Attributes", {})
+    return found
 
 
-def _depth(sqs: SQSClient, url: str) -> int:
-    found = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["ApproximateNumberOfMessages"])["Attributes"]
-    return int(found["ApproximateNumberOfMessages"])
+def depth(sqs: SQSClient, url: str) -> int:
+    """Returns SQS's approximate number of receivable messages in a queue."""
+    return int(attributes_of(sqs, url, "ApproximateNumberOfMessages")["ApproximateNumberOfMessages"])

@@ -15,6 +15,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from tidewheel.client import tracing
+from tidewheel.client.redrive import attributes_of
 from tidewheel.client.subscription_queues import dead_letter_url_of
 from tidewheel.errors import InvalidValue
 from tidewheel.model.key import KeyEntry
@@ -104,8 +105,7 @@ def dead_letter_url(sqs: SQSClient, queue_url: str) -> str:
     Raises:
         InvalidValue: the queue has no dead-letter queue.
     """
-    answer = sqs.get_queue_attributes(QueueUrl=queue_url, AttributeNames=["RedrivePolicy"])
-    policy = answer.get("Attributes", {}).get("RedrivePolicy")
+    policy = attributes_of(sqs, queue_url, "RedrivePolicy").get("RedrivePolicy")
     if not policy:
         how = (
             "the message has had its last attempt, and this queue has no dead-letter queue for it: set a "

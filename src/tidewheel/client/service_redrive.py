@@ -20,7 +20,8 @@ from botocore.exceptions import ClientError
 
 from tidewheel.aws.sqs_queues import SqsQueues
 from tidewheel.client.connection import Connection
-from tidewheel.client.redrive import RedriveResult, queue_url_of
+from tidewheel.client.redrive import RedriveResult, attributes_of, depth
+from tidewheel.client.subscription_queues import dead_letter_url_of
 from tidewheel.clock import Clock, utc
 from tidewheel.errors import BadMessage, QueueUnavailable, WrongQueue
 from tidewheel.flows.administration.cancel import cancel_as_sent
@@ -125,34 +126,28 @@ class _Again:
     clock: Clock
 
     def dead_letters(self, queue_url: str) -> RedriveResult:
-        names: Any = ["RedrivePolicy", "QueueArn"]
-        found = self.connection.sqs.get_queue_attributes(QueueUrl=queue_url, AttributeNames=names)["Attributes"]
+        found = attributes_of(self.connection.sqs, queue_url, "RedrivePolicy", "QueueArn")
         dead_arn, queue_arn = str(json.loads(found["RedrivePolicy"])["deadLetterTargetArn"]), found["QueueArn"]
 
         def send(raw: MessageTypeDef) -> str | None:
             return self._send(queue_url, QueuedMessage.of_received(raw, queue_arn))
 
-        moved = self._drained(queue_url_of(self.connection.sqs, dead_arn), send)
+        moved = self._drained(dead_letter_url_of(queue_url, found["RedrivePolicy"]), send)
         return RedriveResult(queue_url=queue_url, dead_letter_arn=dead_arn, messages=moved.total(), task=None)
 
     def refused(self) -> list[RedriveResult]:
         url = self.connection.settings.refused_queue_url
-        found = self.connection.sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["QueueArn"])["Attributes"]
+        arn = attributes_of(self.connection.sqs, url, "QueueArn")["QueueArn"]
         moved = self._drained(url, self._send_refused)
-        return [
-            RedriveResult(queue_url=to, dead_letter_arn=found["QueueArn"], messages=n, task=None)
-            for to, n in moved.items()
-        ]
+        return [RedriveResult(queue_url=to, dead_letter_arn=arn, messages=n, task=None) for to, n in moved.items()]
 
     def _drained(self, from_url: str, send: Callable[[MessageTypeDef], str | None]) -> Counter[str]:
         """Sends messages of a queue again. Returns the number for each queue's URL."""
-        names: Any = ["ApproximateNumberOfMessages"]
-        found = self.connection.sqs.get_queue_attributes(QueueUrl=from_url, AttributeNames=names)["Attributes"]
         moved: Counter[str] = Counter()
         stay: list[str] = []
         try:
             # A message that is refused again meanwhile is behind the first ones.
-            for raw in _received(self.connection, from_url, int(found["ApproximateNumberOfMessages"])):
+            for raw in _received(self.connection, from_url, depth(self.connection.sqs, from_url)):
                 to = send(raw)
                 if to is None:
                     stay.append(raw["ReceiptHandle"])

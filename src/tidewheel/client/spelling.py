@@ -25,7 +25,6 @@ def _naming(method: Callable[..., Any]) -> Callable[..., Any]:
         try:
             return method(self, *args, **kwargs)
         except UnknownTopic as error:
-            error.name_near(self.core.cache.near(error.topic))
-            raise
+            raise UnknownTopic(error.topic, self.core.cache.near(error.topic)) from None
 
     return call

@@ -11,7 +11,6 @@ from __future__ import annotations
 import threading
 from contextlib import suppress
 from difflib import get_close_matches
-from math import inf
 
 from tidewheel import deadline
 from tidewheel.aws.tries import passes
@@ -43,7 +42,7 @@ class TopicCache:
         self._states: dict[str, tuple[int, TopicState]] = {}
         self._subscriptions: dict[tuple[str, str], tuple[int, SubscriptionState]] = {}
         self._listed: list[str] = []
-        self._list_again_ms: float = 0
+        self._list_again_ms = 0
 
     def state(self, topic: str) -> TopicState:
         """Returns a topic state, read at most CACHE_MS ago.
@@ -69,9 +68,7 @@ class TopicCache:
         check_name("topic", topic)
         state = self._connection.storage.topic_states.read(topic)
         if state is None:
-            error = UnknownTopic(topic)
-            error.name_near(self.near(topic))
-            raise error
+            raise UnknownTopic(topic, self.near(topic))
         self.remember(state)
         return state
 
@@ -92,14 +89,13 @@ class TopicCache:
         """Returns up to three topics with a name like an unknown topic's, best first.
 
         They are topics that this client has used, or topics among the table's first items. The table is read at most
-        once in CACHE_MS. A client that may not list topics tries this once.
+        once in CACHE_MS.
         """
         now_ms = self._clock.now_ms()
         if now_ms >= self._list_again_ms:
-            self._list_again_ms = inf
+            self._list_again_ms = now_ms + CACHE_MS
             with suppress(Exception), deadline.within(deadline.TRY_S):  # only a hint
                 self._listed = self._connection.storage.topic_states.names_among(_LISTED_ITEMS)
-                self._list_again_ms = now_ms + CACHE_MS
         with self._lock:
             names = {*self._listed, *self._states} - {topic}
         return get_close_matches(topic, names, cutoff=_NEAR)

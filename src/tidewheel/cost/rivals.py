@@ -8,8 +8,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from tidewheel.cost.bill import bill
-from tidewheel.cost.deployed import Deployed
 from tidewheel.cost.prices import DAYS_A_MONTH, DOLLARS_PER_GB_SECOND, TABLE_GB_MONTH, dollars
 from tidewheel.cost.stream import CHUNK_BYTES
 from tidewheel.cost.workload import Workload
@@ -41,7 +39,8 @@ def rivals(workload: Workload) -> tuple[Rival, ...]:
     The table has an item for each message, as in Airbnb's Dynein. Messages enter and leave it through SQS in batches of
     ten.
     """
-    copies, chunks = _copies(workload), math.ceil(workload.size_bytes / CHUNK_BYTES)
+    copies = workload.per_day * workload.subscriptions * DAYS_A_MONTH
+    chunks = math.ceil(workload.size_bytes / CHUNK_BYTES)
     transitions = dollars("stepfunctions.transition", 2) + dollars("sqs.request", chunks)
     item_bytes = workload.size_bytes + ITEM_BYTES
     writes = 3 * math.ceil(item_bytes / 1024)  # put, taken, delete
@@ -60,10 +59,6 @@ def rivals(workload: Workload) -> tuple[Rival, ...]:
     )
 
 
-def _copies(workload: Workload) -> float:
-    return workload.per_day * workload.subscriptions * DAYS_A_MONTH
-
-
 def schedules_dollars(copies: float, chunks: int = 1) -> float:
     """Returns the cost of EventBridge Scheduler with a schedule for each copy.
 
@@ -72,19 +67,3 @@ def schedules_dollars(copies: float, chunks: int = 1) -> float:
         chunks: SQS requests billed for each copy, one for each 64 KiB.
     """
     return copies * (dollars("scheduler.invocation", 1) + dollars("sqs.request", chunks))
-
-
-def schedules_cheaper_below(batch: int, deployed: Deployed) -> float:
-    """Returns the messages a day below which a schedule a message costs less than Tidewheel.
-
-    Args:
-        batch: Messages that a client sends together.
-        deployed: The environment.
-    """
-    low, high = 1.0, 1e9
-    while high / low > 1.001:
-        middle = math.sqrt(low * high)
-        workload = Workload(per_day=middle, batch=batch)
-        cheaper = schedules_dollars(_copies(workload)) < bill(workload, deployed).total
-        low, high = (middle, high) if cheaper else (low, middle)
-    return low

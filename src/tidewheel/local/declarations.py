@@ -45,49 +45,34 @@ class CustomResources:
         for each in resources:
             answer = self.ask(
                 handlers[each.properties["ServiceToken"]],
-                Kind.CREATE,
-                stack_id=each.stack_id,
-                logical_id=each.logical_id,
-                resource_type=each.resource_type,
-                properties=each.properties,
+                {
+                    "RequestType": Kind.CREATE.value,
+                    "StackId": each.stack_id,
+                    "LogicalResourceId": each.logical_id,
+                    "ResourceType": each.resource_type,
+                    "ResourceProperties": each.properties,
+                },
             )
             if answer["Status"] != "SUCCESS":
                 raise DeclarationFailed(f"{each.logical_id}: {answer['Reason']}")
 
-    def ask(
-        self,
-        handler: Handler,
-        kind: Kind,
-        *,
-        stack_id: str,
-        logical_id: str,
-        resource_type: str,
-        properties: Mapping[str, Any],
-        physical_id: str | None = None,
-        old_properties: Mapping[str, Any] | None = None,
-    ) -> dict[str, Any]:
+    def ask(self, handler: Handler, request: Mapping[str, Any]) -> dict[str, Any]:
         """Sends a request to a function. Returns the answer as CloudFormation reads it.
+
+        Args:
+            handler: the function.
+            request: the fields of CloudFormation's event, without its id and the URL of the answer.
 
         Raises:
             DeclarationFailed: there was no answer.
         """
         key = secrets.token_hex(8)
         target = {"Bucket": _S3_BUCKET, "Key": key}
-        optional = {"PhysicalResourceId": physical_id, "OldResourceProperties": old_properties}
-        handler.invoke(
-            {
-                "RequestType": kind.value,
-                "ResponseURL": self._signer.generate_presigned_url("put_object", Params=target),
-                "StackId": stack_id,
-                "RequestId": key,
-                "LogicalResourceId": logical_id,
-                "ResourceType": resource_type,
-                "ResourceProperties": dict(properties),
-                **{name: value for name, value in optional.items() if value is not None},
-            }
-        )
+        url = self._signer.generate_presigned_url("put_object", Params=target)
+        handler.invoke({**request, "ResponseURL": url, "RequestId": key})
         try:
             answer: dict[str, Any] = json.loads(self._s3.get_object(Bucket=_S3_BUCKET, Key=key)["Body"].read())
         except self._s3.exceptions.NoSuchKey:
-            raise DeclarationFailed(f"{logical_id}: no answer to the request to {kind.value.lower()} it") from None
+            asked = f"{request['LogicalResourceId']}: no answer to the request to {request['RequestType'].lower()} it"
+            raise DeclarationFailed(asked) from None
         return answer

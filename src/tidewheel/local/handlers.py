@@ -7,7 +7,6 @@ Lambda.
 
 from __future__ import annotations
 
-import importlib.util
 import itertools
 import json
 import os
@@ -26,13 +25,11 @@ from tidewheel import clock as clocks
 from tidewheel.clock import Clock
 from tidewheel.local.emulator import ACCESS_KEY, REGION
 from tidewheel.local.event_source import Failed, Run, record_of
+from tidewheel.local.module_files import module_at
 from tidewheel.memory.sqs_message import MemoryMessage
 
 ASYNC_RETRIES = 2
 """Lambda's default number of retries of an asynchronous invocation."""
-
-_SWITCHES = ("POWERTOOLS_METRICS_DISABLED",)
-"""Variables that Powertools reads at each call. It reads the others when a handler is loaded."""
 
 CoreSession = Callable[[], botocore.session.Session]
 
@@ -96,17 +93,14 @@ class Handler:
             "AWS_LAMBDA_FUNCTION_NAME": spec.function_name,
             "AWS_LAMBDA_FUNCTION_MEMORY_SIZE": str(spec.memory_mb),
             "POWERTOOLS_SERVICE_NAME": spec.folder,
-            "POWERTOOLS_METRICS_NAMESPACE": "Tidewheel",
             "POWERTOOLS_LOG_LEVEL": log_level,
             "TIDEWHEEL_SEND_THREADS": "1",
         }
-        self._switches = {name: self._environment[name] for name in _SWITCHES}
-        self._absent = [name for name in _SWITCHES if name not in os.environ]
         *folders, module, attribute = spec.handler.split(".")[1:]
         self._module_name = f"_tidewheel_local_{next(_loads)}_{spec.folder}"
         path = root.joinpath(*folders, module + ".py")
         with self._cold_start(core_session):
-            self._call: Callable[[Any, LambdaContext], Any] = self._load(path, attribute)
+            self._call: Callable[[Any, LambdaContext], Any] = getattr(module_at(path, self._module_name), attribute)
 
     def invoke(self, event: Any) -> Any:
         """Calls the handler with a JSON event. Returns the JSON answer.
@@ -114,25 +108,13 @@ class Handler:
         Raises:
             Exception: any error of the handler, or TypeError for an answer that is not JSON.
         """
-        with clocks.use(self._clock), _switched(self._switches):
-            try:
-                answer = self._call(event, LambdaContext(self.spec, self._clock))
-            finally:
-                self._drop_metrics()
+        with clocks.use(self._clock):
+            answer = self._call(event, LambdaContext(self.spec, self._clock))
         return json.loads(json.dumps(answer))
 
     def close(self) -> None:
         """Unloads the module."""
         sys.modules.pop(self._module_name, None)
-        for name in self._absent:
-            os.environ.pop(name, None)
-
-    def _drop_metrics(self) -> None:
-        # A handler may use Powertools' metrics. While disabled, these are not flushed. They pile up, and at a hundred
-        # they are printed after all.
-        for value in vars(sys.modules[self._module_name]).values():
-            if hasattr(value, "clear_metrics") and not isinstance(value, type):
-                value.clear_metrics()
 
     @contextmanager
     def _cold_start(self, core_session: CoreSession) -> Iterator[None]:
@@ -145,19 +127,6 @@ class Handler:
                 yield
             finally:
                 boto3.DEFAULT_SESSION, botocore.session.get_session = before
-
-    def _load(self, path: Path, attribute: str) -> Any:
-        module_spec = importlib.util.spec_from_file_location(self._module_name, path)
-        if module_spec is None or module_spec.loader is None or not path.exists():
-            raise FileNotFoundError(f"function {self.spec.function_name}: no handler at {path}")
-        module = importlib.util.module_from_spec(module_spec)
-        sys.modules[self._module_name] = module
-        try:
-            module_spec.loader.exec_module(module)
-        except BaseException:
-            self.close()
-            raise
-        return getattr(module, attribute)
 
 
 @contextmanager
@@ -172,20 +141,6 @@ def _environment(variables: dict[str, str]) -> Iterator[None]:
                 os.environ.pop(name, None)
             else:
                 os.environ[name] = value
-
-
-@contextmanager
-def _switched(switches: dict[str, str]) -> Iterator[None]:
-    """Sets variables for a call. Afterwards restores values but removes no variable.
-
-    Another thread may be iterating over the environment.
-    """
-    before = {name: os.environ.get(name, "false") for name in switches}
-    os.environ.update(switches)
-    try:
-        yield
-    finally:
-        os.environ.update(before)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

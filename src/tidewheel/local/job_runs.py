@@ -5,7 +5,6 @@ The scripts are the same as on Glue. AWS is emulated, or a deployed stack.
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -13,9 +12,10 @@ from typing import Any
 import boto3
 
 from tidewheel.clock import Clock
-from tidewheel.jobs.job import Job, make_job
+from tidewheel.jobs.job import make_job
 from tidewheel.jobs.location import local_access
 from tidewheel.jobs.tasks import Tasks
+from tidewheel.local.module_files import module_at
 from tidewheel.shipped import GLUE_JOBS, shipped
 
 
@@ -55,7 +55,7 @@ def run_job(
     job = replace(job, cores=cores, spark=_local_spark(cores) if spark else None, say=say, advance=advance)
     if job.service.settings.merge_job is None:
         say(f"stack {stack_name}: it has no Spark jobs on AWS; this machine does all the work")
-    return _main_of(script)(job)
+    return module_at(shipped(GLUE_JOBS) / f"{script}.py", f"_tidewheel_job_{script}").main(job)
 
 
 def _local_spark(cores: int) -> Tasks:
@@ -70,14 +70,3 @@ def _session(endpoint_url: str | None) -> boto3.Session:
     if access is None:
         return boto3.Session()
     return boto3.Session(aws_access_key_id=access, aws_secret_access_key=access, region_name="us-east-1")
-
-
-def _main_of(script: str) -> Callable[[Job], Any]:
-    path = shipped(GLUE_JOBS) / f"{script}.py"
-    spec = importlib.util.spec_from_file_location(f"_tidewheel_job_{script}", path)
-    if spec is None or spec.loader is None or not path.exists():
-        raise FileNotFoundError(f"no job at {path}")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    main: Callable[[Job], Any] = module.main
-    return main

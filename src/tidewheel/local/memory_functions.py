@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 from tidewheel.flows.ports import Ports
 from tidewheel.flows.upkeep.merge import in_process, merge
 from tidewheel.local.event_source import Failed, record_of
+from tidewheel.local.module_files import module_at
 from tidewheel.local.pump import Failure
 from tidewheel.memory.sqs_message import MemoryMessage
 from tidewheel.model.checked_clock import begin_invocation, unchecked_ms
@@ -70,13 +70,8 @@ class MemoryFunctions:
 @cache
 def loaded(function: str) -> ModuleType:
     """Returns the module of a function's handler, without a service on AWS."""
-    path = shipped(FUNCTIONS) / function / "handler.py"
-    spec = importlib.util.spec_from_file_location(f"_tidewheel_memory_{function}", path)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
     with without_cold_starts():
-        spec.loader.exec_module(module)
-    return module
+        return module_at(shipped(FUNCTIONS) / function / "handler.py", f"_tidewheel_memory_{function}")
 
 
 class _MemoryTelemetry(Telemetry):

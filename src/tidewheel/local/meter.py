@@ -29,7 +29,7 @@ class Requests(Counter[str]):
     one ReceiveMessage and one DeleteMessageBatch for ten messages. Not counted: the local runtime's own requests, the
     requests of jobs, and empty polls.
 
-    Units, all estimates: "dynamodb.write", "dynamodb.read" (twice as many in transactions), "sqs.request" (64 KiB
+    Units, all estimates: "dynamodb.write" (twice as many in transactions), "dynamodb.read", "sqs.request" (64 KiB
     each), "s3.put", "s3.get" (by request class), "lambda.invocation", "scheduler.invocation", "glue.run". An item
     that enters or leaves the index of checks costs one more write; an item whose place in the index changes costs two.
     """
@@ -89,20 +89,9 @@ class Requests(Counter[str]):
                 # The index is updated later, outside the transaction.
                 index_units = 0 if verb == "ConditionCheck" else self._index_units(part)
                 self.units["dynamodb.write"] += 2 * self._write_units(part) + index_units
-        elif operation == "BatchWriteItem":
-            for table, entries in request["RequestItems"].items():
-                for entry in entries:
-                    part = {"TableName": table, **next(iter(entry.values()))}
-                    self.units["dynamodb.write"] += self._write_units(part) + self._index_units(part)
-        elif operation in ("GetItem", "Query", "Scan", "BatchGetItem", "TransactGetItems"):
+        elif operation in ("GetItem", "Query", "Scan"):
             units = max(1, -(-response_bytes // _READ_UNIT_BYTES))
-            if operation == "TransactGetItems":
-                units = 2 * max(units, len(request["TransactItems"]))
-            elif operation == "BatchGetItem":
-                units = max(units, sum(len(part["Keys"]) for part in request["RequestItems"].values()))
-            elif not request.get("ConsistentRead"):
-                units = units / 2  # type: ignore[assignment]
-            self.units["dynamodb.read"] += units
+            self.units["dynamodb.read"] += units if request.get("ConsistentRead") else units / 2  # type: ignore[assignment]
 
     def _write_units(self, part: dict[str, Any]) -> int:
         item: dict[str, Any] = part.get("Item") or {}

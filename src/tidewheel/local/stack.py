@@ -9,7 +9,7 @@ from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from tidewheel.clock import Clock, ManualClock
+from tidewheel.clock import Clock, ManualClock, utc
 from tidewheel.errors import InvalidValue
 from tidewheel.local.pump import Failure, Pump
 from tidewheel.memory.sqs_queue import MemoryQueue
@@ -93,7 +93,7 @@ class Stack(ABC):
         visible_ms = [queue.visible_at_ms(message.sqs_message_id) for message in messages]
         self._consumer.delete(topic, subscription, messages)
         return [
-            replace(message, visible_at=None if at_ms is None else _utc(at_ms))
+            replace(message, visible_at=None if at_ms is None else utc(at_ms))
             for message, at_ms in zip(messages, visible_ms, strict=True)
         ]
 
@@ -118,7 +118,7 @@ class Stack(ABC):
 
     def now(self) -> dt.datetime:
         """Returns the stack's time, UTC."""
-        return _utc(self.clock.now_ms())
+        return utc(self.clock.now_ms())
 
     def advance(self, **duration: float) -> None:
         """Moves time forward, and handles all events due on the way. With the real clock, waits.
@@ -160,10 +160,6 @@ class Stack(ABC):
         if self._pump is None:
             raise RuntimeError("this local Tidewheel stack is not open")
         return self._pump
-
-
-def _utc(at_ms: int) -> dt.datetime:
-    return dt.datetime.fromtimestamp(at_ms / 1000, dt.UTC)
 
 
 def clock_from(start: str | dt.datetime | None) -> ManualClock:

@@ -1,7 +1,8 @@
 """Answers as boto3's DynamoDB client does, from memory.
 
-The client knows the operations, parameters and expressions that `tidewheel.storage` uses. Any other is an error. It
-has DynamoDB's limits on items, pages and transactions, and raises boto3's exceptions.
+The client has one table, with the keys and the index of `tidewheel.storage.layout`. It knows the operations, parameters
+and expressions that `tidewheel.storage` uses. Any other is an error. It has DynamoDB's limits on items, pages and
+transactions, and raises boto3's exceptions.
 """
 
 from __future__ import annotations
@@ -11,7 +12,6 @@ import threading
 from bisect import bisect_left, bisect_right, insort
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from types import SimpleNamespace
 from typing import Any, NamedTuple, NoReturn
@@ -20,6 +20,14 @@ from botocore.exceptions import ClientError
 
 from tidewheel.memory import expressions
 from tidewheel.memory.expressions import COMPARISONS, Comparison, Condition, InvalidExpression, Item, comparable
+from tidewheel.storage.layout import (
+    CHECK_INDEX,
+    CHECK_PARTITION_KEY,
+    CHECK_SORT_KEY,
+    PARTITION_KEY,
+    SORT_KEY,
+    TTL_ATTRIBUTE,
+)
 
 MAX_ITEM_BYTES = 400 * 1024
 MAX_PAGE_BYTES = 1 << 20
@@ -28,6 +36,8 @@ MAX_TRANSACTION_BYTES = 4 << 20
 _TOKENS = 1000
 """Transactions whose tokens are remembered. DynamoDB remembers tokens for ten minutes."""
 
+_KEYS = PARTITION_KEY, SORT_KEY
+_INDEX_KEYS = CHECK_PARTITION_KEY, CHECK_SORT_KEY
 _Key = tuple[str, str]
 _Names = tuple[tuple[str, str], ...]
 _NUMBER = re.compile(r"[-+]?\d+(\.\d+)?([eE][-+]?\d+)?")
@@ -44,30 +54,6 @@ class TransactionCanceledException(ClientError):
 
 class ResourceNotFoundException(ClientError):
     """The table or the index does not exist."""
-
-
-class Index(NamedTuple):
-    """A sparse index with the keys only.
-
-    Attributes:
-        partition_key: attribute of the index, a string.
-        sort_key: attribute of the index, a number.
-    """
-
-    name: str
-    partition_key: str
-    sort_key: str
-
-
-@dataclass(frozen=True, slots=True)
-class Schema:
-    """A table's keys, which are strings, its index, and the attribute with the time at which items expire."""
-
-    table: str
-    partition_key: str
-    sort_key: str
-    index: Index
-    ttl: str
 
 
 class _Kept(NamedTuple):
@@ -110,17 +96,17 @@ class MemoryDynamoDBClient:
     """Behaves as `boto3.client("dynamodb")` with a single table. Safe for use by several threads.
 
     Args:
-        schema: the table.
+        table: the table's name.
         lags: returns whether the index shows the present write of an item only after `catch_up`.
 
     Attributes:
         exceptions: the exception classes of boto3's client.
     """
 
-    def __init__(self, schema: Schema, *, lags: Callable[[], bool] = lambda: False) -> None:
+    def __init__(self, table: str, *, lags: Callable[[], bool] = lambda: False) -> None:
         kinds = (ConditionalCheckFailedException, ResourceNotFoundException, TransactionCanceledException)
         self.exceptions = SimpleNamespace(ClientError=ClientError, **{each.__name__: each for each in kinds})
-        self._schema = schema
+        self._table = table
         self._lags = lags
         self._lock = threading.RLock()
         self._partitions: dict[str, _Ordered] = {}
@@ -163,16 +149,18 @@ class MemoryDynamoDBClient:
         )
         with self._lock:
             self._check_table(TableName)
-            index = self._index_named(IndexName)
-            if index is not None and ConsistentRead:
+            indexed = IndexName is not None
+            if indexed and IndexName != CHECK_INDEX:
+                _invalid(f"The table does not have the specified index: {IndexName}")
+            if indexed and ConsistentRead:
                 _invalid("Consistent reads are not supported on global secondary indexes")
-            partition = self._partition_of(index, read, values)
-            ordered = (self._partitions if index is None else self._index).get(partition)
+            partition = _partition_of(_INDEX_KEYS if indexed else _KEYS, read, values)
+            ordered = (self._index if indexed else self._partitions).get(partition)
             if ordered is None:
                 return {"Items": [], "Count": 0, "ScannedCount": 0}
-            after = None if ExclusiveStartKey is None else self._place(index, ExclusiveStartKey)
-            found = (ordered.kept[key] for key in _within(ordered.order, read.range, values, index is not None, after))
-            return self._page(found, index, read, values, Limit)
+            after = None if ExclusiveStartKey is None else _place(ExclusiveStartKey, indexed)
+            found = (ordered.kept[key] for key in _within(ordered.order, read.range, values, indexed, after))
+            return _page(found, _KEYS + _INDEX_KEYS if indexed else _KEYS, read, values, Limit)
 
     def scan(
         self,
@@ -196,7 +184,7 @@ class MemoryDynamoDBClient:
                 for key in (self._partitions[partition].order if partition >= after[0] else ())
                 if (partition, key) > after
             )
-            return self._page(found, None, read, values, Limit)
+            return _page(found, _KEYS, read, values, Limit)
 
     # ---- writing
     def put_item(self, *, TableName: str, ReturnValuesOnConditionCheckFailure: str = "NONE", **put: Any) -> Item:
@@ -291,9 +279,8 @@ class MemoryDynamoDBClient:
 
     def item_bytes(self, attributes: Item) -> int:
         """Returns the size of the item with the key among some attributes. Returns 0 if there is no item."""
-        names = self._schema.partition_key, self._schema.sort_key
         with self._lock:
-            kept = self._kept(self._key(self._schema.table, {name: attributes[name] for name in names}))
+            kept = self._kept(self._key(self._table, {name: attributes[name] for name in _KEYS}))
         return 0 if kept is None else kept.size_bytes
 
     def writes(self, *, but: str) -> int:
@@ -353,11 +340,10 @@ class MemoryDynamoDBClient:
         if new is None:
             return _Write(key, None)
         for clause in clauses:
-            if clause.path[0] in (self._schema.partition_key, self._schema.sort_key):
+            if clause.path[0] in _KEYS:
                 _invalid(f"Cannot update attribute {clause.path[0]}. This attribute is part of the key")
             _apply(new, clause, values)
-        index = self._schema.index
-        for name, kind in ((index.partition_key, "S"), (index.sort_key, "N")):
+        for name, kind in zip(_INDEX_KEYS, "SN", strict=True):
             if kind not in new.get(name, {kind: ""}):
                 _invalid(f"One or more parameter values were invalid: Type mismatch for Index Key {name}")
         return _Write(key, _measured(new))
@@ -373,7 +359,7 @@ class MemoryDynamoDBClient:
         self._ttl.pop(key, None)
         if new is not None:
             self._partitions.setdefault(key[0], _Ordered()).set(key[1], new)
-            if "N" in (ttl := new.item.get(self._schema.ttl, {})):
+            if "N" in (ttl := new.item.get(TTL_ATTRIBUTE, {})):
                 self._ttl[key] = int(ttl["N"])
         elif self._kept(key) is None:
             return
@@ -381,7 +367,7 @@ class MemoryDynamoDBClient:
             self._partitions[key[0]].remove(key[1])
             if not self._partitions[key[0]].order:
                 del self._partitions[key[0]]
-        if key in self._indexed or (new is not None and self._schema.index.partition_key in new.item):
+        if key in self._indexed or (new is not None and CHECK_PARTITION_KEY in new.item):
             if self._lags():
                 self._behind[key] = None
             else:
@@ -392,40 +378,27 @@ class MemoryDynamoDBClient:
         self._behind.pop(key, None)
         if (old := self._indexed.pop(key, None)) is not None:
             self._index[old[0]].remove(old[1])
-        kept, index = self._kept(key), self._schema.index
-        if kept is None or index.partition_key not in kept.item or index.sort_key not in kept.item:
+        kept = self._kept(key)
+        if kept is None or CHECK_PARTITION_KEY not in kept.item or CHECK_SORT_KEY not in kept.item:
             return
-        names = self._schema.partition_key, self._schema.sort_key, index.partition_key, index.sort_key
-        shown = {name: kept.item[name] for name in names}
-        shard, place = shown[index.partition_key]["S"], self._place(index, shown)
+        shown = {name: kept.item[name] for name in _KEYS + _INDEX_KEYS}
+        shard, place = shown[CHECK_PARTITION_KEY]["S"], _place(shown, indexed=True)
         self._index.setdefault(shard, _Ordered()).set(place, _measured(shown))
         self._indexed[key] = shard, place
 
-    # ---- keys and pages
+    # ---- keys
     def _check_table(self, name: str) -> None:
-        if name != self._schema.table:
+        if name != self._table:
             raise _error(ResourceNotFoundException, "", f"Requested resource not found: Table: {name} not found")
-
-    def _index_named(self, name: str | None) -> Index | None:
-        if name is None:
-            return None
-        if name != self._schema.index.name:
-            _invalid(f"The table does not have the specified index: {name}")
-        return self._schema.index
 
     def _key(self, table: str, item: Item, *, exact: bool = True) -> _Key:
         self._check_table(table)
-        names = self._schema.partition_key, self._schema.sort_key
-        if exact and len(item) != len(names):
+        if exact and len(item) != len(_KEYS):
             _invalid("The provided key element does not match the schema")
         try:
-            key = item[names[0]]["S"], item[names[1]]["S"]
+            key = item[PARTITION_KEY]["S"], item[SORT_KEY]["S"]
         except KeyError:
             _invalid("The provided key element does not match the schema")
-        index = self._schema.index
-        for name, kind in ((index.partition_key, "S"), (index.sort_key, "N")):
-            if not exact and name in item and kind not in item[name]:
-                _invalid(f"Type mismatch for Index Key {name} Expected: {kind}")
         if not all(key):
             _invalid("One or more parameter values are not valid: a key attribute is empty")
         return key
@@ -434,43 +407,39 @@ class MemoryDynamoDBClient:
         partition = self._partitions.get(key[0])
         return None if partition is None else partition.kept.get(key[1])
 
-    def _place(self, index: Index | None, item: Item) -> Any:
-        """Returns the place of an item in the order of its partition."""
-        sort_key = item[self._schema.sort_key]["S"]
-        if index is None:
-            return sort_key
-        return comparable(item[index.sort_key])[1], item[self._schema.partition_key]["S"], sort_key
 
-    def _partition_of(self, index: Index | None, read: _Read, values: Item) -> str:
-        """Returns the partition that a query reads."""
-        names = self._schema if index is None else index
-        first, range_ = read.partition, read.range
-        if first is None or first.path != (names.partition_key,) or first.operator != "=":
-            _invalid(f"Query condition missed key schema element: {names.partition_key}")
-        if range_ is not None and (range_.path != (names.sort_key,) or range_.operator == "<>"):
-            _invalid(f"Query key condition not supported: {range_}")
-        partition: str | None = values[first.values[0]].get("S")
-        if partition is None:
-            _invalid(f"Condition parameter type does not match schema type: {names.partition_key}")
-        return partition
+def _place(item: Item, indexed: bool) -> Any:
+    """Returns the place of an item in the order of its partition, of the table or of the index."""
+    sort_key = item[SORT_KEY]["S"]
+    return (comparable(item[CHECK_SORT_KEY])[1], item[PARTITION_KEY]["S"], sort_key) if indexed else sort_key
 
-    def _page(self, found: Iterator[_Kept], index: Index | None, read: _Read, values: Item, limit: int | None) -> Item:
-        test, attributes = read.filter, read.attributes
-        items, scanned, size_bytes, last = [], 0, 0, None
-        for kept in found:
-            scanned += 1
-            size_bytes += kept.size_bytes
-            if test is None or test(kept.item, values):
-                items.append(_projected(kept.item, attributes))
-            if scanned == limit or size_bytes >= MAX_PAGE_BYTES:
-                last = kept.item
-                break
-        answer: Item = {"Items": items, "Count": len(items), "ScannedCount": scanned}
-        if last is not None:
-            schema = self._schema
-            keys = (schema.partition_key, schema.sort_key) + (() if index is None else index[1:])
-            answer["LastEvaluatedKey"] = {name: last[name] for name in keys}
-        return answer
+
+def _partition_of(keys: tuple[str, str], read: _Read, values: Item) -> str:
+    """Returns the partition that a query reads, of the table or of the index with these keys."""
+    first, range_ = read.partition, read.range
+    if first is None or first.path != keys[:1] or first.operator != "=":
+        _invalid(f"Query condition missed key schema element: {keys[0]}")
+    if range_ is not None and (range_.path != keys[1:] or range_.operator == "<>"):
+        _invalid(f"Query key condition not supported: {range_}")
+    partition: str | None = values[first.values[0]].get("S")
+    if partition is None:
+        _invalid(f"Condition parameter type does not match schema type: {keys[0]}")
+    return partition
+
+
+def _page(found: Iterator[_Kept], keys: Sequence[str], read: _Read, values: Item, limit: int | None) -> Item:
+    """Answers with the items that a filter keeps, up to the page's end. The last item's keys tell where to go on."""
+    items, scanned, size_bytes = [], 0, 0
+    answer: Item = {}
+    for kept in found:
+        scanned += 1
+        size_bytes += kept.size_bytes
+        if read.filter is None or read.filter(kept.item, values):
+            items.append(_projected(kept.item, read.attributes))
+        if scanned == limit or size_bytes >= MAX_PAGE_BYTES:
+            answer["LastEvaluatedKey"] = {name: kept.item[name] for name in keys}
+            break
+    return {"Items": items, "Count": len(items), "ScannedCount": scanned, **answer}
 
 
 def _within(order: list[Any], wanted: Comparison | None, values: Item, numbers: bool, after: Any) -> Iterator[Any]:

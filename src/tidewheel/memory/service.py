@@ -9,13 +9,12 @@ from tidewheel.aws.sqs_queues import SqsQueues
 from tidewheel.clock import Clock
 from tidewheel.flows.ports import Ports
 from tidewheel.flows.ports.parallel import Parallel, in_order
-from tidewheel.memory.dynamodb import Index, MemoryDynamoDBClient, Schema
+from tidewheel.memory.dynamodb import MemoryDynamoDBClient
 from tidewheel.memory.objects import MemoryObjects
 from tidewheel.memory.sqs import MemorySqs
 from tidewheel.memory.sqs_client import MemorySqsClient
 from tidewheel.memory.wheel import MemoryRuns, MemoryWheel
 from tidewheel.model.settings import FunctionSettings
-from tidewheel.storage import layout
 from tidewheel.storage.table import Table
 
 if TYPE_CHECKING:
@@ -24,13 +23,8 @@ if TYPE_CHECKING:
 
 _MAX_SKEW_MS = FunctionSettings().max_skew_ms
 _LONGEST_KEPT = {"MessageRetentionPeriod": str(14 * 86_400)}
-TABLE = Schema(
-    table="memory",
-    partition_key=layout.PARTITION_KEY,
-    sort_key=layout.SORT_KEY,
-    index=Index(layout.CHECK_INDEX, layout.CHECK_PARTITION_KEY, layout.CHECK_SORT_KEY),
-    ttl=layout.TTL_ATTRIBUTE,
-)
+TABLE = "memory"
+"""The table's name."""
 
 
 class MemoryService(Ports):
@@ -69,7 +63,7 @@ class MemoryService(Ports):
         """
         dynamodb = MemoryDynamoDBClient(TABLE, lags=lags)
         service = cls(
-            Table(cast("DynamoDBClient", dynamodb), TABLE.table, sleep=lambda _: None),
+            Table(cast("DynamoDBClient", dynamodb), TABLE, sleep=lambda _: None),
             MemoryObjects(clock.now_ms),
             queues=memory_queues(
                 MemorySqs(clock, on_demand=True) if sqs is None else sqs, "" if stack is None else f"{stack}_"

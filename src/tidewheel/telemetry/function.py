@@ -96,6 +96,7 @@ class Telemetry:
         # By the local clock: a message that was sent is not to fail for a measure.
         service.queues = self._queues = WatchedQueues(service.queues, self._clock.local)
         service.wheel = WatchedWheel(service.wheel, self._schedule_refused)
+        self._writes = environ.get("POWERTOOLS_METRICS_DISABLED") != "true"
         self._values: defaultdict[str, float] = defaultdict(float)
         self._unreadable: set[str] = set()
         self._left: list[str] = []
@@ -196,7 +197,7 @@ class Telemetry:
             self.add(own.LATENESS, max(sent.late_ms))
         values = {name: value for name, value in self._values.items() if value}
         self._values.clear()
-        if values and os.environ.get("POWERTOOLS_METRICS_DISABLED") != "true":
+        if values and self._writes:
             self._write(values, requests)
 
     def _schedule_refused(self, topic: str, slot: int, error: Exception) -> None:

@@ -12,10 +12,6 @@ from typing import TYPE_CHECKING, Any
 from tidewheel.clock import Clock
 from tidewheel.flows.ports.queues import Queues, Refusal, Release
 from tidewheel.flows.ports.wheel import Wheel
-from tidewheel.model.job import HoldJob
-from tidewheel.model.park import ParkKey
-from tidewheel.model.set_aside import SetAside
-from tidewheel.model.subscription_state import DeliveryKey
 
 if TYPE_CHECKING:
     from botocore.hooks import BaseEventHooks
@@ -60,6 +56,10 @@ class WatchedQueues:
         self._lock = Lock()
         self.due = True
 
+    def __getattr__(self, name: str) -> Any:
+        """Forwards all other calls."""
+        return getattr(self._queues, name)
+
     def take_account(self) -> Sent:
         """Returns the record and resets it."""
         with self._lock:
@@ -82,30 +82,6 @@ class WatchedQueues:
             else:
                 self._sent.late_by_nature += len(late_ms)
         return refusals
-
-    def enqueue_parts(self, key: DeliveryKey, parts: Sequence[int]) -> None:
-        """Forwards the call."""
-        self._queues.enqueue_parts(key, parts)
-
-    def enqueue_parks(self, keys: Sequence[ParkKey], *, delay_s: int = 0) -> None:
-        """Forwards the call."""
-        self._queues.enqueue_parks(keys, delay_s=delay_s)
-
-    def enqueue_hold(self, job: HoldJob, *, delay_s: int = 0) -> None:
-        """Forwards the call."""
-        self._queues.enqueue_hold(job, delay_s=delay_s)
-
-    def enqueue_set_aside(self, items: Sequence[SetAside]) -> None:
-        """Forwards the call."""
-        self._queues.enqueue_set_aside(items)
-
-    def enqueue_catch_up(self, topic: str, subscription: str, generation: str) -> None:
-        """Forwards the call."""
-        self._queues.enqueue_catch_up(topic, subscription, generation)
-
-    def forward(self, queue_url: str, topic: str, messages: int, pack: bytes) -> None:
-        """Forwards the call."""
-        self._queues.forward(queue_url, topic, messages, pack)
 
     def refuse(self, document: Mapping[str, object]) -> None:
         """Forwards the document and records the message's id and SQS's code, if SQS refused the message."""

@@ -109,7 +109,6 @@ class EmulatedSqs:
         for name in _ON_MESSAGES:
             own: Any = getattr(SQSResponse, name, None)
             patches.set(SQSResponse, name, self._answering(name, own))
-        patches.set(models.SQSBackend, "get_queue_attributes", _quick(models.SQSBackend.get_queue_attributes))
 
     def _adopt_queues(self, patches: Patches) -> None:
         backend = models.SQSBackend
@@ -188,15 +187,3 @@ class EmulatedSqs:
                 left_s = min(left_s, max(0.001, (ready_ms - self._clock.now_ms()) / 1000))
             with self._changed:
                 self._changed.wait(left_s)
-
-
-def _quick(read: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, Any]]:
-    """Returns moto's `get_queue_attributes`, which evaluates all attributes and counts again for each name."""
-
-    def get_queue_attributes(backend: Any, queue_name: str, attribute_names: list[str]) -> dict[str, Any]:
-        everything = read(backend, queue_name, ["All"])
-        if not attribute_names or any(name not in everything for name in attribute_names):
-            return read(backend, queue_name, attribute_names)
-        return {name: everything[name] for name in attribute_names if everything[name] is not None}
-
-    return get_queue_attributes

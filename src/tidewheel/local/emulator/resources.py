@@ -182,30 +182,6 @@ class ScheduleGroup(Resource):
         scheduler_backends[account_id][region].delete_schedule_group(self.name)
 
 
-class Schedule(Resource):
-    """AWS::Scheduler::Schedule."""
-
-    arn_format = "arn:aws:scheduler:{region}:{account}:schedule/{name}"
-
-    def create(self) -> None:
-        """Creates the schedule."""
-        properties = self.properties
-        scheduler_backends[self.account_id][self.region].create_schedule(
-            description=properties.get("Description", ""),
-            end_date=properties.get("EndDate", ""),
-            flexible_time_window=properties["FlexibleTimeWindow"],
-            group_name=properties.get("GroupName", "default"),
-            kms_key_arn=properties.get("KmsKeyArn", ""),
-            name=self.name,
-            schedule_expression=properties["ScheduleExpression"],
-            schedule_expression_timezone=properties.get("ScheduleExpressionTimezone", "UTC"),
-            start_date="",
-            state=properties.get("State", "ENABLED"),
-            target=properties["Target"],
-            action_after_completion=None,
-        )
-
-
 _OUR_CUSTOM = "Custom::Tidewheel"
 
 _OURS: dict[str, tuple[type[Resource], str]] = {
@@ -226,7 +202,6 @@ _OURS: dict[str, tuple[type[Resource], str]] = {
     "AWS::SNS::Topic": (Topic, "TopicName"),
     "AWS::SNS::TopicPolicy": (Resource, ""),
     "AWS::SQS::QueuePolicy": (QueuePolicy, ""),
-    "AWS::Scheduler::Schedule": (Schedule, "Name"),
     "AWS::Scheduler::ScheduleGroup": (ScheduleGroup, "Name"),
 }
 

@@ -1,87 +1,74 @@
-"""Adds AWS's checks, and the order of due schedules, to moto's EventBridge Scheduler.
+"""Adds AWS's checks to moto's EventBridge Scheduler, and finds its due schedules.
 
 Why: moto stores any schedule (past and malformed `at()`, names of any length; a group that does not exist is a 500)
-and never fires one. The pump fires schedules. This module keeps one-time schedules ordered by time.
+and never fires one. The pump fires schedules.
 """
 
 from __future__ import annotations
 
-import heapq
-import itertools
 import re
+from collections.abc import Callable
+from functools import lru_cache
 from threading import Condition
 from typing import Any
+from weakref import WeakKeyDictionary
 
+from moto.core.models import DEFAULT_ACCOUNT_ID
 from moto.scheduler.exceptions import ValidationException
-from moto.scheduler.models import EventBridgeSchedulerBackend, Schedule, ScheduleGroup
+from moto.scheduler.models import EventBridgeSchedulerBackend, Schedule, ScheduleGroup, scheduler_backends
 
 from tidewheel.clock import Clock
 from tidewheel.local.emulator.patching import Patches
-from tidewheel.model.schedule_expressions import Every, Once, parse
+from tidewheel.model.schedule_expressions import Once, parse
 
 _NAME = re.compile(r"[0-9a-zA-Z-_.]{1,64}\Z")
 _MAX_INPUT_BYTES = 256 * 1024
 
 
 class ScheduleBook:
-    """Holds all enabled schedules of the account, by time. Recurring schedules never fire."""
+    """The enabled one-time schedules of the account. Recurring schedules never fire."""
 
     def __init__(self, clock: Clock, changed: Condition) -> None:
         self._clock = clock
         self._changed = changed
-        self._numbers = itertools.count()
-        self._heap: list[tuple[int, int, Schedule]] = []
-        self._at_ms: dict[int, int] = {}  # by id() of waiting schedules
-        self._groups: dict[str, ScheduleGroup] = {}
+        self._fired_ms: WeakKeyDictionary[Schedule, int] = WeakKeyDictionary()
 
     def install(self, patches: Patches) -> None:
-        """Checks and records every schedule that is created, changed or deleted from now on."""
+        """Checks every schedule that is created or changed from now on."""
         backend = EventBridgeSchedulerBackend
-        create, update, delete = backend.create_schedule, backend.update_schedule, backend.delete_schedule
+        for name in ("create_schedule", "update_schedule"):
+            patches.set(backend, name, self._checking(getattr(backend, name)))
 
-        def create_schedule(self_: EventBridgeSchedulerBackend, **kwargs: Any) -> Schedule:
-            expression = self._checked(kwargs)
-            group = self_.get_schedule_group(kwargs.get("group_name"))
-            schedule = create(self_, **kwargs)
-            self._note(group, schedule, expression)
-            return schedule
-
-        def update_schedule(self_: EventBridgeSchedulerBackend, **kwargs: Any) -> Schedule:
-            expression = self._checked(kwargs)
-            group = self_.get_schedule_group(kwargs.get("group_name"))
-            schedule = update(self_, **kwargs)
+    def _checking(self, store: Callable[..., Schedule]) -> Callable[..., Schedule]:
+        def checked(backend: EventBridgeSchedulerBackend, **kwargs: Any) -> Schedule:
+            self._check(kwargs)
+            backend.get_schedule_group(kwargs.get("group_name"))
+            schedule = store(backend, **kwargs)
             schedule.state = schedule.state or "ENABLED"
-            self._forget(schedule)
-            self._note(group, schedule, expression)
+            with self._changed:
+                self._changed.notify_all()
             return schedule
 
-        def delete_schedule(self_: EventBridgeSchedulerBackend, group_name: str | None, name: str) -> None:
-            schedule = self_.get_schedule(group_name, name)
-            delete(self_, group_name, name)
-            self._forget(schedule)
-
-        patches.set(backend, "create_schedule", create_schedule)
-        patches.set(backend, "update_schedule", update_schedule)
-        patches.set(backend, "delete_schedule", delete_schedule)
+        return checked
 
     def next_due(self) -> tuple[int, Schedule] | None:
-        """Returns the time and the last version of the earliest one-time schedule that still waits."""
-        while self._heap:
-            at_ms, _, schedule = self._heap[0]
-            if self._at_ms.get(id(schedule)) == at_ms:
-                return at_ms, schedule
-            heapq.heappop(self._heap)
-        return None
+        """Returns the time of the earliest schedule that has not fired, and the schedule."""
+        enabled = [each for group in _groups() for each in group.schedules.values() if each.state == "ENABLED"]
+        times = ((_at_ms(each.schedule_expression, each.schedule_expression_timezone), each) for each in enabled)
+        waiting = ((at_ms, each) for at_ms, each in times if at_ms is not None and self._fired_ms.get(each) != at_ms)
+        return min(waiting, key=lambda due: due[0], default=None)
 
     def fired(self, schedule: Schedule) -> None:
-        """Removes a one-time schedule from the book. Deletes it if configured so."""
-        self._forget(schedule)
+        """Notes that a schedule has fired. Deletes it if configured so."""
+        at_ms = _at_ms(schedule.schedule_expression, schedule.schedule_expression_timezone)
+        if at_ms is not None:
+            self._fired_ms[schedule] = at_ms
         if schedule.action_after_completion == "DELETE":
-            group = self._groups[schedule.group_name]
-            if group.schedules.get(schedule.name) is schedule:
-                group.delete_schedule(schedule.name)
+            for group in _groups():
+                if group.schedules.get(schedule.name) is schedule:
+                    group.delete_schedule(schedule.name)
 
-    def _checked(self, asked: dict[str, Any]) -> Once | Every:
+    def _check(self, asked: dict[str, Any]) -> None:
         name = asked["name"]
         if not _NAME.match(name):
             raise ValidationException(
@@ -98,17 +85,15 @@ class ScheduleBook:
             )
         if len((asked["target"] or {}).get("Input") or "") > _MAX_INPUT_BYTES:
             raise ValidationException("Target.Input is longer than 256 KiB")
-        return expression
 
-    def _note(self, group: ScheduleGroup, schedule: Schedule, expression: Once | Every) -> None:
-        if schedule.state != "ENABLED":
-            return
-        self._groups[group.name] = group
-        if isinstance(expression, Once):
-            self._at_ms[id(schedule)] = expression.at_ms
-            heapq.heappush(self._heap, (expression.at_ms, next(self._numbers), schedule))
-        with self._changed:
-            self._changed.notify_all()
 
-    def _forget(self, schedule: Schedule) -> None:
-        self._at_ms.pop(id(schedule), None)
+def _groups() -> list[ScheduleGroup]:
+    backends = scheduler_backends[DEFAULT_ACCOUNT_ID].values()
+    return [group for backend in backends for group in backend.schedule_groups.values()]
+
+
+@lru_cache(maxsize=10_000)
+def _at_ms(expression: str, timezone: str) -> int | None:
+    """Returns when a schedule fires. None for a rate."""
+    parsed = parse(expression, timezone)
+    return parsed.at_ms if isinstance(parsed, Once) else None

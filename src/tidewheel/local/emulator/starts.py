@@ -36,7 +36,6 @@ class JobStart:
 
     at_ms: int
     job_name: str
-    run_id: str
     arguments: dict[str, str]
 
 
@@ -93,7 +92,7 @@ class Starts:
             return _refused(400, "EntityNotFoundException", f"Job {name} not found.")
         run_id = f"jr_{next(self._numbers):064x}"
         arguments = dict(request.get("Arguments", {}))
-        self._add(JobStart(at_ms=self._clock.now_ms(), job_name=name, run_id=run_id, arguments=arguments))
+        self._add(JobStart(at_ms=self._clock.now_ms(), job_name=name, arguments=arguments))
         return 200, {}, json.dumps({"JobRunId": run_id}).encode()
 
     def _add(self, start: Start) -> None:

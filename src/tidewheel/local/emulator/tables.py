@@ -15,7 +15,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -31,7 +30,7 @@ from tidewheel.local.emulator.fast_json import encoded
 from tidewheel.local.emulator.patching import Patches
 from tidewheel.local.emulator.wire import REGION
 from tidewheel.memory.dynamodb import MemoryDynamoDBClient
-from tidewheel.memory.service import TABLE
+from tidewheel.storage.layout import CHECK_INDEX, CHECK_PARTITION_KEY, CHECK_SORT_KEY, PARTITION_KEY, SORT_KEY
 
 _READS = ("batch_get_item", "get_item", "query", "scan", "transact_get_items")
 _BACKUPS = ("create_backup", "export_table_to_point_in_time", "restore_table_to_point_in_time")
@@ -57,7 +56,7 @@ class EmulatedTables:
 
     def _client_of(self, table: Table) -> MemoryDynamoDBClient | None:
         if table not in self._clients and _is_built_like_ours(table):
-            client = self._clients[table] = MemoryDynamoDBClient(replace(TABLE, table=table.name))
+            client = self._clients[table] = MemoryDynamoDBClient(table.name)
             for item in table.all_items():  # of a restored backup
                 client.put_item(TableName=table.name, Item=item.to_json()["Attributes"])
             table.items.clear()
@@ -104,8 +103,8 @@ class EmulatedTables:
 
 def _is_built_like_ours(table: Table) -> bool:
     keys = {each.name: [key["AttributeName"] for key in each.schema] for each in table.global_indexes}
-    own_keys, index = [table.hash_key_attr, table.range_key_attr], TABLE.index
-    return own_keys == [TABLE.partition_key, TABLE.sort_key] and keys == {index.name: [*index[1:]]}
+    own_keys = table.hash_key_attr, table.range_key_attr
+    return own_keys == (PARTITION_KEY, SORT_KEY) and keys == {CHECK_INDEX: [CHECK_PARTITION_KEY, CHECK_SORT_KEY]}
 
 
 def _named(request: dict[str, Any]) -> Iterator[str]:

@@ -13,20 +13,18 @@ from __future__ import annotations
 import re
 import socket
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from email.utils import formatdate
 from functools import cache, partial
 from http import HTTPStatus
 from io import BytesIO
 from posixpath import normpath
-from threading import RLock, Thread, current_thread
+from threading import RLock, Thread
 from typing import Any
-from urllib.parse import SplitResult, unquote, urlencode, urlsplit
-from weakref import WeakSet
+from urllib.parse import urlsplit
 
 import boto3
 import botocore.session
-from botocore.awsrequest import AWSResponse
+from botocore.awsrequest import AWSResponse, create_request_object
 from botocore.config import Config
 from botocore.endpoint import convert_to_response_dict
 from botocore.loaders import Loader
@@ -37,7 +35,7 @@ from moto.core import responses
 from moto.core.base_backend import BackendDict
 from moto.core.botocore_stubber import MockRawResponse
 from moto.core.models import DEFAULT_ACCOUNT_ID
-from moto.core.request import PRESERVED_HEADER_NAMES_ENVIRON_KEY, Request
+from moto.core.request import normalize_request
 from moto.moto_server.werkzeug_app import DomainDispatcherApplication, MotoRequestHandler, create_backend_app
 from werkzeug.exceptions import HTTPException
 from werkzeug.serving import BaseWSGIServer, make_server
@@ -99,9 +97,9 @@ class Wire:
         self._guarded: list[HttpServer] = []
         self.closed = False
 
-    def session(self, observer: Observer | None = None, guard: Guard | None = None) -> boto3.Session:
+    def session(self, observer: Observer | None = None) -> boto3.Session:
         """Returns a boto3 session whose clients never leave the process. See `core_session`."""
-        return boto3.Session(botocore_session=self.core_session(observer, guard))
+        return boto3.Session(botocore_session=self.core_session(observer))
 
     def core_session(self, observer: Observer | None = None, guard: Guard | None = None) -> botocore.session.Session:
         """Returns a botocore session whose clients never leave the process.
@@ -152,11 +150,13 @@ class Wire:
         return response, parsed
 
     def _dispatch(self, params: dict[str, Any]) -> Answer:
-        request = _request(params)
-        url = params["url"]
-        method = self._method(url)
+        prepared = create_request_object(params).prepare()
+        # moto's S3 answers 403 to unsigned requests. Nothing checks the signature.
+        prepared.headers["Authorization"] = _AUTHORIZATION
+        method = self._method(prepared.url)
         if method is None:
-            return 404, {}, f"moto does not know {url}"
+            return 404, {}, f"moto does not know {prepared.url}"
+        request = normalize_request(prepared)
         try:
             status, headers, body = method(request, request.raw_url, request.headers)
         except HTTPException as error:
@@ -196,51 +196,6 @@ class Wire:
         if self._server is not None:
             self._server.close()
             self._server = None
-
-
-def _request(params: dict[str, Any]) -> Request:
-    """Makes moto's request object, without a request builder (which costs 100 microseconds)."""
-    parts = urlsplit(params["url"])
-    body = params["body"]
-    preserved: dict[str, str] = {}  # S3 distinguishes metadata keys with underscores from metadata keys with dashes
-    # moto's S3 answers 403 to unsigned requests. Nothing checks the signature.
-    environ: dict[str, Any] = {"HTTP_AUTHORIZATION": _AUTHORIZATION, PRESERVED_HEADER_NAMES_ENVIRON_KEY: preserved}
-    for name, value in params["headers"].items():
-        text = value.decode() if isinstance(value, bytes) else str(value)
-        key = "HTTP_" + name.upper().replace("-", "_")
-        environ[key] = text
-        if "_" in name and name.lower().startswith("x-amz-meta-"):
-            preserved[key] = name
-    if isinstance(body, dict):
-        body = urlencode(body, doseq=True)
-        environ["HTTP_CONTENT_TYPE"] = "application/x-www-form-urlencoded; charset=utf-8"
-    if hasattr(body, "read"):
-        body = body.read()
-    return _build(params["method"], parts, environ, body.encode() if isinstance(body, str) else bytes(body or b""))
-
-
-def _build(method: str, parts: SplitResult, environ: dict[str, Any], body: bytes) -> Request:
-    environ.update(
-        {
-            "REQUEST_METHOD": method,
-            "SCRIPT_NAME": "",
-            "PATH_INFO": unquote(parts.path).encode().decode("latin-1") or "/",
-            "QUERY_STRING": parts.query,
-            "RAW_URI": parts.path + (f"?{parts.query}" if parts.query else ""),
-            "SERVER_NAME": parts.hostname,
-            "SERVER_PORT": "443",
-            "SERVER_PROTOCOL": "HTTP/1.1",
-            "HTTP_HOST": parts.netloc,
-            "wsgi.url_scheme": parts.scheme,
-            "wsgi.input": BytesIO(body),
-            "wsgi.input_terminated": True,
-            "CONTENT_LENGTH": str(len(body)),
-        }
-    )
-    if "HTTP_CONTENT_TYPE" in environ:
-        environ["CONTENT_TYPE"] = environ.pop("HTTP_CONTENT_TYPE")
-    environ.pop("HTTP_CONTENT_LENGTH", None)
-    return Request(environ)
 
 
 def _routes_of(url: str) -> list[tuple[re.Pattern[str], Any]]:
@@ -334,6 +289,8 @@ class HttpServer:
 
     def __init__(self, lock: RLock, clock: Clock, port: int = 0, guard: Guard | None = None) -> None:
         application = DomainDispatcherApplication(create_backend_app)
+        self._lock = lock
+        self._closed = False
 
         def locked(environ: dict[str, Any], start_response: Any) -> list[bytes]:
             refusal = _refusal(environ)
@@ -347,6 +304,9 @@ class HttpServer:
             if length:
                 environ["wsgi.input"] = BytesIO(body)
             with lock:
+                if self._closed:  # the backends are another stack's by now
+                    start_response("503 Service Unavailable", [("Content-Length", "0")])
+                    return []
                 if guard is None:
                     return _whole(application, environ, start_response)
                 return _behind(guard, application, environ, start_response, body)
@@ -355,39 +315,14 @@ class HttpServer:
             _check_free(port)
         handler = type("Handler", (_QuietHandler,), {"clock": clock})
         self._server: BaseWSGIServer = make_server("127.0.0.1", port, locked, threaded=True, request_handler=handler)
-        self._connections: WeakSet[socket.socket] = WeakSet()
-        self._workers: set[Thread] = set()
-        self._follow_connections()
         self.url = f"http://127.0.0.1:{self._server.server_port}"
         self._thread = Thread(target=self._server.serve_forever, name="tidewheel-endpoint", daemon=True)
         self._thread.start()
 
     def close(self) -> None:
-        """Stops listening, closes kept-alive connections, and waits for all threads."""
+        """Stops listening. Waits for the request under way, and refuses those that wait for the lock."""
+        with self._lock:
+            self._closed = True
         self._server.shutdown()
         self._thread.join()
         self._server.server_close()
-        for connection in list(self._connections):
-            with suppress(OSError):
-                connection.shutdown(socket.SHUT_RDWR)
-        for worker in list(self._workers):
-            worker.join(timeout=5)
-
-    def _follow_connections(self) -> None:
-        server: Any = self._server
-        accept, serve = server.get_request, server.process_request_thread
-
-        def get_request() -> tuple[socket.socket, Any]:
-            connection, address = accept()
-            self._connections.add(connection)
-            return connection, address
-
-        def process_request_thread(request: Any, client_address: Any) -> None:
-            self._workers.add(current_thread())
-            try:
-                serve(request, client_address)
-            finally:
-                self._workers.discard(current_thread())
-
-        server.get_request = get_request
-        server.process_request_thread = process_request_thread
