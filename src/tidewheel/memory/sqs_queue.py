@@ -183,7 +183,7 @@ class MemoryQueue:
                 if not heap or heap[0][0] > now_ms:
                     break
                 message = heap[0][2]
-                if self._expired(message, now_ms):
+                if message.sent_at_ms <= self._expired_ms(now_ms):
                     del self._by_id[message.id]
                 elif dead_letters is not None and message.receive_count >= limit:
                     del self._by_id[message.id]
@@ -311,10 +311,12 @@ class MemoryQueue:
 
     # ---- inside
     def _live(self, now_ms: int) -> list[MemoryMessage]:
-        return [message for message in self._by_id.values() if not self._expired(message, now_ms)]
+        expired_ms = self._expired_ms(now_ms)
+        return [message for message in self._by_id.values() if message.sent_at_ms > expired_ms]
 
-    def _expired(self, message: MemoryMessage, now_ms: int) -> bool:
-        return message.sent_at_ms <= now_ms - self.number("MessageRetentionPeriod") * 1000
+    def _expired_ms(self, now_ms: int) -> int:
+        """Returns the sending time of the latest message that is expired."""
+        return now_ms - self.number("MessageRetentionPeriod") * 1000
 
     def _keep(self, message: MemoryMessage) -> None:
         self._by_id[message.id] = message
