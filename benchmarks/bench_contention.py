@@ -228,12 +228,12 @@ class Load:
 
     def cancel(self) -> None:
         """A cancel by id."""
-        assert cancel(self.ports, TOPIC, self.settings.slot_ms, self.a_far_id(), self.clock.now_ms())
+        assert cancel(self.ports, new_topic_state(TOPIC, "g", self.settings, 0), self.a_far_id(), self.clock.now_ms())
 
     def cancel_batch(self) -> None:
         """Ninety cancels in one call."""
         ids = [self.a_far_id() for _ in range(BATCH)]
-        assert all(cancel_many(self.ports, TOPIC, self.settings.slot_ms, ids, self.clock.now_ms()))
+        assert all(cancel_many(self.ports, new_topic_state(TOPIC, "g", self.settings, 0), ids, self.clock.now_ms()))
 
     def upsert(self) -> None:
         """Settles a replacing message for a random key of a thousand, as ingest does."""

@@ -20,6 +20,7 @@ from .client.waiting import WaitingMessage as WaitingMessage
 from .errors import AlreadyExists as AlreadyExists
 from .errors import BodyChanged as BodyChanged
 from .errors import BufferFull as BufferFull
+from .errors import ClaimFailed as ClaimFailed
 from .errors import Closed as Closed
 from .errors import ConcurrentModification as ConcurrentModification
 from .errors import DeleteFailed as DeleteFailed

@@ -448,6 +448,19 @@ class DeleteFailed(TidewheelError):
         )
 
 
+class ClaimFailed(TidewheelError):
+    """A message could not be claimed, so it is not handed out. It comes again.
+
+    Attributes:
+        refused: whether AWS refuses for good, such as for want of permission.
+    """
+
+    def __init__(self, topic: str, message_id: str, reason: str, *, refused: bool) -> None:
+        self.refused = refused
+        how = f"allow dynamodb:UpdateItem on T#{topic}#CLAIM#*, as `tidewheel policy consumer` prints it"
+        super().__init__(f"message {message_id} could not be claimed: {reason}" + (f"; {how}" if refused else ""))
+
+
 class RetryLater(TidewheelError):
     """Raised by your function to get the message in hand again later. This is not counted as a failure.
 

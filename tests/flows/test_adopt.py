@@ -267,11 +267,11 @@ def test_of_two_late_cancels_at_once_the_newer_counts() -> None:
 
     def newer_comes_first(*given: Any) -> bool:
         with patch.object(world.service.keys, "move", move):
-            cancel_as_sent(world.service, TOPIC, world.state.slot_ms, "k", (begun_ms + 50, 1), world.clock.now_ms())
+            cancel_as_sent(world.service, world.state, "k", (begun_ms + 50, 1), world.clock.now_ms())
         return move(*given)
 
     with patch.object(world.service.keys, "move", newer_comes_first):
-        cancel_as_sent(world.service, TOPIC, world.state.slot_ms, "k", (begun_ms + 20, 1), world.clock.now_ms())
+        cancel_as_sent(world.service, world.state, "k", (begun_ms + 20, 1), world.clock.now_ms())
 
     assert entry(world).floor == (begun_ms + 50, 1) and not entry(world).cancelled
 
@@ -286,7 +286,7 @@ def test_a_newer_message_does_not_undo_a_late_cancel_that_came_meanwhile() -> No
 
     def cancel_comes_first(*given: Any) -> bool:
         with patch.object(world.service.keys, "move", move):
-            cancel_as_sent(world.service, TOPIC, world.state.slot_ms, "k", (begun_ms, 1), world.clock.now_ms())
+            cancel_as_sent(world.service, world.state, "k", (begun_ms, 1), world.clock.now_ms())
         return move(*given)
 
     with patch.object(world.service.keys, "move", cancel_comes_first):

@@ -112,7 +112,7 @@ def test_a_message_that_is_planned_and_merged_away_while_it_is_looked_for_is_fou
 def test_the_plan_says_which_message_it_leaves_out() -> None:
     world = World()
     first, second = world.send(HOUR, HOUR + 1000)
-    assert cancel(world.service, TOPIC, world.state.slot_ms, MessageId(first), NOW_MS)
+    assert cancel(world.service, world.state, MessageId(first), NOW_MS)
     world.run(HOUR - MINUTE)
     found = {name: find(world, name) for name in (first, second)}
     assert {name: each is not None and each.cancelled for name, each in found.items()} == {first: True, second: False}

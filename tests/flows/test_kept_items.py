@@ -23,7 +23,7 @@ def days(world: World, count: int) -> None:
 
 def cancel_among_many(world: World, message_id: MessageId) -> Any:
     storage, now_ms = world.service, world.clock.now_ms()
-    [done] = cancel_many(storage, TOPIC, world.state.slot_ms, [message_id], now_ms)
+    [done] = cancel_many(storage, world.state, [message_id], now_ms)
     return done
 
 

@@ -50,11 +50,11 @@ def version(world: World) -> tuple[int, int]:
 
 
 def cancel_by_key(world: World, key: str = "k") -> Any:
-    return cancel_key(world.service, TOPIC, world.state.slot_ms, key, version(world), world.clock.now_ms())
+    return cancel_key(world.service, world.state, key, version(world), world.clock.now_ms())
 
 
 def cancel_by_id(world: World, message_id: MessageId) -> Any:
-    return cancel(world.service, TOPIC, world.state.slot_ms, message_id, world.clock.now_ms())
+    return cancel(world.service, world.state, message_id, world.clock.now_ms())
 
 
 # ---- deduplication
@@ -282,7 +282,7 @@ def test_many_are_cancelled_in_few_transactions_and_each_has_its_answer() -> Non
     world.run(HOUR - 3 * MINUTE)
     assert cancel_by_id(world, far[7])
     asked = [*far[:150], soon, far[0]]
-    results = cancel_many(world.service, TOPIC, world.state.slot_ms, asked, world.clock.now_ms())
+    results = cancel_many(world.service, world.state, asked, world.clock.now_ms())
     assert results == [*(Cancelled(id=each) for each in far[:150]), TooLate(id=soon), Cancelled(id=far[0])]
     world.run(DAY)
     assert world.received() == once([soon, *far[150:]])
@@ -563,7 +563,7 @@ def test_a_cancel_by_key_while_the_topic_is_rebuilt_changes_nothing() -> None:
     version_then, now_ms = version(world), world.clock.now_ms()
     world.service.topic_states.delete(TOPIC)
     with pytest.raises(UnknownTopic):
-        cancel_key(world.service, TOPIC, state.slot_ms, "k", version_then, now_ms)
+        cancel_key(world.service, state, "k", version_then, now_ms)
     assert world.service.keys.read(TOPIC, "k") == entry
     assert world.service.topic_states.create(state)
     other = keyed(world, 3 * HOUR)

@@ -28,7 +28,7 @@ def peek(world: World, count: int, after: bytes | None = None) -> list[str]:
 
 def cancel(world: World, *ids: str) -> None:
     results = cancel_many(
-        world.service, TOPIC, world.state.slot_ms, [MessageId(each) for each in ids], world.clock.now_ms()
+        world.service, world.state, [MessageId(each) for each in ids], world.clock.now_ms()
     )
     assert all(results)
 

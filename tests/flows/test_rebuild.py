@@ -206,7 +206,7 @@ def test_a_cancelled_message_of_a_long_pause_stays_cancelled_after_a_rebuild(kep
     world = a_world(**kept)
     pause(world.service, TOPIC, "billing")
     [waits, cancelled] = world.send(2 * DAY, 2 * DAY)
-    assert cancel(world.service, TOPIC, world.state.slot_ms, MessageId(cancelled), START_MS)
+    assert cancel(world.service, world.state, MessageId(cancelled), START_MS)
     for _ in range(80):
         world.run(DAY, sweeps=True, every_ms=12 * HOUR)
         stored(world.service).expire(world.clock.now_ms() // 1000)
@@ -222,7 +222,7 @@ def test_tombstones_are_renewed_only_while_somebody_has_still_to_read_their_slot
     world = a_world()
     early, late = world.send(2 * DAY, 90 * DAY)
     for id in (early, late):
-        assert cancel(world.service, TOPIC, world.state.slot_ms, MessageId(id), START_MS)
+        assert cancel(world.service, world.state, MessageId(id), START_MS)
     before = world.service.tombstones.all(TOPIC)
     world.run(40 * DAY, sweeps=True, every_ms=12 * HOUR)
     assert [each for each in world.service.tombstones.all(TOPIC) if each.slot > world.state.sealed] == before[1:]
@@ -241,7 +241,7 @@ def test_after_a_rebuild_a_late_tombstone_of_a_message_that_was_sent_cancels_not
     if lost:
         lose_table(world)
     run_rebuild(world, replace_index=True)
-    assert not cancel(world.service, TOPIC, world.state.slot_ms, MessageId(sent), world.clock.now_ms())
+    assert not cancel(world.service, world.state, MessageId(sent), world.clock.now_ms())
 
 
 def test_a_late_tombstone_does_not_make_every_checkpoint_look_new() -> None:
@@ -721,7 +721,7 @@ def test_a_dry_run_names_each_item_that_the_table_has_lost() -> None:
     world = a_world("billing", "audit")
     first, _ = world.send(DAY, DAY + HOUR), world.send(2 * DAY)
     make_recurring(world, "report", cron="0 9 * * *")
-    assert cancel(world.service, TOPIC, world.state.slot_ms, MessageId(first[0]), START_MS)
+    assert cancel(world.service, world.state, MessageId(first[0]), START_MS)
     checkpoint(world)
     world.clock.advance_ms(10 * MINUTE)
     assert run_audit(world).agrees

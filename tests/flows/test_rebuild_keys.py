@@ -25,7 +25,7 @@ from tidewheel.storage.keys import FoundKeys, NotInLedgers
 
 def cancel_by_key(world: World, key: str = "k") -> CancelResult:
     now_ms = world.clock.now_ms()
-    return cancel_key(world.service, TOPIC, world.state.slot_ms, key, (now_ms, world.ids.sequence()), now_ms)
+    return cancel_key(world.service, world.state, key, (now_ms, world.ids.sequence()), now_ms)
 
 
 def lost_and_rebuilt(world: World, **options: Any) -> None:
@@ -71,7 +71,7 @@ def test_of_several_messages_of_a_key_the_newest_that_is_not_cancelled_has_the_k
     world.clock.advance_ms(1000)
     [second] = world.send(2 * DAY, key="k", replace=True)
     world.clock.advance_ms(1000)
-    assert cancel(world.service, TOPIC, world.state.slot_ms, MessageId(second), world.clock.now_ms())
+    assert cancel(world.service, world.state, MessageId(second), world.clock.now_ms())
     world.clock.advance_ms(1000)
     [third] = world.send(3 * DAY, key="k")
     checkpoint(world)
@@ -110,7 +110,7 @@ def test_a_message_that_was_replaced_and_is_ingested_after_the_rebuild_does_not_
     older = world.pack(DAY, key="k", replace=True)
     world.clock.advance_ms(1000)
     [newer] = world.send(2 * DAY, key="k", replace=True)
-    assert cancel(world.service, TOPIC, world.state.slot_ms, MessageId(newer), world.clock.now_ms())
+    assert cancel(world.service, world.state, MessageId(newer), world.clock.now_ms())
     checkpoint(world)
     lost_and_rebuilt(world)
     world.ingest(older)
@@ -257,12 +257,12 @@ def test_a_cancel_by_key_while_the_topic_is_away_promises_nothing_and_holds_afte
     world = a_world()
     world.send(DAY, key="k")
     checkpoint(world)
-    slot_ms = world.state.slot_ms
+    state = world.state
     lose_table(world)
     world.clock.advance_ms(1000)
     now_ms = world.clock.now_ms()
     with pytest.raises(UnknownTopic):
-        cancel_key(world.service, TOPIC, slot_ms, "k", (now_ms, 1), now_ms)
+        cancel_key(world.service, state, "k", (now_ms, 1), now_ms)
     world.clock.advance_ms(1000)
     run_rebuild(world)
     world.clock.advance_ms(1000)
@@ -276,7 +276,7 @@ def test_a_cancel_by_key_that_a_rebuild_overtakes_says_that_it_is_too_late(monke
     [sent] = world.send(DAY, key="k")
     world.run(DAY - 6 * MINUTE)
     checkpoint(world)
-    slot_ms, read = world.state.slot_ms, world.service.topic_states.read
+    state, read = world.state, world.service.topic_states.read
     lose_table(world)
     world.clock.advance_ms(1000)
 
@@ -287,7 +287,7 @@ def test_a_cancel_by_key_that_a_rebuild_overtakes_says_that_it_is_too_late(monke
 
     monkeypatch.setattr(world.service.topic_states, "read", rebuild_first)
     now_ms = world.clock.now_ms()
-    assert cancel_key(world.service, TOPIC, slot_ms, "k", (now_ms, 1), now_ms) == TooLate(id=MessageId(sent))
+    assert cancel_key(world.service, state, "k", (now_ms, 1), now_ms) == TooLate(id=MessageId(sent))
 
 
 # --- the table is lost, and it is not: the same answers ---------------------------------------------------------
@@ -322,7 +322,7 @@ class Twin:
             self.said.append("has come" if not outcome and due else bool(outcome))
         elif what == "cancel by id" and self.bodies:
             id = sorted(self.bodies, key=lambda each: self.bodies[each])[-1]
-            self.said.append(bool(cancel(world.service, TOPIC, world.state.slot_ms, MessageId(id), self._now_ms)))
+            self.said.append(bool(cancel(world.service, world.state, MessageId(id), self._now_ms)))
         elif what == "pass":
             world.run(delay_ms, sweeps=True)
 

@@ -15,7 +15,7 @@ from tidewheel.model.tombstone import KEPT_S
 
 def cancelled(world: World, *delays_ms: int) -> None:
     for id in world.send(*delays_ms):
-        assert cancel(world.service, TOPIC, world.state.slot_ms, MessageId(id), START_MS)
+        assert cancel(world.service, world.state, MessageId(id), START_MS)
 
 
 def ends_s(world: World) -> list[int]:

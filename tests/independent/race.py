@@ -43,6 +43,7 @@ from tidewheel.model.pack import Pack, decode_pack, packs
 from tidewheel.model.settings import TopicSettings
 from tidewheel.model.validation import check_message
 from tidewheel.model.wheel import open_from
+from tidewheel.model.topic_state import new_topic_state
 
 TOPIC = "orders"
 SETTINGS = TopicSettings(slot_s=10, lookahead_s=60, inline_rows=60, part_rows=20, max_buckets=8, collect_interval_s=60)
@@ -252,10 +253,10 @@ class Worker:
         answers: list[bool | None] = [None] * len(chosen)
         with contextlib.suppress(*GIVEN_UP):
             if len(chosen) == 1:
-                answers = [bool(cancel(storage, TOPIC, SETTINGS.slot_ms, chosen[0].id, now_ms))]
+                answers = [bool(cancel(storage, new_topic_state(TOPIC, "g", SETTINGS, 0), chosen[0].id, now_ms))]
             else:
                 ids = [each.id for each in chosen]
-                answers = [bool(each) for each in cancel_many(storage, TOPIC, SETTINGS.slot_ms, ids, now_ms)]
+                answers = [bool(each) for each in cancel_many(storage, new_topic_state(TOPIC, "g", SETTINGS, 0), ids, now_ms)]
         for each, answer in zip(chosen, answers, strict=True):
             each.cancelled.add(answer)
             self._record.did(

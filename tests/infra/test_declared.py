@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tidewheel import deadline
-from tidewheel.aws.claims import DynamoClaims
+from tidewheel.aws.adoptions import DynamoAdoptions
 from tidewheel.aws.custom_resource import Kind, Request
 from tidewheel.client.connection import Connection
 from tidewheel.client.declared import SUBSCRIPTION_TYPE, TOPIC_TYPE, DeclaredSubscription, DeclaredTopic, delete, fulfil
@@ -340,7 +340,7 @@ def test_a_topic_adopted_before_there_were_claims_is_claimed_by_the_next_update(
     old.create(topic())
     new.create(topic())
     connection = cloud.connection()
-    connection.claims.release("orders", None, owner_of(f"{ANOTHER_STACK}/Declared"))
+    connection.adoptions.release("orders", None, owner_of(f"{ANOTHER_STACK}/Declared"))
     new.properties = {"Topic": "orders", "Settings": topic().settings.to_json()}  # as that release declared it
     assert topic().properties() != new.properties  # so CloudFormation asks, though nothing else has changed
     new.update(topic())
@@ -355,13 +355,13 @@ def test_what_is_deleted_before_its_claim_could_be_seen_is_created_anew_or_refus
     wanted = DeclaredSubscription(topic="orders", name="mail", queue_url=cloud.queue_url())
     assert "Claims" in wanted.properties()
     cloud.subscription().create(wanted)
-    connection, clock, put = cloud.connection(), cloud.stack.clock, DynamoClaims.put
+    connection, clock, put = cloud.connection(), cloud.stack.clock, DynamoAdoptions.put
 
-    def put_too_late(claims: DynamoClaims, topic: str, subscription: str | None, owner: str) -> None:
+    def put_too_late(claims: DynamoAdoptions, topic: str, subscription: str | None, owner: str) -> None:
         assert delete(connection, clock, owner_of(f"{STACK}/Declared"), topic, subscription)
         put(claims, topic, subscription, owner)
 
-    monkeypatch.setattr(DynamoClaims, "put", put_too_late)
+    monkeypatch.setattr(DynamoAdoptions, "put", put_too_late)
     moved = cloud.subscription(logical_id="Moved")
     assert moved.create(wanted)["PhysicalResourceId"] == "tidewheel/orders/mail"
     assert [each.name for each in cloud.tw.subscriptions("orders")] == ["mail"]

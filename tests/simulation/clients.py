@@ -235,9 +235,9 @@ class Clients:
                 now_ms, ids = ports.clock.now_ms(), [each.id for each in asked]
                 outcomes: list[CancelResult]
                 if len(ids) == 1:
-                    outcomes = [cancel(ports, life.name, life.slot_ms, ids[0], now_ms)]
+                    outcomes = [cancel(ports, life.state, ids[0], now_ms)]
                 else:
-                    outcomes = cancel_many(ports, life.name, life.slot_ms, ids, now_ms)
+                    outcomes = cancel_many(ports, life.state, ids, now_ms)
             for each, outcome in zip(asked, outcomes, strict=True):
                 self._cancelled(each, outcome)
 
@@ -274,7 +274,7 @@ class Clients:
             version = (now_ms, self._ids.sequence())
             try:
                 with self.world.unanswered("cancel by key"):
-                    outcome = cancel_key(ports, life.name, life.slot_ms, key, version, now_ms)
+                    outcome = cancel_key(ports, life.state, key, version, now_ms)
             finally:
                 cancelling.until_ms = self.world.now_ms + 2 * self.world.service.max_skew_ms
             cancelling.answered = self.world.step

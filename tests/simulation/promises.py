@@ -12,7 +12,9 @@ from itertools import count
 
 from tidewheel.model.message import MessageId
 from tidewheel.model.recurrence import Rule
+from tidewheel.model.settings import TopicSettings
 from tidewheel.model.subscription_state import Delivery
+from tidewheel.model.topic_state import TopicState, new_topic_state
 
 
 class Violation(AssertionError):
@@ -265,6 +267,12 @@ class TopicLife:
     keys: dict[str, KeyHistory] = field(default_factory=dict)
     repeated: dict[str, Repeated] = field(default_factory=dict)
     ending: bool = False
+
+    @property
+    def state(self) -> TopicState:
+        """The topic's state, as a client remembers it."""
+        settings = TopicSettings(slot_s=self.slot_ms // 1000, lookahead_s=self.lookahead_ms // 1000)
+        return new_topic_state(self.name, self.generation, settings, 0)
 
     def lifts(self, older: Sent, newer: Sent) -> bool:
         """Whether a purge, which gives its time to what is sent after it by an older clock, may change their order."""

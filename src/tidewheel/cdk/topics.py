@@ -14,6 +14,7 @@ from tidewheel.cdk.encryption import key_of
 from tidewheel.cdk.pipe import PipeProperties, SubscriptionPipe
 from tidewheel.cdk.subscriber_queue import SubscriberQueue, allow_deliveries
 from tidewheel.client.declared import DeclaredSubscription, DeclaredTopic
+from tidewheel.client.subscription_queues import CLAIMED_RECEIVE_COUNT, MAX_RECEIVE_COUNT
 from tidewheel.errors import InvalidValue
 from tidewheel.flows.administration.subscribe import check_new_subscription
 from tidewheel.model.setting import check_names
@@ -72,6 +73,7 @@ class Topic(Construct):
         slot: Duration | None = None,
         lookahead: Duration | None = None,
         retention: Duration | None = None,
+        cancel_until: CancelUntil = "sealed",
         removal_policy: RemovalPolicy | None = None,
         **settings: Unpack[TuningSettings],
     ) -> None:
@@ -86,6 +88,7 @@ class Topic(Construct):
             slot: `slot_s` of `TopicSettings`, as a duration.
             lookahead: `lookahead_s`, as a duration.
             retention: `retention_s`, as a duration.
+            cancel_until: As for `create_topic`. It never changes.
             removal_policy: RETAIN keeps the topic and its waiting messages when the stack no longer declares the topic,
                 or is deleted; DESTROY deletes both. The environment's policy by default.
             **settings: The other fields of `TopicSettings`, such as max_waiting=1_000_000.
@@ -100,7 +103,9 @@ class Topic(Construct):
         self.topic_name = topic_name
         self.removal_policy = removal_policy or service.environment.removal_policy
         durations = {"slot_s": slot, "lookahead_s": lookahead, "retention_s": retention}
-        wanted = DeclaredTopic(name=topic_name, settings=_settings(durations, cast("dict[str, Any]", settings)))
+        others = {"cancel_until": cancel_until, **settings}
+        wanted = DeclaredTopic(name=topic_name, settings=_settings(durations, others))
+        self.claimed = wanted.settings.claimed
         self.resource = service.declarations().resource(self, wanted, removal_policy=self.removal_policy)
 
     def add_subscription(self, name: str, **properties: Unpack[SubscriptionProperties]) -> Subscription:
@@ -139,7 +144,7 @@ class Subscription(Construct):
         queue: sqs.IQueue | None = None,
         initial_position: InitialPosition = "latest",
         visibility_timeout: Duration | None = None,
-        max_receive_count: int = 5,
+        max_receive_count: int | None = None,
         removal_policy: RemovalPolicy | None = None,
         **settings: Unpack[ChangeableSubscriptionSettings],
     ) -> None:
@@ -155,7 +160,8 @@ class Subscription(Construct):
             initial_position: As for `create_subscription`; has an effect only when the subscription is created.
             visibility_timeout: For a new queue, by default as for `create_subscription`. AWS recommends six times the
                 time-out of the function that reads the queue.
-            max_receive_count: For a new queue: the receives after which a message is a dead letter.
+            max_receive_count: For a new queue: the receives after which a message is a dead letter. By default 5, or 100
+                in a topic with `cancel_until="consumed"`, where the SDK counts to 5.
             removal_policy: As for the topic; by default the topic's policy. It also applies to a new queue.
             **settings: Settings such as `filter_policy`, as for `create_subscription`.
 
@@ -172,7 +178,8 @@ class Subscription(Construct):
         self.carry = settings.get("carry")
         self.removal_policy = removal_policy or topic.removal_policy
         if queue is None:
-            made = self._make_queue(visibility_timeout, max_receive_count)
+            receives = CLAIMED_RECEIVE_COUNT if topic.claimed else MAX_RECEIVE_COUNT
+            made = self._make_queue(visibility_timeout, max_receive_count or receives)
             queue = made.queue
         elif visibility_timeout is not None:
             advice = "it is for a queue that is made here: leave it out, and set it where the queue is made"

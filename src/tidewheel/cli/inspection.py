@@ -261,6 +261,8 @@ def _status_pairs(status: MessageStatus) -> list[tuple[str, str]]:
         ("state", status.state.value),
         ("due", _precise(status.deliver_at)),
         ("moved to", status.moved_to),
+        ("cancelled late", "yes" if status.cancelled_late else None),
+        ("claimed by", ", ".join(status.claimed_by) or None),
     ]
     if (message := status.message) is not None:
         pairs += [
@@ -280,9 +282,12 @@ def _precise(at: datetime | None) -> str | None:
     return None if at is None else f"{at.astimezone(UTC):%Y-%m-%d %H:%M:%S}.{at.microsecond // 1000:03d} UTC"
 
 
+_STATUS_NAMES = ("id", "state", "deliver_at", "moved_to", "claimed_by", "cancelled_late")
+
+
 def _status_json(status: MessageStatus) -> dict[str, Any]:
     message = None if status.message is None else _message_json(status.message)
-    found = {name: getattr(status, name) for name in ("id", "state", "deliver_at", "moved_to")}
+    found = {name: getattr(status, name) for name in _STATUS_NAMES}
     return found | {"message": message, "subscriptions": status.subscriptions}
 
 

@@ -7,7 +7,13 @@ from typing import Any, cast
 
 from tidewheel.aws.sqs_queues import SqsQueues
 from tidewheel.client.connection import Connection
-from tidewheel.client.subscription_queues import check_given_queue, delete_queues, make_queue
+from tidewheel.client.subscription_queues import (
+    CLAIMED_RECEIVE_COUNT,
+    MAX_RECEIVE_COUNT,
+    check_given_queue,
+    delete_queues,
+    make_queue,
+)
 from tidewheel.clock import Clock
 from tidewheel.errors import InvalidValue, UnknownTopic
 from tidewheel.flows.administration import delete_topic as deletion
@@ -89,7 +95,8 @@ def create_subscription(
     """
     check_both(topic, name)
     queue_url = settings.queue_url
-    if connection.storage.topic_states.read(topic) is None:
+    state = connection.storage.topic_states.read(topic)
+    if state is None:
         raise UnknownTopic(topic)
     existing = connection.storage.subscriptions.read(topic, name)
     if existing is not None:
@@ -98,7 +105,8 @@ def create_subscription(
         subscribe.check_same_settings(existing, settings)
         return existing
     if queue_url is None:
-        queue_url = make_queue(connection.sqs, connection.stack, topic, name, settings)
+        receives = CLAIMED_RECEIVE_COUNT if state.settings.claimed else MAX_RECEIVE_COUNT
+        queue_url = make_queue(connection.sqs, connection.stack, topic, name, settings, receives)
     else:
         check_given_queue(connection.sqs, queue_url)
     return subscribe.create_subscription(

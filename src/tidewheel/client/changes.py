@@ -10,7 +10,15 @@ from tidewheel.client.connection import Connection
 from tidewheel.client.payloads import move_payload
 from tidewheel.client.sender import Sender
 from tidewheel.errors import InvalidValue, UnknownMessage, UnknownTopic
-from tidewheel.flows.administration.cancel import Cancelled, CancelResult, TooLate, cancel, cancel_key, cancel_many
+from tidewheel.flows.administration.cancel import (
+    Cancelled,
+    CancelResult,
+    TooLate,
+    cancel,
+    cancel_key,
+    cancel_late,
+    cancel_many,
+)
 from tidewheel.model.message import IdSource, MessageId, Receipt, id_bytes, id_deliver_at_ms, id_text
 from tidewheel.model.tombstone import tombstone, ttl_s
 from tidewheel.model.topic_state import TopicState
@@ -52,8 +60,8 @@ def cancel_one(
     """Cancels by id or by key. See `Tidewheel.cancel`."""
     check_one_of(message_id, key)
     if key is not None:
-        return cancel_key(storage, state.topic, state.slot_ms, key, (now_ms, ids.sequence()), now_ms)
-    return cancel(storage, state.topic, state.slot_ms, MessageId(str(message_id)), now_ms)
+        return cancel_key(storage, state, key, (now_ms, ids.sequence()), now_ms)
+    return cancel(storage, state, MessageId(str(message_id)), now_ms)
 
 
 def cancel_all(storage: Storage, state: TopicState, now_ms: int, message_ids: Iterable[str]) -> list[CancelResult]:
@@ -68,7 +76,7 @@ def cancel_all(storage: Storage, state: TopicState, now_ms: int, message_ids: It
             raise InvalidValue(f"ids[{index}]", each, "give the id of a receipt, which has 26 characters") from error
     if not wanted:
         raise InvalidValue("ids", [], "give at least one id")
-    return cancel_many(storage, state.topic, state.slot_ms, wanted, now_ms)
+    return cancel_many(storage, state, wanted, now_ms)
 
 
 def new_due_ms(
@@ -101,7 +109,8 @@ def reschedule(
     First an item allows the new message to move the old message. Ingest ignores a move without the item, so whoever may
     only send moves nothing. Then the new message is put into an ingest queue, then the old message's tombstone names
     the new message. Ingest does the same conditional write before it commits the new message. So client and ingest see
-    the same outcome, and exactly one of the two messages comes. If the writes stop
+    the same outcome, and exactly one of the two messages comes. Once the slot is sealed, both write the old message's
+    claim instead, and then its tombstone. If the writes stop
         after the move is allowed: nothing was done.
         after the new message is sent: ingest finishes the move.
         after the tombstone: the move is complete.
@@ -117,7 +126,7 @@ def reschedule(
     old = _current(storage, state, message_id, key)
     if isinstance(old, Cancelled):
         return old
-    if id_deliver_at_ms(id_bytes(old)) // state.slot_ms < state.sealed:
+    if id_deliver_at_ms(id_bytes(old)) // state.slot_ms < state.sealed and not state.settings.claimed:
         return TooLate(id=old)
     found = find(connection, state, old)
     if found is None:
@@ -128,7 +137,8 @@ def reschedule(
     new = move_payload(connection, state.topic, moved(found.checked, ids, due_ms, id_bytes(old)), old)
     storage.tombstones.allow_move(state.topic, id_text(new.id), old, ttl_s(due_ms, now_ms))
     [receipt] = sender.send_checked([new])
-    outcome = storage.tombstones.cancel(state.topic, tombstone(old, state.slot_ms, now_ms, to=id_text(new.id)))
+    wanted = tombstone(old, state.slot_ms, now_ms, to=id_text(new.id))
+    outcome = storage.tombstones.cancel(state.topic, wanted)
     if outcome.done or (outcome.found is not None and outcome.found.to == receipt.id):
         return Rescheduled(receipt=receipt, old_id=old)
     if outcome.found is not None:
@@ -136,7 +146,10 @@ def reschedule(
     now = storage.topic_states.read(state.topic)
     if now is None or id_deliver_at_ms(id_bytes(old)) // now.slot_ms >= now.sealed:
         raise UnknownTopic(state.topic)  # its index is being rebuilt, or was just now: ingest decides afterwards
-    return TooLate(id=old)
+    claim = cancel_late(storage, state, wanted, now_ms)
+    if claim is None or claim.holders:
+        return TooLate(id=old, subscriptions=() if claim is None else claim.holders)
+    return Rescheduled(receipt=receipt, old_id=old) if claim.to == receipt.id else Cancelled(id=old)
 
 
 def _current(storage: Storage, state: TopicState, message_id: str | None, key: str | None) -> MessageId | Cancelled:

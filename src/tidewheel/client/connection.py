@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from mypy_boto3_sqs import SQSClient
     from mypy_boto3_ssm import SSMClient
 
-    from tidewheel.aws.claims import DynamoClaims
+    from tidewheel.aws.adoptions import DynamoAdoptions
     from tidewheel.storage.objects import Objects
     from tidewheel.storage.storage import Storage
 
@@ -100,9 +100,9 @@ class Connection:
         return self._once("objects", self._make_objects)
 
     @property
-    def claims(self) -> DynamoClaims:
-        """The claims of stacks on adopted topics and subscriptions."""
-        return self._once("claims", self._make_claims)
+    def adoptions(self) -> DynamoAdoptions:
+        """Which stacks have adopted topics and subscriptions."""
+        return self._once("adoptions", self._make_adoptions)
 
     @property
     def sqs(self) -> SQSClient:
@@ -155,10 +155,10 @@ class Connection:
         dynamodb = cast("DynamoDBClient", self._client("dynamodb"))
         return Storage(Table(dynamodb, self.settings.table), self.objects)
 
-    def _make_claims(self) -> DynamoClaims:
-        from tidewheel.aws.claims import DynamoClaims
+    def _make_adoptions(self) -> DynamoAdoptions:
+        from tidewheel.aws.adoptions import DynamoAdoptions
 
-        return DynamoClaims(cast("DynamoDBClient", self._client("dynamodb")), table=self.settings.table)
+        return DynamoAdoptions(cast("DynamoDBClient", self._client("dynamodb")), table=self.settings.table)
 
     def _make_objects(self) -> Objects:
         from tidewheel.aws.s3_objects import S3Objects

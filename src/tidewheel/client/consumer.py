@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 from tidewheel import deadline
 from tidewheel.client import receiving, tracing
 from tidewheel.client.bounded import CALL_S
+from tidewheel.client.claiming import Claimed, claim, claim_all
 from tidewheel.client.interrupts import Interrupts
 from tidewheel.client.payloads import fetch_payload
 from tidewheel.client.retries import Delay, bury, dead_letter_url, retry_due_ms, sent_again, supersedes
@@ -47,6 +48,7 @@ class ConsumerCounts:
         dead: sent to the dead-letter queue after the last attempt.
         expired: dropped, because the message was received after its expiry, or its retry would be.
         superseded: dropped, because the key was cancelled or has a newer message.
+        cancelled: dropped, because the message was cancelled late, in a topic with `cancel_until="consumed"`.
     """
 
     handled: int = 0
@@ -55,6 +57,7 @@ class ConsumerCounts:
     dead: int = 0
     expired: int = 0
     superseded: int = 0
+    cancelled: int = 0
 
 
 class Consumer:
@@ -88,7 +91,8 @@ class Consumer:
                 the dead-letter queue.
             drop_superseded: whether to drop a message whose key was cancelled or replaced after its slot was sealed,
                 when the message could no longer be stopped. This costs one DynamoDB read for each message with a key,
-                and nothing for other messages. A late cancel by id has no effect: it leaves no record.
+                and nothing for other messages. A late cancel by id has no effect: it leaves no record. Ignored for
+                messages that are claimed, since the claim drops them.
             drop_expired: whether to drop a message that stayed in the queue beyond its expiry.
 
         Raises:
@@ -146,10 +150,14 @@ class Consumer:
 
     def _receive(self, max_messages: int, wait_s: int) -> list[ReceivedMessage]:
         """Receives messages without the bodies kept in S3. Acknowledges and leaves out messages to drop."""
-        taken = [(message, self._drops(message)) for message in self._take(max_messages, wait_s)]
+        taken = [(message, self._is_unwanted(message)) for message in self._take(max_messages, wait_s)]
         if dropped := [message for message, drops in taken if drops]:
             self._acknowledge(dropped)
-        return [message for message, drops in taken if not drops]
+        wanted = [message for message, drops in taken if not drops]
+        core = self._core
+        return claim_all(
+            core.connection, self.topic, self.subscription, self._queue_url, wanted, core.clock.now_ms(), self._count
+        )
 
     def _take(self, max_messages: int, wait_s: int) -> list[ReceivedMessage]:
         with deadline.patience(wait_s + CALL_S):
@@ -222,7 +230,12 @@ class Consumer:
             InvalidValue: the function is a coroutine function.
         """
         _check_plain(function)
-        return lambda record: self._handle(parse_received(record), function)
+
+        def handle(record: _Message) -> T | None:
+            message = parse_received(record)
+            return None if self._drops(message) else self._handle(message, function)
+
+        return handle
 
     def handle_event(self, event: Mapping[str, Any], function: Callable[[ReceivedMessage], object]) -> dict[str, Any]:
         """Calls a function with each message of a Lambda event in turn.
@@ -365,19 +378,17 @@ class Consumer:
         return Steps(
             name=f"{self.topic}/{self.subscription}",
             take=self._take,
+            drops=self._drops,
             handle=lambda message: self._handle(message, function),
             acknowledge=self._acknowledge,
             give_back=self._give_back,
         )
 
     def _handle(self, message: ReceivedMessage, function: Callable[[ReceivedMessage], T]) -> T | None:
-        """Drops a message, or calls the function with it. When this returns, the caller acknowledges the message.
+        """Calls the function with a message. When this returns, the caller acknowledges the message.
 
         A message whose large body cannot be had counts as failed.
         """
-        # Here, not when the batch is received: AWS may take long for one message, and the others have a time-out.
-        if self._drops(message):
-            return None
         self._in_hand.add(message.receipt_handle)
         try:
             with tracing.processing(self.topic, self.subscription, message):
@@ -399,13 +410,31 @@ class Consumer:
         return result
 
     def _drops(self, message: ReceivedMessage) -> bool:
-        """Returns whether to drop a message, and counts a dropped message."""
+        """Returns whether to acknowledge a message at its turn and not to handle it. Counts such a message.
+
+        At its turn, not when the batch is received: AWS may take long for one, and the others have a time-out.
+
+        Raises:
+            ClaimFailed: the message must wait.
+        """
+        if self._is_unwanted(message):
+            return True
+        core = self._core
+        claimed = claim(core.connection, self.topic, self.subscription, message, core.clock.now_ms())
+        if claimed is Claimed.CANCELLED:
+            self._count("cancelled")
+        elif claimed is Claimed.SPENT:
+            self._bury(message)
+        return claimed is not Claimed.MINE
+
+    def _is_unwanted(self, message: ReceivedMessage) -> bool:
+        """Returns whether a message has expired or is superseded, and counts it."""
         expires_at_ms = self._expiry_ms(message)
         if expires_at_ms is not None and expires_at_ms < self._core.clock.now_ms():
             self._count("expired")
             return True
         # The name of a recurring message is not a key: it has no version.
-        if self._drop_superseded and message.key is not None and message.version[1]:
+        if self._drop_superseded and message.claim is None and message.key is not None and message.version[1]:
             entry = self._core.connection.storage.keys.read(self.topic, message.key)
             if entry is not None and supersedes(entry, message):
                 self._count("superseded")
@@ -429,8 +458,8 @@ class Consumer:
         bury(connection.sqs, self._dead_url, connection.settings.s3_bucket, message)
         self._count("dead")
 
-    def _give_back(self, messages: list[ReceivedMessage]) -> None:
-        receiving.give_back(self._core.connection.sqs, self._queue_url, messages)
+    def _give_back(self, messages: list[ReceivedMessage], after_s: int) -> None:
+        receiving.give_back(self._core.connection.sqs, self._queue_url, messages, after_s)
 
     def _acknowledge(self, messages: list[ReceivedMessage]) -> None:
         try:

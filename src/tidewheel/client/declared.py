@@ -19,7 +19,7 @@ So a rollback never deletes a topic that existed before the deployment, even if 
 created it. A topic that somebody else deleted and created again belongs to the second creator. In doubt, topics are
 left behind rather than lost.
 
-A resource that adopts a topic also claims it (`tidewheel.aws.claims`). The resource that created the topic does not
+A resource that adopts a topic also claims it (`tidewheel.aws.adoptions`). The resource that created the topic does not
 delete it while others claim it. So a declaration can move to another stack with all waiting messages, whatever the
 removal policies say, if the new stack is deployed before the old stack drops its declaration. If both act within the
 same few milliseconds, the old stack may not see the claim. If the new stack then finds the topic gone after its claim,
@@ -228,7 +228,7 @@ def _declared(connection: Connection, clock: Clock, request: Request) -> str:
     wanted = declared(request.resource_type, request.properties)
     found = _settled(connection, clock, request, wanted)
     if found.endswith(ADOPTED):
-        connection.claims.put(wanted.topic, wanted.subscription, _owner(request))
+        connection.adoptions.put(wanted.topic, wanted.subscription, _owner(request))
         # The creator may have deleted the topic before it could see the claim. Then this creates it again, or fails.
         found = _settled(connection, clock, request, wanted)
     return found
@@ -259,8 +259,8 @@ def _deleted(connection: Connection, clock: Clock, request: Request) -> str:
         names = _wanted_names(request)
     if names is not None:
         claimant = _owner(request)
-        connection.claims.release(*names, claimant)
-        if not physical_id.endswith(ADOPTED) and not connection.claims.of_others(*names, claimant):
+        connection.adoptions.release(*names, claimant)
+        if not physical_id.endswith(ADOPTED) and not connection.adoptions.of_others(*names, claimant):
             delete(connection, clock, owner, *names)
     return physical_id
 

@@ -80,13 +80,13 @@ def with_bodies(connection: Connection, messages: Iterable[ReceivedMessage]) -> 
     return found
 
 
-def give_back(sqs: SQSClient, queue_url: str, messages: Iterable[ReceivedMessage]) -> None:
-    """Makes received messages visible again at once, or after the visibility time-out if SQS fails."""
+def give_back(sqs: SQSClient, queue_url: str, messages: Iterable[ReceivedMessage], after_s: int = 0) -> None:
+    """Makes received messages visible again after some seconds, or after the visibility time-out if SQS fails."""
     for batch in _tens(list(messages)):
         sqs.change_message_visibility_batch(
             QueueUrl=queue_url,
             Entries=[
-                {"Id": str(i), "ReceiptHandle": each.receipt_handle, "VisibilityTimeout": 0}
+                {"Id": str(i), "ReceiptHandle": each.receipt_handle, "VisibilityTimeout": after_s}
                 for i, each in enumerate(batch)
             ],
         )

@@ -205,7 +205,7 @@ class _Again:
             return None
         for each in plain.cancellations:
             version = each.sent_at_ms, each.seq
-            cancel_as_sent(storage, plain.topic, state.slot_ms, each.key, version, self.clock.now_ms())
+            cancel_as_sent(storage, state, each.key, version, self.clock.now_ms())
         messages = [
             store_body(self.connection.objects, settings.s3_bucket, plain.topic, each) if each.too_large else each
             for each in outgoing(plain.pack(None))

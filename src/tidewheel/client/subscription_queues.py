@@ -23,6 +23,8 @@ T = TypeVar("T")
 
 MAX_QUEUE_NAME = 80
 MAX_RECEIVE_COUNT = 5
+CLAIMED_RECEIVE_COUNT = 100
+"""Of a topic whose messages are claimed: the claims count."""
 RETENTION_S = 14 * 86_400
 """The longest that SQS allows."""
 
@@ -47,7 +49,14 @@ def queue_name(stack: str, topic: str, subscription: str, *, hashed: bool = Fals
     return f"{plain[: limit - _HASH_CHARACTERS - 1]}-{digest}"
 
 
-def make_queue(sqs: SQSClient, stack: str, topic: str, subscription: str, settings: SubscriptionSettings) -> str:
+def make_queue(
+    sqs: SQSClient,
+    stack: str,
+    topic: str,
+    subscription: str,
+    settings: SubscriptionSettings,
+    receives: int = MAX_RECEIVE_COUNT,
+) -> str:
     """Creates a subscription's queue and dead-letter queue, or finds the existing queues.
 
     Subscription "c" of topic "a-b" and "b-c" of "a" would have queues of the same name. So each queue is tagged with
@@ -56,6 +65,9 @@ def make_queue(sqs: SQSClient, stack: str, topic: str, subscription: str, settin
     Each queue is created even if SQS knows its name: for 60 s, SQS also answers for queues that were deleted.
 
     If it stops between the two queues, the next call finds the dead-letter queue by its tags.
+
+    Args:
+        receives: after so many, a message is a dead letter.
 
     Returns:
         The queue's URL. SQS knows the queue.
@@ -72,7 +84,7 @@ def make_queue(sqs: SQSClient, stack: str, topic: str, subscription: str, settin
         if _is_anothers(sqs, name, tags) or _is_anothers(sqs, name + _DEAD, dead_tags):
             continue
         dead_url = _create(sqs, name + _DEAD, {}, dead_tags)
-        redrive = {"deadLetterTargetArn": _arn(sqs, dead_url), "maxReceiveCount": MAX_RECEIVE_COUNT}
+        redrive = {"deadLetterTargetArn": _arn(sqs, dead_url), "maxReceiveCount": receives}
         attributes = {"VisibilityTimeout": str(settings.visibility_timeout_s), "RedrivePolicy": json.dumps(redrive)}
         url = _create(sqs, name, attributes, tags)
         if _has_tags(sqs, url, tags):  # another caller may have created it meanwhile

@@ -17,6 +17,7 @@ from tidewheel.client import administration, changes, damaged, receiving, recurr
 from tidewheel.client.administration import check_both
 from tidewheel.client.bounded import CALL_S, bounded_but
 from tidewheel.client.changes import Rescheduled
+from tidewheel.client.claiming import claim_all
 from tidewheel.client.connection import Connection
 from tidewheel.client.core import Core
 from tidewheel.client.damaged import Damaged
@@ -186,7 +187,8 @@ class Tidewheel:
             key: the key, instead of an id; cancels all messages that were sent with this key before.
 
         Returns:
-            Cancelled (true): the message is never delivered. TooLate (false): it is or was delivered.
+            Cancelled (true): the message is never delivered, or in a topic with `cancel_until="consumed"`, never handed
+                out by a consumer that claims messages. TooLate (false): it is or was delivered.
 
         Raises:
             InvalidValue: neither or both of id and key are given, or the id or key is not valid.
@@ -243,6 +245,23 @@ class Tidewheel:
         due_ms = changes.new_due_ms(state, now_ms, delay=delay, deliver_at=deliver_at, delay_level=delay_level)
         core = self.core
         return changes.reschedule(core.connection, core.sender(state), state, core.ids, now_ms, due_ms, id, key)
+
+    def deliver_now(self, topic: str, id: str | None = None, *, key: str | None = None) -> Rescheduled | CancelResult:
+        """Moves a waiting message to the present, as `reschedule` does. So it comes once, now or at its time.
+
+        Args:
+            topic: the topic.
+            id: the message id, or any earlier id of the message.
+            key: the key, instead of an id.
+
+        Returns:
+            Rescheduled (true, with the new receipt), TooLate (false: the message comes at its time, or came), or
+            Cancelled.
+
+        Raises:
+            InvalidValue, UnknownTopic, UnknownMessage: as `reschedule`.
+        """
+        return self.reschedule(topic, id, key=key, delay=0)
 
     # ---- recurring messages
 
@@ -344,8 +363,10 @@ class Tidewheel:
         receiving.check_receive(max_messages, wait_s)
         with deadline.patience(wait_s + CALL_S), tracing.receiving(topic, subscription) as found:
             queue_url = self.core.cache.subscription(topic, subscription).queue_url
-            taken = receiving.receive(self.core.connection.polling(wait_s), queue_url, max_messages, wait_s)
-            found.extend(receiving.with_bodies(self.core.connection, taken))
+            connection, now_ms = self.core.connection, self.core.clock.now_ms()
+            taken = receiving.receive(connection.polling(wait_s), queue_url, max_messages, wait_s)
+            mine = claim_all(connection, topic, subscription, queue_url, taken, now_ms)
+            found.extend(receiving.with_bodies(connection, mine))
         return found
 
     def delete(self, topic: str, subscription: str, messages: Iterable[ReceivedMessage]) -> None:

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 from tidewheel.client.connection import Connection
 from tidewheel.clock import utc
 from tidewheel.errors import InvalidValue, PeekIncomplete, UnknownTopic, needs_extra
+from tidewheel.model.claim import Claim
 from tidewheel.model.message import Encoding, MessageId, id_bytes, id_deliver_at_ms, id_floor, id_text
 from tidewheel.model.setting import is_whole
 from tidewheel.model.subscription_state import State, SubscriptionState
@@ -139,6 +140,8 @@ class MessageStatus:
         message: the message, if a ledger holds it.
         moved_to: the id of the message that replaced it, if it was moved.
         subscriptions: the subscriptions that get the message; empty until its slot is planned.
+        claimed_by: in a topic with `cancel_until="consumed"`, the subscriptions whose consumers have the message.
+        cancelled_late: in such a topic, whether it was cancelled late, for all other subscriptions.
     """
 
     id: MessageId
@@ -147,6 +150,8 @@ class MessageStatus:
     message: WaitingMessage | None = None
     moved_to: MessageId | None = None
     subscriptions: tuple[SubscriptionProgress, ...] = ()
+    claimed_by: tuple[str, ...] = ()
+    cancelled_late: bool = False
 
 
 def get(connection: Connection, topic: str, message_id: MessageId, now_ms: int) -> MessageStatus:
@@ -171,9 +176,11 @@ def get(connection: Connection, topic: str, message_id: MessageId, now_ms: int) 
     # Read again after the tombstone: if the slot is still open, any later sending sees the tombstone too.
     state = _topic_state(storage, topic)
     found = find(connection, state, message_id)
+    claim = storage.claims.read(topic, message_id) if state.settings.claimed else Claim()
     progress: tuple[SubscriptionProgress, ...] = ()
     in_time = tombstone is not None and (tombstone.certain or slot >= state.sealed)
-    if in_time or (found is not None and found.cancelled):
+    stopped = claim.cancelled and not claim.holders
+    if stopped or (not claim.holders and in_time) or (found is not None and found.cancelled):
         message_state = MessageState.CANCELLED
     elif found is None:
         message_state = MessageState.UNKNOWN
@@ -195,6 +202,8 @@ def get(connection: Connection, topic: str, message_id: MessageId, now_ms: int) 
         message=None if found is None else waiting_message(found),
         moved_to=tombstone.to if tombstone is not None and message_state is MessageState.CANCELLED else None,
         subscriptions=progress,
+        claimed_by=claim.holders,
+        cancelled_late=claim.cancelled,
     )
 
 

@@ -26,7 +26,7 @@ from tidewheel import deadline
 from tidewheel.aws.tries import AWS_ERRORS, passes
 from tidewheel.client import receiving
 from tidewheel.client.interrupts import Interrupts
-from tidewheel.errors import InvalidValue, QueueUnavailable
+from tidewheel.errors import ClaimFailed, InvalidValue, QueueUnavailable
 from tidewheel.model.received import ReceivedMessage
 from tidewheel.model.setting import is_whole
 
@@ -35,6 +35,8 @@ REFUSED_S = 60
 LAST_CALL_S = 6
 """How long a run that ends tries to acknowledge, and to give back: a try that hangs, or some that are refused."""
 _FIRST_PAUSE_S, _MAX_PAUSE_S = 1.0, 20.0
+_HELD_S = 60
+"""How long a message that waits for its claim stays invisible, before it is asked again."""
 _LOOK_S = 0.2
 _NOT_HANDLED = "message %s was not handled; it comes again %s: %r"
 _MOST_AT_ONCE = 50
@@ -49,16 +51,18 @@ class Steps:
     Attributes:
         name: the topic's and the subscription's, for logs.
         take: receives at most so many messages, and waits so many seconds for the first.
+        drops: says whether a message is to be acknowledged and not handled. ClaimFailed: it must wait for AWS.
         handle: handles a message, which is acknowledged if no error is raised.
         acknowledge: deletes messages from the queue.
-        give_back: makes messages visible at once.
+        give_back: makes messages visible after so many seconds.
     """
 
     name: str
     take: Callable[[int, int], list[ReceivedMessage]]
+    drops: Callable[[ReceivedMessage], bool]
     handle: Callable[[ReceivedMessage], object]
     acknowledge: Callable[[list[ReceivedMessage]], None]
-    give_back: Callable[[list[ReceivedMessage]], None]
+    give_back: Callable[[list[ReceivedMessage], int], None]
 
 
 @dataclass
@@ -124,7 +128,7 @@ class Run:
             QueueUnavailable: AWS refuses, and did so at the start or for REFUSED_S.
         """
         with self._lock:
-            if not passes(error):
+            if error.refused if isinstance(error, ClaimFailed) else not passes(error):
                 self._refused_s = min(self._refused_s, time.monotonic())
                 if not self._worked or time.monotonic() - self._refused_s >= REFUSED_S:
                     raise QueueUnavailable(self.steps.name, str(error), "gives no messages") from None
@@ -200,7 +204,7 @@ class Worker:
         with self._lock:
             rest, self._rest = self._rest, []
         if rest:
-            self._run.steps.give_back(rest)
+            self._run.steps.give_back(rest, 0)
 
     def settle(self) -> None:
         """Acknowledges and gives back what a worker that has ended left, also what was interrupted."""
@@ -210,21 +214,28 @@ class Worker:
             self.give_back()
 
     def _work(self) -> None:
-        run, pause_s = self._run, _FIRST_PAUSE_S
+        run, pause_s, waits = self._run, _FIRST_PAUSE_S, False
         while not run.stopping:
             try:
                 self._acknowledge()
-                self.give_back()
-                rest = run.steps.take(run.most, run.wait_s)
-                with self._lock:
-                    self._rest = rest
-                run.reached()
+                if self._rest and waits:  # given back, it would be received again, and its queue counts that
+                    run.steps.give_back(self._rest, _HELD_S)
+                else:
+                    self.give_back()
+                    rest = run.steps.take(run.most, run.wait_s)
+                    with self._lock:
+                        self._rest = rest
+                    run.reached()
+                waits = False
                 pause_s = _FIRST_PAUSE_S
                 while self._begins():
                     if self._handles(self._in_hand[0]):
                         self._done, self._in_hand = self._in_hand, []
                         self._acknowledge()
-            except AWS_ERRORS as error:
+            except (*AWS_ERRORS, ClaimFailed) as error:
+                if waits := isinstance(error, ClaimFailed):
+                    with self._lock:
+                        self._rest, self._in_hand = self._in_hand + self._rest, []
                 run.failed(error)
                 run.stop.wait(random.uniform(0.5, 1) * pause_s)
                 pause_s = min(_MAX_PAUSE_S, 2 * pause_s)
@@ -232,7 +243,10 @@ class Worker:
     def _handles(self, message: ReceivedMessage) -> bool:
         """Handles a message. Returns whether to acknowledge it."""
         try:
-            self._run.steps.handle(message)
+            if not self._run.steps.drops(message):
+                self._run.steps.handle(message)
+        except ClaimFailed:
+            raise
         except Exception as error:
             level, when = logging.ERROR, "after its visibility time-out"
             if self._run.late:

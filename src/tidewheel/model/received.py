@@ -5,7 +5,7 @@ The header is the value of the message attribute `tidewheel`: a JSON object with
     id       the message id              enc      0 text, 1 JSON, 2 base64 of bytes
     sent     sender's ms                 key      the sender's key
     exp      when it expires, ms         seq      the sender's count, with a key
-    group    the sender's group
+    group    the sender's group              claim   the subscription's generation, if consumers claim the message
     attempt  how often it was tried      of       id of the first message, if it was sent again
     ref      the S3 object that holds the body
     sha256   with ref: the SHA-256 of the object's bytes, in hexadecimal; no release before this field sent it
@@ -34,7 +34,14 @@ from tidewheel.model.object_names import payload_topic
 from tidewheel.model.untrusted import json_object_of, mapping, text, whole
 from tidewheel.model.validation import Options
 
-_TEXTS = {"key": "key", "ref": "payload", "sha256": "payload_sha256", "only": "only", "group": "group"}
+_TEXTS = {
+    "key": "key",
+    "ref": "payload",
+    "sha256": "payload_sha256",
+    "only": "only",
+    "group": "group",
+    "claim": "claim",
+}
 """Field of the header -> attribute of `ReceivedMessage`."""
 TRACE_CONTEXT = ("traceparent", "tracestate")
 X_RAY = "AWSTraceHeader"
@@ -75,6 +82,7 @@ class ReceivedMessage:
         only: the only subscription that gets this message, if it was sent again. None: all subscriptions get it.
         first_sent_at: when the first message was sent, if this message was sent again and the first has a key.
         group: the sender's group, SQS's MessageGroupId.
+        claim: the subscription's generation, if a consumer must claim the message before it handles it.
         header: the attribute with the header.
     """
 
@@ -99,6 +107,7 @@ class ReceivedMessage:
     only: str | None = None
     first_sent_at: datetime | None = None
     group: str | None = None
+    claim: str | None = None
     header: str = field(default="", repr=False)
 
     @property
@@ -143,6 +152,7 @@ def header_text(
     key: str | None = None,
     expires_at_ms: int | None = None,
     group: str | None = None,
+    claim: str | None = None,
     extras: str | None = None,
 ) -> str:
     """Returns a header. Headers without a key or extras are below HEADER_BYTES.
@@ -157,6 +167,8 @@ def header_text(
         text += f',"exp":{expires_at_ms}'
     if group is not None:
         text += f',"group":{_TO_JSON(group)}'
+    if claim is not None:
+        text += f',"claim":"{claim}"'
     if extras is not None:
         text += f",{extras[1:-1]}"
     return text + "}"

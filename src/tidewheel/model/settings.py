@@ -15,6 +15,7 @@ from tidewheel.model.levels import check_levels, parse_levels
 from tidewheel.model.setting import Declared, Setting, check_names, check_settings, settings_of
 from tidewheel.model.untrusted import json_object_of, text, whole
 
+CancelUntil = Literal["sealed", "consumed"]
 InitialPosition = Literal["latest", "earliest"]
 FilterDocument = str | Mapping[str, object]
 """A filter policy from callers: JSON text, or the same as a dict."""
@@ -115,6 +116,14 @@ class TopicSettings:
     delay_levels: Annotated[
         tuple[int, ...] | None, Setting("Delays of level 1, 2 and so on.", unit="s", none="RocketMQ's 18 levels")
     ] = None
+    cancel_until: Annotated[
+        CancelUntil,
+        Setting(
+            "How long a message can be cancelled. `sealed`: until its slot is sealed. `consumed`: until a consumer has "
+            "it. Each consumer must then claim messages, as the SDK's do.",
+            fixed=True,
+        ),
+    ] = "sealed"
 
     def __post_init__(self) -> None:
         if self.delay_levels is not None:
@@ -126,6 +135,11 @@ class TopicSettings:
                 (self.slot_s, self.lookahead_s),
                 f"slot_s + lookahead_s + {SCHEDULER_LATENESS_S} must be at most {SQS_MAX_DELAY_S}, SQS's longest delay",
             )
+
+    @property
+    def claimed(self) -> bool:
+        """Whether consumers claim messages."""
+        return self.cancel_until == "consumed"
 
     @property
     def slot_ms(self) -> int:
@@ -196,6 +210,7 @@ class NewTopicSettings(ChangeableSettings, total=False):
 
     slot_s: int
     lookahead_s: int
+    cancel_until: CancelUntil
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

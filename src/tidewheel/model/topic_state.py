@@ -26,12 +26,13 @@ from tidewheel.model.untrusted import whole
 from tidewheel.model.wheel import fires_at_ms
 
 FIRST_LAYOUT = 1
-"""The layout of a new topic. Ingest raises the layout with the first message that needs a later one:
+"""The layout of most new topics. Ingest raises the layout with the first message that needs a later one:
 
     1    all data except groups
     2    ledgers, those of parks included, may have the column `message_group`
+    3    from the start, of a topic whose messages are claimed: no release may send its messages unmarked
 """
-LAYOUT = 2
+LAYOUT = 3
 """The newest layout that this release reads and writes. See docs/upgrading.md."""
 ALL_SEALED = 10**12 - 1
 """The value of `sealed` once a topic is deleted. It is above every slot."""
@@ -128,6 +129,10 @@ class TopicState:
         """The topic's slot length."""
         return self.settings.slot_ms
 
+    def claim(self, generation: str) -> str | None:
+        """Returns the generation of a subscription whose consumers claim messages. None: they do not."""
+        return generation if self.settings.claimed else None
+
     def check_at(self, next_slot: int | None, collect_at_ms: int | None) -> int | None:
         """Returns when the sweep must check the topic next.
 
@@ -209,6 +214,7 @@ def new_topic_state(topic: str, generation: str, settings: TopicSettings, now_ms
         sealed=slot,
         planned=slot,
         collected_until=slot,
+        layout=LAYOUT if settings.claimed else FIRST_LAYOUT,
         created_at_ms=now_ms,
     )
 

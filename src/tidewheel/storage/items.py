@@ -20,6 +20,7 @@ from tidewheel.ledger.bucket import Bucket, BucketId, Tail
 from tidewheel.ledger.segment_table import decode_segments, encode_segments
 from tidewheel.ledger.slots import decode_slots, encode_slots
 from tidewheel.ledger.weights import decode_weights, encode_weights
+from tidewheel.model.claim import Claim, Holder
 from tidewheel.model.key import KeyEntry
 from tidewheel.model.message import Encoding, MessageId, id_bytes
 from tidewheel.model.park import Park
@@ -472,6 +473,21 @@ def encode_move(topic: str, mover: MessageId, moved: MessageId, ttl_s: int) -> I
 def decode_move(item: Item) -> MessageId | None:
     """Reads which message may be moved."""
     return _message_id(item["moves"]) if "moves" in item else None
+
+
+def claims_of(item: Item, holder: Holder) -> int:
+    """Returns how often a subscription has claimed a message."""
+    return number(item[str(holder)])
+
+
+def decode_claim(item: Item) -> Claim:
+    """Reads a claim. Consumers write it, so what is no id of a message names none."""
+    holders = {name.partition("#")[0] for name in item if "#" in name}
+    try:
+        to = _message_id(item["moved_to"]) if "moved_to" in item else None
+    except (KeyError, ValueError):
+        to = None
+    return Claim(holders=tuple(sorted(holders)), cancelled="cancelled" in item, to=to)
 
 
 class Note(NamedTuple):

@@ -78,7 +78,7 @@ class Keys(StoredItems):
         `put KEY IF absent`.
         """
         put = Put(item=items.encode_key(topic, entry), if_absent=True)
-        item = self._table.put_or_get(put, action="claim_key", topic=topic)
+        item = self._table.put_or_get(put, action="adoption_key", topic=topic)
         return None if item is None else items.decode_key(item)
 
     def move(self, topic: str, seen: KeyEntry, entry: KeyEntry, superseded: Tombstone | None) -> bool:

@@ -12,11 +12,12 @@
     recurring     T#<topic>                RECUR#<name>
     merge lease   T#<topic>                MERGE
     import        T#<topic>                IMPORT#<import id>#<cut>
-    claim         T#<topic>                CLAIM#<subscription, or nothing>#<owner>
+    adoption      T#<topic>                CLAIM#<subscription, or nothing>#<owner>
     tombstone     T#<topic>#TOMB           <slot>#<message id>
     key           T#<topic>#KEY#<00 to 15> <key>
     move          T#<topic>#MOVE           <id of the message that moves another>
     note          T#<topic>#NOTE           <content id of a pack, or another name>
+    claim         T#<topic>#CLAIM#<id>     CLAIM
     daily work    SERVICE                  <name>
 
 Slots have 12 digits, so that keys sort in the order of slots. Names contain no '#' (`topic.check_name`).
@@ -58,7 +59,7 @@ TRASH = "TRASH#"
 MERGE = "MERGE"
 IMPORTS = "IMPORT#"
 RECURRING = "RECUR#"
-CLAIMS = "CLAIM#"
+ADOPTIONS = "CLAIM#"
 
 EVERY_TOPIC = "T#*"
 """IAM policy pattern for the partitions of all topics' items. A topic's name contains no '#'."""
@@ -68,6 +69,7 @@ EVERY_TOMBSTONES = "T#*#TOMB"
 EVERY_KEYS = "T#*#KEY#*"
 EVERY_MOVES = "T#*#MOVE"
 EVERY_NOTES = "T#*#NOTE"
+EVERY_CLAIMS = "T#*#CLAIM#*"
 SERVICE = "SERVICE"
 """The partition of items that belong to no topic."""
 
@@ -93,6 +95,7 @@ _TOMBSTONES = "#TOMB"
 _KEYS = "#KEY#"
 _MOVES = "#MOVE"
 _NOTES = "#NOTE"
+_CLAIMS = "#CLAIM#"
 KEY_SHARDS = 16
 
 
@@ -263,19 +266,24 @@ def note_key(topic: str, name: str) -> Key:
     return _TOPIC + topic + _NOTES, name
 
 
+def claim_key(topic: str, message_id: MessageId) -> Key:
+    """Returns the key of a message's claim. Each has a partition of its own, so no partition is hot."""
+    return _TOPIC + topic + _CLAIMS + message_id, "CLAIM"
+
+
 def recurring_key(topic: str, name: str) -> Key:
     """Returns a recurring message's key."""
     return topic_partition(topic), RECURRING + name
 
 
-def claim_key(topic: str, subscription: str | None, owner: str) -> Key:
-    """Returns the key of an owner's claim to a topic or subscription."""
-    return topic_partition(topic), claims_prefix(subscription) + owner
+def adoption_key(topic: str, subscription: str | None, owner: str) -> Key:
+    """Returns the key of the mark that an owner has adopted a topic or subscription."""
+    return topic_partition(topic), adoptions_prefix(subscription) + owner
 
 
-def claims_prefix(subscription: str | None) -> str:
-    """Returns the sort key prefix of the claims to a subscription, or to the topic itself."""
-    return f"{CLAIMS}{subscription or ''}#"
+def adoptions_prefix(subscription: str | None) -> str:
+    """Returns the sort key prefix of the adoptions of a subscription, or to the topic itself."""
+    return f"{ADOPTIONS}{subscription or ''}#"
 
 
 def key_key(topic: str, key: str) -> Key:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tidewheel.storage.buckets import Buckets
 from tidewheel.storage.checks import Checks
+from tidewheel.storage.claims import Claims
 from tidewheel.storage.deletions import Deletions
 from tidewheel.storage.deliveries import Deliveries
 from tidewheel.storage.keys import Keys
@@ -47,6 +48,7 @@ class Storage:
         self.set_aside = SetAsideItems(table)
         self.unreadable = UnreadableItems(table)
         self.tombstones = Tombstones(table)
+        self.claims = Claims(table)
         self.keys = Keys(table)
         self.notes = Notes(table)
         self.recurring = RecurringMessages(table)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from tidewheel.errors import CorruptMetadata
 from tidewheel.model.message import MessageId, id_bytes
 from tidewheel.model.tombstone import Tombstone
+from tidewheel.model.topic_state import ALL_SEALED
 from tidewheel.storage import items, layout
 from tidewheel.storage.table import StoredItems
 from tidewheel.storage.writes import LAYOUT_READ, Check, Put
@@ -66,6 +67,18 @@ class Tombstones(StoredItems):
         """
         put = Put(item=items.encode_tombstone(topic, tombstone), if_absent=True)
         self._table.put(put, action="put_tombstone", topic=topic)
+
+    def put_late(self, topic: str, tombstone: Tombstone) -> None:
+        """Puts a tombstone that says what a message's claim says, for all who read tombstones.
+
+        `T{STATE check that it is there; put TOMB IF absent or uncertain}`.
+        """
+        there = Check(
+            key=layout.topic_state_key(topic), condition=f"sealed < :all AND {LAYOUT_READ}", values={"all": ALL_SEALED}
+        )
+        condition = f"{_ABSENT} OR attribute_exists(uncertain)"
+        put = Put(item=items.encode_tombstone(topic, tombstone), condition=condition)
+        self._table.commit([there, put], action="put_late", topic=topic)
 
     def read(self, topic: str, slot: int, message_id: MessageId) -> Tombstone | None:
         """Reads a tombstone."""

@@ -25,6 +25,7 @@ Value = int | str | bytes | frozenset[int] | Mapping[str, int] | Sequence[str]
 LAYOUT_READ = "(attribute_not_exists(layout) OR layout <= :layout)"
 """Condition that this release reads the topic's layout. `expression` gives the value of `:layout`."""
 _NAME = re.compile(r"#(\w+)")
+_NO_NAMES: Mapping[str, str] = {}
 
 
 def attribute(value: Value) -> dict[str, Any]:
@@ -146,13 +147,13 @@ def key_item(key: Key) -> Item:
     return item_of(key, {})
 
 
-def expression(text: str, values: Mapping[str, Value]) -> Item:
+def expression(text: str, values: Mapping[str, Value], names_of: Mapping[str, str] = _NO_NAMES) -> Item:
     """Returns the request's attribute names and values for expressions."""
     found: Item = {}
     if LAYOUT_READ in text:
         values = {**values, "layout": LAYOUT}
     if names := _NAME.findall(text):
-        found["ExpressionAttributeNames"] = {f"#{name}": name for name in names}
+        found["ExpressionAttributeNames"] = {f"#{name}": names_of.get(name, name) for name in names}
     if values:
         found["ExpressionAttributeValues"] = {f":{name}": attribute(each) for name, each in values.items()}
     return found
@@ -207,6 +208,7 @@ class Change:
         adds: values added to numbers and sets.
         condition: an expression.
         values: values of the condition's `:names`.
+        names: attributes of `#names` that are no words.
     """
 
     key: Key
@@ -214,6 +216,7 @@ class Change:
     sets: Mapping[str, Value | None] = field(default_factory=dict)
     adds: Mapping[str, Value] = field(default_factory=dict)
     values: Mapping[str, Value] = field(default_factory=dict)
+    names: Mapping[str, str] = field(default_factory=dict)
 
     def request(self, table: str) -> Item:
         """Returns the parameters of UpdateItem, or of a transaction's Update."""
@@ -239,7 +242,7 @@ class Change:
             "Key": key_item(self.key),
             "UpdateExpression": update,
             "ConditionExpression": self.condition,
-            **expression(f"{update} {self.condition}", values),
+            **expression(f"{update} {self.condition}", values, self.names),
         }
 
 

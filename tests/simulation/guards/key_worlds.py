@@ -14,6 +14,7 @@ from tidewheel.flows.delivery.ingest import ingest
 from tidewheel.model.message import id_text
 from tidewheel.model.pack import Pack
 from tidewheel.model.validation import Options
+from tidewheel.model.topic_state import new_topic_state
 
 _REPLACE = {"key": "k", "replace": True}
 _ONCE = {"key": "k"}
@@ -37,7 +38,7 @@ def _told(world: SmallWorld, names: tuple[str, ...], done: object) -> None:
 
 def _cancel(world: SmallWorld, ports: Any, name: str, *others: str) -> None:
     """Cancels a message by its id, together with its replacement."""
-    done = cancel(ports, TOPIC, world.settings.slot_ms, world.id_of(name), world.clock.now_ms())
+    done = cancel(ports, new_topic_state(TOPIC, "g", world.settings, 0), world.id_of(name), world.clock.now_ms())
     _told(world, (name, *others), done)
 
 
@@ -69,7 +70,7 @@ def _upserts_after_cancel() -> SmallWorld:
     """Two messages with a cancelled key come at once."""
     world = SmallWorld("billing")
     now_ms = world.clock.now_ms()
-    cancel_key(world.service, TOPIC, world.settings.slot_ms, "k", (now_ms - 1, 0), now_ms)
+    cancel_key(world.service, new_topic_state(TOPIC, "g", world.settings, 0), "k", (now_ms - 1, 0), now_ms)
     older, newer = world.pack(b=(9, _REPLACE)), world.pack(c=(9, _REPLACE))
     world.unwanted.add(("billing", "b"))
     world.want("billing", messages="c")
@@ -88,7 +89,7 @@ def _upsert_and_dispatch() -> SmallWorld:
     def ingest_and_cancel(ports: Any) -> None:
         ingest(ports, TOPIC, [batch])
         now_ms = world.clock.now_ms()
-        _told(world, ("a", "b"), cancel_key(ports, TOPIC, world.settings.slot_ms, "k", (now_ms, 99), now_ms))
+        _told(world, ("a", "b"), cancel_key(ports, new_topic_state(TOPIC, "g", world.settings, 0), "k", (now_ms, 99), now_ms))
 
     world.act("ingest, and cancel by key", ingest_and_cancel)
     world.act("dispatch", dispatch_as_function)
@@ -102,7 +103,7 @@ def _cancelled_key_in_queue() -> SmallWorld:
     now_ms = world.clock.now_ms()
 
     def cancels(ports: Any) -> None:
-        _told(world, ("a",), cancel_key(ports, TOPIC, world.settings.slot_ms, "k", (now_ms + 1, 0), now_ms + 1))
+        _told(world, ("a",), cancel_key(ports, new_topic_state(TOPIC, "g", world.settings, 0), "k", (now_ms + 1, 0), now_ms + 1))
 
     world.act("ingest", lambda ports: ingest(ports, TOPIC, [batch]), again=True)
     world.act("cancel by key", cancels)
@@ -136,7 +137,7 @@ def _no_duplicate(why: str) -> SmallWorld:
     world = SmallWorld("billing")
     world.send(a=(4 if why == "due" else 9, _ONCE))
     if why == "cancelled":
-        cancel(world.service, TOPIC, world.settings.slot_ms, world.id_of("a"), world.clock.now_ms())
+        cancel(world.service, new_topic_state(TOPIC, "g", world.settings, 0), world.id_of("a"), world.clock.now_ms())
     if why == "purged":
         purge(world.service, world.clock, TOPIC)
     if why == "due":
@@ -214,7 +215,7 @@ def _move_and_cancel_many() -> SmallWorld:
 
     def cancels(ports: Any) -> None:
         ids = [world.id_of("a"), world.id_of("c")]
-        first, second = cancel_many(ports, TOPIC, world.settings.slot_ms, ids, world.clock.now_ms())
+        first, second = cancel_many(ports, new_topic_state(TOPIC, "g", world.settings, 0), ids, world.clock.now_ms())
         _told(world, ("a", "m"), first)
         _told(world, ("c",), second)
 
@@ -231,7 +232,7 @@ def _cancel_many_and_dispatch() -> SmallWorld:
 
     def cancels(ports: Any) -> None:
         ids = [world.id_of("a"), world.id_of("c")]
-        first, second = cancel_many(ports, TOPIC, world.settings.slot_ms, ids, world.clock.now_ms())
+        first, second = cancel_many(ports, new_topic_state(TOPIC, "g", world.settings, 0), ids, world.clock.now_ms())
         _told(world, ("a",), first)
         _told(world, ("c",), second)
 

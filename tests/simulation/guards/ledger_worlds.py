@@ -16,6 +16,7 @@ from tidewheel.flows.administration.subscribe import create_subscription
 from tidewheel.flows.delivery.ingest import ingest
 from tidewheel.flows.upkeep.collect import collect
 from tidewheel.flows.upkeep.merge import in_process, merge
+from tidewheel.model.topic_state import new_topic_state
 
 FAR = 100
 """A slot beyond the hour whose ledgers are not merged."""
@@ -238,7 +239,7 @@ def _late_redelivery() -> SmallWorld:
     world = SmallWorld("billing")
     batch = world.send(a=5)
     message = world.id_of("a")
-    require(bool(cancel(world.service, TOPIC, world.settings.slot_ms, message, world.clock.now_ms())), "arranging")
+    require(bool(cancel(world.service, new_topic_state(TOPIC, "g", world.settings, 0), message, world.clock.now_ms())), "arranging")
     world.unwanted.add(("billing", "a"))
     world.at(4)
     world.dispatch()

@@ -21,6 +21,7 @@ from tidewheel.model.message import id_text
 from tidewheel.model.pack import Arrival
 from tidewheel.model.plain import PREFIX, read_plain
 from tidewheel.model.refused import QueuedMessage
+from tidewheel.model.topic_state import new_topic_state
 
 _ONCE = {"key": "k"}
 _CANCEL = {"key": "k", "cancel": "true"}
@@ -74,7 +75,7 @@ def _late_cancels(*sent_ms: int) -> SmallWorld:
     begun_ms = world.clock.now_ms()
     world.clock.advance_ms(100)
     world.send(b=(9, _ONCE))
-    cancel(world.service, TOPIC, world.settings.slot_ms, world.id_of("b"), world.clock.now_ms())
+    cancel(world.service, new_topic_state(TOPIC, "g", world.settings, 0), world.id_of("b"), world.clock.now_ms())
     older = world.pack(begun_ms + 30, a=(9, _ONCE))
     world.unwanted |= {("billing", "a"), ("billing", "b")}
     for each in sent_ms:
@@ -92,7 +93,7 @@ def _late_cancel_and_newest() -> SmallWorld:
 
     def comes_and_goes(ports: Any) -> None:
         ingest(ports, TOPIC, [newest])
-        cancel(ports, TOPIC, world.settings.slot_ms, world.id_of("c"), world.clock.now_ms())
+        cancel(ports, new_topic_state(TOPIC, "g", world.settings, 0), world.id_of("c"), world.clock.now_ms())
 
     world.act("ingest, and cancel", comes_and_goes)
     return world

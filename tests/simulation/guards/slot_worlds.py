@@ -12,6 +12,7 @@ from tests.stored import stored
 from tidewheel.flows.administration.cancel import cancel
 from tidewheel.flows.administration.pause import activate, delete_subscription, pause, resume
 from tidewheel.flows.delivery.ingest import ingest as ingesting
+from tidewheel.model.topic_state import new_topic_state
 
 
 # ---- worlds
@@ -189,7 +190,7 @@ def _cancelled() -> SmallWorld:
     message = world.id_of("a")
 
     def cancelling(ports: Any) -> None:
-        done = cancel(ports, TOPIC, world.settings.slot_ms, message, world.clock.now_ms())
+        done = cancel(ports, new_topic_state(TOPIC, "g", world.settings, 0), message, world.clock.now_ms())
         (world.unwanted if done else world.wanted).add(("billing", "a"))
 
     world.want("billing", messages="b")
@@ -207,7 +208,7 @@ def _cancelled_in_the_queue() -> SmallWorld:
     message = world.id_of("a")
 
     def cancelling(ports: Any) -> None:
-        done = cancel(ports, TOPIC, world.settings.slot_ms, message, world.clock.now_ms())
+        done = cancel(ports, new_topic_state(TOPIC, "g", world.settings, 0), message, world.clock.now_ms())
         (world.unwanted if done else world.wanted).add(("billing", "a"))
 
     world.want("billing", messages="b")

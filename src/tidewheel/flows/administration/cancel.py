@@ -6,9 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from tidewheel.errors import ConcurrentModification, UnknownTopic
+from tidewheel.model.claim import LATEST_CANCEL_MS, Claim, claim_ttl_s
 from tidewheel.model.key import KeyEntry
-from tidewheel.model.message import MessageId
+from tidewheel.model.message import MessageId, id_bytes, id_deliver_at_ms
 from tidewheel.model.tombstone import KEPT_S, Tombstone, tombstone
+from tidewheel.model.topic_state import TopicState
 from tidewheel.storage.storage import Storage
 from tidewheel.storage.tombstones import MAX_CANCELS
 
@@ -38,9 +40,11 @@ class TooLate:
 
     Attributes:
         id: the message, or its replacement if the message was moved.
+        subscriptions: whose consumers have the message, in a topic with `cancel_until="consumed"`. Others get it too.
     """
 
     id: MessageId
+    subscriptions: tuple[str, ...] = ()
 
     def __bool__(self) -> bool:
         return False
@@ -49,27 +53,59 @@ class TooLate:
 CancelResult = Cancelled | TooLate
 
 
-def cancel(storage: Storage, topic: str, slot_ms: int, message_id: MessageId, now_ms: int) -> CancelResult:
+def cancel(storage: Storage, state: TopicState, message_id: MessageId, now_ms: int) -> CancelResult:
     """Cancels a message by id, in one conditional transaction. A repetition is harmless.
 
     Messages that are still in an ingest queue can be cancelled too, because ingest and dispatch read tombstones after
-    the seal. The id of a moved message cancels its replacement.
+    the seal. The id of a moved message cancels its replacement. If the slot is sealed, the message's claim decides.
 
     Raises:
         ConcurrentModification: other transactions came first each time; try again.
     """
     for _ in range(_MOST_MOVES):
-        outcome = storage.tombstones.cancel(topic, tombstone(message_id, slot_ms, now_ms))
-        if outcome.done or (outcome.found is not None and outcome.found.certain and outcome.found.to is None):
+        wanted = tombstone(message_id, state.slot_ms, now_ms)
+        outcome = storage.tombstones.cancel(state.topic, wanted)
+        if outcome.done:
             return Cancelled(id=message_id)
-        if outcome.found is None or outcome.found.to is None:
-            return TooLate(id=message_id)
-        message_id = outcome.found.to
-    raise ConcurrentModification("cancel", topic, _MOST_MOVES)
+        to = None if outcome.found is None else outcome.found.to
+        if to is None and (claim := cancel_late(storage, state, wanted, now_ms)) is not None:
+            if claim.holders:
+                return TooLate(id=message_id, subscriptions=claim.holders)
+            to = claim.to
+            if to is None:
+                return Cancelled(id=message_id)
+        if to is None:
+            certain = outcome.found is not None and outcome.found.certain
+            return Cancelled(id=message_id) if certain else TooLate(id=message_id)
+        message_id = to
+    raise ConcurrentModification("cancel", state.topic, _MOST_MOVES)
+
+
+def cancel_late(
+    storage: Storage, state: TopicState, wanted: Tombstone, now_ms: int, *, from_all: bool = True
+) -> Claim | None:
+    """Cancels a message whose slot is sealed, unless consumers have it. Returns its claim, which stays as it is.
+
+    Returns None where consumers claim nothing, and for a message that was due 14 days ago: it comes, or came.
+
+    If it stops after the claim, only the claim tells that the message is cancelled. A repetition puts the tombstone.
+
+    Args:
+        wanted: names the message that takes its place, if any.
+        from_all: as for `Claims.cancel`.
+    """
+    due_ms = id_deliver_at_ms(id_bytes(wanted.id))
+    if not state.settings.claimed or now_ms - due_ms > LATEST_CANCEL_MS:
+        return None
+    ttl_s = claim_ttl_s(due_ms, now_ms, cancelled=True)
+    claim = storage.claims.cancel(state.topic, wanted.id, ttl_s, wanted.to, from_all=from_all)
+    if claim.cancelled:
+        storage.tombstones.put_late(state.topic, wanted._replace(to=claim.to))
+    return claim
 
 
 def cancel_many(
-    storage: Storage, topic: str, slot_ms: int, message_ids: Sequence[MessageId], now_ms: int
+    storage: Storage, state: TopicState, message_ids: Sequence[MessageId], now_ms: int
 ) -> list[CancelResult]:
     """Cancels messages, up to ninety in one transaction. Returns one result per id, in order.
 
@@ -79,29 +115,28 @@ def cancel_many(
     results: dict[MessageId, CancelResult] = {}
 
     def settle(batch: list[Tombstone]) -> None:
-        if len(batch) > 1 and storage.tombstones.cancel_batch(topic, batch):
+        if len(batch) > 1 and storage.tombstones.cancel_batch(state.topic, batch):
             results.update({each.id: Cancelled(id=each.id) for each in batch})
         elif len(batch) > 1:
             middle = len(batch) // 2
             settle(batch[:middle])
             settle(batch[middle:])
         else:
-            results[batch[0].id] = cancel(storage, topic, slot_ms, batch[0].id, now_ms)
+            results[batch[0].id] = cancel(storage, state, batch[0].id, now_ms)
 
     # In order of slots, so that a seal refuses only the first batches.
-    wanted = sorted(tombstone(each, slot_ms, now_ms) for each in dict.fromkeys(message_ids))
+    wanted = sorted(tombstone(each, state.slot_ms, now_ms) for each in dict.fromkeys(message_ids))
     for start in range(0, len(wanted), MAX_CANCELS):
         settle(wanted[start : start + MAX_CANCELS])
     return [results[each] for each in message_ids]
 
 
-def cancel_key(
-    storage: Storage, topic: str, slot_ms: int, key: str, version: tuple[int, int], now_ms: int
-) -> CancelResult:
+def cancel_key(storage: Storage, state: TopicState, key: str, version: tuple[int, int], now_ms: int) -> CancelResult:
     """Cancels the message of a key, and older messages with the key in ingest queues.
 
     The key's entry becomes a cancelled entry with a new version, so that older messages lose against it. The message
-    that the entry names is cancelled in the same transaction. If its slot is sealed, only the entry changes.
+    that the entry names is cancelled in the same transaction. If its slot is sealed, the message's claim decides, and
+    then the entry changes.
 
     Args:
         version: the caller's clock in ms, and its count.
@@ -116,17 +151,17 @@ def cancel_key(
         ConcurrentModification: others changed the key under every attempt; try again.
     """
     for _ in range(_ATTEMPTS):
-        found = storage.keys.read(topic, key)
+        found = storage.keys.read(state.topic, key)
         if found is not None and found.version[:2] >= version:
             # From a sender whose clock is ahead of ours: the message came before this call, so it is cancelled too.
             version = (found.sent_ms, found.seq + 1)
-        result = _put_cancelled(storage, topic, slot_ms, found, _cancelled(key, found, version, now_ms), now_ms)
+        result = _put_cancelled(storage, state, found, _cancelled(key, found, version, now_ms), now_ms)
         if result is not None:
             return result
-    raise ConcurrentModification("cancel key", topic, _ATTEMPTS)
+    raise ConcurrentModification("cancel key", state.topic, _ATTEMPTS)
 
 
-def cancel_as_sent(storage: Storage, topic: str, slot_ms: int, key: str, version: tuple[int, int], now_ms: int) -> None:
+def cancel_as_sent(storage: Storage, state: TopicState, key: str, version: tuple[int, int], now_ms: int) -> None:
     """Cancels all messages of a key that are older than a version, as a plain message asks.
 
     A newer entry stays, and keeps that older messages in ingest queues are dropped. So a cancel that comes late, or
@@ -137,30 +172,33 @@ def cancel_as_sent(storage: Storage, topic: str, slot_ms: int, key: str, version
         ConcurrentModification: others changed the key under every attempt; try again.
     """
     for _ in range(_ATTEMPTS):
-        found = storage.keys.read(topic, key)
+        found = storage.keys.read(state.topic, key)
         if found is not None and found.floor >= version:
             return
         if found is None or found.version[:2] < version:
             entry = _cancelled(key, found, version, now_ms)
-            if _put_cancelled(storage, topic, slot_ms, found, entry, now_ms) is not None:
+            if _put_cancelled(storage, state, found, entry, now_ms) is not None:
                 return
-        elif storage.keys.move(topic, found, replace(found, floor=version), None):
+        elif storage.keys.move(state.topic, found, replace(found, floor=version), None):
             return
-    raise ConcurrentModification("cancel key", topic, _ATTEMPTS)
+    raise ConcurrentModification("cancel key", state.topic, _ATTEMPTS)
 
 
 def _put_cancelled(
-    storage: Storage, topic: str, slot_ms: int, found: KeyEntry | None, entry: KeyEntry, now_ms: int
+    storage: Storage, state: TopicState, found: KeyEntry | None, entry: KeyEntry, now_ms: int
 ) -> CancelResult | None:
     """Moves a key to a cancelled entry, with a tombstone of its message. Returns None if the key has changed."""
     if found is not None and found.id is not None:
-        return _cancel_named(storage, topic, found, entry, tombstone(found.id, slot_ms, now_ms), now_ms)
-    done = storage.keys.claim(topic, entry) is None if found is None else storage.keys.move(topic, found, entry, None)
+        return _cancel_named(storage, state, found, entry, tombstone(found.id, state.slot_ms, now_ms), now_ms)
+    if found is None:
+        done = storage.keys.claim(state.topic, entry) is None
+    else:
+        done = storage.keys.move(state.topic, found, entry, None)
     if not done:
         return None
     # A rebuild that restores the key cancels the message if it finds this entry, but perhaps too late.
-    _is_sealed(storage, topic, 0)
-    restored = storage.keys.read(topic, entry.key)
+    _is_sealed(storage, state.topic, 0)
+    restored = storage.keys.read(state.topic, entry.key)
     if restored is None or restored.id is None or not restored.cancelled:
         return Cancelled(id=None)
     return None
@@ -181,20 +219,26 @@ def _cancelled(key: str, found: KeyEntry | None, version: tuple[int, int], now_m
 
 
 def _cancel_named(
-    storage: Storage, topic: str, found: KeyEntry, entry: KeyEntry, wanted: Tombstone, now_ms: int
+    storage: Storage, state: TopicState, found: KeyEntry, entry: KeyEntry, wanted: Tombstone, now_ms: int
 ) -> CancelResult | None:
     """Cancels a key's entry and the message that it names. Returns None if the key has changed."""
     named: MessageId | None = wanted.id
-    if not storage.keys.move(topic, found, entry, wanted):
-        known = storage.tombstones.read(topic, wanted.slot, wanted.id)
-        if known is None and not _is_sealed(storage, topic, wanted.slot):
+    if not storage.keys.move(state.topic, found, entry, wanted):
+        known = storage.tombstones.read(state.topic, wanted.slot, wanted.id)
+        sealed = _is_sealed(storage, state.topic, wanted.slot)
+        if known is None and not sealed:
             return None
-        if not storage.keys.move(topic, found, entry, None):
+        claim = cancel_late(storage, state, wanted, now_ms) if sealed else None
+        if not storage.keys.move(state.topic, found, entry, None):
             return None
-        if known is None or not (known.certain or storage.tombstones.cancel(topic, wanted).done):
+        if claim is not None and claim.holders:
+            return TooLate(id=wanted.id, subscriptions=claim.holders)
+        if claim is None and (
+            known is None or not (known.certain or storage.tombstones.cancel(state.topic, wanted).done)
+        ):
             return TooLate(id=wanted.id)
         # A replacement of the entry's message that is not in the entry yet loses against the cancel.
-        named = known.to or named
+        named = (known and known.to) or (claim and claim.to) or named
     return TooLate(id=wanted.id) if entry.tail_ms > now_ms else Cancelled(id=named)
 
 

@@ -128,7 +128,7 @@ def _cancel(ports: Ports, state: TopicState, packs: Mapping[int, Pack]) -> dict[
     def cancel(wanted: tuple[int, Cancellation]) -> None:
         each = wanted[1]
         version = each.sent_at_ms, each.seq
-        cancel_as_sent(ports, state.topic, state.slot_ms, each.key, version, ports.clock.now_ms())
+        cancel_as_sent(ports, state, each.key, version, ports.clock.now_ms())
 
     wanted = [(place, each) for place, pack in packs.items() for each in pack.cancellations]
     return {place: error for (place, _), error in each_alone(ports.parallel, cancel, wanted).items()}

@@ -116,7 +116,8 @@ def _deliver(
         ready = _ready(ports, state, plan, delivery, without_repeats(rows), unread, now_ms)
     except InvalidValue as error:  # the filter cannot be read
         ready = _ready(ports, state, plan, delivery, rows.slice(0, 0), [Unread(list(pieces), error)], now_ms)
-    outcome = release.send(ports, delivery.queue_url, release.releases(ready.rows, delivery.carry))
+    messages = release.releases(ready.rows, delivery.carry, state.claim(key.generation))
+    outcome = release.send(ports, delivery.queue_url, messages)
     parked = _park_rest(ports, state, key, part, ready.rows, outcome) if outcome.untaken else 0
     failures = outcome.failures if outcome.untaken else ()
     segments = len({piece.planned for piece in pieces})
@@ -254,7 +255,9 @@ def _send_ready(ports: Ports, state: TopicState, ready: Sequence[_Ready], failur
 
     Returns how many messages were sent, and how many parked.
     """
-    sendings = [(each.delivery.queue_url, release.releases(each.rows, each.delivery.carry)) for each in ready]
+    sendings = [
+        (to.queue_url, release.releases(rows, to.carry, state.claim(to.key.generation))) for to, rows, *_ in ready
+    ]
     outcomes = release.send_all(ports, sendings)
     done: list[Delivery] = []
     parked = 0

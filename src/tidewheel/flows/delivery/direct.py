@@ -92,7 +92,7 @@ def send_direct(ports: Ports, state: TopicState, rows: pa.Table) -> Direct:
     if live.num_rows * len(subscriptions) > state.settings.inline_rows:
         to_park = _in_parts(state, subscriptions, shares)
     else:
-        to_park = _send_at_once(ports, subscriptions, shares)
+        to_park = _send_at_once(ports, state, subscriptions, shares)
     _park_all(ports, state, to_park)
     return done._replace(parked=sum(each.waiting for each in to_park), unread=unread)
 
@@ -123,7 +123,7 @@ def send_or_park(ports: Ports, state: TopicState, subscription: SubscriptionStat
     Raises:
         Exception: as `send_direct`.
     """
-    to_park = _send_at_once(ports, [subscription], [rows])
+    to_park = _send_at_once(ports, state, [subscription], [rows])
     _park_all(ports, state, to_park)
     return sum(each.waiting for each in to_park)
 
@@ -170,11 +170,13 @@ def _in_parts(
 
 
 def _send_at_once(
-    ports: Ports, subscriptions: Sequence[SubscriptionState], shares: Sequence[pa.Table]
+    ports: Ports, state: TopicState, subscriptions: Sequence[SubscriptionState], shares: Sequence[pa.Table]
 ) -> list[_ToPark]:
     """Sends rows to all active subscriptions. Returns the rows that were not sent."""
-    kinds = [(id(rows), each.carry) for rows, each in zip(shares, subscriptions, strict=True)]
-    messages = {kind: release.releases(rows, kind[1]) for kind, rows in dict(zip(kinds, shares, strict=True)).items()}
+    kinds = [
+        (id(rows), each.carry, state.claim(each.generation)) for rows, each in zip(shares, subscriptions, strict=True)
+    ]
+    messages = {kind: release.releases(rows, *kind[1:]) for kind, rows in dict(zip(kinds, shares, strict=True)).items()}
     active = [place for place, each in enumerate(subscriptions) if each.state is State.ACTIVE]
     sendings = [(subscriptions[place].queue_url, messages[kinds[place]]) for place in active]
     outcomes = dict(zip(active, release.send_all(ports, sendings), strict=True))

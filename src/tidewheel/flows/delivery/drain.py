@@ -108,7 +108,7 @@ def _drain(ports: Ports, state: TopicState, subscription: SubscriptionState, key
     try:
         wanted = without_purged(parked_rows(ports.objects, park), state)
         rows = without_expired(wanted, now_ms)
-        messages = release.releases(rows, subscription.carry)
+        messages = release.releases(rows, subscription.carry, state.claim(key.generation))
     except Exception as error:
         done.failures.append(error)
         _put_off(ports, park, damage=error if is_damage(error) else None)

@@ -11,8 +11,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from tidewheel.errors import ConcurrentModification, CorruptMetadata, InvalidValue, KeysNotSettled, NewerRelease
+from tidewheel.flows.administration.cancel import cancel_late
 from tidewheel.flows.ports import Ports
 from tidewheel.flows.ports.parallel import each_alone
+from tidewheel.model.claim import LATE_REPLACE_MS, Claim
 from tidewheel.model.key import KeyEntry
 from tidewheel.model.message import MessageId, id_bytes, id_deliver_at_ms, id_text
 from tidewheel.model.pack import Pack
@@ -160,7 +162,10 @@ class _Settling:
             assert mine.options.moves is not None
             wanted = tombstone(mine.options.moves, self._state.slot_ms, self._now_ms, to=mine.id)
             outcome = self._storage.tombstones.cancel(self._state.topic, wanted)
-            if not outcome.done and (outcome.found is None or outcome.found.to != mine.id):
+            decided: Tombstone | Claim | None = outcome.found
+            if not outcome.done and decided is None:  # the slot is sealed
+                decided = cancel_late(self._storage, self._state, wanted, self._now_ms)
+            if not outcome.done and (decided is None or decided.to != mine.id):
                 self._drop(mine)
                 losers.append(mine.id)
         return losers
@@ -248,11 +253,14 @@ class _Settling:
         open. If the slot is sealed, the entry holds until when a superseded message may still come.
         """
         following = replace(mine, floor=max(mine.floor, found.floor), tail_ms=found.tail_ms)
-        replaced = mine.replace and found.deliver_at_ms > mine.sent_ms
+        late_ms = LATE_REPLACE_MS if self._state.settings.claimed else 0
+        replaced = mine.replace and found.deliver_at_ms > mine.sent_ms - late_ms
         known = None if found.id is None else self._find(found.id)
         if found.id is None or self._is_dead(found, known) or not (replaced or found.cancelled):
             return following, None
         if found.deliver_at_ms < self._near_ms and self._sealed_now() > found.deliver_at_ms // self._state.slot_ms:
+            if replaced and self._is_stopped(found.id):
+                return following, None
             following = replace(following, tail_ms=max(found.tail_ms, found.deliver_at_ms))
             certain = False
         else:
@@ -260,6 +268,12 @@ class _Settling:
         if known is not None or not replaced:
             return following, None
         return following, tombstone(found.id, self._state.slot_ms, self._now_ms, certain=certain)
+
+    def _is_stopped(self, superseded: MessageId) -> bool:
+        """Cancels a message whose slot is sealed for all consumers that do not have it. Returns whether none has it."""
+        wanted = tombstone(superseded, self._state.slot_ms, self._now_ms)
+        claim = cancel_late(self._storage, self._state, wanted, self._now_ms, from_all=False)
+        return claim is not None and not claim.holders
 
     def _leads_to(self, message_id: MessageId, successor: MessageId | None) -> bool:
         """Whether a message was moved and became the given successor."""

@@ -57,11 +57,12 @@ def texts_of(rows: pa.Table, extras: Sequence[str | None]) -> list[str]:
     ]
 
 
-def releases(rows: pa.Table, carry: str | None = None) -> list[Release]:
+def releases(rows: pa.Table, carry: str | None = None, claim: str | None = None) -> list[Release]:
     """Returns ledger rows as messages to send, in the rows' order.
 
     Args:
         carry: the subscription's setting.
+        claim: the generation for which consumers claim the messages. None: they do not.
     """
     sent_attributes, extras = attributes_of(rows)
     # to_pylist is slow on fixed_size_binary.
@@ -71,7 +72,9 @@ def releases(rows: pa.Table, carry: str | None = None) -> list[Release]:
             due,
             text,
             attrs,
-            header_text(id_text(binary), encoding, sent, key=key, expires_at_ms=exp, group=group, extras=more),
+            header_text(
+                id_text(binary), encoding, sent, key=key, expires_at_ms=exp, group=group, claim=claim, extras=more
+            ),
             group,
         )
         for due, text, attrs, binary, encoding, sent, key, exp, more, group in zip(

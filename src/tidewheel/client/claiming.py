@@ -1,0 +1,108 @@
+"""Claims received messages, in topics whose messages can be cancelled until a consumer has them.
+
+The header of such a message has the field `claim`. One conditional write, before the message is handed out, decides
+between its consumer and whoever cancels it. The write counts, so that a message whose handling fails again and again is
+buried. SQS's count alone does not tell: a message that waits for DynamoDB's answer is received again, too. So the
+queues of such a topic allow more receives.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from enum import Enum
+
+from botocore.exceptions import ClientError
+
+from tidewheel.aws.tries import AWS_ERRORS, passes
+from tidewheel.client import receiving
+from tidewheel.client.connection import Connection
+from tidewheel.client.retries import bury, dead_letter_url
+from tidewheel.errors import ClaimFailed, ConcurrentModification
+from tidewheel.model.claim import Holder, claim_ttl_s
+from tidewheel.model.message import id_bytes, id_deliver_at_ms
+from tidewheel.model.received import ReceivedMessage
+
+MAX_CLAIMS = 5
+"""How often a message is handed out before it is buried."""
+
+_log = logging.getLogger(__name__)
+
+
+class Claimed(Enum):
+    """What became of a claim."""
+
+    MINE = "hand it out"
+    CANCELLED = "acknowledge it"
+    SPENT = "bury it"
+
+
+def claim(connection: Connection, topic: str, subscription: str, message: ReceivedMessage, now_ms: int) -> Claimed:
+    """Claims a message for its subscription. A message without the header's field needs no claim.
+
+    Raises:
+        ClaimFailed: DynamoDB gave no answer, or refuses. The message must not be handed out.
+    """
+    if message.claim is None:
+        return Claimed.MINE
+    holder = Holder(subscription=subscription, generation=message.claim)
+    ttl_s = claim_ttl_s(id_deliver_at_ms(id_bytes(message.id)), now_ms, cancelled=False)
+    try:
+        count = connection.storage.claims.claim(topic, message.id, holder, ttl_s)
+    except (*AWS_ERRORS, ConcurrentModification) as error:
+        refused = isinstance(error, ClientError) and not passes(error)
+        raise ClaimFailed(topic, message.id, str(error), refused=refused) from error
+    if count is None:
+        return Claimed.CANCELLED
+    # A redrive begins SQS's count anew, and what waited for DynamoDB's answer makes it too high.
+    return Claimed.SPENT if min(count, message.receive_count) > MAX_CLAIMS else Claimed.MINE
+
+
+def claim_all(
+    connection: Connection,
+    topic: str,
+    subscription: str,
+    queue_url: str,
+    messages: Sequence[ReceivedMessage],
+    now_ms: int,
+    count: Callable[[str], None] = lambda _: None,
+) -> list[ReceivedMessage]:
+    """Claims messages side by side. Returns those to hand out, and acknowledges those that were cancelled or buried.
+
+    A message whose claim gets no answer is left out with a warning. It comes again.
+
+    Args:
+        count: gets `cancelled` or `dead` for each that is acknowledged.
+
+    Raises:
+        ClaimFailed: no message could be claimed.
+    """
+    failures: list[ClaimFailed] = []
+
+    def one(message: ReceivedMessage) -> Claimed | None:
+        try:
+            return claim(connection, topic, subscription, message, now_ms)
+        except ClaimFailed as error:
+            failures.append(error)
+            return None
+
+    if not any(message.claim for message in messages):
+        return list(messages)
+    with ThreadPoolExecutor(receiving.RECEIVE_BATCH) as threads:
+        found = list(zip(messages, threads.map(one, messages), strict=True))
+    if len(failures) == len(messages):
+        raise failures[0]
+    for failure in failures:
+        _log.warning("message passed over: %s", failure)
+    spent = [message for message, claimed in found if claimed is Claimed.SPENT]
+    if spent:
+        dead_url = dead_letter_url(connection.sqs, queue_url)
+        for message in spent:
+            bury(connection.sqs, dead_url, connection.settings.s3_bucket, message)
+    done = [message for message, claimed in found if claimed in (Claimed.CANCELLED, Claimed.SPENT)]
+    if done:
+        receiving.delete(connection.sqs, queue_url, done)
+    for message in done:
+        count("dead" if message in spent else "cancelled")
+    return [message for message, claimed in found if claimed is Claimed.MINE]

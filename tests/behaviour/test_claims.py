@@ -1,0 +1,157 @@
+"""Tests topics whose messages can be cancelled until a consumer has them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.behaviour.topic import Topic
+from tidewheel import Cancelled, Consumer, MessageState, Rescheduled, TooLate
+
+
+@pytest.fixture
+def orders(topic: Topic) -> Topic:
+    """A topic with claims and two subscriptions."""
+    return topic.another("claims", "billing", "audit", cancel_until="consumed")
+
+
+def sealed(orders: Topic, body: Any = "x", **options: Any) -> str:
+    """Sends a message, and waits until its slot is sealed and its copies are in the queues, not yet due."""
+    receipt = orders.send_and_store(body, delay="1h", **options)
+    orders.advance(minutes=53)
+    assert orders.client.get(orders.name, receipt.id).state is MessageState.SENT
+    return str(receipt.id)
+
+
+def test_a_message_in_the_queues_is_cancelled_and_nobody_gets_it(orders: Topic) -> None:
+    message = sealed(orders)
+    assert orders.client.cancel(orders.name, message) == Cancelled(id=message)
+    orders.advance(minutes=10)
+    assert (orders.bodies("billing"), orders.bodies("audit")) == ([], [])
+    assert orders.everything_in(orders.queue_url("billing")) == []
+    status = orders.client.get(orders.name, message)
+    assert (status.state, status.cancelled_late, status.claimed_by) == (MessageState.CANCELLED, True, ())
+
+
+def test_a_message_that_a_consumer_has_is_not_cancelled_and_the_answer_names_the_consumer(orders: Topic) -> None:
+    message = sealed(orders)
+    orders.advance(minutes=10)
+    assert orders.bodies("billing") == ["x"]
+    too_late = TooLate(id=message, subscriptions=("billing",))
+    assert orders.client.cancel(orders.name, message) == too_late
+    assert orders.client.reschedule(orders.name, message, delay="1h") == too_late
+    assert orders.client.get(orders.name, message).claimed_by == ("billing",)
+    assert orders.bodies("audit") == ["x"]
+
+
+def test_a_message_that_went_direct_is_cancelled(orders: Topic) -> None:
+    receipt = orders.send("soon", delay="1m")
+    orders.advance(seconds=5)
+    assert orders.client.cancel(orders.name, receipt.id)
+    orders.advance(minutes=2)
+    assert orders.bodies() == []
+
+
+def test_a_message_is_rescheduled_after_its_slot_was_sealed_and_comes_once(orders: Topic) -> None:
+    message = sealed(orders)
+    moved = orders.client.reschedule(orders.name, message, delay="2h")
+    assert isinstance(moved, Rescheduled)
+    orders.advance(hours=1)
+    assert orders.bodies() == []
+    orders.advance(hours=2)
+    assert [each.id for each in orders.take()] == [moved.receipt.id]
+    assert [each.id for each in orders.take("audit")] == [moved.receipt.id]
+
+
+def test_an_earlier_id_cancels_what_was_moved_late(orders: Topic) -> None:
+    message = sealed(orders)
+    moved = orders.client.reschedule(orders.name, message, delay="2h")
+    assert orders.client.cancel(orders.name, message) == Cancelled(id=moved.receipt.id)  # type: ignore[union-attr]
+    orders.advance(hours=3)
+    assert orders.bodies() == []
+
+
+def test_a_message_is_delivered_now_and_not_again_at_its_time(orders: Topic) -> None:
+    message = sealed(orders)
+    assert isinstance(orders.client.deliver_now(orders.name, message), Rescheduled)
+    orders.advance(seconds=10)
+    assert len(orders.take()) == 1
+    orders.advance(minutes=20)
+    assert orders.bodies() == []
+
+
+def test_a_key_is_cancelled_and_replaced_until_a_consumer_has_its_message(orders: Topic) -> None:
+    sealed(orders, "old", key="k")
+    assert orders.client.cancel(orders.name, key="k")
+    sealed(orders, "older", key="j")
+    orders.send("newer", key="j", replace=True, delay="2h")
+    orders.advance(minutes=20)
+    assert orders.bodies() == []
+    orders.advance(hours=2)
+    assert orders.bodies() == ["newer"]
+
+
+def test_a_replacement_stops_the_older_message_for_those_that_do_not_have_it(orders: Topic) -> None:
+    sealed(orders, "older", key="k")
+    orders.advance(minutes=9)
+    assert orders.bodies("billing") == ["older"]
+    orders.send("newer", key="k", replace=True, delay="30m")
+    orders.advance(minutes=1)
+    assert orders.bodies("audit") == []
+    orders.advance(hours=1)
+    assert (orders.bodies("billing"), orders.bodies("audit")) == (["newer"], ["newer"])
+
+
+def test_a_message_whose_consumer_died_comes_again_under_the_same_claim(orders: Topic) -> None:
+    message = sealed(orders)
+    orders.advance(minutes=9)
+    [first] = orders.client.receive(orders.name, "billing")
+    orders.advance(minutes=2)  # the visibility time-out
+    [again] = orders.client.receive(orders.name, "billing")
+    assert first.id == again.id == message
+    assert not orders.client.cancel(orders.name, message)
+
+
+def test_a_consumer_counts_what_was_cancelled(orders: Topic) -> None:
+    message = sealed(orders)
+    sealed(orders, "kept")
+    orders.client.cancel(orders.name, message)
+    orders.advance(minutes=10)
+    consumer = Consumer(orders.client, orders.name, "billing")
+    assert [each.body for each in consumer.receive()] == ["kept"]
+    assert consumer.counts.cancelled == 1
+
+
+def test_a_message_that_fails_again_and_again_is_buried_and_comes_again_when_redriven(orders: Topic) -> None:
+    message = sealed(orders)
+    orders.advance(minutes=9)
+    for _ in range(5):
+        assert [each.id for each in orders.client.receive(orders.name, "billing")] == [message]
+        orders.advance(minutes=2)
+    assert orders.client.receive(orders.name, "billing") == []
+    assert orders.everything_in(orders.queue_url("billing")) == []
+    orders.client.redrive(orders.name, "billing")
+    orders.advance(minutes=1)
+    assert [each.id for each in orders.client.receive(orders.name, "billing")] == [message]
+
+
+def test_a_replay_hands_out_again_what_was_claimed_and_not_what_was_cancelled(topic: Topic) -> None:
+    orders = topic.another("kept", cancel_until="consumed", retention_s=86_400)
+    start = orders.stack.now()
+    cancelled, kept = sealed(orders), sealed(orders, "kept")
+    orders.client.cancel(orders.name, cancelled)
+    orders.advance(minutes=10)
+    assert orders.bodies() == ["kept"]
+    orders.client.replay(orders.name, "billing", start=start, end=orders.stack.now())
+    orders.advance(minutes=1)
+    assert [each.id for each in orders.take()] == [kept]
+
+
+def test_the_setting_is_fixed_and_its_messages_say_so(orders: Topic) -> None:
+    sealed(orders)
+    orders.advance(minutes=10)
+    [message] = orders.client.receive(orders.name, "billing")
+    assert message.claim is not None
+    with pytest.raises(Exception, match="cancel_until"):
+        orders.client.update_topic(orders.name, cancel_until="sealed")  # type: ignore[call-arg]
