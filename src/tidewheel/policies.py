@@ -136,16 +136,18 @@ def sender_statements(
     changes = wanted & {"cancel", "reschedule"}
     looks = wanted & {"look", "reschedule"}
     marks = [_beside(topic, "KEY#*"), layout.tombstone_partition(topic)]
+    claims = _beside(topic, "CLAIM#*")
     reads = ["dynamodb:GetItem"]
     reads += ["dynamodb:ConditionCheckItem"] if changes else []
     reads += ["dynamodb:Query"] if looks else []
-    readable = [layout.topic_partition(topic), *(marks if changes or looks else [])]
+    readable = [layout.topic_partition(topic), *([*marks, claims] if changes or looks else [])]
     statements = [_reading_settings(at), _items(at, reads, readable)]
     if changes:
         moves = "reschedule" in wanted
         written = [*marks, *[layout.moves_partition(topic)] * moves]
         kinds = ["tombstone", "key", *["move"] * moves]
         statements.append(_puts(at, written, kinds, checked=layout.topic_partition(topic)))
+        statements.append(_claiming(at, claims))
     if wanted & {"send", "reschedule"}:
         statements.append(_sending(at, topic))
     elif "plain" in wanted:
@@ -180,7 +182,7 @@ def consumer_statements(
 ) -> list[Statement]:
     """Returns the IAM statements for a consumer of a subscription.
 
-    A consumer that reads its queue with plain SQS calls or a Lambda trigger needs only the statement on the queues.
+    A consumer that reads its queue with plain SQS calls or a Lambda trigger needs only the statements on the queues.
 
     Args:
         settings: the service's settings.
@@ -203,12 +205,13 @@ def consumer_statements(
     statements = [
         _reading_settings(at),
         _items(at, ["dynamodb:GetItem"], readable),
+        _claiming(at, _beside(topic, "CLAIM#*")),
         _allow(_CONSUMING, [queue_arn, dead_arn]),
+        _allow(["sqs:SendMessage"], [dead_arn]),
         _allow(["s3:GetObject"], [_large_bodies(at, topic)]),
     ]
     if "retry_later" in actions:
         statements.append(_sending(at, topic))
-        statements.append(_allow(["sqs:SendMessage"], [dead_arn]))
         # The retry of a message with a large body stores the body again.
         statements.append(_creating_bodies(at, topic))
     if "redrive" in actions:
@@ -429,6 +432,16 @@ def _puts(at: _Service, partitions: Sequence[str], kinds: Iterable[str], *, chec
         "Null": {ATTRIBUTES: "false"},
     }
     return {**_allow(["dynamodb:PutItem"], [at.table_arn]), "Condition": condition}
+
+
+def _claiming(at: _Service, partitions: str) -> Statement:
+    """Allows to claim messages, and to cancel what nobody has claimed. IAM cannot tell one from the other."""
+    attributes = [layout.PARTITION_KEY, layout.SORT_KEY, *sorted(layout.CLAIM_ATTRIBUTES)]
+    condition = {
+        "ForAllValues:StringLike": {LEADING_KEYS: [partitions], ATTRIBUTES: attributes},
+        "Null": {LEADING_KEYS: "false", ATTRIBUTES: "false"},
+    }
+    return {**_allow(["dynamodb:UpdateItem"], [at.table_arn]), "Condition": condition}
 
 
 def _large_bodies(at: _Service, topic: str) -> str:

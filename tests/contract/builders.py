@@ -110,6 +110,7 @@ class Store:
         self.parks = storage.parks
         self.set_aside = storage.set_aside
         self.tombstones = storage.tombstones
+        self.claims = storage.claims
         self.keys = storage.keys
         self.notes = storage.notes
         self.recurring = storage.recurring

@@ -27,9 +27,7 @@ def peek(world: World, count: int, after: bytes | None = None) -> list[str]:
 
 
 def cancel(world: World, *ids: str) -> None:
-    results = cancel_many(
-        world.service, world.state, [MessageId(each) for each in ids], world.clock.now_ms()
-    )
+    results = cancel_many(world.service, world.state, [MessageId(each) for each in ids], world.clock.now_ms())
     assert all(results)
 
 

@@ -41,9 +41,9 @@ from tidewheel.model.job import Job, PartJob
 from tidewheel.model.message import IdSource, Message, id_deliver_at_ms, id_text
 from tidewheel.model.pack import Pack, decode_pack, packs
 from tidewheel.model.settings import TopicSettings
+from tidewheel.model.topic_state import new_topic_state
 from tidewheel.model.validation import check_message
 from tidewheel.model.wheel import open_from
-from tidewheel.model.topic_state import new_topic_state
 
 TOPIC = "orders"
 SETTINGS = TopicSettings(slot_s=10, lookahead_s=60, inline_rows=60, part_rows=20, max_buckets=8, collect_interval_s=60)
@@ -256,7 +256,9 @@ class Worker:
                 answers = [bool(cancel(storage, new_topic_state(TOPIC, "g", SETTINGS, 0), chosen[0].id, now_ms))]
             else:
                 ids = [each.id for each in chosen]
-                answers = [bool(each) for each in cancel_many(storage, new_topic_state(TOPIC, "g", SETTINGS, 0), ids, now_ms)]
+                answers = [
+                    bool(each) for each in cancel_many(storage, new_topic_state(TOPIC, "g", SETTINGS, 0), ids, now_ms)
+                ]
         for each, answer in zip(chosen, answers, strict=True):
             each.cancelled.add(answer)
             self._record.did(

@@ -62,6 +62,7 @@ def but(*roles: str) -> tuple[str, ...]:
 LEDGER, PARK, PLAN = "ledgers/orders/x", "parked/orders/mail/x", "plans/orders/1-a.json.z"
 PAYLOAD, IMPORTED, CHECKPOINT = "payloads/orders/2026-01-01/x", "imports/orders/x", "checkpoints/orders/x"
 SERVICE, KEY, TOMB, TOPIC = "SERVICE", "T#orders#KEY#00", "T#orders#TOMB", "T#orders"
+CLAIM = "T#orders#CLAIM#x"
 
 
 def objects(method: str, action: str, name: str, roles: tuple[str, ...]) -> Denied:
@@ -126,6 +127,7 @@ DENIED = {
     "lift a cancellation": items("delete_item", "DeleteItem", TOMB, but(DISPATCH, SWEEP)),
     "put a key": items("put_item", "PutItem", KEY, but(INGEST, REBUILD)),
     "delete a key": items("delete_item", "DeleteItem", KEY, but(SWEEP)),
+    "claim a message": items("update_item", "UpdateItem", CLAIM, but(INGEST)),
     "read a key": items("get_item", "GetItem", KEY, ALL),
     "delete an item of a topic": items("delete_item", "DeleteItem", TOPIC, (INGEST, IMPORT)),
     "put an item of a topic": items("put_item", "PutItem", TOPIC, (SWEEP,)),

@@ -307,6 +307,16 @@ def is_plain(world: World) -> None:
     assert world.bodies(topic) == ["later"]
 
 
+def is_claimed(world: World) -> None:
+    """Ingest cancels a message whose slot is sealed, for a newer one of its key."""
+    topic = world.topic("claimed", cancel_until="consumed")
+    world.client.send(topic, "older", delay="1m", key="k")
+    world.stack.advance(seconds=5)
+    world.client.send(topic, "newer", delay="2m", key="k", replace=True)
+    world.stack.advance(minutes=3)
+    assert world.bodies(topic) == ["newer"]
+
+
 def is_refused(world: World) -> None:
     """Ingest, dispatch and deliver move permanently rejected messages to the queue of refused messages."""
     small, burst, body = world.topic("refused"), world.topic("refused-burst", inline_rows=1), "x" * 10_000
@@ -645,6 +655,7 @@ FLOWS: dict[str, Callable[[World], None]] = {
         lost_a_plan,
         is_foreign_and_large,
         is_plain,
+        is_claimed,
         has_orphans,
         is_deleted,
         is_collected_by_dispatch,

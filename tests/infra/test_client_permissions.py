@@ -46,7 +46,7 @@ class World:
         stack.session.events.register("before-parameter-build.*.*", self._note)
         client = stack.client()
         for topic in (MINE, OTHER, *SHARED):
-            client.create_topic(topic)
+            client.create_topic(topic, cancel_until="consumed")
             client.create_subscription(topic, "mail")
         parameter = stack.session.client("ssm").get_parameter(Name=parameter_name("tidewheel"))
         self.settings = ServiceSettings.from_json(parameter["Parameter"]["Value"], "the parameter")
@@ -97,6 +97,11 @@ def something_waiting(world: World, topic: str) -> None:
 def something_large_waiting(world: World, topic: str) -> None:
     world.sent[topic] = world.stack.client().send(topic, "x" * 2_000_000, delay="2d").id
     world.stack.advance(minutes=10)
+
+
+def something_sealed(world: World, topic: str) -> None:
+    world.sent[topic] = world.stack.client().send(topic, "sealed", delay="1m", key="a sealed key").id
+    world.stack.advance(seconds=2)
 
 
 def receive_and_delete(tw: Tidewheel, world: World, topic: str) -> None:
@@ -253,6 +258,12 @@ CALLS = {
     ),
     "cancel_many": Call(
         role=SENDER, actions=CANCEL, prepare=something_waiting, do=lambda tw, w, t: tw.cancel_many(t, [w.sent[t]])
+    ),
+    "cancel by id of a sealed message": Call(
+        role=SENDER, actions=CANCEL, prepare=something_sealed, do=lambda tw, w, t: tw.cancel(t, w.sent[t])
+    ),
+    "cancel by key of a sealed message": Call(
+        role=SENDER, actions=CANCEL, prepare=something_sealed, do=lambda tw, w, t: tw.cancel(t, key="a sealed key")
     ),
     "reschedule": Call(
         role=SENDER,

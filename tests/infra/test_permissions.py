@@ -53,6 +53,7 @@ def test_no_role_has_a_managed_policy(stack: StackTemplate) -> None:
 TOPICS, TOMBSTONES = table_layout.EVERY_TOPIC, table_layout.EVERY_TOMBSTONES
 KEYS, DAILY = table_layout.EVERY_KEYS, table_layout.SERVICE
 NOTES = table_layout.EVERY_NOTES
+CLAIMS = table_layout.EVERY_CLAIMS
 OF_PACKS = f"{table_layout.EVERY_MOVES} {table_layout.EVERY_NOTES}"
 TOGETHER = f"{TOPICS}, {TOMBSTONES} and {KEYS}"
 """The same pattern as TOPICS without an exception: for transactions over several of these partitions."""
@@ -60,7 +61,12 @@ PARKS = f"{TOPICS} and {NOTES}"
 EXCEPTED = {
     (): TOGETHER,
     (table_layout.EVERY_BESIDE,): TOPICS,
-    (table_layout.EVERY_KEYS, table_layout.EVERY_MOVES, table_layout.EVERY_TOMBSTONES): PARKS,
+    (
+        table_layout.EVERY_CLAIMS,
+        table_layout.EVERY_KEYS,
+        table_layout.EVERY_MOVES,
+        table_layout.EVERY_TOMBSTONES,
+    ): PARKS,
 }
 """What a statement excepts of TOPICS -> what it then allows."""
 READS = {"GetItem", "Query"}
@@ -78,6 +84,7 @@ ERASING = {"DeleteObjectVersion", "ListBucketVersions"}
                 TOPICS: READS | {"UpdateItem"},
                 TOMBSTONES: READS,
                 OF_PACKS: {"GetItem"},
+                CLAIMS: {"GetItem", "UpdateItem"},
                 TOGETHER: {"ConditionCheckItem", "PutItem"},
             },
         ),

@@ -189,6 +189,7 @@ CALLS: Mapping[str, tuple[str, ...]] = {
     "cancel": ("cancel by id", "cancel by key", "client"),
     "cancel_many": ("cancel by id", "client"),
     "reschedule": ("reschedule",),
+    "deliver_now": ("reschedule",),
     "send_recurring": ("send recurring", "client"),
     "cancel_recurring": ("cancel recurring",),
     "get": ("get",),

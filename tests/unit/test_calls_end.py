@@ -98,6 +98,7 @@ CALLS: dict[str, Callable[[World], object]] = {
     "cancel": lambda world: world.tw.cancel("orders", world.message_id),
     "cancel_many": lambda world: world.tw.cancel_many("orders", [world.message_id, world.message_id]),
     "reschedule": lambda world: world.tw.reschedule("orders", world.message_id, delay="4d"),
+    "deliver_now": lambda world: world.tw.deliver_now("orders", world.message_id),
     "send_recurring": lambda world: world.tw.send_recurring("orders", "daily", "x", every="1d"),
     "recurring": lambda world: world.tw.recurring("orders"),
     "cancel_recurring": lambda world: world.tw.cancel_recurring("orders", "daily"),

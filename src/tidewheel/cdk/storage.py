@@ -54,10 +54,12 @@ TOMBSTONES = Partitions(like=(layout.EVERY_TOMBSTONES,))
 OF_PACKS = Partitions(like=(layout.EVERY_MOVES, layout.EVERY_NOTES))
 NOTES = Partitions(like=(layout.EVERY_NOTES,))
 TOPICS_AND_NOTES = Partitions(
-    like=(layout.EVERY_TOPIC,), not_like=(layout.EVERY_KEYS, layout.EVERY_MOVES, layout.EVERY_TOMBSTONES)
+    like=(layout.EVERY_TOPIC,),
+    not_like=(layout.EVERY_CLAIMS, layout.EVERY_KEYS, layout.EVERY_MOVES, layout.EVERY_TOMBSTONES),
 )
 """Both, for a transaction that puts a park and the note of its job."""
 KEYS = Partitions(like=(layout.EVERY_KEYS,))
+CLAIMS = Partitions(like=(layout.EVERY_CLAIMS,))
 DAILY_WORK = Partitions(like=(layout.SERVICE,))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import TYPE_CHECKING, Any, Unpack, cast
+from typing import TYPE_CHECKING, Any, Unpack
 
 from aws_cdk import CustomResource, Duration, RemovalPolicy, Stack
 from aws_cdk import aws_iam as iam
@@ -19,6 +19,7 @@ from tidewheel.errors import InvalidValue
 from tidewheel.flows.administration.subscribe import check_new_subscription
 from tidewheel.model.setting import check_names
 from tidewheel.model.settings import (
+    CancelUntil,
     ChangeableSubscriptionSettings,
     InitialPosition,
     TopicSettings,

@@ -168,6 +168,7 @@ class AsyncTidewheel:
     cancel = _awaitable(Tidewheel.cancel)
     cancel_many = _awaitable(Tidewheel.cancel_many)
     reschedule = _awaitable(Tidewheel.reschedule)
+    deliver_now = _awaitable(Tidewheel.deliver_now)
 
     # ---- recurring messages
     send_recurring = _awaitable(Tidewheel.send_recurring)

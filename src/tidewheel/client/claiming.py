@@ -15,6 +15,7 @@ from enum import Enum
 
 from botocore.exceptions import ClientError
 
+from tidewheel import deadline
 from tidewheel.aws.tries import AWS_ERRORS, passes
 from tidewheel.client import receiving
 from tidewheel.client.connection import Connection
@@ -90,7 +91,7 @@ def claim_all(
     if not any(message.claim for message in messages):
         return list(messages)
     with ThreadPoolExecutor(receiving.RECEIVE_BATCH) as threads:
-        found = list(zip(messages, threads.map(one, messages), strict=True))
+        found = list(zip(messages, threads.map(deadline.carried(one), messages), strict=True))
     if len(failures) == len(messages):
         raise failures[0]
     for failure in failures:

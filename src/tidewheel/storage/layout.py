@@ -84,6 +84,8 @@ CLIENT_ITEMS = {
 
 The policies of clients allow no other attributes, and readers ignore others: an older policy allows all.
 """
+CLAIM_ATTRIBUTES = frozenset({TTL_ATTRIBUTE, "claimed", "cancelled", "moved_to", "*#*"})
+"""Patterns of the attributes of claims, beside their keys. A name with '#' counts the claims of a subscription."""
 CHECKED_BY_CLIENTS = frozenset({"layout", "sealed"})
 """Attributes of the topic state that a client's transaction checks."""
 

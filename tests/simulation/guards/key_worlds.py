@@ -13,8 +13,8 @@ from tidewheel.flows.administration.purge import purge
 from tidewheel.flows.delivery.ingest import ingest
 from tidewheel.model.message import id_text
 from tidewheel.model.pack import Pack
-from tidewheel.model.validation import Options
 from tidewheel.model.topic_state import new_topic_state
+from tidewheel.model.validation import Options
 
 _REPLACE = {"key": "k", "replace": True}
 _ONCE = {"key": "k"}
@@ -89,7 +89,11 @@ def _upsert_and_dispatch() -> SmallWorld:
     def ingest_and_cancel(ports: Any) -> None:
         ingest(ports, TOPIC, [batch])
         now_ms = world.clock.now_ms()
-        _told(world, ("a", "b"), cancel_key(ports, new_topic_state(TOPIC, "g", world.settings, 0), "k", (now_ms, 99), now_ms))
+        _told(
+            world,
+            ("a", "b"),
+            cancel_key(ports, new_topic_state(TOPIC, "g", world.settings, 0), "k", (now_ms, 99), now_ms),
+        )
 
     world.act("ingest, and cancel by key", ingest_and_cancel)
     world.act("dispatch", dispatch_as_function)
@@ -103,7 +107,11 @@ def _cancelled_key_in_queue() -> SmallWorld:
     now_ms = world.clock.now_ms()
 
     def cancels(ports: Any) -> None:
-        _told(world, ("a",), cancel_key(ports, new_topic_state(TOPIC, "g", world.settings, 0), "k", (now_ms + 1, 0), now_ms + 1))
+        _told(
+            world,
+            ("a",),
+            cancel_key(ports, new_topic_state(TOPIC, "g", world.settings, 0), "k", (now_ms + 1, 0), now_ms + 1),
+        )
 
     world.act("ingest", lambda ports: ingest(ports, TOPIC, [batch]), again=True)
     world.act("cancel by key", cancels)

@@ -239,7 +239,10 @@ def _late_redelivery() -> SmallWorld:
     world = SmallWorld("billing")
     batch = world.send(a=5)
     message = world.id_of("a")
-    require(bool(cancel(world.service, new_topic_state(TOPIC, "g", world.settings, 0), message, world.clock.now_ms())), "arranging")
+    require(
+        bool(cancel(world.service, new_topic_state(TOPIC, "g", world.settings, 0), message, world.clock.now_ms())),
+        "arranging",
+    )
     world.unwanted.add(("billing", "a"))
     world.at(4)
     world.dispatch()
