@@ -18,7 +18,7 @@ from pathlib import Path
 
 from tests.simulation.exploring import Found, Scenario, explore
 from tests.simulation.guard import MOST_SCHEDULES, Guard, worlds_of
-from tests.simulation.guards import deliveries, keys, ledgers, plain, slots, subscriptions, topics
+from tests.simulation.guards import claims, deliveries, keys, ledgers, plain, slots, subscriptions, topics
 
 GUARDS: tuple[Guard, ...] = (
     *slots.GUARDS,
@@ -27,6 +27,7 @@ GUARDS: tuple[Guard, ...] = (
     *subscriptions.GUARDS,
     *keys.GUARDS,
     *plain.GUARDS,
+    *claims.GUARDS,
     *topics.GUARDS,
 )
 """All guards, in the order of a message's life."""

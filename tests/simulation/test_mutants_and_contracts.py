@@ -45,6 +45,7 @@ UNHELD = {
 SUITES = (
     "buckets",
     "checks",
+    "claims",
     "deletions",
     "deliveries",
     "keys",

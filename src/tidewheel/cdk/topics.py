@@ -161,8 +161,8 @@ class Subscription(Construct):
             initial_position: As for `create_subscription`; has an effect only when the subscription is created.
             visibility_timeout: For a new queue, by default as for `create_subscription`. AWS recommends six times the
                 time-out of the function that reads the queue.
-            max_receive_count: For a new queue: the receives after which a message is a dead letter. By default 5, or 100
-                in a topic with `cancel_until="consumed"`, where the SDK counts to 5.
+            max_receive_count: For a new queue: the receives after which a message is a dead letter. By default 5, or
+                100 in a topic with `cancel_until="consumed"`, where the SDK counts to 5.
             removal_policy: As for the topic; by default the topic's policy. It also applies to a new queue.
             **settings: Settings such as `filter_policy`, as for `create_subscription`.
 

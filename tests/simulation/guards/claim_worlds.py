@@ -1,0 +1,200 @@
+"""Small worlds of claims: consumers against cancels, moves and newer messages of a key."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.simulation.actors import CallFailed, Fault, require
+from tests.simulation.exploring import Scenario
+from tests.simulation.healing import TOPIC, dispatch_as_function
+from tests.simulation.small_world import SmallWorld
+from tidewheel.flows.administration.cancel import TooLate, cancel, cancel_key
+from tidewheel.flows.delivery.ingest import ingest
+from tidewheel.model.claim import Holder
+from tidewheel.model.pack import Pack
+from tidewheel.model.validation import Options
+
+_REPLACE = {"key": "k", "replace": True}
+_ONCE = {"key": "k"}
+_FAULTS = (Fault.DIES, Fault.LOSES)
+_TTL_S = 2_000_000_000
+
+
+class _Consumers:
+    """The consumers of a world's subscriptions, and what was promised about what they hand out.
+
+    Attributes:
+        handed: (subscription, message's name).
+        never: likewise, of messages that are stopped.
+        owed: likewise, of messages that a late cancel said they have.
+        one_of: of these names, each subscription gets exactly one.
+    """
+
+    def __init__(self, world: SmallWorld, *subscriptions: str) -> None:
+        self.world, self.subscriptions = world, subscriptions
+        self.handed: set[tuple[str, str]] = set()
+        self.never: set[tuple[str, str]] = set()
+        self.owed: set[tuple[str, str]] = set()
+        self.one_of: tuple[str, ...] = ()
+        world.may_repeat = True
+        world.at_end.append(self._check)
+
+    def hand_out(self, ports: Any, subscription: str, name: str) -> None:
+        """Claims a message, and hands it out if that is allowed."""
+        found = self.world.service.subscriptions.read(TOPIC, subscription)
+        assert found is not None
+        holder = Holder(subscription=subscription, generation=found.generation)
+        if ports.claims.claim(TOPIC, self.world.id_of(name), holder, _TTL_S) is None:
+            return
+        require(
+            (subscription, name) not in self.never, f"{name} is handed out by {subscription}, although it is stopped"
+        )
+        self.handed.add((subscription, name))
+
+    def consume(self, subscription: str, name: str) -> None:
+        """Adds an actor that receives a copy, and comes again if it dies."""
+        self.world.act(f"consume {name}", lambda ports: self.hand_out(ports, subscription, name), again=True)
+
+    def told(self, ports: Any, names: tuple[str, ...], answer: object) -> None:
+        """Notes the answer of a cancel."""
+        if isinstance(answer, TooLate):
+            require(bool(answer.subscriptions), "too late, and nobody has it")
+            self.owed |= {(each, names[0]) for each in answer.subscriptions}
+        elif answer:
+            self.stop(*names)
+
+    def stop(self, *names: str) -> None:
+        """Nobody gets these messages from now on, and nobody has got them."""
+        for subscription in self.subscriptions:
+            for name in names:
+                require((subscription, name) not in self.handed, f"{name} was handed out, and a cancel succeeded")
+                self.never.add((subscription, name))
+
+    def _check(self) -> None:
+        for subscription in self.subscriptions:
+            for name in self.world.received(subscription):
+                self.hand_out(self.world.service, subscription, name)
+            if self.one_of:
+                got = [name for name in self.one_of if (subscription, name) in self.handed]
+                require(len(got) == 1, f"{subscription} got {got} of {', '.join(self.one_of)}")
+        for subscription, name in self.owed:
+            require((subscription, name) in self.handed, f"a cancel said that {subscription} has {name}")
+
+
+def _sealed(*subscriptions: str, **messages: Any) -> tuple[SmallWorld, _Consumers]:
+    """Returns a world whose message is in the queues."""
+    world = SmallWorld(*subscriptions, cancel_until="consumed")
+    world.send(**messages)
+    world.at(4)
+    dispatch_as_function(world.service)
+    world.run()
+    return world, _Consumers(world, *subscriptions)
+
+
+def _cancels(world: SmallWorld, consumers: _Consumers, *names: str) -> None:
+    state = world.state
+
+    def cancels(ports: Any) -> None:
+        answer = cancel(ports, state, world.id_of(names[0]), world.clock.now_ms())
+        consumers.told(ports, names, answer)
+
+    world.act("cancel", cancels, again=True)
+
+
+def _moving(world: SmallWorld, name: str, **message: Any) -> Pack:
+    """Returns the pack of a message that may take another's place."""
+    batch = world.pack(None, Options(moves=world.id_of(name)), **message)
+    [mover] = message
+    world.service.tombstones.allow_move(TOPIC, world.id_of(mover), world.id_of(name), _TTL_S)
+    return batch
+
+
+def _ingests(world: SmallWorld, batch: Pack, name: str = "ingest") -> None:
+    world.act(name, lambda ports: _ingest(ports, batch), again=True)
+
+
+def _ingest(ports: Any, batch: Pack) -> None:
+    """Ingests a pack, which comes again if something of it must wait."""
+    if ingest(ports, TOPIC, [batch]).left:
+        raise CallFailed
+
+
+def _cancel_and_consume() -> SmallWorld:
+    """A message in the queues of two subscriptions is cancelled while one of their consumers receives it."""
+    world, consumers = _sealed("audit", "billing", a=5)
+    consumers.consume("billing", "a")
+    _cancels(world, consumers, "a")
+    return world
+
+
+def _cancel_key_and_consume() -> SmallWorld:
+    """The same by the message's key."""
+    world, consumers = _sealed("billing", a=(5, _ONCE))
+    consumers.consume("billing", "a")
+    state = world.state
+
+    def cancels(ports: Any) -> None:
+        now_ms = world.clock.now_ms()
+        consumers.told(ports, ("a",), cancel_key(ports, state, "k", (now_ms, 99), now_ms))
+
+    world.act("cancel by key", cancels)
+    return world
+
+
+def _move_and_consume() -> SmallWorld:
+    """A message is moved while a consumer receives it. It comes once."""
+    world, consumers = _sealed("billing", a=5)
+    consumers.one_of = ("a", "m")
+    _ingests(world, _moving(world, "a", m=9))
+    consumers.consume("billing", "a")
+    return world
+
+
+def _two_moves() -> SmallWorld:
+    """Two messages take the place of one whose slot is sealed."""
+    world, consumers = _sealed("billing", a=5)
+    consumers.one_of = ("a", "m", "n")
+    _ingests(world, _moving(world, "a", m=9))
+    _ingests(world, _moving(world, "a", n=10), "another ingest")
+    return world
+
+
+def _move_and_cancel() -> SmallWorld:
+    """A message whose slot is sealed is moved, and cancelled by its old id."""
+    world, consumers = _sealed("billing", a=5)
+    _ingests(world, _moving(world, "a", m=9))
+    _cancels(world, consumers, "a", "m")
+    return world
+
+
+def _replace_and_consume() -> SmallWorld:
+    """A newer message of a key is ingested while a consumer receives the older one."""
+    world, consumers = _sealed("audit", "billing", a=(5, _REPLACE))
+    newer = world.pack(b=(9, _REPLACE))
+    consumers.consume("billing", "a")
+
+    def ingests(ports: Any) -> None:
+        _ingest(ports, newer)
+        # Whoever has it, keeps it. Nobody else gets it.
+        consumers.never |= {(each, "a") for each in consumers.subscriptions} - consumers.handed
+
+    world.act("ingest", ingests, again=True)
+    return world
+
+
+def _moved_and_sent_once() -> SmallWorld:
+    """A message with a key is moved after the seal, and loses against nothing that came before."""
+    world, consumers = _sealed("billing", a=(5, _ONCE))
+    consumers.one_of = ("a", "m")
+    batch = _moving(world, "a", m=(9, _ONCE))
+    _ingests(world, batch)
+    return world
+
+
+CANCEL = Scenario(name="a late cancel against a consumer", build=_cancel_and_consume, faults=_FAULTS)
+CANCEL_KEY = Scenario(name="a late cancel by key against a consumer", build=_cancel_key_and_consume)
+MOVE = Scenario(name="a late move against a consumer", build=_move_and_consume, faults=_FAULTS)
+TWO_MOVES = Scenario(name="two late moves", build=_two_moves, faults=_FAULTS)
+MOVE_CANCEL = Scenario(name="a late move against a cancel", build=_move_and_cancel)
+REPLACE = Scenario(name="a late replacement against a consumer", build=_replace_and_consume, faults=_FAULTS)
+ONCE = Scenario(name="a late move of a message with a key", build=_moved_and_sent_once, faults=_FAULTS)
