@@ -31,6 +31,12 @@ GUARDS = (
         worlds.CANCEL,
     ),
     Guard(
+        "a message that a consumer has is not moved",
+        in_storage("claims.cancel"),
+        unchecked("claimed"),
+        worlds.MOVE,
+    ),
+    Guard(
         "of two late moves the first stays",
         in_storage("claims.cancel"),
         unchecked("moved_to"),
