@@ -15,6 +15,7 @@ from tidewheel.client.tidewheel import Tidewheel
 from tidewheel.errors import UnknownMessage, UnknownRecurring, UnknownSubscription, UnknownTopic
 
 KEPT_FOR_REPLAYS = {"retention_s": 2 * 86_400}
+CLAIMED = {"cancel_until": "consumed"}
 START_S = 1_767_225_600
 """2026-01-01T00:00:00Z, when a local stack's clock begins."""
 
@@ -86,6 +87,34 @@ def rescheduling(world: World) -> None:
 
     with world.mortal(CLIENT):
         world.promise("moved", world.user(move).receipt.deliver_at_ms)
+
+
+@told("cancel after the seal", UPDATE, TRANSACTION, settings=CLAIMED)
+def cancelling_late(world: World) -> None:
+    [receipt, _] = world.send({"cancelled": "28m", "stays": "29m"})
+    world.advance(minutes=24)
+    with world.mortal(CLIENT):
+        assert world.user(lambda client: client.cancel(TOPIC, receipt.id))
+    world.change(Promise.NEVER, "cancelled")
+
+
+@told("cancel by key after the seal", UPDATE, "dynamodb.PutItem", settings=CLAIMED)
+def cancelling_a_key_late(world: World) -> None:
+    world.send({"cancelled": "40m"}, key="k")
+    world.advance(minutes=36)
+    with world.mortal(CLIENT):
+        assert world.user(lambda client: client.cancel(TOPIC, key="k"))
+    world.change(Promise.NEVER, "cancelled")
+
+
+@told("ingest replaces after the seal", UPDATE, "dynamodb.PutItem", settings=CLAIMED)
+def replacing_late(world: World) -> None:
+    world.send({"older": "40m"}, key="k")
+    world.advance(minutes=36)
+    with world.mortal("ingest"):
+        world.send({"newer": "20m"}, key="k", replace=True)
+        world.advance(minutes=1)
+    world.change(Promise.NEVER, "older")
 
 
 @told("send a recurring message", SEND, TRANSACTION)
@@ -215,6 +244,9 @@ STORIES: tuple[Story, ...] = (
     cancelling_many,
     cancelling_a_key,
     rescheduling,
+    cancelling_late,
+    cancelling_a_key_late,
+    replacing_late,
     making_a_recurring_one,
     ending_a_recurring_one,
     purging,

@@ -16,6 +16,7 @@ from tests.crash.world import Promise, World
 from tidewheel.errors import PartLeased
 from tidewheel.local.emulator import REGION
 from tidewheel.local.pump import Failure, PartialFailure
+from tidewheel.model.claim import CANCELLED_KEPT_S
 from tidewheel.storage import layout
 
 _KEPT_ITEMS = ("STATE", "SUB#", "RECUR#")
@@ -23,7 +24,13 @@ _KEPT_ITEMS = ("STATE", "SUB#", "RECUR#")
 _LONGEST_EXPIRING_MS = 30 * 86_400_000
 """How long after the last message is due a tombstone or key may stay: 28 days, and room for retries."""
 _KEPT_PARTITIONS = ("SERVICE",)
-_EXPIRING_PARTITIONS = ("#TOMB", "#KEY#", "#MOVE", "#NOTE")
+_EXPIRING_PARTITIONS = {
+    "#TOMB": _LONGEST_EXPIRING_MS,
+    "#KEY#": _LONGEST_EXPIRING_MS,
+    "#MOVE": _LONGEST_EXPIRING_MS,
+    "#NOTE": _LONGEST_EXPIRING_MS,
+    "#CLAIM#": CANCELLED_KEPT_S * 1000 + 86_400_000,
+}
 _KEPT_OBJECTS = ("checkpoints/",)
 
 
@@ -138,9 +145,10 @@ def _may_stay(world: World, pk: str, sk: str, item: Mapping[str, Any]) -> bool:
         return True
     if pk.split("#")[1] in world.deleted and not pk.endswith("#NOTE"):  # the note of when it was deleted
         return False
-    if any(mark in pk for mark in _EXPIRING_PARTITIONS):
-        ttl_s = int(item.get(layout.TTL_ATTRIBUTE, {"N": "0"})["N"])
-        return 0 < ttl_s <= (world.last_due_ms + _LONGEST_EXPIRING_MS) // 1000
+    for mark, longest_ms in _EXPIRING_PARTITIONS.items():
+        if mark in pk:
+            ttl_s = int(item.get(layout.TTL_ATTRIBUTE, {"N": "0"})["N"])
+            return 0 < ttl_s <= (world.last_due_ms + longest_ms) // 1000
     if sk == layout.MERGE:
         return int(item.get("until_ms", {"N": "0"})["N"]) <= world.now_ms
     return sk.startswith(_KEPT_ITEMS)
