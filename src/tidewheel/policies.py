@@ -205,10 +205,11 @@ def consumer_statements(
     statements = [
         _reading_settings(at),
         _items(at, ["dynamodb:GetItem"], readable),
-        _claiming(at, _beside(topic, "CLAIM#*")),
         _allow(_CONSUMING, [queue_arn, dead_arn]),
-        _allow(["sqs:SendMessage"], [dead_arn]),
         _allow(["s3:GetObject"], [_large_bodies(at, topic)]),
+        # What was claimed too often becomes a dead letter.
+        _claiming(at, _beside(topic, "CLAIM#*")),
+        _allow(["sqs:SendMessage"], [dead_arn]),
     ]
     if "retry_later" in actions:
         statements.append(_sending(at, topic))

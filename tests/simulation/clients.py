@@ -8,6 +8,7 @@ from random import Random
 from types import SimpleNamespace
 from typing import Any
 
+from tests.simulation.consumers import Consumers
 from tests.simulation.faults import FaultyPorts
 from tests.simulation.promises import Family, KeyCancel, KeyHistory, Promises, Sent, TopicLife, Violation
 from tests.simulation.triggers import Queued, Triggers
@@ -51,6 +52,7 @@ class Clients:
         self.days = days
         self._most = most
         self._states: dict[str, tuple[int, TopicState | None]] = {}
+        self.consumers: Consumers | None = None
 
     @property
     def promises(self) -> Promises:
@@ -252,6 +254,8 @@ class Clients:
             self.promises.never(named, "was cancelled", self.world.step)
             self.promises.never(asked, "was cancelled", self.world.step)
             return
+        if self.consumers is not None:
+            self.consumers.told(named, outcome)
         state = self.world.service.topic_states.read(asked.topic.name)
         if self.world.was_at_rest(asked.topic.name) or asked.topic.ending:
             return  # a topic without a topic state counts as sealed, and another may have its name since
@@ -335,5 +339,7 @@ class Clients:
             self.world.count("client: reschedule in time")
             self.promises.never(old, f"was moved to {new.id}", self.world.step)
             return
+        if self.consumers is not None:
+            self.consumers.told(old, outcome)
         self.world.count(f"client: reschedule {'too late' if isinstance(outcome, TooLate) else 'of a cancelled one'}")
         self.promises.never(new, f"did not take the place of {old.id}", self.world.step)

@@ -82,6 +82,7 @@ class Mode:
         narrow: whether these are faults that are not everybody's.
         family: what lasts then; None: the seed decides.
         timed: whether calls take time.
+        claimed: whether consumers claim messages.
     """
 
     odds: Odds = NO_FAULTS
@@ -90,6 +91,7 @@ class Mode:
     narrow: bool = False
     family: str | None = None
     timed: bool = False
+    claimed: bool = False
 
 
 MODES = {
@@ -100,6 +102,10 @@ MODES = {
     "timed": Mode(timed=True),
     "timed_faults": Mode(odds=FAULTS, unreliable=True, timed=True),
     "timed_half_well": Mode(lasting=True, timed=True),
+    "claims": Mode(odds=FAULTS, unreliable=True, claimed=True),
+    "claims_calm": Mode(claimed=True),
+    "claims_half_well": Mode(lasting=True, claimed=True),
+    "claims_timed": Mode(odds=FAULTS, unreliable=True, timed=True, claimed=True),
     "narrow": Mode(lasting=True, narrow=True),
     **{f"narrow-{kind}": Mode(lasting=True, narrow=True, family=kind) for kind in KINDS},
 }

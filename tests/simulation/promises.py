@@ -12,7 +12,7 @@ from itertools import count
 
 from tidewheel.model.message import MessageId
 from tidewheel.model.recurrence import Rule
-from tidewheel.model.settings import TopicSettings
+from tidewheel.model.settings import CancelUntil, TopicSettings
 from tidewheel.model.subscription_state import Delivery
 from tidewheel.model.topic_state import TopicState, new_topic_state
 
@@ -256,6 +256,7 @@ class TopicLife:
         lookahead_ms: how long before a slot begins it is planned.
         ending: whether somebody began to delete it: then nothing is promised any more.
         repeated: recurring messages by name.
+        claimed: whether consumers claim its messages.
     """
 
     name: str
@@ -267,11 +268,15 @@ class TopicLife:
     keys: dict[str, KeyHistory] = field(default_factory=dict)
     repeated: dict[str, Repeated] = field(default_factory=dict)
     ending: bool = False
+    claimed: bool = False
 
     @property
     def state(self) -> TopicState:
         """The topic's state, as a client remembers it."""
-        settings = TopicSettings(slot_s=self.slot_ms // 1000, lookahead_s=self.lookahead_ms // 1000)
+        until: CancelUntil = "consumed" if self.claimed else "sealed"
+        settings = TopicSettings(
+            slot_s=self.slot_ms // 1000, lookahead_s=self.lookahead_ms // 1000, cancel_until=until
+        )
         return new_topic_state(self.name, self.generation, settings, 0)
 
     def lifts(self, older: Sent, newer: Sent) -> bool:
@@ -295,6 +300,8 @@ class Promises:
         lives: the topics, each new life of a name behind the last.
         sent: messages by id.
         copies: how often a queue took a message: (queue, id) -> times.
+        claimed: whether what comes is what consumers hand out.
+        handed: likewise, of copies that a consumer has handed out.
         refused: likewise, what is kept in the queue of refused messages.
         resumes: how many resumes of (topic, subscription) have begun.
         resuming: how many of them are under way.
@@ -303,6 +310,8 @@ class Promises:
     lives: list[TopicLife] = field(default_factory=list)
     sent: dict[MessageId, Sent] = field(default_factory=dict)
     copies: Counter[tuple[str, str]] = field(default_factory=Counter)
+    claimed: bool = False
+    handed: Counter[tuple[str, str]] = field(default_factory=Counter)
     refused: set[tuple[str, str]] = field(default_factory=set)
     resumes: Counter[tuple[str, str]] = field(default_factory=Counter)
     resuming: Counter[tuple[str, str]] = field(default_factory=Counter)
@@ -362,7 +371,8 @@ class Promises:
 
     def came(self, sent: Sent) -> int:
         """Returns how many copies there are, in all queues."""
-        return sum(self.copies[reader.queue_url, sent.id] for reader in sent.topic.readers)
+        came = self.handed if self.claimed else self.copies
+        return sum(came[reader.queue_url, sent.id] for reader in sent.topic.readers)
 
     def add(self, sent: Sent) -> None:
         """Notes a message before the send."""

@@ -26,6 +26,7 @@ from tests.recorded_queues import recorded_service
 from tests.simulation.administrators import LASTING, REBUILD_LEASE_S, Administrators
 from tests.simulation.checks import Checks
 from tests.simulation.clients import UNSENDABLE, Clients
+from tests.simulation.consumers import Consumers
 from tests.simulation.damage import Damages
 from tests.simulation.faults import MODES, NO_FAULTS, Mode
 from tests.simulation.lasting import LastingFaults
@@ -107,6 +108,7 @@ class Simulation:
     triggers: Triggers = field(init=False)
     clients: Clients = field(init=False)
     plain: PlainSenders = field(init=False)
+    consumers: Consumers | None = field(init=False)
     administrators: Administrators = field(init=False)
     rules: Rules = field(init=False)
     watch: Watch = field(init=False)
@@ -154,12 +156,15 @@ class Simulation:
         self.clients = Clients(self.world, self.triggers, days=_DAYS.get(self.seed % 8, 0), **most)
         topics = TOPICS[: 3 if self.mode.narrow else random.choice([1, 1, 2, 3])]
         self.plain = PlainSenders(self.world, self.clients)
-        self.triggers.sources.append(self.plain)
+        self.consumers = Consumers(self.world) if self.mode.claimed else None
+        self.clients.consumers = self.consumers
+        self.world.promises.claimed = self.mode.claimed
+        self.triggers.sources += [self.plain] if self.consumers is None else [self.plain, self.consumers]
         settings = {each: self._settings() for each in topics}
         crowd = 0 if self.mode.narrow else random.choice(_MANY if self.mode.lasting else _CROWDS)
         self.administrators = Administrators(self.world, settings, crowd=crowd)
         self.rules = Rules(self.world, self.clients)
-        self.watch = Watch(self.world, self.damages)
+        self.watch = Watch(self.world, self.damages, self.consumers)
         self.checks = Checks(self.world, self.damages, calm=self.world.calm)
         self.at_once = random.randint(3, 8)
         # Apart from the run's chance, so that a seed's story stays.
@@ -247,6 +252,7 @@ class Simulation:
             collect_interval_s=random.choice([60, 1800]),
             retention_s=random.choice([0, 0, 7200]),
             redrive_s=1800,
+            cancel_until="consumed" if self.mode.claimed else "sealed",
         )
 
     def _move(self) -> None:
@@ -428,6 +434,8 @@ class Simulation:
         self._until_ms(until_ms)
         self.triggers.strangers.check()
         self.plain.check()
+        if self.consumers is not None:
+            self.consumers.check()
         if self.damages is not None:
             self.damages.give_up()
         for days in _HEALED_DAYS:

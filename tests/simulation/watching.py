@@ -7,6 +7,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from tests.simulation.consumers import Consumers
 from tests.simulation.damage import Damages
 from tests.simulation.promises import Promises, Reader, Repeated, Sent, TopicLife, Violation
 from tests.simulation.world import CALM_MS, LONGEST_MS, MAX_SKEW_MS, World
@@ -25,9 +26,10 @@ class Watch:
     A promise that is broken inside a function is kept, since the function's own error handling must not hide it.
     """
 
-    def __init__(self, world: World, damages: Damages | None) -> None:
+    def __init__(self, world: World, damages: Damages | None, consumers: Consumers | None = None) -> None:
         self._world = world
         self._damages = damages
+        self._consumers = consumers
         self._gone: set[str] = set() if damages is None else damages.gone
         self._flipped: set[str] = set() if damages is None else damages.flipped
         self._calm = world.calm
@@ -64,6 +66,10 @@ class Watch:
         self._promises.copies[queue_url, message_id] += 1
         if sent is not None:
             self._check_sent(life, reader, sent)
+            if self._consumers is not None:
+                self._consumers.took(life, reader, sent, header["claim"], visible_ms)
+            else:
+                self._check_given(life, reader, sent)
             came, asked = (release.text, (release.attributes or {}).get("colour")), (sent.text, sent.colour)
             if came != asked:
                 self._break(f"{message_id} came as {came}, and was sent as {asked}", life.name, message_id)
@@ -102,8 +108,6 @@ class Watch:
         now_ms = self._world.now_ms
         if sent.topic is not life:
             self._break(f"{sent.id} of a deleted topic came to {reader.name} of its successor", life.name, sent.id)
-        if sent.never is not None:
-            self._break(f"{sent.id} {sent.never}, and came to {reader.name}", life.name, sent.id)
         # A function with a clock that may be behind has read the time, and may then have stood still.
         if (
             sent.expires_at_ms is not None
@@ -115,6 +119,9 @@ class Watch:
         pause, slot = reader.pause, sent.deliver_at_ms // life.slot_ms
         if pause is not None and (sent.step > pause.step or slot >= pause.sealed):
             self._break(f"{sent.id} came to {reader.name}, which is paused", life.name, sent.id)
+    def _check_given(self, life: TopicLife, reader: Reader, sent: Sent) -> None:
+        if sent.never is not None:
+            self._break(f"{sent.id} {sent.never}, and came to {reader.name}", life.name, sent.id)
         for other in self._promises.family(sent):
             linked = other.moves == sent.id or sent.moves == other.id
             if linked and self._promises.copies[reader.queue_url, other.id]:
