@@ -7,6 +7,8 @@ from .client.changes import Rescheduled as Rescheduled
 from .client.consumer import Consumer as Consumer
 from .client.consumer import ConsumerCounts as ConsumerCounts
 from .client.damaged import Damaged as Damaged
+from .client.finding import ChangedMessages as ChangedMessages
+from .client.finding import MatchedMessage as MatchedMessage
 from .client.histogram import EstimatedHistogram as EstimatedHistogram
 from .client.recurring import RecurringMessage as RecurringMessage
 from .client.service_redrive import RefusedMessage as RefusedMessage

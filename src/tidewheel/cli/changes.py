@@ -9,14 +9,20 @@ import typer
 
 from tidewheel.cli.administration import AsJson, TopicName, pairs
 from tidewheel.cli.messages import STANDARD_INPUT, Attribute, JsonBody, body_of, delay_of, time_of
-from tidewheel.cli.output import show
+from tidewheel.cli.output import progress_bar, show
 from tidewheel.cli.target import client
 
 if TYPE_CHECKING:
+    from tidewheel.client.finding import ChangedMessages, Selected
     from tidewheel.client.recurring import RecurringMessage
+    from tidewheel.client.tidewheel import Tidewheel
 
 TOO_LATE = 3
 """Exit code if a message is too late to cancel or to move."""
+
+_MANY = 1_000_000
+_DOLLARS = 1.26
+"""Of a million cancels, ninety in a transaction."""
 
 recurring = typer.Typer(no_args_is_help=True, help="Create, list and cancel recurring messages.")
 
@@ -30,10 +36,25 @@ def cancel(
         list[str] | None, typer.Argument(help="Message ids. '-' reads ids from standard input, one a line.")
     ] = None,
     key: Annotated[str | None, typer.Option(help="Cancel the messages with this key, instead of ids.")] = None,
+    key_prefix: Annotated[
+        str | None, typer.Option(help="Cancel all messages whose keys begin so; with '', all that have a key.")
+    ] = None,
+    group: Annotated[str | None, typer.Option(help="Cancel all messages of this group.")] = None,
+    first: Annotated[str | None, typer.Option("--from", help="Only those due from this ISO 8601 time on.")] = None,
+    end: Annotated[str | None, typer.Option("--to", help="Only those due before this ISO 8601 time.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask, however many there are.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Cancel messages by id or key. The exit code is 3 if a message is too late to cancel."""
+    """Cancel messages by id or key, or all that match. The exit code is 3 if a message is too late to cancel."""
     service = client(ctx)
+    if key_prefix is not None or group is not None or first is not None or end is not None:
+        if ids or key is not None:
+            raise typer.BadParameter("give ids or --key, or what selects many")
+        selected: Selected = {"key_prefix": key_prefix, "group": group}
+        selected |= {"first": time_of(first, "--from"), "end": time_of(end, "--to")}
+        _cancel_all(service, topic, selected, dry_run=dry_run, yes=yes, as_json=as_json)
+        return
     if key is not None:
         if ids:
             raise typer.BadParameter("give ids or --key, not both")
@@ -47,6 +68,28 @@ def cancel(
     columns = ["id", "result"]
     show([dict(zip(columns, row, strict=True)) for row in shown], as_json, columns, shown, "nothing to cancel")
     if not all(results):
+        raise typer.Exit(TOO_LATE)
+
+
+def _cancel_all(service: Tidewheel, topic: str, selected: Selected, *, dry_run: bool, yes: bool, as_json: bool) -> None:
+    """Cancels all messages that match. Asks before, if there are very many."""
+
+    def run(what: str, total: int = 0, *, dry: bool) -> ChangedMessages:
+        with progress_bar(what) as (_, advance):
+            return service.cancel_where(
+                topic, dry_run=dry, progress=lambda done: advance(done.matched, max(done.matched, total)), **selected
+            )
+
+    if dry_run or not yes:
+        done = run("counting", dry=True)
+        if not dry_run and done.matched > _MANY:
+            dollars = done.matched / 1_000_000 * _DOLLARS
+            typer.confirm(f"cancel {done.matched:,} messages, for about ${dollars:,.2f}?", abort=True, err=True)
+    if not dry_run:
+        done = run("cancelling", 0 if yes else done.matched, dry=False)
+    counts = {"matched": done.matched, "cancelled": done.done, "too late": done.too_late}
+    show(counts, as_json, list(counts), [tuple(counts.values())])
+    if done.too_late:
         raise typer.Exit(TOO_LATE)
 
 

@@ -7,12 +7,14 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
+from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, cast
 
 import typer
 
 from tidewheel.cli.administration import AsJson, TopicName
 from tidewheel.cli.histogram import Bars, histogram_parts
+from tidewheel.cli.messages import time_of
 from tidewheel.cli.output import console, is_utf8, print_json, show, table
 from tidewheel.cli.target import client
 from tidewheel.errors import InvalidValue, PeekIncomplete, TidewheelError, UnknownTopic
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.text import Text
 
+    from tidewheel.client.finding import Selected
     from tidewheel.client.stats import SubscriptionStats, TopicStats
     from tidewheel.client.tidewheel import Tidewheel
     from tidewheel.client.waiting import MessageStatus, WaitingMessage
@@ -67,6 +70,26 @@ def peek(
         print_messages(found)
     if missing is not None:
         raise missing
+
+
+def find(
+    ctx: typer.Context,
+    topic: TopicName,
+    key_prefix: Annotated[str | None, typer.Option(help="Those whose keys begin so, in the order of keys.")] = None,
+    group: Annotated[str | None, typer.Option(help="Those of this group, by due time.")] = None,
+    first: Annotated[str | None, typer.Option("--from", help="Those due from this ISO 8601 time on.")] = None,
+    end: Annotated[str | None, typer.Option("--to", help="Those due before this ISO 8601 time.")] = None,
+    count: Annotated[int, typer.Option("--number", "-n", help="Maximum number of messages.")] = 100,
+    after: Annotated[str | None, typer.Option(help="Go on behind this key or, without --key-prefix, id.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Find waiting messages by the prefix of their key, their group or due time. The messages stay in the topic."""
+    selected: Selected = {"key_prefix": key_prefix, "group": group, "after": after}
+    selected |= {"first": time_of(first, "--from"), "end": time_of(end, "--to")}
+    found = list(islice(client(ctx).find(topic, **selected), count))
+    rows = [(each.id, each.deliver_at, each.key) for each in found]
+    columns = ["id", "due", "key"]
+    show([dict(zip(columns, row, strict=True)) for row in rows], as_json, columns, rows, "no such messages")
 
 
 def stats(

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from threading import Timer
 from typing import Annotated, Any, NoReturn
 
 import typer
 
 from tidewheel.cli.administration import TopicName
-from tidewheel.cli.output import print_error
+from tidewheel.cli.output import print_error, progress_bar
 from tidewheel.cli.target import Target
 from tidewheel.clock import SystemClock
 from tidewheel.errors import InvalidValue
@@ -156,7 +154,7 @@ def _run(
     texts = {name: "true" if value is True else str(value) for name, value in given.items()}
     before = {number: signal.signal(number, _interrupted) for number in _ENDS}
     try:
-        with _progress(script.replace("_", " ")) as (say, advance):
+        with progress_bar(script.replace("_", " ")) as (say, advance):
             return run_job(
                 script,
                 texts,
@@ -190,22 +188,3 @@ def _end() -> NoReturn:
     """Ends this process, and with it the job's children and Java, without Spark's traceback."""
     print_error("interrupted. No message is lost. Run the command again.")
     os._exit(130)
-
-
-@contextmanager
-def _progress(what: str) -> Iterator[tuple[Callable[[str], None], Callable[[float, float], None]]]:
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-
-    console = Console(stderr=True)
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
-        task = progress.add_task(what, total=None)
-
-        def say(line: str) -> None:
-            if sys.stdout.isatty():
-                progress.console.print(line, markup=False, highlight=False)
-            else:
-                sys.stdout.write(line + "\n")
-
-        yield say, lambda done, total: progress.update(task, completed=done, total=total)

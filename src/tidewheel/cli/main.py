@@ -66,7 +66,15 @@ app.add_typer(policies.policy, name="policy")
 app.add_typer(changes.recurring, name="recurring")
 _COMMANDS: tuple[tuple[Callable[..., None], ...], ...] = (
     (messages.send, messages.receive, changes.cancel, changes.reschedule, address.address),
-    (inspection.stats, inspection.get, inspection.peek, history.purge, history.replay, history.redrive),
+    (
+        inspection.stats,
+        inspection.get,
+        inspection.peek,
+        inspection.find,
+        history.purge,
+        history.replay,
+        history.redrive,
+    ),
     (plain.explain, plain.refused),
     (jobs.merge, jobs.rebuild, jobs.import_messages, cost.cost, documentation.docs),
 )

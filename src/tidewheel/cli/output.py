@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, is_dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -67,6 +68,26 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> Table:
     for row in texts:
         found.add_row(*row)
     return found
+
+
+@contextmanager
+def progress_bar(what: str) -> Iterator[tuple[Callable[[str], None], Callable[[float, float], None]]]:
+    """Shows a bar on standard error, of a terminal only. Yields what prints a line, and what moves the bar."""
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    console = Console(stderr=True)
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+        task = progress.add_task(what, total=None)
+
+        def say(line: str) -> None:
+            if sys.stdout.isatty():
+                progress.console.print(line, markup=False, highlight=False)
+            else:
+                sys.stdout.write(line + "\n")
+
+        yield say, lambda done, total: progress.update(task, completed=done, total=total)
 
 
 def is_utf8() -> bool:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import functools
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar, Unpack
 
+from tidewheel.client.finding import MatchedMessage, Selected
 from tidewheel.client.tidewheel import Tidewheel
 from tidewheel.clock import Clock
 from tidewheel.errors import Closed, InvalidValue
@@ -33,6 +35,8 @@ T = TypeVar("T")
 
 MAX_THREADS = 50
 """The size of boto3's connection pool: more calls at once would wait for connections."""
+_FOUND = 100
+"""Messages that one turn of `find` in a thread brings."""
 
 
 def _awaitable(
@@ -160,6 +164,13 @@ class AsyncTidewheel:
     get = _awaitable(Tidewheel.get)
     peek = _awaitable(Tidewheel.peek)
 
+    async def find(self, topic: str, **selected: Unpack[Selected]) -> AsyncIterator[MatchedMessage]:
+        """Finds waiting messages, as `Tidewheel.find`."""
+        found = await self._in_thread(functools.partial(self.client.find, topic, **selected))
+        while page := await self._in_thread(lambda: list(islice(found, _FOUND))):
+            for each in page:
+                yield each
+
     # ---- sending
     send = _awaitable(Tidewheel.send)
     send_many = _awaitable(Tidewheel.send_many)
@@ -169,6 +180,8 @@ class AsyncTidewheel:
     cancel_many = _awaitable(Tidewheel.cancel_many)
     reschedule = _awaitable(Tidewheel.reschedule)
     deliver_now = _awaitable(Tidewheel.deliver_now)
+    cancel_where = _awaitable(Tidewheel.cancel_where)
+    reschedule_where = _awaitable(Tidewheel.reschedule_where)
 
     # ---- recurring messages
     send_recurring = _awaitable(Tidewheel.send_recurring)

@@ -6,14 +6,14 @@ value.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, Unpack, cast
 
 from tidewheel import clock as _clock
 from tidewheel import deadline
-from tidewheel.client import administration, changes, damaged, receiving, recurring, tracing, waiting
+from tidewheel.client import administration, changes, damaged, finding, receiving, recurring, tracing, waiting
 from tidewheel.client.administration import check_both
 from tidewheel.client.bounded import CALL_S, bounded_but
 from tidewheel.client.changes import Rescheduled
@@ -21,6 +21,7 @@ from tidewheel.client.claiming import claim_all
 from tidewheel.client.connection import Connection
 from tidewheel.client.core import Core
 from tidewheel.client.damaged import Damaged
+from tidewheel.client.finding import ChangedMessages, MatchedMessage, Selected
 from tidewheel.client.recurring import RecurringMessage
 from tidewheel.client.redrive import RedriveResult, redrive_queue
 from tidewheel.client.service_redrive import RefusedMessage, redrive_service_queues, refused_messages
@@ -34,7 +35,7 @@ from tidewheel.flows.administration.cancel import CancelResult
 from tidewheel.flows.administration.purge import PurgeResult
 from tidewheel.flows.administration.replay import ReplayResult
 from tidewheel.flows.administration.update_topic import update_topic
-from tidewheel.model.duration import at_ms
+from tidewheel.model.duration import at_ms, delay_ms
 from tidewheel.model.message import Message, MessageId, Receipt
 from tidewheel.model.received import ReceivedMessage
 from tidewheel.model.recurrence import parse_rule
@@ -58,7 +59,7 @@ if TYPE_CHECKING:
     from mypy_boto3_sqs import SQSClient
 
 
-@bounded_but("send_many", "receive")
+@bounded_but("send_many", "receive", "find", "cancel_where", "reschedule_where")
 @names_near_topics
 class Tidewheel:
     """A deployed Tidewheel service. One client serves any number of threads.
@@ -262,6 +263,86 @@ class Tidewheel:
             InvalidValue, UnknownTopic, UnknownMessage: as `reschedule`.
         """
         return self.reschedule(topic, id, key=key, delay=0)
+
+    def find(self, topic: str, **selected: Unpack[Selected]) -> Iterator[MatchedMessage]:
+        """Finds waiting messages, as they are read. Nothing is changed.
+
+        With a prefix, the keys' entries are read: sixteen queries a page, and no GET. A message that was cancelled by
+        its id may still be found. Otherwise ledgers are read, which needs pyarrow (`pip install 'tidewheel[read]'`).
+
+        Args:
+            topic: the topic.
+            **selected: `key_prefix`; or `group`; `first` and `end`, the due times, by default from now on;
+                `everything=True` if nothing else selects; `after`, to go on behind a found message.
+
+        Raises:
+            InvalidValue: a value is not usable, or nothing selects.
+            UnknownTopic: the topic does not exist.
+            PeekIncomplete: some ledgers cannot be read.
+        """
+        return finding.find(self.core, topic, **selected)
+
+    def cancel_where(
+        self,
+        topic: str,
+        *,
+        dry_run: bool = False,
+        progress: Callable[[ChangedMessages], object] = lambda _: None,
+        **selected: Unpack[Selected],
+    ) -> ChangedMessages:
+        """Cancels all messages that `find` finds, ninety in a transaction.
+
+        To go on after an error, give the last progress's `after`.
+
+        Args:
+            topic: the topic.
+            dry_run: whether to count only.
+            progress: gets the counts after each transaction.
+            **selected: as for `find`.
+
+        Raises:
+            InvalidValue, UnknownTopic, PeekIncomplete: as of `find`.
+            ConcurrentModification: others changed the topic at every attempt; go on.
+        """
+        found = self.find(topic, **selected)
+        return finding.cancel_where(self.core, topic, found, dry_run=dry_run, progress=progress)
+
+    def reschedule_where(
+        self,
+        topic: str,
+        *,
+        delay: float | timedelta | str | None = None,
+        deliver_at: datetime | float | None = None,
+        by: float | timedelta | str | None = None,
+        dry_run: bool = False,
+        progress: Callable[[ChangedMessages], object] = lambda _: None,
+        **selected: Unpack[Selected],
+    ) -> ChangedMessages:
+        """Moves all messages that `find` finds, one by one.
+
+        Args:
+            topic: the topic.
+            delay, deliver_at: the new time of all, as of `reschedule`.
+            by: instead, how much later each comes than before.
+            dry_run, progress: as for `cancel_where`.
+            **selected: as for `find`.
+
+        Raises:
+            InvalidValue, UnknownTopic, PeekIncomplete: as of `find`.
+        """
+        state, now_ms = self.core.cache.state(topic), self.core.clock.now_ms()
+        if by is not None and (delay is not None or deliver_at is not None):
+            raise InvalidValue("by", by, "give by, or delay or deliver_at")
+        later_ms = None if by is None else delay_ms(by, "by")
+        fixed_ms = 0
+        if later_ms is None:
+            fixed_ms = changes.new_due_ms(state, now_ms, delay=delay, deliver_at=deliver_at, delay_level=None)
+
+        def due_ms(each: MatchedMessage) -> int:
+            return fixed_ms if later_ms is None else at_ms("deliver_at", each.deliver_at) + later_ms
+
+        found = self.find(topic, **selected)
+        return finding.reschedule_where(self.core, topic, found, due_ms, dry_run=dry_run, progress=progress)
 
     # ---- recurring messages
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from heapq import nlargest
+from heapq import merge, nlargest
 
 from tidewheel.model.key import KeyEntry
 from tidewheel.model.message import MessageId
@@ -57,6 +57,8 @@ class FoundKeys:
     examined: int
 
 
+_LAST = "\U0010ffff"
+"""Above every other character, in the order of UTF-8 and of code points."""
 _PAGES = 16
 """Pages of each partition that one search reads at most: 256 MB together, or about 1,700,000 keys."""
 
@@ -97,6 +99,23 @@ class Keys(StoredItems):
         if superseded.certain:
             writes.append(slot_open(topic, superseded.slot))
         return self._table.commit(writes, action="move_key", topic=topic)
+
+    def with_prefix(self, topic: str, prefix: str, after: str | None = None) -> Iterator[KeyEntry]:
+        """Yields the entries of keys that begin with a prefix, in the order of keys. Leaves out what cannot be read.
+
+        One query a partition and page.
+
+        Args:
+            after: only keys above this key.
+        """
+        first = prefix if after is None else max(prefix, f"{after}\0")
+        values = {"first": first or "\0", "last": f"{prefix}{_LAST}"}
+        condition = "pk = :pk AND sk BETWEEN :first AND :last"
+        pages = [
+            items.each_readable(self._table.query(condition, {"pk": partition, **values}), items.decode_key, "", {})
+            for partition in layout.key_partitions(topic)
+        ]
+        return merge(*pages, key=lambda each: each.key)
 
     def not_in_ledgers(self, topic: str, wanted: NotInLedgers) -> FoundKeys:
         """Finds keys that a rebuild could not find in ledgers. May miss changes of the last second.

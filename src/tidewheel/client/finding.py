@@ -1,0 +1,189 @@
+"""Finds waiting messages, and cancels or moves together what was found.
+
+By a prefix of the key, the keys' entries are read: sixteen queries a page, and no ledger. So answers come in the order
+of keys, without bodies. Messages that are not ingested yet (up to five minutes), and imported ones, have no entry.
+Otherwise ledgers are read, nearest message first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from datetime import datetime
+from itertools import islice
+from typing import TypedDict
+
+from tidewheel.client import changes, waiting
+from tidewheel.client.core import Core
+from tidewheel.clock import utc
+from tidewheel.errors import InvalidValue, UnknownMessage
+from tidewheel.flows.administration.cancel import Cancelled, TooLate
+from tidewheel.model.duration import at_ms
+from tidewheel.model.message import MessageId
+from tidewheel.model.topic_state import TopicState
+from tidewheel.model.validation import check_key
+from tidewheel.storage.tombstones import MAX_CANCELS
+
+
+class Selected(TypedDict, total=False):
+    """Which messages, as keyword arguments.
+
+    Attributes:
+        key_prefix: those whose key begins so.
+        group: those of a group. It needs ledgers, so it goes without a prefix.
+        first, end: those due in [first, end), as aware datetimes or Unix seconds.
+        everything: all of the topic. Needed if nothing else selects.
+        after: those behind the message with this `MatchedMessage.after`, to go on.
+    """
+
+    key_prefix: str | None
+    group: str | None
+    first: datetime | float | None
+    end: datetime | float | None
+    everything: bool
+    after: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MatchedMessage:
+    """A waiting message.
+
+    Attributes:
+        after: goes on behind this message, as the argument `after`.
+        message: the message with its body, if a ledger was read.
+    """
+
+    id: MessageId
+    key: str | None
+    deliver_at: datetime
+    after: str
+    message: waiting.WaitingMessage | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangedMessages:
+    """The counts of messages that were changed together.
+
+    Attributes:
+        matched: found so far.
+        done: cancelled, or moved.
+        too_late: of these, it is or was delivered.
+        gone: others that were cancelled or delivered meanwhile, before they were moved.
+        after: goes on behind the last of them.
+    """
+
+    matched: int = 0
+    done: int = 0
+    too_late: int = 0
+    gone: int = 0
+    after: str | None = None
+
+
+Progress = Callable[[ChangedMessages], object]
+
+
+def find(
+    core: Core,
+    topic: str,
+    *,
+    key_prefix: str | None = None,
+    group: str | None = None,
+    first: datetime | float | None = None,
+    end: datetime | float | None = None,
+    everything: bool = False,
+    after: str | None = None,
+) -> Iterator[MatchedMessage]:
+    """Finds waiting messages. See `Tidewheel.find`."""
+    if not (key_prefix or group or everything or first is not None or end is not None):
+        how = "this selects all messages of the topic; if you want that, give everything=True"
+        raise InvalidValue("key_prefix", key_prefix, how)
+    if key_prefix and group is not None:
+        raise InvalidValue("group", group, "a key's entry has no group; leave key_prefix out")
+    if key_prefix:
+        check_key(key_prefix)
+    core.cache.state(topic)
+    first_ms = core.clock.now_ms() if first is None else at_ms("first", first)
+    end_ms = None if end is None else at_ms("end", end)
+    if key_prefix is not None and group is None:
+        return _by_key(core, topic, key_prefix, first_ms, end_ms, after)
+    return _in_ledgers(core, topic, group, first_ms, end_ms, after)
+
+
+def _by_key(
+    core: Core, topic: str, prefix: str, first_ms: int, end_ms: int | None, after: str | None
+) -> Iterator[MatchedMessage]:
+    for entry in core.connection.storage.keys.with_prefix(topic, prefix, after):
+        due_ms = entry.deliver_at_ms
+        if entry.id is not None and not entry.cancelled and first_ms <= due_ms and (end_ms is None or due_ms < end_ms):
+            yield MatchedMessage(id=entry.id, key=entry.key, deliver_at=utc(due_ms), after=entry.key)
+
+
+def _in_ledgers(
+    core: Core, topic: str, group: str | None, first_ms: int, end_ms: int | None, after: str | None
+) -> Iterator[MatchedMessage]:
+    behind: str | datetime | None = utc(first_ms) if after is None else after
+    while page := waiting.peek(core.connection, topic, waiting.MAX_PEEK, core.clock.now_ms(), behind):
+        for each in page:
+            if end_ms is not None and each.deliver_at >= utc(end_ms):
+                return
+            if group is None or each.group == group:
+                yield MatchedMessage(id=each.id, key=each.key, deliver_at=each.deliver_at, after=each.id, message=each)
+        behind = page[-1].id
+
+
+def cancel_where(
+    core: Core, topic: str, found: Iterator[MatchedMessage], *, dry_run: bool, progress: Progress
+) -> ChangedMessages:
+    """Cancels what was found, ninety in a transaction. See `Tidewheel.cancel_where`."""
+    state, done = core.cache.state(topic), ChangedMessages()
+    while batch := list(islice(found, MAX_CANCELS)):
+        results = (
+            []
+            if dry_run
+            else changes.cancel_all(core.connection.storage, state, core.clock.now_ms(), [each.id for each in batch])
+        )
+        cancelled = sum(map(bool, results))
+        done = replace(
+            done,
+            matched=done.matched + len(batch),
+            done=done.done + cancelled,
+            too_late=done.too_late + len(results) - cancelled,
+            after=batch[-1].after,
+        )
+        progress(done)
+    return done
+
+
+def reschedule_where(
+    core: Core,
+    topic: str,
+    found: Iterator[MatchedMessage],
+    due_ms: Callable[[MatchedMessage], int],
+    *,
+    dry_run: bool,
+    progress: Progress,
+) -> ChangedMessages:
+    """Moves what was found, one by one. See `Tidewheel.reschedule_where`."""
+    state, done, begun = core.cache.state(topic), ChangedMessages(), utc(core.clock.now_ms())
+    for each in found:
+        if each.message is not None and each.message.sent_at >= begun:
+            continue  # moved by this run, and found once more
+        outcome = None if dry_run else _moved(core, state, each, due_ms(each))
+        done = replace(
+            done,
+            matched=done.matched + 1,
+            done=done.done + isinstance(outcome, changes.Rescheduled),
+            too_late=done.too_late + isinstance(outcome, TooLate),
+            gone=done.gone + isinstance(outcome, Cancelled | UnknownMessage),
+            after=each.after,
+        )
+        progress(done)
+    return done
+
+
+def _moved(core: Core, state: TopicState, each: MatchedMessage, due_ms: int) -> object:
+    sender, now_ms = core.sender(state), core.clock.now_ms()
+    try:
+        return changes.reschedule(core.connection, sender, state, core.ids, now_ms, due_ms, each.id, None)
+    except UnknownMessage as error:
+        return error
