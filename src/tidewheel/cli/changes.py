@@ -41,7 +41,7 @@ def cancel(
     ] = None,
     group: Annotated[str | None, typer.Option(help="Cancel all messages of this group.")] = None,
     first: Annotated[str | None, typer.Option("--from", help="Only those due from this ISO 8601 time on.")] = None,
-    end: Annotated[str | None, typer.Option("--to", help="Only those due before this ISO 8601 time.")] = None,
+    end: Annotated[str | None, typer.Option("--until", help="Only those due before this ISO 8601 time.")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count.")] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask, however many there are.")] = False,
     as_json: AsJson = False,
@@ -52,7 +52,7 @@ def cancel(
         if ids or key is not None:
             raise typer.BadParameter("give ids or --key, or what selects many")
         selected: Selected = {"key_prefix": key_prefix, "group": group}
-        selected |= {"first": time_of(first, "--from"), "end": time_of(end, "--to")}
+        selected |= {"first": time_of(first, "--from"), "end": time_of(end, "--until")}
         _cancel_all(service, topic, selected, dry_run=dry_run, yes=yes, as_json=as_json)
         return
     if key is not None:
