@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from threading import Event
 from typing import Any
 
 import pytest
+from botocore.exceptions import ClientError, EndpointConnectionError
 
 from tests.behaviour.topic import Topic
-from tidewheel import Cancelled, Consumer, MessageState, Rescheduled, TooLate
+from tidewheel import Cancelled, ClaimFailed, Consumer, MessageState, ReceivedMessage, Rescheduled, TooLate
+from tidewheel.client import worker
 
 
 @pytest.fixture
@@ -121,6 +124,81 @@ def test_a_consumer_counts_what_was_cancelled(orders: Topic) -> None:
     consumer = Consumer(orders.client, orders.name, "billing")
     assert [each.body for each in consumer.receive()] == ["kept"]
     assert consumer.counts.cancelled == 1
+
+
+def test_a_decoded_message_is_claimed_by_hand(orders: Topic) -> None:
+    message = sealed(orders)
+    sealed(orders, "kept")
+    orders.client.cancel(orders.name, message)
+    orders.advance(minutes=10)
+    consumer = Consumer(orders.client, orders.name, "billing")
+    raw = orders.sqs.receive_message(
+        QueueUrl=orders.queue_url(), MaxNumberOfMessages=10, MessageAttributeNames=["All"]
+    )["Messages"]
+    found = {each.body: consumer.claim(each) for each in map(consumer.decode, raw)}
+    assert found == {"x": False, "kept": True}
+
+
+def failing(orders: Topic, monkeypatch: pytest.MonkeyPatch, *errors: Exception) -> None:
+    """Makes the next claims fail."""
+    claims, left = orders.client.core.connection.storage.claims, list(errors)
+    claim = claims.claim
+
+    def asked(*given: Any) -> Any:
+        if left:
+            raise left.pop()
+        return claim(*given)
+
+    monkeypatch.setattr(claims, "claim", asked)
+
+
+def test_while_a_claim_gets_no_answer_a_worker_keeps_the_message_and_receives_nothing(
+    orders: Topic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sealed(orders)
+    orders.advance(minutes=10)
+    monkeypatch.setattr(worker, "_FIRST_PAUSE_S", 0.01)
+    failing(orders, monkeypatch, *(EndpointConnectionError(endpoint_url="dynamodb") for _ in range(3)))
+    stop, handled = Event(), []
+
+    def handle(message: ReceivedMessage) -> None:
+        handled.append((message.body, message.receive_count))
+        stop.set()
+
+    Consumer(orders.client, orders.name, "billing").run(handle, stop=stop, wait_s=0, signals=False)
+    assert handled == [("x", 1)]
+    assert orders.everything_in(orders.queue_url()) == []
+
+
+def test_a_worker_without_the_permission_to_claim_is_told_which(orders: Topic, monkeypatch: pytest.MonkeyPatch) -> None:
+    sealed(orders)
+    orders.advance(minutes=10)
+    denied: Any = {"Error": {"Code": "AccessDeniedException", "Message": "not allowed"}}
+    failing(orders, monkeypatch, ClientError(denied, "UpdateItem"))
+    with pytest.raises(ClaimFailed, match="tidewheel policy consumer"):
+        orders.client.receive(orders.name, "billing")
+
+
+def test_what_gets_no_answer_is_left_out_of_a_batch_and_comes_again(
+    orders: Topic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sealed(orders)
+    sealed(orders, "y")
+    orders.advance(minutes=10)
+    failing(orders, monkeypatch, EndpointConnectionError(endpoint_url="dynamodb"))
+    first = orders.client.receive(orders.name, "billing")
+    orders.advance(minutes=2)
+    again = orders.client.receive(orders.name, "billing")
+    assert len(first) == 1 and {each.body for each in again} == {"x", "y"}
+
+
+def test_without_a_dead_letter_queue_a_message_that_fails_is_handed_out_again(orders: Topic) -> None:
+    message = sealed(orders)
+    orders.sqs.set_queue_attributes(QueueUrl=orders.queue_url(), Attributes={"RedrivePolicy": ""})
+    orders.advance(minutes=9)
+    for _ in range(8):
+        assert [each.id for each in orders.client.receive(orders.name, "billing")] == [message]
+        orders.advance(minutes=2)
 
 
 def test_a_message_that_fails_again_and_again_is_buried_and_comes_again_when_redriven(orders: Topic) -> None:

@@ -64,11 +64,15 @@ def cancel(
         if not wanted:
             raise typer.BadParameter("give at least one id, or --key")
         results = service.cancel_many(topic, wanted)
-    shown = [(each.id, "cancelled" if each else "too late") for each in results]
+    shown = [(each.id, "cancelled" if each else _late(getattr(each, "subscriptions", ()))) for each in results]
     columns = ["id", "result"]
     show([dict(zip(columns, row, strict=True)) for row in shown], as_json, columns, shown, "nothing to cancel")
     if not all(results):
         raise typer.Exit(TOO_LATE)
+
+
+def _late(subscriptions: tuple[str, ...]) -> str:
+    return "too late" + (f": {', '.join(subscriptions)} has it" if subscriptions else "")
 
 
 def _cancel_all(service: Tidewheel, topic: str, selected: Selected, *, dry_run: bool, yes: bool, as_json: bool) -> None:

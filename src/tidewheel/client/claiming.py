@@ -20,7 +20,7 @@ from tidewheel.aws.tries import AWS_ERRORS, passes
 from tidewheel.client import receiving
 from tidewheel.client.connection import Connection
 from tidewheel.client.retries import bury, dead_letter_url
-from tidewheel.errors import ClaimFailed, ConcurrentModification
+from tidewheel.errors import ClaimFailed, ConcurrentModification, InvalidValue
 from tidewheel.model.claim import Holder, claim_ttl_s
 from tidewheel.model.message import id_bytes, id_deliver_at_ms
 from tidewheel.model.received import ReceivedMessage
@@ -96,14 +96,23 @@ def claim_all(
         raise failures[0]
     for failure in failures:
         _log.warning("message passed over: %s", failure)
-    spent = [message for message, claimed in found if claimed is Claimed.SPENT]
-    if spent:
-        dead_url = dead_letter_url(connection.sqs, queue_url)
-        for message in spent:
-            bury(connection.sqs, dead_url, connection.settings.s3_bucket, message)
-    done = [message for message, claimed in found if claimed in (Claimed.CANCELLED, Claimed.SPENT)]
+    mine, done = [], []
+    for message, claimed in found:
+        if claimed is Claimed.MINE or (claimed is Claimed.SPENT and not buried(connection, queue_url, message)):
+            mine.append(message)
+        elif claimed is not None:
+            done.append(message)
+            count("dead" if claimed is Claimed.SPENT else "cancelled")
     if done:
         receiving.delete(connection.sqs, queue_url, done)
-    for message in done:
-        count("dead" if message in spent else "cancelled")
-    return [message for message, claimed in found if claimed is Claimed.MINE]
+    return mine
+
+
+def buried(connection: Connection, queue_url: str, message: ReceivedMessage) -> bool:
+    """Puts a message into the dead-letter queue. Returns False if there is none: the message is handed out again."""
+    try:
+        dead_url = dead_letter_url(connection.sqs, queue_url)
+    except InvalidValue:
+        return False
+    bury(connection.sqs, dead_url, connection.settings.s3_bucket, message)
+    return True

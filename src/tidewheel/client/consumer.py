@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 from tidewheel import deadline
 from tidewheel.client import receiving, tracing
 from tidewheel.client.bounded import CALL_S
-from tidewheel.client.claiming import Claimed, claim, claim_all
+from tidewheel.client.claiming import Claimed, buried, claim, claim_all
 from tidewheel.client.interrupts import Interrupts
 from tidewheel.client.payloads import fetch_payload
 from tidewheel.client.retries import Delay, bury, dead_letter_url, retry_due_ms, sent_again, supersedes
@@ -129,6 +129,17 @@ class Consumer:
             BodyChanged: the body was kept in S3, and is not the body that was sent.
         """
         return fetch_payload(self._core.connection, parse_received(raw))
+
+    @deadline.patience(CALL_S)
+    def claim(self, message: ReceivedMessage) -> bool:
+        """Returns whether to handle a message from `decode`. Otherwise acknowledge it: it is counted as dropped.
+
+        Where messages are cancelled until consumed, this claims the message. All other ways to receive do so too.
+
+        Raises:
+            ClaimFailed: DynamoDB gives no answer, or refuses. Do not handle the message; it comes again.
+        """
+        return not self._drops(message)
 
     def receive(self, *, max_messages: int = 10, wait_s: int = 0) -> list[ReceivedMessage]:
         """Receives messages from the queue. Messages to drop are acknowledged and left out.
@@ -424,7 +435,9 @@ class Consumer:
         if claimed is Claimed.CANCELLED:
             self._count("cancelled")
         elif claimed is Claimed.SPENT:
-            self._bury(message)
+            if not buried(core.connection, self._queue_url, message):
+                return False
+            self._count("dead")
         return claimed is not Claimed.MINE
 
     def _is_unwanted(self, message: ReceivedMessage) -> bool:
