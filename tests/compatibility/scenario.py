@@ -137,6 +137,7 @@ def first_hours(script: Script) -> None:
     script.topic("opened", inline_rows=1, part_rows=3)
     paused(script)
     broken(script)
+    claimed(script)
     script.topic("sealed")
     imported(script)
     script.topic("idle")
@@ -285,6 +286,18 @@ def broken(script: Script) -> None:
     [subscription] = script.client.subscriptions("broken")
     assert subscription.state is State.BROKEN
     script.later(timedelta(hours=2), "create_queue", subscription.queue_url.rpartition("/")[2])
+
+
+def claimed(script: Script) -> None:
+    """A topic whose messages are claimed, with a parked message that was cancelled late."""
+    script.topic("claimed", cancel_until="consumed")
+    script.send("claimed", "claimed", STOPPED + timedelta(days=2))
+    script.client.pause("claimed", "billing")
+    late = script.lost("claimed", "cancelled in its park", script.stack.now() + timedelta(minutes=2))
+    script.send("claimed", "stays in its park", script.stack.now() + timedelta(minutes=2))
+    script.store()
+    assert script.client.cancel("claimed", late.id)
+    script.later(timedelta(hours=1), "resume", "claimed", "billing")
 
 
 def imported(script: Script) -> None:

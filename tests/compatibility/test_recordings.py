@@ -59,7 +59,9 @@ def test_the_recording_holds_every_kind_of_data() -> None:
     wanted |= {layout.IMPORTS, layout.RECURRING}
     assert kinds == {each.rstrip("#") for each in wanted} | {layout.STATE, layout.MERGE}
     families = {each["pk"]["S"].split("#")[2] for each in recording.items if each["pk"]["S"].count("#") > 1}
-    assert families == {"TOMB", "KEY", "MOVE", "NOTE"} and any(each["pk"]["S"] == "SERVICE" for each in recording.items)
+    assert families == {"TOMB", "KEY", "MOVE", "NOTE", "CLAIM"} and any(
+        each["pk"]["S"] == "SERVICE" for each in recording.items
+    )
     names = {name for each in recording.items for name in each}
     assert {
         "ledger",
