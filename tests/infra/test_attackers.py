@@ -24,6 +24,7 @@ from tidewheel.local.emulator.iam_policy import Request, allowed
 from tidewheel.local.emulator.iam_requests import requests_of
 from tidewheel.local.emulator.iam_resources import asked
 from tidewheel.model import object_names
+from tidewheel.model.message import MessageId
 from tidewheel.policies import (
     CONSUMER_ACTIONS,
     SENDER_ACTIONS,
@@ -80,6 +81,7 @@ def partitions() -> dict[str, str]:
             f"{topic} keys": layout.key_partitions(topic)[3],
             f"{topic} moves": layout.moves_partition(topic),
             f"{topic} notes": layout.note_key(topic, "")[0],
+            f"{topic} claims": layout.claim_key(topic, MessageId("x"))[0],
         }
     return found
 
@@ -135,7 +137,8 @@ def on_items(world: World) -> Iterator[Attack]:
     table = {"TableName": world.settings.table}
     check = {**table, "Key": item(f"T#{MINE}"), "ConditionExpression": "sealed <= :s"}
     for place, pk in partitions().items():
-        update = {"UpdateExpression": "SET v = :v", "ExpressionAttributeValues": {":v": {"N": "1"}}}
+        name = "claimed" if place.endswith("claims") else "v"
+        update = {"UpdateExpression": f"SET {name} = :v", "ExpressionAttributeValues": {":v": {"N": "1"}}}
         for kind, params in (
             ("Put", {"Item": item(pk, "v")}),
             ("Update", {"Key": item(pk), **update}),
@@ -227,7 +230,11 @@ def reached(given: Sequence[Statement], attacks: Iterable[Attack]) -> dict[str, 
 # ---- what they reach
 
 OWN_QUEUES = "orders mail, orders mail dead"
-RECEIVES = {f"sqs:{name}": OWN_QUEUES for name in ("ChangeMessageVisibility", "DeleteMessage", "ReceiveMessage")}
+RECEIVES = {
+    **{f"sqs:{name}": OWN_QUEUES for name in ("ChangeMessageVisibility", "DeleteMessage", "ReceiveMessage")},
+    "sqs:SendMessage": "orders mail dead",
+    "dynamodb:UpdateItem": "orders claims",
+}
 MARKS = "orders tombstones, orders keys"
 ITEMS_OF_TOPICS = ", ".join(place for place in partitions() if place not in ("SERVICE", "elsewhere"))
 STORED = ", ".join(f"{prefix}{topic}/" for topic in (MINE, OTHER) for prefix in ("ledgers/", "parked/", "plans/"))
@@ -246,18 +253,26 @@ INGEST = "shared ingest, orders ingest, orders2 ingest"
 REACHED: dict[str, dict[str, str]] = {
     "sender send": {"sqs:SendMessage": "orders ingest"},
     "sender plain": {"sqs:SendMessage": "orders ingest"},
-    "sender cancel": {"dynamodb:PutItem": MARKS},
-    "sender reschedule": {"dynamodb:PutItem": f"{MARKS}, orders moves", "sqs:SendMessage": "orders ingest"},
+    "sender cancel": {"dynamodb:PutItem": MARKS, "dynamodb:UpdateItem": "orders claims"},
+    "sender reschedule": {
+        "dynamodb:PutItem": f"{MARKS}, orders moves",
+        "dynamodb:UpdateItem": "orders claims",
+        "sqs:SendMessage": "orders ingest",
+    },
     "sender look": {},
     "sender large_bodies": {},  # creates bodies, and overwrites none: test_large_bodies_attacked
-    "sender of all": {"dynamodb:PutItem": f"{MARKS}, orders moves", "sqs:SendMessage": "orders ingest"},
+    "sender of all": {
+        "dynamodb:PutItem": f"{MARKS}, orders moves",
+        "dynamodb:UpdateItem": "orders claims",
+        "sqs:SendMessage": "orders ingest",
+    },
     "sender of shared queues": {"sqs:SendMessage": "shared ingest"},
     "consumer receive": RECEIVES,
     "consumer retry_later": {**RECEIVES, "sqs:SendMessage": "orders ingest, orders mail dead"},
     "consumer redrive": {
         **RECEIVES,
-        "sqs:SendMessage": "orders mail",
-        "sqs:StartMessageMoveTask": "orders mail dead to orders mail",
+        "sqs:SendMessage": OWN_QUEUES,
+        "sqs:StartMessageMoveTask": "orders mail dead to orders mail, orders mail dead to orders mail dead",
     },
     "consumer of all": {
         **RECEIVES,
