@@ -434,7 +434,9 @@ def test_cancelling_and_rescheduling_are_the_only_calls_with_a_transaction_over_
     found = {name for name in CALLS if any(together(each) for each in made(world, name, MINE))}
     assert found == {
         "cancel by id",
+        "cancel by id of a sealed message",
         "cancel by key",
+        "cancel by key of a sealed message",
         "cancel_many",
         "reschedule",
         "reschedule by key",
