@@ -245,9 +245,8 @@ class Load:
     def cancel_by_key(self) -> None:
         """Cancels by a random key of a thousand."""
         now = self.clock.now_ms()
-        cancel_key(
-            self.ports, TOPIC, self.settings.slot_ms, f"k{random.randrange(1000)}", (now, self.ids.sequence()), now
-        )
+        state = new_topic_state(TOPIC, "g", self.settings, 0)
+        cancel_key(self.ports, state, f"k{random.randrange(1000)}", (now, self.ids.sequence()), now)
 
 
 def run(load: Load, kinds: list[Callable[[], None]], seconds: float, pause_s: float) -> dict[str, float]:

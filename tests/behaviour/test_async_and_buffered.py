@@ -27,6 +27,8 @@ def test_the_async_client_has_the_same_methods_with_the_same_arguments() -> None
     methods = [name for name, each in inspect.getmembers(Tidewheel, inspect.isfunction) if not name.startswith("_")]
     assert len(methods) > 20
     for name in methods:
+        if name == "find":  # what is found is iterated
+            continue
         method = getattr(AsyncTidewheel, name)
         assert inspect.iscoroutinefunction(method), name
         assert inspect.signature(method) == inspect.signature(getattr(Tidewheel, name)), name

@@ -84,6 +84,7 @@ CHANGES: dict[str, tuple[Callable[[Storage, TopicState], object], object]] = {
     "claim_deletion": (lambda storage, seen: storage.deletions.claim(seen, 60), False),
     "forget_topic": (lambda storage, seen: storage.deletions.forget(seen, 10**10), False),
     "cancel_batch": (lambda storage, _: storage.tombstones.cancel_batch("orders", [TOMBSTONE]), False),
+    "put_late": (lambda storage, _: storage.tombstones.put_late("orders", TOMBSTONE), False),
     "cancel": (lambda storage, _: storage.tombstones.cancel("orders", TOMBSTONE).done, False),
 }
 

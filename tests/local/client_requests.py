@@ -213,6 +213,9 @@ _LISTING = "a query or scan, a page of 1 MB a request"
 NOT_COUNTED: Mapping[str, str] = {
     "update_topic": _SELDOM,
     "set_filter": _SELDOM,
+    "find": _SELDOM,
+    "cancel_where": _SELDOM,
+    "reschedule_where": _SELDOM,
     "delete_subscription": _SELDOM,
     "topics": _LISTING,
     "subscriptions": _LISTING,

@@ -274,9 +274,7 @@ class TopicLife:
     def state(self) -> TopicState:
         """The topic's state, as a client remembers it."""
         until: CancelUntil = "consumed" if self.claimed else "sealed"
-        settings = TopicSettings(
-            slot_s=self.slot_ms // 1000, lookahead_s=self.lookahead_ms // 1000, cancel_until=until
-        )
+        settings = TopicSettings(slot_s=self.slot_ms // 1000, lookahead_s=self.lookahead_ms // 1000, cancel_until=until)
         return new_topic_state(self.name, self.generation, settings, 0)
 
     def lifts(self, older: Sent, newer: Sent) -> bool:

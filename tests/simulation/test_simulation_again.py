@@ -101,7 +101,7 @@ def test_the_command_adds_up_what_was_done(tmp_path: Path, capsys: pytest.Captur
 
     shown = capsys.readouterr().out
     assert code == 0
-    assert "2 half_well, 2 timed, 2 timed_faults, 2 timed_half_well, 2 narrow)" in shown
+    assert "2 half_well, 2 timed, 2 timed_faults, 2 timed_half_well, 2 claims, " in shown and "2 narrow)" in shown
     assert "no promise was broken" in shown
     assert '"failed": 0' in document.read_text()
 

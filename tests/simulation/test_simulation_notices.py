@@ -85,8 +85,8 @@ def expired_at_once(patch: Patch) -> None:
 def exchanged(patch: Patch) -> None:
     releases = release.releases
 
-    def with_first_body(rows: pa.Table, carry: str | None) -> list[Release]:
-        found = releases(rows, carry)
+    def with_first_body(rows: pa.Table, carry: str | None, claim: str | None) -> list[Release]:
+        found = releases(rows, carry, claim)
         return [each._replace(text=found[0].text) for each in found]
 
     patch.setattr(release, "releases", with_first_body)

@@ -119,6 +119,7 @@ class Watch:
         pause, slot = reader.pause, sent.deliver_at_ms // life.slot_ms
         if pause is not None and (sent.step > pause.step or slot >= pause.sealed):
             self._break(f"{sent.id} came to {reader.name}, which is paused", life.name, sent.id)
+
     def _check_given(self, life: TopicLife, reader: Reader, sent: Sent) -> None:
         if sent.never is not None:
             self._break(f"{sent.id} {sent.never}, and came to {reader.name}", life.name, sent.id)

@@ -28,8 +28,8 @@ def test_both_clients_have_the_same_methods() -> None:
 @pytest.mark.parametrize("name", CALLS)
 def test_a_method_has_the_arguments_and_the_documentation_of_the_other_clients_and_is_awaited(name: str) -> None:
     mine, other = getattr(AsyncTidewheel, name), getattr(Tidewheel, name)
-    assert inspect.iscoroutinefunction(mine)
-    assert inspect.signature(mine) == inspect.signature(other)
+    assert inspect.iscoroutinefunction(mine) or (name == "find" and inspect.isasyncgenfunction(mine))
+    assert inspect.signature(mine).parameters == inspect.signature(other).parameters
     assert mine.__name__ == name and mine.__doc__ in (other.__doc__, f"As `Tidewheel.{name}`.")
 
 

@@ -99,6 +99,9 @@ CALLS: dict[str, Callable[[World], object]] = {
     "cancel_many": lambda world: world.tw.cancel_many("orders", [world.message_id, world.message_id]),
     "reschedule": lambda world: world.tw.reschedule("orders", world.message_id, delay="4d"),
     "deliver_now": lambda world: world.tw.deliver_now("orders", world.message_id),
+    "find": lambda world: list(world.tw.find("orders", key_prefix="k")),
+    "cancel_where": lambda world: world.tw.cancel_where("orders", key_prefix="k"),
+    "reschedule_where": lambda world: world.tw.reschedule_where("orders", key_prefix="k", by="1h"),
     "send_recurring": lambda world: world.tw.send_recurring("orders", "daily", "x", every="1d"),
     "recurring": lambda world: world.tw.recurring("orders"),
     "cancel_recurring": lambda world: world.tw.cancel_recurring("orders", "daily"),
@@ -142,7 +145,7 @@ def test_a_call_tries_a_request_that_hangs_twice_and_ends(world: World, name: st
         CALLS[name](world)
     assert len(world.endpoint.asked) == 2
     # A call that waits for nothing else than AWS has a deadline, even if AWS answers, but never what it was asked.
-    if name not in ("send_many", "receive"):
+    if name not in ("send_many", "receive", "find", "cancel_where", "reschedule_where"):
         assert name in {each for each in vars(Tidewheel) if hasattr(getattr(Tidewheel, each), "__wrapped__")}
 
 

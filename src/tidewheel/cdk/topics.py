@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any, Unpack, cast
 
 from aws_cdk import CustomResource, Duration, RemovalPolicy, Stack
 from aws_cdk import aws_iam as iam
@@ -19,7 +19,6 @@ from tidewheel.errors import InvalidValue
 from tidewheel.flows.administration.subscribe import check_new_subscription
 from tidewheel.model.setting import check_names
 from tidewheel.model.settings import (
-    CancelUntil,
     ChangeableSubscriptionSettings,
     InitialPosition,
     TopicSettings,
@@ -48,7 +47,7 @@ class SubscriptionProperties(ChangeableSubscriptionSettings, total=False):
     queue: sqs.IQueue | None
     initial_position: InitialPosition
     visibility_timeout: Duration | None
-    max_receive_count: int
+    max_receive_count: int | None
     removal_policy: RemovalPolicy | None
 
 
@@ -56,11 +55,12 @@ class Topic(Construct):
     """A topic of a service, created when the stack is deployed.
 
     An existing topic with the same settings is adopted, and then never deleted. Another name is another topic. All
-    settings except `slot` and `lookahead` may change: an update of these two is refused and rolled back.
+    settings except `slot`, `lookahead` and `cancel_until` may change: an update of these is refused and rolled back.
 
     Attributes:
         service: The service.
         topic_name: The topic's name.
+        claimed: Whether consumers claim its messages.
         resource: The custom resource. A resource that sends during its deployment must depend on it.
     """
 
@@ -74,7 +74,6 @@ class Topic(Construct):
         slot: Duration | None = None,
         lookahead: Duration | None = None,
         retention: Duration | None = None,
-        cancel_until: CancelUntil = "sealed",
         removal_policy: RemovalPolicy | None = None,
         **settings: Unpack[TuningSettings],
     ) -> None:
@@ -89,7 +88,6 @@ class Topic(Construct):
             slot: `slot_s` of `TopicSettings`, as a duration.
             lookahead: `lookahead_s`, as a duration.
             retention: `retention_s`, as a duration.
-            cancel_until: As for `create_topic`. It never changes.
             removal_policy: RETAIN keeps the topic and its waiting messages when the stack no longer declares the topic,
                 or is deleted; DESTROY deletes both. The environment's policy by default.
             **settings: The other fields of `TopicSettings`, such as max_waiting=1_000_000.
@@ -104,8 +102,7 @@ class Topic(Construct):
         self.topic_name = topic_name
         self.removal_policy = removal_policy or service.environment.removal_policy
         durations = {"slot_s": slot, "lookahead_s": lookahead, "retention_s": retention}
-        others = {"cancel_until": cancel_until, **settings}
-        wanted = DeclaredTopic(name=topic_name, settings=_settings(durations, others))
+        wanted = DeclaredTopic(name=topic_name, settings=_settings(durations, cast("dict[str, Any]", settings)))
         self.claimed = wanted.settings.claimed
         self.resource = service.declarations().resource(self, wanted, removal_policy=self.removal_policy)
 

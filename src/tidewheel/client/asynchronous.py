@@ -165,7 +165,7 @@ class AsyncTidewheel:
     peek = _awaitable(Tidewheel.peek)
 
     async def find(self, topic: str, **selected: Unpack[Selected]) -> AsyncIterator[MatchedMessage]:
-        """Finds waiting messages, as `Tidewheel.find`."""
+        """As `Tidewheel.find`."""
         found = await self._in_thread(functools.partial(self.client.find, topic, **selected))
         while page := await self._in_thread(lambda: list(islice(found, _FOUND))):
             for each in page:

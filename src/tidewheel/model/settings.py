@@ -183,8 +183,8 @@ class TopicSettings:
         return TopicSettings(**{k: v for k, v in found.items() if k in settings_of(TopicSettings)})
 
 
-class TuningSettings(TypedDict, total=False):
-    """The fields of `TopicSettings` that `add_topic` of the CDK takes under their own names."""
+class ChangeableTuning(TypedDict, total=False):
+    """The fields of both `TuningSettings` and `ChangeableSettings`."""
 
     segment_rows: int
     segment_bytes: int | None
@@ -199,7 +199,13 @@ class TuningSettings(TypedDict, total=False):
     strict_erasure: int
 
 
-class ChangeableSettings(TuningSettings, total=False):
+class TuningSettings(ChangeableTuning, total=False):
+    """The fields of `TopicSettings` that `add_topic` of the CDK takes under their own names."""
+
+    cancel_until: CancelUntil
+
+
+class ChangeableSettings(ChangeableTuning, total=False):
     """The fields of `TopicSettings` that `update_topic` takes as keyword arguments."""
 
     retention_s: int

@@ -68,8 +68,8 @@ class Tombstones(StoredItems):
         put = Put(item=items.encode_tombstone(topic, tombstone), if_absent=True)
         self._table.put(put, action="put_tombstone", topic=topic)
 
-    def put_late(self, topic: str, tombstone: Tombstone) -> None:
-        """Puts a tombstone that says what a message's claim says, for all who read tombstones.
+    def put_late(self, topic: str, tombstone: Tombstone) -> bool:
+        """Puts a tombstone that says what a message's claim says, for all who read tombstones. Returns False if refused.
 
         `T{STATE check that it is there; put TOMB IF absent or uncertain}`.
         """
@@ -78,7 +78,7 @@ class Tombstones(StoredItems):
         )
         condition = f"{_ABSENT} OR attribute_exists(uncertain)"
         put = Put(item=items.encode_tombstone(topic, tombstone), condition=condition)
-        self._table.commit([there, put], action="put_late", topic=topic)
+        return self._table.commit([there, put], action="put_late", topic=topic)
 
     def read(self, topic: str, slot: int, message_id: MessageId) -> Tombstone | None:
         """Reads a tombstone."""

@@ -7,7 +7,7 @@ from typing import Any
 from tests.simulation.conditions import unchecked
 from tests.simulation.guard import Guard, in_storage
 from tests.simulation.guards import claim_worlds as worlds
-from tests.simulation.removal import instead, never
+from tests.simulation.removal import always, instead, never
 from tidewheel.flows.administration import cancel as cancelling
 from tidewheel.flows.delivery import keys
 from tidewheel.model.claim import Claim
@@ -44,8 +44,8 @@ GUARDS = (
     ),
     Guard(
         "a late cancel of a message that was moved cancels its replacement",
-        cancelling.cancel,
-        never("to", before="Cancelled holders"),
+        cancelling._refused,
+        always("claim .to"),
         worlds.MOVE_CANCEL,
     ),
     Guard(

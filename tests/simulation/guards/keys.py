@@ -116,8 +116,8 @@ GUARDS = (
     Guard("a message is moved once", in_storage("tombstones.cancel"), unchecked("pk"), worlds.TWO_MOVES),
     Guard(
         "a cancel follows a message that was moved",
-        cancelling.cancel,
-        always("to", before="Cancelled"),
+        cancelling._refused,
+        never("found .to"),
         worlds.MOVE_CANCEL,
     ),
     Guard(

@@ -67,18 +67,25 @@ def cancel(storage: Storage, state: TopicState, message_id: MessageId, now_ms: i
         outcome = storage.tombstones.cancel(state.topic, wanted)
         if outcome.done:
             return Cancelled(id=message_id)
-        to = None if outcome.found is None else outcome.found.to
-        if to is None and (claim := cancel_late(storage, state, wanted, now_ms)) is not None:
-            if claim.holders:
-                return TooLate(id=message_id, subscriptions=claim.holders)
-            to = claim.to
-            if to is None:
-                return Cancelled(id=message_id)
-        if to is None:
-            certain = outcome.found is not None and outcome.found.certain
-            return Cancelled(id=message_id) if certain else TooLate(id=message_id)
-        message_id = to
+        answer = _refused(storage, state, wanted, outcome.found, now_ms)
+        if not isinstance(answer, str):
+            return answer
+        message_id = answer
     raise ConcurrentModification("cancel", state.topic, _MOST_MOVES)
+
+
+def _refused(
+    storage: Storage, state: TopicState, wanted: Tombstone, found: Tombstone | None, now_ms: int
+) -> CancelResult | MessageId:
+    """Returns the answer if a tombstone or the seal refused a cancel, or the id of what took the message's place."""
+    if found is not None and found.to is not None:
+        return found.to
+    claim = cancel_late(storage, state, wanted, now_ms)
+    if claim is None:
+        return Cancelled(id=wanted.id) if found is not None and found.certain else TooLate(id=wanted.id)
+    if claim.holders:
+        return TooLate(id=wanted.id, subscriptions=claim.holders)
+    return Cancelled(id=wanted.id) if claim.to is None else claim.to
 
 
 def cancel_late(
@@ -225,7 +232,8 @@ def _cancel_named(
     named: MessageId | None = wanted.id
     if not storage.keys.move(state.topic, found, entry, wanted):
         known = storage.tombstones.read(state.topic, wanted.slot, wanted.id)
-        sealed = _is_sealed(storage, state.topic, wanted.slot)
+        asked = known is None or state.settings.claimed
+        sealed = asked and _is_sealed(storage, state.topic, wanted.slot)
         if known is None and not sealed:
             return None
         claim = cancel_late(storage, state, wanted, now_ms) if sealed else None
