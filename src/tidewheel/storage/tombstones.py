@@ -69,7 +69,7 @@ class Tombstones(StoredItems):
         self._table.put(put, action="put_tombstone", topic=topic)
 
     def put_late(self, topic: str, tombstone: Tombstone) -> bool:
-        """Puts a tombstone that says what a message's claim says, for all who read tombstones. Returns False if refused.
+        """Puts a tombstone that says what a message's claim says, for who reads tombstones. Returns False if refused.
 
         `T{STATE check that it is there; put TOMB IF absent or uncertain}`.
         """
