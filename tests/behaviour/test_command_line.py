@@ -77,6 +77,24 @@ def test_messages_are_cancelled_by_id_and_key_and_too_late_is_exit_code_3(shell:
     assert topic.bodies() == ["late"]
 
 
+def test_many_messages_are_found_counted_and_cancelled(shell: Shell, topic: Topic) -> None:
+    for number in range(3):
+        shell.send(f"cart {number}", "--delay", "2h", "--key", f"cart-17/{number}")
+    shell.send("other", "--delay", "3h")
+    topic.advance(seconds=301)
+    found = shell.json("find", topic.name, "--key-prefix", "cart-17/")
+    assert [each["key"] for each in found] == [f"cart-17/{number}" for number in range(3)]
+    assert len(shell.json("find", topic.name, "--everything", "-n", "4")) == 4
+    counted = {"matched": 3, "cancelled": 0, "too late": 0}
+    assert shell.json("cancel", topic.name, "--key-prefix", "cart-17/", "--dry-run") == counted
+    assert shell.json("cancel", topic.name, "--key-prefix", "cart-17/") == counted | {"cancelled": 3}
+    unclear = shell("cancel", topic.name, "--key-prefix", "")
+    assert unclear.exit_code == 1 and "everything" in unclear.stderr
+    assert shell.json("cancel", topic.name, "--everything", "--yes")["cancelled"] == 1
+    topic.advance(hours=4)
+    assert topic.bodies() == []
+
+
 def test_a_message_is_rescheduled(shell: Shell, topic: Topic) -> None:
     sent = shell.send("moved", "--delay", "2h")
     topic.advance(seconds=301)

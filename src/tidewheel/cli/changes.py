@@ -36,22 +36,21 @@ def cancel(
         list[str] | None, typer.Argument(help="Message ids. '-' reads ids from standard input, one a line.")
     ] = None,
     key: Annotated[str | None, typer.Option(help="Cancel the messages with this key, instead of ids.")] = None,
-    key_prefix: Annotated[
-        str | None, typer.Option(help="Cancel all messages whose keys begin so; with '', all that have a key.")
-    ] = None,
+    key_prefix: Annotated[str | None, typer.Option(help="Cancel all messages whose keys begin so.")] = None,
     group: Annotated[str | None, typer.Option(help="Cancel all messages of this group.")] = None,
     first: Annotated[str | None, typer.Option("--from", help="Only those due from this ISO 8601 time on.")] = None,
     end: Annotated[str | None, typer.Option("--until", help="Only those due before this ISO 8601 time.")] = None,
+    everything: Annotated[bool, typer.Option("--everything", help="Cancel all messages of the topic.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count.")] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask, however many there are.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Cancel messages by id or key, or all that match. The exit code is 3 if a message is too late to cancel."""
     service = client(ctx)
-    if key_prefix is not None or group is not None or first is not None or end is not None:
+    if everything or any(each is not None for each in (key_prefix, group, first, end)):
         if ids or key is not None:
             raise typer.BadParameter("give ids or --key, or what selects many")
-        selected: Selected = {"key_prefix": key_prefix, "group": group}
+        selected: Selected = {"key_prefix": key_prefix, "group": group, "everything": everything}
         selected |= {"first": time_of(first, "--from"), "end": time_of(end, "--until")}
         _cancel_all(service, topic, selected, dry_run=dry_run, yes=yes, as_json=as_json)
         return

@@ -79,12 +79,13 @@ def find(
     group: Annotated[str | None, typer.Option(help="Those of this group, by due time.")] = None,
     first: Annotated[str | None, typer.Option("--from", help="Those due from this ISO 8601 time on.")] = None,
     end: Annotated[str | None, typer.Option("--until", help="Those due before this ISO 8601 time.")] = None,
+    everything: Annotated[bool, typer.Option("--everything", help="All messages of the topic.")] = False,
     count: Annotated[int, typer.Option("--number", "-n", help="Maximum number of messages.")] = 100,
     after: Annotated[str | None, typer.Option(help="Go on behind this key or, without --key-prefix, id.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Find waiting messages by the prefix of their key, their group or due time. The messages stay in the topic."""
-    selected: Selected = {"key_prefix": key_prefix, "group": group, "after": after}
+    selected: Selected = {"key_prefix": key_prefix, "group": group, "everything": everything, "after": after}
     selected |= {"first": time_of(first, "--from"), "end": time_of(end, "--until")}
     found = list(islice(client(ctx).find(topic, **selected), count))
     rows = [(each.id, each.deliver_at, each.key) for each in found]
