@@ -25,7 +25,7 @@ _PAGE = """\
 
 ## Topic
 
-`create_topic`, `update_topic` and the CDK's `add_topic` take these settings. `update_topic` changes all settings except
+`create_topic`, `update_topic` and the CDK's `add_topic` take these settings. `update_topic` changes all but these:
 {fixed}.
 
 {topic}
@@ -61,7 +61,7 @@ def page() -> str:
     least, most = topic.lookahead_s / 60, (topic.lookahead_s + topic.slot_s) / 60
     return _PAGE.format(
         module=MODULE,
-        fixed=" and ".join(f"`{each.name}`" for each in settings_of(TopicSettings).values() if each.setting.fixed),
+        fixed=", ".join(f"`{each.name}`" for each in settings_of(TopicSettings).values() if each.setting.fixed),
         topic=_table(TopicSettings, TopicSettings()),
         seal=f"{least:g} to {most:g} minutes",
         subscription=_table(SubscriptionSettings, SubscriptionSettings()),

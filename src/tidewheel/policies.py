@@ -220,7 +220,7 @@ def consumer_statements(
         statements.append(_allow(moving, [dead_arn]))
         statements.append(_allow(["sqs:SendMessage"], [queue_arn]))
     retries = "retry_later" in actions
-    encrypt = [*["s3"] * retries, *["sqs"] * (retries or "redrive" in actions)]
+    encrypt = [*["s3"] * retries, "sqs"]
     statements += _key_use(at, settings.encryption_key_arn, decrypt=["dynamodb", "s3", "sqs"], encrypt=encrypt)
     if queue_key is not None and queue_key != settings.encryption_key_arn:
         own = _key_arn(queue_key, at)

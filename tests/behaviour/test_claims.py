@@ -9,7 +9,16 @@ import pytest
 from botocore.exceptions import ClientError, EndpointConnectionError
 
 from tests.behaviour.topic import Topic
-from tidewheel import Cancelled, ClaimFailed, Consumer, MessageState, ReceivedMessage, Rescheduled, TooLate
+from tidewheel import (
+    Cancelled,
+    ClaimFailed,
+    Consumer,
+    MessageState,
+    QueueUnavailable,
+    ReceivedMessage,
+    Rescheduled,
+    TooLate,
+)
 from tidewheel.client import worker
 
 
@@ -177,6 +186,43 @@ def test_a_worker_without_the_permission_to_claim_is_told_which(orders: Topic, m
     failing(orders, monkeypatch, ClientError(denied, "UpdateItem"))
     with pytest.raises(ClaimFailed, match="tidewheel policy consumer"):
         orders.client.receive(orders.name, "billing")
+
+
+def test_a_worker_that_may_not_claim_ends_although_another_is_idle(
+    orders: Topic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sealed(orders)
+    orders.advance(minutes=10)
+    monkeypatch.setattr(worker, "_FIRST_PAUSE_S", 0.01)
+    denied: Any = {"Error": {"Code": "AccessDeniedException", "Message": "not allowed"}}
+    failing(orders, monkeypatch, *(ClientError(denied, "UpdateItem") for _ in range(1_000)))
+    consumer = Consumer(orders.client, orders.name, "billing")
+    with pytest.raises(QueueUnavailable, match="tidewheel policy consumer"):
+        consumer.run(print, wait_s=0, at_once=2, signals=False)
+
+
+def test_an_error_of_a_handler_is_no_claim_of_its_message(orders: Topic) -> None:
+    sealed(orders)
+    orders.advance(minutes=10)
+    stop = Event()
+
+    def handle(message: ReceivedMessage) -> None:
+        stop.set()
+        raise ClaimFailed("another", message.id, "no answer", refused=False)
+
+    consumer = Consumer(orders.client, orders.name, "billing")
+    consumer.run(handle, stop=stop, wait_s=0, signals=False)
+    assert consumer.counts.failed == 1
+
+
+def test_an_item_that_is_no_claim_concerns_its_message_alone(orders: Topic) -> None:
+    forged, other = sealed(orders), sealed(orders, "y")
+    key = {"pk": {"S": f"T#{orders.name}#CLAIM#{forged}"}, "sk": {"S": "CLAIM"}}
+    table = orders.client.core.connection.storage.claims._table
+    table._client.put_item(TableName=table._name, Item={**key, "claimed": {"S": "x"}})
+    orders.advance(minutes=10)
+    assert [each.id for each in orders.client.receive(orders.name, "billing")] == [other]
+    assert not orders.client.cancel(orders.name, forged)
 
 
 def test_what_gets_no_answer_is_left_out_of_a_batch_and_comes_again(

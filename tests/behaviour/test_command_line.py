@@ -214,6 +214,7 @@ def test_messages_are_replayed_and_dead_letters_redriven(shell: Shell, topic: To
         (["send", "TOPIC", "x", "--delay", "soon"], "delay='soon'"),
         (["send", "TOPIC", "x", "--key", "k" * 257], "key='kkk"),
         (["cancel", "TOPIC", "no-id"], "ids[0]='no-id'"),
+        (["cancel", "TOPIC", "no-id", "--dry-run"], "--dry-run and --yes go with"),
         (["reschedule", "TOPIC", "no-id", "--delay", "1s"], "message id='no-id'"),
         (["get", "TOPIC", "no-id"], "message id='no-id'"),
         (["purge", "TOPIC", "--yes", "--from", "tomorrow"], "--from='tomorrow'"),

@@ -81,6 +81,24 @@ def test_a_run_goes_on_behind_what_it_has_done(topic: Topic) -> None:
     assert (rest.matched, rest.done) == (5, 5)
 
 
+def test_a_run_over_ledgers_that_goes_on_moves_nothing_twice(topic: Topic) -> None:
+    carts(topic)
+
+    def stop(done: ChangedMessages) -> None:
+        raise RuntimeError(done.after)
+
+    with pytest.raises(RuntimeError) as stopped:
+        topic.client.reschedule_where(topic.name, everything=True, by="90m", progress=stop)
+    topic.advance(minutes=10)  # what was moved is in a ledger, behind the others
+    rest = topic.client.reschedule_where(topic.name, everything=True, by="90m", after=str(stopped.value))
+    assert (rest.matched, rest.done) == (9, 9)
+
+
+def test_nothing_is_found_behind_the_last_key(topic: Topic) -> None:
+    carts(topic)
+    assert bodies(topic, key_prefix="cart-17", after="z") == []
+
+
 def test_what_is_found_is_moved_by_the_same_time(topic: Topic) -> None:
     carts(topic)
     done = topic.client.reschedule_where(topic.name, group="tenant-17", by="10h")

@@ -46,8 +46,10 @@ def cancel(
     as_json: AsJson = False,
 ) -> None:
     """Cancel messages by id or key, or all that match. The exit code is 3 if a message is too late to cancel."""
-    service = client(ctx)
-    if everything or any(each is not None for each in (key_prefix, group, first, end)):
+    service, many = client(ctx), everything or any(each is not None for each in (key_prefix, group, first, end))
+    if (dry_run or yes) and not many:
+        raise typer.BadParameter("--dry-run and --yes go with what selects many")
+    if many:
         if ids or key is not None:
             raise typer.BadParameter("give ids or --key, or what selects many")
         selected: Selected = {"key_prefix": key_prefix, "group": group, "everything": everything}
@@ -71,7 +73,7 @@ def cancel(
 
 
 def _late(subscriptions: tuple[str, ...]) -> str:
-    return "too late" + (f": {', '.join(subscriptions)} has it" if subscriptions else "")
+    return "too late" + (f", taken by {', '.join(subscriptions)}" if subscriptions else "")
 
 
 def _cancel_all(service: Tidewheel, topic: str, selected: Selected, *, dry_run: bool, yes: bool, as_json: bool) -> None:

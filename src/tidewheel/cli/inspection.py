@@ -80,7 +80,7 @@ def find(
     first: Annotated[str | None, typer.Option("--from", help="Those due from this ISO 8601 time on.")] = None,
     end: Annotated[str | None, typer.Option("--until", help="Those due before this ISO 8601 time.")] = None,
     everything: Annotated[bool, typer.Option("--everything", help="All messages of the topic.")] = False,
-    count: Annotated[int, typer.Option("--number", "-n", help="Maximum number of messages.")] = 100,
+    count: Annotated[int, typer.Option("--number", "-n", min=1, help="Maximum number of messages.")] = 100,
     after: Annotated[str | None, typer.Option(help="Go on behind this key or, without --key-prefix, id.")] = None,
     as_json: AsJson = False,
 ) -> None:

@@ -20,7 +20,7 @@ from tidewheel.aws.tries import AWS_ERRORS, passes
 from tidewheel.client import receiving
 from tidewheel.client.connection import Connection
 from tidewheel.client.retries import bury, dead_letter_url
-from tidewheel.errors import ClaimFailed, ConcurrentModification, InvalidValue
+from tidewheel.errors import ClaimFailed, ConcurrentModification, DeleteFailed, InvalidValue
 from tidewheel.model.claim import Holder, claim_ttl_s
 from tidewheel.model.message import id_bytes, id_deliver_at_ms
 from tidewheel.model.received import ReceivedMessage
@@ -44,6 +44,7 @@ def claim(connection: Connection, topic: str, subscription: str, message: Receiv
 
     Raises:
         ClaimFailed: DynamoDB gave no answer, or refuses. The message must not be handed out.
+        InvalidValue: the item is not a claim. The message must not be handed out, and no other is concerned.
     """
     if message.claim is None:
         return Claimed.MINE
@@ -52,6 +53,9 @@ def claim(connection: Connection, topic: str, subscription: str, message: Receiv
     try:
         count = connection.storage.claims.claim(topic, message.id, holder, ttl_s)
     except (*AWS_ERRORS, ConcurrentModification) as error:
+        code = error.response["Error"]["Code"] if isinstance(error, ClientError) else ""
+        if code == "ValidationException":  # whoever may cancel may have put anything there
+            raise InvalidValue("claim of message", message.id, f"its item cannot be counted up ({error})") from error
         refused = isinstance(error, ClientError) and not passes(error)
         raise ClaimFailed(topic, message.id, str(error), refused=refused) from error
     if count is None:
@@ -77,14 +81,14 @@ def claim_all(
         count: gets `cancelled` or `dead` for each that is acknowledged.
 
     Raises:
-        ClaimFailed: no message could be claimed.
+        ClaimFailed, InvalidValue: no message could be claimed.
     """
-    failures: list[ClaimFailed] = []
+    failures: list[Exception] = []
 
     def one(message: ReceivedMessage) -> Claimed | None:
         try:
             return claim(connection, topic, subscription, message, now_ms)
-        except ClaimFailed as error:
+        except (ClaimFailed, InvalidValue) as error:
             failures.append(error)
             return None
 
@@ -98,13 +102,18 @@ def claim_all(
         _log.warning("message passed over: %s", failure)
     mine, done = [], []
     for message, claimed in found:
-        if claimed is Claimed.MINE or (claimed is Claimed.SPENT and not buried(connection, queue_url, message)):
-            mine.append(message)
-        elif claimed is not None:
-            done.append(message)
-            count("dead" if claimed is Claimed.SPENT else "cancelled")
-    if done:
+        try:
+            if claimed is Claimed.MINE or (claimed is Claimed.SPENT and not buried(connection, queue_url, message)):
+                mine.append(message)
+            elif claimed is not None:
+                done.append(message)
+                count("dead" if claimed is Claimed.SPENT else "cancelled")
+        except AWS_ERRORS as error:  # the others of the batch are claimed
+            _log.warning("message %s was claimed too often, and cannot be buried: %s", message.id, error)
+    try:
         receiving.delete(connection.sqs, queue_url, done)
+    except (*AWS_ERRORS, DeleteFailed) as error:
+        _log.warning("queue %s: %s", queue_url, error)
     return mine
 
 

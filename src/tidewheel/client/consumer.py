@@ -34,6 +34,9 @@ _Message = Mapping[str, Any]
 _PLAIN = "give a function that does its work when it is called; for a coroutine function, use run_async"
 _ASYNC = "give a coroutine function (async def); for a plain function, use run"
 
+_HELD_S = 60
+"""Longer than a worker pauses before it asks again."""
+
 _log = logging.getLogger(__name__)
 
 
@@ -109,6 +112,7 @@ class Consumer:
         self._lock = threading.Lock()
         self._counts: Counter[str] = Counter()
         self._dead_url: str | None = None
+        self._held_s: int | None = None
         # Receipt handles of messages that the caller of the user's function acknowledges.
         self._in_hand: set[str] = set()
 
@@ -393,6 +397,7 @@ class Consumer:
             handle=lambda message: self._handle(message, function),
             acknowledge=self._acknowledge,
             give_back=self._give_back,
+            hold=self._hold,
         )
 
     def _handle(self, message: ReceivedMessage, function: Callable[[ReceivedMessage], T]) -> T | None:
@@ -471,8 +476,16 @@ class Consumer:
         bury(connection.sqs, self._dead_url, connection.settings.s3_bucket, message)
         self._count("dead")
 
-    def _give_back(self, messages: list[ReceivedMessage], after_s: int) -> None:
-        receiving.give_back(self._core.connection.sqs, self._queue_url, messages, after_s)
+    def _give_back(self, messages: list[ReceivedMessage]) -> None:
+        receiving.give_back(self._core.connection.sqs, self._queue_url, messages)
+
+    def _hold(self, messages: list[ReceivedMessage]) -> None:
+        """Keeps messages that wait for their claims invisible, and never for less than the queue's own time-out."""
+        sqs = self._core.connection.sqs
+        if self._held_s is None:
+            answer = sqs.get_queue_attributes(QueueUrl=self._queue_url, AttributeNames=["VisibilityTimeout"])
+            self._held_s = max(_HELD_S, int(answer["Attributes"]["VisibilityTimeout"]))
+        receiving.give_back(sqs, self._queue_url, messages, self._held_s)
 
     def _acknowledge(self, messages: list[ReceivedMessage]) -> None:
         try:

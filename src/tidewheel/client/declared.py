@@ -19,10 +19,10 @@ So a rollback never deletes a topic that existed before the deployment, even if 
 created it. A topic that somebody else deleted and created again belongs to the second creator. In doubt, topics are
 left behind rather than lost.
 
-A resource that adopts a topic also claims it (`tidewheel.aws.adoptions`). The resource that created the topic does not
-delete it while others claim it. So a declaration can move to another stack with all waiting messages, whatever the
-removal policies say, if the new stack is deployed before the old stack drops its declaration. If both act within the
-same few milliseconds, the old stack may not see the claim. If the new stack then finds the topic gone after its claim,
+A resource that adopts a topic also marks it (`tidewheel.aws.adoptions`). The resource that created the topic does not
+delete it while others have marked it. So a declaration can move to another stack with all waiting messages, whatever
+the removal policies say, if the new stack is deployed before the old stack drops its declaration. If both act within
+the same few milliseconds, the old stack may not see the mark. If the new stack then finds the topic gone after it,
 it creates the topic again, or fails while the topic is being deleted.
 
 Every operation may be repeated. Each change of the table is one write; a repetition continues where the first stopped.
@@ -55,7 +55,7 @@ CLAIMS = "1"
 """A property that no code reads.
 
 CloudFormation sends an update only for changed properties. Adding this property makes CloudFormation send one update
-for each topic that an earlier release adopted without a claim, so that it is claimed.
+for each topic that an earlier release adopted without a mark, so that it is marked.
 """
 
 
@@ -229,7 +229,7 @@ def _declared(connection: Connection, clock: Clock, request: Request) -> str:
     found = _settled(connection, clock, request, wanted)
     if found.endswith(ADOPTED):
         connection.adoptions.put(wanted.topic, wanted.subscription, _owner(request))
-        # The creator may have deleted the topic before it could see the claim. Then this creates it again, or fails.
+        # The creator may have deleted the topic before it could see the mark. Then this creates it again, or fails.
         found = _settled(connection, clock, request, wanted)
     return found
 

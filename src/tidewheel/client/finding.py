@@ -11,12 +11,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import islice
-from typing import TypedDict
+from typing import TypedDict, cast
 
 from tidewheel.client import changes, waiting
 from tidewheel.client.core import Core
 from tidewheel.clock import utc
-from tidewheel.errors import InvalidValue, UnknownMessage
+from tidewheel.errors import InvalidValue, PeekIncomplete, UnknownMessage
 from tidewheel.flows.administration.cancel import Cancelled, TooLate
 from tidewheel.model.duration import at_ms
 from tidewheel.model.message import MessageId
@@ -79,6 +79,8 @@ class ChangedMessages:
     after: str | None = None
 
 
+_BEGUN = "~"
+"""In `after` of a run over ledgers: between the id and the time in ms at which the run began."""
 Progress = Callable[[ChangedMessages], object]
 
 
@@ -121,14 +123,23 @@ def _by_key(
 def _in_ledgers(
     core: Core, topic: str, group: str | None, first_ms: int, end_ms: int | None, after: str | None
 ) -> Iterator[MatchedMessage]:
-    behind: str | datetime | None = utc(first_ms) if after is None else after
-    while page := waiting.peek(core.connection, topic, waiting.MAX_PEEK, core.clock.now_ms(), behind):
+    behind: str | datetime | None = utc(first_ms) if after is None else after.partition(_BEGUN)[0]
+    missing: PeekIncomplete | None = None
+    while missing is None:
+        try:
+            page = waiting.peek(core.connection, topic, waiting.MAX_PEEK, core.clock.now_ms(), behind)
+        except PeekIncomplete as error:
+            page, missing = cast("list[waiting.WaitingMessage]", error.messages), error
+        if not page:
+            break
         for each in page:
             if end_ms is not None and each.deliver_at >= utc(end_ms):
                 return
             if group is None or each.group == group:
                 yield MatchedMessage(id=each.id, key=each.key, deliver_at=each.deliver_at, after=each.id, message=each)
         behind = page[-1].id
+    if missing is not None:
+        raise missing
 
 
 def cancel_where(
@@ -160,13 +171,19 @@ def reschedule_where(
     found: Iterator[MatchedMessage],
     due_ms: Callable[[MatchedMessage], int],
     *,
+    after: str | None,
     dry_run: bool,
     progress: Progress,
 ) -> ChangedMessages:
-    """Moves what was found, one by one. See `Tidewheel.reschedule_where`."""
-    state, done, begun = core.cache.state(topic), ChangedMessages(), utc(core.clock.now_ms())
+    """Moves what was found, one by one. See `Tidewheel.reschedule_where`.
+
+    Ledgers are read by due time, so a run may find what it has moved. `after` has the beginning of the run.
+    """
+    state, done, begun_ms = core.cache.state(topic), ChangedMessages(), core.clock.now_ms()
+    if after is not None and (told := after.rpartition(_BEGUN)[2]).isdecimal():
+        begun_ms = int(told)
     for each in found:
-        if each.message is not None and each.message.sent_at >= begun:
+        if each.message is not None and each.message.sent_at >= utc(begun_ms):
             continue  # moved by this run, and found once more
         outcome = None if dry_run else _moved(core, state, each, due_ms(each))
         done = replace(
@@ -175,7 +192,7 @@ def reschedule_where(
             done=done.done + isinstance(outcome, changes.Rescheduled),
             too_late=done.too_late + isinstance(outcome, TooLate),
             gone=done.gone + isinstance(outcome, Cancelled | UnknownMessage),
-            after=each.after,
+            after=each.after if each.message is None else f"{each.after}{_BEGUN}{begun_ms}",
         )
         progress(done)
     return done

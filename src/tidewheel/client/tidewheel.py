@@ -342,7 +342,10 @@ class Tidewheel:
             return fixed_ms if later_ms is None else at_ms("deliver_at", each.deliver_at) + later_ms
 
         found = self.find(topic, **selected)
-        return finding.reschedule_where(self.core, topic, found, due_ms, dry_run=dry_run, progress=progress)
+        after = selected.get("after")
+        return finding.reschedule_where(
+            self.core, topic, found, due_ms, after=after, dry_run=dry_run, progress=progress
+        )
 
     # ---- recurring messages
 

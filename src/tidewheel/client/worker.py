@@ -35,8 +35,6 @@ REFUSED_S = 60
 LAST_CALL_S = 6
 """How long a run that ends tries to acknowledge, and to give back: a try that hangs, or some that are refused."""
 _FIRST_PAUSE_S, _MAX_PAUSE_S = 1.0, 20.0
-_HELD_S = 60
-"""How long a message that waits for its claim stays invisible, before it is asked again."""
 _LOOK_S = 0.2
 _NOT_HANDLED = "message %s was not handled; it comes again %s: %r"
 _MOST_AT_ONCE = 50
@@ -54,7 +52,8 @@ class Steps:
         drops: says whether a message is to be acknowledged and not handled. ClaimFailed: it must wait for AWS.
         handle: handles a message, which is acknowledged if no error is raised.
         acknowledge: deletes messages from the queue.
-        give_back: makes messages visible after so many seconds.
+        give_back: makes messages visible at once.
+        hold: keeps messages invisible for at least another minute.
     """
 
     name: str
@@ -62,7 +61,8 @@ class Steps:
     drops: Callable[[ReceivedMessage], bool]
     handle: Callable[[ReceivedMessage], object]
     acknowledge: Callable[[list[ReceivedMessage]], None]
-    give_back: Callable[[list[ReceivedMessage], int], None]
+    give_back: Callable[[list[ReceivedMessage]], None]
+    hold: Callable[[list[ReceivedMessage]], None]
 
 
 @dataclass
@@ -92,6 +92,8 @@ class Run:
     _lost: bool = False
     _worked: bool = False
     _refused_s: float = inf
+    _claimed: bool = False
+    _claims_refused_s: float = inf
 
     def __post_init__(self) -> None:
         if not is_whole(self.at_once) or not 1 <= self.at_once <= _MOST_AT_ONCE:
@@ -121,6 +123,10 @@ class Run:
                 _log.warning("%s: connected again", self.steps.name)
             self._lost, self._worked, self._refused_s = False, True, inf
 
+    def claimed(self) -> None:
+        """Notes that a message may be handled."""
+        self._claimed, self._claims_refused_s = True, inf
+
     def failed(self, error: Exception) -> None:
         """Notes that a request of AWS failed.
 
@@ -128,10 +134,15 @@ class Run:
             QueueUnavailable: AWS refuses, and did so at the start or for REFUSED_S.
         """
         with self._lock:
-            if error.refused if isinstance(error, ClaimFailed) else not passes(error):
-                self._refused_s = min(self._refused_s, time.monotonic())
-                if not self._worked or time.monotonic() - self._refused_s >= REFUSED_S:
-                    raise QueueUnavailable(self.steps.name, str(error), "gives no messages") from None
+            now_s = time.monotonic()
+            if isinstance(error, ClaimFailed):  # an empty poll of another worker says nothing about claims
+                self._claims_refused_s = min(self._claims_refused_s, now_s if error.refused else inf)
+                ends = error.refused and (not self._claimed or now_s - self._claims_refused_s >= REFUSED_S)
+            else:
+                self._refused_s = min(self._refused_s, inf if passes(error) else now_s)
+                ends = not passes(error) and (not self._worked or now_s - self._refused_s >= REFUSED_S)
+            if ends:
+                raise QueueUnavailable(self.steps.name, str(error), "gives no messages") from None
             if not self._lost:
                 _log.warning("%s: connection lost, trying until it is back: %s", self.steps.name, error)
             self._lost = True
@@ -204,7 +215,7 @@ class Worker:
         with self._lock:
             rest, self._rest = self._rest, []
         if rest:
-            self._run.steps.give_back(rest, 0)
+            self._run.steps.give_back(rest)
 
     def settle(self) -> None:
         """Acknowledges and gives back what a worker that has ended left, also what was interrupted."""
@@ -219,7 +230,7 @@ class Worker:
             try:
                 self._acknowledge()
                 if self._rest and waits:  # given back, it would be received again, and its queue counts that
-                    run.steps.give_back(self._rest, _HELD_S)
+                    run.steps.hold(self._rest)
                 else:
                     self.give_back()
                     rest = run.steps.take(run.most, run.wait_s)
@@ -242,12 +253,16 @@ class Worker:
 
     def _handles(self, message: ReceivedMessage) -> bool:
         """Handles a message. Returns whether to acknowledge it."""
+        claiming = True
         try:
-            if not self._run.steps.drops(message):
-                self._run.steps.handle(message)
-        except ClaimFailed:
-            raise
+            if self._run.steps.drops(message):
+                return True
+            claiming = False
+            self._run.claimed()
+            self._run.steps.handle(message)
         except Exception as error:
+            if claiming and isinstance(error, ClaimFailed):
+                raise
             level, when = logging.ERROR, "after its visibility time-out"
             if self._run.late:
                 self._rest, when = self._in_hand, "at once"

@@ -41,6 +41,11 @@ class Claim:
     cancelled: bool = False
     to: MessageId | None = None
 
+    @property
+    def comes(self) -> bool:
+        """Whether a consumer has the message, or may still get it."""
+        return bool(self.holders) or not self.cancelled
+
 
 def claim_ttl_s(due_ms: int, now_ms: int, *, cancelled: bool) -> int:
     """Returns the Unix second until which a claim must be kept."""

@@ -55,7 +55,7 @@ Shorter than the work queue's visibility timeout (180 s), so that a dead worker'
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicSettings:
-    """Settings of a topic. `update_topic` changes all settings except slot_s and lookahead_s."""
+    """Settings of a topic. `update_topic` changes all settings that are not fixed."""
 
     slot_s: Annotated[int, Setting("Length of a slot of the coarse wheel.", unit="s", fixed=True)] = 300
     lookahead_s: Annotated[

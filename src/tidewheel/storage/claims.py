@@ -51,8 +51,8 @@ class Claims(StoredItems):
             sets={"cancelled": 1, "#ttl": ttl_s} | ({} if to is None else {"moved_to": to}),
             values={} if to is None else {"to": to},
         )
-        self._table.change(change, action="cancel_late", topic=topic)
-        return self.read(topic, message_id)
+        _, item = self._table.change_and_get(change, action="cancel_late", topic=topic)
+        return Claim() if item is None else items.decode_claim(item)
 
     def read(self, topic: str, message_id: MessageId) -> Claim:
         """Reads a claim. A message without an item has neither holders nor a cancel."""

@@ -80,7 +80,7 @@ class Keys(StoredItems):
         `put KEY IF absent`.
         """
         put = Put(item=items.encode_key(topic, entry), if_absent=True)
-        item = self._table.put_or_get(put, action="adoption_key", topic=topic)
+        item = self._table.put_or_get(put, action="claim_key", topic=topic)
         return None if item is None else items.decode_key(item)
 
     def move(self, topic: str, seen: KeyEntry, entry: KeyEntry, superseded: Tombstone | None) -> bool:
@@ -110,6 +110,8 @@ class Keys(StoredItems):
         """
         first = prefix if after is None else max(prefix, f"{after}\0")
         values = {"first": first or "\0", "last": f"{prefix}{_LAST}"}
+        if values["first"] > values["last"]:
+            return iter(())
         condition = "pk = :pk AND sk BETWEEN :first AND :last"
         pages = [
             items.each_readable(self._table.query(condition, {"pk": partition, **values}), items.decode_key, "", {})

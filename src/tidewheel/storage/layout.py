@@ -284,7 +284,7 @@ def adoption_key(topic: str, subscription: str | None, owner: str) -> Key:
 
 
 def adoptions_prefix(subscription: str | None) -> str:
-    """Returns the sort key prefix of the adoptions of a subscription, or to the topic itself."""
+    """Returns the sort key prefix of the adoptions of a subscription, or of the topic itself."""
     return f"{ADOPTIONS}{subscription or ''}#"
 
 

@@ -56,7 +56,7 @@ GUARDS = (
     ),
     Guard(
         "a newer message stops what no consumer has",
-        keys._Settling._is_stopped,
+        keys._Settling._stopped,
         instead("cancel_late", _nobody_has_it),
         worlds.REPLACE,
     ),

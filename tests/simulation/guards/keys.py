@@ -15,8 +15,8 @@ from tidewheel.flows.delivery import keys as settling
 from tidewheel.flows.delivery.progress import Progress
 
 
-def _claimed_whatever_was_there(adoption_key: Any, topic: str, entry: Any) -> None:
-    adoption_key(topic, entry)
+def _claimed_whatever_was_there(claim_key: Any, topic: str, entry: Any) -> None:
+    claim_key(topic, entry)
 
 
 def _not_settled(_: Any, ports: Any, state: Any, packs: Any) -> tuple[Progress, int]:

@@ -60,6 +60,7 @@ def cancel(storage: Storage, state: TopicState, message_id: MessageId, now_ms: i
     the seal. The id of a moved message cancels its replacement. If the slot is sealed, the message's claim decides.
 
     Raises:
+        UnknownTopic: as of `cancel_late`.
         ConcurrentModification: other transactions came first each time; try again.
     """
     for _ in range(_MOST_MOVES):
@@ -80,11 +81,12 @@ def _refused(
     """Returns the answer if a tombstone or the seal refused a cancel, or the id of what took the message's place."""
     if found is not None and found.to is not None:
         return found.to
+    if found is not None and found.certain:
+        holders = storage.claims.read(state.topic, wanted.id).holders if state.settings.claimed else ()
+        return TooLate(id=wanted.id, subscriptions=holders) if holders else Cancelled(id=wanted.id)
     claim = cancel_late(storage, state, wanted, now_ms)
-    if claim is None:
-        return Cancelled(id=wanted.id) if found is not None and found.certain else TooLate(id=wanted.id)
-    if claim.holders:
-        return TooLate(id=wanted.id, subscriptions=claim.holders)
+    if claim is None or claim.comes:
+        return TooLate(id=wanted.id, subscriptions=() if claim is None else claim.holders)
     return Cancelled(id=wanted.id) if claim.to is None else claim.to
 
 
@@ -100,14 +102,18 @@ def cancel_late(
     Args:
         wanted: names the message that takes its place, if any.
         from_all: as for `Claims.cancel`.
+
+    Raises:
+        UnknownTopic: the topic is deleted, or a rebuild has taken it away; try again afterwards.
     """
     due_ms = id_deliver_at_ms(id_bytes(wanted.id))
     if not state.settings.claimed or now_ms - due_ms > LATEST_CANCEL_MS:
         return None
     ttl_s = claim_ttl_s(due_ms, now_ms, cancelled=True)
     claim = storage.claims.cancel(state.topic, wanted.id, ttl_s, wanted.to, from_all=from_all)
-    if claim.cancelled:
-        storage.tombstones.put_late(state.topic, wanted._replace(to=claim.to))
+    said = not claim.cancelled or storage.tombstones.put_late(state.topic, wanted._replace(to=claim.to))
+    if not said and storage.tombstones.read(state.topic, wanted.slot, wanted.id) is None:
+        raise UnknownTopic(state.topic)
     return claim
 
 
@@ -239,7 +245,7 @@ def _cancel_named(
         claim = cancel_late(storage, state, wanted, now_ms) if sealed else None
         if not storage.keys.move(state.topic, found, entry, None):
             return None
-        if claim is not None and claim.holders:
+        if claim is not None and claim.comes:
             return TooLate(id=wanted.id, subscriptions=claim.holders)
         if claim is None and (
             known is None or not (known.certain or storage.tombstones.cancel(state.topic, wanted).done)

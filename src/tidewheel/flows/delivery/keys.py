@@ -259,9 +259,12 @@ class _Settling:
         if found.id is None or self._is_dead(found, known) or not (replaced or found.cancelled):
             return following, None
         if found.deliver_at_ms < self._near_ms and self._sealed_now() > found.deliver_at_ms // self._state.slot_ms:
-            if replaced and self._is_stopped(found.id):
+            claim = self._stopped(found.id) if replaced else None
+            if claim is not None and not claim.comes:
                 return following, None
             following = replace(following, tail_ms=max(found.tail_ms, found.deliver_at_ms))
+            if claim is not None and claim.cancelled:  # for all but the holders, and its tombstone says so
+                return following, None
             certain = False
         else:
             certain = found.deliver_at_ms < self._near_ms
@@ -269,11 +272,10 @@ class _Settling:
             return following, None
         return following, tombstone(found.id, self._state.slot_ms, self._now_ms, certain=certain)
 
-    def _is_stopped(self, superseded: MessageId) -> bool:
-        """Cancels a message whose slot is sealed for all consumers that do not have it. Returns whether none has it."""
+    def _stopped(self, superseded: MessageId) -> Claim | None:
+        """Cancels a message whose slot is sealed, for all consumers that do not have it."""
         wanted = tombstone(superseded, self._state.slot_ms, self._now_ms)
-        claim = cancel_late(self._storage, self._state, wanted, self._now_ms, from_all=False)
-        return claim is not None and not claim.holders
+        return cancel_late(self._storage, self._state, wanted, self._now_ms, from_all=False)
 
     def _leads_to(self, message_id: MessageId, successor: MessageId | None) -> bool:
         """Whether a message was moved and became the given successor."""
