@@ -51,7 +51,7 @@ GUARDS = (
     Guard(
         "a late cancel by key says who has the message",
         cancelling._cancel_named,
-        never("holders"),
+        never(".comes"),
         worlds.CANCEL_KEY,
     ),
     Guard(
