@@ -88,6 +88,8 @@ def test_many_messages_are_found_counted_and_cancelled(shell: Shell, topic: Topi
     counted = {"matched": 3, "cancelled": 0, "too late": 0}
     assert shell.json("cancel", topic.name, "--key-prefix", "cart-17/", "--dry-run") == counted
     assert shell.json("cancel", topic.name, "--key-prefix", "cart-17/") == counted | {"cancelled": 3}
+    misused = shell("cancel", topic.name, found[0]["id"], "--dry-run")
+    assert misused.exit_code == 2 and "--dry-run" in misused.stderr
     unclear = shell("cancel", topic.name, "--key-prefix", "")
     assert unclear.exit_code == 1 and "everything" in unclear.stderr
     assert shell.json("cancel", topic.name, "--everything", "--yes")["cancelled"] == 1
@@ -214,7 +216,6 @@ def test_messages_are_replayed_and_dead_letters_redriven(shell: Shell, topic: To
         (["send", "TOPIC", "x", "--delay", "soon"], "delay='soon'"),
         (["send", "TOPIC", "x", "--key", "k" * 257], "key='kkk"),
         (["cancel", "TOPIC", "no-id"], "ids[0]='no-id'"),
-        (["cancel", "TOPIC", "no-id", "--dry-run"], "--dry-run and --yes go with"),
         (["reschedule", "TOPIC", "no-id", "--delay", "1s"], "message id='no-id'"),
         (["get", "TOPIC", "no-id"], "message id='no-id'"),
         (["purge", "TOPIC", "--yes", "--from", "tomorrow"], "--from='tomorrow'"),
