@@ -95,7 +95,8 @@ def cancel_late(
 ) -> Claim | None:
     """Cancels a message whose slot is sealed, unless consumers have it. Returns its claim, which stays as it is.
 
-    Returns None where consumers claim nothing, and for a message that was due 14 days ago: it comes, or came.
+    Returns None where consumers claim nothing. A message that was due 14 days ago stays as it is: its tombstone, which
+    would say that it was moved in time, may be gone.
 
     If it stops after the claim, only the claim tells that the message is cancelled. A repetition puts the tombstone.
 
@@ -106,11 +107,14 @@ def cancel_late(
     Raises:
         UnknownTopic: the topic is deleted, or a rebuild has taken it away; try again afterwards.
     """
-    due_ms = id_deliver_at_ms(id_bytes(wanted.id))
-    if not state.settings.claimed or now_ms - due_ms > LATEST_CANCEL_MS:
+    if not state.settings.claimed:
         return None
-    ttl_s = claim_ttl_s(due_ms, now_ms, cancelled=True)
-    claim = storage.claims.cancel(state.topic, wanted.id, ttl_s, wanted.to, from_all=from_all)
+    due_ms = id_deliver_at_ms(id_bytes(wanted.id))
+    if now_ms - due_ms > LATEST_CANCEL_MS:
+        claim = storage.claims.read(state.topic, wanted.id)
+    else:
+        ttl_s = claim_ttl_s(due_ms, now_ms, cancelled=True)
+        claim = storage.claims.cancel(state.topic, wanted.id, ttl_s, wanted.to, from_all=from_all)
     said = not claim.cancelled or storage.tombstones.put_late(state.topic, wanted._replace(to=claim.to))
     if not said and storage.tombstones.read(state.topic, wanted.slot, wanted.id) is None:
         raise UnknownTopic(state.topic)
