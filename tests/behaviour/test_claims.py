@@ -125,22 +125,23 @@ def test_a_message_whose_consumer_died_comes_again_under_the_same_claim(orders: 
     assert not orders.client.cancel(orders.name, message)
 
 
-def test_a_consumer_counts_what_was_cancelled(orders: Topic) -> None:
+def one_of_two_is_cancelled(orders: Topic) -> Consumer:
+    """Sends "x", which is cancelled late, and "kept". Returns a consumer when both are due."""
     message = sealed(orders)
     sealed(orders, "kept")
     orders.client.cancel(orders.name, message)
     orders.advance(minutes=10)
-    consumer = Consumer(orders.client, orders.name, "billing")
+    return Consumer(orders.client, orders.name, "billing")
+
+
+def test_a_consumer_counts_what_was_cancelled(orders: Topic) -> None:
+    consumer = one_of_two_is_cancelled(orders)
     assert [each.body for each in consumer.receive()] == ["kept"]
     assert consumer.counts.cancelled == 1
 
 
 def test_a_decoded_message_is_claimed_by_hand(orders: Topic) -> None:
-    message = sealed(orders)
-    sealed(orders, "kept")
-    orders.client.cancel(orders.name, message)
-    orders.advance(minutes=10)
-    consumer = Consumer(orders.client, orders.name, "billing")
+    consumer = one_of_two_is_cancelled(orders)
     raw = orders.sqs.receive_message(
         QueueUrl=orders.queue_url(), MaxNumberOfMessages=10, MessageAttributeNames=["All"]
     )["Messages"]

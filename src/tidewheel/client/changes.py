@@ -147,8 +147,8 @@ def reschedule(
     if now is None or id_deliver_at_ms(id_bytes(old)) // now.slot_ms >= now.sealed:
         raise UnknownTopic(state.topic)  # its index is being rebuilt, or was just now: ingest decides afterwards
     claim = cancel_late(storage, state, wanted, now_ms)
-    if claim is None or claim.comes:
-        return TooLate(id=old, subscriptions=() if claim is None else claim.holders)
+    if claim.comes:
+        return TooLate(id=old, subscriptions=claim.holders)
     return Rescheduled(receipt=receipt, old_id=old) if claim.to == receipt.id else Cancelled(id=old)
 
 

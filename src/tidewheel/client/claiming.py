@@ -103,7 +103,7 @@ def claim_all(
     mine, done = [], []
     for message, claimed in found:
         try:
-            if claimed is Claimed.MINE or (claimed is Claimed.SPENT and not buried(connection, queue_url, message)):
+            if claimed is Claimed.MINE or (claimed is Claimed.SPENT and not _buried(connection, queue_url, message)):
                 mine.append(message)
             elif claimed is not None:
                 done.append(message)
@@ -117,7 +117,7 @@ def claim_all(
     return mine
 
 
-def buried(connection: Connection, queue_url: str, message: ReceivedMessage) -> bool:
+def _buried(connection: Connection, queue_url: str, message: ReceivedMessage) -> bool:
     """Puts a message into the dead-letter queue. Returns False if there is none: the message is handed out again."""
     try:
         dead_url = dead_letter_url(connection.sqs, queue_url)

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 from tidewheel import deadline
 from tidewheel.client import receiving, tracing
 from tidewheel.client.bounded import CALL_S
-from tidewheel.client.claiming import Claimed, buried, claim, claim_all
+from tidewheel.client.claiming import Claimed, claim, claim_all
 from tidewheel.client.interrupts import Interrupts
 from tidewheel.client.payloads import fetch_payload
 from tidewheel.client.retries import Delay, bury, dead_letter_url, retry_due_ms, sent_again, supersedes
@@ -440,9 +440,10 @@ class Consumer:
         if claimed is Claimed.CANCELLED:
             self._count("cancelled")
         elif claimed is Claimed.SPENT:
-            if not buried(core.connection, self._queue_url, message):
+            try:
+                self._bury(message)
+            except InvalidValue:  # there is no dead-letter queue: it is handed out again
                 return False
-            self._count("dead")
         return claimed is not Claimed.MINE
 
     def _is_unwanted(self, message: ReceivedMessage) -> bool:

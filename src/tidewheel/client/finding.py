@@ -17,7 +17,7 @@ from tidewheel.client import changes, waiting
 from tidewheel.client.core import Core
 from tidewheel.clock import utc
 from tidewheel.errors import InvalidValue, PeekIncomplete, UnknownMessage
-from tidewheel.flows.administration.cancel import Cancelled, TooLate
+from tidewheel.flows.administration.cancel import Cancelled, CancelResult, TooLate
 from tidewheel.model.duration import at_ms
 from tidewheel.model.message import MessageId
 from tidewheel.model.topic_state import TopicState
@@ -124,22 +124,22 @@ def _in_ledgers(
     core: Core, topic: str, group: str | None, first_ms: int, end_ms: int | None, after: str | None
 ) -> Iterator[MatchedMessage]:
     behind: str | datetime | None = utc(first_ms) if after is None else after.partition(_BEGUN)[0]
-    missing: PeekIncomplete | None = None
-    while missing is None:
+    while True:
+        missing: PeekIncomplete | None = None
         try:
             page = waiting.peek(core.connection, topic, waiting.MAX_PEEK, core.clock.now_ms(), behind)
         except PeekIncomplete as error:
             page, missing = cast("list[waiting.WaitingMessage]", error.messages), error
-        if not page:
-            break
         for each in page:
             if end_ms is not None and each.deliver_at >= utc(end_ms):
                 return
             if group is None or each.group == group:
                 yield MatchedMessage(id=each.id, key=each.key, deliver_at=each.deliver_at, after=each.id, message=each)
+        if missing is not None:
+            raise missing
+        if not page:
+            return
         behind = page[-1].id
-    if missing is not None:
-        raise missing
 
 
 def cancel_where(
@@ -148,11 +148,10 @@ def cancel_where(
     """Cancels what was found, ninety in a transaction. See `Tidewheel.cancel_where`."""
     state, done = core.cache.state(topic), ChangedMessages()
     while batch := list(islice(found, MAX_CANCELS)):
-        results = (
-            []
-            if dry_run
-            else changes.cancel_all(core.connection.storage, state, core.clock.now_ms(), [each.id for each in batch])
-        )
+        results: list[CancelResult] = []
+        if not dry_run:
+            ids = [each.id for each in batch]
+            results = changes.cancel_all(core.connection.storage, state, core.clock.now_ms(), ids)
         cancelled = sum(map(bool, results))
         done = replace(
             done,

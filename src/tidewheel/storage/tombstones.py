@@ -31,6 +31,7 @@ class Entombed:
 
 
 _ABSENT = f"attribute_not_exists({layout.PARTITION_KEY})"
+_ABSENT_OR_UNCERTAIN = f"{_ABSENT} OR attribute_exists(uncertain)"
 
 
 class Tombstones(StoredItems):
@@ -43,7 +44,7 @@ class Tombstones(StoredItems):
 
         An uncertain tombstone is overwritten, unless `tombstone` names another message.
         """
-        condition = _ABSENT if tombstone.to is not None else f"{_ABSENT} OR attribute_exists(uncertain)"
+        condition = _ABSENT if tombstone.to is not None else _ABSENT_OR_UNCERTAIN
         put = Put(item=items.encode_tombstone(topic, tombstone), condition=condition)
         failed = self._table.transact([slot_open(topic, tombstone.slot), put], action="cancel", topic=topic)
         if not failed:
@@ -73,11 +74,8 @@ class Tombstones(StoredItems):
 
         `T{STATE check that it is there; put TOMB IF absent or uncertain}`.
         """
-        there = Check(
-            key=layout.topic_state_key(topic), condition=f"sealed < :all AND {LAYOUT_READ}", values={"all": ALL_SEALED}
-        )
-        condition = f"{_ABSENT} OR attribute_exists(uncertain)"
-        put = Put(item=items.encode_tombstone(topic, tombstone), condition=condition)
+        there = slot_open(topic, ALL_SEALED - 1)  # the last slot is open as long as the topic is there
+        put = Put(item=items.encode_tombstone(topic, tombstone), condition=_ABSENT_OR_UNCERTAIN)
         return self._table.commit([there, put], action="put_late", topic=topic)
 
     def read(self, topic: str, slot: int, message_id: MessageId) -> Tombstone | None:

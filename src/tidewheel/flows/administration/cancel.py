@@ -85,17 +85,15 @@ def _refused(
         holders = storage.claims.read(state.topic, wanted.id).holders if state.settings.claimed else ()
         return TooLate(id=wanted.id, subscriptions=holders) if holders else Cancelled(id=wanted.id)
     claim = cancel_late(storage, state, wanted, now_ms)
-    if claim is None or claim.comes:
-        return TooLate(id=wanted.id, subscriptions=() if claim is None else claim.holders)
+    if claim.comes:
+        return TooLate(id=wanted.id, subscriptions=claim.holders)
     return Cancelled(id=wanted.id) if claim.to is None else claim.to
 
 
-def cancel_late(
-    storage: Storage, state: TopicState, wanted: Tombstone, now_ms: int, *, from_all: bool = True
-) -> Claim | None:
+def cancel_late(storage: Storage, state: TopicState, wanted: Tombstone, now_ms: int, *, from_all: bool = True) -> Claim:
     """Cancels a message whose slot is sealed, unless consumers have it. Returns its claim, which stays as it is.
 
-    Returns None where consumers claim nothing. A message that was due 14 days ago stays as it is: its tombstone, which
+    Where consumers claim nothing, it comes. A message that was due 14 days ago stays as it is: its tombstone, which
     would say that it was moved in time, may be gone.
 
     If it stops after the claim, only the claim tells that the message is cancelled. A repetition puts the tombstone.
@@ -108,7 +106,7 @@ def cancel_late(
         UnknownTopic: the topic is deleted, or a rebuild has taken it away; try again afterwards.
     """
     if not state.settings.claimed:
-        return None
+        return Claim()
     due_ms = id_deliver_at_ms(id_bytes(wanted.id))
     if now_ms - due_ms > LATEST_CANCEL_MS:
         claim = storage.claims.read(state.topic, wanted.id)

@@ -259,11 +259,11 @@ class _Settling:
         if found.id is None or self._is_dead(found, known) or not (replaced or found.cancelled):
             return following, None
         if found.deliver_at_ms < self._near_ms and self._sealed_now() > found.deliver_at_ms // self._state.slot_ms:
-            claim = self._stopped(found.id) if replaced else None
-            if claim is not None and not claim.comes:
+            claim = self._stopped(found.id) if replaced else Claim()
+            if not claim.comes:
                 return following, None
             following = replace(following, tail_ms=max(found.tail_ms, found.deliver_at_ms))
-            if claim is not None and claim.cancelled:  # for all but the holders, and its tombstone says so
+            if claim.cancelled:  # for all but the holders, and its tombstone says so
                 return following, None
             certain = False
         else:
@@ -272,7 +272,7 @@ class _Settling:
             return following, None
         return following, tombstone(found.id, self._state.slot_ms, self._now_ms, certain=certain)
 
-    def _stopped(self, superseded: MessageId) -> Claim | None:
+    def _stopped(self, superseded: MessageId) -> Claim:
         """Cancels a message whose slot is sealed, for all consumers that do not have it."""
         wanted = tombstone(superseded, self._state.slot_ms, self._now_ms)
         return cancel_late(self._storage, self._state, wanted, self._now_ms, from_all=False)
