@@ -128,7 +128,7 @@ DENIED = {
     "put a key": items("put_item", "PutItem", KEY, but(INGEST, REBUILD)),
     "delete a key": items("delete_item", "DeleteItem", KEY, but(SWEEP)),
     "claim a message": items("update_item", "UpdateItem", CLAIM, but(INGEST)),
-    "read a key": items("get_item", "GetItem", KEY, ALL),
+    "read a key": items("get_item", "GetItem", KEY, but(INGEST)),
     "delete an item of a topic": items("delete_item", "DeleteItem", TOPIC, (INGEST, IMPORT)),
     "put an item of a topic": items("put_item", "PutItem", TOPIC, (SWEEP,)),
     "claim the daily work": items("update_item", "UpdateItem", SERVICE, but(SWEEP)),

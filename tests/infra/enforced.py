@@ -293,28 +293,42 @@ def is_large(world: World) -> None:
     assert world.names(f"{PAYLOADS}{topic}/") == []
 
 
+def send_plain(world: World, topic: str, body: str, **options: str) -> None:
+    """Sends a message with the attributes `tidewheel.*`."""
+    named: Any = {
+        f"tidewheel.{name}": {"DataType": "String", "StringValue": text}
+        for name, text in {"topic": topic, **options}.items()
+    }
+    sqs = world.stack.session.client("sqs")
+    sqs.send_message(QueueUrl=world.settings.urgent_queue_url, MessageBody=body, MessageAttributes=named)
+
+
 def is_plain(world: World) -> None:
-    """Ingest forwards plain messages to the bulk queue, and stores a body that has no room beside our header."""
-    topic, sqs = world.topic("plain"), world.stack.session.client("sqs")
-    named: Any = {"tidewheel.topic": {"DataType": "String", "StringValue": topic}}
+    """Ingest forwards plain messages, cancels a key, and stores a body that has no room beside our header."""
+    topic = world.topic("plain")
     full = "x" * (SQS_MAX_BYTES - len("tidewheel.topic") - len("String") - len(topic))
-    sqs.send_message(QueueUrl=world.settings.urgent_queue_url, MessageBody=full, MessageAttributes=named)
+    send_plain(world, topic, full)
     world.stack.advance(minutes=1)
     assert world.bodies(topic) == [full]
-    named["tidewheel.delay"] = {"DataType": "String", "StringValue": "2h"}
-    sqs.send_message(QueueUrl=world.settings.urgent_queue_url, MessageBody="later", MessageAttributes=named)
+    send_plain(world, topic, "later", delay="2h")
+    send_plain(world, topic, "cancelled", delay="2h", key="k")
+    world.stack.advance(minutes=1)
+    send_plain(world, topic, "-", cancel="true", key="k")
     world.stack.advance(hours=3)
     assert world.bodies(topic) == ["later"]
 
 
 def is_claimed(world: World) -> None:
-    """Ingest cancels a message whose slot is sealed, for a newer one of its key."""
+    """Ingest cancels a message whose slot is sealed, for a newer one of its key, and not long afterwards."""
     topic = world.topic("claimed", cancel_until="consumed")
     world.client.send(topic, "older", delay="1m", key="k")
     world.stack.advance(seconds=5)
     world.client.send(topic, "newer", delay="2m", key="k", replace=True)
     world.stack.advance(minutes=3)
     assert world.bodies(topic) == ["newer"]
+    with world.patched(tidewheel__flows__administration__cancel__LATEST_CANCEL_MS=-3_600_000):
+        send_plain(world, topic, "-", key="k", cancel="true")
+        world.stack.advance(minutes=1)
 
 
 def is_refused(world: World) -> None:

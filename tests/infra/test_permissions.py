@@ -84,6 +84,7 @@ ERASING = {"DeleteObjectVersion", "ListBucketVersions"}
                 TOPICS: READS | {"UpdateItem"},
                 TOMBSTONES: READS,
                 OF_PACKS: {"GetItem"},
+                KEYS: {"GetItem"},
                 CLAIMS: {"GetItem", "UpdateItem"},
                 TOGETHER: {"ConditionCheckItem", "PutItem"},
             },

@@ -10,7 +10,7 @@ from tidewheel.cdk.delivery import Delivery
 from tidewheel.cdk.environment import Environment
 from tidewheel.cdk.functions import Foundation, python_function
 from tidewheel.cdk.queues import grant_queue_sends, read_queue, source_queue
-from tidewheel.cdk.storage import CLAIMS, OF_PACKS, OF_TOPICS, TOMBSTONES, TOPICS
+from tidewheel.cdk.storage import CLAIMS, KEYS, OF_PACKS, OF_TOPICS, TOMBSTONES, TOPICS
 from tidewheel.cdk.timing_wheel import TimingWheel
 from tidewheel.model.object_names import LEDGERS, PARKED, PAYLOADS, REFUSED
 from tidewheel.model.triggers import INGEST_TIMEOUT_S, URGENT_QUEUE, bulk_queue
@@ -47,6 +47,7 @@ class Ingestion(Construct):
         storage.grant_items(self.ingest, TOPICS, *reads, "dynamodb:UpdateItem")
         storage.grant_items(self.ingest, TOMBSTONES, *reads)
         storage.grant_items(self.ingest, OF_PACKS, "dynamodb:GetItem")
+        storage.grant_items(self.ingest, KEYS, "dynamodb:GetItem")  # for a plain cancel
         # Of messages whose slot is sealed, for plain cancels, replacements and moves.
         storage.grant_items(self.ingest, CLAIMS, "dynamodb:GetItem", "dynamodb:UpdateItem")
         # One transaction moves a key, puts a tombstone and checks the topic's state.
