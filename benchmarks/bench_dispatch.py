@@ -55,7 +55,12 @@ class Service:
         for name in TABLE_PORTS:
             setattr(self, name, getattr(self.stored, name))
         self.objects = S3Objects(client("s3", url, config), s3_bucket="ledgers")
-        self.queues = SqsQueues(client("sqs", url, config), work_queue_url=QUEUE_URL, refused_queue_url=QUEUE_URL)
+        self.queues = SqsQueues(
+            client("sqs", url, config),
+            work_queue_url=QUEUE_URL,
+            refused_queue_url=QUEUE_URL,
+            ingest_queues=lambda _: (QUEUE_URL, QUEUE_URL),
+        )
         self.wheel = MemoryWheel()
         self.parallel = parallel_of(THREADS)
         self.max_skew_ms = 100

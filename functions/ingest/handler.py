@@ -100,9 +100,8 @@ class Batch:
     def _adopted(self, topic: str, packs: list[NamedPack]) -> tuple[list[NamedPack], list[PendingPacks]]:
         """Returns packs of the topic for the plain messages that are ingested here, and what comes again."""
         service, settings = self._telemetry.service, self._telemetry.settings
-        bulk_url, forward = settings.ingest_queues(topic)[1], None
-        if not settings.is_bulk(self._messages[packs[0][0]].queue_arn, topic):
-            forward = partial(service.queues.forward, bulk_url, topic)
+        bulk = settings.is_bulk(self._messages[packs[0][0]].queue_arn, topic)
+        forward = None if bulk else partial(service.queues.forward, topic)
         try:
             done = adopt(service, topic, packs, settings.s3_bucket, forward)
         except Exception as error:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from tests.contract.builders import Store, a_message_id
+from tests.contract.test_keys import an_entry
 from tidewheel.model.claim import Claim, Holder
 from tidewheel.model.tombstone import Tombstone
+from tidewheel.storage.claims import superseding
 
 MINE, OTHERS, NEXT = (a_message_id(number) for number in (1, 2, 3))
 BILLING = Holder(subscription="billing", generation="g1")
@@ -44,15 +46,48 @@ def test_the_first_message_that_takes_anothers_place_stays_and_finds_its_own_wri
     assert store.claims.cancel("orders", MINE, 50, NEXT) == moved
     assert store.claims.cancel("orders", MINE, 50, OTHERS) == moved
     assert store.claims.cancel("orders", MINE, 50) == moved
-    assert store.claims.cancel("orders", MINE, 50, from_all=False) == moved
 
 
-def test_a_newer_message_stops_a_claimed_one_for_the_others(store: Store) -> None:
-    store.topic()
+def supersede(store: Store, *, from_all: bool) -> bool:
+    """Moves a key to a newer message, and cancels the older message, whose slot is sealed."""
+    late = Tombstone(100, MINE, 50, put_ms=7)
+    stop = superseding("orders", MINE, 50, from_all=from_all)
+    return store.keys.move("orders", an_entry(1), an_entry(2), late, stop)
+
+
+def test_a_newer_message_stops_an_older_one_and_takes_its_key_or_does_neither(store: Store) -> None:
+    store.topic(sealed=500)
+    store.keys.claim("orders", an_entry(1))
     store.claims.claim("orders", MINE, BILLING, 50)
-    assert store.claims.cancel("orders", MINE, 50, from_all=False) == Claim(holders=("billing",), cancelled=True)
-    assert store.claims.claim("orders", MINE, AUDIT, 50) is None
+    assert not supersede(store, from_all=True)
+    assert store.keys.read("orders", "k") == an_entry(1)
+    assert store.tombstones.read("orders", 100, MINE) is None
+    assert store.claims.claim("orders", MINE, AUDIT, 50) == 1
+    assert supersede(store, from_all=False)
+    assert store.keys.read("orders", "k") == an_entry(2)
+    assert store.claims.read("orders", MINE) == Claim(holders=("audit", "billing"), cancelled=True)
+    assert store.tombstones.read("orders", 100, MINE) == Tombstone(100, MINE, 50, put_ms=7)
     assert store.claims.claim("orders", MINE, BILLING, 50) is None
+
+
+def test_a_newer_message_stops_none_that_is_cancelled_or_moved(store: Store) -> None:
+    store.topic(sealed=500)
+    store.keys.claim("orders", an_entry(1))
+    store.claims.cancel("orders", MINE, 50, NEXT)
+    assert not supersede(store, from_all=True) and not supersede(store, from_all=False)
+    assert store.claims.read("orders", MINE).to == NEXT
+    assert store.keys.read("orders", "k") == an_entry(1)
+
+
+def test_a_newer_message_stops_one_that_was_superseded_perhaps_too_late(store: Store) -> None:
+    store.topic(sealed=500)
+    store.keys.claim("orders", an_entry(1))
+    store.tombstones.put("orders", Tombstone(100, MINE, 50, certain=False))
+    assert supersede(store, from_all=True)
+    store.keys.claim("orders", other := an_entry(3, key="other"))
+    store.tombstones.put("orders", known := Tombstone(100, NEXT, 50))
+    stop = superseding("orders", NEXT, 50, from_all=True)
+    assert not store.keys.move("orders", other, an_entry(2, key="other"), known, stop)
 
 
 def test_a_late_tombstone_says_what_the_claim_says(store: Store) -> None:

@@ -57,7 +57,13 @@ def on_sqs(sqs: Any) -> QueuesUnderTest:
         ]
 
     return QueuesUnderTest(
-        queues=SqsQueues(client, work_queue_url=work, refused_queue_url=refused, sleep=lambda seconds: None),
+        queues=SqsQueues(
+            client,
+            work_queue_url=work,
+            refused_queue_url=refused,
+            ingest_queues=lambda topic: (work, work),
+            sleep=lambda seconds: None,
+        ),
         url=url,
         received=received,
         jobs=lambda: [job_of(each["Body"]) for each in take(work)],

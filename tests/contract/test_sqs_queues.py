@@ -52,7 +52,13 @@ def error(code: str, status: int = 400) -> ClientError:
 
 def queues(sqs: Sqs, pauses: list[float] | None = None) -> SqsQueues:
     pause = ([] if pauses is None else pauses).append
-    return SqsQueues(sqs, work_queue_url="work", refused_queue_url="refused", sleep=pause)  # type: ignore[arg-type]
+    return SqsQueues(
+        sqs,  # type: ignore[arg-type]
+        work_queue_url="work",
+        refused_queue_url="refused",
+        ingest_queues=lambda topic: (f"{topic}-urgent", f"{topic}-bulk"),
+        sleep=pause,
+    )
 
 
 def releases(*texts: str) -> list[tuple[Release, int]]:
@@ -264,12 +270,13 @@ def test_attributes_too_large_for_sqs_are_cut_too() -> None:
     assert set(json.loads(text)["cut"]) == {"attributes", "body"}
 
 
-def test_a_pack_is_forwarded_in_one_request_as_the_client_sends_it() -> None:
+@pytest.mark.parametrize("urgent", [False, True])
+def test_a_pack_is_forwarded_in_one_request_as_the_client_sends_it(urgent: bool) -> None:
     sqs = Sqs()
-    queues(sqs).forward("bulk", "orders", 120, b"a pack")
+    queues(sqs).forward("orders", 120, b"a pack", urgent=urgent)
     assert sqs.requests == [
         {
-            "QueueUrl": "bulk",
+            "QueueUrl": "orders-urgent" if urgent else "orders-bulk",
             "MessageBody": '{"topic": "orders", "messages": 120}',
             "MessageAttributes": {"pack": {"DataType": "Binary", "BinaryValue": b"a pack"}},
             "MessageGroupId": "orders",

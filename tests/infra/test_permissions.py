@@ -81,12 +81,12 @@ ERASING = {"DeleteObjectVersion", "ListBucketVersions"}
         (
             INGEST,
             {
-                TOPICS: READS | {"UpdateItem"},
+                TOPICS: READS,
                 TOMBSTONES: READS,
                 OF_PACKS: {"GetItem"},
                 KEYS: {"GetItem"},
-                CLAIMS: {"GetItem", "UpdateItem"},
-                TOGETHER: {"ConditionCheckItem", "PutItem"},
+                CLAIMS: {"GetItem"},
+                TOGETHER: {"ConditionCheckItem", "PutItem", "UpdateItem"},
             },
         ),
         (DISPATCH, {TOPICS: WRITES, TOMBSTONES: {"DeleteItem", "PutItem", "Query"}, KEYS: {"Query"}}),

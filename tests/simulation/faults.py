@@ -513,12 +513,12 @@ class FaultyQueues(FaultyPort):
 
         self._faults.around(self._task, "queues.enqueue_hold", call, f" {job.topic}/{job.subscription}")
 
-    def forward(self, queue_url: str, topic: str, messages: int, pack: bytes) -> None:
+    def forward(self, topic: str, messages: int, pack: bytes, *, urgent: bool = False) -> None:
         """Puts a pack into an ingest queue. Its messages count as sent, since some ingest sends them."""
         ids = [id_text(each.id) for each in outgoing(decode_pack(pack, self._faults.right_ms()))]
 
         def call() -> None:
-            self._port.forward(queue_url, topic, messages, pack)
+            self._port.forward(topic, messages, pack, urgent=urgent)
             readers = [each.queue_url for each in self._service.subscriptions.all(topic)]
             self._task.sent += [(reader, id) for reader in (*readers, FORWARDED) for id in ids]
 

@@ -216,6 +216,7 @@ class NarrowFaults(LastingFaults):
             _FailingEntries(self.random, send, batch),  # type: ignore[arg-type]
             work_queue_url="",
             refused_queue_url="",
+            ingest_queues=lambda topic: ("", ""),
         ).send(url, batch)
 
 

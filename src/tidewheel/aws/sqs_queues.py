@@ -69,6 +69,7 @@ class SqsQueues:
         client: boto3's SQS client.
         work_queue_url: the queue of delivery parts.
         refused_queue_url: the queue of messages that SQS refused permanently.
+        ingest_queues: returns the URLs of a topic's urgent and bulk ingest queue.
         sleep: waits for some seconds between tries.
     """
 
@@ -76,12 +77,18 @@ class SqsQueues:
     _: KW_ONLY
     work_queue_url: str
     refused_queue_url: str
+    ingest_queues: Callable[[str], tuple[str, str]]
     sleep: Callable[[float], None] = deadline.sleep
 
     @classmethod
     def of(cls, client: SQSClient, settings: ServiceSettings) -> SqsQueues:
         """Makes the port from a deployment's settings."""
-        return cls(client, work_queue_url=settings.work_queue_url, refused_queue_url=settings.refused_queue_url)
+        return cls(
+            client,
+            work_queue_url=settings.work_queue_url,
+            refused_queue_url=settings.refused_queue_url,
+            ingest_queues=settings.ingest_queues,
+        )
 
     def send(self, queue_url: str, batch: Sequence[tuple[Release, int]]) -> list[Refusal]:
         """Sends a batch with a single request.
@@ -181,12 +188,16 @@ class SqsQueues:
                 reason = f"{len(entries)} jobs were not taken in {ATTEMPTS} tries: {refusals[0].reason}"
                 raise QueueUnavailable(self.work_queue_url, reason)
 
-    def forward(self, queue_url: str, topic: str, messages: int, pack: bytes) -> None:
+    def forward(self, topic: str, messages: int, pack: bytes, *, urgent: bool = False) -> None:
         """Sends a pack to an ingest queue with a single request, as the client does."""
+        urgent_url, bulk_url = self.ingest_queues(topic)
         attribute: Any = {PACK_ATTRIBUTE: {"DataType": "Binary", "BinaryValue": pack}}
         body = pack_body(topic, messages)
         self.client.send_message(
-            QueueUrl=queue_url, MessageBody=body, MessageAttributes=attribute, MessageGroupId=topic
+            QueueUrl=urgent_url if urgent else bulk_url,
+            MessageBody=body,
+            MessageAttributes=attribute,
+            MessageGroupId=topic,
         )
 
     def refuse(self, document: Mapping[str, object]) -> None:

@@ -44,23 +44,25 @@ class Ingestion(Construct):
             read_queue(self.ingest, urgent, URGENT_QUEUE, max_concurrency=environment.urgent_concurrency)
             read_queue(self.ingest, bulk, bulk_queue(), max_concurrency=environment.bulk_concurrency)
         reads = ("dynamodb:GetItem", "dynamodb:Query")
-        storage.grant_items(self.ingest, TOPICS, *reads, "dynamodb:UpdateItem")
+        storage.grant_items(self.ingest, TOPICS, *reads)
         storage.grant_items(self.ingest, TOMBSTONES, *reads)
         storage.grant_items(self.ingest, OF_PACKS, "dynamodb:GetItem")
         storage.grant_items(self.ingest, KEYS, "dynamodb:GetItem")  # for a plain cancel
         # Of messages whose slot is sealed, for plain cancels, replacements and moves.
-        storage.grant_items(self.ingest, CLAIMS, "dynamodb:GetItem", "dynamodb:UpdateItem")
-        # One transaction moves a key, puts a tombstone and checks the topic's state.
-        storage.grant_items(self.ingest, OF_TOPICS, "dynamodb:ConditionCheckItem", "dynamodb:PutItem")
+        storage.grant_items(self.ingest, CLAIMS, "dynamodb:GetItem")
+        # One transaction moves a key, cancels its message's claim, puts a tombstone and checks the topic's state.
+        storage.grant_items(
+            self.ingest, OF_TOPICS, "dynamodb:ConditionCheckItem", "dynamodb:PutItem", "dynamodb:UpdateItem"
+        )
         storage.grant_objects(self.ingest, "s3:PutObject", "s3:DeleteObject", prefixes=(LEDGERS, PARKED))
         storage.grant_objects(self.ingest, "s3:PutObject", prefixes=(PAYLOADS, REFUSED))
         timing_wheel.grant_schedule(self.ingest)
         delivery.grant_sends(self.ingest)
         # Parks of direct messages are drained by jobs.
         grant_queue_sends(self.ingest, delivery.work_queue)
-        for _, bulk in self._pairs:
-            # Plain messages that may wait are gathered there.
-            grant_queue_sends(self.ingest, bulk)
+        for queue in self.queues:
+            # Plain messages that may wait are gathered in the bulk queue. See `flows.delivery.keys` for the other.
+            grant_queue_sends(self.ingest, queue)
 
     @property
     def queues(self) -> list[sqs.Queue]:

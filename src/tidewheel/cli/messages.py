@@ -58,6 +58,10 @@ def send(
         str | None,
         typer.Option(help="Spread due times over this long after the given time, such as 15m.", show_default="none"),
     ] = None,
+    max_wait: Annotated[
+        str | None,
+        typer.Option(help="With --replace: how long newer messages may put off the delivery.", show_default="forever"),
+    ] = None,
     json_body: JsonBody = False,
     as_json: AsJson = False,
 ) -> None:
@@ -67,6 +71,7 @@ def send(
     fields: dict[str, Any] = {"attributes": dict(pairs("--attribute", attribute)), "key": key, "replace": replace}
     fields |= {"delay": delay_of(delay), "deliver_at": time_of(deliver_at), "delay_level": delay_level}
     fields |= {"expires_in": delay_of(expires_in), "group": group, "window": delay_of(window)}
+    fields["max_wait"] = delay_of(max_wait)
     service = client(ctx)
     if body != STANDARD_INPUT:
         _show_receipts([service.send(topic, body_of(body, json_body), **fields)], as_json)

@@ -45,6 +45,7 @@ class SendOptions(TypedDict, total=False):
     expires_in: float | timedelta | str | None
     group: str | None
     window: float | timedelta | str | None
+    max_wait: float | timedelta | str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

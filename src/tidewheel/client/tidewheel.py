@@ -117,6 +117,7 @@ class Tidewheel:
         expires_in: float | timedelta | str | None = None,
         group: str | None = None,
         window: float | timedelta | str | None = None,
+        max_wait: float | timedelta | str | None = None,
     ) -> Receipt:
         """Sends one message. When this returns, SQS has stored the message durably.
 
@@ -136,6 +137,8 @@ class Tidewheel:
             window: how long after the given time the message may be due, 1 s to 7 days, to spread a peak. The receipt
                 has the due time: random without a key, the same for each message with the same key. `expires_in`
                 counts from there.
+            max_wait: with replace, how long after this call newer messages with the key may put off the delivery; more
+                than the delay. The receipt has the latest due time.
 
         Raises:
             InvalidValue: a value is not usable; nothing was sent.
@@ -154,6 +157,7 @@ class Tidewheel:
             expires_in=expires_in,
             group=group,
             window=window,
+            max_wait=max_wait,
         )
         try:
             return self.send_many(topic, [message])[0]

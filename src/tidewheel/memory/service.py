@@ -87,4 +87,10 @@ def memory_queues(sqs: MemorySqs, prefix: str = "") -> SqsQueues:
     """
     work, refused = (sqs.create_queue(f"{prefix}{name}", _LONGEST_KEPT).url for name in ("work", "refused"))
     client = cast("SQSClient", MemorySqsClient(sqs))
-    return SqsQueues(client, work_queue_url=work, refused_queue_url=refused, sleep=lambda _: None)
+    return SqsQueues(
+        client,
+        work_queue_url=work,
+        refused_queue_url=refused,
+        ingest_queues=lambda _: (f"{prefix}urgent", f"{prefix}bulk"),
+        sleep=lambda _: None,
+    )

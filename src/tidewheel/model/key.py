@@ -33,6 +33,7 @@ class KeyEntry:
         floor: the newest version of a cancel or of a message with `replace`. Older messages are dropped.
         tail_ms: due time of the last message that was superseded after its slot was sealed. That message may still be
             delivered. 0: none.
+        latest_ms: no newer message with `replace` puts the delivery off to a time after this one. 0: without limit.
     """
 
     key: str
@@ -44,6 +45,7 @@ class KeyEntry:
     cancelled: bool = False
     floor: tuple[int, int] = (0, 0)
     tail_ms: int = 0
+    latest_ms: int = 0
 
     @property
     def version(self) -> tuple[int, int, str]:

@@ -179,6 +179,11 @@ def id_floor(deliver_at_ms: int) -> bytes:
     return (deliver_at_ms << 80).to_bytes(16)
 
 
+def id_at(message_id: MessageId, deliver_at_ms: int) -> MessageId:
+    """Returns the id that a message has at another delivery time."""
+    return id_text(deliver_at_ms.to_bytes(6) + id_bytes(message_id)[6:])
+
+
 def id_deliver_at_ms(binary: bytes) -> int:
     """Returns the delivery time in an id."""
     return int.from_bytes(binary[:6])
@@ -200,6 +205,8 @@ class Message:
         expires_in: seconds, a timedelta or text, counted from the due time. A message not handed out by then is
             dropped.
         group: the group of the message in a subscription's queue, SQS's MessageGroupId. 1 to 128 characters.
+        max_wait: with replace: seconds, a timedelta or text. From this time after the sending on, no newer message with
+            the key puts the delivery off any more. More than the delay and window.
         window: seconds, a timedelta or text, 1 s to 7 days. The message is due at a time in the window, which begins at
             the given time. The time is random without a key, and the same for each message with the same key.
     """
@@ -214,6 +221,7 @@ class Message:
     expires_in: float | timedelta | str | None = None
     group: str | None = None
     window: float | timedelta | str | None = None
+    max_wait: float | timedelta | str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

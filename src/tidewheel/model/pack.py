@@ -4,7 +4,7 @@ The SQS message's body is a line for people (`{"topic": "orders", "messages": 12
 attribute `pack`, which SQS counts without base64's third:
 
     byte 0..3   CRC-32 of the rest, little-endian
-    byte 4      version (1, 2 with options, or 3 with an option of plain messages)
+    byte 4      version (1, 2 with options, or 3 with an option of plain messages or a maximum of the waiting time)
     byte 5..    zlib stream of one JSON object, a line feed, and the bodies in UTF-8, one after the other:
                   topic   name             gen    the topic's generation
                   sent    sender's ms      ids    base64 of n x 16 bytes
@@ -238,7 +238,8 @@ def pack_body(topic: str, messages: int) -> str:
 def _compressed(raw: bytes, messages: Sequence[OutgoingMessage]) -> bytes:
     # A release that knows no options must not take the messages without them.
     given = [m.options for m in messages if m.options is not None]
-    version = 3 if any(each.sent_at_ms is not None for each in given) else 1 + bool(given)
+    new = any(each.sent_at_ms is not None or each.max_wait_ms is not None for each in given)
+    version = 3 if new else 1 + bool(given)
     return sealed(bytes([version]) + zlib.compress(raw, _LEVEL))
 
 

@@ -1,8 +1,8 @@
 """Reads plain messages: SQS messages of any program, without a pack.
 
     attributes   body         the message's own, opaque
-                 attributes   tidewheel.topic, .delay or .deliver_at, .key, .replace, .expires_in, .window, .cancel;
-                              all others are the message's own
+                 attributes   tidewheel.topic, .delay or .deliver_at, .key, .replace, .expires_in, .window, .max_wait,
+                              .cancel; all others are the message's own
     envelope     body         {"tidewheel": {"topic": "orders", "delay": "3d"}, "body": ..., "attributes": {...}}, or
                               {"tidewheel": {...}, "messages": [{"body": ..., "delay": "1h", "key": "a"}, ...]}
 
@@ -37,7 +37,7 @@ from tidewheel.model.validation import OutgoingMessage, check_key, check_message
 PREFIX = HEADER_ATTRIBUTE + "."
 _TIMES = ("delay", "deliver_at")
 _BOTH = {*_TIMES}
-_WISHES = (*_TIMES, "key", "replace", "expires_in", "window", "cancel")
+_WISHES = (*_TIMES, "key", "replace", "expires_in", "window", "max_wait", "cancel")
 _OPTIONS = {*_WISHES, "group"}
 _DROPPED = "_datadog"
 """The Binary attribute of a tracing library, which no consumer needs."""
@@ -328,6 +328,7 @@ def _read(
         replace=_flag("replace", wishes.get("replace")),
         expires_in=_duration(wishes.get("expires_in")),
         window=_duration(wishes.get("window")),
+        max_wait=_duration(wishes.get("max_wait")),
         group=group,
         attributes=attributes,
     )

@@ -27,6 +27,7 @@ from tidewheel.model.message import (
     MessageId,
     id_bytes,
     id_deliver_at_ms,
+    id_floor,
     id_text,
 )
 from tidewheel.model.object_names import payload_topic
@@ -71,6 +72,7 @@ class Options:
             one.
         group: the sender's.
         sent_at_ms: when SQS took the plain message, if ingest or a redrive packed it.
+        max_wait_ms: how long after the sending newer messages with the key may put off the delivery.
         traceparent, tracestate: the sender's trace context, if the attributes have no room for it.
     """
 
@@ -89,6 +91,7 @@ class Options:
     first_version: tuple[str, int, int] | None = None
     group: str | None = None
     sent_at_ms: int | None = None
+    max_wait_ms: int | None = None
     traceparent: str | None = None
     tracestate: str | None = None
 
@@ -125,6 +128,8 @@ class Options:
             raise ValueError("the name, hash and length of a body in S3 do not come together")
         if self.first_version is not None and self.key is not None:
             raise ValueError("a message that is sent again has no key")
+        if self.max_wait_ms is not None and not self.replace:
+            raise ValueError("max_wait_ms is for messages that replace another")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -213,8 +218,9 @@ def check_message(
         check_attributes(message.attributes)
         attributes = dict(message.attributes)
     options = resend
-    if message.key is not None or message.replace or message.expires_in is not None or message.group is not None:
-        options = _options(message, ids, due_ms, resend or Options())
+    given = message.key, message.expires_in, message.group, message.max_wait
+    if message.replace or given != (None, None, None, None):
+        options = _options(message, ids, now_ms, due_ms, resend or Options())
     checked = OutgoingMessage(id=id, text=text, encoding=encoding, attributes=attributes, options=options)
     size, most = checked.size, MAX_PAYLOAD_BYTES if large else MAX_MESSAGE_BYTES
     if size > most:
@@ -268,7 +274,7 @@ def _id_in_window(
     return ids.next_in_window(due_ms, length_ms, topic=topic, key=key)
 
 
-def _options(message: Message, ids: Ids, due_ms: int, options: Options) -> Options:
+def _options(message: Message, ids: Ids, now_ms: int, due_ms: int, options: Options) -> Options:
     if not isinstance(message.replace, bool):
         raise InvalidValue("replace", message.replace, "give True or False")
     if message.key is not None:
@@ -277,6 +283,8 @@ def _options(message: Message, ids: Ids, due_ms: int, options: Options) -> Optio
         raise InvalidValue(
             "replace", message.replace, "give key=... too, since only a message with a key replaces another message"
         )
+    if message.max_wait is not None:
+        options = replace(options, max_wait_ms=_max_wait_ms(message, due_ms - now_ms))
     if message.expires_in is not None:
         after_ms = delay_ms(message.expires_in, "expires_in")
         if after_ms == 0:
@@ -285,6 +293,18 @@ def _options(message: Message, ids: Ids, due_ms: int, options: Options) -> Optio
     if message.group is not None:
         options = replace(options, group=check_group(message.group))
     return options
+
+
+def _max_wait_ms(message: Message, delay_ms_: int) -> int:
+    """Returns a valid maximum of the waiting time."""
+    max_wait = message.max_wait
+    assert max_wait is not None
+    longest_ms = delay_ms(max_wait, "max_wait")
+    if not message.replace:
+        raise InvalidValue("max_wait", max_wait, "give replace=True and a key too: newer messages put off older ones")
+    if longest_ms <= delay_ms_:
+        raise InvalidValue("max_wait", max_wait, f"give more than the delay, which is {delay_ms_ / 1000:g} s")
+    return longest_ms
 
 
 def check_key(key: object) -> str:
@@ -370,10 +390,33 @@ _OPTION_READERS: Mapping[str, Callable[[Any], Any]] = {
     "first_version": _first_version,
     "group": check_group,
     "sent_at_ms": _whole("sent_at_ms", TIMES_END_MS),
+    "max_wait_ms": _whole("max_wait_ms", 2 * MAX_DELAY_MS),
     "traceparent": _trace_context,
     "tracestate": _trace_context,
 }
 """The reader of each option: it checks a value of `Options.document`, and returns the option."""
+
+
+def at_its_latest(message: OutgoingMessage, due_ms: int, sent_ms: int) -> OutgoingMessage:
+    """Returns a message with a key at an earlier due time, with an id that each call makes alike.
+
+    The key names this id already. So the message has no key of its own, as a message that is sent again.
+    """
+    options = message.options
+    assert options is not None and options.key is not None and options.seq is not None
+    expires_at_ms = options.expires_at_ms
+    options = replace(
+        options,
+        key=None,
+        replace=False,
+        seq=None,
+        moves=None,
+        max_wait_ms=None,
+        sent_at_ms=sent_ms,
+        first_version=(options.key, sent_ms, options.seq),
+        expires_at_ms=None if expires_at_ms is None else expires_at_ms + due_ms - message.deliver_at_ms,
+    )
+    return replace(message, id=id_floor(due_ms)[:6] + message.id[6:], options=options)
 
 
 def moved(message: OutgoingMessage, ids: Ids, due_ms: int, old: bytes) -> OutgoingMessage:
@@ -387,7 +430,7 @@ def moved(message: OutgoingMessage, ids: Ids, due_ms: int, old: bytes) -> Outgoi
         expires_at_ms += due_ms - message.deliver_at_ms
     if options.key is not None:
         options = replace(options, replace=True, seq=ids.sequence())
-    options = replace(options, moves=id_text(old), expires_at_ms=expires_at_ms)
+    options = replace(options, moves=id_text(old), expires_at_ms=expires_at_ms, max_wait_ms=None)
     return replace(message, id=ids.next(due_ms), options=options)
 
 

@@ -8,6 +8,8 @@ from tidewheel.storage import items, layout
 from tidewheel.storage.table import StoredItems
 from tidewheel.storage.writes import Change
 
+_UNCLAIMED = "attribute_not_exists(claimed)"
+
 
 class Claims(StoredItems):
     """The claims of messages, in topics that are cancelled until consumed.
@@ -31,9 +33,7 @@ class Claims(StoredItems):
         done, item = self._table.change_and_get(change, action="claim", topic=topic)
         return items.claims_of(item, holder) if done and item is not None else None
 
-    def cancel(
-        self, topic: str, message_id: MessageId, ttl_s: int, to: MessageId | None = None, *, from_all: bool = True
-    ) -> Claim:
+    def cancel(self, topic: str, message_id: MessageId, ttl_s: int, to: MessageId | None = None) -> Claim:
         """Cancels a message that no consumer has. Returns the claim that is there afterwards.
 
         `SET cancelled, to IF no claimed AND (no cancelled OR to is mine)`. So of two messages that take its place, the
@@ -41,13 +41,11 @@ class Claims(StoredItems):
 
         Args:
             to: the message that takes its place.
-            from_all: False: the message is also cancelled if consumers have it, for all other subscriptions.
         """
         mine = "attribute_not_exists(moved_to)" if to is None else "moved_to = :to"
-        unclaimed = f"attribute_not_exists(claimed) AND (attribute_not_exists(cancelled) OR {mine})"
         change = Change(
             key=layout.claim_key(topic, message_id),
-            condition=unclaimed if from_all else "attribute_not_exists(cancelled)",
+            condition=f"{_UNCLAIMED} AND (attribute_not_exists(cancelled) OR {mine})",
             sets={"cancelled": 1, "#ttl": ttl_s} | ({} if to is None else {"moved_to": to}),
             values={} if to is None else {"to": to},
         )
@@ -58,3 +56,16 @@ class Claims(StoredItems):
         """Reads a claim. A message without an item has neither holders nor a cancel."""
         item = self._table.get(layout.claim_key(topic, message_id))
         return Claim() if item is None else items.decode_claim(item)
+
+
+def superseding(topic: str, message_id: MessageId, ttl_s: int, *, from_all: bool) -> Change:
+    """Returns the write that cancels a message for a newer one, as a part of a transaction.
+
+    Args:
+        from_all: False: the message is also cancelled if consumers have it, for all other subscriptions.
+    """
+    return Change(
+        key=layout.claim_key(topic, message_id),
+        condition="attribute_not_exists(cancelled)" + (f" AND {_UNCLAIMED}" if from_all else ""),
+        sets={"cancelled": 1, "#ttl": ttl_s},
+    )

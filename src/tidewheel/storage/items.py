@@ -555,7 +555,7 @@ _KEY = Fields(
     converted("ttl_s", number, attribute=layout.TTL_ATTRIBUTE),
     converted("replace", lambda _: True, int, attribute="replaces", default=False),
     converted("cancelled", lambda _: True, int, default=False),
-    plain(number, "tail_ms", default=0),
+    plain(number, "tail_ms", "latest_ms", default=0),
 )
 
 

@@ -11,8 +11,8 @@ from tidewheel.model.message import MessageId
 from tidewheel.model.tombstone import Tombstone
 from tidewheel.storage import items, layout
 from tidewheel.storage.table import StoredItems
-from tidewheel.storage.tombstones import slot_open
-from tidewheel.storage.writes import Put, Value, Write, as_seen
+from tidewheel.storage.tombstones import late_tombstone, slot_open
+from tidewheel.storage.writes import Change, Put, Value, Write, as_seen
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,17 +83,30 @@ class Keys(StoredItems):
         item = self._table.put_or_get(put, action="claim_key", topic=topic)
         return None if item is None else items.decode_key(item)
 
-    def move(self, topic: str, seen: KeyEntry, entry: KeyEntry, superseded: Tombstone | None) -> bool:
+    def move(
+        self,
+        topic: str,
+        seen: KeyEntry,
+        entry: KeyEntry,
+        superseded: Tombstone | None = None,
+        claim: Change | None = None,
+    ) -> bool:
         """Replaces a key's entry. Returns False if refused.
 
         `T{KEY = entry IF its version and floor are as seen; put TOMB IF absent; STATE check sealed <= slot, if the
-        tombstone is to be certain}`.
+        tombstone is to be certain}`. With a claim: `put TOMB IF absent or uncertain; CLAIM as given`.
+
+        Args:
+            claim: cancels the superseded message, whose slot is sealed.
         """
         # A late cancel raises the floor alone.
         same = as_seen({"sent_ms": seen.sent_ms, "seq": seen.seq, "id": seen.id, **items.floor_fields(seen)})
         put = Put(item=items.encode_key(topic, entry), **same)
         if superseded is None:
             return self._table.put(put, action="move_key", topic=topic)
+        if claim is not None:
+            late = late_tombstone(topic, superseded)
+            return self._table.commit([put, claim, *late], action="move_key", topic=topic)
         entombed = Put(item=items.encode_tombstone(topic, superseded), if_absent=True)
         writes: list[Write] = [put, entombed]
         if superseded.certain:

@@ -76,7 +76,10 @@ SERVICE = "SERVICE"
 CLIENT_ITEMS = {
     "tombstone": frozenset({"v", TTL_ATTRIBUTE, "moved_to", "uncertain", "put_ms"}),
     "key": frozenset(
-        {"v", TTL_ATTRIBUTE, "id", "sent_ms", "seq", "replaces", "cancelled", "floor_ms", "floor_seq", "tail_ms"}
+        {
+            *("v", TTL_ATTRIBUTE, "id", "sent_ms", "seq", "replaces", "cancelled"),
+            *("floor_ms", "floor_seq", "tail_ms", "latest_ms"),
+        }
     ),
     "move": frozenset({"v", TTL_ATTRIBUTE, "moves"}),
 }

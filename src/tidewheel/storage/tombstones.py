@@ -11,7 +11,7 @@ from tidewheel.model.tombstone import Tombstone
 from tidewheel.model.topic_state import ALL_SEALED
 from tidewheel.storage import items, layout
 from tidewheel.storage.table import StoredItems
-from tidewheel.storage.writes import LAYOUT_READ, Check, Put
+from tidewheel.storage.writes import LAYOUT_READ, Check, Put, Write
 
 MAX_CANCELS = 90
 """Tombstones of one `cancel_batch`: a transaction takes 100 items."""
@@ -61,22 +61,21 @@ class Tombstones(StoredItems):
         least = min(each.slot for each in tombstones)
         return self._table.commit([slot_open(topic, least), *puts], action="cancel_batch", topic=topic)
 
-    def put(self, topic: str, tombstone: Tombstone) -> None:
-        """Puts a tombstone, in time or not.
+    def put(self, topic: str, tombstone: Tombstone) -> Tombstone | None:
+        """Puts a tombstone, in time or not. Returns None, or the tombstone that exists already.
 
         `put TOMB IF absent`.
         """
         put = Put(item=items.encode_tombstone(topic, tombstone), if_absent=True)
-        self._table.put(put, action="put_tombstone", topic=topic)
+        item = self._table.put_or_get(put, action="put_tombstone", topic=topic)
+        return None if item is None else items.decode_tombstone(item)
 
     def put_late(self, topic: str, tombstone: Tombstone) -> bool:
         """Puts a tombstone that says what a message's claim says, for who reads tombstones. Returns False if refused.
 
         `T{STATE check that it is there; put TOMB IF absent or uncertain}`.
         """
-        there = slot_open(topic, ALL_SEALED - 1)  # the last slot is open as long as the topic is there
-        put = Put(item=items.encode_tombstone(topic, tombstone), condition=_ABSENT_OR_UNCERTAIN)
-        return self._table.commit([there, put], action="put_late", topic=topic)
+        return self._table.commit(late_tombstone(topic, tombstone), action="put_late", topic=topic)
 
     def read(self, topic: str, slot: int, message_id: MessageId) -> Tombstone | None:
         """Reads a tombstone."""
@@ -130,6 +129,12 @@ class Tombstones(StoredItems):
         """Puts a tombstone for a rebuild and overwrites an existing tombstone."""
         put = Put(item=items.encode_tombstone(topic, tombstone))
         self._table.put(put, action="restore_tombstone", topic=topic)
+
+
+def late_tombstone(topic: str, tombstone: Tombstone) -> list[Write]:
+    """Returns the writes of `put_late`."""
+    there = slot_open(topic, ALL_SEALED - 1)  # the last slot is open as long as the topic is there
+    return [there, Put(item=items.encode_tombstone(topic, tombstone), condition=_ABSENT_OR_UNCERTAIN)]
 
 
 def _names_one(key: layout.Key) -> bool:

@@ -39,7 +39,7 @@ def _ingest(ports: Any, *batch: NamedPack) -> None:
     """Ingests plain messages as the handler does."""
 
     def forward(messages: int, pack: bytes) -> None:
-        ports.queues.forward(BULK_URL, TOPIC, messages, pack)
+        ports.queues.forward(TOPIC, messages, pack)
 
     done = adopt(ports, TOPIC, batch, "bucket", forward)
     if done.packs:

@@ -90,7 +90,7 @@ def _refused(
     return Cancelled(id=wanted.id) if claim.to is None else claim.to
 
 
-def cancel_late(storage: Storage, state: TopicState, wanted: Tombstone, now_ms: int, *, from_all: bool = True) -> Claim:
+def cancel_late(storage: Storage, state: TopicState, wanted: Tombstone, now_ms: int) -> Claim:
     """Cancels a message whose slot is sealed, unless consumers have it. Returns its claim, which stays as it is.
 
     Where consumers claim nothing, it comes. A message that was due 14 days ago stays as it is: its tombstone, which
@@ -100,7 +100,6 @@ def cancel_late(storage: Storage, state: TopicState, wanted: Tombstone, now_ms: 
 
     Args:
         wanted: names the message that takes its place, if any.
-        from_all: as for `Claims.cancel`.
 
     Raises:
         UnknownTopic: the topic is deleted, or a rebuild has taken it away; try again afterwards.
@@ -112,7 +111,7 @@ def cancel_late(storage: Storage, state: TopicState, wanted: Tombstone, now_ms: 
         claim = storage.claims.read(state.topic, wanted.id)
     else:
         ttl_s = claim_ttl_s(due_ms, now_ms, cancelled=True)
-        claim = storage.claims.cancel(state.topic, wanted.id, ttl_s, wanted.to, from_all=from_all)
+        claim = storage.claims.cancel(state.topic, wanted.id, ttl_s, wanted.to)
     said = not claim.cancelled or storage.tombstones.put_late(state.topic, wanted._replace(to=claim.to))
     if not said and storage.tombstones.read(state.topic, wanted.slot, wanted.id) is None:
         raise UnknownTopic(state.topic)

@@ -2,6 +2,10 @@
 
 A message that loses gets a tombstone and stays in its batch, so that a repeated batch makes the same ledger. The
 tombstone is put before the ledger, and before the direct path reads tombstones, so it always takes effect.
+
+A message that a maximum of an older one makes due earlier loses too. Another message with its body, due then, takes its
+place: the key names that message, then the tombstone does, and then it is sent to the ingest queue. If it stops between
+these, the batch comes again and goes on. The tombstone decides: if the message was cancelled, the other is not sent.
 """
 
 from __future__ import annotations
@@ -14,14 +18,17 @@ from tidewheel.errors import ConcurrentModification, CorruptMetadata, InvalidVal
 from tidewheel.flows.administration.cancel import cancel_late
 from tidewheel.flows.ports import Ports
 from tidewheel.flows.ports.parallel import each_alone
-from tidewheel.model.claim import LATE_REPLACE_MS, Claim
+from tidewheel.model.claim import LATE_REPLACE_MS, LATEST_CANCEL_MS, Claim, claim_ttl_s
 from tidewheel.model.key import KeyEntry
-from tidewheel.model.message import MessageId, id_bytes, id_deliver_at_ms, id_text
-from tidewheel.model.pack import Pack
+from tidewheel.model.message import MessageId, id_at, id_bytes, id_deliver_at_ms, id_text
+from tidewheel.model.pack import Pack, outgoing, select
+from tidewheel.model.pack import packs as packs_of
 from tidewheel.model.settings import MAX_FUNCTION_S
 from tidewheel.model.tombstone import Tombstone, tombstone, ttl_s
 from tidewheel.model.topic_state import TopicState
-from tidewheel.model.validation import Options
+from tidewheel.model.validation import Options, at_its_latest
+from tidewheel.storage.claims import superseding
+from tidewheel.storage.writes import Change
 
 _ATTEMPTS = 50
 _MOST_MOVES = 20
@@ -30,6 +37,8 @@ _MOST_MOVES = 20
 CandidateName = tuple[str, str | None, str | None]
 """The id, key and moved id of a message, as sent."""
 _Errors = dict[CandidateName, Exception]
+_Following = tuple[KeyEntry, Tombstone | None, Change | None]
+"""The next entry of a key, the tombstone of the superseded message, and the write on its claim."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,12 +47,13 @@ class Candidate:
 
     Attributes:
         name: id, key and moved id, as sent. Tells the message from another sender's that was given the same id.
-        place: in its pack.
+        pack, place: where it is.
         options: as sent, without a move that nobody allowed.
     """
 
     id: MessageId
     name: CandidateName
+    pack: Pack
     place: int
     sent_ms: int
     options: Options
@@ -103,7 +113,7 @@ def candidates_of(pack: Pack) -> list[Candidate]:
             id = id_text(pack.ids[16 * place : 16 * place + 16])
             name = id, options.key, options.moves
             sent_ms = pack.sent_at_ms if options.sent_at_ms is None else options.sent_at_ms
-            found.append(Candidate(id=id, name=name, place=place, sent_ms=sent_ms, options=options))
+            found.append(Candidate(id=id, name=name, pack=pack, place=place, sent_ms=sent_ms, options=options))
     return found
 
 
@@ -146,6 +156,7 @@ class _Settling:
 
     def __init__(self, ports: Ports, state: TopicState) -> None:
         self._storage = ports
+        self._queues = ports.queues
         self._state = state
         self._now_ms = ports.clock.now_ms()
         settings = state.settings
@@ -184,11 +195,18 @@ class _Settling:
             # All messages before the newest with `replace` are superseded, whatever the table says.
             newest = max((i for i, (entry, _) in enumerate(entries) if entry.replace), default=0)
             replaced_ms = entries[newest][0].sent_ms
+        older: list[KeyEntry] = []
         for i, (entry, mine) in enumerate(entries):
-            superseded = i < newest and entry.deliver_at_ms > replaced_ms
-            if superseded or not self._settle(entry, moves=mine.options.moves is not None):
+            if i < newest and entry.deliver_at_ms > replaced_ms:
+                older.append(entry)
+                lives_as = None
+            else:
+                lives_as = self._settle(entry, older if i == newest else (), moves=mine.options.moves is not None)
+            if lives_as is None:
                 self._drop(mine)
                 losers.append(mine.id)
+            elif lives_as != mine.id:
+                self._send_earlier(mine, lives_as)
         return losers
 
     def _entry(self, mine: Candidate) -> KeyEntry:
@@ -202,80 +220,112 @@ class _Settling:
             seq=options.seq,
             replace=options.replace,
             floor=(mine.sent_ms, options.seq) if options.replace else (0, 0),
+            latest_ms=0 if options.max_wait_ms is None else mine.sent_ms + options.max_wait_ms,
             ttl_s=ttl_s(due_ms, self._now_ms),
         )
 
-    def _settle(self, mine: KeyEntry, *, moves: bool) -> bool:
-        """Claims a key for a message. Returns whether the message lives.
+    def _settle(self, mine: KeyEntry, older: Sequence[KeyEntry], *, moves: bool) -> MessageId | None:
+        """Claims a key for a message. Returns the id as which the message lives, or None if it does not.
 
         Args:
+            older: what the message has superseded in its batch.
             moves: whether the message replaced another message.
         """
         for _ in range(_ATTEMPTS):
-            found = self._storage.keys.claim(self._state.topic, mine)
+            found = self._storage.keys.claim(self._state.topic, first := _by_latest(mine, older))
             if found is None:
-                return True
-            if found.id == mine.id and found.sent_ms < mine.sent_ms and not moves:
+                return first.id
+            is_mine = found.id is not None and found.id == id_at(mine.id or found.id, found.deliver_at_ms)
+            if is_mine and found.sent_ms < mine.sent_ms and not moves:
                 # An earlier try did not know of a purge before the message, and the entry would count as purged.
                 known = replace(found, sent_ms=mine.sent_ms, floor=max(mine.floor, found.floor))
-                self._storage.keys.move(self._state.topic, found, known, None)
+                self._storage.keys.move(self._state.topic, found, known)
                 continue
-            if found.id == mine.id:
+            if is_mine and found.id is not None:
                 # A cancel that found the slot sealed put no tombstone, and said that the message comes.
-                return not found.cancelled or (found.id is not None and self._find(found.id) is None)
+                return found.id if not found.cancelled or self._find(found.id) is None else None
             if moves and found.id is not None and self._leads_to(found.id, mine.id):
                 # The same message at another time: it must not lose against its own earlier version.
                 if found.cancelled:
-                    return False
-                following: tuple[KeyEntry, Tombstone | None] = _after(found, mine), None
+                    return None
+                following: _Following = _after(found, mine), None, None
             elif mine.version[:2] < found.floor:
-                return False
+                return None
             elif found.version > mine.version and self._alive(found):
                 # The entry is newer and stays. `mine` lives only if it was due before the newer message was sent.
-                if mine.deliver_at_ms <= found.sent_ms or mine.floor <= found.floor:
-                    return mine.deliver_at_ms <= found.sent_ms
+                if mine.deliver_at_ms <= found.sent_ms:
+                    return mine.id
                 # What `mine` replaces must not come either, even if the newer message is cancelled.
-                if self._storage.keys.move(self._state.topic, found, replace(found, floor=mine.floor), None):
-                    return False
+                raised = replace(found, floor=mine.floor)
+                if mine.floor <= found.floor or self._storage.keys.move(self._state.topic, found, raised):
+                    return None
                 continue
             elif found.version < mine.version and not mine.replace and self._overlap(found, mine):
-                return False
+                return None
+            elif moves:
+                following = self._moved(replace(found, latest_ms=0), mine)
             else:
-                following = self._moved(found, mine)
+                following = self._moved(found, _by_latest(mine, [e for e in older if e.version[:2] >= found.floor]))
             if self._storage.keys.move(self._state.topic, found, *following):
-                return True
+                return following[0].id
         raise ConcurrentModification("settle key", self._state.topic, _ATTEMPTS)
 
-    def _moved(self, found: KeyEntry, mine: KeyEntry) -> tuple[KeyEntry, Tombstone | None]:
-        """Returns the entry that follows `found`, and the tombstone of the superseded message.
+    def _moved(self, found: KeyEntry, mine: KeyEntry) -> _Following:
+        """Returns the entry that follows `found`, and the writes that stop the superseded message.
 
         A message that is due so soon that its slot may be sealed gets a tombstone on the condition that the slot is
-        open. If the slot is sealed, the entry holds until when a superseded message may still come.
+        open. If the slot is sealed, the message's claim decides. A message that comes anyway keeps its own promise;
+        the entry holds until when it may come.
         """
         following = replace(mine, floor=max(mine.floor, found.floor), tail_ms=found.tail_ms)
         late_ms = LATE_REPLACE_MS if self._state.settings.claimed else 0
         replaced = mine.replace and found.deliver_at_ms > mine.sent_ms - late_ms
+        replaced = replaced and (not found.latest_ms or mine.sent_ms < found.latest_ms)
         known = None if found.id is None else self._find(found.id)
         if found.id is None or self._is_dead(found, known) or not (replaced or found.cancelled):
-            return following, None
-        if found.deliver_at_ms < self._near_ms and self._sealed_now() > found.deliver_at_ms // self._state.slot_ms:
-            claim = self._stopped(found.id) if replaced else Claim()
-            if not claim.comes:
-                return following, None
-            following = replace(following, tail_ms=max(found.tail_ms, found.deliver_at_ms))
-            if claim.cancelled:  # for all but the holders, and its tombstone says so
-                return following, None
-            certain = False
-        else:
-            certain = found.deliver_at_ms < self._near_ms
-        if known is not None or not replaced:
-            return following, None
-        return following, tombstone(found.id, self._state.slot_ms, self._now_ms, certain=certain)
+            return following, None, None
+        kept = _by_latest(following, [found]) if replaced else following
+        own = tombstone(found.id, self._state.slot_ms, self._now_ms)
+        near = found.deliver_at_ms < self._near_ms
+        if not near or self._sealed_now() <= own.slot:
+            return kept, own._replace(certain=near) if known is None and replaced else None, None
+        claim, stop = self._stop(found, own) if replaced else (Claim(), None)
+        if not claim.comes:
+            return (following, None, None) if stop is None else (kept, own, stop)
+        following = replace(following, tail_ms=max(found.tail_ms, found.deliver_at_ms))
+        if stop is not None:
+            return following, own, stop
+        if claim.cancelled or known is not None or not replaced or found.latest_ms:
+            return following, None, None
+        return following, own._replace(certain=False), None
 
-    def _stopped(self, superseded: MessageId) -> Claim:
-        """Cancels a message whose slot is sealed, for all consumers that do not have it."""
-        wanted = tombstone(superseded, self._state.slot_ms, self._now_ms)
-        return cancel_late(self._storage, self._state, wanted, self._now_ms, from_all=False)
+    def _stop(self, found: KeyEntry, own: Tombstone) -> tuple[Claim, Change | None]:
+        """Returns the claim of a message whose slot is sealed once the write is done that cancels it, if any.
+
+        A consumer's message is cancelled for the others, or comes to all if it was promised for a time.
+        """
+        topic, ms = self._state.topic, found.deliver_at_ms
+        if not self._state.settings.claimed or self._now_ms - ms > LATEST_CANCEL_MS:
+            return Claim(), None
+        claim = self._storage.claims.read(topic, own.id)
+        if claim.cancelled:  # its tombstone may be missing
+            return cancel_late(self._storage, self._state, own._replace(to=claim.to), self._now_ms), None
+        if claim.holders and found.latest_ms:
+            return claim, None
+        kept_s = claim_ttl_s(ms, self._now_ms, cancelled=True)
+        return replace(claim, cancelled=True), superseding(topic, own.id, kept_s, from_all=not claim.holders)
+
+    def _send_earlier(self, mine: Candidate, earlier: MessageId) -> None:
+        """Sends a message in the place of one that waited for its maximum, unless this was cancelled."""
+        topic, slot_ms = self._state.topic, self._state.slot_ms
+        known = self._storage.tombstones.put(topic, tombstone(mine.id, slot_ms, self._now_ms, to=earlier))
+        if known is not None and known.to != earlier:
+            self._storage.tombstones.put(topic, tombstone(earlier, slot_ms, self._now_ms, certain=False))
+            return
+        [message] = outgoing(select(mine.pack, [mine.place]))
+        message = at_its_latest(message, id_deliver_at_ms(id_bytes(earlier)), mine.sent_ms)
+        for _, data in packs_of(topic, self._state.generation, self._now_ms, [message]):
+            self._queues.forward(topic, 1, data, urgent=True)
 
     def _leads_to(self, message_id: MessageId, successor: MessageId | None) -> bool:
         """Whether a message was moved and became the given successor."""
@@ -326,6 +376,13 @@ class _Settling:
     def _drop(self, mine: Candidate) -> None:
         own = tombstone(mine.id, self._state.slot_ms, self._now_ms, certain=False)
         self._storage.tombstones.put(self._state.topic, own)
+
+
+def _by_latest(mine: KeyEntry, older: Sequence[KeyEntry]) -> KeyEntry:
+    """Returns the entry of a message that comes no later than it and older ones may, with an earlier id if need be."""
+    latest_ms = min((each.latest_ms for each in (mine, *older) if each.latest_ms), default=0)
+    late = mine.id is not None and 0 < latest_ms < mine.deliver_at_ms
+    return replace(mine, latest_ms=latest_ms, id=id_at(mine.id, latest_ms) if late and mine.id else mine.id)
 
 
 def _after(found: KeyEntry, mine: KeyEntry) -> KeyEntry:

@@ -79,8 +79,8 @@ class Queues(Protocol):
         """
         ...
 
-    def forward(self, queue_url: str, topic: str, messages: int, pack: bytes) -> None:
-        """Puts a pack with some messages of a topic into an ingest queue. Raises if SQS does not take it."""
+    def forward(self, topic: str, messages: int, pack: bytes, *, urgent: bool = False) -> None:
+        """Puts a pack with some messages into the topic's bulk or urgent queue. Raises if SQS does not take it."""
         ...
 
     def refuse(self, document: Mapping[str, object]) -> None:

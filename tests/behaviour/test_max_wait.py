@@ -1,0 +1,192 @@
+"""Tests messages that newer ones of their key put off, for no longer than a maximum."""
+
+from __future__ import annotations
+
+import json
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from tests.behaviour.topic import Topic
+from tidewheel import BufferedSender, Cancelled, InvalidValue, Message, MessageState
+
+
+@pytest.fixture
+def claimed(topic: Topic) -> Topic:
+    """A topic whose messages are stopped until a consumer has them."""
+    return topic.another("bursts", "billing", "audit", cancel_until="consumed")
+
+
+def burst(topic: Topic, sends: int, every_s: int, body: str = "", **options: Any) -> list[str]:
+    """Sends messages of one key, one after the other. Returns the bodies that came meanwhile, with the seconds."""
+    found, begin_ms = [], topic.stack.clock.now_ms()
+    for number in range(sends):
+        topic.client.send(topic.name, f"{body}{number}", key="k", replace=True, **options)
+        for _ in range(every_s):
+            topic.advance(seconds=1)
+            found += [(text, (topic.stack.clock.now_ms() - begin_ms) // 1000) for text in topic.bodies()]
+    return found
+
+
+def test_a_storm_of_sends_lets_a_message_come_each_time_the_maximum_has_passed(claimed: Topic) -> None:
+    came = burst(claimed, 40, 10, delay="30s", max_wait="2m")
+    assert [second for _, second in came] == pytest.approx([120, 240, 360], abs=12)
+    assert [text for text, _ in came] == sorted({text for text, _ in came}, key=int)
+    claimed.advance(minutes=2)
+    assert claimed.bodies() == ["39"]
+    assert claimed.bodies("audit") == [text for text, _ in came] + ["39"]
+
+
+def test_without_a_maximum_a_storm_lets_nothing_come(claimed: Topic) -> None:
+    assert burst(claimed, 20, 10, delay="30s") == []
+
+
+def test_when_it_is_quiet_the_last_message_comes_at_its_own_time(claimed: Topic) -> None:
+    assert burst(claimed, 3, 10, delay="30s", max_wait="10m") == []
+    claimed.advance(seconds=19)
+    assert claimed.bodies() == []
+    claimed.advance(seconds=3)
+    assert claimed.bodies() == ["2"]
+
+
+@pytest.mark.parametrize("settings", [{}, {"cancel_until": "consumed"}])
+def test_messages_in_ledgers_are_put_off_until_the_maximum(topic: Topic, settings: Any) -> None:
+    orders = topic.another("ledgers", **settings)
+    for number in range(6):
+        receipt = orders.client.send(
+            orders.name, str(number), delay="2h", key="k", replace=True, max_wait="3h" if number == 0 else None
+        )
+        orders.advance(minutes=20)
+    earlier = orders.client.get(orders.name, receipt.id).moved_to
+    assert earlier is not None
+    status = orders.client.get(orders.name, earlier)
+    assert status.state is MessageState.WAITING
+    assert status.message is not None and status.message.key == "k"
+    assert receipt.deliver_at - status.deliver_at == timedelta(minutes=40)
+    orders.advance(minutes=59)
+    assert orders.bodies() == []
+    orders.advance(minutes=2)
+    [message] = orders.take()
+    assert (message.body, message.key) == ("5", "k")
+    orders.advance(hours=3)
+    assert orders.bodies() == []
+
+
+def test_after_the_maximum_the_next_send_begins_anew(topic: Topic) -> None:
+    orders = topic.another("anew", cancel_until="consumed")
+    for number in range(4):
+        orders.client.send(orders.name, str(number), delay="2h", key="k", replace=True, max_wait="150m")
+        orders.advance(minutes=70)
+    assert orders.bodies() == ["2"]
+    orders.advance(minutes=49)
+    assert orders.bodies() == []
+    orders.advance(minutes=2)
+    assert orders.bodies() == ["3"]
+
+
+def test_of_two_maxima_the_earlier_end_counts(topic: Topic) -> None:
+    orders = topic.another("two")
+    for number, longest in enumerate(("10h", "150m", "9h")):
+        orders.client.send(orders.name, str(number), delay="2h", key="k", replace=True, max_wait=longest)
+        orders.advance(minutes=60)
+    orders.advance(minutes=29)
+    assert orders.bodies() == []
+    orders.advance(minutes=2)
+    assert orders.bodies() == ["2"]
+
+
+def test_messages_of_one_batch_count_from_the_first(topic: Topic) -> None:
+    orders = topic.another("batch")
+    for number in range(3):
+        orders.client.send(orders.name, str(number), delay="2h", key="k", replace=True, max_wait="121m")
+        orders.advance(minutes=1)
+    orders.advance(minutes=117)
+    assert orders.bodies() == []
+    orders.advance(minutes=2)
+    assert orders.bodies() == ["2"]
+
+
+def test_the_receipts_id_cancels_and_moves_the_message_that_came_earlier(topic: Topic) -> None:
+    orders = topic.another("ids")
+    first = orders.client.send(orders.name, "0", delay="2h", key="k", replace=True, max_wait="150m")
+    orders.advance(minutes=60)
+    second = orders.client.send(orders.name, "1", delay="2h", key="k", replace=True)
+    orders.advance(minutes=10)
+    assert orders.client.get(orders.name, first.id).state is MessageState.CANCELLED
+    cancelled = orders.client.cancel(orders.name, second.id)
+    assert isinstance(cancelled, Cancelled) and cancelled.id != second.id
+    third = orders.client.send(orders.name, "2", delay="2h", key="k", replace=True)
+    orders.advance(minutes=90)
+    assert orders.bodies() == []  # a cancelled message promises nothing to a later one
+    orders.client.reschedule(orders.name, third.id, delay="4h")
+    orders.advance(minutes=239)
+    assert orders.bodies() == []
+    orders.advance(minutes=2)
+    assert orders.bodies() == ["2"]
+
+
+def test_a_cancel_by_key_ends_the_burst(claimed: Topic) -> None:
+    burst(claimed, 5, 10, delay="30s", max_wait="1m")
+    assert claimed.client.cancel(claimed.name, key="k")
+    assert burst(claimed, 4, 10, "anew ", delay="30s", max_wait="2m") == []
+    claimed.advance(seconds=40)
+    assert claimed.bodies() == ["anew 3"]
+
+
+def test_a_large_body_an_expiry_and_a_group_come_along(topic: Topic) -> None:
+    orders, body = topic.another("large"), "x" * 2_000_000
+    orders.client.send(orders.name, "0", delay="2h", key="k", replace=True, max_wait="150m")
+    orders.advance(minutes=60)
+    orders.client.send(orders.name, body, delay="2h", key="k", replace=True, expires_in="1h", group="g")
+    orders.advance(minutes=91)
+    [message] = orders.take()
+    assert (message.body, message.group, message.key) == (body, "g", "k")
+    assert message.expires_at is not None
+    assert message.expires_at - message.deliver_at == timedelta(hours=1)
+
+
+def test_plain_and_buffered_messages_have_a_maximum(topic: Topic) -> None:
+    orders = topic.another("plain")
+    with BufferedSender(orders.client) as sender:
+        sender.add(orders.name, "0", delay="2h", key="k", replace=True, max_wait="150m")
+    orders.advance(minutes=60)
+    wishes = {"topic": orders.name, "delay": "2h", "key": "k", "replace": True, "max_wait": "3h"}
+    orders.sqs.send_message(
+        QueueUrl=orders.ingest_urls()[0], MessageBody=json.dumps({"tidewheel": wishes, "body": "1"})
+    )
+    orders.advance(minutes=89)
+    assert orders.bodies() == []
+    orders.advance(minutes=2)
+    assert orders.bodies() == ["1"]
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        ({"delay": "1h", "max_wait": "1h"}, "max_wait='1h': give more than the delay, which is 3600 s"),
+        ({"delay": "1h", "max_wait": "10s"}, "give more than the delay, which is 3600 s"),
+        ({"delay": "1h", "window": "1h", "max_wait": "3601s"}, "give more than the delay"),
+        ({"delay": "1h", "max_wait": "2h", "replace": False}, "max_wait='2h': give replace=True"),
+        ({"delay": "1h", "max_wait": "2h", "replace": False, "key": None}, "give replace=True and a key"),
+        ({"delay": "1h", "max_wait": "soon"}, "max_wait"),
+    ],
+)
+def test_a_maximum_that_cannot_be_is_refused(topic: Topic, options: Any, named: str) -> None:
+    with pytest.raises(InvalidValue, match=named):
+        topic.client.send(topic.name, "x", **({"key": "k", "replace": True} | options))
+
+
+def test_many_messages_are_sent_with_maxima_of_their_own(topic: Topic) -> None:
+    orders = topic.another("many")
+    keys = [f"k{number}" for number in range(20)]
+    for delay in ("2h", "3h"):
+        orders.client.send_many(
+            orders.name,
+            [Message(body=delay, delay=delay, key=key, replace=True, max_wait="200m") for key in keys],
+        )
+        orders.advance(minutes=60)
+    orders.advance(minutes=79)
+    assert orders.bodies() == []
+    orders.advance(minutes=3)
+    assert orders.bodies() == ["3h"] * 20
