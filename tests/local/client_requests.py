@@ -214,6 +214,7 @@ NOT_COUNTED: Mapping[str, str] = {
     "update_topic": _SELDOM,
     "set_filter": _SELDOM,
     "find": _SELDOM,
+    "estimate": _SELDOM,
     "cancel_where": _SELDOM,
     "reschedule_where": _SELDOM,
     "delete_subscription": _SELDOM,

@@ -58,6 +58,8 @@ if TYPE_CHECKING:
     import boto3
     from mypy_boto3_sqs import SQSClient
 
+    from tidewheel.client.estimate import Estimate
+
 
 @bounded_but("send_many", "receive", "find", "cancel_where", "reschedule_where")
 @names_near_topics
@@ -281,6 +283,22 @@ class Tidewheel:
             PeekIncomplete: some ledgers cannot be read.
         """
         return finding.find(self.core, topic, **selected)
+
+    def estimate(self, topic: str, **selected: Unpack[Selected]) -> Estimate:
+        """Estimates what `find`, and so a dry run, costs, and what each cancelled or moved message adds.
+
+        Reads the topic state and the metadata of the ledgers, as each page of `find` does.
+
+        Args:
+            topic: the topic.
+            **selected: as for `find`.
+
+        Raises:
+            InvalidValue, UnknownTopic: as of `find`.
+        """
+        from tidewheel.client.estimate import estimate
+
+        return estimate(self.core, topic, **selected)
 
     def cancel_where(
         self,
