@@ -16,6 +16,7 @@ from tests.contract.builders import a_state
 from tests.docs.recipe import ROOT
 from tidewheel.client.claiming import Claimed, claim
 from tidewheel.client.connection import Connection
+from tidewheel.cost.assumptions import Assumptions
 from tidewheel.flows.administration.cancel import cancel_late
 from tidewheel.memory import MemoryDynamoDBClient, MemoryObjects
 from tidewheel.model.message import MessageId
@@ -106,6 +107,12 @@ def test_the_request_of_a_vector_alone_has_its_outcome(vector: dict[str, Any]) -
             assert error.response["Error"]["Code"] == "ConditionalCheckFailedException"
             assert vector["outcome"] == "refused"
     assert world.item == vector["after"]
+
+
+def test_the_claim_of_a_message_takes_about_the_bytes_that_a_bill_assumes() -> None:
+    world = World(VECTORS["claims"][1])
+    index_bytes = 100  # DynamoDB's own for each item that it stores
+    assert world.dynamodb.item_bytes(world.key) + index_bytes == pytest.approx(Assumptions().claim_bytes, rel=0.1)
 
 
 def test_the_command_of_the_page_claims_as_the_first_vector() -> None:

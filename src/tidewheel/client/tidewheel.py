@@ -322,8 +322,7 @@ class Tidewheel:
             InvalidValue, UnknownTopic, PeekIncomplete: as of `find`.
             ConcurrentModification: others changed the topic at every attempt; go on.
         """
-        found = self.find(topic, **selected)
-        return finding.cancel_where(self.core, topic, found, dry_run=dry_run, progress=progress)
+        return finding.cancel_where(self.core, topic, self.find(topic, **selected), dry_run=dry_run, progress=progress)
 
     def reschedule_where(
         self,
@@ -359,8 +358,7 @@ class Tidewheel:
         def due_ms(each: MatchedMessage) -> int:
             return fixed_ms if later_ms is None else at_ms("deliver_at", each.deliver_at) + later_ms
 
-        found = self.find(topic, **selected)
-        after = selected.get("after")
+        found, after = self.find(topic, **selected), selected.get("after")
         return finding.reschedule_where(
             self.core, topic, found, due_ms, after=after, dry_run=dry_run, progress=progress
         )
