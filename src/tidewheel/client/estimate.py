@@ -1,4 +1,4 @@
-"""Estimates what finding waiting messages costs, and what cancelling or moving them adds.
+"""Estimates the cost of a find, and of a cancel or a move of each found message.
 
 A page of `find` over ledgers has at most 1,000 messages. Each page opens the ledgers with messages of its time anew, so
 ledgers that overlap cost a GET each a page.

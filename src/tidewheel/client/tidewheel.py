@@ -285,13 +285,13 @@ class Tidewheel:
         return finding.find(self.core, topic, **selected)
 
     def estimate(self, topic: str, **selected: Unpack[Selected]) -> Estimate:
-        """Estimates what `find`, and so a dry run, costs, and what each cancelled or moved message adds.
+        """Estimates the cost of `find` or a dry run, and of a cancel or a move of each found message.
 
         Reads the topic state and the metadata of the ledgers, as each page of `find` does.
 
         Args:
             topic: the topic.
-            **selected: as for `find`.
+            **selected: as for `find`. `after` changes nothing: the estimate is that of the whole.
 
         Raises:
             InvalidValue, UnknownTopic: as of `find`.
