@@ -169,7 +169,7 @@ class Orders:
 
 
 @contextmanager
-def orders(*subscriptions: str, **settings: int) -> Iterator[Orders]:
+def orders(*subscriptions: str, **settings: Any) -> Iterator[Orders]:
     """Opens a stack with the topic "orders" and subscriptions, by default "billing"."""
     from tidewheel.local import LocalTidewheel
 

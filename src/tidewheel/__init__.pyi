@@ -7,6 +7,7 @@ from .client.changes import Rescheduled as Rescheduled
 from .client.consumer import Consumer as Consumer
 from .client.consumer import ConsumerCounts as ConsumerCounts
 from .client.damaged import Damaged as Damaged
+from .client.estimate import Estimate as Estimate
 from .client.finding import ChangedMessages as ChangedMessages
 from .client.finding import MatchedMessage as MatchedMessage
 from .client.histogram import EstimatedHistogram as EstimatedHistogram

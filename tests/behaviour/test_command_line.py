@@ -87,6 +87,12 @@ def test_many_messages_are_found_counted_and_cancelled(shell: Shell, topic: Topi
     assert len(shell.json("find", topic.name, "--everything", "-n", "4")) == 4
     counted = {"matched": 3, "cancelled": 0, "too late": 0}
     assert shell.json("cancel", topic.name, "--key-prefix", "cart-17/", "--dry-run") == counted
+    told = shell("cancel", topic.name, "--key-prefix", "cart-17/", "--dry-run").stderr.splitlines()
+    assert told == [
+        "to count: about 16 requests, 0.0 MB, $0.0000, and $0.0049 a million keys",
+        "to cancel: about $0.0000",
+    ]
+    assert "MB" in shell("cancel", topic.name, "--everything", "--dry-run").stderr
     assert shell.json("cancel", topic.name, "--key-prefix", "cart-17/") == counted | {"cancelled": 3}
     misused = shell("cancel", topic.name, found[0]["id"], "--dry-run")
     assert misused.exit_code == 2 and "--dry-run" in misused.stderr

@@ -25,7 +25,7 @@ from tidewheel.cdk.backlog import PARTITIONS
 from tidewheel.cli import demo, local
 from tidewheel.cli.main import app
 from tidewheel.ledger.schema import COLUMNS
-from tidewheel.local import LocalTidewheel
+from tidewheel.local import LocalTidewheel, MemoryTidewheel
 from tidewheel.model.message import id_text
 
 if TYPE_CHECKING:
@@ -282,6 +282,19 @@ def test_the_real_clock_example_runs() -> None:
 
 def test_the_tests_of_the_fixture_example_pass() -> None:
     _run("-m", "pytest", "examples/local_test.py")
+
+
+def test_the_example_that_cancels_a_group_asks_what_it_costs(capsys: pytest.CaptureFixture[str]) -> None:
+    example = _load("cancel_many")
+    stack = MemoryTidewheel()
+    tw = stack.client()
+    tw.create_topic("reminders")
+    tw.create_subscription("reminders", "mails")
+    tw.send_many("reminders", [Message(body="x", delay="3h", group=f"tenant-{number % 2}") for number in range(10)])
+    stack.advance(seconds=301)
+    assert example.cancel_tenant(tw, "tenant-1", most_dollars=0.000_001) == 0
+    assert example.cancel_tenant(tw, "tenant-1") == 5
+    assert capsys.readouterr().out.startswith("10 messages by 6 requests: $0.0000\n")
 
 
 def test_the_deployed_example_sends_and_receives_on_the_local_stack(capsys: pytest.CaptureFixture[str]) -> None:

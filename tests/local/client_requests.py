@@ -47,6 +47,10 @@ _RARE: Mapping[str, Mapping[str, Asked]] = {
             {**_TAKEN, "dynamodb.GetItem": 2, "dynamodb.UpdateItem": 1, "dynamodb.DeleteItem": 1}, reads=2, writes=4
         ),
     },
+    "receive": {
+        # A consumer claims a message, in a topic with `cancel_until="consumed"`.
+        "claim": Asked({"dynamodb.UpdateItem": 1}, writes=1),
+    },
     "sweep": {
         # A client lowered the next slot, for a recurring message or a new subscription. The sweep creates the schedule.
         "armed": Asked(
@@ -214,6 +218,7 @@ NOT_COUNTED: Mapping[str, str] = {
     "update_topic": _SELDOM,
     "set_filter": _SELDOM,
     "find": _SELDOM,
+    "estimate": _SELDOM,
     "cancel_where": _SELDOM,
     "reschedule_where": _SELDOM,
     "delete_subscription": _SELDOM,

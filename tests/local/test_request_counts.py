@@ -213,8 +213,9 @@ def test_a_topic_is_one_write_and_a_subscription_a_transaction_and_two_queues() 
         assert_asks(service, lambda: client.create_subscription("other", "mail"), create_subscription={"call": 1})
 
 
-def test_a_consumer_pays_two_requests_for_ten_messages() -> None:
-    with orders() as service:
+@pytest.mark.parametrize("until", ["sealed", "consumed"])
+def test_a_consumer_pays_two_requests_for_ten_messages_and_a_write_for_each_claim(until: str) -> None:
+    with orders(cancel_until=until) as service:
         settle(service)
         client = service.client
         client.send_many(TOPIC, [Message(body=f"message {i}", delay="10s") for i in range(11)])
@@ -226,4 +227,4 @@ def test_a_consumer_pays_two_requests_for_ten_messages() -> None:
             assert len(messages) == 10
             client.delete(TOPIC, "billing", messages)
 
-        assert_asks(service, take, receive={"ten": 1})
+        assert_asks(service, take, receive={"ten": 1, "claim": 10 * (until == "consumed")})

@@ -101,6 +101,7 @@ CALLS: dict[str, Callable[[World], object]] = {
     "reschedule": lambda world: world.tw.reschedule("orders", world.message_id, delay="4d"),
     "deliver_now": lambda world: world.tw.deliver_now("orders", world.message_id),
     "find": lambda world: list(world.tw.find("orders", key_prefix="k")),
+    "estimate": lambda world: world.tw.estimate("orders", key_prefix="k"),
     "cancel_where": lambda world: world.tw.cancel_where("orders", key_prefix="k"),
     "reschedule_where": lambda world: world.tw.reschedule_where("orders", key_prefix="k", by="1h"),
     "send_recurring": lambda world: world.tw.send_recurring("orders", "daily", "x", every="1d"),

@@ -5,13 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 from infra.doc_figures import schedules_cheaper_below
 from tidewheel.cli.cost import notes
+from tidewheel.cli.main import app
 from tidewheel.client.sender import URGENT_MS
 from tidewheel.cost import prices
 from tidewheel.cost.assumptions import Assumptions
-from tidewheel.cost.bill import LOGS, POLLS, STORAGE, Bill, bill
+from tidewheel.cost.bill import CLAIMS, LOGS, POLLS, STORAGE, Bill, bill
 from tidewheel.cost.deployed import ENVIRONMENTS
 from tidewheel.cost.function_time import LATENCY_MS, cold_share, gb_seconds
 from tidewheel.cost.plain_stream import FORWARD_S
@@ -42,6 +44,26 @@ def test_every_unit_of_every_flow_has_a_price_and_every_request_a_latency() -> N
                 assert prices.dollars(unit, 1) > 0
             if flow.function is not None:
                 assert gb_seconds(flow.function, 1, 0, asked.requests) > 0
+
+
+@pytest.mark.parametrize("subscriptions", [1, 3])
+def test_a_million_claims_cost_a_write_for_each_subscription_and_28_days_in_the_table(subscriptions: int) -> None:
+    plain, claimed = (_million(subscriptions=subscriptions, claimed=each) for each in (False, True))
+    assert CLAIMS not in plain.messages
+    assert claimed.a_million(claimed.messages[CLAIMS]) == pytest.approx(0.625 * subscriptions)
+    stored = claimed.messages[STORAGE] - plain.messages[STORAGE]
+    assert claimed.a_million(stored) == pytest.approx(0.084)
+    assert claimed.total - plain.total == pytest.approx(claimed.messages[CLAIMS] + stored)
+    assert CLAIMS not in bill(Workload(per_day=0, claimed=True), ENVIRONMENTS["development"]).messages
+
+
+def test_the_command_shows_what_claims_cost_when_asked() -> None:
+    def rows(*options: str) -> str:
+        return CliRunner().invoke(app, ["cost", "--per-day", "1000000", *options]).stdout
+
+    assert "claims" not in rows()
+    [row] = [line for line in rows("--claimed").splitlines() if line.startswith("claims")]
+    assert row.split() == ["claims", "$18.7500", "-"]
 
 
 def test_an_idle_development_stack_costs_fifteen_cents_beside_its_pollers() -> None:

@@ -16,7 +16,7 @@ from tidewheel.errors import BadMessage, InvalidValue
 from tidewheel.model.plain import read_plain
 from tidewheel.model.refused import QueuedMessage
 
-VECTORS: list[dict[str, Any]] = json.loads((ROOT / "docs" / "vectors.json").read_text())
+VECTORS: list[dict[str, Any]] = json.loads((ROOT / "docs" / "vectors.json").read_text())["messages"]
 
 
 @pytest.mark.parametrize("vector", VECTORS, ids=lambda vector: vector["name"])

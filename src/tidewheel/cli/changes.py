@@ -21,8 +21,6 @@ TOO_LATE = 3
 """Exit code if a message is too late to cancel or to move."""
 
 _MANY = 1_000_000
-_DOLLARS = 1.26
-"""Of a million cancels, ninety in a transaction."""
 
 recurring = typer.Typer(no_args_is_help=True, help="Create, list and cancel recurring messages.")
 
@@ -49,16 +47,14 @@ def cancel(
     service, many = client(ctx), everything or any(each is not None for each in (key_prefix, group, first, end))
     if (dry_run or yes) and not many:
         raise typer.BadParameter("--dry-run and --yes go with what selects many")
+    if bool(ids) + (key is not None) + many > 1:
+        raise typer.BadParameter("give ids, --key, or what selects many")
     if many:
-        if ids or key is not None:
-            raise typer.BadParameter("give ids or --key, or what selects many")
         selected: Selected = {"key_prefix": key_prefix, "group": group, "everything": everything}
         selected |= {"first": time_of(first, "--from"), "end": time_of(end, "--until")}
         _cancel_all(service, topic, selected, dry_run=dry_run, yes=yes, as_json=as_json)
         return
     if key is not None:
-        if ids:
-            raise typer.BadParameter("give ids or --key, not both")
         results = [service.cancel(topic, key=key)]
     else:
         wanted = [line.strip() for line in sys.stdin if line.strip()] if ids == [STANDARD_INPUT] else ids or []
@@ -86,9 +82,16 @@ def _cancel_all(service: Tidewheel, topic: str, selected: Selected, *, dry_run: 
             )
 
     if dry_run or not yes:
+        cost = service.estimate(topic, **selected)
+        if dry_run:
+            keys = f", and ${cost.key_dollars * 1e6:.4f} a million keys" if selected.get("key_prefix") else ""
+            read = f"about {cost.requests:,} requests, {cost.read_bytes / 1e6:,.1f} MB, ${cost.dollars:,.4f}"
+            typer.echo(f"to count: {read}{keys}", err=True)
         done = run("counting", dry=True)
-        if not dry_run and done.matched > _MANY:
-            dollars = done.matched / 1_000_000 * _DOLLARS
+        dollars = (done.matched - done.sealed) * cost.cancel_dollars + done.sealed * cost.late_cancel_dollars
+        if dry_run:
+            typer.echo(f"to cancel: about ${dollars:,.4f}", err=True)
+        elif done.matched > _MANY:
             typer.confirm(f"cancel {done.matched:,} messages, for about ${dollars:,.2f}?", abort=True, err=True)
     if not dry_run:
         done = run("cancelling", 0 if yes else done.matched, dry=False)

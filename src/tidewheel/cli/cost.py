@@ -32,6 +32,7 @@ def cost(
     plain: Annotated[
         bool, typer.Option("--plain", help="Plain messages: alone with --batch 1, or in envelopes of a batch.")
     ] = False,
+    claimed: Annotated[bool, typer.Option("--claimed", help="Consumers claim the messages.")] = False,
     environment: Annotated[str, typer.Option(help="The stack's environment.")] = "development",
     as_json: AsJson = False,
 ) -> None:
@@ -47,10 +48,9 @@ def cost(
     from tidewheel.cost.workload import Spread, Workload
     from tidewheel.model.duration import delay_ms
 
-    if environment not in ENVIRONMENTS:
-        raise InvalidValue("environment", environment, f"give one of: {', '.join(ENVIRONMENTS)}")
-    if spread not in list(Spread):
-        raise InvalidValue("spread", spread, f"give one of: {', '.join(Spread)}")
+    for name, given, known in (("environment", environment, ENVIRONMENTS), ("spread", spread, list(Spread))):
+        if given not in known:
+            raise InvalidValue(name, given, f"give one of: {', '.join(known)}")
     workload = Workload(
         per_day=per_day,
         delay_mean_s=delay_ms(delay_mean, "delay_mean") / 1000,
@@ -60,6 +60,7 @@ def cost(
         topics=topics,
         batch=batch,
         plain=plain,
+        claimed=claimed,
     )
     found = bill(workload, ENVIRONMENTS[environment])
     others = rivals(workload)

@@ -171,6 +171,8 @@ class AsyncTidewheel:
             for each in page:
                 yield each
 
+    estimate = _awaitable(Tidewheel.estimate)
+
     # ---- sending
     send = _awaitable(Tidewheel.send)
     send_many = _awaitable(Tidewheel.send_many)

@@ -17,7 +17,7 @@ from tidewheel.client import changes, waiting
 from tidewheel.client.core import Core
 from tidewheel.clock import utc
 from tidewheel.errors import InvalidValue, PeekIncomplete, UnknownMessage
-from tidewheel.flows.administration.cancel import Cancelled, CancelResult, TooLate
+from tidewheel.flows.administration.cancel import Cancelled, TooLate
 from tidewheel.model.duration import at_ms
 from tidewheel.model.message import MessageId
 from tidewheel.model.topic_state import TopicState
@@ -66,6 +66,7 @@ class ChangedMessages:
 
     Attributes:
         matched: found so far.
+        sealed: of the matched, those that `cancel_where` found with a sealed slot. They are too late or cost more.
         done: cancelled, or moved.
         too_late: of these, it is or was delivered.
         gone: others that were cancelled or delivered meanwhile, before they were moved.
@@ -73,6 +74,7 @@ class ChangedMessages:
     """
 
     matched: int = 0
+    sealed: int = 0
     done: int = 0
     too_late: int = 0
     gone: int = 0
@@ -146,16 +148,16 @@ def cancel_where(
     core: Core, topic: str, found: Iterator[MatchedMessage], *, dry_run: bool, progress: Progress
 ) -> ChangedMessages:
     """Cancels what was found, ninety in a transaction. See `Tidewheel.cancel_where`."""
-    state, done = core.cache.state(topic), ChangedMessages()
+    done = ChangedMessages()
     while batch := list(islice(found, MAX_CANCELS)):
-        results: list[CancelResult] = []
-        if not dry_run:
-            ids = [each.id for each in batch]
-            results = changes.cancel_all(core.connection.storage, state, core.clock.now_ms(), ids)
+        state = core.cache.state(topic)
+        ids = [] if dry_run else [each.id for each in batch]
+        results = changes.cancel_all(core.connection.storage, state, core.clock.now_ms(), ids) if ids else []
         cancelled = sum(map(bool, results))
         done = replace(
             done,
             matched=done.matched + len(batch),
+            sealed=done.sealed + sum(at_ms("", each.deliver_at) // state.slot_ms < state.sealed for each in batch),
             done=done.done + cancelled,
             too_late=done.too_late + len(results) - cancelled,
             after=batch[-1].after,

@@ -58,6 +58,8 @@ if TYPE_CHECKING:
     import boto3
     from mypy_boto3_sqs import SQSClient
 
+    from tidewheel.client.estimate import Estimate
+
 
 @bounded_but("send_many", "receive", "find", "cancel_where", "reschedule_where")
 @names_near_topics
@@ -286,6 +288,22 @@ class Tidewheel:
         """
         return finding.find(self.core, topic, **selected)
 
+    def estimate(self, topic: str, **selected: Unpack[Selected]) -> Estimate:
+        """Estimates the cost of `find` or a dry run, and of a cancel or a move of each found message.
+
+        Reads the topic state and the metadata of the ledgers, as each page of `find` does.
+
+        Args:
+            topic: the topic.
+            **selected: as for `find`. `after` changes nothing: the estimate is that of the whole.
+
+        Raises:
+            InvalidValue, UnknownTopic: as of `find`.
+        """
+        from tidewheel.client.estimate import estimate
+
+        return estimate(self.core, topic, **selected)
+
     def cancel_where(
         self,
         topic: str,
@@ -308,8 +326,7 @@ class Tidewheel:
             InvalidValue, UnknownTopic, PeekIncomplete: as of `find`.
             ConcurrentModification: others changed the topic at every attempt; go on.
         """
-        found = self.find(topic, **selected)
-        return finding.cancel_where(self.core, topic, found, dry_run=dry_run, progress=progress)
+        return finding.cancel_where(self.core, topic, self.find(topic, **selected), dry_run=dry_run, progress=progress)
 
     def reschedule_where(
         self,
@@ -345,8 +362,7 @@ class Tidewheel:
         def due_ms(each: MatchedMessage) -> int:
             return fixed_ms if later_ms is None else at_ms("deliver_at", each.deliver_at) + later_ms
 
-        found = self.find(topic, **selected)
-        after = selected.get("after")
+        found, after = self.find(topic, **selected), selected.get("after")
         return finding.reschedule_where(
             self.core, topic, found, due_ms, after=after, dry_run=dry_run, progress=progress
         )

@@ -26,6 +26,7 @@ class Assumptions:
         rewrites: how often merges rewrite a message; `benchmarks/bench_cost.py`.
         plan_segment_bytes: bytes of a plan's item for each segment.
         bucket_bytes: bytes of the bucket of a live ledger, which the table stores and each dispatch reads.
+        claim_bytes: stored bytes of a message's claim, with DynamoDB's 100 for each item.
         glue_waiting_bytes: waiting bytes of a topic above which some merges are too large for the function. In the
             policy's simulation (`tests/unit/test_merge.py`), no merge was too large up to 1.7 GB.
         glue_run_bytes: incoming bytes for each of these large merges; 0.7 to 5 GB in the same simulation.
@@ -45,6 +46,7 @@ class Assumptions:
     rewrites: float = 2.0
     plan_segment_bytes: float = 30.0
     bucket_bytes: float = 1000.0
+    claim_bytes: float = 200.0
     glue_waiting_bytes: float = 2.0 * 1024**3
     glue_run_bytes: float = 0.75 * 1024**3
     log_bytes: float = 2000.0

@@ -15,9 +15,10 @@ from tidewheel.cost.requests import FLOWS
 from tidewheel.cost.stream import Runs, Stream
 from tidewheel.cost.workload import DAY_S, Workload
 from tidewheel.model.settings import TopicSettings
+from tidewheel.model.tombstone import KEPT_S
 
 GB = 1e9
-STORAGE, LOGS, POLLS, ALARMS = "storage", "logs", "pollers", "alarms"
+STORAGE, LOGS, POLLS, ALARMS, CLAIMS = "storage", "logs", "pollers", "alarms", "claims"
 """Parts of a bill beside the requests and the function time of each AWS service."""
 MOST_TOPICS = 1000
 """Maximum topics whose backlog is counted (`tidewheel.flows.upkeep.health`)."""
@@ -75,14 +76,15 @@ def bill(
     stream = stream_of(workload, taken, settings or TopicSettings())
     runs = stream.runs()
     messages = _by_service(runs)
+    copies = workload.per_day * workload.subscriptions * DAYS_A_MONTH
     if runs:
+        messages |= {CLAIMS: prices.dollars("dynamodb.write", copies)} if workload.claimed else {}
         messages |= {STORAGE: _storage(stream, deployed), LOGS: _logs(runs, taken)}
-    tens = workload.per_day * workload.subscriptions / 10 * DAYS_A_MONTH
     return Bill(
         workload=workload,
         messages=messages,
         standing=_standing(workload, deployed, taken),
-        consumers=prices.dollars("sqs.request", FLOWS["receive"].units({"ten": tens}).get("sqs.request", 0.0)),
+        consumers=prices.dollars("sqs.request", FLOWS["receive"].units({"ten": copies / 10}).get("sqs.request", 0.0)),
     )
 
 
@@ -108,11 +110,12 @@ def _logs(runs: Iterable[Runs], taken: Assumptions) -> float:
 
 
 def _storage(stream: Stream, deployed: Deployed) -> float:
-    """Returns dollars for waiting messages, deleted ledgers, and metadata with point-in-time recovery."""
+    """Returns dollars for waiting messages, deleted ledgers, and metadata and claims with point-in-time recovery."""
     workload, taken = stream.workload, stream.assumptions
     written = workload.per_day * stream.stored_bytes * (1 + taken.rewrites * stream.merges)
     objects = workload.waiting * stream.stored_bytes + written * deployed.deleted_object_days
-    table = stream.live * workload.topics * taken.bucket_bytes
+    claims = workload.claimed * workload.per_day * KEPT_S / DAY_S * taken.claim_bytes
+    table = stream.live * workload.topics * taken.bucket_bytes + claims
     return (objects * prices.S3_GB_MONTH + table * (prices.TABLE_GB_MONTH + prices.RECOVERY_GB_MONTH)) / GB
 
 

@@ -50,6 +50,7 @@ class Workload:
         topics: number of topics, with equal shares of the messages.
         batch: messages that a client sends together; 1 if the client sends each separately.
         plain: whether the messages are plain: each SQS message alone, or an envelope of a whole batch.
+        claimed: whether consumers claim each message.
 
     Raises:
         InvalidValue: a value is out of its range.
@@ -63,6 +64,7 @@ class Workload:
     topics: int = 1
     batch: int = 100
     plain: bool = False
+    claimed: bool = False
 
     def __post_init__(self) -> None:
         longest_s = MAX_DELAY_MS / 1000

@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import logging
 from collections.abc import Mapping
+from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Unpack
 from urllib.parse import urlsplit
@@ -89,11 +90,12 @@ class QueueTopics:
             settings: settings of a new topic, such as slot_s=60; an existing topic keeps its settings.
 
         Raises:
-            InvalidValue: a FIFO queue, an invalid setting, or a topic that feeds other queues only.
+            InvalidValue: a FIFO queue, an invalid setting, a topic that feeds other queues only, or one with
+                cancel_until="consumed".
             AlreadyExists, QueueUnavailable: as the client's `create_subscription`.
         """
         topic = self.topic(queue_url)
-        found = self._subscriptions(topic)
+        found = self._subscriptions(topic, settings.get("cancel_until", "sealed"))
         if found is None:
             self._tidewheel.create_topic(topic, settings=None, **settings)
         for each in found or []:
@@ -124,7 +126,7 @@ class QueueTopics:
 
         Raises:
             QueueNotPrepared: the topic does not lead to the queue; nothing was sent.
-            InvalidValue: SQS could not carry the message; nothing was sent.
+            InvalidValue: SQS could not carry the message, or the topic has cancel_until="consumed"; nothing was sent.
             QueueUnavailable: SQS did not accept the message.
         """
         topic = self.topic(queue_url)
@@ -146,11 +148,20 @@ class QueueTopics:
             raise QueueNotPrepared(queue_url, topic)
         self._prepared.add(queue_url)
 
-    def _subscriptions(self, topic: str) -> list[Subscription] | None:
-        try:
-            return self._tidewheel.subscriptions(topic)
-        except UnknownTopic:
-            return None
+    def _subscriptions(self, topic: str, cancel_until: str = "sealed") -> list[Subscription] | None:
+        """Returns a topic's subscriptions, or None if there is no such topic.
+
+        Raises:
+            InvalidValue: consumers of the topic, or of a new topic with `cancel_until`, must claim its messages. A
+                framework's worker reads its queue itself, and claims nothing.
+        """
+        found = None
+        with suppress(UnknownTopic):
+            found = self._tidewheel.subscriptions(topic)
+            cancel_until = self._tidewheel.core.cache.state(topic).settings.cancel_until
+        if cancel_until != "sealed":
+            raise InvalidValue("cancel_until", cancel_until, f"workers of {topic!r} claim nothing; it must be 'sealed'")
+        return found
 
 
 def check_threshold(threshold_s: int) -> int:
