@@ -1,4 +1,4 @@
-"""Debounce: a document is indexed an hour after its last change, however many there were."""
+"""Debounce: a document is indexed an hour after its last change, and at latest six hours after the first."""
 
 from tidewheel import Consumer, Tidewheel
 
@@ -15,8 +15,8 @@ def set_up(tw: Tidewheel) -> Consumer:
 
 # region recipe
 def changed(tw: Tidewheel, document: str) -> None:
-    """Indexes a document an hour after its last change."""
-    tw.send(TOPIC, {"document": document}, delay="1h", key=f"last:{document}", replace=True)
+    """Indexes a document an hour after its last change, and at latest six hours after the first."""
+    tw.send(TOPIC, {"document": document}, delay="1h", key=f"last:{document}", replace=True, max_wait="6h")
 
 
 def changed_first(tw: Tidewheel, document: str) -> None:

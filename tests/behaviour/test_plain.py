@@ -151,7 +151,7 @@ def test_a_thousand_cancels_in_one_envelope_are_done(topic: Topic) -> None:
         ("x", {"tidewheel.topic": "T", "tidewheel.deliver_at": "1796115600000"}, "milliseconds"),
         ("x", {"tidewheel.topic": "T", "tidewheel.dely": "1h"}, "tidewheel.dely"),
         ("x", {"tidewheel.topic": "T", "Tidewheel.Delay": "1h"}, "Tidewheel.Delay"),
-        ("x", {"tidewheel.topic": "T", "tidewheel.max_wait": "1h"}, "tidewheel.max_wait"),
+        ("x", {"tidewheel.topic": "T", "tidewheel.max_wait": "1h"}, "give replace=True"),
         ("x", {"tidewheel.topic": "T", "tidewheel": "{}"}, "attribute name='tidewheel'"),
         ("x", {"tidewheel.topic": "T", "kind": "a", "Kind": "b"}, "differ"),
         ("x", {"tidewheel.topic": "T", "data": b"\x00"}, "Binary"),

@@ -89,7 +89,7 @@ def test_a_claim_makes_the_request_of_its_vector(vector: dict[str, Any]) -> None
 def test_a_late_cancel_makes_the_request_of_its_vector(vector: dict[str, Any]) -> None:
     world, to = World(vector), vector.get("to")
     wanted = tombstone(id_of(vector), world.state.slot_ms, vector["now_ms"], to=to and MessageId(to))
-    found = cancel_late(world.storage, world.state, wanted, vector["now_ms"], from_all=not vector.get("replaced"))
+    found = cancel_late(world.storage, world.state, wanted, vector["now_ms"])
     outcome = "refused" if found.to != to or not found.cancelled else "cancelled"
     assert (world.asked, outcome, world.item) == (expected(vector), vector["outcome"], vector["after"])
 

@@ -51,7 +51,9 @@ _JSON = st.recursive(
     lambda each: st.lists(each, max_size=3) | st.dictionaries(st.text(max_size=12), each, max_size=3),
     max_leaves=8,
 )
-_NAMES = st.sampled_from(["topic", "delay", "deliver_at", "key", "replace", "expires_in", "window", "cancel", "group"])
+_NAMES = st.sampled_from(
+    ["topic", "delay", "deliver_at", "key", "replace", "expires_in", "window", "max_wait", "cancel", "group"]
+)
 
 
 @settings(max_examples=300, deadline=None)
