@@ -34,7 +34,7 @@ from moto.core.model_instances import reset_model_data
 from moto.core.models import DEFAULT_ACCOUNT_ID, MockAWS
 
 from tidewheel.clock import Clock
-from tidewheel.local.emulator import fast_json, resources, wire
+from tidewheel.local.emulator import fast_json, resources
 from tidewheel.local.emulator.access import Access, Denial
 from tidewheel.local.emulator.iam_policy import Request
 from tidewheel.local.emulator.patching import Patches
@@ -94,7 +94,6 @@ class Emulator:
             self._time.install()
             # moto keeps every model that it ever made, for its dashboard. With millions of messages this is a leak.
             self._patches.set(BaseModel, "__new__", staticmethod(_untracked))
-            wire.install(self._patches)
             fast_json.install(self._patches)
             resources.install(self._patches)
             self._tables.install(self._patches)
