@@ -64,11 +64,6 @@ class Imported:
         """Returns the number of rows with an outcome."""
         return self.imported + self.rejected.total() + self.skipped
 
-    @property
-    def rows_a_second(self) -> float:
-        """Returns the number of rows read per second."""
-        return self.read / self.seconds if self.seconds else 0.0
-
 
 def import_messages(job: Job, tasks: Tasks | None = None, limits: Limits = LIMITS) -> Imported:
     """Imports the files in the argument `input` to the topic in the argument `topic`.
@@ -283,9 +278,10 @@ def _say(job: Job, topic: str, report: Imported) -> None:
         job.say(f"not imported, or not to its end: {name}: {problem}")
     if len(report.failed) > _MOST_SHOWN:
         job.say(f"not imported, or not to their end: {len(report.failed) - _MOST_SHOWN} more files")
+    rate = report.read / report.seconds if report.seconds else 0.0
     failed = f", {len(report.failed)} FILES NOT IMPORTED OR NOT TO THEIR END" if report.failed else ""
     job.say(
         f"topic {topic}: {report.read:,} rows read, {report.imported:,} imported to {report.ledgers} ledgers, "
         f"{report.rejected.total():,} rejected, {report.skipped:,} settled by an earlier run{failed}, "
-        f"{report.rows_a_second:,.0f} rows a second; import {report.token}"
+        f"{rate:,.0f} rows a second; import {report.token}"
     )
