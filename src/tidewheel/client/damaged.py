@@ -16,7 +16,6 @@ from tidewheel.errors import (
     InvalidValue,
     NothingToRestore,
     UnknownDamaged,
-    UnknownTopic,
 )
 from tidewheel.ledger.bucket import Tail
 from tidewheel.ledger.footer import MAGIC
@@ -78,9 +77,7 @@ def listed(connection: Connection, topic: str) -> list[Damaged]:
 def _everything(connection: Connection, topic: str) -> Iterator[tuple[Damaged, SetAside | Park | UnreadableItem]]:
     """Yields unreadable messages and items, each with a description."""
     storage = connection.storage
-    state = storage.topic_states.read(topic)
-    if state is None:
-        raise UnknownTopic(topic)
+    state = storage.topic_states.existing(topic)
     for each in storage.set_aside.all(topic, {}):
         yield _described(each, state.slot_ms), each
     for park in storage.parks.all(topic, {}):

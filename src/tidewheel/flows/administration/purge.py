@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tidewheel.clock import Clock
-from tidewheel.errors import ConcurrentModification, InvalidValue, TooManyPurges, UnknownTopic
+from tidewheel.errors import ConcurrentModification, InvalidValue, TooManyPurges
 from tidewheel.ledger.bucket import Bucket, waiting_rows
 from tidewheel.model.duration import MAX_DELAY_MS
 from tidewheel.model.needed import needed
@@ -65,9 +65,7 @@ def purge(
     if end_ms is not None and end_ms <= least_ms:
         raise InvalidValue("end", end_ms, f"give an end after the start ({least_ms})")
     for _ in range(_ATTEMPTS):
-        state = storage.topic_states.read(topic)
-        if state is None:
-            raise UnknownTopic(topic)
+        state = storage.topic_states.existing(topic)
         # Read before the mark, so all their messages were sent before the mark.
         buckets = storage.buckets.all(topic, {})
         # Messages sent in this same millisecond count as sent before.

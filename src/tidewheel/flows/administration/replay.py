@@ -22,7 +22,6 @@ from tidewheel.errors import (
     QueueUnavailable,
     RetentionExpired,
     UnknownSubscription,
-    UnknownTopic,
 )
 from tidewheel.model.plan import Piece, Plan
 from tidewheel.model.subscription_state import Delivery, DeliveryKey, State, SubscriptionState
@@ -79,9 +78,7 @@ def replay(
         UnknownTopic, UnknownSubscription: there is no topic or subscription of this name.
         RetentionExpired: nothing of the range is kept any more.
     """
-    state = storage.topic_states.read(topic)
-    if state is None:
-        raise UnknownTopic(topic)
+    state = storage.topic_states.existing(topic)
     subscription = storage.subscriptions.read(topic, name)
     if subscription is None:
         raise UnknownSubscription(topic, name)

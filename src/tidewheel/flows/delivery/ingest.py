@@ -92,9 +92,7 @@ def ingest(ports: Ports, topic: str, packs: Sequence[Pack]) -> Ingested:
         QueueUnavailable: neither the table nor the work queue took a subscription's direct messages; the others
             received theirs, and nothing was committed.
     """
-    state = ports.topic_states.read(topic)
-    if state is None:
-        raise UnknownTopic(topic)
+    state = ports.topic_states.existing(topic)
     for pack in packs:
         if pack.generation != state.generation:
             raise TopicReplaced(topic, pack.generation)

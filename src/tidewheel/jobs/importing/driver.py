@@ -17,7 +17,7 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 from time import perf_counter
 
-from tidewheel.errors import InvalidValue, UnknownTopic
+from tidewheel.errors import InvalidValue
 from tidewheel.jobs.importing.child import Apart, end_children
 from tidewheel.jobs.importing.chunks import WritePart
 from tidewheel.jobs.importing.commits import Rewrite, commit_chunk
@@ -78,8 +78,7 @@ def import_messages(job: Job, tasks: Tasks | None = None, limits: Limits = LIMIT
         UnknownTopic: there is no such topic.
     """
     options = parse_options(job.arguments)
-    if job.service.topic_states.read(options.topic) is None:
-        raise UnknownTopic(options.topic)
+    job.service.topic_states.existing(options.topic)
     if options.input_role is not None and not plain_url(options.input).startswith(S3):
         raise InvalidValue("--input-role", options.input_role, "the input is on this machine; leave it out")
     files = find_files(replace(job.location, role=options.input_role), options)
@@ -108,9 +107,7 @@ def import_files(
         UnknownTopic: there is no such topic.
     """
     started = perf_counter()
-    state = job.service.topic_states.read(options.topic)
-    if state is None:
-        raise UnknownTopic(options.topic)
+    state = job.service.topic_states.existing(options.topic)
     try:
         given = given or Input.of(options, files, limits)
         terms = terms or Terms.of(state, job.service.clock.now_ms(), options)
