@@ -13,7 +13,6 @@
 | iam_requests | asks for many things on `*` | by AWS's authorization reference |
 | iam_policy | misreads conditions | the part of IAM that is used |
 | resources | lacks CloudFormation types, starts Docker | types of our own |
-| resources | makes a pair of RSA keys for each key, also for a symmetric key | one pair for all of these |
 
 All workarounds are in force only while an `Emulator` is open. `close` undoes them.
 """
