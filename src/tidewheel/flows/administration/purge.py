@@ -83,7 +83,7 @@ def purge(
             if ledgers:
                 collect_in_time(storage, clock, topic)
             first, end = asked.first_ms // state.slot_ms, -(-asked.end_ms // state.slot_ms)
-            messages = sum(_waiting(each, max(state.planned, first), end) for each in buckets)
+            messages = sum(round(each.rows * each.share(max(state.planned, first), end)) for each in buckets)
             return PurgeResult(messages=messages, ledgers=ledgers, sent_before_ms=sent_before_ms)
     raise ConcurrentModification("purge", topic, _ATTEMPTS)
 
@@ -121,11 +121,6 @@ def _inside(bucket: Bucket, asked: Purge, slot_ms: int) -> bool:
     else:
         first_ms, last_ms = bucket.first_slot * slot_ms, (bucket.last_slot + 1) * slot_ms - 1
     return asked.first_ms <= first_ms and last_ms < asked.end_ms
-
-
-def _waiting(bucket: Bucket, first: int, end: int) -> int:
-    """Estimates how many messages of a ledger are due in slots [first, end)."""
-    return round(bucket.rows * bucket.share(first, end))
 
 
 def _swap_out(storage: Storage, state: TopicState, sources: Sequence[Bucket]) -> int:

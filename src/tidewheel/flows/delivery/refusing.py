@@ -87,11 +87,6 @@ def refuse_some(ports: Ports, message: QueuedMessage, pack: Pack, error: Excepti
     refuse(ports, replace(message, body=body, attributes=data), str(error))
 
 
-def refuse_bad(ports: Ports, message: QueuedMessage, bad: Sequence[BadPart]) -> None:
-    """Refuses the bad messages of an envelope together, each with its reason."""
-    refuse(ports, *bad_alone(message, bad))
-
-
 def bad_alone(message: QueuedMessage, bad: Sequence[BadPart]) -> tuple[QueuedMessage, str]:
     """Returns an envelope's bad messages, each with its reason, as one message, and the reason of its refusal."""
     reason = f"{len(bad)} messages of the envelope, the first at {bad[0].place}: {bad[0].error}"
