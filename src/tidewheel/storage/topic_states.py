@@ -35,8 +35,7 @@ class TopicStates(StoredItems):
 
     def read(self, topic: str) -> TopicState | None:
         """Reads a topic's state. Returns None if the topic is absent or being deleted."""
-        item = self._table.get(layout.topic_state_key(topic))
-        found = None if item is None else items.decode_topic_state(item)
+        found = self._table.read(layout.topic_state_key(topic), items.decode_topic_state)
         return None if found is None or found.deleting_at_ms is not None else found
 
     def existing(self, topic: str) -> TopicState:
