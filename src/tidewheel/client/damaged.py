@@ -185,7 +185,7 @@ def _described(item: SetAside, slot_ms: int) -> Damaged:
 def _messages(item: SetAside | Park, **others: Any) -> Damaged:
     topic, subscription = item.key.topic, item.key.subscription
     given = {"tries": item.tries, "messages": item.rows, **others}
-    return Damaged(topic=topic, id=_id(item), what="messages", name=subscription, **given)
+    return Damaged(topic=topic, id=f"{subscription}:{item.key.id}", what="messages", name=subscription, **given)
 
 
 def _find(connection: Connection, topic: str, id: str) -> SetAside | Park | UnreadableItem:
@@ -200,10 +200,6 @@ def _find_messages(connection: Connection, topic: str, id: str) -> SetAside | Pa
     if isinstance(item, UnreadableItem):
         raise InvalidValue("id", id, "an item of the table is read again by itself; restore it, or give it up")
     return item
-
-
-def _id(item: SetAside | Park) -> str:
-    return f"{item.key.subscription}:{item.key.id}"
 
 
 def _is_ledger(read: _Read) -> bool:
