@@ -58,14 +58,14 @@ def local_session(
                 builder = builder.config(name, value)
             with environment(_environment(make_java_home(find_java(), Path(folder)))):
                 spark = builder.getOrCreate()
-    register(spark)
-    return spark
+    return register(spark)
 
 
-def register(spark: SparkSession) -> None:
-    """Registers `tidewheel.ledger` in a session, with filter push-down to Python."""
+def register(spark: SparkSession) -> SparkSession:
+    """Registers `tidewheel.ledger` in a session, with filter push-down to Python. Returns the session."""
     spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
     spark.dataSource.register(LedgerSource)
+    return spark
 
 
 def _settings(cores: int | None, memory_mb: int, logging: Path) -> dict[str, str]:
