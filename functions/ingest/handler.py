@@ -10,7 +10,7 @@ from tidewheel import deadline
 from tidewheel.flows.delivery.adopt import adopt
 from tidewheel.flows.delivery.ingest import Ingested, ingest
 from tidewheel.flows.delivery.ingest_batch import NamedPack, PendingPacks, groups, ingest_group, is_pack, pack_of
-from tidewheel.flows.delivery.refusing import refuse_bad, refuse_hopeless, refuse_some
+from tidewheel.flows.delivery.refusing import bad_alone, refuse, refuse_hopeless, refuse_some
 from tidewheel.model.pack import PLAIN, Arrival, Pack
 from tidewheel.model.plain import BadPart, read_plain
 from tidewheel.model.refused import QueuedMessage
@@ -90,7 +90,7 @@ class Batch:
         """Refuses the bad messages of an envelope, once all others are done. If not, the envelope comes again."""
         bad = self._bad[name]
         try:
-            refuse_bad(self._telemetry.service, self._messages[name], bad)
+            refuse(self._telemetry.service, *bad_alone(self._messages[name], bad))
         except Exception as error:
             self._telemetry.failed("pack not refused", error, sqs_message_id=name)
             self._telemetry.leave([name], error)

@@ -28,7 +28,7 @@ class Figures:
     latest_ms: int
 
 
-READS = {"topic_states.read", "checks.due", "notes.read"}
+READS = {"topic_states.read", "topic_states.existing", "checks.due", "notes.read"}
 """What a machine may ask before it knows that its clock is wrong."""
 
 

@@ -17,11 +17,12 @@ import pytest
 from tests.conftest import REPOSITORY
 from tests.contract.aws_resources import REGION
 from tidewheel.aws.service import Service, client_config, parallel_of
-from tidewheel.clock import ManualClock, use
+from tidewheel.clock import ManualClock, current, use
 from tidewheel.errors import NotConfigured
 from tidewheel.flows.ports import Ports
 from tidewheel.flows.ports.parallel import in_order
 from tidewheel.memory import MemoryService
+from tidewheel.model.settings import ServiceSettings
 
 ENVIRONMENT = {
     f"TIDEWHEEL_{name}": f"the-{name.lower()}"
@@ -43,21 +44,22 @@ ENVIRONMENT = {
 }
 
 
-def test_a_cold_start_reads_the_environment_and_the_current_clock(monkeypatch: pytest.MonkeyPatch, aws: None) -> None:
+def test_the_service_has_the_environments_settings_and_its_clock(monkeypatch: pytest.MonkeyPatch, aws: None) -> None:
     monkeypatch.setenv("AWS_DEFAULT_REGION", REGION)
     clock = ManualClock(5)
     with use(clock):
         own = {"TIDEWHEEL_MAX_SKEW_MS": "250", "TIDEWHEEL_SEND_THREADS": "20"}
-        service = Service.cold_start(environ=ENVIRONMENT | own)
+        settings = ServiceSettings.from_environment(ENVIRONMENT | own)
+        service = Service.of(settings, boto3.session.Session(), current())
     ports: Ports = service
     assert ports.clock is clock
     assert ports.max_skew_ms == 250
     assert service.settings.table == "the-table"
 
 
-def test_a_cold_start_without_settings_names_what_is_missing() -> None:
+def test_an_environment_without_settings_names_what_is_missing() -> None:
     with pytest.raises(NotConfigured, match="TIDEWHEEL_DISPATCH_ARN"):
-        Service.cold_start(environ={name: value for name, value in ENVIRONMENT.items() if "DISPATCH" not in name})
+        ServiceSettings.from_environment({name: value for name, value in ENVIRONMENT.items() if "DISPATCH" not in name})
 
 
 def test_there_are_as_many_connections_as_threads() -> None:
@@ -73,7 +75,7 @@ def test_every_request_has_the_same_short_user_agent_with_the_version(
     project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     session, sent = boto3.session.Session(), []
     session.events.register_first("before-send", lambda request, **_: sent.append(request.headers["User-Agent"]))
-    service = Service.cold_start(session, ENVIRONMENT)
+    service = Service.of(ServiceSettings.from_environment(ENVIRONMENT), session, current())
     calls: list[Callable[[], object]] = [
         lambda: service.topic_states.read("orders"),
         lambda: service.topic_states.read("orders"),

@@ -54,6 +54,6 @@ def sweep_orphans(ports: Ports) -> orphans.Orphans:
 
 def sweep_payloads(ports: Ports) -> int:
     """Deletes all bodies at once that no consumer can request any more. Returns how many."""
-    found = payloads.Payloads()
-    walk(ports, [PAYLOADS], payloads._visit(ports, found))
-    return found.objects
+    deleted: list[int] = []
+    walk(ports, [PAYLOADS], lambda _, topic, listed: deleted.append(payloads._sweep_topic(ports, topic, listed)))
+    return sum(deleted)

@@ -15,13 +15,13 @@ from botocore.exceptions import ClientError
 
 from infra.local_template import normalized
 from tests.fuzz.good import ITEMS
+from tests.iam_requests import requests_of
 from tests.infra.dedicated import synthesized
 from tests.infra.test_client_enforcement import session_of
 from tests.infra.test_client_permissions import MINE, OTHER, SHARED, World
 from tidewheel.client.queue_tags import ROLE_TAG, SERVICE, STACK_TAG, SUBSCRIPTION
 from tidewheel.local import LocalTidewheel
 from tidewheel.local.emulator.iam_policy import Request, allowed
-from tidewheel.local.emulator.iam_requests import requests_of
 from tidewheel.local.emulator.iam_resources import asked
 from tidewheel.model import object_names
 from tidewheel.model.message import MessageId

@@ -9,6 +9,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 from infra.local_template import normalized
+from tests.iam_requests import requests_of
 from tests.infra.dedicated import synthesized
 from tests.infra.test_client_permissions import (
     ADMINISTRATOR,
@@ -24,7 +25,6 @@ from tidewheel.client.consumer import Consumer
 from tidewheel.client.tidewheel import Tidewheel
 from tidewheel.local import LocalTidewheel
 from tidewheel.local.emulator.iam_policy import allowed
-from tidewheel.local.emulator.iam_requests import requests_of
 from tidewheel.local.emulator.iam_resources import asked
 from tidewheel.policies import Statement, consumer_statements, sender_statements
 

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from infra.local_template import normalized
+from tests.iam_requests import requests_of
 from tests.infra.dedicated import synthesized
 from tests.infra.needed_grants import matching
 from tidewheel import policies
@@ -20,7 +21,6 @@ from tidewheel.client.consumer import Consumer
 from tidewheel.client.tidewheel import Tidewheel
 from tidewheel.local import LocalTidewheel
 from tidewheel.local.emulator.iam_policy import Request, allowed
-from tidewheel.local.emulator.iam_requests import requests_of
 from tidewheel.local.emulator.iam_resources import asked
 from tidewheel.model.message import Message
 from tidewheel.model.plan import Plan, PlannedSegment

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from tidewheel import deadline
-from tidewheel.aws.adoptions import DynamoAdoptions
 from tidewheel.aws.custom_resource import Kind, Request
 from tidewheel.client.connection import Connection
 from tidewheel.client.declared import SUBSCRIPTION_TYPE, TOPIC_TYPE, DeclaredSubscription, DeclaredTopic, delete, fulfil
@@ -23,6 +22,7 @@ from tidewheel.local.declarations import CustomResources
 from tidewheel.local.handlers import FunctionSpec, Handler
 from tidewheel.model.settings import ServiceSettings, TopicSettings, parameter_name
 from tidewheel.shipped import FUNCTIONS, shipped
+from tidewheel.storage.adoptions import Adoptions
 
 STACK = "arn:aws:cloudformation:us-east-1:123456789012:stack/team/1"
 ANOTHER_STACK = "arn:aws:cloudformation:us-east-1:123456789012:stack/team/2"
@@ -113,7 +113,7 @@ def function(stack: LocalTidewheel) -> FunctionSpec:
 
 
 def topic(name: str = "orders", **settings: Any) -> DeclaredTopic:
-    return DeclaredTopic(name=name, settings=TopicSettings(**settings))
+    return DeclaredTopic(topic=name, settings=TopicSettings(**settings))
 
 
 def creation(wanted: DeclaredTopic, request_id: str) -> Request:
@@ -340,7 +340,7 @@ def test_a_topic_adopted_before_there_were_claims_is_claimed_by_the_next_update(
     old.create(topic())
     new.create(topic())
     connection = cloud.connection()
-    connection.adoptions.release("orders", None, owner_of(f"{ANOTHER_STACK}/Declared"))
+    connection.storage.adoptions.release("orders", None, owner_of(f"{ANOTHER_STACK}/Declared"))
     new.properties = {"Topic": "orders", "Settings": topic().settings.to_json()}  # as that release declared it
     assert topic().properties() != new.properties  # so CloudFormation asks, though nothing else has changed
     new.update(topic())
@@ -352,16 +352,16 @@ def test_what_is_deleted_before_its_claim_could_be_seen_is_created_anew_or_refus
     cloud: Cloud, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cloud.topic().create(topic())
-    wanted = DeclaredSubscription(topic="orders", name="mail", queue_url=cloud.queue_url())
+    wanted = DeclaredSubscription(topic="orders", subscription="mail", queue_url=cloud.queue_url())
     assert "Claims" in wanted.properties()
     cloud.subscription().create(wanted)
-    connection, clock, put = cloud.connection(), cloud.stack.clock, DynamoAdoptions.put
+    connection, clock, put = cloud.connection(), cloud.stack.clock, Adoptions.put
 
-    def put_too_late(claims: DynamoAdoptions, topic: str, subscription: str | None, owner: str) -> None:
+    def put_too_late(claims: Adoptions, topic: str, subscription: str | None, owner: str) -> None:
         assert delete(connection, clock, owner_of(f"{STACK}/Declared"), topic, subscription)
         put(claims, topic, subscription, owner)
 
-    monkeypatch.setattr(DynamoAdoptions, "put", put_too_late)
+    monkeypatch.setattr(Adoptions, "put", put_too_late)
     moved = cloud.subscription(logical_id="Moved")
     assert moved.create(wanted)["PhysicalResourceId"] == "tidewheel/orders/mail"
     assert [each.name for each in cloud.tw.subscriptions("orders")] == ["mail"]
@@ -377,7 +377,7 @@ def test_what_is_deleted_before_its_claim_could_be_seen_is_created_anew_or_refus
 def test_a_subscription_that_moved_to_another_resource_stays_when_the_old_one_lets_go(cloud: Cloud) -> None:
     cloud.topic().create(topic())
     old, new = cloud.subscription(), cloud.subscription(logical_id="Moved")
-    wanted = DeclaredSubscription(topic="orders", name="mail", queue_url=cloud.queue_url())
+    wanted = DeclaredSubscription(topic="orders", subscription="mail", queue_url=cloud.queue_url())
     old.create(wanted)
     new.create(wanted)
     old.delete()
@@ -388,7 +388,7 @@ def test_a_declared_subscription_gets_what_it_takes_and_goes_with_its_stack(clou
     cloud.topic().create(topic())
     mine = cloud.subscription()
     wanted = DeclaredSubscription(
-        topic="orders", name="mail", queue_url=cloud.queue_url(), filter_policy='{"kind":["a"]}'
+        topic="orders", subscription="mail", queue_url=cloud.queue_url(), filter_policy='{"kind":["a"]}'
     )
     assert mine.create(wanted)["PhysicalResourceId"] == "tidewheel/orders/mail"
     for kind in "ab":
@@ -404,13 +404,13 @@ def test_a_declared_subscription_gets_what_it_takes_and_goes_with_its_stack(clou
 def test_the_filter_of_a_declared_subscription_may_change_and_its_queue_may_not(cloud: Cloud) -> None:
     cloud.topic().create(topic())
     mine = cloud.subscription()
-    mine.create(DeclaredSubscription(topic="orders", name="mail", queue_url=cloud.queue_url()))
+    mine.create(DeclaredSubscription(topic="orders", subscription="mail", queue_url=cloud.queue_url()))
     filtered = DeclaredSubscription(
-        topic="orders", name="mail", queue_url=cloud.queue_url(), filter_policy='{"kind":["a"]}'
+        topic="orders", subscription="mail", queue_url=cloud.queue_url(), filter_policy='{"kind":["a"]}'
     )
     assert mine.update(filtered)["Status"] == "SUCCESS"
     assert [each.filter_policy for each in cloud.tw.subscriptions("orders")] == ['{"kind":["a"]}']
-    moved = DeclaredSubscription(topic="orders", name="mail", queue_url=cloud.queue_url("another"))
+    moved = DeclaredSubscription(topic="orders", subscription="mail", queue_url=cloud.queue_url("another"))
     answer = mine.update(moved)
     assert answer["Status"] == "FAILED"
     assert "subscription 'mail' exists already with queue" in answer["Reason"]
@@ -420,7 +420,7 @@ def test_the_filter_of_a_declared_subscription_may_change_and_its_queue_may_not(
 def test_what_a_declared_subscription_carries_may_not_change_and_nothing_else_changes_with_it(cloud: Cloud) -> None:
     cloud.topic().create(topic())
     mine = cloud.subscription()
-    first = DeclaredSubscription(topic="orders", name="mail", queue_url=cloud.queue_url(), carry="id")
+    first = DeclaredSubscription(topic="orders", subscription="mail", queue_url=cloud.queue_url(), carry="id")
     assert mine.create(first)["Status"] == "SUCCESS"
     answer = mine.update(replace(first, carry=None, filter_policy='{"kind":["a"]}'))
     assert answer["Status"] == "FAILED"
@@ -435,9 +435,11 @@ def test_a_subscription_is_adopted_only_if_its_filter_agrees_and_stays_when_the_
     url = cloud.queue_url()
     cloud.tw.create_subscription("orders", "mail", queue_url=url, filter_policy={"kind": ["a"]})
     mine = cloud.subscription()
-    answer = mine.create(DeclaredSubscription(topic="orders", name="mail", queue_url=url))
+    answer = mine.create(DeclaredSubscription(topic="orders", subscription="mail", queue_url=url))
     assert answer["Reason"].startswith("subscription 'mail' exists already with filter")
-    mine.create(DeclaredSubscription(topic="orders", name="mail", queue_url=url, filter_policy='{"kind":["a"]}'))
+    mine.create(
+        DeclaredSubscription(topic="orders", subscription="mail", queue_url=url, filter_policy='{"kind":["a"]}')
+    )
     mine.delete()
     assert [each.name for each in cloud.tw.subscriptions("orders")] == ["mail"]
 
@@ -445,10 +447,10 @@ def test_a_subscription_is_adopted_only_if_its_filter_agrees_and_stays_when_the_
 def test_another_resource_leaves_the_subscription_to_the_first_when_it_fails_and_when_it_adopted(cloud: Cloud) -> None:
     cloud.topic().create(topic())
     mine = cloud.subscription()
-    mine.create(DeclaredSubscription(topic="orders", name="mail", queue_url=cloud.queue_url()))
+    mine.create(DeclaredSubscription(topic="orders", subscription="mail", queue_url=cloud.queue_url()))
     for url, status, ending in ((cloud.queue_url("another"), "FAILED", ""), (cloud.queue_url(), "SUCCESS", ":adopted")):
         second = cloud.subscription(logical_id="Second")
-        answer = second.create(DeclaredSubscription(topic="orders", name="mail", queue_url=url))
+        answer = second.create(DeclaredSubscription(topic="orders", subscription="mail", queue_url=url))
         assert answer["Status"] == status and answer["PhysicalResourceId"].endswith(ending)
         assert second.delete()["Status"] == "SUCCESS"
         assert [each.queue_url for each in cloud.tw.subscriptions("orders")] == [cloud.queue_url()]
@@ -459,7 +461,7 @@ def test_another_resource_leaves_the_subscription_to_the_first_when_it_fails_and
 def test_a_creation_of_a_subscription_without_an_answer_is_taken_back_by_its_own_rollback_alone(cloud: Cloud) -> None:
     cloud.topic().create(topic())
     mine = cloud.subscription()
-    answer = mine.create(DeclaredSubscription(topic="orders", name="mail", queue_url=cloud.queue_url()))
+    answer = mine.create(DeclaredSubscription(topic="orders", subscription="mail", queue_url=cloud.queue_url()))
     mine.delete(physical_id="the id of another request")
     assert [each.name for each in cloud.tw.subscriptions("orders")] == ["mail"]
     mine.delete(physical_id=answer["RequestId"])
@@ -470,8 +472,8 @@ def test_the_old_subscription_is_deleted_when_its_name_or_its_topic_changes(clou
     for name in ("orders", "invoices"):
         cloud.topic().create(topic(name))
     mine = cloud.subscription()
-    old = mine.create(DeclaredSubscription(topic="orders", name="mail", queue_url=cloud.queue_url()))
-    new = mine.update(DeclaredSubscription(topic="invoices", name="mail", queue_url=cloud.queue_url()))
+    old = mine.create(DeclaredSubscription(topic="orders", subscription="mail", queue_url=cloud.queue_url()))
+    new = mine.update(DeclaredSubscription(topic="invoices", subscription="mail", queue_url=cloud.queue_url()))
     assert (old["PhysicalResourceId"], new["PhysicalResourceId"]) == (
         "tidewheel/orders/mail",
         "tidewheel/invoices/mail",
@@ -510,7 +512,7 @@ def test_what_cannot_be_is_refused_with_the_reason_and_its_deletion_succeeds(
 
 
 def test_a_subscription_of_no_topic_is_refused(cloud: Cloud) -> None:
-    wanted = DeclaredSubscription(topic="orders", name="mail", queue_url=cloud.queue_url())
+    wanted = DeclaredSubscription(topic="orders", subscription="mail", queue_url=cloud.queue_url())
     assert cloud.subscription().create(wanted)["Reason"].startswith("topic 'orders' does not exist")
 
 

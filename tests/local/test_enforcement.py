@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
+from tests.iam_requests import requests_of
 from tidewheel.local import LocalTidewheel
 from tidewheel.local.emulator.iam_policy import Request, allowed
-from tidewheel.local.emulator.iam_requests import requests_of
 from tidewheel.local.emulator.wire_calls import WireRequest, read_call
 from tidewheel.policies import queue_policy
 

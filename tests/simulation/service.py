@@ -30,6 +30,7 @@ from tests.simulation.consumers import Consumers
 from tests.simulation.damage import Damages
 from tests.simulation.faults import MODES, NO_FAULTS, Mode
 from tests.simulation.lasting import LastingFaults
+from tests.simulation.late_index import LateIndex
 from tests.simulation.latency import Latency
 from tests.simulation.narrow import PARKS, NarrowFaults
 from tests.simulation.plain_senders import PlainSenders
@@ -104,6 +105,7 @@ class Simulation:
     mode: Mode = MODES["late"]
     steps: int = STEPS
     random: Random = field(init=False)
+    table: LateIndex = field(init=False)
     world: World = field(init=False)
     triggers: Triggers = field(init=False)
     clients: Clients = field(init=False)
@@ -125,11 +127,8 @@ class Simulation:
         clock = ManualClock(START_MS)
         # Apart from the run's chance, so that a seed's story stays.
         lags, lagging = Random(f"lags {self.seed}"), self.mode.unreliable or self.mode.lasting
-        service = recorded_service(
-            clock,
-            max_skew_ms=MAX_SKEW_MS,
-            lags=lambda: lagging and self.world.healed_ms is None and lags.random() < _LAGS,
-        )
+        self.table = LateIndex(lambda: lagging and self.world.healed_ms is None and lags.random() < _LAGS)
+        service = recorded_service(clock, max_skew_ms=MAX_SKEW_MS, dynamodb=self.table)
         service.queues.refuse_if(lambda release: release.text == UNSENDABLE, permanent=True)
         least_ms = random.choice([-MAX_SKEW_MS, -MAX_SKEW_MS // 2, 0])
         self.world = World(
@@ -322,7 +321,7 @@ class Simulation:
 
     def _pass_to(self, until_ms: int) -> None:
         self.world.clock.set_ms(until_ms)
-        self.world.service.dynamodb.catch_up()
+        self.table.catch_up()
 
     def _client(self) -> None:
         life = self.promises.life(self.random.choice(list(self.administrators.settings)))
@@ -412,7 +411,7 @@ class Simulation:
         while world.running:  # what they have in hands may come as late as before
             self._step(world.running[0])
         world.healed_ms = world.now_ms
-        world.service.dynamodb.catch_up()
+        self.table.catch_up()
         for queue in self.administrators.queues_gone:
             world.service.queues.restore(queue)
         self._rebuild_what_is_at_rest()

@@ -41,7 +41,7 @@ _TO_DELIVER = (
 )
 _STACK = MemoryTidewheel()
 """Has the settings and the queues' names."""
-_MAY_CALL = {"queues.refuse", "topic_states.read", "objects.put"}
+_MAY_CALL = {"queues.refuse", "topic_states.read", "topic_states.existing", "objects.put"}
 _AGAIN_MS = 3_600_000
 _WAITS = (NewerRelease, UnknownTopic)
 """What a deployment may end. After some hours it is refused, too."""

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.iam_requests import requests_of
 from tidewheel.errors import InvalidValue
 from tidewheel.local.emulator.iam_policy import Request, allowed
-from tidewheel.local.emulator.iam_requests import requests_of
 from tidewheel.model.key import KeyEntry
 from tidewheel.model.message import MessageId
 from tidewheel.model.settings import ServiceSettings

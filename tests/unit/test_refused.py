@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import base64
+import json
 
-from tidewheel.model.refused import QueuedMessage, document_text, read_document, refused_document, restored
+from tidewheel.model.refused import QueuedMessage, read_document, refused_document, restored
 
 
 def test_a_message_of_lambdas_event_is_restored_whole() -> None:
@@ -20,7 +21,7 @@ def test_a_message_of_lambdas_event_is_restored_whole() -> None:
     }
     message = QueuedMessage.of_record(record)
     assert (message.id, message.sent_at_ms, message.receives) == ("m1", 5, 3)
-    kept = document_text(refused_document(message, "no pack"))
+    kept = json.dumps(refused_document(message, "no pack"))
     attributes = {
         "bytes": {"DataType": "Binary", "BinaryValue": b"\0\xff"},
         "text": {"DataType": "String", "StringValue": "x"},

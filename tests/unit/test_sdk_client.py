@@ -19,7 +19,7 @@ from tests.stored import altered
 from tidewheel.client.subscription_queues import MAX_QUEUE_NAME, queue_name
 from tidewheel.client.tidewheel import Tidewheel
 from tidewheel.client.topic_cache import CACHE_MS
-from tidewheel.clock import ManualClock
+from tidewheel.clock import ManualClock, utc
 from tidewheel.errors import (
     AlreadyExists,
     DeleteFailed,
@@ -50,7 +50,7 @@ from tidewheel.model.settings import (
     TuningSettings,
     parameter_name,
 )
-from tidewheel.model.topic import Topic, utc
+from tidewheel.model.topic import Topic
 from tidewheel.storage.subscriptions import Subscriptions
 from tidewheel.storage.topic_states import TopicStates
 

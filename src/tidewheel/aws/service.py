@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from threading import Lock, local
@@ -13,7 +12,6 @@ import boto3
 from botocore.config import Config
 
 from tidewheel import __version__, deadline
-from tidewheel import clock as clocks
 from tidewheel.aws.runs import AwsRuns
 from tidewheel.aws.s3_objects import S3Objects
 from tidewheel.aws.scheduler_wheel import SchedulerWheel
@@ -39,21 +37,6 @@ class Service(Ports):
     """
 
     settings: ServiceSettings
-
-    @classmethod
-    def cold_start(
-        cls,
-        session: boto3.session.Session | None = None,
-        environ: Mapping[str, str] = os.environ,
-        clock: Clock | None = None,
-    ) -> Service:
-        """Makes the service from the environment's settings, with a clock, by default the current clock.
-
-        Raises:
-            NotConfigured: a variable is missing.
-        """
-        settings = ServiceSettings.from_environment(environ)
-        return cls.of(settings, session or boto3.session.Session(), clock or clocks.current())
 
     @classmethod
     def of(

@@ -16,6 +16,7 @@ from typing import Any
 from aws_cdk import ArnFormat, Aws, Duration, Stack
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
+from aws_cdk import aws_logs as logs
 from constructs import Construct, IConstruct
 
 from tidewheel.cdk.environment import Environment
@@ -124,6 +125,20 @@ def key_of(scope: IConstruct) -> kms.IKey | None:
     """Returns the customer's key of a construct's service. None without a key, or outside of a service."""
     found = (each.node.try_find_child(ID) for each in reversed(scope.node.scopes))
     return next((each.key for each in found if isinstance(each, Encryption)), None)
+
+
+def make_log_group(
+    scope: Construct, id_: str, name: str, environment: Environment, *, of: Construct | None = None
+) -> logs.LogGroup:
+    """Creates a log group with the key of a construct's service, by default of the scope's."""
+    return logs.LogGroup(
+        scope,
+        id_,
+        log_group_name=name,
+        retention=environment.log_retention,
+        removal_policy=environment.log_removal_policy,
+        encryption_key=key_of(of or scope),
+    )
 
 
 def grant_key(grantee: iam.IGrantable, scope: IConstruct, *services: str) -> None:

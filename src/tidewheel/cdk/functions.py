@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from aws_cdk import Duration
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as lambda_
-from aws_cdk import aws_logs as logs
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
 from tidewheel.cdk.bundling import handler_of
-from tidewheel.cdk.encryption import grant_key, key_of
+from tidewheel.cdk.encryption import grant_key, make_log_group
 from tidewheel.cdk.environment import Environment
 from tidewheel.cdk.nag_suppressions import acknowledge, acknowledge_wildcards
 from tidewheel.cdk.names import resource_name
@@ -59,14 +58,7 @@ def python_function(
         memory_mib: Memory in MiB; by default the environment's for this function.
     """
     id_, environment = name.capitalize(), foundation.environment
-    log_group = logs.LogGroup(
-        scope,
-        f"{id_}Logs",
-        log_group_name=f"/aws/lambda/{resource_name(scope, name)}",
-        retention=environment.log_retention,
-        removal_policy=environment.log_removal_policy,
-        encryption_key=key_of(scope),
-    )
+    log_group = make_log_group(scope, f"{id_}Logs", f"/aws/lambda/{resource_name(scope, name)}", environment)
     role = iam.Role(scope, f"{id_}Role", assumed_by=iam.ServicePrincipal("lambda.amazonaws.com"))
     log_group.grant_write(role)
     grant_key(role, scope, "dynamodb", "s3", "sqs")

@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 from aws_cdk import Aws, Duration
 from aws_cdk import aws_events as events
 from aws_cdk import aws_iam as iam
-from aws_cdk import aws_logs as logs
 from aws_cdk import aws_pipes as pipes
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
 from tidewheel.cdk.alarms import watch_dead_letters
-from tidewheel.cdk.encryption import PIPE_LOGS, key_of
+from tidewheel.cdk.encryption import PIPE_LOGS, key_of, make_log_group
 from tidewheel.cdk.queues import READS, encrypted_queue
 from tidewheel.cdk.statements import allow
 from tidewheel.errors import InvalidValue
@@ -144,14 +143,8 @@ class SubscriptionPipe(Construct):
 
     def _log_destination(self) -> dict[str, str]:
         """Creates the log group of the pipe's errors, which name no body."""
-        made = logs.LogGroup(
-            self,
-            "Logs",
-            log_group_name=f"{PIPE_LOGS}/{self._service.service_name}-{self._name}",
-            retention=self._service.environment.log_retention,
-            removal_policy=self._service.environment.log_removal_policy,
-            encryption_key=key_of(self._service),
-        )
+        name = f"{PIPE_LOGS}/{self._service.service_name}-{self._name}"
+        made = make_log_group(self, "Logs", name, self._service.environment, of=self._service)
         return {"logGroupArn": made.log_group_arn}
 
 

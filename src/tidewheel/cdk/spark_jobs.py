@@ -10,10 +10,9 @@ from dataclasses import dataclass
 from aws_cdk import ArnFormat, Duration, Stack
 from aws_cdk import aws_glue as glue
 from aws_cdk import aws_iam as iam
-from aws_cdk import aws_logs as logs
 from constructs import Construct
 
-from tidewheel.cdk.encryption import grant_key, key_of
+from tidewheel.cdk.encryption import grant_key, make_log_group
 from tidewheel.cdk.environment import Environment
 from tidewheel.cdk.job_code import NO_INDEX, JobCode, Uploaded, script
 from tidewheel.cdk.nag_suppressions import acknowledge, acknowledge_wildcards
@@ -146,13 +145,6 @@ def _make_logs(scope: Construct, id_: str, prefix: str, role: iam.Role, environm
     One is for Spark and the logger, the other is for standard output.
     """
     for name in ("error", "output"):
-        log_group = logs.LogGroup(
-            scope,
-            f"{id_}{name.capitalize()}Logs",
-            log_group_name=f"{prefix}/{name}",
-            retention=environment.log_retention,
-            removal_policy=environment.log_removal_policy,
-            encryption_key=key_of(scope),
-        )
+        log_group = make_log_group(scope, f"{id_}{name.capitalize()}Logs", f"{prefix}/{name}", environment)
         # The groups already exist, but AWS's own policy for jobs allows to create them too, which does no harm here.
         log_group.grant(role, *LOG_ACTIONS)

@@ -102,7 +102,7 @@ class Topic(Construct):
         self.topic_name = topic_name
         self.removal_policy = removal_policy or service.environment.removal_policy
         durations = {"slot_s": slot, "lookahead_s": lookahead, "retention_s": retention}
-        wanted = DeclaredTopic(name=topic_name, settings=_settings(durations, cast("dict[str, Any]", settings)))
+        wanted = DeclaredTopic(topic=topic_name, settings=_settings(durations, cast("dict[str, Any]", settings)))
         self.claimed = wanted.settings.claimed
         self.resource = service.declarations().resource(self, wanted, removal_policy=self.removal_policy)
 
@@ -189,7 +189,7 @@ class Subscription(Construct):
         self.dead_letters: sqs.IQueue | None = None if redrive is None else redrive.queue
         wanted = DeclaredSubscription(
             topic=topic.topic_name,
-            name=subscription_name,
+            subscription=subscription_name,
             queue_url=queue.queue_url,
             initial_position=initial_position,
             **stored_settings(settings),

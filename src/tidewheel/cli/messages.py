@@ -184,8 +184,7 @@ def time_of(text: str | None, option: str = "--deliver-at") -> datetime | None:
     return found
 
 
-def _show_receipts(receipts: list[Any], as_json: bool) -> None:
-    sent: list[Receipt] = receipts
+def _show_receipts(sent: list[Receipt], as_json: bool) -> None:
     found = [{"id": each.id, "topic": each.topic, "deliver_at": each.deliver_at} for each in sent]
     show(found, as_json, ["id", "due"], [(each.id, each.deliver_at) for each in sent], "nothing sent")
 

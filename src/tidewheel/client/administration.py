@@ -15,7 +15,7 @@ from tidewheel.client.subscription_queues import (
     make_queue,
 )
 from tidewheel.clock import Clock
-from tidewheel.errors import InvalidValue, UnknownTopic
+from tidewheel.errors import InvalidValue
 from tidewheel.flows.administration import delete_topic as deletion
 from tidewheel.flows.administration import pause as states
 from tidewheel.flows.administration import purge as purges
@@ -95,9 +95,7 @@ def create_subscription(
     """
     check_both(topic, name)
     queue_url = settings.queue_url
-    state = connection.storage.topic_states.read(topic)
-    if state is None:
-        raise UnknownTopic(topic)
+    state = connection.storage.topic_states.existing(topic)
     existing = connection.storage.subscriptions.read(topic, name)
     if existing is not None:
         if queue_url is not None:

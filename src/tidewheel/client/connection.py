@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from mypy_boto3_sqs import SQSClient
     from mypy_boto3_ssm import SSMClient
 
-    from tidewheel.aws.adoptions import DynamoAdoptions
     from tidewheel.storage.objects import Objects
     from tidewheel.storage.storage import Storage
 
@@ -100,11 +99,6 @@ class Connection:
         return self._once("objects", self._make_objects)
 
     @property
-    def adoptions(self) -> DynamoAdoptions:
-        """Which stacks have adopted topics and subscriptions."""
-        return self._once("adoptions", self._make_adoptions)
-
-    @property
     def sqs(self) -> SQSClient:
         """The SQS client."""
         return cast("SQSClient", self._client("sqs"))
@@ -154,11 +148,6 @@ class Connection:
 
         dynamodb = cast("DynamoDBClient", self._client("dynamodb"))
         return Storage(Table(dynamodb, self.settings.table), self.objects)
-
-    def _make_adoptions(self) -> DynamoAdoptions:
-        from tidewheel.aws.adoptions import DynamoAdoptions
-
-        return DynamoAdoptions(cast("DynamoDBClient", self._client("dynamodb")), table=self.settings.table)
 
     def _make_objects(self) -> Objects:
         from tidewheel.aws.s3_objects import S3Objects

@@ -396,7 +396,7 @@ class Consumer:
             drops=self._drops,
             handle=lambda message: self._handle(message, function),
             acknowledge=self._acknowledge,
-            give_back=self._give_back,
+            give_back=lambda messages: receiving.give_back(self._core.connection.sqs, self._queue_url, messages),
             hold=self._hold,
         )
 
@@ -476,9 +476,6 @@ class Consumer:
             self._dead_url = dead_letter_url(connection.sqs, self._queue_url)
         bury(connection.sqs, self._dead_url, connection.settings.s3_bucket, message)
         self._count("dead")
-
-    def _give_back(self, messages: list[ReceivedMessage]) -> None:
-        receiving.give_back(self._core.connection.sqs, self._queue_url, messages)
 
     def _hold(self, messages: list[ReceivedMessage]) -> None:
         """Keeps messages that wait for their claims invisible, and never for less than the queue's own time-out."""

@@ -16,7 +16,6 @@ from tidewheel.errors import (
     InvalidValue,
     NothingToRestore,
     UnknownDamaged,
-    UnknownTopic,
 )
 from tidewheel.ledger.bucket import Tail
 from tidewheel.ledger.footer import MAGIC
@@ -78,9 +77,7 @@ def listed(connection: Connection, topic: str) -> list[Damaged]:
 def _everything(connection: Connection, topic: str) -> Iterator[tuple[Damaged, SetAside | Park | UnreadableItem]]:
     """Yields unreadable messages and items, each with a description."""
     storage = connection.storage
-    state = storage.topic_states.read(topic)
-    if state is None:
-        raise UnknownTopic(topic)
+    state = storage.topic_states.existing(topic)
     for each in storage.set_aside.all(topic, {}):
         yield _described(each, state.slot_ms), each
     for park in storage.parks.all(topic, {}):
@@ -188,7 +185,7 @@ def _described(item: SetAside, slot_ms: int) -> Damaged:
 def _messages(item: SetAside | Park, **others: Any) -> Damaged:
     topic, subscription = item.key.topic, item.key.subscription
     given = {"tries": item.tries, "messages": item.rows, **others}
-    return Damaged(topic=topic, id=_id(item), what="messages", name=subscription, **given)
+    return Damaged(topic=topic, id=f"{subscription}:{item.key.id}", what="messages", name=subscription, **given)
 
 
 def _find(connection: Connection, topic: str, id: str) -> SetAside | Park | UnreadableItem:
@@ -203,10 +200,6 @@ def _find_messages(connection: Connection, topic: str, id: str) -> SetAside | Pa
     if isinstance(item, UnreadableItem):
         raise InvalidValue("id", id, "an item of the table is read again by itself; restore it, or give it up")
     return item
-
-
-def _id(item: SetAside | Park) -> str:
-    return f"{item.key.subscription}:{item.key.id}"
 
 
 def _is_ledger(read: _Read) -> bool:

@@ -19,11 +19,11 @@ So a rollback never deletes a topic that existed before the deployment, even if 
 created it. A topic that somebody else deleted and created again belongs to the second creator. In doubt, topics are
 left behind rather than lost.
 
-A resource that adopts a topic also marks it (`tidewheel.aws.adoptions`). The resource that created the topic does not
-delete it while others have marked it. So a declaration can move to another stack with all waiting messages, whatever
-the removal policies say, if the new stack is deployed before the old stack drops its declaration. If both act within
-the same few milliseconds, the old stack may not see the mark. If the new stack then finds the topic gone after it,
-it creates the topic again, or fails while the topic is being deleted.
+A resource that adopts a topic also marks it (`tidewheel.storage.adoptions`). The resource that created the topic does
+not delete it while others have marked it. So a declaration can move to another stack with all waiting messages,
+whatever the removal policies say, if the new stack is deployed before the old stack drops its declaration. If both act
+within the same few milliseconds, the old stack may not see the mark. If the new stack then finds the topic gone after
+it, it creates the topic again, or fails while the topic is being deleted.
 
 Every operation may be repeated. Each change of the table is one write; a repetition continues where the first stopped.
 """
@@ -32,7 +32,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 from tidewheel.aws.custom_resource import Kind, Request
 from tidewheel.client.connection import Connection
@@ -63,26 +63,18 @@ for each topic that an earlier release adopted without a mark, so that it is mar
 class DeclaredTopic:
     """A topic declared in a template."""
 
-    name: str
+    topic: str
     settings: TopicSettings
-
-    @property
-    def topic(self) -> str:
-        """The topic's name, under the same attribute as for a subscription."""
-        return self.name
-
-    @property
-    def subscription(self) -> None:
-        """No subscription."""
+    subscription: ClassVar[None] = None
 
     @property
     def path(self) -> str:
         """The path, unique among all declarations for a service."""
-        return self.name
+        return self.topic
 
     def properties(self) -> dict[str, str]:
         """Returns the topic as resource properties. CloudFormation only has text values, so the settings are JSON."""
-        return {"Topic": self.name, "Settings": self.settings.to_json(), "Claims": CLAIMS}
+        return {"Topic": self.topic, "Settings": self.settings.to_json(), "Claims": CLAIMS}
 
     def create(self, connection: Connection, clock: Clock, owner: str) -> str:
         """Creates the topic, or adopts the existing topic if the settings agree. Returns the generation.
@@ -91,7 +83,7 @@ class DeclaredTopic:
             AlreadyExists: the topic exists with other settings.
             TopicDeleting: an earlier topic of this name is still being deleted.
         """
-        return subscribe.create_topic(connection.storage, clock, self.name, self.settings, owner=owner).generation
+        return subscribe.create_topic(connection.storage, clock, self.topic, self.settings, owner=owner).generation
 
     def update(self, connection: Connection, clock: Clock, owner: str) -> None:
         """Changes the differing settings, all in a single write.
@@ -99,14 +91,14 @@ class DeclaredTopic:
         Raises:
             InvalidValue: a setting that differs cannot change; nothing was changed.
         """
-        state = connection.storage.topic_states.read(self.name)
+        state = connection.storage.topic_states.read(self.topic)
         if state is None:
             self.create(connection, clock, owner)
             return
         there = asdict(state.settings)
         changes = {name: value for name, value in asdict(self.settings).items() if value != there[name]}
         if changes:
-            update_topic(connection.storage, clock, self.name, changes)
+            update_topic(connection.storage, clock, self.topic, changes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,26 +106,21 @@ class DeclaredSubscription(StoredSettings):
     """A subscription declared in a template, with an existing queue and its settings."""
 
     topic: str
-    name: str
+    subscription: str
     queue_url: str
     initial_position: InitialPosition = "latest"
 
     @property
-    def subscription(self) -> str:
-        """The subscription's name."""
-        return self.name
-
-    @property
     def path(self) -> str:
         """The path, unique among all declarations for a service."""
-        return f"{self.topic}/{self.name}"
+        return f"{self.topic}/{self.subscription}"
 
     def properties(self) -> dict[str, str]:
         """Returns the subscription as resource properties. A setting has its name in camel case."""
         settings = {_property(name): str(value) for name, value in self.stored().items() if value is not None}
         return {
             "Topic": self.topic,
-            "Subscription": self.name,
+            "Subscription": self.subscription,
             "QueueUrl": self.queue_url,
             "InitialPosition": self.initial_position,
             "Claims": CLAIMS,
@@ -156,7 +143,7 @@ class DeclaredSubscription(StoredSettings):
             connection.storage,
             clock,
             self.topic,
-            self.name,
+            self.subscription,
             self.queue_url,
             self.initial_position,
             settings=self,
@@ -172,13 +159,13 @@ class DeclaredSubscription(StoredSettings):
             AlreadyExists: the subscription has another queue. Messages in that queue would not move, so a subscription
                 with another queue needs another name. Or a fixed setting differs.
         """
-        existing = connection.storage.subscriptions.read(self.topic, self.name)
+        existing = connection.storage.subscriptions.read(self.topic, self.subscription)
         if existing is None:
             self.create(connection, clock, owner)
             return
         subscribe.check_same_queue(existing, self.queue_url)
         subscribe.check_same_settings(existing, self, exactly=True, fixed=True)
-        states.update_subscription(connection.storage, self.topic, self.name, self.stored())
+        states.update_subscription(connection.storage, self.topic, self.subscription, self.stored())
 
 
 Declared = DeclaredTopic | DeclaredSubscription
@@ -194,14 +181,14 @@ def declared(resource_type: str, properties: Mapping[str, Any]) -> Declared:
         raise InvalidValue("ResourceType", resource_type, f"use {TOPIC_TYPE} or {SUBSCRIPTION_TYPE}")
     topic = check_name("Topic", properties.get("Topic"))
     if resource_type == TOPIC_TYPE:
-        return DeclaredTopic(name=topic, settings=TopicSettings.from_json(str(properties.get("Settings", "{}"))))
+        return DeclaredTopic(topic=topic, settings=TopicSettings.from_json(str(properties.get("Settings", "{}"))))
     name = check_name("Subscription", properties.get("Subscription"))
     position = str(properties.get("InitialPosition", "latest"))
     subscribe.check_new_subscription(topic, name, position)
     texts = [(each, properties.get(_property(each.name))) for each in settings_of(StoredSettings).values()]
     return DeclaredSubscription(
         topic=topic,
-        name=name,
+        subscription=name,
         queue_url=str(properties.get("QueueUrl", "")),
         initial_position=cast("InitialPosition", position),
         **stored_settings({each.name: read_setting(each, text) for each, text in texts if text is not None}),
@@ -228,7 +215,7 @@ def _declared(connection: Connection, clock: Clock, request: Request) -> str:
     wanted = declared(request.resource_type, request.properties)
     found = _settled(connection, clock, request, wanted)
     if found.endswith(ADOPTED):
-        connection.adoptions.put(wanted.topic, wanted.subscription, _owner(request))
+        connection.storage.adoptions.put(wanted.topic, wanted.subscription, _owner(request))
         # The creator may have deleted the topic before it could see the mark. Then this creates it again, or fails.
         found = _settled(connection, clock, request, wanted)
     return found
@@ -259,8 +246,8 @@ def _deleted(connection: Connection, clock: Clock, request: Request) -> str:
         names = _wanted_names(request)
     if names is not None:
         claimant = _owner(request)
-        connection.adoptions.release(*names, claimant)
-        if not physical_id.endswith(ADOPTED) and not connection.adoptions.of_others(*names, claimant):
+        connection.storage.adoptions.release(*names, claimant)
+        if not physical_id.endswith(ADOPTED) and not connection.storage.adoptions.of_others(*names, claimant):
             delete(connection, clock, owner, *names)
     return physical_id
 

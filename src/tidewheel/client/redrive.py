@@ -60,12 +60,8 @@ def redrive_queue(sqs: SQSClient, queue_url: str) -> RedriveResult:
 
 def service_dead_letters(sqs: SQSClient, settings: ServiceSettings) -> list[str]:
     """Returns the ARNs of the dead-letter queues of the service's own queues."""
-    found: dict[str, None] = {}
-    for url in settings.own_queue_urls:
-        attributes = attributes_of(sqs, url, "RedrivePolicy")
-        if "RedrivePolicy" in attributes:
-            found[str(json.loads(attributes["RedrivePolicy"])["deadLetterTargetArn"])] = None
-    return list(found)
+    policies = (attributes_of(sqs, url, "RedrivePolicy").get("RedrivePolicy") for url in settings.own_queue_urls)
+    return list(dict.fromkeys(str(json.loads(each)["deadLetterTargetArn"]) for each in policies if each is not None))
 
 
 def _move(sqs: SQSClient, dead_arn: str, dead_url: str, queue_arn: str) -> str:

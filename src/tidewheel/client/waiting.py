@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from tidewheel.client.connection import Connection
 from tidewheel.clock import utc
-from tidewheel.errors import InvalidValue, PeekIncomplete, UnknownTopic, needs_extra
+from tidewheel.errors import InvalidValue, PeekIncomplete, needs_extra
 from tidewheel.model.claim import Claim
 from tidewheel.model.message import Encoding, MessageId, id_bytes, id_deliver_at_ms, id_floor, id_text
 from tidewheel.model.setting import is_whole
@@ -170,11 +170,11 @@ def get(connection: Connection, topic: str, message_id: MessageId, now_ms: int) 
     """
     due_ms = id_deliver_at_ms(id_bytes(message_id))
     storage = connection.storage
-    state = _topic_state(storage, topic)
+    state = storage.topic_states.existing(topic)
     slot = due_ms // state.slot_ms
     tombstone = storage.tombstones.read(topic, slot, message_id)
     # Read again after the tombstone: if the slot is still open, any later sending sees the tombstone too.
-    state = _topic_state(storage, topic)
+    state = storage.topic_states.existing(topic)
     found = find(connection, state, message_id)
     claim = storage.claims.read(topic, message_id) if state.settings.claimed else Claim()
     progress: tuple[SubscriptionProgress, ...] = ()
@@ -223,7 +223,7 @@ def peek(
     after_id = _after(after)
     with needs_extra(_READING, "read"):
         from tidewheel.flows.waiting.peek import peek_messages
-    state = _topic_state(connection.storage, topic)
+    state = connection.storage.topic_states.existing(topic)
     found, unreadable = peek_messages(connection.storage, state, count, now_ms, after=after_id)
     messages = [waiting_message(each) for each in found]
     if unreadable:
@@ -261,13 +261,6 @@ def waiting_message(found: FoundMessage) -> WaitingMessage:
         payload=options.payload,
         group=options.group,
     )
-
-
-def _topic_state(storage: Storage, topic: str) -> TopicState:
-    state = storage.topic_states.read(topic)
-    if state is None:
-        raise UnknownTopic(topic)
-    return state
 
 
 def _waiting_state(state: TopicState, found: FoundMessage, waits: bool, now_ms: int) -> MessageState:

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from tidewheel.errors import ObjectMissing
 from tidewheel.ledger.sink import Sink
 from tidewheel.model.object_names import random_attempt
-from tidewheel.storage.objects import StoredObject
+from tidewheel.storage.objects import StoredObject, UnversionedObjects
 
 _UNFINISHED = ".unfinished"
 
 
-class FolderObjects:
+class FolderObjects(UnversionedObjects):
     """Implements the port `Objects` on a folder. Safe for several threads and processes.
 
     Args:
@@ -85,21 +85,10 @@ class FolderObjects:
         with _known(name):
             (self._root / name).replace(self._parent_made(to))
 
-    def restore(self, name: str, whole: Callable[[Callable[[int, int], bytes]], bool]) -> bool:
-        """Returns whether the object is whole. No earlier versions are kept."""
-        try:
-            return whole(lambda offset, length: self.get_range(name, offset, length))
-        except ObjectMissing:
-            return False
-
     def delete(self, names: Iterable[str]) -> None:
         """Deletes objects, one after the other."""
         for name in names:
             (self._root / name).unlink(missing_ok=True)
-
-    def erase(self, names: Iterable[str]) -> None:
-        """Deletes objects, which have no versions in a folder."""
-        self.delete(names)
 
     def _parent_made(self, name: str) -> Path:
         path = self._root / name

@@ -218,10 +218,6 @@ class _Source(io.RawIOBase):
         """Returns True."""
         return True
 
-    def tell(self) -> int:
-        """Returns the position."""
-        return self._at
-
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
         """Moves the position."""
         self._at = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size_bytes}[whence]

@@ -10,10 +10,6 @@ from tidewheel.local.pump import Pump
 _LONGEST_SLEEP_S = 60.0
 
 
-def _stay(_: int) -> None:
-    """Does nothing, because real time moves by itself."""
-
-
 class BackgroundPump:
     """Sleeps until the next event is due or something changes, handles the event, and repeats until stopped."""
 
@@ -66,7 +62,7 @@ class BackgroundPump:
     def _pump_until_stopped(self) -> None:
         while not self._stopping:
             now_ms = self._clock.now_ms()
-            if self._pump.run_next(now_ms, _stay):
+            if self._pump.run_next(now_ms, lambda _: None):  # real time moves by itself
                 continue
             with self._changed:
                 self._done_to_ms = now_ms

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import os
 import sys
 import uuid
 from collections.abc import Callable, Iterator, Sequence
@@ -23,6 +22,7 @@ import botocore.session
 
 from tidewheel import clock as clocks
 from tidewheel.clock import Clock
+from tidewheel.jobs.variables import environment
 from tidewheel.local.emulator import ACCESS_KEY, REGION
 from tidewheel.local.event_source import Failed, Run, record_of
 from tidewheel.local.module_files import module_at
@@ -61,14 +61,11 @@ class LambdaContext:
 
     def __init__(self, spec: FunctionSpec, clock: Clock) -> None:
         self.function_name = spec.function_name
-        self.function_version = "$LATEST"
         self.invoked_function_arn = spec.arn
         self.memory_limit_in_mb = spec.memory_mb
         self.aws_request_id = str(uuid.uuid4())
         self.log_group_name = f"/aws/lambda/{spec.function_name}"
         self.log_stream_name = "local"
-        self.identity = None
-        self.client_context = None
         self._clock = clock
         self._deadline_ms = clock.now_ms() + spec.timeout_ms
 
@@ -119,7 +116,7 @@ class Handler:
     @contextmanager
     def _cold_start(self, core_session: CoreSession) -> Iterator[None]:
         before = boto3.DEFAULT_SESSION, botocore.session.get_session
-        with _environment(self._environment), clocks.use(self._clock), redirect_stdout(sys.stderr):
+        with environment(self._environment), clocks.use(self._clock), redirect_stdout(sys.stderr):
             boto3.DEFAULT_SESSION = boto3.Session(botocore_session=core_session())
             # boto3.Session() asks for a botocore session here, so the module's own sessions are ours too.
             botocore.session.get_session = lambda *_, **__: core_session()
@@ -127,20 +124,6 @@ class Handler:
                 yield
             finally:
                 boto3.DEFAULT_SESSION, botocore.session.get_session = before
-
-
-@contextmanager
-def _environment(variables: dict[str, str]) -> Iterator[None]:
-    before = {name: os.environ.get(name) for name in variables}
-    os.environ.update(variables)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

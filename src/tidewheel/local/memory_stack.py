@@ -103,9 +103,6 @@ class MemoryTidewheel(Stack):
     def _make_service(self, max_skew_ms: int) -> MemoryService:
         return MemoryService.at(self.clock, self._queues, stack=self.stack_name, max_skew_ms=max_skew_ms)
 
-    def _make_consumer(self) -> Tidewheel:
-        return self.client()
-
     def queue(self, url: str) -> MemoryQueue:
         """Returns the queue with a URL, name or ARN, to inspect its contents.
 

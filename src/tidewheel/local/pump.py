@@ -51,10 +51,6 @@ class Failure:
     error: BaseException
 
 
-def _unchecked() -> None:
-    """Allows an invocation."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Invocation:
     """Holds an asynchronous call of a function or job, and its number of retries.
@@ -73,7 +69,7 @@ class Invocation:
     function: str
     event: Any
     call: Callable[[], object]
-    begin: Callable[[], None] = _unchecked
+    begin: Callable[[], None] = lambda: None
     retries: int = 0
     begin_retries: int = 0
     bury: Callable[[BaseException], None] | None = None

@@ -49,7 +49,6 @@ class Result:
         lateness_ms: of each copy: the time when SQS made it receivable, minus its due time.
         due_at, backlog: due time of each copy; and pairs of a time and the messages then waiting.
         requests, units: requests to AWS, by operation, and units that AWS bills for the requests.
-        objects_written, objects_read: ledgers and checkpoints written; segments and checkpoints read.
     """
 
     sent: Counter[str] = field(default_factory=Counter)
@@ -64,16 +63,6 @@ class Result:
     requests: Counter[str] = field(default_factory=Counter)
     units: Counter[str] = field(default_factory=Counter)
     failures: list[str] = field(default_factory=list)
-
-    @property
-    def objects_written(self) -> int:
-        """Ledgers, and one checkpoint per collection."""
-        return self.requests["s3.PutObject"]
-
-    @property
-    def objects_read(self) -> int:
-        """Segments, and the last checkpoint per collection."""
-        return self.requests["s3.GetObject"]
 
     @property
     def sound(self) -> bool:

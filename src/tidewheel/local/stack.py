@@ -64,9 +64,9 @@ class Stack(ABC):
             SqsError: there is no such queue.
         """
 
-    @abstractmethod
     def _make_consumer(self) -> Tidewheel:
         """Makes the client of `receive`."""
+        return self.client()
 
     def __enter__(self) -> Self:
         return self.open()

@@ -97,22 +97,19 @@ class MemoryDynamoDBClient:
 
     Args:
         table: the table's name.
-        lags: returns whether the index shows the present write of an item only after `catch_up`.
 
     Attributes:
         exceptions: the exception classes of boto3's client.
     """
 
-    def __init__(self, table: str, *, lags: Callable[[], bool] = lambda: False) -> None:
+    def __init__(self, table: str) -> None:
         kinds = (ConditionalCheckFailedException, ResourceNotFoundException, TransactionCanceledException)
         self.exceptions = SimpleNamespace(ClientError=ClientError, **{each.__name__: each for each in kinds})
         self._table = table
-        self._lags = lags
         self._lock = threading.RLock()
         self._partitions: dict[str, _Ordered] = {}
         self._index: dict[str, _Ordered] = {}
         self._indexed: dict[_Key, tuple[str, Any]] = {}
-        self._behind: dict[_Key, None] = {}
         self._ttl: dict[_Key, int] = {}
         self._writes: Counter[str] = Counter()
         self._tokens: dict[str, None] = {}
@@ -287,12 +284,6 @@ class MemoryDynamoDBClient:
         """Returns the number of writes so far, except those of a partition."""
         return self._writes.total() - self._writes[but]
 
-    def catch_up(self) -> None:
-        """Shows all writes in the index."""
-        with self._lock:
-            for key in [*self._behind]:
-                self._show(key)
-
     def expire(self, now_s: int, goes: Callable[[], bool] = lambda: True) -> None:
         """Deletes items whose time to live has passed. DynamoDB does so some days late and in any order.
 
@@ -368,14 +359,10 @@ class MemoryDynamoDBClient:
             if not self._partitions[key[0]].order:
                 del self._partitions[key[0]]
         if key in self._indexed or (new is not None and CHECK_PARTITION_KEY in new.item):
-            if self._lags():
-                self._behind[key] = None
-            else:
-                self._show(key)
+            self._show(key)
 
     def _show(self, key: _Key) -> None:
         """Brings the index up to date for one item."""
-        self._behind.pop(key, None)
         if (old := self._indexed.pop(key, None)) is not None:
             self._index[old[0]].remove(old[1])
         kept = self._kept(key)

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from tidewheel import clock as clocks
 from tidewheel.errors import ObjectMissing
 from tidewheel.ledger.sink import Sink
-from tidewheel.storage.objects import StoredObject
+from tidewheel.storage.objects import StoredObject, UnversionedObjects
 
 
 class _Kept(NamedTuple):
@@ -20,18 +20,14 @@ class _Kept(NamedTuple):
     put_at_ms: int
 
 
-def _current_ms() -> int:
-    return clocks.current().now_ms()
-
-
-class MemoryObjects:
+class MemoryObjects(UnversionedObjects):
     """Implements the port `Objects` with a dict.
 
     Args:
         now_ms: returns the time at which an object is put; the current clock by default.
     """
 
-    def __init__(self, now_ms: Callable[[], int] = _current_ms) -> None:
+    def __init__(self, now_ms: Callable[[], int] = lambda: clocks.current().now_ms()) -> None:
         self._now_ms = now_ms
         self._lock = threading.Lock()
         self._objects: dict[str, _Kept] = {}
@@ -99,24 +95,11 @@ class MemoryObjects:
         Raises:
             ObjectMissing: there is no such object.
         """
-        with self._lock:
-            if name not in self._objects:
-                raise ObjectMissing(name)
-            self._objects[to] = self._objects.pop(name)._replace(put_at_ms=self._now_ms())
-
-    def restore(self, name: str, whole: Callable[[Callable[[int, int], bytes]], bool]) -> bool:
-        """Returns whether the object is whole. No earlier versions are kept."""
-        try:
-            return whole(lambda offset, length: self.get_range(name, offset, length))
-        except ObjectMissing:
-            return False
+        self.copy(name, to)
+        self.delete([name])
 
     def delete(self, names: Iterable[str]) -> None:
         """Deletes objects."""
         with self._lock:
             for name in names:
                 self._objects.pop(name, None)
-
-    def erase(self, names: Iterable[str]) -> None:
-        """Deletes objects, which have no versions here."""
-        self.delete(names)

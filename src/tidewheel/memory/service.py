@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, cast
 
 from tidewheel.aws.sqs_queues import SqsQueues
@@ -49,7 +48,7 @@ class MemoryService(Ports):
         stack: str | None = None,
         max_skew_ms: int = _MAX_SKEW_MS,
         parallel: Parallel = in_order,
-        lags: Callable[[], bool] = lambda: False,
+        dynamodb: MemoryDynamoDBClient | None = None,
     ) -> MemoryService:
         """Returns an empty service whose queues and objects use the same clock.
 
@@ -59,9 +58,9 @@ class MemoryService(Ports):
             stack: prefix of the names of the work queue and the queue of refused messages.
             max_skew_ms: maximum difference between SQS's clock and the local clock.
             parallel: runs calls side by side.
-            lags: as for `MemoryDynamoDBClient`.
+            dynamodb: the table's client; None: a new one.
         """
-        dynamodb = MemoryDynamoDBClient(TABLE, lags=lags)
+        dynamodb = dynamodb or MemoryDynamoDBClient(TABLE)
         service = cls(
             Table(cast("DynamoDBClient", dynamodb), TABLE, sleep=lambda _: None),
             MemoryObjects(clock.now_ms),

@@ -100,28 +100,7 @@ class Rule:
         """Returns the first due time strictly after at_ms.
 
         Returns None if no time is due within fifty years.
-
-        Raises:
-            InvalidValue: at_ms is not a time from 1970 to 8999.
         """
-        return self._after(_check_ms("at_ms", at_ms))
-
-    def between(self, from_ms: int, until_ms: int, limit: int) -> list[int]:
-        """Returns at most `limit` due times from from_ms until before until_ms.
-
-        Raises:
-            InvalidValue: from_ms or until_ms is not a time from 1970 to 8999.
-        """
-        _check_ms("from_ms", from_ms)
-        _check_ms("until_ms", until_ms)
-        result: list[int] = []
-        due_ms = self._after(from_ms - 1)
-        while due_ms is not None and due_ms < until_ms and len(result) < limit:
-            result.append(due_ms)
-            due_ms = self._after(due_ms)
-        return result
-
-    def _after(self, at_ms: int) -> int | None:
         after_ms = max(at_ms - self.shift_ms, self.start_ms - 1)
         if self.period_s is not None:
             period_ms = self.period_s * 1000
@@ -130,6 +109,15 @@ class Rule:
         next_s = _next_fixed_s if _is_fixed(self.cron) else _next_interval_s
         due_s = next_s(self.cron, _zone(self.timezone), after_ms // 1000)
         return None if due_s is None else due_s * 1000 + self.shift_ms
+
+    def between(self, from_ms: int, until_ms: int, limit: int) -> list[int]:
+        """Returns at most `limit` due times from from_ms until before until_ms."""
+        result: list[int] = []
+        due_ms = self.next_after(from_ms - 1)
+        while due_ms is not None and due_ms < until_ms and len(result) < limit:
+            result.append(due_ms)
+            due_ms = self.next_after(due_ms)
+        return result
 
     def to_json(self) -> str:
         """Returns the rule as JSON, equal for equal rules."""

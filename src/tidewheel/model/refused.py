@@ -15,7 +15,6 @@ and `object_name` instead of the others.
 from __future__ import annotations
 
 import base64
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -119,11 +118,6 @@ def read_document(data: str | bytes) -> dict[str, Any]:
         ValueError: the data is not a JSON object.
     """
     return json_object_of(data)
-
-
-def document_text(document: Mapping[str, Any]) -> str:
-    """Returns a document as JSON in ASCII, so that SQS accepts any text."""
-    return json.dumps(document)
 
 
 def _shown(value: Mapping[str, Any]) -> dict[str, Any]:

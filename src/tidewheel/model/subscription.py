@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
+from tidewheel.clock import utc
 from tidewheel.model.subscription_state import State, SubscriptionState
-from tidewheel.model.topic import utc
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +39,6 @@ class Subscription:
             name=state.name,
             queue_url=state.queue_url,
             state=state.state,
-            created_at=utc(state.created_at_ms),
+            created_at=None if state.created_at_ms is None else utc(state.created_at_ms),
             **state.stored(),
         )

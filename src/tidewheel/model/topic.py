@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import TYPE_CHECKING
 
+from tidewheel.clock import utc
 from tidewheel.errors import InvalidValue
 from tidewheel.model.settings import TopicSettings
 
@@ -40,15 +41,10 @@ class Topic:
         return cls(
             name=state.topic,
             settings=state.settings,
-            created_at=utc(state.created_at_ms),
+            created_at=None if state.created_at_ms is None else utc(state.created_at_ms),
             waiting=state.waiting,
             recurring=state.recurring,
         )
-
-
-def utc(at_ms: int | None) -> datetime | None:
-    """Returns a time in milliseconds as an aware datetime. None stays None."""
-    return None if at_ms is None else datetime.fromtimestamp(at_ms / 1000, UTC)
 
 
 def check_name(kind: str, name: object) -> str:

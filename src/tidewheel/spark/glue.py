@@ -23,10 +23,5 @@ def on_glue(main: Callable[[Job], object], argv: Sequence[str] = sys.argv) -> No
     session = boto3.Session(region_name=arguments.get("stack-region"))
     job = make_job(arguments, session=session, clock=SystemClock())
     title = f"{arguments.get('JOB_NAME', 'tidewheel')} {arguments.get('topic', '')}".strip()
-    main(replace(job, cores=os.cpu_count() or 1, spark=OnSpark(_session_of_glue, title), say=structured(arguments)))
-
-
-def _session_of_glue() -> SparkSession:
-    spark = SparkSession.builder.getOrCreate()
-    register(spark)
-    return spark
+    spark = OnSpark(lambda: register(SparkSession.builder.getOrCreate()), title)
+    main(replace(job, cores=os.cpu_count() or 1, spark=spark, say=structured(arguments)))

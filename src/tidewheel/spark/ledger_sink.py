@@ -35,7 +35,7 @@ from tidewheel.jobs.importing.frames import FrameImport, Kept
 from tidewheel.jobs.importing.options import Columns
 from tidewheel.jobs.job import Job, make_job
 from tidewheel.jobs.location import local_access
-from tidewheel.spark.options import check_options
+from tidewheel.spark.ledger_source import check_options
 
 _OPTIONS = frozenset(
     {"topic", "token", "stack", "region", "endpoint_url", "profile", "time_zone", "min_lead", "rejects"}

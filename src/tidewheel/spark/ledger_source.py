@@ -22,7 +22,7 @@ verifies nothing. `tidewheel.spark.ledger_sink` writes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from functools import partial
 from pathlib import Path
@@ -39,7 +39,6 @@ from tidewheel.ledger.schema import COLUMNS, ColumnType
 from tidewheel.model.groups import grouped
 from tidewheel.model.segment import Segment
 from tidewheel.spark.live_ledgers import Stretch, in_listing, snapshot
-from tidewheel.spark.options import check_options
 from tidewheel.spark.time_range import TimeRange
 from tidewheel.storage.objects import Objects
 from tidewheel.storage.read_ahead import read_ahead
@@ -215,6 +214,17 @@ def _columns_of(schema: StructType) -> tuple[str, ...]:
             advice = f"it is a {wanted.simpleString()}" if wanted else f"a ledger has {', '.join(types)}"
             raise InvalidValue("schema", f"{field.name} {field.dataType.simpleString()}", advice)
     return tuple(schema.fieldNames())
+
+
+def check_options(options: Mapping[str, str], names: Collection[str]) -> None:
+    """Refuses options of other names, since a name in another spelling would do nothing.
+
+    Raises:
+        InvalidValue: an option has none of the names.
+    """
+    for name, value in options.items():
+        if name not in names:
+            raise InvalidValue(name, value, f"there is no such option; give some of {', '.join(sorted(names))}")
 
 
 def _required(options: dict[str, str], name: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 
-from tidewheel.errors import ConcurrentModification, UnknownTopic
+from tidewheel.errors import ConcurrentModification
 from tidewheel.flows.delivery.load_index import complete
 from tidewheel.jobs.location import Location
 from tidewheel.ledger.reader import segments_of
@@ -42,13 +42,11 @@ def snapshot(storage: Storage, topic: str) -> tuple[list[Stretch], int]:
         UnknownTopic: the table has no such topic.
         ConcurrentModification: merges replaced the ledgers on every attempt to read them.
     """
-    state = storage.topic_states.read(topic)
+    state = storage.topic_states.existing(topic)
     for _ in range(_ATTEMPTS):
-        if state is None:
-            raise UnknownTopic(topic)
         buckets = storage.buckets.all(topic)
-        before, state = state, storage.topic_states.read(topic)
-        if state is not None and (state.generation, state.swap_version) == (before.generation, before.swap_version):
+        before, state = state, storage.topic_states.existing(topic)
+        if (state.generation, state.swap_version) == (before.generation, before.swap_version):
             whole = read_ahead(partial(complete, storage.objects), buckets)
             ledgers = [Stretch(object_name=each.object_name, segments=tuple(each.segments)) for each in whole]
             return ledgers, before.planned * before.slot_ms

@@ -8,12 +8,12 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 
 from pyspark.sql import SparkSession
 
+from tidewheel.jobs.variables import environment
 from tidewheel.spark.java import find_java, make_java_home
 from tidewheel.spark.ledger_source import LedgerSource
 
@@ -56,16 +56,16 @@ def local_session(
             builder = SparkSession.builder.master(master).appName("tidewheel")
             for name, value in (_settings(cores, memory_mb, logging) | dict(settings or {})).items():
                 builder = builder.config(name, value)
-            with _environment(make_java_home(find_java(), Path(folder))):
+            with environment(_environment(make_java_home(find_java(), Path(folder)))):
                 spark = builder.getOrCreate()
-    register(spark)
-    return spark
+    return register(spark)
 
 
-def register(spark: SparkSession) -> None:
-    """Registers `tidewheel.ledger` in a session, with filter push-down to Python."""
+def register(spark: SparkSession) -> SparkSession:
+    """Registers `tidewheel.ledger` in a session, with filter push-down to Python. Returns the session."""
     spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
     spark.dataSource.register(LedgerSource)
+    return spark
 
 
 def _settings(cores: int | None, memory_mb: int, logging: Path) -> dict[str, str]:
@@ -83,22 +83,11 @@ def _settings(cores: int | None, memory_mb: int, logging: Path) -> dict[str, str
     }
 
 
-@contextmanager
-def _environment(java_home: Path) -> Iterator[None]:
-    """Sets the environment variables that Spark reads, and restores them after the block."""
-    wanted = {
+def _environment(java_home: Path) -> dict[str, str]:
+    """Returns the environment variables that Spark reads."""
+    return {
         "JAVA_HOME": str(java_home),
         "PYSPARK_PYTHON": sys.executable,
         "PYSPARK_DRIVER_PYTHON": sys.executable,
         "SPARK_LOCAL_IP": _LOCAL_HOST,
     }
-    before = {name: os.environ.get(name) for name in wanted}
-    os.environ.update(wanted)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value

@@ -36,8 +36,7 @@ class Deletions(StoredItems):
 
     def read(self, topic: str) -> TopicState | None:
         """Reads the state of a topic that is being deleted. Returns None if the topic is absent or lives."""
-        item = self._table.get(layout.topic_state_key(topic))
-        found = None if item is None else items.decode_topic_state(item)
+        found = self._table.read(layout.topic_state_key(topic), items.decode_topic_state)
         return found if found is not None and found.deleting_at_ms is not None else None
 
     def claim(self, state: TopicState, next_check_ms: int) -> bool:

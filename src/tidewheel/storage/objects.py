@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol
 
+from tidewheel.errors import ObjectMissing
 from tidewheel.ledger.sink import Sink
 
 
@@ -85,3 +86,18 @@ class Objects(Protocol):
     def erase(self, names: Iterable[str]) -> None:
         """Deletes objects in all of their versions, also objects that were deleted before."""
         ...
+
+
+class UnversionedObjects(Objects, Protocol):
+    """Objects that have no versions: outside of S3."""
+
+    def restore(self, name: str, whole: Callable[[Callable[[int, int], bytes]], bool]) -> bool:
+        """Returns whether the object is whole. No earlier versions are kept."""
+        try:
+            return whole(lambda offset, length: self.get_range(name, offset, length))
+        except ObjectMissing:
+            return False
+
+    def erase(self, names: Iterable[str]) -> None:
+        """Deletes objects."""
+        self.delete(names)

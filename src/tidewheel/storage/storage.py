@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tidewheel.storage.adoptions import Adoptions
 from tidewheel.storage.buckets import Buckets
 from tidewheel.storage.checks import Checks
 from tidewheel.storage.claims import Claims
@@ -54,3 +55,4 @@ class Storage:
         self.recurring = RecurringMessages(table)
         self.checks = Checks(table)
         self.deletions = Deletions(table)
+        self.adoptions = Adoptions(table)

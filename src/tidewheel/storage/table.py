@@ -176,50 +176,40 @@ class Table:
 
     def put(self, put: Put, *, action: str, topic: str) -> bool:
         """Writes an item. Returns whether the condition held."""
-
-        def call() -> bool:
-            try:
-                self._client.put_item(**put.request(self._name))
-            except self._client.exceptions.ConditionalCheckFailedException:
-                return False
-            return True
-
-        return self._retrying(call, action, topic)
+        done, _ = self._conditional(self._client.put_item, put.request(self._name), action, topic)
+        return done
 
     def put_or_get(self, put: Put, *, action: str, topic: str) -> Item | None:
         """Writes an item. Returns the existing item if the condition did not hold, else None."""
         request = put.request(self._name) | {"ReturnValuesOnConditionCheckFailure": "ALL_OLD"}
-
-        def call() -> Item | None:
-            try:
-                self._client.put_item(**request)
-            except self._client.exceptions.ConditionalCheckFailedException as error:
-                refused: Item = dict(error.response)
-                found: Item = refused["Item"]
-                return found
-            return None
-
-        return self._retrying(call, action, topic)
+        done, found = self._conditional(self._client.put_item, request, action, topic)
+        assert done or found is not None
+        return found
 
     def change(self, change: Change, *, action: str, topic: str) -> bool:
         """Changes an item in a single request. Returns whether the condition held."""
-        done, _ = self._update(change.request(self._name), action, topic)
+        done, _ = self._conditional(self._client.update_item, change.request(self._name), action, topic)
         return done
 
     def change_and_get(self, change: Change, *, action: str, topic: str) -> tuple[bool, Item | None]:
         """Changes an item. Returns whether the condition held, and the item after the change or refusal, if any."""
         returned = {"ReturnValues": "ALL_NEW", "ReturnValuesOnConditionCheckFailure": "ALL_OLD"}
-        return self._update(change.request(self._name) | returned, action, topic)
+        request = change.request(self._name) | returned
+        return self._conditional(self._client.update_item, request, action, topic)
 
     def change_and_read(self, change: Change, decode: Callable[[Item], T], *, action: str, topic: str) -> T | None:
         """Changes an item. Returns its new value, or None if the condition did not hold."""
         done, item = self.change_and_get(change, action=action, topic=topic)
         return decode(item) if done and item is not None else None
 
-    def _update(self, request: Item, action: str, topic: str) -> tuple[bool, Item | None]:
+    def _conditional(
+        self, send: Callable[..., Any], request: Item, action: str, topic: str
+    ) -> tuple[bool, Item | None]:
+        """Returns whether the condition held, and the item that the answer or the refusal contains."""
+
         def call() -> tuple[bool, Item | None]:
             try:
-                answer = self._client.update_item(**request)
+                answer = send(**request)
             except self._client.exceptions.ConditionalCheckFailedException as error:
                 refused: Item = dict(error.response)
                 return False, refused.get("Item")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from tidewheel.errors import UnknownTopic
 from tidewheel.model.settings import TopicSettings
 from tidewheel.model.topic_state import Purge, TopicState
 from tidewheel.storage import items, layout
@@ -34,9 +35,19 @@ class TopicStates(StoredItems):
 
     def read(self, topic: str) -> TopicState | None:
         """Reads a topic's state. Returns None if the topic is absent or being deleted."""
-        item = self._table.get(layout.topic_state_key(topic))
-        found = None if item is None else items.decode_topic_state(item)
+        found = self._table.read(layout.topic_state_key(topic), items.decode_topic_state)
         return None if found is None or found.deleting_at_ms is not None else found
+
+    def existing(self, topic: str) -> TopicState:
+        """Reads a topic's state.
+
+        Raises:
+            UnknownTopic: the topic is absent or being deleted.
+        """
+        state = self.read(topic)
+        if state is None:
+            raise UnknownTopic(topic)
+        return state
 
     def all(self) -> list[TopicState]:
         """Lists all topics by name. Not for hot paths (eventually consistent)."""

@@ -89,8 +89,8 @@ class Telemetry:
         self._clock = CheckedClock(clocks.current())
         self.pause = clocks.pauses(self._clock.local)
         watch_dates(session.events, self._clock)
-        service = Service.cold_start(session, environ, self._clock)
-        self.service, self.settings = service, service.settings
+        self.settings = ServiceSettings.from_environment(environ)
+        self.service = service = Service.of(self.settings, session, self._clock)
         # No topic has this name: the cheapest read that each function may make.
         self._clock.ask = partial(service.topic_states.read, "")
         # By the local clock: a message that was sent is not to fail for a measure.

@@ -264,7 +264,4 @@ def _is_sealed(storage: Storage, topic: str, slot: int) -> bool:
     Raises:
         UnknownTopic: a rebuild has taken the topic away.
     """
-    state = storage.topic_states.read(topic)
-    if state is None:
-        raise UnknownTopic(topic)
-    return state.sealed > slot
+    return storage.topic_states.existing(topic).sealed > slot

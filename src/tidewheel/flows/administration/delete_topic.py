@@ -11,7 +11,7 @@ than that. No item names the objects that a job puts even later, so the orphan s
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import islice
 
@@ -20,7 +20,6 @@ from tidewheel.errors import ConcurrentModification, UnknownTopic
 from tidewheel.flows.ports import Ports
 from tidewheel.model.object_names import topic_prefixes
 from tidewheel.model.settings import MAX_FUNCTION_S
-from tidewheel.model.topic_state import TopicState
 from tidewheel.model.triggers import RETENTION_S
 from tidewheel.storage.storage import Storage
 
@@ -71,15 +70,11 @@ def finish_deletion(ports: Ports, topic: str, time_left: Callable[[], bool] = la
         return False
     claimed = replace(state, next_check_ms=now_ms + _CLAIM_MS)
     emptied = _empty(ports, topic, time_left)
-    late_ms = _began_ms(state) + LATE_MS
+    late_ms = (state.deleting_at_ms or 0) + LATE_MS
     if emptied and now_ms >= late_ms:
         return ports.deletions.forget(claimed, now_ms // 1000 + 2 * RETENTION_S)
     ports.deletions.claim(claimed, late_ms if emptied else now_ms)
     return False
-
-
-def _began_ms(state: TopicState) -> int:
-    return state.deleting_at_ms or 0
 
 
 def _empty(ports: Ports, topic: str, time_left: Callable[[], bool]) -> bool:
@@ -90,13 +85,8 @@ def _empty(ports: Ports, topic: str, time_left: Callable[[], bool]) -> bool:
             return False
     for prefix in topic_prefixes(topic):
         names = (stored.name for stored in ports.objects.list(prefix))
-        for chunk in _chunks(names):
+        while chunk := list(islice(names, _A_DELETE)):
             ports.objects.delete(chunk)
             if not time_left():
                 return False
     return True
-
-
-def _chunks(names: Iterator[str]) -> Iterator[list[str]]:
-    while chunk := list(islice(names, _A_DELETE)):
-        yield chunk

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from tidewheel.clock import Clock
-from tidewheel.errors import ConcurrentModification, QueueUnavailable, UnknownSubscription, UnknownTopic
+from tidewheel.errors import ConcurrentModification, QueueUnavailable, UnknownSubscription
 from tidewheel.flows.ports.queues import Queues
 from tidewheel.model.park import Park, ParkKey
 from tidewheel.model.subscription_state import State, SubscriptionState
@@ -50,10 +50,7 @@ def resume(storage: Storage, queues: Queues, clock: Clock, topic: str, name: str
         subscription = _read(storage, topic, name)
         if subscription.state is State.ACTIVE or activate(storage, subscription):
             break
-        if (
-            storage.topic_states.read(topic) is None
-        ):  # the topic is being deleted, and this subscription is not deleted yet
-            raise UnknownTopic(topic)
+        storage.topic_states.existing(topic)  # it may be deleted before this subscription is
     else:
         raise ConcurrentModification("resume", topic, _ATTEMPTS)
     try:
@@ -162,7 +159,6 @@ def drop_parks(storage: Storage, parks: Iterable[Park]) -> None:
 def _read(storage: Storage, topic: str, name: str) -> SubscriptionState:
     found = storage.subscriptions.read(topic, name)
     if found is None:
-        if storage.topic_states.read(topic) is None:
-            raise UnknownTopic(topic)
+        storage.topic_states.existing(topic)
         raise UnknownSubscription(topic, name)
     return found

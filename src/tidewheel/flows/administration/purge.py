@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tidewheel.clock import Clock
-from tidewheel.errors import ConcurrentModification, InvalidValue, TooManyPurges, UnknownTopic
+from tidewheel.errors import ConcurrentModification, InvalidValue, TooManyPurges
 from tidewheel.ledger.bucket import Bucket, waiting_rows
 from tidewheel.model.duration import MAX_DELAY_MS
 from tidewheel.model.needed import needed
@@ -65,9 +65,7 @@ def purge(
     if end_ms is not None and end_ms <= least_ms:
         raise InvalidValue("end", end_ms, f"give an end after the start ({least_ms})")
     for _ in range(_ATTEMPTS):
-        state = storage.topic_states.read(topic)
-        if state is None:
-            raise UnknownTopic(topic)
+        state = storage.topic_states.existing(topic)
         # Read before the mark, so all their messages were sent before the mark.
         buckets = storage.buckets.all(topic, {})
         # Messages sent in this same millisecond count as sent before.
@@ -85,7 +83,7 @@ def purge(
             if ledgers:
                 collect_in_time(storage, clock, topic)
             first, end = asked.first_ms // state.slot_ms, -(-asked.end_ms // state.slot_ms)
-            messages = sum(_waiting(each, max(state.planned, first), end) for each in buckets)
+            messages = sum(round(each.rows * each.share(max(state.planned, first), end)) for each in buckets)
             return PurgeResult(messages=messages, ledgers=ledgers, sent_before_ms=sent_before_ms)
     raise ConcurrentModification("purge", topic, _ATTEMPTS)
 
@@ -123,11 +121,6 @@ def _inside(bucket: Bucket, asked: Purge, slot_ms: int) -> bool:
     else:
         first_ms, last_ms = bucket.first_slot * slot_ms, (bucket.last_slot + 1) * slot_ms - 1
     return asked.first_ms <= first_ms and last_ms < asked.end_ms
-
-
-def _waiting(bucket: Bucket, first: int, end: int) -> int:
-    """Estimates how many messages of a ledger are due in slots [first, end)."""
-    return round(bucket.rows * bucket.share(first, end))
 
 
 def _swap_out(storage: Storage, state: TopicState, sources: Sequence[Bucket]) -> int:

@@ -11,9 +11,8 @@ import secrets
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime
 
-from tidewheel.clock import Clock
+from tidewheel.clock import Clock, utc
 from tidewheel.errors import (
     CorruptMetadata,
     InvalidValue,
@@ -22,7 +21,6 @@ from tidewheel.errors import (
     QueueUnavailable,
     RetentionExpired,
     UnknownSubscription,
-    UnknownTopic,
 )
 from tidewheel.model.plan import Piece, Plan
 from tidewheel.model.subscription_state import Delivery, DeliveryKey, State, SubscriptionState
@@ -79,9 +77,7 @@ def replay(
         UnknownTopic, UnknownSubscription: there is no topic or subscription of this name.
         RetentionExpired: nothing of the range is kept any more.
     """
-    state = storage.topic_states.read(topic)
-    if state is None:
-        raise UnknownTopic(topic)
+    state = storage.topic_states.existing(topic)
     subscription = storage.subscriptions.read(topic, name)
     if subscription is None:
         raise UnknownSubscription(topic, name)
@@ -93,7 +89,8 @@ def replay(
     if subscription.state is State.PAUSED:
         raise run.paused
     if end_ms <= run.first_ms:
-        raise RetentionExpired(topic, _text(state.collected_until * state.slot_ms), state.settings.retention_s)
+        kept_from = utc(state.collected_until * state.slot_ms).isoformat()
+        raise RetentionExpired(topic, kept_from, state.settings.retention_s)
     for a, b in storage.plans.ranges(topic):
         if a * state.slot_ms < end_ms and b * state.slot_ms > run.first_ms and b <= subscription.cursor:
             run.replay_plan(a, b, now_ms, enqueue)
@@ -207,7 +204,3 @@ class _Run:
             inside = min(end, self._end_ms) - max(first, self.first_ms)
             total += planned.due_rows * max(0, inside) / max(1, end - first)
         return round(total)
-
-
-def _text(at_ms: int) -> str:
-    return datetime.fromtimestamp(at_ms / 1000, UTC).isoformat()

@@ -19,7 +19,7 @@ from collections.abc import Collection
 from dataclasses import asdict
 
 from tidewheel.clock import Clock
-from tidewheel.errors import AlreadyExists, ConcurrentModification, TopicDeleting, UnknownTopic
+from tidewheel.errors import AlreadyExists, ConcurrentModification, TopicDeleting
 from tidewheel.flows.administration.update_topic import FIXED
 from tidewheel.model.setting import settings_of
 from tidewheel.model.settings import InitialPosition, StoredSettings, SubscriptionSettings, TopicSettings
@@ -104,9 +104,7 @@ def create_subscription(
     """
     check_new_subscription(topic, name, initial_position)
     for _ in range(_ATTEMPTS):
-        state = storage.topic_states.read(topic)
-        if state is None:
-            raise UnknownTopic(topic)
+        state = storage.topic_states.existing(topic)
         existing = storage.subscriptions.read(topic, name)
         if existing is not None:
             check_same_queue(existing, queue_url)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from tidewheel.clock import Clock
-from tidewheel.errors import ConcurrentModification, InvalidValue, UnknownTopic
+from tidewheel.errors import ConcurrentModification, InvalidValue
 from tidewheel.model.setting import check_names, settings_of
 from tidewheel.model.settings import TopicSettings
 from tidewheel.model.topic_state import TopicState
@@ -34,9 +34,7 @@ def update_topic(storage: Storage, clock: Clock, topic: str, changes: Mapping[st
     """
     _check(changes)
     for _ in range(_ATTEMPTS):
-        state = storage.topic_states.read(topic)
-        if state is None:
-            raise UnknownTopic(topic)
+        state = storage.topic_states.existing(topic)
         settings = replace(state.settings, **changes)
         if settings == state.settings:
             return state

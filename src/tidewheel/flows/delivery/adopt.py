@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from tidewheel.errors import TopicReplaced, UnknownTopic
+from tidewheel.errors import TopicReplaced
 from tidewheel.flows.administration.cancel import cancel_as_sent
 from tidewheel.flows.delivery.ingest_batch import NamedPack, PendingPacks
 from tidewheel.flows.ports import Ports
@@ -71,9 +71,7 @@ def adopt(ports: Ports, topic: str, plain: Sequence[NamedPack], s3_bucket: str, 
     Raises:
         UnknownTopic: there is no topic of this name; nothing was done.
     """
-    state = ports.topic_states.read(topic)
-    if state is None:
-        raise UnknownTopic(topic)
+    state = ports.topic_states.existing(topic)
     packs = [pack for _, pack in plain]
     errors = _sent_to_deleted(ports, state, packs)
 

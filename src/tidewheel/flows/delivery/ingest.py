@@ -45,7 +45,6 @@ class Ingested:
         ledger_rows: in a ledger that this call, or an earlier try, committed.
         direct_rows: sent directly; cancelled messages count too.
         object_name, bucket_id: of the ledger, if this call committed a ledger.
-        commits: tries of the commit.
         expired: direct messages that were dropped because their time had passed.
         superseded: messages that lost their key to another message; these count above, too, and are not delivered.
         cancelled: direct messages that were dropped because they were cancelled or purged.
@@ -58,7 +57,6 @@ class Ingested:
     direct_rows: int
     object_name: str | None
     bucket_id: BucketId | None
-    commits: int
     superseded: int = 0
     cancelled: int = 0
     expired: int = 0
@@ -92,9 +90,7 @@ def ingest(ports: Ports, topic: str, packs: Sequence[Pack]) -> Ingested:
         QueueUnavailable: neither the table nor the work queue took a subscription's direct messages; the others
             received theirs, and nothing was committed.
     """
-    state = ports.topic_states.read(topic)
-    if state is None:
-        raise UnknownTopic(topic)
+    state = ports.topic_states.existing(topic)
     for pack in packs:
         if pack.generation != state.generation:
             raise TopicReplaced(topic, pack.generation)
@@ -108,7 +104,7 @@ def ingest(ports: Ports, topic: str, packs: Sequence[Pack]) -> Ingested:
     sealed = _SealedRows(ports, batch, rows, slots)
     try:
         with deadline.reserve(_PROGRESS_S):
-            state, committed, commits, unscheduled = _commit(ports, state, rows, slots, sealed)
+            state, committed, unscheduled = _commit(ports, state, rows, slots, sealed)
     except Exception:
         if sealed.end:
             tried = Progress(ports, state, packs) if isinstance(batch, FirstTry) else batch
@@ -122,7 +118,6 @@ def ingest(ports: Ports, topic: str, packs: Sequence[Pack]) -> Ingested:
         direct_rows=sealed.end,
         object_name=None if committed is None else committed.object_name,
         bucket_id=None if committed is None else committed.id,
-        commits=commits,
         superseded=superseded,
         cancelled=sum(each.cancelled for each in sealed.sent),
         expired=sum(each.expired for each in sealed.sent),
@@ -319,22 +314,21 @@ def _seal_what_is_due(ports: Ports, state: TopicState, slots: np.ndarray) -> Top
 
 def _commit(
     ports: Ports, state: TopicState, rows: pa.Table, slots: np.ndarray, sealed: _SealedRows
-) -> tuple[TopicState, Bucket | None, int, int | None]:
+) -> tuple[TopicState, Bucket | None, int | None]:
     """Sends the rows of sealed slots, and then commits the others as a ledger.
 
-    Returns the topic state by which rows are direct, the bucket, the commits that were tried, and the slot whose
-    schedule is missing.
+    Returns the topic state by which rows are direct, the bucket, and the slot whose schedule is missing.
     """
     ledger: Ledger | None = None
     object_name = ""
     routed_by = -1
-    for attempt in range(1, _ATTEMPTS + 1):
+    for _ in range(_ATTEMPTS):
         sealed.send(state)
         start = sealed.end
         if start == len(slots):
             if ledger is not None:
                 ports.objects.delete([object_name])
-            return state, None, attempt - 1, None
+            return state, None, None
         if ledger is None or start != routed_by:
             if ledger is not None:
                 ports.objects.delete([object_name])
@@ -346,7 +340,7 @@ def _commit(
             bucket = ledger.summary.bucket(id, object_name)
         commit, unscheduled = commit_bucket(ports, state, bucket, again=sealed.again)
         if commit is not Commit.MOVED:
-            return state, bucket if commit is Commit.COMMITTED else None, attempt, unscheduled
+            return state, bucket if commit is Commit.COMMITTED else None, unscheduled
         moved = ports.topic_states.read(state.topic)
         if moved is None or moved.generation != state.generation:
             ports.objects.delete([object_name])

@@ -23,7 +23,7 @@ from tidewheel.model import object_names
 from tidewheel.model.message import SQS_MAX_BYTES
 from tidewheel.model.pack import PACK_ATTRIBUTE, Pack, encode_pack, pack_body
 from tidewheel.model.plain import PREFIX, BadPart
-from tidewheel.model.refused import QueuedMessage, document_text, reference, refused_document
+from tidewheel.model.refused import QueuedMessage, reference, refused_document
 from tidewheel.model.triggers import UNKNOWN_WAIT_S
 
 _HOPELESS = (BadMessage, CorruptPack, KeysNotSettled, TopicReplaced, WrongQueue)
@@ -87,11 +87,6 @@ def refuse_some(ports: Ports, message: QueuedMessage, pack: Pack, error: Excepti
     refuse(ports, replace(message, body=body, attributes=data), str(error))
 
 
-def refuse_bad(ports: Ports, message: QueuedMessage, bad: Sequence[BadPart]) -> None:
-    """Refuses the bad messages of an envelope together, each with its reason."""
-    refuse(ports, *bad_alone(message, bad))
-
-
 def bad_alone(message: QueuedMessage, bad: Sequence[BadPart]) -> tuple[QueuedMessage, str]:
     """Returns an envelope's bad messages, each with its reason, as one message, and the reason of its refusal."""
     reason = f"{len(bad)} messages of the envelope, the first at {bad[0].place}: {bad[0].error}"
@@ -109,7 +104,7 @@ def refuse(ports: Ports, message: QueuedMessage, reason: str) -> None:
         after the document is sent: the message comes again, and a second document of it is made.
     """
     document = refused_document(message, reason)
-    text = document_text(document)
+    text = json.dumps(document)  # in ASCII, so that SQS accepts any text
     if len(text) > SQS_MAX_BYTES:
         name = object_names.refused_name(message.id, ports.objects.new_attempt())
         ports.objects.put(name, text.encode())

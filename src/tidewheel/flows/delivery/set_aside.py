@@ -66,9 +66,7 @@ def set_aside_all(ports: Ports, plan: Plan, delivery: Delivery, error: Exception
     slices = [(plan_of(plan, pieces), ranges_of(pieces)) for pieces in plan.parts()]
     slices += [(replace(plan, segments=(), unindexed=(each,)), ()) for each in plan.unindexed]
     items = [_item(ports, delivery, own, ranges, [error]) for own, ranges in slices]
-    ports.parallel(ports.set_aside.put, items)
-    with suppress(Exception):
-        ports.queues.enqueue_set_aside(items)
+    _put_all(ports, items)
     return len(items)
 
 
@@ -188,8 +186,12 @@ def put_indexed(ports: Ports, parent: SetAside, segments: Sequence[PlannedSegmen
         )
         for number, pieces in enumerate(plan.parts())
     ]
-    for item in items:
-        ports.set_aside.put(item)
+    _put_all(ports, items)
+
+
+def _put_all(ports: Ports, items: Sequence[SetAside]) -> None:
+    """Puts items and enqueues their jobs. If the work queue takes none, the sweep enqueues them."""
+    ports.parallel(ports.set_aside.put, items)
     with suppress(Exception):
         ports.queues.enqueue_set_aside(items)
 

@@ -45,14 +45,10 @@ def do_job(ports: Ports, job: Job) -> Delivered | None:
         case SetAsideJob(key=item, tries=tries):
             return try_again(ports, item, tries)
         case HoldJob():
-            return _park_held(ports, job)
+            error = park_held(ports, job)
+            return Delivered(failures=() if error is None else (error,))
         case CatchUpJob(topic=topic, subscription=name, generation=generation):
             return _catch_up(ports, topic, name, generation)
-
-
-def _park_held(ports: Ports, job: HoldJob) -> Delivered:
-    error = park_held(ports, job)
-    return Delivered(failures=() if error is None else (error,))
 
 
 def _catch_up(ports: Ports, topic: str, name: str, generation: str) -> Delivered | None:

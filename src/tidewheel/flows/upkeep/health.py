@@ -9,7 +9,7 @@ from tidewheel.flows.delivery.recur import all_recurring, next_occupied_by
 from tidewheel.flows.ports import Ports
 from tidewheel.ledger.bucket import next_slot
 from tidewheel.model.plan import Plan
-from tidewheel.model.subscription_state import Delivery, DeliveryKey
+from tidewheel.model.subscription_state import DeliveryKey
 from tidewheel.model.topic_state import TopicState
 from tidewheel.model.wheel import fires_at_ms
 from tidewheel.storage.checks import Due
@@ -152,12 +152,9 @@ def _with_delivery(found: Health, ports: Ports, key: DeliveryKey, now_ms: int) -
     state, plan = ports.topic_states.read(key.topic), ports.plans.read(key.topic, key.plan, whole=False)
     if state is None or plan is None:
         return counted
-    age_ms = now_ms - _first_due_ms(plan, state, _open_parts(delivery), delivery.start)
+    parts = [part for part in range(delivery.parts) if part not in delivery.done]
+    age_ms = now_ms - _first_due_ms(plan, state, parts, delivery.start)
     return counted.with_age(key.topic, age_ms) if age_ms > 0 else found
-
-
-def _open_parts(delivery: Delivery) -> Sequence[int]:
-    return [part for part in range(delivery.parts) if part not in delivery.done]
 
 
 def _first_due_ms(plan: Plan, state: TopicState, parts: Sequence[int], start: int) -> int:

@@ -69,7 +69,6 @@ def merge(
     largest: MergeSize = MergeSize.LARGE,
     everything: bool = False,
     time_left: Callable[[], bool] = lambda: True,
-    progress: Callable[[Merge], None] = lambda _: None,
     pause: Callable[[int], None] = lambda _: None,
 ) -> Merged | None:
     """Merges one topic's ledgers until few enough are left. See `merge_topics`.
@@ -84,7 +83,6 @@ def merge(
         largest=largest,
         everything=everything,
         time_left=time_left,
-        progress=lambda _, chosen: progress(chosen),
         pause=pause,
     ).get(topic)
     if merged is not None and merged.error is not None:

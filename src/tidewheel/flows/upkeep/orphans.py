@@ -9,7 +9,7 @@ parks by PARKs. Copies of damaged bytes are kept while an item of what is set as
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from tidewheel.flows.administration.purge import collect_in_time
@@ -70,10 +70,7 @@ def sweep_orphans_daily(ports: Ports, ends_ms: int | None = None) -> Orphans | N
     """
     orphans = Orphans()
     failures = walk_daily(ports, DAILY, list(_NAMED), _visit(ports, orphans), ends_ms, most=MOST_NAMES)
-    if failures is None:
-        return None
-    orphans.failures = failures
-    return orphans
+    return None if failures is None else replace(orphans, failures=failures)
 
 
 def _visit(ports: Ports, orphans: Orphans) -> Visit:

@@ -9,10 +9,10 @@ the mark of 28 days ago were handed out to every subscription by then, and none 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tidewheel.flows.ports import Ports
-from tidewheel.flows.upkeep.daily import Visit, walk_daily
+from tidewheel.flows.upkeep.daily import walk_daily
 from tidewheel.ledger.bucket import next_slot
 from tidewheel.model.checksum import opened, sealed
 from tidewheel.model.needed import needed
@@ -44,18 +44,12 @@ class Payloads:
 def sweep_payloads_daily(ports: Ports, ends_ms: int | None = None) -> Payloads | None:
     """Deletes bodies once a day, in portions. Returns None if the sweep is not due."""
     payloads = Payloads()
-    failures = walk_daily(ports, DAILY, [PAYLOADS], _visit(ports, payloads), ends_ms)
-    if failures is None:
-        return None
-    payloads.failures = failures
-    return payloads
 
-
-def _visit(ports: Ports, payloads: Payloads) -> Visit:
     def visit(_: str, topic: str, listed: list[StoredObject]) -> None:
         payloads.objects += _sweep_topic(ports, topic, listed)
 
-    return visit
+    failures = walk_daily(ports, DAILY, [PAYLOADS], visit, ends_ms)
+    return None if failures is None else replace(payloads, failures=failures)
 
 
 def _sweep_topic(ports: Ports, topic: str, stored: list[StoredObject]) -> int:

@@ -63,11 +63,9 @@ _DELETIONS_MS = 60_000
 continues."""
 
 
-def _no_health(due: Due, states: Mapping[str, TopicState]) -> None:
-    """Tells nothing."""
-
-
-def sweep(ports: Ports, tell_health: Callable[[Due, Mapping[str, TopicState]], None] = _no_health) -> SweepResult:
+def sweep(
+    ports: Ports, tell_health: Callable[[Due, Mapping[str, TopicState]], None] = lambda _due, _states: None
+) -> SweepResult:
     """Handles the topics, open deliveries and parks whose next check has come.
 
     Every action is one of the other flows, or a stamp and an enqueue. If it stops, the next sweep sees the same items

@@ -17,7 +17,7 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 from time import perf_counter
 
-from tidewheel.errors import InvalidValue, UnknownTopic
+from tidewheel.errors import InvalidValue
 from tidewheel.jobs.importing.child import Apart, end_children
 from tidewheel.jobs.importing.chunks import WritePart
 from tidewheel.jobs.importing.commits import Rewrite, commit_chunk
@@ -64,11 +64,6 @@ class Imported:
         """Returns the number of rows with an outcome."""
         return self.imported + self.rejected.total() + self.skipped
 
-    @property
-    def rows_a_second(self) -> float:
-        """Returns the number of rows read per second."""
-        return self.read / self.seconds if self.seconds else 0.0
-
 
 def import_messages(job: Job, tasks: Tasks | None = None, limits: Limits = LIMITS) -> Imported:
     """Imports the files in the argument `input` to the topic in the argument `topic`.
@@ -83,8 +78,7 @@ def import_messages(job: Job, tasks: Tasks | None = None, limits: Limits = LIMIT
         UnknownTopic: there is no such topic.
     """
     options = parse_options(job.arguments)
-    if job.service.topic_states.read(options.topic) is None:
-        raise UnknownTopic(options.topic)
+    job.service.topic_states.existing(options.topic)
     if options.input_role is not None and not plain_url(options.input).startswith(S3):
         raise InvalidValue("--input-role", options.input_role, "the input is on this machine; leave it out")
     files = find_files(replace(job.location, role=options.input_role), options)
@@ -113,9 +107,7 @@ def import_files(
         UnknownTopic: there is no such topic.
     """
     started = perf_counter()
-    state = job.service.topic_states.read(options.topic)
-    if state is None:
-        raise UnknownTopic(options.topic)
+    state = job.service.topic_states.existing(options.topic)
     try:
         given = given or Input.of(options, files, limits)
         terms = terms or Terms.of(state, job.service.clock.now_ms(), options)
@@ -283,9 +275,10 @@ def _say(job: Job, topic: str, report: Imported) -> None:
         job.say(f"not imported, or not to its end: {name}: {problem}")
     if len(report.failed) > _MOST_SHOWN:
         job.say(f"not imported, or not to their end: {len(report.failed) - _MOST_SHOWN} more files")
+    rate = report.read / report.seconds if report.seconds else 0.0
     failed = f", {len(report.failed)} FILES NOT IMPORTED OR NOT TO THEIR END" if report.failed else ""
     job.say(
         f"topic {topic}: {report.read:,} rows read, {report.imported:,} imported to {report.ledgers} ledgers, "
         f"{report.rejected.total():,} rejected, {report.skipped:,} settled by an earlier run{failed}, "
-        f"{report.rows_a_second:,.0f} rows a second; import {report.token}"
+        f"{rate:,.0f} rows a second; import {report.token}"
     )

@@ -132,9 +132,6 @@ class _S3File(io.RawIOBase):
     def readable(self) -> bool:
         return True
 
-    def tell(self) -> int:
-        return self._position
-
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
         base = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._file.size_bytes}[whence]
         self._position = max(0, base + offset)

@@ -32,7 +32,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from tidewheel import clock
-from tidewheel.errors import InvalidValue, NotAllImported, ObjectMissing, UnknownTopic
+from tidewheel.errors import InvalidValue, NotAllImported, ObjectMissing
 from tidewheel.jobs.importing.chunks import WritePart
 from tidewheel.jobs.importing.dividing import Divide, needed
 from tidewheel.jobs.importing.driver import Imported, import_files, in_children
@@ -114,9 +114,7 @@ class FrameImport:
                 raise InvalidValue(option, name, f"the table has no such column; it has {', '.join(schema.names)}")
         for name, _, type_, advice in refused_types(schema, options.columns):
             raise InvalidValue(f"column {name}", type_, advice)
-        state = job.service.topic_states.read(options.topic)
-        if state is None:
-            raise UnknownTopic(options.topic)
+        state = job.service.topic_states.existing(options.topic)
         target = Target.of(state, token)
         terms = Terms.of(state, job.service.clock.now_ms(), options)
         folder = f"{import_name(options.topic, target.import_id).removesuffix('.json')}/rows/"

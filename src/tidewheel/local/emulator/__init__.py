@@ -13,7 +13,6 @@
 | iam_requests | asks for many things on `*` | by AWS's authorization reference |
 | iam_policy | misreads conditions | the part of IAM that is used |
 | resources | lacks CloudFormation types, starts Docker | types of our own |
-| resources | makes a pair of RSA keys for each key, also for a symmetric key | one pair for all of these |
 
 All workarounds are in force only while an `Emulator` is open. `close` undoes them.
 """
@@ -34,7 +33,7 @@ from moto.core.model_instances import reset_model_data
 from moto.core.models import DEFAULT_ACCOUNT_ID, MockAWS
 
 from tidewheel.clock import Clock
-from tidewheel.local.emulator import fast_json, resources, wire
+from tidewheel.local.emulator import fast_json, resources
 from tidewheel.local.emulator.access import Access, Denial
 from tidewheel.local.emulator.iam_policy import Request
 from tidewheel.local.emulator.patching import Patches
@@ -94,7 +93,6 @@ class Emulator:
             self._time.install()
             # moto keeps every model that it ever made, for its dashboard. With millions of messages this is a leak.
             self._patches.set(BaseModel, "__new__", staticmethod(_untracked))
-            wire.install(self._patches)
             fast_json.install(self._patches)
             resources.install(self._patches)
             self._tables.install(self._patches)

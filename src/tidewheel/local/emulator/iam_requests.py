@@ -25,7 +25,6 @@ from moto.core.models import DEFAULT_ACCOUNT_ID
 from tidewheel.errors import UnknownCall
 from tidewheel.local.emulator.iam_policy import Request
 from tidewheel.local.emulator.wire import REGION
-from tidewheel.storage import layout
 
 HOME = f"{REGION}:{DEFAULT_ACCOUNT_ID}"
 SCHEDULER = "scheduler.amazonaws.com"
@@ -72,14 +71,7 @@ _S3_BUCKET_ACTIONS = {
 }
 
 
-def partition_key_of_ours(_table: str, index: str | None) -> str:
-    """Returns the partition key of Tidewheel's table. Implements `PartitionKey`."""
-    return layout.CHECK_PARTITION_KEY if index == layout.CHECK_INDEX else layout.PARTITION_KEY
-
-
-def requests_of(
-    service: str, operation: str, params: Mapping[str, Any], partition_key: PartitionKey = partition_key_of_ours
-) -> list[Request]:
+def requests_of(service: str, operation: str, params: Mapping[str, Any], partition_key: PartitionKey) -> list[Request]:
     """Returns a call's requests to IAM.
 
     Args:

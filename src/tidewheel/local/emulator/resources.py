@@ -11,12 +11,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from functools import cache
 from typing import Any, ClassVar
 
 from moto.cloudformation import parsing
-from moto.kms import models as kms_models
-from moto.kms.utils import KeySpec, generate_private_key
 from moto.scheduler.models import scheduler_backends
 from moto.sqs.models import sqs_backends
 
@@ -190,7 +187,6 @@ _OURS: dict[str, tuple[type[Resource], str]] = {
     "AWS::Events::Rule": (Rule, "Name"),
     "AWS::Glue::Database": (Database, ""),
     "AWS::Glue::Job": (Job, "Name"),
-    "AWS::Glue::Table": (Resource, ""),
     "AWS::Lambda::Alias": (Alias, ""),
     "AWS::Lambda::EventInvokeConfig": (EventInvokeConfig, ""),
     "AWS::Lambda::EventSourceMapping": (EventSourceMapping, ""),
@@ -198,20 +194,14 @@ _OURS: dict[str, tuple[type[Resource], str]] = {
     "AWS::Lambda::LayerVersion": (Resource, ""),
     "AWS::Lambda::Permission": (Resource, ""),
     "AWS::Lambda::Version": (Alias, ""),
-    "AWS::S3::BucketPolicy": (Resource, ""),
     "AWS::SNS::Topic": (Topic, "TopicName"),
-    "AWS::SNS::TopicPolicy": (Resource, ""),
     "AWS::SQS::QueuePolicy": (QueuePolicy, ""),
     "AWS::Scheduler::ScheduleGroup": (ScheduleGroup, "Name"),
 }
 
 
 def install(patches: Patches) -> None:
-    """Makes moto's CloudFormation use our types, and a bare `Resource` for unknown types.
-
-    Also gives all symmetric KMS keys, which sign nothing, the same pair of RSA keys. moto makes a new pair for each
-    key.
-    """
+    """Makes moto's CloudFormation use our types, and a bare `Resource` for unknown types."""
     class_of: Callable[[str], Any] = parsing.resource_class_from_type
     name_of: Callable[[str], str | None] = parsing.resource_name_property_from_type
 
@@ -226,14 +216,5 @@ def install(patches: Patches) -> None:
     def resource_name_property_from_type(resource_type: str) -> str | None:
         return _OURS[resource_type][1] or None if resource_type in _OURS else name_of(resource_type)
 
-    def one_pair_for_symmetric(key_spec: str) -> Any:
-        return _one_pair() if key_spec == KeySpec.SYMMETRIC_DEFAULT else generate_private_key(key_spec)
-
-    patches.set(kms_models, "generate_private_key", one_pair_for_symmetric)
     patches.set(parsing, "resource_class_from_type", resource_class_from_type)
     patches.set(parsing, "resource_name_property_from_type", resource_name_property_from_type)
-
-
-@cache
-def _one_pair() -> Any:
-    return generate_private_key(KeySpec.RSA_2048)

@@ -14,7 +14,7 @@ import re
 import socket
 from collections.abc import Callable, Mapping
 from email.utils import formatdate
-from functools import cache, partial
+from functools import partial
 from http import HTTPStatus
 from io import BytesIO
 from posixpath import normpath
@@ -31,7 +31,6 @@ from botocore.loaders import Loader
 from botocore.model import OperationModel
 from botocore.parsers import ResponseParserFactory
 from moto import backend_index, backends
-from moto.core import responses
 from moto.core.base_backend import BackendDict
 from moto.core.botocore_stubber import MockRawResponse
 from moto.core.models import DEFAULT_ACCOUNT_ID
@@ -42,7 +41,6 @@ from werkzeug.serving import BaseWSGIServer, make_server
 
 from tidewheel.clock import Clock, tell
 from tidewheel.errors import InvalidValue
-from tidewheel.local.emulator.patching import Patches
 from tidewheel.local.emulator.wire_calls import WireRequest, of_botocore, of_wsgi
 
 REGION = "us-east-1"
@@ -65,14 +63,6 @@ Observer = Callable[[str, str, dict[str, Any], int], None]
 Own = Mapping[tuple[str, str], Callable[[dict[str, Any]], Answer]]
 Guard = Callable[[WireRequest, Callable[[], Answer]], Answer]
 """Takes a request and the function that answers the request. Returns that answer, or a refusal."""
-
-
-def install(patches: Patches) -> None:
-    """Caches values that moto computes anew at each request (the methods of a class, names in snake case)."""
-    names: Callable[[type], Any] = responses.method_names_from_class  # type: ignore[attr-defined]
-    cased: Callable[[str], str] = responses.camelcase_to_underscores  # type: ignore[attr-defined]
-    patches.set(responses, "method_names_from_class", cache(lambda clazz: frozenset(names(clazz))))
-    patches.set(responses, "camelcase_to_underscores", cache(cased))
 
 
 class Wire:

@@ -9,26 +9,13 @@ moves to another stack survives when the old stack drops it.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from tidewheel.storage.layout import adoption_key, adoptions_prefix, topic_partition
-from tidewheel.storage.table import Table
+from tidewheel.storage.table import StoredItems
 from tidewheel.storage.writes import Put, key_item
 
-if TYPE_CHECKING:
-    from mypy_boto3_dynamodb import DynamoDBClient
 
-
-class DynamoAdoptions:
-    """The adoptions of one service.
-
-    Args:
-        client: boto3's DynamoDB client.
-        table: the table's name.
-    """
-
-    def __init__(self, client: DynamoDBClient, *, table: str) -> None:
-        self._table = Table(client, table)
+class Adoptions(StoredItems):
+    """The adoptions of one service."""
 
     def put(self, topic: str, subscription: str | None, owner: str) -> None:
         """Marks a topic or subscription as adopted by an owner, named by `flows.subscribe.owner_of`."""
