@@ -168,7 +168,7 @@ DENIED = {
     ),
     # Queues.
     "send to a subscription": sends("{MAIL}", (SWEEP, COMPACT, *JOB_ROLES)),
-    "put a pack into an ingest queue": sends("{URGENT}"),
+    "put a pack into an ingest queue": sends("{URGENT}", but(INGEST)),
     "put a job into the work queue": sends("{WORK}", (COMPACT, *JOB_ROLES)),
     "forge a dead letter of the service": sends("{DEAD}"),
     "forge a dead letter of a subscription": sends("{MAIL}-dead"),

@@ -331,6 +331,16 @@ def is_claimed(world: World) -> None:
         world.stack.advance(minutes=1)
 
 
+def is_put_off(world: World) -> None:
+    """Ingest sends a message that comes at its latest time to the urgent queue."""
+    topic = world.topic("put-off", cancel_until="consumed")
+    world.client.send(topic, "older", delay="30s", key="k", replace=True, max_wait="40s")
+    world.stack.advance(seconds=15)
+    world.client.send(topic, "newer", delay="30s", key="k", replace=True)
+    world.stack.advance(seconds=26)
+    assert world.bodies(topic) == ["newer"]
+
+
 def is_refused(world: World) -> None:
     """Ingest, dispatch and deliver move permanently rejected messages to the queue of refused messages."""
     small, burst, body = world.topic("refused"), world.topic("refused-burst", inline_rows=1), "x" * 10_000
@@ -670,6 +680,7 @@ FLOWS: dict[str, Callable[[World], None]] = {
         is_foreign_and_large,
         is_plain,
         is_claimed,
+        is_put_off,
         has_orphans,
         is_deleted,
         is_collected_by_dispatch,
