@@ -6,12 +6,13 @@ from typing import Any
 
 from tests.simulation.actors import CallFailed, Fault, require
 from tests.simulation.exploring import Scenario
-from tests.simulation.healing import TOPIC, dispatch_as_function
+from tests.simulation.healing import SLOT_S, TOPIC, dispatch_as_function
 from tests.simulation.small_world import SmallWorld
 from tidewheel.flows.administration.cancel import TooLate, cancel, cancel_key
 from tidewheel.flows.delivery.ingest import ingest
 from tidewheel.model.claim import Holder
-from tidewheel.model.pack import Pack
+from tidewheel.model.message import id_at
+from tidewheel.model.pack import PACK_ATTRIBUTE, Pack, decode_pack
 from tidewheel.model.validation import Options
 
 _REPLACE = {"key": "k", "replace": True}
@@ -182,6 +183,67 @@ def _replace_and_consume() -> SmallWorld:
     return world
 
 
+def _ingests_newer(world: SmallWorld) -> None:
+    """Adds an ingest of a newer message `b` of the key. The message that comes in its place is `early`."""
+    newer = world.pack(b=(9, _REPLACE))
+    latest = world.service.keys.read(TOPIC, "k")
+    assert latest is not None
+    world.names[id_at(world.id_of("b"), latest.latest_ms)] = "early"
+    _ingests(world, newer)
+    world.before_days.append(lambda: _ingest_what_was_sent(world))
+
+
+def _ingest_what_was_sent(world: SmallWorld) -> None:
+    """Ingests the packs of the urgent queue."""
+    queue = world.service.queues.sqs.queue("urgent")
+    for data in {bytes(each.message_attributes[PACK_ATTRIBUTE]["BinaryValue"]) for each in queue.everything}:
+        ingest(world.service, TOPIC, [decode_pack(data, world.clock.now_ms())])
+
+
+def _promised_and_consumed() -> SmallWorld:
+    """A message that was promised for a time is replaced while one of two consumers receives it."""
+    world, consumers = _sealed("audit", "billing", a=(5, _promised(6)))
+    consumers.one_of = ("a", "early")
+    consumers.consume("billing", "a")
+    _ingests_newer(world)
+    return world
+
+
+def _promised_and_late() -> SmallWorld:
+    """A newer message is sent when the time has passed for which an older one was promised."""
+    world, consumers = _sealed("audit", "billing", a=(5, _promised(6)))
+    consumers.one_of = ("a",)
+    world.at(6)
+    consumers.consume("billing", "a")
+    _ingests_newer(world)
+    return world
+
+
+def _put_off() -> SmallWorld:
+    """A newer message would come after the latest time of its key."""
+    world = SmallWorld("billing")
+    world.send(a=(5, _promised(6)))
+    world.clock.advance_ms(1000)
+    _ingests_newer(world)
+    world.want("billing", messages=["early"])
+    world.unwanted |= {("billing", "a"), ("billing", "b")}
+    world.may_repeat = True
+    return world
+
+
+def _put_off_and_cancelled() -> SmallWorld:
+    """The same while the newer message is cancelled by its id."""
+    world, consumers = _sealed("billing", a=(5, _promised(6)))
+    _ingests_newer(world)
+    _cancels(world, consumers, "b", "early")
+    return world
+
+
+def _promised(slot: int) -> dict[str, Any]:
+    """Returns the options of a message that comes by a slot, counted from the beginning of the world."""
+    return _REPLACE | {"max_wait": slot * SLOT_S}
+
+
 def _moved_and_sent_once() -> SmallWorld:
     """A message with a key is moved after the seal, and loses against nothing that came before."""
     world, consumers = _sealed("billing", a=(5, _ONCE))
@@ -197,4 +259,8 @@ MOVE = Scenario(name="a late move against a consumer", build=_move_and_consume, 
 TWO_MOVES = Scenario(name="two late moves", build=_two_moves, faults=_FAULTS)
 MOVE_CANCEL = Scenario(name="a late move against a cancel", build=_move_and_cancel)
 REPLACE = Scenario(name="a late replacement against a consumer", build=_replace_and_consume, faults=_FAULTS)
+PROMISED = Scenario(name="a promised message against a consumer", build=_promised_and_consumed, faults=_FAULTS)
+PROMISE_OVER = Scenario(name="a promise that is over", build=_promised_and_late)
+PUT_OFF = Scenario(name="a message at its key's latest time", build=_put_off, faults=_FAULTS)
+PUT_OFF_CANCELLED = Scenario(name="the same, cancelled", build=_put_off_and_cancelled)
 ONCE = Scenario(name="a late move of a message with a key", build=_moved_and_sent_once, faults=_FAULTS)

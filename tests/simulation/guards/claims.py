@@ -2,20 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from tests.simulation.conditions import unchecked
 from tests.simulation.guard import Guard, in_storage
 from tests.simulation.guards import claim_worlds as worlds
 from tests.simulation.removal import always, instead, never
 from tidewheel.flows.administration import cancel as cancelling
 from tidewheel.flows.delivery import keys
-from tidewheel.model.claim import Claim
-
-
-def _nobody_has_it(cancel_late: Any, *given: Any, **more: Any) -> Claim:
-    return Claim(cancelled=True)
-
 
 GUARDS = (
     Guard(
@@ -56,9 +48,39 @@ GUARDS = (
     ),
     Guard(
         "a newer message stops what no consumer has",
-        keys._Settling._stopped,
-        instead("cancel_late", _nobody_has_it),
+        keys._Settling._stop,
+        instead("superseding", lambda *_, **__: None),
         worlds.REPLACE,
+    ),
+    Guard(
+        "a message that was promised for a time comes to all if one consumer has it",
+        keys._Settling._stop,
+        never("claim.holders"),
+        worlds.PROMISED,
+    ),
+    Guard(
+        "a message that was promised for a time is not stopped after it",
+        keys._Settling._moved,
+        always("mine.sent_ms found.latest_ms"),
+        worlds.PROMISE_OVER,
+    ),
+    Guard(
+        "a message that would come after its key's latest time comes then",
+        keys._Settling.claim,
+        instead("_send_earlier"),
+        worlds.PUT_OFF,
+    ),
+    Guard(
+        "a message that comes again is the one that its key names",
+        keys._Settling._settle,
+        never("is_mine found.id"),
+        worlds.PUT_OFF,
+    ),
+    Guard(
+        "a cancelled message does not come at its key's latest time either",
+        keys._Settling._send_earlier,
+        never("known.to"),
+        worlds.PUT_OFF_CANCELLED,
     ),
     Guard(
         "a late move says to keys that its message is gone",
