@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import shutil
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 
@@ -27,6 +28,8 @@ def make_parts(folder: Path) -> Parts:
     shutil.copyfile(LAUNCH.with_name("sdk_process.py"), sdk / "sdk_process.py")
     archive.install_runtime(runtime)
     archive.install_sdk(sdk)
+    # As in Lambda no process writes bytecode. The tests start more than a hundred, and each would compile every module.
+    subprocess.run([python, "-I", "-m", "compileall", "-qq", folder], check=True)
     return Parts(python=python, runtime=runtime, sdk=sdk, template=synthesize(), releases=releases)
 
 

@@ -381,7 +381,7 @@ def is_late_in_a_wide_ledger(world: World) -> None:
         tidewheel__storage__plans__MAX_INLINE_MANIFEST_BYTES=10,
     ):
         topic = world.topic("wide", inline_rows=1, part_rows=1)
-        world.client.send_many(topic, [Message(body=f"{i}", delay=7_200 + 900 * i) for i in range(40)])
+        world.client.send_many(topic, [Message(body=f"{i}", delay=7_200 + 900 * i) for i in range(20)])
         world.stack.advance(minutes=10)
     [bucket] = sweeps(world).buckets.all(topic)
     assert bucket.slot_shift and not bucket.segments
@@ -402,7 +402,7 @@ def is_late_in_a_wide_ledger(world: World) -> None:
         assert world.names(f"{PLANS}{topic}/")
         assert seen(world).open_deliveries >= 1
     world.stack.advance(days=5)
-    assert len(world.bodies(topic)) == 40
+    assert len(world.bodies(topic)) == 20
 
 
 def sweeps(world: World) -> Ports:

@@ -102,12 +102,12 @@ GUARDS = (
             reads("LEASE_MS", lambda _: _HOUR_MS),
         ),
         "jobs",
-        1,
+        3,
     ),
     Missed(
         Guard("a schedule is set though work is left", dispatch.dispatch, instead("schedule")),
         "key",
-        36,
+        44,
     ),
     Missed(
         Guard("what cannot be read is set aside", deliver._ready, instead("set_aside", lambda *_: [])),
@@ -117,7 +117,7 @@ GUARDS = (
     Missed(
         Guard("a damaged segment fails no other", due_rows.due_rows, wrapped(_all_rows_or_none)),
         "damage",
-        31,
+        44,
     ),
     Missed(
         Guard("a damaged index fails no other ledger", load_index.completed, wrapped(_all_indexes_or_none)),
@@ -140,12 +140,12 @@ GUARDS = (
             instead("buckets_again", lambda *_: []),
         ),
         "damage",
-        5,
+        16,
     ),
     Missed(
         Guard("a suspect holds collection", needed.needed, never("damaged")),
         "damage",
-        0,
+        88,
     ),
     Missed(
         Guard("a set-aside item is tried again", due_checks.check_set_aside, instead("enqueue_set_aside")),
@@ -165,7 +165,7 @@ GUARDS = (
     Missed(
         Guard("a job with an unreadable ledger is no job", work.job_in, instead("held_rows")),
         "wheel",
-        15,
+        31,
     ),
 )
 """Each is a rule of `docs/architecture.md` for an AWS that works half well."""
