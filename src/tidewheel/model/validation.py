@@ -73,6 +73,7 @@ class Options:
         group: the sender's.
         sent_at_ms: when SQS took the plain message, if ingest or a redrive packed it.
         max_wait_ms: how long after the sending newer messages with the key may put off the delivery.
+        settled: whether ingest has sent this message, which its key names already.
         traceparent, tracestate: the sender's trace context, if the attributes have no room for it.
     """
 
@@ -92,6 +93,7 @@ class Options:
     group: str | None = None
     sent_at_ms: int | None = None
     max_wait_ms: int | None = None
+    settled: bool = False
     traceparent: str | None = None
     tracestate: str | None = None
 
@@ -331,7 +333,7 @@ def check_group(group: object) -> str:
 
 def _flag(value: object) -> bool:
     if not isinstance(value, bool):
-        raise ValueError("the option replace is not true or false")
+        raise ValueError("the option replace or settled is not true or false")
     return value
 
 
@@ -391,6 +393,7 @@ _OPTION_READERS: Mapping[str, Callable[[Any], Any]] = {
     "group": check_group,
     "sent_at_ms": _whole("sent_at_ms", TIMES_END_MS),
     "max_wait_ms": _whole("max_wait_ms", 2 * MAX_DELAY_MS),
+    "settled": _flag,
     "traceparent": _trace_context,
     "tracestate": _trace_context,
 }
@@ -398,24 +401,13 @@ _OPTION_READERS: Mapping[str, Callable[[Any], Any]] = {
 
 
 def at_its_latest(message: OutgoingMessage, due_ms: int, sent_ms: int) -> OutgoingMessage:
-    """Returns a message with a key at an earlier due time, with an id that each call makes alike.
-
-    The key names this id already. So the message has no key of its own, as a message that is sent again.
-    """
-    options = message.options
-    assert options is not None and options.key is not None and options.seq is not None
+    """Returns a message that its key names already, at an earlier due time, with an id that each call makes alike."""
+    options = message.options or Options()
     expires_at_ms = options.expires_at_ms
-    options = replace(
-        options,
-        key=None,
-        replace=False,
-        seq=None,
-        moves=None,
-        max_wait_ms=None,
-        sent_at_ms=sent_ms,
-        first_version=(options.key, sent_ms, options.seq),
-        expires_at_ms=None if expires_at_ms is None else expires_at_ms + due_ms - message.deliver_at_ms,
-    )
+    if expires_at_ms is not None:
+        expires_at_ms += due_ms - message.deliver_at_ms
+    options = replace(options, replace=False, max_wait_ms=None, expires_at_ms=expires_at_ms)
+    options = replace(options, sent_at_ms=sent_ms, settled=True)
     return replace(message, id=id_floor(due_ms)[:6] + message.id[6:], options=options)
 
 

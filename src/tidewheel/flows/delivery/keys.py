@@ -109,7 +109,9 @@ def candidates_of(pack: Pack) -> list[Candidate]:
     """Returns the messages of a pack whose keys or moves are to be settled."""
     found = []
     for place, options in enumerate(pack.options or ()):
-        if options is not None and (options.key is not None or options.moves is not None):
+        if options is None or options.settled:
+            continue
+        if options.key is not None or options.moves is not None:
             id = id_text(pack.ids[16 * place : 16 * place + 16])
             name = id, options.key, options.moves
             sent_ms = pack.sent_at_ms if options.sent_at_ms is None else options.sent_at_ms
