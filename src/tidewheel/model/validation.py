@@ -27,7 +27,6 @@ from tidewheel.model.message import (
     MessageId,
     id_bytes,
     id_deliver_at_ms,
-    id_floor,
     id_text,
 )
 from tidewheel.model.object_names import payload_topic
@@ -163,7 +162,7 @@ class OutgoingMessage:
             size += sum(len(n) + len(v.encode()) + len("String") for n, v in self.attributes.items())
         if self.options is not None:
             keys = (self.options.key, None if self.options.first_version is None else self.options.first_version[0])
-            size += sum(len(_TO_JSON(key).encode()) for key in keys if key is not None)
+            size += sum(len(_TO_JSON(key).encode()) for key in (*keys, self.options.group) if key is not None)
         return size
 
     @property
@@ -209,6 +208,8 @@ def check_message(
     due_ms = due_at_ms(
         now_ms, delay=message.delay, deliver_at=message.deliver_at, delay_level=message.delay_level, levels=levels
     )
+    if message.max_wait is not None:
+        _check_max_wait(message, message.max_wait, due_ms - now_ms)
     if message.window is None:
         id = ids.next(due_ms)
     else:
@@ -220,9 +221,8 @@ def check_message(
         check_attributes(message.attributes)
         attributes = dict(message.attributes)
     options = resend
-    given = message.key, message.expires_in, message.group, message.max_wait
-    if message.replace or given != (None, None, None, None):
-        options = _options(message, ids, now_ms, due_ms, resend or Options())
+    if message.key is not None or message.replace or message.expires_in is not None or message.group is not None:
+        options = _options(message, ids, due_ms, resend or Options())
     checked = OutgoingMessage(id=id, text=text, encoding=encoding, attributes=attributes, options=options)
     size, most = checked.size, MAX_PAYLOAD_BYTES if large else MAX_MESSAGE_BYTES
     if size > most:
@@ -276,7 +276,7 @@ def _id_in_window(
     return ids.next_in_window(due_ms, length_ms, topic=topic, key=key)
 
 
-def _options(message: Message, ids: Ids, now_ms: int, due_ms: int, options: Options) -> Options:
+def _options(message: Message, ids: Ids, due_ms: int, options: Options) -> Options:
     if not isinstance(message.replace, bool):
         raise InvalidValue("replace", message.replace, "give True or False")
     if message.key is not None:
@@ -286,7 +286,7 @@ def _options(message: Message, ids: Ids, now_ms: int, due_ms: int, options: Opti
             "replace", message.replace, "give key=... too, since only a message with a key replaces another message"
         )
     if message.max_wait is not None:
-        options = replace(options, max_wait_ms=_max_wait_ms(message, due_ms - now_ms))
+        options = replace(options, max_wait_ms=delay_ms(message.max_wait, "max_wait"))
     if message.expires_in is not None:
         after_ms = delay_ms(message.expires_in, "expires_in")
         if after_ms == 0:
@@ -297,16 +297,14 @@ def _options(message: Message, ids: Ids, now_ms: int, due_ms: int, options: Opti
     return options
 
 
-def _max_wait_ms(message: Message, delay_ms_: int) -> int:
-    """Returns a valid maximum of the waiting time."""
-    max_wait = message.max_wait
-    assert max_wait is not None
-    longest_ms = delay_ms(max_wait, "max_wait")
+def _check_max_wait(message: Message, max_wait: float | timedelta | str, waits_ms: int) -> None:
+    """Raises InvalidValue for a maximum that no older message can use, or that no window can be waited for."""
     if not message.replace:
         raise InvalidValue("max_wait", max_wait, "give replace=True and a key too: newer messages put off older ones")
-    if longest_ms <= delay_ms_:
-        raise InvalidValue("max_wait", max_wait, f"give more than the delay, which is {delay_ms_ / 1000:g} s")
-    return longest_ms
+    waits_ms += 0 if message.window is None else window_ms(message.window)
+    if delay_ms(max_wait, "max_wait") <= waits_ms:
+        what = "the delay" if message.window is None else "the delay and the window"
+        raise InvalidValue("max_wait", max_wait, f"give more than {what}, {waits_ms / 1000:.15g} s")
 
 
 def check_key(key: object) -> str:
@@ -392,7 +390,7 @@ _OPTION_READERS: Mapping[str, Callable[[Any], Any]] = {
     "first_version": _first_version,
     "group": check_group,
     "sent_at_ms": _whole("sent_at_ms", TIMES_END_MS),
-    "max_wait_ms": _whole("max_wait_ms", 2 * MAX_DELAY_MS),
+    "max_wait_ms": _whole("max_wait_ms", MAX_DELAY_MS + 1),
     "settled": _flag,
     "traceparent": _trace_context,
     "tracestate": _trace_context,
@@ -400,15 +398,14 @@ _OPTION_READERS: Mapping[str, Callable[[Any], Any]] = {
 """The reader of each option: it checks a value of `Options.document`, and returns the option."""
 
 
-def at_its_latest(message: OutgoingMessage, due_ms: int, sent_ms: int) -> OutgoingMessage:
-    """Returns a message that its key names already, at an earlier due time, with an id that each call makes alike."""
-    options = message.options or Options()
+def at_its_latest(message: OutgoingMessage, message_id: MessageId, sent_ms: int) -> OutgoingMessage:
+    """Returns a message under the id of an earlier time, which its key names already."""
+    binary, options = id_bytes(message_id), message.options or Options()
     expires_at_ms = options.expires_at_ms
     if expires_at_ms is not None:
-        expires_at_ms += due_ms - message.deliver_at_ms
+        expires_at_ms += id_deliver_at_ms(binary) - message.deliver_at_ms
     options = replace(options, replace=False, max_wait_ms=None, expires_at_ms=expires_at_ms)
-    options = replace(options, sent_at_ms=sent_ms, settled=True)
-    return replace(message, id=id_floor(due_ms)[:6] + message.id[6:], options=options)
+    return replace(message, id=binary, options=replace(options, sent_at_ms=sent_ms, settled=True))
 
 
 def moved(message: OutgoingMessage, ids: Ids, due_ms: int, old: bytes) -> OutgoingMessage:

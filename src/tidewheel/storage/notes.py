@@ -14,7 +14,7 @@ class Notes(StoredItems):
 
     There is one of each pack that was sent in part and comes again: the slot below which all of its rows are done.
     There is one of each held job whose messages were parked, one of each topic that a rebuild has deleted for a while,
-    and one of each bucket that a merge took away while its pack may come again.
+    one of each bucket that a merge took away while its pack may come again, and one of each message that ingest sent.
     """
 
     def read(self, topic: str, name: str) -> Note | None:

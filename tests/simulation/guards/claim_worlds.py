@@ -200,15 +200,6 @@ def _ingest_what_was_sent(world: SmallWorld) -> None:
         ingest(world.service, TOPIC, [decode_pack(data, world.clock.now_ms())])
 
 
-def _promised_and_consumed() -> SmallWorld:
-    """A message that was promised for a time is replaced while one of two consumers receives it."""
-    world, consumers = _sealed("audit", "billing", a=(5, _promised(6)))
-    consumers.one_of = ("a", "early")
-    consumers.consume("billing", "a")
-    _ingests_newer(world)
-    return world
-
-
 def _promised_and_late() -> SmallWorld:
     """A newer message is sent when the time has passed for which an older one was promised."""
     world, consumers = _sealed("audit", "billing", a=(5, _promised(6)))
@@ -259,7 +250,6 @@ MOVE = Scenario(name="a late move against a consumer", build=_move_and_consume, 
 TWO_MOVES = Scenario(name="two late moves", build=_two_moves, faults=_FAULTS)
 MOVE_CANCEL = Scenario(name="a late move against a cancel", build=_move_and_cancel)
 REPLACE = Scenario(name="a late replacement against a consumer", build=_replace_and_consume, faults=_FAULTS)
-PROMISED = Scenario(name="a promised message against a consumer", build=_promised_and_consumed, faults=_FAULTS)
 PROMISE_OVER = Scenario(name="a promise that is over", build=_promised_and_late)
 PUT_OFF = Scenario(name="a message at its key's latest time", build=_put_off, faults=_FAULTS)
 PUT_OFF_CANCELLED = Scenario(name="the same, cancelled", build=_put_off_and_cancelled)

@@ -53,15 +53,9 @@ GUARDS = (
         worlds.REPLACE,
     ),
     Guard(
-        "a message that was promised for a time comes to all if one consumer has it",
-        keys._Settling._stop,
-        never("claim.holders"),
-        worlds.PROMISED,
-    ),
-    Guard(
         "a message that was promised for a time is not stopped after it",
-        keys._Settling._moved,
-        always("mine.sent_ms found.latest_ms"),
+        keys._Settling._may_replace,
+        always("over"),
         worlds.PROMISE_OVER,
     ),
     Guard(

@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from tidewheel.errors import TopicReplaced
 from tidewheel.flows.administration.cancel import cancel_as_sent
 from tidewheel.flows.delivery.ingest_batch import NamedPack, PendingPacks
+from tidewheel.flows.delivery.keys import FORWARD_KEYED_MS
 from tidewheel.flows.ports import Ports
 from tidewheel.flows.ports.parallel import each_alone
 from tidewheel.model.message import MAX_MESSAGE_BYTES, id_deliver_at_ms
@@ -32,8 +33,6 @@ FORWARD_MS = (bulk_queue().visibility_s + BULK_WINDOW_S + INGEST_TIMEOUT_S) * 10
 If a call dies with a message from the bulk queue, the message comes again after the queue's visibility time-out. It
 waits for the window again, and the next call may take its whole time.
 """
-FORWARD_KEYED_MS = 3_600_000
-"""The same for messages with keys, which must not wait five minutes to take effect, as `client.sender` has it."""
 _FORWARDED_MESSAGES = 1_000
 
 Forward = Callable[[int, bytes], None]

@@ -3,9 +3,10 @@
 A message that loses gets a tombstone and stays in its batch, so that a repeated batch makes the same ledger. The
 tombstone is put before the ledger, and before the direct path reads tombstones, so it always takes effect.
 
-A message that a maximum of an older one makes due earlier loses too. Another message with its body, due then, takes its
-place: the key names that message, then the tombstone does, and then it is sent to the ingest queue. If it stops between
-these, the batch comes again and goes on. The tombstone decides: if the message was cancelled, the other is not sent.
+A message that would be due after the latest time of its key gets a tombstone too. Another message with its body, due
+then, takes its place: the key names that message, then the tombstone does, then it is sent to an ingest queue, and a
+note says so. If it stops between these, the batch comes again and goes on; between the last two, one more copy is sent.
+The tombstone decides: if the message was cancelled, the other is not sent.
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ from tidewheel.model.validation import Options, at_its_latest
 from tidewheel.storage.claims import superseding
 from tidewheel.storage.writes import Change
 
+FORWARD_KEYED_MS = 3_600_000
+"""Messages with keys that are due later may be gathered in the bulk queue for five minutes, as in `client.sender`."""
 _ATTEMPTS = 50
 _MOST_MOVES = 20
 
@@ -280,10 +283,8 @@ class _Settling:
         the entry holds until when it may come.
         """
         following = replace(mine, floor=max(mine.floor, found.floor), tail_ms=found.tail_ms)
-        late_ms = LATE_REPLACE_MS if self._state.settings.claimed else 0
-        replaced = mine.replace and found.deliver_at_ms > mine.sent_ms - late_ms
-        replaced = replaced and (not found.latest_ms or mine.sent_ms < found.latest_ms)
         known = None if found.id is None else self._find(found.id)
+        replaced = self._may_replace(found, mine)
         if found.id is None or self._is_dead(found, known) or not (replaced or found.cancelled):
             return following, None, None
         kept = _by_latest(following, [found]) if replaced else following
@@ -291,43 +292,52 @@ class _Settling:
         near = found.deliver_at_ms < self._near_ms
         if not near or self._sealed_now() <= own.slot:
             return kept, own._replace(certain=near) if known is None and replaced else None, None
-        claim, stop = self._stop(found, own) if replaced else (Claim(), None)
+        claim, stop = self._stop(own, found.deliver_at_ms) if replaced else (Claim(), None)
         if not claim.comes:
             return (following, None, None) if stop is None else (kept, own, stop)
         following = replace(following, tail_ms=max(found.tail_ms, found.deliver_at_ms))
         if stop is not None:
             return following, own, stop
-        if claim.cancelled or known is not None or not replaced or found.latest_ms:
-            return following, None, None
-        return following, own._replace(certain=False), None
+        # A tombstone would still stop the message while it waits for a retry of its own ingest.
+        keeps = claim.cancelled or known is not None or not replaced or found.latest_ms
+        return following, None if keeps else own._replace(certain=False), None
 
-    def _stop(self, found: KeyEntry, own: Tombstone) -> tuple[Claim, Change | None]:
+    def _may_replace(self, found: KeyEntry, mine: KeyEntry) -> bool:
+        """Whether a message replaces that of an older entry, unless it is too late."""
+        late_ms = LATE_REPLACE_MS if self._state.settings.claimed else 0
+        over = 0 < found.latest_ms <= mine.sent_ms
+        return mine.replace and not over and found.deliver_at_ms > mine.sent_ms - late_ms
+
+    def _stop(self, own: Tombstone, due_ms: int) -> tuple[Claim, Change | None]:
         """Returns the claim of a message whose slot is sealed once the write is done that cancels it, if any.
 
-        A consumer's message is cancelled for the others, or comes to all if it was promised for a time.
+        What a consumer has is cancelled for all others.
         """
-        topic, ms = self._state.topic, found.deliver_at_ms
-        if not self._state.settings.claimed or self._now_ms - ms > LATEST_CANCEL_MS:
+        topic = self._state.topic
+        if not self._state.settings.claimed or self._now_ms - due_ms > LATEST_CANCEL_MS:
             return Claim(), None
         claim = self._storage.claims.read(topic, own.id)
         if claim.cancelled:  # its tombstone may be missing
             return cancel_late(self._storage, self._state, own._replace(to=claim.to), self._now_ms), None
-        if claim.holders and found.latest_ms:
-            return claim, None
-        kept_s = claim_ttl_s(ms, self._now_ms, cancelled=True)
+        kept_s = claim_ttl_s(due_ms, self._now_ms, cancelled=True)
         return replace(claim, cancelled=True), superseding(topic, own.id, kept_s, from_all=not claim.holders)
 
     def _send_earlier(self, mine: Candidate, earlier: MessageId) -> None:
-        """Sends a message in the place of one that waited for its maximum, unless this was cancelled."""
+        """Sends a message in the place of one that is due after its key's latest time, unless this was cancelled."""
         topic, slot_ms = self._state.topic, self._state.slot_ms
-        known = self._storage.tombstones.put(topic, tombstone(mine.id, slot_ms, self._now_ms, to=earlier))
+        own = tombstone(mine.id, slot_ms, self._now_ms, to=earlier)
+        known = self._storage.tombstones.put(topic, own)
         if known is not None and known.to != earlier:
-            self._storage.tombstones.put(topic, tombstone(earlier, slot_ms, self._now_ms, certain=False))
+            self._storage.tombstones.put(topic, tombstone(earlier, slot_ms, self._now_ms))
+            return
+        if self._storage.notes.read(topic, earlier) is not None:
             return
         [message] = outgoing(select(mine.pack, [mine.place]))
-        message = at_its_latest(message, id_deliver_at_ms(id_bytes(earlier)), mine.sent_ms)
+        message = at_its_latest(message, earlier, mine.sent_ms)
+        urgent = message.deliver_at_ms < self._now_ms + FORWARD_KEYED_MS
         for _, data in packs_of(topic, self._state.generation, self._now_ms, [message]):
-            self._queues.forward(topic, 1, data, urgent=True)
+            self._queues.forward(topic, 1, data, urgent=urgent)
+        self._storage.notes.put(topic, earlier, 0, own.ttl_s)
 
     def _leads_to(self, message_id: MessageId, successor: MessageId | None) -> bool:
         """Whether a message was moved and became the given successor."""
