@@ -13,7 +13,7 @@ out, since its price is the same either way. Scaled to one machine:
 - Then some slots are counted: ingest, dispatch, delivery, sweep, merge, collection. Without merging each slot reads a
   segment for nearly every message.
 
-Prices: us-east-1, on demand, no free tier (tidewheel.cost.prices).
+Prices: us-east-1, on demand, no free tier (tidewheel.model.prices).
 """
 
 from __future__ import annotations
@@ -31,7 +31,6 @@ import tidewheel.flows.upkeep.merge_planning as merging
 from tests.stored_ports import STORED_PORTS
 from tidewheel.aws.service import Service
 from tidewheel.clock import ManualClock
-from tidewheel.cost.prices import DOLLARS_PER_MILLION
 from tidewheel.flows.delivery.deliver import deliver_part
 from tidewheel.flows.delivery.dispatch import dispatch
 from tidewheel.flows.delivery.ingest import ingest
@@ -43,6 +42,7 @@ from tidewheel.flows.upkeep.sweep import sweep
 from tidewheel.local import LocalTidewheel
 from tidewheel.model.message import Encoding
 from tidewheel.model.pack import Pack
+from tidewheel.model.prices import DOLLARS_PER_MILLION
 from tidewheel.model.settings import ServiceSettings, parameter_name
 from tidewheel.model.subscription_state import DeliveryKey
 from tidewheel.model.wheel import fires_at_ms

@@ -32,9 +32,9 @@ import numpy as np
 from benchmarks.bench_function_time import OwnTime
 from benchmarks.waiting import SLOT_MS, waiting_ledger
 from tidewheel.aws.service import Service
-from tidewheel.cost.prices import cost
 from tidewheel.local import LocalTidewheel
 from tidewheel.model.message import Message
+from tidewheel.model.prices import cost
 from tidewheel.model.settings import ServiceSettings, parameter_name
 
 TOPIC = "orders"

@@ -30,7 +30,6 @@ from unittest.mock import patch
 from tests.stored import stored
 from tests.stored_ports import STORED_PORTS
 from tidewheel.clock import ManualClock
-from tidewheel.cost.prices import DAYS_A_MONTH, S3_GB_MONTH, dollars
 from tidewheel.flows.administration.subscribe import create_subscription, create_topic
 from tidewheel.flows.delivery.dispatch import dispatch
 from tidewheel.flows.delivery.ingest import ingest
@@ -44,6 +43,7 @@ from tidewheel.memory import MemoryService, MemorySqs
 from tidewheel.model.job import job_of
 from tidewheel.model.message import IdSource, Message
 from tidewheel.model.pack import Pack, decode_pack, packs
+from tidewheel.model.prices import DAYS_A_MONTH, S3_GB_MONTH, dollars
 from tidewheel.model.settings import TopicSettings
 from tidewheel.model.topic_state import TopicState
 from tidewheel.model.triggers import BULK_WINDOW_S, SWEEP_INTERVAL_S

@@ -22,9 +22,9 @@ from infra.kept_file import write_or_check
 from tidewheel.cli.main import app
 from tidewheel.cost.bill import Bill, bill
 from tidewheel.cost.deployed import ENVIRONMENTS
-from tidewheel.cost.prices import ALARM_MONTH, DAYS_A_MONTH
 from tidewheel.cost.rivals import schedules_dollars
 from tidewheel.cost.workload import DAY_S, Spread, Workload
+from tidewheel.model.prices import ALARM_MONTH, DAYS_A_MONTH
 from tidewheel.policies import queue_policy
 
 README = "../README.md"

@@ -29,7 +29,7 @@ class Run:
     Attributes:
         outcome: how the stream arrived.
         requests: what was asked, by operation.
-        units: what AWS bills for it, as `tidewheel.cost.prices` names it.
+        units: what AWS bills for it, as `tidewheel.model.prices` names it.
         hours: of the stream's time, for which it ran.
         stored_bytes: what was stored when every message waited; None if that was not asked, or nobody can.
     """

@@ -8,7 +8,7 @@ exact for what is asked once a message, and an estimate for requests that take u
 No bill contains logs or alarms, except Tidewheel's. No bill contains consumers. Redis's poller is one.
 
 Prices are US dollars in us-east-1, on demand, without free tiers, as AWS's price list had them on 2026-10-02. All
-others are those of `tidewheel.cost.prices`.
+others are those of `tidewheel.model.prices`.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from benchmarks.peers.stream import mean_body_bytes
 from benchmarks.peers.tidewheel_stack import BATCH
 from tidewheel.cost.bill import ALARMS, LOGS, bill
 from tidewheel.cost.deployed import ENVIRONMENTS
-from tidewheel.cost.prices import (
+from tidewheel.cost.rivals import FUNCTION_GB_S
+from tidewheel.cost.workload import DAY_S, Workload
+from tidewheel.errors import InvalidValue
+from tidewheel.model.prices import (
     ASSUMED_GB_SECONDS,
     DAYS_A_MONTH,
     DOLLARS_PER_GB_SECOND,
     TABLE_GB_MONTH,
     dollars,
 )
-from tidewheel.cost.rivals import FUNCTION_GB_S
-from tidewheel.cost.workload import DAY_S, Workload
-from tidewheel.errors import InvalidValue
 
 MEAN_DELAY_DAYS = 7.0
 HOURS_A_MONTH = 24 * DAYS_A_MONTH

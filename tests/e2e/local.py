@@ -14,8 +14,8 @@ from unittest.mock import patch
 
 from tests.e2e.cloud import Take, Usage
 from tidewheel.clock import Clock
-from tidewheel.cost.prices import ASSUMED_GLUE_RUN_DPU_HOURS
 from tidewheel.errors import SqsError
+from tidewheel.model.prices import ASSUMED_GLUE_RUN_DPU_HOURS
 
 if TYPE_CHECKING:
     import boto3

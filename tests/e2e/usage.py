@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from tests.e2e.cloud import Usage, resources
-from tidewheel.cost.prices import DOLLARS_PER_DPU_HOUR, DOLLARS_PER_GB_SECOND, cost, dollars
+from tidewheel.model.prices import DOLLARS_PER_DPU_HOUR, DOLLARS_PER_GB_SECOND, cost, dollars
 
 if TYPE_CHECKING:
     import boto3

@@ -22,10 +22,10 @@ from tidewheel.aws.scheduler_wheel import SchedulerWheel
 from tidewheel.cdk.alarms import anchor
 from tidewheel.clock import Clock
 from tidewheel.cost.assumptions import Assumptions
-from tidewheel.cost.prices import LOGS_GB
 from tidewheel.errors import InvalidValue
 from tidewheel.local import LocalTidewheel
 from tidewheel.model.message import Message
+from tidewheel.model.prices import LOGS_GB
 from tidewheel.telemetry import function as telemetry
 from tidewheel.telemetry import metrics
 

@@ -9,11 +9,11 @@ import pytest
 
 from tests.conftest import TOPIC, orders
 from tests.local.asked import send_plain
-from tidewheel.cost import prices
 from tidewheel.cost.assumptions import Assumptions
 from tidewheel.cost.plain_stream import stream_of
 from tidewheel.cost.requests import added
 from tidewheel.cost.workload import Workload
+from tidewheel.model import prices
 from tidewheel.model.message import Message
 from tidewheel.model.settings import TopicSettings
 

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from tidewheel import InvalidValue, Message, Tidewheel
-from tidewheel.cost.prices import dollars
 from tidewheel.local import LocalTidewheel
+from tidewheel.model.prices import dollars
 
 TOPIC = "orders"
 

@@ -11,8 +11,8 @@ from botocore.exceptions import ClientError
 
 from tests.local.toy import Toy
 from tidewheel.clock import Clock
-from tidewheel.cost import prices
 from tidewheel.local import LocalTidewheel
+from tidewheel.model import prices
 
 ARN = "arn:aws:lambda:us-east-1:123456789012:function:toy-timer"
 

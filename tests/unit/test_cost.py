@@ -11,7 +11,6 @@ from infra.doc_figures import schedules_cheaper_below
 from tidewheel.cli.cost import notes
 from tidewheel.cli.main import app
 from tidewheel.client.sender import URGENT_MS
-from tidewheel.cost import prices
 from tidewheel.cost.assumptions import Assumptions
 from tidewheel.cost.bill import CLAIMS, LOGS, POLLS, STORAGE, Bill, bill
 from tidewheel.cost.deployed import ENVIRONMENTS
@@ -24,6 +23,7 @@ from tidewheel.cost.workload import Spread, Workload
 from tidewheel.errors import InvalidValue
 from tidewheel.flows.delivery.adopt import FORWARD_MS
 from tidewheel.flows.upkeep.merge_planning import _ENDS_SOON_MS
+from tidewheel.model import prices
 from tidewheel.model.settings import TopicSettings
 
 

@@ -29,8 +29,8 @@ from benchmarks.peers.peer import Peer
 from benchmarks.peers.stream import Outcome
 from tidewheel.cost.bill import bill
 from tidewheel.cost.deployed import ENVIRONMENTS
-from tidewheel.cost.prices import DOLLARS_PER_GB_SECOND
 from tidewheel.errors import InvalidValue
+from tidewheel.model.prices import DOLLARS_PER_GB_SECOND
 
 SCHEDULES = Counted(
     requests=Line(a_message={"scheduler.CreateSchedule": 1.0}, an_hour={}),

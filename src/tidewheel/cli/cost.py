@@ -43,10 +43,10 @@ def cost(
     """
     from tidewheel.cost.bill import bill
     from tidewheel.cost.deployed import ENVIRONMENTS
-    from tidewheel.cost.prices import LISTED, REGION
     from tidewheel.cost.rivals import rivals
     from tidewheel.cost.workload import Spread, Workload
     from tidewheel.model.duration import delay_ms
+    from tidewheel.model.prices import LISTED, REGION
 
     for name, given, known in (("environment", environment, ENVIRONMENTS), ("spread", spread, list(Spread))):
         if given not in known:

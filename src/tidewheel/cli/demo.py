@@ -13,7 +13,6 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from tidewheel.cost.prices import cost
 from tidewheel.cost.rivals import schedules_dollars
 from tidewheel.local import LocalTidewheel
 from tidewheel.local.replay import (
@@ -25,6 +24,7 @@ from tidewheel.local.replay import (
     replay_real,
     replay_virtual,
 )
+from tidewheel.model.prices import cost
 
 _REAL_SLOT_S = 1
 _REAL_LOOKAHEAD_S = 4

@@ -13,8 +13,8 @@ from typing import Unpack
 from tidewheel.client.core import Core
 from tidewheel.client.finding import Selected, find
 from tidewheel.client.waiting import MAX_PEEK
-from tidewheel.cost.prices import dollars
 from tidewheel.model.duration import at_ms
+from tidewheel.model.prices import dollars
 from tidewheel.storage.layout import KEY_SHARDS
 from tidewheel.storage.tombstones import MAX_CANCELS
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from tidewheel.cost import prices
 from tidewheel.cost.assumptions import Assumptions
 from tidewheel.cost.deployed import POLLERS, Deployed
 from tidewheel.cost.function_time import gb_seconds
 from tidewheel.cost.plain_stream import stream_of
-from tidewheel.cost.prices import DAYS_A_MONTH, SERVICES
 from tidewheel.cost.requests import FLOWS
 from tidewheel.cost.stream import Runs, Stream
 from tidewheel.cost.workload import DAY_S, Workload
+from tidewheel.model import prices
+from tidewheel.model.prices import DAYS_A_MONTH, SERVICES
 from tidewheel.model.settings import TopicSettings
 from tidewheel.model.tombstone import KEPT_S
 

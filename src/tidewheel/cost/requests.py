@@ -40,7 +40,7 @@ class Asked:
 
     @property
     def units(self) -> dict[str, float]:
-        """Kind of bill, as in `tidewheel.cost.prices` -> number of units."""
+        """Kind of bill, as in `tidewheel.model.prices` -> number of units."""
         units = {"dynamodb.read": self.reads, "dynamodb.write": self.writes}
         for operation, count in self.requests.items():
             unit = "sqs.request" if operation.startswith("sqs.") else _BILLED.get(operation)

@@ -8,9 +8,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from tidewheel.cost.prices import DAYS_A_MONTH, DOLLARS_PER_GB_SECOND, TABLE_GB_MONTH, dollars
 from tidewheel.cost.stream import CHUNK_BYTES
 from tidewheel.cost.workload import Workload
+from tidewheel.model.prices import DAYS_A_MONTH, DOLLARS_PER_GB_SECOND, TABLE_GB_MONTH, dollars
 
 ITEM_BYTES = 100
 """Bytes of an item beside the body: keys, id, state."""
