@@ -71,7 +71,7 @@ class RecordedQueues(SqsQueues):
             made.client,
             work_queue_url=self.work_queue.url,
             refused_queue_url=self.refused_queue.url,
-            ingest_queues=made.ingest_queues,
+            ingest_queues=lambda _: ("tidewheel_urgent", "tidewheel_bulk"),
             sleep=lambda _: None,
         )
         self.gone: set[str] = set()

@@ -107,10 +107,20 @@ def cancelling_a_key_late(world: World) -> None:
     world.change(Promise.NEVER, "cancelled")
 
 
-@told("ingest replaces after the seal", UPDATE, "dynamodb.PutItem", settings=CLAIMED)
+@told("ingest replaces after the seal", TRANSACTION, settings=CLAIMED)
 def replacing_late(world: World) -> None:
     world.send({"older": "40m"}, key="k")
     world.advance(minutes=36)
+    with world.mortal("ingest"):
+        world.send({"newer": "20m"}, key="k", replace=True)
+        world.advance(minutes=1)
+    world.change(Promise.NEVER, "older")
+
+
+@told("ingest sends a message that comes at its key's latest time", TRANSACTION, "sqs.SendMessage", settings=CLAIMED)
+def coming_earlier(world: World) -> None:
+    world.send({"older": "20m"}, key="k", replace=True, max_wait="25m")
+    world.advance(minutes=10)
     with world.mortal("ingest"):
         world.send({"newer": "20m"}, key="k", replace=True)
         world.advance(minutes=1)

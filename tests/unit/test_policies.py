@@ -181,7 +181,18 @@ def test_the_attributes_that_clients_may_write_are_those_of_their_items() -> Non
         "tombstone": items.encode_tombstone(MINE, Tombstone(1, id, 9, to=id, certain=False, put_ms=1)),
         "key": items.encode_key(
             MINE,
-            KeyEntry(key="k", id=id, sent_ms=1, seq=1, ttl_s=9, replace=True, cancelled=True, floor=(1, 1), tail_ms=1),
+            KeyEntry(
+                key="k",
+                id=id,
+                sent_ms=1,
+                seq=1,
+                ttl_s=9,
+                replace=True,
+                cancelled=True,
+                floor=(1, 1),
+                tail_ms=1,
+                latest_ms=1,
+            ),
         ),
         "move": items.encode_move(MINE, id, id, 9),
     }

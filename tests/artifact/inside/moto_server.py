@@ -6,7 +6,6 @@ Run by `launch.py`, it lives in moved time. Each workaround has its reason:
 |---|---|
 | one lock for each request | moto is not safe under threads: two transactions that exclude each other may both win |
 | `virtual_time` | moto makes milliseconds of a float and loses some: a delayed message would be early |
-| `wire.install` | moto works out the methods of its classes at each request |
 | `tables` | a transaction copies whole tables, a query sorts them: seconds for thousands of items |
 | `queues` | a queue is walked at each request; a stale receipt handle deletes; StartMessageMoveTask is missing |
 | `_untracked` | moto keeps each model that it ever made |
@@ -37,7 +36,6 @@ def main() -> None:
     lock, patches = RLock(), Patches()
     MotoTime(SystemClock()).install()
     patches.set(BaseModel, "__new__", staticmethod(_untracked))
-    wire.install(patches)
     EmulatedTables().install(patches)
     EmulatedSqs(SystemClock(), Condition(lock), virtual=False).install(patches)
     server = wire.HttpServer(lock, SystemClock())

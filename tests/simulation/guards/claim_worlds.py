@@ -195,7 +195,7 @@ def _ingests_newer(world: SmallWorld) -> None:
 
 def _ingest_what_was_sent(world: SmallWorld) -> None:
     """Ingests the packs of the urgent queue."""
-    queue = world.service.queues.sqs.queue("urgent")
+    queue = world.service.queues.sqs.queue("tidewheel_urgent")
     for data in {bytes(each.message_attributes[PACK_ATTRIBUTE]["BinaryValue"]) for each in queue.everything}:
         ingest(world.service, TOPIC, [decode_pack(data, world.clock.now_ms())])
 

@@ -58,7 +58,7 @@ GUARDS = (
     Guard(
         "a message in the ingest queue loses against a cancel by key",
         settling._Settling._settle,
-        never("version floor"),
+        never("mine.version floor"),
         worlds.KEY_QUEUED,
     ),
     Guard(
