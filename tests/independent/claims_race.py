@@ -2,8 +2,8 @@
 
     python -m tests.independent.claims_race [--messages 100000] [--seed N]
 
-Sixteen threads of consumers and eight of cancels are in six processes. Each second one of them gets SIGKILL, and begins
-again. A consumer notes a message when it is handed out, a cancel notes its answer.
+Sixteen threads of consumers and eight of cancels are in six processes. Every five seconds one of them gets SIGKILL, and
+begins again. A consumer notes a message when it is handed out, a cancel notes its answer.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tidewheel.local import LocalTidewheel
 
 TOPIC, SUBSCRIPTION = "orders", "billing"
 CONSUMERS, CANCELS, THREADS = 4, 2, 4
-KILL_S = 1.0
+KILL_S = 5
 _SESSION = {"region_name": "us-east-1", "aws_access_key_id": "local", "aws_secret_access_key": "local"}
 
 

@@ -29,7 +29,8 @@ class Estimate:
     find, and each key that is read adds `key_dollars`, also if its message came in the last 28 days.
 
     Attributes:
-        messages: waiting messages of ledgers in this time, of any group and key. About as many match at most.
+        messages: messages of ledgers in this time, of any group and key, also replaced and cancelled ones. About as
+            many match at most.
         requests: requests of DynamoDB and S3.
         read_bytes: bytes of ledgers that are read.
         dollars: dollars for these requests.
