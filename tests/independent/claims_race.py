@@ -46,7 +46,9 @@ def consume(tw: Tidewheel, notes: Path) -> None:
 
 
 def cancel(tw: Tidewheel, notes: Path, ids: list[str]) -> None:
-    """Cancels messages in an order of its own, and notes each answer."""
+    """Cancels messages in an order of its own, and notes each answer. Goes on where it was killed."""
+    noted = {line.split()[0] for line in notes.read_text().splitlines()} if notes.exists() else set()
+    ids = [each for each in ids if each not in noted]
     random.shuffle(ids)
 
     def one(message_id: str) -> None:
