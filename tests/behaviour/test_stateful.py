@@ -18,7 +18,7 @@ from tests.behaviour.oracle import Fate, Oracle, Sent
 from tests.flows.world import Crash, CrashingPorts
 from tests.marks import topic_state
 from tidewheel.client.changes import Rescheduled
-from tidewheel.client.sender import KEYED_URGENT_MS, URGENT_MS
+from tidewheel.client.sender import URGENT_MS
 from tidewheel.client.waiting import MessageState
 from tidewheel.errors import PartLeased, UnknownMessage
 from tidewheel.flows.upkeep.collect import collect
@@ -27,6 +27,7 @@ from tidewheel.local import MemoryTidewheel
 from tidewheel.memory import MemoryService
 from tidewheel.model.message import Message, Receipt
 from tidewheel.model.settings import TopicSettings
+from tidewheel.model.triggers import KEYED_URGENT_MS
 
 TOPIC = "orders"
 SUBSCRIPTIONS = ("audit", "billing")

@@ -14,13 +14,14 @@ import pytest
 from tests.flows.world import HOUR, TOPIC, World, ids_of
 from tidewheel.errors import QueueUnavailable, TopicReplaced, UnknownTopic
 from tidewheel.flows.administration.cancel import cancel_as_sent
-from tidewheel.flows.delivery.adopt import FORWARD_KEYED_MS, FORWARD_MS, Adopted, adopt
+from tidewheel.flows.delivery.adopt import FORWARD_MS, Adopted, adopt
 from tidewheel.flows.delivery.ingest_batch import pack_of
 from tidewheel.model.key import KeyEntry
 from tidewheel.model.message import SQS_MAX_BYTES
 from tidewheel.model.pack import PACK_ATTRIBUTE, Arrival, Pack
 from tidewheel.model.plain import PREFIX, read_plain
 from tidewheel.model.refused import QueuedMessage
+from tidewheel.model.triggers import KEYED_URGENT_MS
 
 Named = tuple[str, Pack]
 FAR_S = 7_200
@@ -81,7 +82,7 @@ def test_what_can_wait_is_forwarded_together_and_the_rest_is_ingested_here() -> 
     assert done.packs[0][1].generation == world.state.generation
 
 
-@pytest.mark.parametrize(("wishes", "least_ms"), [({}, FORWARD_MS), ({"key": "k"}, FORWARD_KEYED_MS)])
+@pytest.mark.parametrize(("wishes", "least_ms"), [({}, FORWARD_MS), ({"key": "k"}, KEYED_URGENT_MS)])
 def test_a_message_is_forwarded_only_if_it_is_in_time_although_a_call_dies(
     wishes: dict[str, str], least_ms: int
 ) -> None:

@@ -26,6 +26,7 @@ from tidewheel.errors import InvalidValue, LimitExceeded, QueueUnavailable, Send
 from tidewheel.model.message import SQS_MAX_BYTES, IdSource, Message, Receipt, id_floor, id_text
 from tidewheel.model.pack import MAX_MESSAGES, PACK_ATTRIBUTE, pack_body, packs
 from tidewheel.model.topic_state import TopicState
+from tidewheel.model.triggers import KEYED_URGENT_MS
 from tidewheel.model.validation import OutgoingMessage, check_message
 from tidewheel.storage.bodies import store_body
 
@@ -39,11 +40,6 @@ The value must not be lower. A batch of the bulk queue waits for its window (300
 again after the queue's visibility time-out (660 s), and may then take the function's whole time (60 s). With lookahead
 and slot, at most 840 s, this makes less than half an hour. So even after a crash the batch's messages still go to a
 ledger. After a second crash they go direct, in time.
-"""
-KEYED_URGENT_MS = 3_600_000
-"""The same for messages that replace another message.
-
-The replacement happens at ingestion, and a debounce of an hour must not wait five minutes for ingestion.
 """
 URGENT_PACK_MESSAGES = 1_000
 """Urgent messages may have to be sent at once, to every subscription. Ten such packs fit into one function call."""

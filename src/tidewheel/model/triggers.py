@@ -39,6 +39,11 @@ INGEST_TIMEOUT_S = 60
 
 BULK_WINDOW_S = 300
 """The longest that Lambda waits for a batch of the bulk queue to fill. A long wait makes few, large ledgers."""
+KEYED_URGENT_MS = 3_600_000
+"""Messages with keys that are due within this time go to the urgent queue.
+
+A key takes effect at ingestion, and a debounce of an hour must not wait five minutes for ingestion.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

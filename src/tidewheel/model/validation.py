@@ -400,12 +400,8 @@ _OPTION_READERS: Mapping[str, Callable[[Any], Any]] = {
 
 def at_its_latest(message: OutgoingMessage, message_id: MessageId, sent_ms: int) -> OutgoingMessage:
     """Returns a message under the id of an earlier time, which its key names already."""
-    binary, options = id_bytes(message_id), message.options or Options()
-    expires_at_ms = options.expires_at_ms
-    if expires_at_ms is not None:
-        expires_at_ms += id_deliver_at_ms(binary) - message.deliver_at_ms
-    options = replace(options, replace=False, max_wait_ms=None, expires_at_ms=expires_at_ms)
-    return replace(message, id=binary, options=replace(options, sent_at_ms=sent_ms, settled=True))
+    options = replace(message.options or Options(), replace=False, max_wait_ms=None, sent_at_ms=sent_ms, settled=True)
+    return _at(message, id_bytes(message_id), options)
 
 
 def moved(message: OutgoingMessage, ids: Ids, due_ms: int, old: bytes) -> OutgoingMessage:
@@ -414,13 +410,17 @@ def moved(message: OutgoingMessage, ids: Ids, due_ms: int, old: bytes) -> Outgoi
     The expiry moves with the due time.
     """
     options = message.options or Options()
-    expires_at_ms = options.expires_at_ms
-    if expires_at_ms is not None:
-        expires_at_ms += due_ms - message.deliver_at_ms
     if options.key is not None:
         options = replace(options, replace=True, seq=ids.sequence())
-    options = replace(options, moves=id_text(old), expires_at_ms=expires_at_ms, max_wait_ms=None)
-    return replace(message, id=ids.next(due_ms), options=options)
+    return _at(message, ids.next(due_ms), replace(options, moves=id_text(old), max_wait_ms=None))
+
+
+def _at(message: OutgoingMessage, id: bytes, options: Options) -> OutgoingMessage:
+    """Returns a message under the id of another due time, with which its expiry moves."""
+    if options.expires_at_ms is not None:
+        moved_ms = id_deliver_at_ms(id) - message.deliver_at_ms
+        options = replace(options, expires_at_ms=options.expires_at_ms + moved_ms)
+    return replace(message, id=id, options=options)
 
 
 def _encode_body(body: object) -> tuple[str, Encoding]:

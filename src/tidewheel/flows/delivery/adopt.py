@@ -16,14 +16,13 @@ from dataclasses import dataclass, replace
 from tidewheel.errors import TopicReplaced
 from tidewheel.flows.administration.cancel import cancel_as_sent
 from tidewheel.flows.delivery.ingest_batch import NamedPack, PendingPacks
-from tidewheel.flows.delivery.keys import FORWARD_KEYED_MS
 from tidewheel.flows.ports import Ports
 from tidewheel.flows.ports.parallel import each_alone
 from tidewheel.model.message import MAX_MESSAGE_BYTES, id_deliver_at_ms
 from tidewheel.model.pack import Cancellation, Pack, outgoing, with_messages
 from tidewheel.model.pack import packs as packs_of
 from tidewheel.model.topic_state import TopicState
-from tidewheel.model.triggers import BULK_WINDOW_S, INGEST_TIMEOUT_S, bulk_queue
+from tidewheel.model.triggers import BULK_WINDOW_S, INGEST_TIMEOUT_S, KEYED_URGENT_MS, bulk_queue
 from tidewheel.model.validation import Options
 from tidewheel.storage.bodies import store_body
 
@@ -136,7 +135,7 @@ def _may_wait(pack: Pack, now_ms: int) -> bool:
     if pack.arrival is None or pack.arrival.retried:
         return False
     for place, options in enumerate(pack.options or [None] * len(pack)):
-        wait_ms = FORWARD_MS if options is None or options.key is None else FORWARD_KEYED_MS
+        wait_ms = FORWARD_MS if options is None or options.key is None else KEYED_URGENT_MS
         if id_deliver_at_ms(pack.ids[16 * place : 16 * place + 6]) <= now_ms + wait_ms:
             return False
     return True

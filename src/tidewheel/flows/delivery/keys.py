@@ -27,12 +27,11 @@ from tidewheel.model.pack import packs as packs_of
 from tidewheel.model.settings import MAX_FUNCTION_S
 from tidewheel.model.tombstone import Tombstone, tombstone, ttl_s
 from tidewheel.model.topic_state import TopicState
+from tidewheel.model.triggers import KEYED_URGENT_MS
 from tidewheel.model.validation import Options, at_its_latest
 from tidewheel.storage.claims import superseding
 from tidewheel.storage.writes import Change
 
-FORWARD_KEYED_MS = 3_600_000
-"""Messages with keys that are due later may be gathered in the bulk queue for five minutes, as in `client.sender`."""
 _ATTEMPTS = 50
 _MOST_MOVES = 20
 
@@ -236,8 +235,9 @@ class _Settling:
             older: what the message has superseded in its batch.
             moves: whether the message replaced another message.
         """
+        first = _by_latest(mine, older)
         for _ in range(_ATTEMPTS):
-            found = self._storage.keys.claim(self._state.topic, first := _by_latest(mine, older))
+            found = self._storage.keys.claim(self._state.topic, first)
             if found is None:
                 return first.id
             is_mine = found.id is not None and found.id == id_at(mine.id or found.id, found.deliver_at_ms)
@@ -267,7 +267,7 @@ class _Settling:
                 continue
             elif found.version < mine.version and not mine.replace and self._overlap(found, mine):
                 return None
-            elif moves:
+            elif moves:  # a time that is given anew ends the promises of older messages
                 following = self._moved(replace(found, latest_ms=0), mine)
             else:
                 following = self._moved(found, _by_latest(mine, [e for e in older if e.version[:2] >= found.floor]))
@@ -334,7 +334,7 @@ class _Settling:
             return
         [message] = outgoing(select(mine.pack, [mine.place]))
         message = at_its_latest(message, earlier, mine.sent_ms)
-        urgent = message.deliver_at_ms < self._now_ms + FORWARD_KEYED_MS
+        urgent = message.deliver_at_ms < self._now_ms + KEYED_URGENT_MS
         for _, data in packs_of(topic, self._state.generation, self._now_ms, [message]):
             self._queues.forward(topic, 1, data, urgent=urgent)
         self._storage.notes.put(topic, earlier, 0, own.ttl_s)
