@@ -10,10 +10,12 @@ from .client.damaged import Damaged as Damaged
 from .client.estimate import Estimate as Estimate
 from .client.finding import ChangedMessages as ChangedMessages
 from .client.finding import MatchedMessage as MatchedMessage
+from .client.histogram import DueBar as DueBar
 from .client.histogram import EstimatedHistogram as EstimatedHistogram
 from .client.recurring import RecurringMessage as RecurringMessage
 from .client.service_redrive import RefusedMessage as RefusedMessage
 from .client.stats import SubscriptionStats as SubscriptionStats
+from .client.stats import TopicMarks as TopicMarks
 from .client.stats import TopicStats as TopicStats
 from .client.tidewheel import Tidewheel as Tidewheel
 from .client.waiting import MessageState as MessageState

@@ -67,10 +67,16 @@ def test_stats_count_what_waits_is_sealed_in_flight_and_dead_by_hour_and_by_day(
     assert found.next_due_at is not None and found.next_due_at.timestamp() == due
     assert found.oldest_due_at == found.next_due_at
     assert found.last_due_at is not None and found.last_due_at.timestamp() == due + 86_400
+    assert sum(each.messages for each in found.by_due) == 3
     topic.client.pause(topic.name, "billing")
     topic.advance(seconds=due - 240 - topic.stack.now().timestamp())
     found = topic.client.stats(topic.name)
     assert (found.waiting, found.sealed, found.in_flight) == (2, 1, 0)
+    assert (found.marks.handed_out_until or found.marks.sealed_until) < found.marks.planned_until
+    assert found.subscriptions[0].late_since is None, "it is due in four minutes"
+    topic.advance(minutes=5)
+    [billing] = topic.client.stats(topic.name).subscriptions
+    assert billing.late_since is not None and (billing.late_since.timestamp(), billing.late) == (due, 1)
     topic.client.resume(topic.name, "billing")
     topic.advance(seconds=1)
     found = topic.client.stats(topic.name)

@@ -29,10 +29,11 @@ from tidewheel.cli.histogram import Bars, histogram_parts
 from tidewheel.cli.inspection import print_messages, stats_parts
 from tidewheel.cli.main import app
 from tidewheel.client import in_flight
-from tidewheel.client.histogram import DAY_S, HOUR_S, histogram, loads
+from tidewheel.client.histogram import DAY_S, DUE_S, HOUR_S, due_bars, histogram, loads
 from tidewheel.ledger.bucket import Bucket, bucket_id
 from tidewheel.ledger.slots import slots_of
 from tidewheel.local.memory_stack import MemoryTidewheel
+from tidewheel.model.plan import Unindexed
 from tidewheel.model.segment import Segment
 
 NOW_MS = 1_800_000_000_000  # 8:00 UTC
@@ -124,6 +125,18 @@ def test_bars_and_rest_are_all_that_waits_whatever_the_slots(
     )
     assert found.total >= whole
     assert found.total <= sum(each.rows for each in buckets)
+    for total in (found.total, found.total + 5, found.total // 2):
+        by_due = due_bars(waiting, NOW_MS, slot_ms, total)
+        assert [each.until_s for each in by_due] == list(DUE_S)
+        assert sum(each.messages for each in by_due) == total and min(each.messages for each in by_due) >= 0
+
+
+def test_bars_by_time_until_due_begin_with_what_is_overdue_and_end_with_what_is_due_in_decades() -> None:
+    delays_s = [-7200, 5, 30, 300, 1800, 18_000, 80_000, 500_000, 2_000_000, 30_000_000, 200_000_000, 900_000_000]
+    slots = [NOW_MS // 1000 + each for each in delays_s]
+    held = bucket(slots, *(segment(slot * 1000, slot * 1000 + 9, 1) for slot in slots))
+    found = due_bars(loads([held], 0, 1000, 100), NOW_MS, 1000, 12)
+    assert [each.messages for each in found] == [1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 2]
 
 
 # ---- a topic's statistics
@@ -192,6 +205,110 @@ def test_a_message_is_counted_where_it_is_on_its_way(memory: MemoryTidewheel) ->
     assert taken.body == "x"
 
 
+def test_the_bars_by_time_until_due_are_what_waits_and_the_marks_are_times(memory: MemoryTidewheel) -> None:
+    client = topic(memory)
+    client.send_many("orders", [Message(body="x", delay=each) for each in ("30m", "2h", "2d", "2d", "1460d")])
+    memory.advance(minutes=6)
+    stats = client.stats("orders")
+    assert {each.until_s: each.messages for each in stats.by_due if each.messages} == {
+        3600: 1,
+        21_600: 1,
+        604_800: 2,
+        315_360_000: 1,
+    }
+    memory.advance(minutes=120)
+    client.pause("orders", "billing")
+    memory.advance(days=2)
+    marks, now = client.stats("orders").marks, memory.now()
+    two_days = now.replace(hour=0, minute=5)  # the end of the slot of the last messages
+    assert (marks.sealed_until, marks.planned_until) == (two_days, two_days)
+    handed_out_until = marks.handed_out_until
+    assert handed_out_until is not None and marks.collected_until <= handed_out_until < now - timedelta(days=1)
+    client.delete_subscription("orders", "billing")
+    assert client.stats("orders").marks.handed_out_until is None
+
+
+def late(client: Tidewheel) -> dict[str, tuple[datetime | None, int]]:
+    return {each.name: (each.late_since, each.late) for each in client.stats("orders").subscriptions}
+
+
+def test_what_a_paused_subscription_lacks_is_late_once_it_is_due(memory: MemoryTidewheel) -> None:
+    client = topic(memory, "audit", "billing")
+    client.send_many("orders", [Message(body="x", delay=f"{i}h") for i in (2, 2, 3, 9)])
+    client.pause("orders", "audit")
+    memory.advance(hours=1, minutes=59)
+    assert client.stats("orders").sealed > 0
+    assert late(client) == {"audit": (None, 0), "billing": (None, 0)}
+    memory.advance(hours=2)
+    first_due = memory.now().replace(hour=2, minute=0)
+    assert late(client) == {"audit": (first_due, 3), "billing": (None, 0)}
+    client.resume("orders", "audit")
+    memory.advance(minutes=6)
+    assert late(client) == {"audit": (None, 0), "billing": (None, 0)}
+
+
+def test_what_a_long_pause_keeps_late_is_estimated_from_the_first_plans(
+    memory: MemoryTidewheel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = topic(memory, "audit", "billing")
+    client.send_many("orders", [Message(body="x", delay=f"{i}h") for i in range(2, 42)])
+    client.pause("orders", "audit")
+    memory.advance(hours=42)
+    monkeypatch.setattr(in_flight, "MAX_PLANS", 10)
+    found = late(client)
+    assert found["billing"] == (None, 0)
+    assert found["audit"][0] == memory.now() - timedelta(hours=40) and 35 <= found["audit"][1] <= 45
+
+
+def test_a_plan_whose_ledgers_have_no_index_is_late_from_its_first_slot_on(
+    memory: MemoryTidewheel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = topic(memory)
+    client.send("orders", "x", delay="2h")
+    client.pause("orders", "billing")
+    memory.advance(hours=2)
+    plan = memory.service.plans.next("orders", 0)
+    assert plan is not None
+    ledger = Unindexed(object_name="x", tail="", size_bytes=9, rows=1)
+    unindexed = replace(plan, segments=(), unindexed=(ledger,))
+    monkeypatch.setattr(memory.service.plans, "next", lambda _, at: unindexed if at <= plan.first_slot else None)
+    assert late(client)["billing"][0] == datetime.fromtimestamp(plan.first_slot * SLOT_MS // 1000, UTC)
+
+
+def test_messages_that_nobody_planned_in_time_are_late_for_each_subscription(
+    memory: MemoryTidewheel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = topic(memory, "audit", "billing")
+    client.send_many("orders", [Message(body="x", delay=each) for each in ("2h", "2h", "3h")])
+    memory.advance(minutes=6)
+    monkeypatch.setattr(memory.service.runs, "dispatch", lambda _: None)
+    monkeypatch.setattr(memory.service.wheel, "take_due", lambda _: [])
+    memory.advance(hours=2)
+    assert late(client) == dict.fromkeys(("audit", "billing"), (memory.now().replace(hour=2, minute=0), 2))
+
+
+def test_what_a_queue_does_not_take_is_late_and_so_is_what_cannot_be_read(memory: MemoryTidewheel) -> None:
+    client = topic(memory)
+    client.send_many("orders", [Message(body="x", delay="2h") for _ in range(3)])
+    memory.advance(minutes=6)
+    url = client.subscriptions("orders")[0].queue_url
+    memory.sqs.delete_queue(QueueUrl=url)
+    memory.advance(hours=1, minutes=53)
+    assert client.stats("orders").subscriptions[0].parked == 3
+    assert late(client) == {"billing": (None, 0)}
+    memory.advance(minutes=2)
+    assert late(client) == {"billing": (memory.now().replace(hour=2, minute=0), 3)}
+
+    other = MemoryTidewheel()
+    client = topic(other)
+    client.send("orders", "x", delay="2h")
+    other.advance(minutes=6)
+    [ledger] = other.service.buckets.all("orders")
+    other.service.objects.put(ledger.object_name, b"rubbish" * 1000)
+    other.advance(hours=2)
+    assert late(client) == {"billing": (other.now().replace(hour=2, minute=0), 1)}
+
+
 def test_what_a_paused_subscription_lacks_is_sealed_and_the_oldest(memory: MemoryTidewheel) -> None:
     client = topic(memory, "billing", "audit")
     client.send_many("orders", [Message(body="x", delay=f"{i}h") for i in (2, 2, 3, 9)])
@@ -237,6 +354,9 @@ def test_parts_that_are_left_of_a_delivery_are_sealed(memory: MemoryTidewheel) -
     for part in range(4):
         memory.service.deliveries.part_done(key, part)
     assert client.stats("orders").sealed == 60
+    assert late(client) == {"billing": (None, 0)}
+    memory.clock.advance_ms(600_000)
+    assert late(client) == {"billing": (memory.now().replace(hour=2, minute=0), 60)}
     original(key, [part for part in parts if part >= 4])
     memory.advance(minutes=1)
     assert client.stats("orders").sealed == 0

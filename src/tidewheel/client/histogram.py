@@ -20,6 +20,8 @@ HOUR_S = 3600
 DAY_S = 86_400
 HOURS = 48
 DAYS = 60
+DUE_S = (1, 10, 60, 600, HOUR_S, 6 * HOUR_S, DAY_S, 7 * DAY_S, 30 * DAY_S, 365 * DAY_S, 3650 * DAY_S)
+"""Ends of the bars by time until due."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +52,19 @@ class EstimatedHistogram:
     def starts(self) -> Iterator[datetime]:
         """Returns the start time of each bar."""
         return (self.start_at + timedelta(seconds=i * self.bar_s) for i in range(len(self.bars)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DueBar:
+    """Estimated number of waiting messages by time until due.
+
+    Attributes:
+        until_s: the messages are due at most so many seconds from now, and later than those of the bar before.
+        messages: their number. The first bar includes overdue messages, the last bar all messages due later.
+    """
+
+    until_s: int
+    messages: int
 
 
 class Load(NamedTuple):
@@ -102,8 +117,35 @@ def histogram(loads: Sequence[Load], now_ms: int, slot_ms: int, *, bar_s: int, b
         bars: how many.
     """
     start_ms = now_ms - now_ms % (bar_s * 1000)
-    edges = [round((start_ms + i * bar_s * 1000) / slot_ms) for i in range(bars + 1)]
-    counts = [0.0] * (bars + 1)
+    rounded = _counts(loads, [round((start_ms + i * bar_s * 1000) / slot_ms) for i in range(1, bars + 1)])
+    return EstimatedHistogram(start_at=utc(start_ms), bar_s=bar_s, bars=tuple(rounded[:-1]), later=rounded[-1])
+
+
+def due_bars(loads: Sequence[Load], now_ms: int, slot_ms: int, total: int) -> tuple[DueBar, ...]:
+    """Estimates how many messages are due within a second, ten seconds and so on, as `histogram` does.
+
+    Args:
+        total: the sum of all bars.
+    """
+    counts = _counts(loads, [round((now_ms + each * 1000) / slot_ms) for each in DUE_S[:-1]])
+    found, left = [], total
+    for until_s, count in zip(DUE_S, [*counts[:-1], total], strict=True):
+        left -= (messages := min(count, left))
+        found.append(DueBar(until_s=until_s, messages=messages))
+    return tuple(found)
+
+
+def rows_before(loads: Sequence[Load], slot: int) -> float:
+    """Estimates the rows of slots before a slot."""
+    counts = [0.0, 0.0]
+    for load in loads:
+        _spread(load, [slot], counts)
+    return counts[0]
+
+
+def _counts(loads: Sequence[Load], edges: list[int]) -> list[int]:
+    """Returns the rows before each edge, from the edge before on, and the rows after the last edge."""
+    counts = [0.0] * (len(edges) + 1)
     for load in loads:
         _spread(load, edges, counts)
     # Sums are rounded, not bars, so that rounding neither adds nor loses a message.
@@ -111,19 +153,19 @@ def histogram(loads: Sequence[Load], now_ms: int, slot_ms: int, *, bar_s: int, b
     for count in counts:
         before, total = round(total), total + count
         rounded.append(round(total) - before)
-    return EstimatedHistogram(start_at=utc(start_ms), bar_s=bar_s, bars=tuple(rounded[:-1]), later=rounded[-1])
+    return rounded
 
 
 def _spread(load: Load, edges: list[int], counts: list[float]) -> None:
-    """Adds a load's rows to the bars between the edges. Rows beyond the edges go to the last count."""
-    last = len(edges) - 1
+    """Adds a load's rows to the bars before the edges. Rows beyond the edges go to the last count."""
+    last = len(edges)
     everything = _occupied(load.bucket, load.first_slot, load.end_slot)
     bar = 0
     first = load.first_slot
     while first < load.end_slot:
-        while bar < last and edges[bar + 1] <= first:
+        while bar < last and edges[bar] <= first:
             bar += 1
-        end = load.end_slot if bar == last else min(load.end_slot, edges[bar + 1])
+        end = load.end_slot if bar == last else min(load.end_slot, edges[bar])
         if everything:
             counts[bar] += load.rows * _occupied(load.bucket, first, end) / everything
         first = end

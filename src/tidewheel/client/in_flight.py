@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from tidewheel.errors import CorruptMetadata, ObjectMissing
@@ -17,16 +17,35 @@ MAX_PLANS = 20
 """The most plans read of each kind. Without a limit, a long-paused subscription would cost thousands of requests."""
 
 
+class ReadPlan(NamedTuple):
+    """A plan that was read: its estimated rows, and the first slot in which it may have a message."""
+
+    rows: float
+    first_slot: int
+
+
 class Undelivered(NamedTuple):
     """Planned messages that are not delivered to all subscriptions yet.
 
     Attributes:
         rows: their estimated number.
         first_slot: the first slot with such a message; None without such messages.
+        plans: first slot -> the plan, of those that were read.
+        unread_from: from which slot on no plan was read.
+        unread_rows: estimated rows of each slot from there to the last planned slot.
     """
 
     rows: float
     first_slot: int | None
+    plans: Mapping[int, ReadPlan]
+    unread_from: int
+    unread_rows: float
+
+
+def due_from_ms(plan: Plan, slot_ms: int) -> int:
+    """Returns the first time at which a plan may have a message."""
+    segments = (each.segment.first_deliver_at_ms for each in plan.segments if not plan.unindexed)
+    return max(plan.first_slot * slot_ms, min(segments, default=0))
 
 
 def undelivered(
@@ -51,9 +70,12 @@ def undelivered(
     plans = _Plans(storage, state, exact, unreadable)
     not_handed_out = min((each.cursor for each in subscriptions), default=state.planned)
     left = _shares_left(subscriptions, opened, not_handed_out)
-    found = [plans.in_delivery(left), plans.not_handed_out(not_handed_out)]
-    slots = [each.first_slot for each in found if each.first_slot is not None]
-    return Undelivered(sum(each.rows for each in found), min(slots, default=None))
+    rows = plans.in_delivery(left)
+    read_rows, unread_from = plans.not_handed_out(not_handed_out)
+    unread = state.planned - unread_from
+    unread_rows = read_rows / max(1, unread_from - not_handed_out) if unread > 0 else 0.0
+    first_slot = min((each.first_slot for each in plans.read.values()), default=None)
+    return Undelivered(rows + read_rows + unread_rows * unread, first_slot, plans.read, unread_from, unread_rows)
 
 
 def _shares_left(
@@ -77,10 +99,11 @@ class _Plans:
     state: TopicState
     exact: Mapping[str, Bucket]
     unreadable: dict[str, Exception]
+    read: dict[int, ReadPlan] = field(default_factory=dict)
 
-    def in_delivery(self, left: Mapping[int, float]) -> Undelivered:
+    def in_delivery(self, left: Mapping[int, float]) -> float:
+        """Reads the first plans of which parts are left. Returns the rows that are left of all."""
         rows = shares = 0.0
-        first: int | None = None
         for a in sorted(left)[:MAX_PLANS]:
             try:
                 plan = self.storage.plans.read(self.state.topic, a)
@@ -88,13 +111,12 @@ class _Plans:
                 self.unreadable[f"plan {a}"] = error
                 continue
             if plan is not None:
-                rows, shares = rows + left[a] * self._rows(plan), shares + left[a]
-                first = self._first_slot(plan) if first is None else first
-        return Undelivered(rows * sum(left.values()) / shares if shares else 0.0, first)
+                rows, shares = rows + left[a] * self._note(plan), shares + left[a]
+        return rows * sum(left.values()) / shares if shares else 0.0
 
-    def not_handed_out(self, start: int) -> Undelivered:
+    def not_handed_out(self, start: int) -> tuple[float, int]:
+        """Reads the first plans from a slot on. Returns their rows, and the slot behind the last."""
         rows, at = 0.0, start
-        first: int | None = None
         for _ in range(MAX_PLANS):
             try:
                 plan = self.storage.plans.next(self.state.topic, at) if at < self.state.planned else None
@@ -102,10 +124,15 @@ class _Plans:
                 self.unreadable[f"plan after {at}"] = error
                 break
             if plan is None or plan.first_slot >= self.state.planned:
-                return Undelivered(rows, first)
-            rows, at = rows + self._rows(plan), plan.end_slot
-            first = self._first_slot(plan) if first is None else first
-        return Undelivered(rows * (self.state.planned - start) / max(1, at - start), first)
+                return rows, self.state.planned
+            rows, at = rows + self._note(plan), plan.end_slot
+        return rows, at
+
+    def _note(self, plan: Plan) -> float:
+        """Keeps a plan that was read, and returns its rows."""
+        rows = self._rows(plan)
+        self.read[plan.first_slot] = ReadPlan(rows, self._first_slot(plan))
+        return rows
 
     def _rows(self, plan: Plan) -> float:
         """Estimates a plan's rows, with segments spread evenly over the occupied slots of their spans."""
@@ -123,4 +150,4 @@ class _Plans:
 
     def _first_slot(self, plan: Plan) -> int:
         """Returns the first slot in which a plan may have a message."""
-        return max(plan.first_slot, plan.segments[0].segment.first_deliver_at_ms // self.state.slot_ms)
+        return due_from_ms(plan, self.state.slot_ms) // self.state.slot_ms

@@ -10,8 +10,20 @@ from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import ClientError
 
-from tidewheel.client.histogram import DAY_S, DAYS, HOUR_S, HOURS, EstimatedHistogram, histogram, loads
+from tidewheel.client.histogram import (
+    DAY_S,
+    DAYS,
+    HOUR_S,
+    HOURS,
+    DueBar,
+    EstimatedHistogram,
+    due_bars,
+    histogram,
+    loads,
+    rows_before,
+)
 from tidewheel.client.in_flight import undelivered
+from tidewheel.client.late import LateMessages, Unplanned
 from tidewheel.client.subscription_queues import dead_letter_url_of
 from tidewheel.clock import utc
 from tidewheel.flows.delivery.load_index import complete_all
@@ -56,6 +68,8 @@ class SubscriptionStats:
         parked: messages parked because the subscription is paused or its queue does not accept them.
         queue: its queue's depth; None if the queue is gone or cannot be read.
         dead: messages in its queue's dead-letter queue; None if there is no such queue, or it cannot be read.
+        late_since: about when the first message was due that its queue should have and has not; None if none is late.
+        late: about how many such messages there are, in plans, parks and parts, before its filter.
     """
 
     name: str
@@ -66,6 +80,25 @@ class SubscriptionStats:
     parked: int
     queue: QueueDepth | None
     dead: int | None
+    late_since: datetime | None
+    late: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicMarks:
+    """How far a topic's work has come, as due times. A mark moves when there is work behind it.
+
+    Attributes:
+        sealed_until: messages due before are in ledgers for the last time, or were sent direct.
+        planned_until: messages due before are planned.
+        handed_out_until: messages due before are handed out to all subscriptions. None without subscriptions.
+        collected_until: ledgers of messages due before are deleted, or will be with the next collection.
+    """
+
+    sealed_until: datetime
+    planned_until: datetime
+    handed_out_until: datetime | None
+    collected_until: datetime
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,6 +115,8 @@ class TopicStats:
         dead: messages in the queues' dead-letter queues.
         by_hour: waiting messages by due time, for each of the next 48 hours.
         by_day: likewise, for each of the next 60 days.
+        by_due: waiting messages by time until due, eleven bars from a second to ten years. They add up to `waiting`.
+        marks: how far the topic's work has come.
         buckets: live ledgers, up to MOST_BUCKETS.
         ledger_bytes: their bytes, including rows that are delivered already.
         oldest_slot_at: start of the first slot that any live ledger holds; earlier than next_due_at until it
@@ -106,6 +141,8 @@ class TopicStats:
     dead: int
     by_hour: EstimatedHistogram
     by_day: EstimatedHistogram
+    by_due: tuple[DueBar, ...]
+    marks: TopicMarks
     buckets: int
     ledger_bytes: int
     oldest_slot_at: datetime | None
@@ -137,7 +174,7 @@ def topic_stats(storage: Storage, sqs: SQSClient, state: TopicState, now_ms: int
     opened = storage.deliveries.all(state.topic, unreadable)
     left = undelivered(storage, state, buckets, subscriptions, opened, unreadable)
     waiting = loads(live, state.sealed, slot_ms, DETAILED)
-    unplanned = sum(each.rows for each in loads(live, state.planned, slot_ms, DETAILED))
+    unplanned = loads(live, state.planned, slot_ms, DETAILED)
     by_hour = histogram(waiting, now_ms, slot_ms, bar_s=HOUR_S, bars=HOURS)
     by_day = histogram(waiting, now_ms, slot_ms, bar_s=DAY_S, bars=DAYS)
     if partial:
@@ -147,19 +184,32 @@ def topic_stats(storage: Storage, sqs: SQSClient, state: TopicState, now_ms: int
     queues = {url: _depth(sqs, url) for url in dict.fromkeys(each.queue_url for each in subscriptions)}
     dead = {url: _depth(sqs, url)[0] for url in {url for _, url in queues.values()} if url is not None}
     parks = storage.parks.all(state.topic, unreadable)
-    damaged = [*storage.set_aside.all(state.topic, unreadable), *(each for each in parks if each.unreadable)]
+    aside = storage.set_aside.all(state.topic, unreadable)
+    late = LateMessages(
+        slot_ms=slot_ms,
+        now_ms=now_ms,
+        planned=state.planned,
+        unplanned=Unplanned(next_due, rows_before(unplanned, now_ms // slot_ms + 1)),
+        left=left,
+        opened=opened,
+        parks=parks,
+        aside=aside,
+    )
     shown = []
     for each in subscriptions:
         queue, dead_url = queues[each.queue_url]
-        shown.append(_subscription(each, state, opened, parks, queue, None if dead_url is None else dead[dead_url]))
+        depths = queue, None if dead_url is None else dead[dead_url]
+        shown.append(_subscription(each, state, opened, parks, *depths, *late.of(each)))
     return TopicStats(
         topic=state.topic,
         waiting=by_hour.total,
-        sealed=round(left.rows + unplanned - sum(each.rows for each in waiting)),
+        sealed=round(left.rows + sum(each.rows for each in unplanned) - sum(each.rows for each in waiting)),
         in_flight=sum(depth.total for depth, _ in queues.values() if depth is not None),
         dead=sum(depth.total for depth in dead.values() if depth is not None),
         by_hour=by_hour,
         by_day=by_day,
+        by_due=due_bars(waiting, now_ms, slot_ms, by_hour.total),
+        marks=_marks(state, subscriptions),
         buckets=len(buckets),
         ledger_bytes=sum(bucket.size_bytes for bucket in buckets),
         oldest_slot_at=_slot_at(min((bucket.first_slot for bucket in buckets), default=None), slot_ms),
@@ -168,7 +218,7 @@ def topic_stats(storage: Storage, sqs: SQSClient, state: TopicState, now_ms: int
         last_due_at=_slot_at(max((bucket.last_slot for bucket in live), default=None), slot_ms),
         subscriptions=tuple(shown),
         unreadable=len(unreadable),
-        damaged=len(damaged),
+        damaged=len(aside) + sum(each.unreadable is not None for each in parks),
         partial=partial,
     )
 
@@ -197,6 +247,8 @@ def _subscription(
     parks: Sequence[Park],
     queue: QueueDepth | None,
     dead: QueueDepth | None,
+    late_since_ms: int | None,
+    late: int,
 ) -> SubscriptionStats:
     own = [it for it in opened if (it.key.subscription, it.key.generation) == (each.name, each.generation)]
     parked = [it for it in parks if (it.key.subscription, it.key.generation) == (each.name, each.generation)]
@@ -209,6 +261,18 @@ def _subscription(
         parked=sum(it.rows for it in parked),
         queue=queue,
         dead=None if dead is None else dead.total,
+        late_since=None if late_since_ms is None else utc(late_since_ms),
+        late=late,
+    )
+
+
+def _marks(state: TopicState, subscriptions: Sequence[SubscriptionState]) -> TopicMarks:
+    handed_out = min((each.cursor for each in subscriptions), default=None)
+    return TopicMarks(
+        sealed_until=utc(state.sealed * state.slot_ms),
+        planned_until=utc(state.planned * state.slot_ms),
+        handed_out_until=_slot_at(handed_out, state.slot_ms),
+        collected_until=utc(state.collected_until * state.slot_ms),
     )
 
 
