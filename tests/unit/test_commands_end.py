@@ -20,6 +20,7 @@ COMMANDS = {
     "topics": ["topics", "list"],
     "send": ["send", "orders", "x"],
     "receive": ["receive", "orders", "billing", "--wait", "20"],
+    "listen": ["listen", "orders/billing", "--forward-to", "http://localhost:1/"],
     "stats": ["stats", "orders", "--watch"],
     "merge": ["merge", "orders"],
 }

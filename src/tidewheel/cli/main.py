@@ -27,6 +27,7 @@ from tidewheel.cli import (
     history,
     inspection,
     jobs,
+    listen,
     messages,
     plain,
     policies,
@@ -65,7 +66,7 @@ app.add_typer(damaged.damaged, name="damaged")
 app.add_typer(policies.policy, name="policy")
 app.add_typer(changes.recurring, name="recurring")
 _COMMANDS: tuple[tuple[Callable[..., None], ...], ...] = (
-    (messages.send, messages.receive, changes.cancel, changes.reschedule, address.address),
+    (messages.send, messages.receive, listen.listen, changes.cancel, changes.reschedule, address.address),
     (
         inspection.stats,
         inspection.get,

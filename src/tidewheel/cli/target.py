@@ -34,6 +34,11 @@ class Target:
     region: str | None = None
     profile: str | None = None
 
+    @property
+    def here(self) -> bool:
+        """Whether the service is on this machine, and not a deployed stack."""
+        return self.endpoint_url is not None and urlsplit(self.endpoint_url).hostname in _THIS_MACHINE
+
     def client(self) -> Tidewheel:
         """Creates the client. Loads boto3 only here, so that help is fast. Raises InvalidValue as `session`."""
         from tidewheel.client.tidewheel import Tidewheel
@@ -60,8 +65,7 @@ class Target:
             except UnknownRegionError:
                 advice = "give a region such as eu-central-1, with --region, AWS_DEFAULT_REGION or the profile"
                 raise InvalidValue("region", session.region_name, advice) from None
-        here = self.endpoint_url is not None and urlsplit(self.endpoint_url).hostname in _THIS_MACHINE
-        if not here or session.get_credentials() is not None:
+        if not self.here or session.get_credentials() is not None:
             return session
         # boto3 refuses to work without credentials.
         region = session.region_name or "us-east-1"

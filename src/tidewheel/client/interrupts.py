@@ -7,8 +7,11 @@ import threading
 from types import FrameType
 from typing import Any, Self
 
-_USUAL: dict[signal.Signals, Any] = {signal.SIGTERM: signal.SIG_DFL, signal.SIGINT: signal.default_int_handler}
-"""The handlers that Python sets. A program with others decides itself what a signal means."""
+_USUAL: dict[signal.Signals, tuple[Any, ...]] = {
+    signal.SIGTERM: (signal.SIG_DFL, signal.default_int_handler),
+    signal.SIGINT: (signal.default_int_handler,),
+}
+"""The handlers that Python sets, and that which makes SIGTERM a Ctrl-C. A program with others decides itself."""
 
 
 class Interrupts:
@@ -25,12 +28,13 @@ class Interrupts:
         self.caught = False
         self._wanted = wanted
         self._late = False
-        self._installed: list[signal.Signals] = []
+        self._before: dict[signal.Signals, Any] = {}
 
     def __enter__(self) -> Self:
         if self._wanted and threading.current_thread() is threading.main_thread():
-            self._installed = [number for number, usual in _USUAL.items() if signal.getsignal(number) == usual]
-            for number in self._installed:
+            found = {number: signal.getsignal(number) for number in _USUAL}
+            self._before = {number: handler for number, handler in found.items() if handler in _USUAL[number]}
+            for number in self._before:
                 signal.signal(number, self._noted)
         return self
 
@@ -44,7 +48,7 @@ class Interrupts:
         The block must wait for this call, or the signal could come after it. Windows cannot do this: there the block
         goes on.
         """
-        for number in self._installed[:1] if hasattr(signal, "pthread_kill") else ():
+        for number in list(self._before)[:1] if hasattr(signal, "pthread_kill") else ():
             self._late = True
             signal.pthread_kill(threading.main_thread().ident or 0, number)
 
@@ -57,6 +61,6 @@ class Interrupts:
         self.caught = True
 
     def _restore(self) -> None:
-        for number in self._installed:
-            signal.signal(number, _USUAL[number])
-        self._installed = []
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+        self._before = {}

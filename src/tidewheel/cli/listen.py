@@ -1,0 +1,200 @@
+"""Defines the command `tidewheel listen`, which posts the messages of a subscription to a URL.
+
+received --POST--> 2xx -> acknowledged
+             +---> another status, no answer in time, no connection -> comes again by its queue's own rule
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import asdict
+from datetime import UTC, datetime
+from threading import Event
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tidewheel.cli.administration import AsJson
+from tidewheel.cli.output import print_error, print_json
+from tidewheel.cli.target import Target
+from tidewheel.errors import InvalidValue
+from tidewheel.model.message import Encoding
+
+if TYPE_CHECKING:
+    from tidewheel.cli.hook import Hook
+    from tidewheel.client.tidewheel import Tidewheel
+    from tidewheel.model.received import ReceivedMessage
+    from tidewheel.model.subscription_state import SubscriptionState
+
+_POLL_S = 1
+"""How long a poll waits, and so the longest that Ctrl-C waits if no POST is under way."""
+_FINISH_S = 5
+"""How long a POST under way may wait for its answer after Ctrl-C. Then its message goes back."""
+_TYPES = {
+    Encoding.TEXT: "text/plain; charset=utf-8",
+    Encoding.JSON: "application/json",
+    Encoding.BYTES: "application/octet-stream",
+}
+
+
+def listen(
+    ctx: typer.Context,
+    source: Annotated[str, typer.Argument(metavar="TOPIC/SUBSCRIPTION", help="Such as orders/billing.")],
+    forward_to: Annotated[
+        str, typer.Option(metavar="URL", help="Where to post messages, such as http://localhost:3000/hook.")
+    ],
+    timeout: Annotated[float, typer.Option(help="Seconds that a POST waits for its answer.")] = 30,
+    take: Annotated[
+        bool, typer.Option("--take", help="On a deployed stack: take the messages from their consumers.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Post the messages of a subscription to a URL, until Ctrl-C.
+
+    An answer of 2xx acknowledges a message. Otherwise the message comes again after its queue's visibility time-out,
+    and goes to the dead letters after its queue's maximum of receives.
+    """
+    from tidewheel.cli.hook import Hook
+    from tidewheel.client.consumer import Consumer
+
+    target: Target = ctx.obj
+    topic, _, subscription = source.partition("/")
+    if not topic or not subscription:
+        raise InvalidValue("TOPIC/SUBSCRIPTION", source, "give both names, such as orders/billing")
+    hook = Hook.of(forward_to, timeout)
+    if not target.here and not take:
+        print_error(
+            f"stack {target.stack!r} is not on this machine: listen takes the messages of {source} from their "
+            "consumers. Give --take to do so, or listen to a service on this machine"
+        )
+        raise typer.Exit(1)
+    service = target.client()
+    found = service.core.cache.subscription(topic, subscription)
+    consumer = Consumer(service, topic, subscription)
+    listener = _Listener(hook=hook, source=found, as_json=as_json)
+    with _warnings_as_lines(), suppress(KeyboardInterrupt):  # before the run, or a second one
+        _tell_ready(service, found, forward_to, timeout, as_json)
+        # One message at a time: no other waits invisibly for a slow hook.
+        consumer.run(listener.forward, stop=listener.stop, wait_s=_POLL_S, batch=1, finish_s=_FINISH_S)
+    if listener.error is not None:
+        raise listener.error
+    counts = ", ".join(f"{count:,} {what}" for what, count in asdict(consumer.counts).items() if count)
+    typer.echo(f"Stopped. Messages: {counts or 'none'}.", err=True)
+
+
+def _tell_ready(
+    service: Tidewheel, source: SubscriptionState, forward_to: str, timeout_s: float, as_json: bool
+) -> None:
+    """Prints what is listened to, the queue's rule for messages that are not taken, and why messages may not come."""
+    from tidewheel.client.redrive import attributes_of
+
+    rule = attributes_of(service.core.connection.sqs, source.queue_url, "VisibilityTimeout", "RedrivePolicy")
+    hidden_s = int(rule["VisibilityTimeout"])
+    dead = "and then to the dead-letter queue" if "RedrivePolicy" in rule else "without end: it has no dead letters"
+    notes = [f"A message without an answer of 2xx comes again after {hidden_s} s, {dead}."]
+    if source.state.value != "ACTIVE":
+        how = f"tidewheel subscriptions resume {source.topic} {source.name}"
+        notes.append(f"The subscription is {source.state.value}, so no new messages come. See: {how}")
+    if source.filter_policy is not None:
+        notes.append(f"Only messages that match its filter come: {source.filter_policy}")
+    if timeout_s >= hidden_s:
+        notes.append(f"--timeout is not below {hidden_s} s: a message may come again while its POST is under way.")
+    if as_json:
+        ready = {"topic": source.topic, "subscription": source.name, "forward_to": forward_to}
+        print_json({"ready": {**ready, "state": source.state, "filter_policy": source.filter_policy, "notes": notes}})
+    else:
+        typer.echo(f"Ready: {source.topic}/{source.name} to {forward_to}. Ctrl-C ends it.")
+        typer.echo("\n".join(notes))
+    typer.get_text_stream("stdout").flush()
+
+
+class _NotTaken(Exception):
+    """The hook did not take a message. The user was told."""
+
+
+class _Listener:
+    """Posts messages, and prints a line for each.
+
+    Attributes:
+        stop: set when standard output does not take lines any more.
+        error: the error of standard output.
+    """
+
+    def __init__(self, *, hook: Hook, source: SubscriptionState, as_json: bool) -> None:
+        self.stop = Event()
+        self.error: OSError | None = None
+        self._hook, self._source, self._as_json = hook, source, as_json
+
+    def forward(self, message: ReceivedMessage) -> None:
+        """Posts a message.
+
+        Raises:
+            _NotTaken: the hook did not take it.
+        """
+        from tidewheel.cli.hook import NoAnswer
+
+        begun_s, status, error = time.monotonic(), None, None
+        try:
+            status = self._hook.post(message.bytes(), self._headers(message))
+        except NoAnswer as failed:
+            error = str(failed)
+        except ValueError as failed:
+            error = f"the body cannot be decoded ({type(failed).__name__})"
+        try:
+            self._tell(message, status, error, round((time.monotonic() - begun_s) * 1000))
+        except OSError as failed:
+            self.error = failed
+            self.stop.set()
+        if status is None or not 200 <= status < 300:
+            raise _NotTaken
+
+    def _headers(self, message: ReceivedMessage) -> dict[str, str]:
+        headers = {
+            "Content-Type": _TYPES[message.encoding],
+            "User-Agent": "tidewheel",
+            "Tidewheel-Id": message.id,
+            "Tidewheel-Topic": self._source.topic,
+            "Tidewheel-Subscription": self._source.name,
+            "Tidewheel-Deliver-At": message.deliver_at.isoformat(timespec="milliseconds"),
+            "Tidewheel-Attempt": str(_attempt(message)),
+        }
+        if message.attributes:  # JSON in ASCII: no name or value ends the header
+            headers["Tidewheel-Attributes"] = json.dumps(dict(message.attributes))
+        return headers
+
+    def _tell(self, message: ReceivedMessage, status: int | None, error: str | None, took_ms: int) -> None:
+        attempt = _attempt(message)
+        if self._as_json:
+            tried: dict[str, Any] = {"id": message.id, "status": status, "attempt": attempt, "duration_ms": took_ms}
+            print_json(tried | ({} if error is None else {"error": error}))
+        else:
+            again = f"  attempt {attempt}" if attempt > 1 else ""
+            typer.echo(f"{datetime.now(UTC):%H:%M:%SZ}  {message.id}  {status or error}  {took_ms:,} ms{again}")
+        typer.get_text_stream("stdout").flush()
+
+
+def _attempt(message: ReceivedMessage) -> int:
+    """Returns which attempt this is, counted from 1 over SQS's receives and `retry_later`."""
+    return message.attempt + message.receive_count
+
+
+class _AsLines(logging.Handler):
+    """Prints the consumer's warnings as lines, without those about a hook: its tries have lines already."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.exc_info is None or not isinstance(record.exc_info[1], _NotTaken):
+            print_error(record.getMessage())
+
+
+@contextmanager
+def _warnings_as_lines() -> Iterator[None]:
+    logger, handler = logging.getLogger("tidewheel"), _AsLines(logging.WARNING)
+    logger.addHandler(handler)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)

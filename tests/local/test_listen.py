@@ -1,0 +1,403 @@
+"""`tidewheel listen` as a process, before hooks of every kind."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import count
+from threading import Event, Thread
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from tidewheel import Message, ReceivedMessage, Tidewheel
+from tidewheel.cli.main import app
+from tidewheel.cli.target import Target
+from tidewheel.local import LocalTidewheel
+
+PATIENCE_S = 120
+"""What may take so long when the machine is busy, and takes a few seconds otherwise."""
+PROGRAM = (
+    "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # a background job ignores it
+    "from tidewheel.cli import run; run()"
+)
+HOSTILE = "\r\nTidewheel-Id: x\r\n\r\n\u2028\ufeff ü"
+NUMBERS = count()
+
+
+def until(true: Callable[[], object], process: subprocess.Popen[str] | None = None) -> None:
+    end_s = time.monotonic() + PATIENCE_S
+    while not true():
+        assert process is None or process.poll() is None, process.communicate()
+        assert time.monotonic() < end_s
+        time.sleep(0.02)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Got:
+    """A request that the hook got."""
+
+    path: str
+    headers: dict[str, str]
+    body: bytes
+
+
+class Hook(ThreadingHTTPServer):
+    """Answers with 200, or as `answers` says for a body, one answer a request.
+
+    Attributes:
+        got: all requests.
+        go: ends the answers "wait" and "drip".
+    """
+
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Answers)
+        self.got: list[Got] = []
+        self.answers: dict[str, list[str]] = {}
+        self.go = Event()
+        self.url = f"http://127.0.0.1:{self.server_port}/hook?of=us"
+        Thread(target=self.serve_forever, args=(0.02,), daemon=True).start()
+
+    def bodies(self) -> list[str]:
+        return [each.body.decode() for each in self.got]
+
+
+class Answers(BaseHTTPRequestHandler):
+    """A request to the hook."""
+
+    server: Hook
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        self.server.got.append(Got(path=self.path, headers=dict(self.headers), body=body))
+        left = self.server.answers.get(body.decode(errors="replace"), [])
+        answer = left.pop(0) if left else "200"
+        if answer == "die":
+            self.connection.close()
+        elif answer == "junk":
+            self.wfile.write(b"\x1b[2J not HTTP\r\n")
+        elif answer == "drip":  # a byte before each time-out of the connection
+            while not self.server.go.wait(0.2):
+                self.wfile.write(b"H")
+        else:
+            if answer == "wait":
+                self.server.go.wait(PATIENCE_S)
+            self.send_response(200 if answer == "wait" else int(answer))
+            self.send_header("Location", "/elsewhere")
+            self.end_headers()
+
+    def do_GET(self) -> None:
+        self.server.got.append(Got(path=self.path, headers=dict(self.headers), body=b""))
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+@pytest.fixture
+def hook() -> Iterator[Hook]:
+    with Hook() as hook:
+        yield hook
+        hook.go.set()
+        hook.shutdown()
+
+
+@pytest.fixture(scope="module")
+def stack() -> Iterator[LocalTidewheel]:
+    with LocalTidewheel(stack_name="toy", clock="real") as stack:
+        stack.client().create_topic("orders")
+        yield stack
+
+
+class World:
+    """A service in real time, with a subscription for one test."""
+
+    def __init__(self, stack: LocalTidewheel, name: str) -> None:
+        self.stack, self.name, self.topic = stack, name, "orders"
+        self.client: Tidewheel = stack.client()
+        self.processes: list[subprocess.Popen[str]] = []
+
+    def subscribe(self, *, visibility_timeout_s: int = 3600, **settings: Any) -> None:
+        self.client.create_subscription(
+            self.topic, self.name, visibility_timeout_s=visibility_timeout_s, initial_position="latest", **settings
+        )
+
+    def send(self, *bodies: str) -> None:
+        self.client.send_many(self.topic, [Message(body=each) for each in bodies])
+
+    def start(self, forward_to: str, *options: str, program: str = PROGRAM) -> subprocess.Popen[str]:
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "TIDEWHEEL_"))}
+        command = ["--stack", "toy", "--endpoint-url", str(self.stack.endpoint_url), "listen", *options]
+        process = subprocess.Popen(
+            [sys.executable, "-c", program, *command, f"{self.topic}/{self.name}", "--forward-to", forward_to],
+            env=kept,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        self.processes.append(process)
+        return process
+
+    def left(self, queue: str = "") -> int:
+        return len(self.stack.queue(f"toy-{self.topic}-{self.name}{queue}").everything)
+
+    def receive(self) -> list[ReceivedMessage]:
+        return self.client.receive(self.topic, self.name)
+
+
+@pytest.fixture
+def world(stack: LocalTidewheel) -> Iterator[World]:
+    world = World(stack, f"s{next(NUMBERS)}")
+    yield world
+    for process in world.processes:
+        process.kill()
+        process.communicate(timeout=PATIENCE_S)
+    world.client.delete_subscription(world.topic, world.name)
+
+
+def ended(process: subprocess.Popen[str], number: signal.Signals = signal.SIGINT) -> tuple[str, str]:
+    """Sends a signal. Returns what the process printed to standard output and error."""
+    process.send_signal(number)
+    shown, errors = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 0, errors
+    return shown, errors
+
+
+def tries(shown: str) -> list[dict[str, Any]]:
+    ready, *found = [json.loads(line) for line in shown.splitlines()]
+    assert ready.keys() == {"ready"}
+    return found
+
+
+def test_a_message_is_posted_byte_for_byte_with_its_headers_and_then_acknowledged(world: World, hook: Hook) -> None:
+    world.subscribe()
+    large = HOSTILE + "x" * 1_200_000
+    sent = {
+        "text/plain; charset=utf-8": world.client.send("orders", HOSTILE),
+        "application/json": world.client.send("orders", {"id": 17}, attributes={"kind": HOSTILE}),
+        "application/octet-stream": world.client.send("orders", b"\xff\x00\r\n"),
+    }
+    world.client.send("orders", large)
+    process = world.start(hook.url, "--json")
+    until(lambda: len(hook.got) == 4 and not world.left(), process)
+    shown, errors = ended(process)
+
+    found = {each.headers["Content-Type"]: each for each in hook.got if len(each.body) < 1_000}
+    assert {kind: each.body for kind, each in found.items()} == {
+        "text/plain; charset=utf-8": HOSTILE.encode(),
+        "application/json": b'{"id":17}',
+        "application/octet-stream": b"\xff\x00\r\n",
+    }
+    assert large.encode() in [each.body for each in hook.got]
+    for kind, receipt in sent.items():
+        headers = found[kind].headers
+        ours = {name: value for name, value in headers.items() if name.startswith("Tidewheel-")}
+        attributes = json.loads(ours.pop("Tidewheel-Attributes", "{}"))
+        assert attributes == ({"kind": HOSTILE} if kind == "application/json" else {})
+        due = datetime.fromisoformat(ours.pop("Tidewheel-Deliver-At"))
+        assert due.utcoffset() == timedelta() and due == receipt.deliver_at
+        assert ours == {
+            "Tidewheel-Id": receipt.id,
+            "Tidewheel-Topic": "orders",
+            "Tidewheel-Subscription": world.name,
+            "Tidewheel-Attempt": "1",
+        }
+    assert {each.path for each in hook.got} == {"/hook?of=us"}
+    found_tries = tries(shown)
+    assert {(each["status"], each["attempt"]) for each in found_tries} == {(200, 1)}
+    assert {each.id for each in sent.values()} < {each["id"] for each in found_tries}
+    assert errors == "Stopped. Messages: 4 handled.\n"
+
+
+def test_what_is_not_taken_comes_again_by_the_queues_rule(world: World, hook: Hook) -> None:
+    world.subscribe(visibility_timeout_s=3)
+    hook.answers = {body: [body] for body in ("500", "302", "404", "die", "junk", "drip")}
+    world.send(*hook.answers)
+    process = world.start(hook.url, "--timeout", "0.5", "--json")
+    until(lambda: len(hook.got) == 12 and not world.left(), process)
+    shown, _ = ended(process)
+    told = {(each["status"], each.get("error")) for each in tries(shown) if each["attempt"] == 1}
+    assert told == {
+        (500, None),
+        (302, None),
+        (404, None),
+        (None, "no answer in HTTP (RemoteDisconnected)"),
+        (None, "no answer in HTTP (BadStatusLine)"),
+        (None, "no answer in 0.5 s"),
+    }
+    assert [each["status"] for each in tries(shown) if each["attempt"] == 2] == [200] * 6
+    assert {each.path for each in hook.got} == {"/hook?of=us"}  # no redirect was followed
+    assert "\x1b" not in shown
+
+
+def test_what_is_never_taken_goes_to_the_dead_letters_as_the_queue_says(world: World, hook: Hook) -> None:
+    world.subscribe(visibility_timeout_s=0)
+    hook.answers = {"poison": ["500"] * 99}
+    world.send("poison")
+    process = world.start(hook.url)
+    until(lambda: world.left("-dead"), process)
+    shown, errors = ended(process)
+    ready, rule, note, *lines = shown.splitlines()
+    assert ready == f"Ready: orders/{world.name} to {hook.url}. Ctrl-C ends it."
+    assert "again after 0 s" in rule and "while its POST is under way" in note
+    assert [line.split("  ")[2] for line in lines] == ["500"] * 5
+    assert lines[4].endswith("attempt 5")
+    assert errors == "Stopped. Messages: 5 failed.\n"
+
+
+def test_where_nothing_listens_no_message_is_lost(world: World, hook: Hook) -> None:
+    world.subscribe()
+    hook.server_close()
+    world.send("1", "2")
+    process = world.start(hook.url, "--json")
+    assert process.stdout is not None
+    lines = [json.loads(process.stdout.readline()) for _ in range(3)]
+    assert [(each["status"], each["error"]) for each in lines[1:]] == [(None, "Connection refused")] * 2
+    ended(process)
+    assert world.left() == 2
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["Ctrl-C", "SIGTERM"])
+def test_a_signal_in_the_middle_holds_nothing_back_and_waits_for_the_answer(
+    world: World, hook: Hook, number: signal.Signals
+) -> None:
+    world.subscribe()
+    bodies = [str(i) for i in range(5)]
+    hook.answers = {body: ["wait"] for body in bodies}
+    world.send(*bodies)
+    process = world.start(hook.url, "--json")
+    until(lambda: hook.got, process)
+    process.send_signal(number)
+    rest: list[str] = []
+    while len(rest) < 4:  # long before the visibility time-out
+        rest += [each.body for each in world.receive()]
+    hook.go.set()
+    shown, errors = process.communicate(timeout=PATIENCE_S)
+    assert (process.returncode, errors) == (0, "Stopped. Messages: 1 handled.\n")
+    assert [each["status"] for each in tries(shown)] == [200]
+    assert sorted(rest + hook.bodies()) == bodies
+    assert world.left() == 4  # the other consumer has them in hand
+
+
+def test_a_message_whose_answer_does_not_come_after_ctrl_c_is_visible_at_once(world: World, hook: Hook) -> None:
+    world.subscribe()
+    hook.answers = {"slow": ["wait"]}
+    world.send("slow")
+    soon = f"import tidewheel.cli.listen as listen; listen._FINISH_S = 0.3\n{PROGRAM}"
+    process = world.start(hook.url, program=soon)
+    until(lambda: hook.got, process)
+    _, errors = ended(process)
+    assert f"orders/{world.name}: no time is left for 1 messages in hand; they come again" in errors
+    assert "Traceback" not in errors
+    assert [each.body for each in world.receive()] == ["slow"]
+
+
+def test_a_closed_standard_output_ends_it_and_no_message_comes_twice(world: World, hook: Hook) -> None:
+    world.subscribe()
+    process = world.start(hook.url, "--json")
+    assert process.stdout is not None
+    process.stdout.readline()
+    process.stdout.close()
+    world.send("1")
+    process.wait(PATIENCE_S)
+    assert (hook.bodies(), world.left()) == (["1"], 0)
+
+
+def test_a_message_that_was_cancelled_in_the_queue_is_not_posted(world: World, hook: Hook) -> None:
+    world.topic = "claims"
+    world.client.create_topic("claims", cancel_until="consumed")
+    world.subscribe()
+    gone, kept = (world.client.send("claims", body, delay=1) for body in ("gone", "kept"))
+    until(lambda: world.left() == 2)
+    assert world.client.cancel("claims", gone.id)
+    process = world.start(hook.url)
+    until(lambda: hook.got and not world.left(), process)
+    _, errors = ended(process)
+    assert hook.bodies() == ["kept"]
+    assert errors == "Stopped. Messages: 1 handled, 1 cancelled.\n"
+    assert not world.client.cancel("claims", kept.id)
+
+
+def test_a_paused_or_filtered_subscription_is_told_before_nothing_comes(world: World, hook: Hook) -> None:
+    world.subscribe(filter_policy={"kind": ["reminder"]})
+    world.client.pause("orders", world.name)
+    process = world.start(hook.url, "--json")
+    assert process.stdout is not None
+    ready = json.loads(process.stdout.readline())["ready"]
+    assert (ready["state"], ready["filter_policy"]) == ("PAUSED", '{"kind":["reminder"]}')
+    assert f"tidewheel subscriptions resume orders {world.name}" in ready["notes"][1]
+    assert "match its filter" in ready["notes"][2]
+    assert ended(process) == ("", "Stopped. Messages: none.\n")
+
+
+# ---- what is refused
+
+
+def listen(target: Target, *options: str) -> str:
+    result = CliRunner().invoke(app, ["listen", *options], obj=target)
+    assert (result.exit_code, result.stdout) == (1, ""), result.output
+    assert result.stderr.startswith("tidewheel: ") and result.stderr.count("\n") == 1
+    return result.stderr
+
+
+HERE = Target(stack="toy", endpoint_url="http://127.0.0.1:1")
+URL = ("--forward-to", "http://localhost:3000/hook")
+
+
+@pytest.mark.parametrize(
+    "endpoint", [None, "https://sqs.eu-central-1.amazonaws.com", "http://localhost.example:4566", "http://127.0.0.2"]
+)
+def test_messages_of_a_deployed_stack_are_taken_only_with_take(endpoint: str | None) -> None:
+    target = Target(stack="toy", endpoint_url=endpoint, region="nowhere")
+    said = listen(target, "orders/billing", *URL)
+    assert "stack 'toy' is not on this machine" in said and "Give --take" in said
+
+
+def test_with_take_a_stack_elsewhere_is_listened_to(stack: LocalTidewheel, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Target, "here", False)
+    target = Target(stack="toy", endpoint_url=stack.endpoint_url, region="us-east-1")
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "a")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "b")
+    said = listen(target, "orders/none", *URL, "--take")
+    assert "topic 'orders' has no subscription 'none'" in said
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "localhost:3000/hook",
+        "ftp://localhost/",
+        "http://",
+        "http://localhost:99999/",
+        "http://localhost:0/",
+        "http://[bad/",
+        "http://me:secret@localhost/",
+        "http://localhost/a b",
+        "http://localhost/ü",
+        "http://localhost/\r\nX: y",
+    ],
+)
+def test_a_url_that_cannot_be_posted_to_is_told_before_a_message_is_taken(url: str) -> None:
+    assert "give a URL that starts with http:// or https://" in listen(HERE, "orders/billing", "--forward-to", url)
+
+
+@pytest.mark.parametrize("timeout", ["0", "nan", "inf", "43201"])
+def test_a_time_out_that_is_none_is_told(timeout: str) -> None:
+    assert "give seconds from 0.1 to 43200" in listen(HERE, "orders/billing", *URL, "--timeout", timeout)
+
+
+@pytest.mark.parametrize("source", ["orders", "/billing", "orders/", "a/b/c", "a b/c"])
+def test_a_source_that_is_none_is_told(source: str, stack: LocalTidewheel) -> None:
+    target = Target(stack="toy", endpoint_url=stack.endpoint_url, region="us-east-1")
+    said = listen(target, source, *URL)
+    assert "give both names" in said or "use 1 to 48 letters" in said
