@@ -18,9 +18,11 @@ from .client.stats import SubscriptionStats as SubscriptionStats
 from .client.stats import TopicMarks as TopicMarks
 from .client.stats import TopicStats as TopicStats
 from .client.tidewheel import Tidewheel as Tidewheel
+from .client.waiting import LedgerPlace as LedgerPlace
 from .client.waiting import MessageState as MessageState
 from .client.waiting import MessageStatus as MessageStatus
 from .client.waiting import Place as Place
+from .client.waiting import Recipient as Recipient
 from .client.waiting import WaitingMessage as WaitingMessage
 from .errors import AlreadyExists as AlreadyExists
 from .errors import BodyChanged as BodyChanged

@@ -113,10 +113,10 @@ ALL_FLOWS: Mapping[str, Flow] = {
         reads=4,
         writes=5,
     ),
-    # Reads topic state, tombstone and buckets, and the segment of a ledger.
+    # Reads topic state, tombstone, buckets and subscriptions, and the segment of a ledger.
     "get": _flow(
-        {"dynamodb.GetItem": 3, "dynamodb.Query": 1, "s3.GetObject": 1},
-        reads=4,
+        {"dynamodb.GetItem": 3, "dynamodb.Query": 2, "s3.GetObject": 1},
+        reads=5,
     ),
     "peek": _flow(
         {"dynamodb.GetItem": 1, "dynamodb.Query": 1},

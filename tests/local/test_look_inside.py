@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -14,7 +15,9 @@ import pytest
 from typer.testing import CliRunner
 
 from tidewheel import (
+    Consumer,
     InvalidValue,
+    LedgerPlace,
     Message,
     MessageState,
     PeekIncomplete,
@@ -30,6 +33,7 @@ from tidewheel.errors import CorruptMetadata
 from tidewheel.local import LocalTidewheel
 from tidewheel.local.memory_stack import MemoryTidewheel
 from tidewheel.model.message import IdSource, MessageId, id_text
+from tidewheel.model.subscription_state import SubscriptionState
 from tidewheel.model.tombstone import tombstone
 from tidewheel.model.topic_state import Purge
 
@@ -214,6 +218,91 @@ def test_a_message_of_a_damaged_ledger_is_set_aside_and_its_neighbour_is_sent(me
     assert (places(client, lost), places(client, kept)) == ({"billing": "set aside"}, {"billing": "sent"})
 
 
+def test_a_status_tells_until_when_a_message_can_be_cancelled_and_where_it_is(stack: Stack) -> None:
+    client = topic(stack, segment_rows=100, retention_s=DAY_S)
+    sent = client.send_many("orders", [Message(body="x", delay=7200 + i) for i in range(250)])
+    assert client.get("orders", sent[0].id).ledger is None
+    stack.advance(minutes=6)
+    found = [client.get("orders", each.id) for each in (sent[0], sent[-1])]
+    [ledger] = client.core.connection.storage.buckets.all("orders")
+    count = len(ledger.segments)
+    assert count > 1
+    assert [each.ledger for each in found] == [
+        LedgerPlace(object=ledger.object_name, segment=number, segments=count) for number in (1, count)
+    ]
+    assert {each.seals_at for each in found} == {sent[0].deliver_at.replace(hour=1, minute=52, second=0, microsecond=0)}
+    stack.advance(hours=1, minutes=45)
+    assert client.cancel("orders", sent[1].id)
+    stack.advance(minutes=3)
+    assert not client.cancel("orders", sent[0].id)
+    assert client.get("orders", sent[0].id).ledger == LedgerPlace(object=ledger.object_name)
+
+
+def recipients(client: Tidewheel, receipt: Receipt) -> dict[str, bool]:
+    return {each.name: each.excluded for each in client.get("orders", receipt.id).recipients}
+
+
+def test_a_status_tells_which_subscriptions_get_a_message_by_their_filters_of_today(stack: Stack) -> None:
+    client = topic(stack, "all", "large", retention_s=DAY_S)
+    client.set_filter("orders", "large", {"amount": [{"numeric": [">=", 1000]}]})
+    small = client.send("orders", "x", delay="2h", attributes={"amount": "5"})
+    large = client.send("orders", "x", delay="2h", attributes={"amount": "5000", "traceparent": "x"})
+    assert recipients(client, small) == {}
+    stack.advance(minutes=6)
+    assert recipients(client, small) == {"all": False, "large": True}
+    assert recipients(client, large) == {"all": False, "large": False}
+    assert "large      does not get it" in shell(client, "get", "orders", small.id)
+    client.set_filter("orders", "large", {"amount": ["5"]})
+    assert recipients(client, small) == {"all": False, "large": False}
+    stack.advance(hours=2)
+    client.create_subscription("orders", "later")
+    assert recipients(client, large) == {"all": False, "large": True, "later": True}
+    assert [each.name for each in client.get("orders", large.id).subscriptions] == ["all", "large"]
+
+
+def test_a_message_that_a_consumer_sends_again_excludes_all_other_subscriptions(memory: MemoryTidewheel) -> None:
+    client = topic(memory, "audit", "billing")
+    client.set_filter("orders", "billing", {"tidewheel.group": [{"exists": False}]})
+    client.send("orders", "x")
+    memory.advance(minutes=1)
+    [taken] = client.receive("orders", "billing")
+    again = Consumer(client, "orders", "billing").retry_later(taken, delay="2h")
+    memory.advance(minutes=6)
+    assert again is not None and recipients(client, again) == {"audit": True, "billing": False}
+
+
+def test_a_filter_that_cannot_be_read_excludes_nothing(
+    memory: MemoryTidewheel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = topic(memory)
+    sent = client.send("orders", "x", delay="2h")
+    memory.advance(minutes=6)
+    [billing] = memory.service.subscriptions.all("orders")
+    unreadable = replace(billing, filter_policy='{"a": [{"newer": 1}]}')
+    monkeypatch.setattr(memory.service.subscriptions, "all", lambda *_: [unreadable])
+    assert recipients(client, sent) == {"billing": False}
+
+
+def test_a_status_of_a_waiting_message_comes_though_a_subscription_cannot_be_read(
+    memory: MemoryTidewheel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = topic(memory)
+    sent = client.send("orders", "x", delay="2h")
+    memory.advance(minutes=6)
+    damaged = CorruptMetadata("subscription audit is damaged")
+    original = memory.service.subscriptions.all
+
+    def listed(topic: str, unreadable: dict[str, Exception]) -> list[SubscriptionState]:
+        unreadable["audit"] = damaged
+        return original(topic, unreadable)
+
+    monkeypatch.setattr(memory.service.subscriptions, "all", listed)
+    assert (state(client, sent), recipients(client, sent)) == ("waiting", {"billing": False})
+    memory.advance(hours=2)
+    with pytest.raises(CorruptMetadata, match="subscription audit"):
+        client.get("orders", sent.id)
+
+
 def test_a_message_held_back_for_a_broken_queue_is_not_called_sent(memory: MemoryTidewheel) -> None:
     client = topic(memory, inline_rows=1)
     sent = client.send_many("orders", [Message(body=f"{i}", delay="2h") for i in range(5)])
@@ -321,7 +410,7 @@ def test_looking_inside_asks_little_of_aws() -> None:
         }
         assert asked(stack, lambda: client.get("orders", sent[0].id)) == {
             "dynamodb.GetItem": 3,  # the topic state, the tombstone, the topic state after it
-            "dynamodb.Query": 1,  # buckets
+            "dynamodb.Query": 2,  # buckets, subscriptions
             "s3.GetObject": 1,  # one segment
         }
         stack.advance(hours=2, minutes=30)
@@ -397,6 +486,8 @@ def test_the_command_line_shows_a_message_and_the_next_ones(memory: MemoryTidewh
         assert expected in shown
     found = json.loads(shell(client, "get", "orders", sent.id, "--json"))
     assert (found["state"], found["message"]["key"], found["moved_to"]) == ("waiting", "k", None)
+    assert (found["seals_at"], found["ledger"]["segment"]) == ("2026-01-01T01:52:00+00:00", 1)
+    assert found["recipients"] == [{"name": "billing", "filter_policy": None, "excluded": False}]
     table = shell(client, "peek", "orders", "-n", "3")
     assert sent.id in table and "2026-01-01 02:00:00" in table and "a [red]body[/] xxx" in table
     [listed] = json.loads(shell(client, "peek", "orders", "--json"))

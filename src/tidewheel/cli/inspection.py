@@ -284,6 +284,7 @@ def _status_pairs(status: MessageStatus) -> list[tuple[str, str]]:
         ("id", status.id),
         ("state", status.state.value),
         ("due", _precise(status.deliver_at)),
+        ("sealed", f"about {_precise(status.seals_at)}"),
         ("moved to", status.moved_to),
         ("cancelled late", "yes" if status.cancelled_late else None),
         ("claimed by", ", ".join(status.claimed_by) or None),
@@ -298,7 +299,8 @@ def _status_pairs(status: MessageStatus) -> list[tuple[str, str]]:
             *(("attribute", f"{name}={value}") for name, value in message.attributes.items()),
             ("body", message.body),
         ]
-    pairs += [(each.name, f"{each.place.value} ({each.state.value})") for each in status.subscriptions]
+    places = {each.name: f"{each.place.value} ({each.state.value})" for each in status.subscriptions}
+    pairs += (places | {each.name: "does not get it" for each in status.recipients if each.excluded}).items()
     return [(name, value) for name, value in pairs if value is not None]
 
 
@@ -306,13 +308,16 @@ def _precise(at: datetime | None) -> str | None:
     return None if at is None else f"{at.astimezone(UTC):%Y-%m-%d %H:%M:%S}.{at.microsecond // 1000:03d} UTC"
 
 
-_STATUS_NAMES = ("id", "state", "deliver_at", "moved_to", "claimed_by", "cancelled_late")
+_STATUS_NAMES = (
+    *("id", "state", "deliver_at", "seals_at", "moved_to", "claimed_by", "cancelled_late"),
+    *("ledger", "recipients", "subscriptions"),
+)
 
 
 def _status_json(status: MessageStatus) -> dict[str, Any]:
     message = None if status.message is None else _message_json(status.message)
     found = {name: getattr(status, name) for name in _STATUS_NAMES}
-    return found | {"message": message, "subscriptions": status.subscriptions}
+    return found | {"message": message}
 
 
 def _message_json(message: WaitingMessage) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -132,12 +132,44 @@ class SubscriptionProgress:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LedgerPlace:
+    """Where a ledger holds a message.
+
+    Attributes:
+        object: the ledger's name in the S3 bucket.
+        segment, segments: the number of the segment, from 1, and how many the ledger has. None once it is planned.
+    """
+
+    object: str
+    segment: int | None = None
+    segments: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recipient:
+    """Whether a subscription gets a message, by its filter of today. The filter counts when the plan is handed out.
+
+    Attributes:
+        filter_policy: JSON of the subscription's filter policy. None: it takes all messages.
+        excluded: whether it does not get the message: its filter leaves the message out, its first messages are due
+            later, or `retry_later` sent the message to another subscription only.
+    """
+
+    name: str
+    filter_policy: str | None
+    excluded: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MessageStatus:
     """The status of a message.
 
     Attributes:
         deliver_at: the due time, which is part of the id; set for unknown messages too.
+        seals_at: about when its slot is, or was, sealed. Until then the message can be cancelled.
         message: the message, if a ledger holds it.
+        ledger: the message's place in this ledger.
+        recipients: all subscriptions of the topic, by name, while a ledger holds the message.
         moved_to: the id of the message that replaced it, if it was moved.
         subscriptions: the subscriptions that get the message; empty until its slot is planned.
         claimed_by: in a topic with `cancel_until="consumed"`, the subscriptions whose consumers have the message.
@@ -147,7 +179,10 @@ class MessageStatus:
     id: MessageId
     state: MessageState
     deliver_at: datetime
+    seals_at: datetime
     message: WaitingMessage | None = None
+    ledger: LedgerPlace | None = None
+    recipients: tuple[Recipient, ...] = ()
     moved_to: MessageId | None = None
     subscriptions: tuple[SubscriptionProgress, ...] = ()
     claimed_by: tuple[str, ...] = ()
@@ -177,6 +212,8 @@ def get(connection: Connection, topic: str, message_id: MessageId, now_ms: int) 
     state = storage.topic_states.existing(topic)
     found = find(connection, state, message_id)
     claim = storage.claims.read(topic, message_id) if state.settings.claimed else Claim()
+    unreadable: dict[str, Exception] = {}
+    subscriptions = [] if found is None else storage.subscriptions.all(topic, unreadable)
     progress: tuple[SubscriptionProgress, ...] = ()
     in_time = tombstone is not None and (tombstone.certain or slot >= state.sealed)
     stopped = claim.cancelled and not claim.holders
@@ -188,7 +225,9 @@ def get(connection: Connection, topic: str, message_id: MessageId, now_ms: int) 
         # If the message was found through its plan, the slot was planned after the topic state was read.
         planned = slot < state.planned or found.plan is not None
         if planned:
-            progress = _progress(storage, topic, due_ms, slot, found.plan)
+            if unreadable:
+                raise next(iter(unreadable.values()))
+            progress = _progress(storage, topic, subscriptions, due_ms, slot, found.plan)
         if planned and tombstone is not None and found.plan is None:
             message_state = MessageState.UNKNOWN  # the plan that would tell is collected
         else:
@@ -199,7 +238,10 @@ def get(connection: Connection, topic: str, message_id: MessageId, now_ms: int) 
         id=message_id,
         state=message_state,
         deliver_at=utc(due_ms),
+        seals_at=utc(slot * state.slot_ms - state.settings.lookahead_ms),
         message=None if found is None else waiting_message(found),
+        ledger=None if found is None else _ledger_place(found),
+        recipients=() if found is None else tuple(_recipient(each, found, slot) for each in subscriptions),
         moved_to=tombstone.to if tombstone is not None and message_state is MessageState.CANCELLED else None,
         subscriptions=progress,
         claimed_by=claim.holders,
@@ -273,15 +315,36 @@ def _waiting_state(state: TopicState, found: FoundMessage, waits: bool, now_ms: 
     return MessageState.WAITING if waits else MessageState.SEALED
 
 
+def _ledger_place(found: FoundMessage) -> LedgerPlace:
+    return LedgerPlace(object=found.object_name, segment=found.segment, segments=found.segments)
+
+
+def _recipient(each: SubscriptionState, found: FoundMessage, slot: int) -> Recipient:
+    """Returns whether a subscription gets a message that is due in a slot."""
+    from tidewheel.flows.waiting.peek import is_taken
+
+    checked = found.checked
+    options = checked.options or Options()
+    excluded = not is_taken(each.filter_policy, checked.attributes, options.group)
+    if options.only is not None:
+        excluded = options.only != each.name
+    return Recipient(name=each.name, filter_policy=each.filter_policy, excluded=excluded or each.start > slot)
+
+
 def _progress(
-    storage: Storage, topic: str, due_ms: int, slot: int, plan: int | None
+    storage: Storage,
+    topic: str,
+    subscriptions: Sequence[SubscriptionState],
+    due_ms: int,
+    slot: int,
+    plan: int | None,
 ) -> tuple[SubscriptionProgress, ...]:
-    """Reads the progress of all subscriptions with a start at or before a slot.
+    """Reads the progress of those of a topic's subscriptions whose start is at or before a slot.
 
     The order of the reads follows the way of a message: from the subscription's cursor to a delivery, and from there
     perhaps to a set-aside item or a park.
     """
-    subscriptions = [each for each in storage.subscriptions.all(topic) if each.start <= slot]
+    subscriptions = [each for each in subscriptions if each.start <= slot]
     opened = (plan, None, False)
     stored: tuple[tuple[Place, Any, Callable[[Any], bool]], ...] = (
         (Place.DELIVERING, storage.deliveries, lambda it: (it.key.plan, it.key.replay, it.complete) == opened),

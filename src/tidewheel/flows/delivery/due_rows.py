@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -136,11 +136,26 @@ def rows_for(rows: pa.Table, subscription: str, filter_policy: str | None) -> pa
     for pairs, group in zip(attributes.to_pylist(), groups.to_pylist(), strict=True):
         sent = dict(pairs or ())
         extras = sent.pop(HEADER_ATTRIBUTE, None)
-        for name in TRACES.intersection(sent):  # a trace must not decide who gets a message
-            del sent[name]
         only = json.loads(extras).get("only") if addressed and extras is not None else None
-        keep.append(only == subscription if only is not None else policy is None or policy.matches(sent, group))
+        keep.append(only == subscription if only is not None else _takes(policy, sent, group))
     return rows.filter(pa.array(keep))
+
+
+def is_taken(filter_policy: str | None, attributes: Mapping[str, str], group: str | None) -> bool:
+    """Whether a subscription's filter takes a message with these attributes. A filter that cannot be read takes all.
+
+    The messages of a filter that cannot be read are set aside, not dropped.
+    """
+    if unreadable(filter_policy) is not None:
+        return True
+    return _takes(None if filter_policy is None else _parsed(filter_policy), attributes, group)
+
+
+def _takes(policy: FilterPolicy | None, attributes: Mapping[str, str], group: str | None) -> bool:
+    """Whether a filter takes a message. A trace must not decide who gets a message."""
+    return policy is None or policy.matches(
+        {name: attributes[name] for name in attributes if name not in TRACES}, group
+    )
 
 
 def has_addressed(rows: pa.Table) -> bool:

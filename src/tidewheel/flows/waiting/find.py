@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from tidewheel.errors import CorruptLedger, ObjectMissing
 from tidewheel.flows.delivery.load_index import complete_all
 from tidewheel.flows.delivery.release import attributes_of, texts_of
-from tidewheel.ledger.bucket import due_segments
+from tidewheel.ledger.bucket import Bucket, due_segments
 from tidewheel.ledger.ledger import decode_segment
 from tidewheel.model.message import Encoding, MessageId, id_bytes, id_deliver_at_ms
 from tidewheel.model.plan import Plan
@@ -36,6 +36,8 @@ class FoundMessage:
         checked: the sent message; a ledger does not hold `replace` and `moves`, which are settled before.
         sent_at_ms: by its sender's clock.
         object_name: the ledger.
+        segment, segments: the number of the ledger's segment with the message, from 1, and the number of its segments.
+            None if the ledger's index was not read, as for a message that is found through its plan.
         plan: first slot of the plan that sends the message; None if there is no plan yet, or no longer.
         cancelled: whether that plan leaves the message out.
     """
@@ -43,6 +45,8 @@ class FoundMessage:
     checked: OutgoingMessage
     sent_at_ms: int
     object_name: str
+    segment: int | None = None
+    segments: int | None = None
     plan: int | None = None
     cancelled: bool = False
 
@@ -148,7 +152,8 @@ def _find(storage: Storage, state: TopicState, message_id: MessageId) -> FoundMe
     plan = _plan_of(storage, state, slot) if slot < state.planned else None
     seen: set[tuple[str, Segment]] = set()
     unreadable: dict[str, Exception] = {}
-    for object_name, segment in _places(storage, state, plan, slot, unreadable):
+    live: dict[str, Bucket] = {}
+    for object_name, segment in _places(storage, state, plan, slot, live, unreadable):
         outside = not segment.first_deliver_at_ms <= due_ms <= segment.last_deliver_at_ms
         if outside or (object_name, segment) in seen:
             continue
@@ -161,6 +166,9 @@ def _find(storage: Storage, state: TopicState, message_id: MessageId) -> FoundMe
         rows = rows.filter(pc.equal(rows.column("message_id").cast(pa.binary()), pa.scalar(binary, pa.binary())))
         if rows.num_rows:
             [found] = found_messages(rows.slice(0, 1), object_name)
+            if object_name in live:
+                segments = list(live[object_name].segments)
+                found = replace(found, segment=segments.index(segment) + 1, segments=len(segments))
             if plan is None:
                 return found
             return replace(found, plan=plan.first_slot, cancelled=message_id in plan.cancelled)
@@ -178,16 +186,23 @@ def _plan_of(storage: Storage, state: TopicState, slot: int) -> Plan | None:
 
 
 def _places(
-    storage: Storage, state: TopicState, plan: Plan | None, slot: int, unreadable: dict[str, Exception]
+    storage: Storage,
+    state: TopicState,
+    plan: Plan | None,
+    slot: int,
+    live: dict[str, Bucket],
+    unreadable: dict[str, Exception],
 ) -> Iterator[tuple[str, Segment]]:
     """Yields the segments that may hold rows of a slot, first the plan's, then the buckets'.
 
     Args:
+        live: gets each bucket that is read, by its ledger.
         unreadable: gets the error of each bucket that cannot be read.
     """
     if plan is not None:
         yield from ((each.object_name, each.segment) for each in plan.segments)
     buckets = storage.buckets.in_order(state.topic, unreadable, end_slot=slot + 1)
     occupied = [each for each in buckets if each.occupies(slot, slot + 1)]
-    live = complete_all(storage.objects, occupied, unreadable)
-    yield from ((each.object_name, each.segment) for each in due_segments(live, slot, slot + 1, state.slot_ms))
+    live |= {each.object_name: each for each in complete_all(storage.objects, occupied, unreadable)}
+    found = due_segments(live.values(), slot, slot + 1, state.slot_ms)
+    yield from ((each.object_name, each.segment) for each in found)

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidewheel.errors import CorruptLedger, ObjectMissing
-from tidewheel.flows.delivery.due_rows import without_purged
+from tidewheel.flows.delivery.due_rows import is_taken, without_purged
 from tidewheel.flows.delivery.load_index import complete_all
 from tidewheel.flows.waiting.find import FoundMessage, find_message, found_messages, segment_rows
 from tidewheel.ledger.bucket import Bucket
@@ -22,7 +22,7 @@ from tidewheel.model.segment import Segment
 from tidewheel.model.topic_state import TopicState
 from tidewheel.storage.storage import Storage
 
-__all__ = ["FoundMessage", "find_message", "peek_messages"]
+__all__ = ["FoundMessage", "find_message", "is_taken", "peek_messages"]
 
 MOST_LEDGERS = 100
 """Ledgers that a peek reads. More have messages of the same slot only in a topic of billions that is not merged."""
