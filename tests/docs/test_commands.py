@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import re
+import shlex
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from functools import cache
@@ -25,7 +26,7 @@ from tests.e2e import removal
 from tests.e2e.account import DEPLOY, deploy_command
 from tests.e2e.cloud import PREFIX
 from tests.infra.test_client_permissions import set_aside
-from tidewheel.cli.main import app
+from tidewheel.cli.main import FIRST, app
 from tidewheel.cli.target import Target
 from tidewheel.local import LocalTidewheel
 
@@ -93,16 +94,31 @@ def ids(command: Command) -> str:
 
 @pytest.mark.parametrize("command", commands("tidewheel"), ids=ids)
 def test_a_tidewheel_command_exists_with_its_options(command: Command) -> None:
-    words = [word for word in command.words[1:] if word != "..."]
-    name = next((word for word in words if not word.startswith("-")), "")
-    group = get_command(COMMANDS_OF_THEIR_OWN.get(name, app))
-    arguments = words[words.index(name) + 1 :] if name in COMMANDS_OF_THEIR_OWN else words
     try:
-        _parse(group, arguments)
+        _check_ours([word for word in command.words[1:] if word != "..."])
     except Exception as error:  # typer has a copy of click of its own
         mentioned = command.line is None and type(error).__name__ in MENTIONED
         if not mentioned:
             raise
+
+
+def test_the_command_alone_says_what_to_do_first_with_commands_that_exist() -> None:
+    done = CliRunner().invoke(app, [])
+    assert (done.exit_code, done.output) == (0, FIRST)
+    named = [shlex.split(line.partition("tidewheel ")[2]) for line in FIRST.splitlines()[1:] if "tidewheel " in line]
+    assert len(named) == 4 and named.pop() == ["--help"]
+    for words in named:
+        _check_ours(words)
+        if words[0] == "docs":
+            assert CliRunner().invoke(app, words).exit_code == 0
+
+
+def _check_ours(words: list[str]) -> None:
+    """Raises an error unless these are a command and what it takes."""
+    name = next((word for word in words if not word.startswith("-")), "")
+    group = get_command(COMMANDS_OF_THEIR_OWN.get(name, app))
+    arguments = words[words.index(name) + 1 :] if name in COMMANDS_OF_THEIR_OWN else words
+    _parse(group, arguments)
 
 
 def _parse(command: Any, arguments: list[str]) -> None:
@@ -290,8 +306,6 @@ def test_the_smoke_test_deploys_with_options_that_exist() -> None:
     ],
 )
 def test_a_wrong_aws_command_is_found(text: str) -> None:
-    import shlex
-
     with pytest.raises((AssertionError, jmespath.exceptions.ParseError, json.JSONDecodeError)):
         check_aws(Command(document=ROOT / "README.md", line=1, words=tuple(shlex.split(text))))
 

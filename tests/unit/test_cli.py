@@ -17,10 +17,13 @@ from typing import Any
 import boto3
 import pytest
 import typer
+from botocore.stub import Stubber
 from moto import mock_aws
+from typer.main import get_command
 from typer.testing import CliRunner, Result
 
 from tests.contract.test_set_aside import an_item
+from tidewheel.cli import demo, local
 from tidewheel.cli.main import app, run
 from tidewheel.cli.output import print_table
 from tidewheel.cli.target import Target
@@ -379,6 +382,31 @@ def test_the_version_is_printed() -> None:
     assert CliRunner().invoke(app, ["--version"]).stdout.startswith("tidewheel 0.")
 
 
+WITHOUT_JSON = {
+    "docs": "prints Markdown",
+    "topics delete": "prints nothing",
+    "recurring cancel": "prints nothing",
+    "damaged retry": "prints a sentence",
+    "damaged restore": "prints a sentence",
+    "damaged give-up": "prints nothing",
+    "local up": "prints nothing to standard output",
+}
+
+
+def test_every_command_that_prints_data_prints_json_if_asked() -> None:
+    loaded = {"demo": demo.app, "local": local.app}
+
+    def without(command: Any, name: str) -> Iterator[str]:
+        if not hasattr(command, "commands"):
+            options = {option for each in command.params for option in each.opts}
+            yield from () if "--json" in options else (name,)
+        for each, inner in getattr(command, "commands", {}).items():
+            own = loaded.get(each)
+            yield from without(inner if own is None else get_command(own), f"{name} {each}".strip())
+
+    assert set(without(get_command(app), "")) == WITHOUT_JSON.keys()
+
+
 def test_help_loads_neither_boto3_nor_moto() -> None:
     program = (
         "import sys\nfrom tidewheel.cli.main import app\n"
@@ -483,26 +511,57 @@ def test_the_local_runtime_needs_no_credentials() -> None:
     ("options", "wrong"),
     [
         (["--endpoint-url", "localhost:4566"], "give a URL that starts with http"),
-        (["--endpoint-url", "http://localhost:1"], "Could not connect"),
+        (["--endpoint-url", "http://localhost:1"], "nothing listens at http://localhost:1; start the service with"),
+        (["--endpoint-url", "http://127.0.0.2:1", "--region", "us-east-1"], "Unable to locate credentials; run aws"),
         (["--endpoint-url", "http://[bad"], "--endpoint-url='http://[bad': give a URL that starts with http"),
         (["--endpoint-url", "http://localhost:99999"], "give a URL that starts with http"),
         (["--endpoint-url", "http://local host"], "give a URL that starts with http"),
         (["--endpoint-url", "http://"], "give a URL that starts with http"),
         ([], "region=None: give a region such as eu-central-1, with --region, AWS_DEFAULT_REGION"),
         (["--region", "Frankfurt"], "region='Frankfurt': give a region such as eu-central-1"),
-        (["--region", "us-east-1"], "Unable to locate credentials"),
-        (["--profile", "nobody"], "profile (nobody) could not be found"),
+        (["--region", "us-east-1"], "Unable to locate credentials; run aws configure or aws sso login, give --profile"),
+        (["--profile", "nobody"], "profile (nobody) could not be found; list the profiles with: aws configure list"),
+        (["--profile", "corp"], "does not exist; sign in: aws sso login --profile corp"),
         (["--stack", "a/b"], "stack_name='a/b'"),
     ],
 )
 def test_a_target_that_cannot_be_reached_is_one_clear_line(
     options: list[str], wrong: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    Path(os.environ["AWS_CONFIG_FILE"]).write_text(
+        "[profile corp]\nregion=us-east-1\nsso_start_url=https://corp.example\nsso_region=us-east-1\n"
+        "sso_account_id=123456789012\nsso_role_name=dev\n"
+    )
     monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
     result = CliRunner().invoke(app, [*options, "topics", "list"])
     assert result.exit_code == 1
     assert wrong in result.stderr
     assert result.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("code", "advice"),
+    [
+        ("ExpiredTokenException", "renew the credentials, such as with: aws sso login"),
+        ("ExpiredToken", "renew the credentials, such as with: aws sso login"),
+        ("UnrecognizedClientException", "check the credentials, and that they are for this endpoint"),
+        ("SignatureDoesNotMatch", "check the credentials, and that they are for this endpoint"),
+        ("AccessDeniedException", "see what a program needs: tidewheel docs permissions"),
+        ("ParameterNotFound", "no stack 'tidewheel' in region us-east-1"),
+        ("501", "https://elsewhere.example answers with status 501, and is not AWS; correct --endpoint-url"),
+    ],
+)
+def test_what_aws_refuses_is_told_with_what_to_do(code: str, advice: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    session = boto3.Session(region_name="us-east-1", aws_access_key_id="a", aws_secret_access_key="b")
+    ssm = session.client("ssm")
+    monkeypatch.setattr(Target, "session", lambda _: session)
+    monkeypatch.setattr(session, "client", lambda *_, **__: ssm)
+    target = Target(endpoint_url="https://elsewhere.example")
+    with Stubber(ssm) as stubber:
+        stubber.add_client_error("get_parameter", code, "told by AWS")
+        result = CliRunner().invoke(app, ["topics", "list"], obj=target)
+    assert result.exit_code == 1 and advice in result.stderr and result.stderr.count("\n") == 1
+    assert "told by AWS" in result.stderr or code in ("ParameterNotFound", "501")
 
 
 def test_an_endpoint_that_is_no_url_is_refused() -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import pty
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -16,6 +19,7 @@ from tidewheel.aws.tries import Tries
 from tidewheel.cli.main import INTERRUPTED, app
 from tidewheel.client import connection
 
+SCHEDULES = Path(__file__).parents[1] / "eventbridge_schedules" / "invoice-17.json"
 COMMANDS = {
     "topics": ["topics", "list"],
     "send": ["send", "orders", "x"],
@@ -48,6 +52,9 @@ def test_a_command_says_in_one_line_which_service_failed_where_and_what_to_do(
     result = CliRunner().invoke(app, ["--endpoint-url", endpoint.url, *COMMANDS[name]])
     assert (result.exit_code, result.stdout) == (1, "")
     assert result.stderr.count("\n") == 1 and result.stderr.startswith("tidewheel: ")
+    if mode is Mode.REFUSE:
+        assert f"nothing listens at {endpoint.url}; start the service with: tidewheel" in result.stderr
+        return
     tried = 2 if mode is Mode.HANG else 3
     assert (
         f"(ssm GetParameter at {endpoint.url}, tried {tried} times; check the network, or try later)" in result.stderr
@@ -74,6 +81,41 @@ def test_a_signal_ends_a_command_that_waits_for_aws(
     _, shown = asks.communicate(timeout=60)
     assert (asks.returncode, shown) == (INTERRUPTED, "")
     assert endpoint.count("ssm") == 1
+
+
+LONG = {
+    "purging": ["purge", "orders", "--yes"],
+    "replaying": ["replay", "orders", "billing"],
+    "redriving": ["redrive", "orders", "billing"],
+    "redriving ": ["redrive", "--service"],
+    "cancelling": ["cancel", "orders", "--everything", "--yes"],
+    "merge buckets": ["merge", "orders"],
+    "rebuild index": ["rebuild", "orders"],
+    "import messages": ["import", "orders", "x.csv"],
+    "importing schedules": ["import", "orders", str(SCHEDULES), "--format", "eventbridge-schedules"],
+}
+
+
+@pytest.mark.parametrize("what", LONG)
+def test_long_work_has_a_progress_bar_on_a_terminal(endpoint: SlowEndpoint, what: str) -> None:
+    endpoint.be(Mode.HANG)
+    code = "import sys; from tidewheel.cli import run; run()"
+    terminal, end = pty.openpty()
+    asks = subprocess.Popen(
+        [sys.executable, "-c", code, "--endpoint-url", endpoint.url, *LONG[what]],
+        stdout=subprocess.PIPE,
+        stderr=end,
+        env={**os.environ, "TERM": "xterm"},
+    )
+    os.close(end)
+    try:
+        shown = b""
+        while what.strip().encode() not in shown:
+            shown += os.read(terminal, 1_000)  # fails when the process has ended
+    finally:
+        asks.kill()
+        asks.communicate()
+        os.close(terminal)
 
 
 @pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])

@@ -41,10 +41,9 @@ def made(at: str = "at(2027-02-01T09:00:00)", zone: str = "UTC", **changes: Any)
     return scheduled_message(document, NOW_MS)
 
 
-def imported(*files: Path | str) -> Result:
+def imported(file: Path | str, *options: str) -> Result:
     """Makes a dry run without AWS, in the year 2026 or later."""
-    [file] = files
-    arguments = ["import", "jobs", str(file), "--format", "eventbridge-schedules", "--dry-run"]
+    arguments = ["import", "jobs", str(file), "--format", "eventbridge-schedules", "--dry-run", *options]
     return CliRunner().invoke(
         app, [*arguments, "--from", "2027-01-29T12:00:00Z"], obj=Target(endpoint_url="no address")
     )
@@ -245,6 +244,13 @@ def test_a_dry_run_needs_no_aws_and_tells_each_schedule_of_a_folder_by_name(tmp_
     assert twice.startswith("tidewheel: default/job: ") and "earlier schedule" in twice
     assert number.startswith(f"tidewheel: {tmp_path / 'deep' / 'b.json'}, schedule 3: ") and "get-schedule" in number
     assert all_told == "tidewheel: 1 schedules can be taken, 3 are not"
+
+
+def test_json_has_an_object_for_each_schedule_that_is_taken(tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text(json.dumps([schedule(), schedule(Name="off", State="DISABLED")]))
+    target = "arn:aws:sqs:us-east-1:123456789012:jobs"
+    due = {"key": "default/job", "target": target, "deliver_at": "2027-02-01T09:00:00+00:00", "id": None}
+    assert json.loads(imported(tmp_path, "--json").stdout) == [due]
 
 
 def test_a_file_that_is_not_json_is_told_and_all_before_the_error_is_taken(tmp_path: Path) -> None:

@@ -171,7 +171,8 @@ def test_the_settings_come_from_the_ssm_parameter(stack: Stack) -> None:
 def test_a_stack_that_is_not_deployed_is_told_with_advice(stack: Stack) -> None:
     client = Tidewheel("nowhere", session=stack.session)
     with pytest.raises(
-        NotConfigured, match=r"no SSM parameter /tidewheel/nowhere/settings in region us-east-1: deploy"
+        NotConfigured,
+        match=r"no stack 'nowhere' in region us-east-1 \(no SSM parameter /tidewheel/nowhere/settings\): deploy",
     ):
         client.topics()
 

@@ -8,7 +8,7 @@ import typer
 
 from tidewheel.cli.administration import AsJson, SubscriptionName, TopicName, Yes, confirm
 from tidewheel.cli.messages import time_of
-from tidewheel.cli.output import show
+from tidewheel.cli.output import progress_bar, show
 from tidewheel.cli.target import client
 from tidewheel.clock import utc
 from tidewheel.errors import InvalidValue
@@ -29,7 +29,9 @@ def purge(
     first, last = time_of(start, "--from"), time_of(end, "--until")
     dropped = "all waiting messages" if start is None and end is None else "the messages due in this range"
     confirm(yes, f"Drop {dropped} of topic {topic}?")
-    purged = client(ctx).purge(topic, start=first, end=last)
+    service = client(ctx)
+    with progress_bar("purging"):
+        purged = service.purge(topic, start=first, end=last)
     rows = [(purged.messages, purged.ledgers, utc(purged.sent_before_ms))]
     show(purged, as_json, ["messages (estimated)", "ledgers freed", "sent before"], rows)
 
@@ -43,7 +45,9 @@ def replay(
     as_json: AsJson = False,
 ) -> None:
     """Deliver past messages again to one subscription. The setting retention_s says how long messages are kept."""
-    replayed = client(ctx).replay(topic, subscription, start=time_of(start, "--from"), end=time_of(end, "--until"))
+    service, first, last = client(ctx), time_of(start, "--from"), time_of(end, "--until")
+    with progress_bar("replaying"):
+        replayed = service.replay(topic, subscription, start=first, end=last)
     rows = [(replayed.messages, replayed.plans, replayed.skipped, utc(replayed.first_ms), utc(replayed.end_ms))]
     columns = ["messages (estimated)", "deliveries", "under way already", "due from", "due before"]
     show(replayed, as_json, columns, rows)
@@ -62,11 +66,13 @@ def redrive(
     advice = "give a topic and a subscription, or --service"
     if service and topic is not None:
         raise InvalidValue("TOPIC", topic, advice)
-    if service:
-        found = client(ctx).redrive_service()
-    elif topic is None or subscription is None:
+    if not service and (topic is None or subscription is None):
         raise InvalidValue("SUBSCRIPTION", subscription, advice)
-    else:
-        found = [client(ctx).redrive(topic, subscription)]
+    tidewheel = client(ctx)
+    with progress_bar("redriving"):
+        if topic is None or subscription is None:
+            found = tidewheel.redrive_service()
+        else:
+            found = [tidewheel.redrive(topic, subscription)]
     rows = [(each.queue_url.rpartition("/")[2], each.dead_letter_arn, each.messages) for each in found]
     show(found, as_json, ["to queue", "from dead-letter queue", "messages"], rows)

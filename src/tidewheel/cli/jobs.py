@@ -10,8 +10,8 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
-from tidewheel.cli.administration import TopicName
-from tidewheel.cli.output import print_error, progress_bar
+from tidewheel.cli.administration import AsJson, TopicName
+from tidewheel.cli.output import print_error, print_json, progress_bar
 from tidewheel.cli.target import Target
 from tidewheel.clock import SystemClock
 from tidewheel.errors import InvalidValue
@@ -33,11 +33,13 @@ def merge(
     ] = False,
     cores: Cores = None,
     spark: Spark = False,
+    as_json: AsJson = False,
 ) -> None:
     """Merge the ledgers of each topic that has more than max_buckets."""
     if bool(topics) == all_topics:
         raise typer.BadParameter("give the names of topics, or --all-topics")
-    if _run(ctx, "merge_buckets", {"topic": ",".join(topics or ()), "all": everything}, cores, spark=spark) is None:
+    arguments = {"topic": ",".join(topics or ()), "all": everything}
+    if _run(ctx, "merge_buckets", arguments, cores, as_json, spark=spark) is None:
         raise typer.Exit(1)
 
 
@@ -49,10 +51,11 @@ def rebuild(
     slot_s: Annotated[int | None, typer.Option(help="The topic's slot length, if no checkpoint is left.")] = None,
     cores: Cores = None,
     spark: Spark = False,
+    as_json: AsJson = False,
 ) -> None:
     """Rebuild a topic's items in the table from its ledgers and its last checkpoint."""
     arguments = {"topic": topic, "dry-run": dry_run, "replace": replace, "slot-s": slot_s}
-    _run(ctx, "rebuild_index", arguments, cores, spark=spark)
+    _run(ctx, "rebuild_index", arguments, cores, as_json, spark=spark)
 
 
 def _column(meaning: str) -> Any:
@@ -113,6 +116,7 @@ def import_messages(
         bool, typer.Option("--dry-run", help="Of EventBridge's schedules: send nothing, print what each becomes.")
     ] = False,
     cores: Cores = None,
+    as_json: AsJson = False,
 ) -> None:
     """Import files of messages as ledgers, or schedules of EventBridge Scheduler."""
     run = {"topic": topic, "rejects": rejects, "token": token, "min-lead": min_lead}
@@ -125,9 +129,9 @@ def import_messages(
     if file_format == SCHEDULES:
         from tidewheel.cli.schedules import import_schedules
 
-        import_schedules(ctx, topic, files, since, dry_run)
+        import_schedules(ctx, topic, files, since, dry_run, as_json)
         return
-    report = _run(ctx, "import_messages", arguments, cores)
+    report = _run(ctx, "import_messages", arguments, cores, as_json)
     nothing = report.rejected and not report.imported and not report.skipped
     if report.failed or nothing:
         raise typer.Exit(1)
@@ -144,9 +148,15 @@ def _check_options(
 
 
 def _run(
-    ctx: typer.Context, script: str, arguments: Mapping[str, object], cores: int | None, *, spark: bool = False
+    ctx: typer.Context,
+    script: str,
+    arguments: Mapping[str, object],
+    cores: int | None,
+    as_json: bool,
+    *,
+    spark: bool = False,
 ) -> Any:
-    """Runs a job, with a progress bar on standard error and the output on standard output."""
+    """Runs a job, with a progress bar on standard error. The job's lines, or its result as JSON, are the output."""
     from tidewheel.local.job_runs import run_job
 
     target: Target = ctx.obj
@@ -155,7 +165,7 @@ def _run(
     before = {number: signal.signal(number, _interrupted) for number in _ENDS}
     try:
         with progress_bar(script.replace("_", " ")) as (say, advance):
-            return run_job(
+            result = run_job(
                 script,
                 texts,
                 stack_name=target.stack,
@@ -164,9 +174,12 @@ def _run(
                 session=target.session(),
                 cores=cores or os.cpu_count() or 1,
                 spark=spark,
-                say=say,
+                say=print_error if as_json else say,
                 advance=advance,
             )
+        if as_json:
+            print_json(result)
+        return result
     except KeyboardInterrupt:
         _end()
     finally:

@@ -32,11 +32,23 @@ from tidewheel.cli import (
     plain,
     policies,
 )
+from tidewheel.cli.advice import advised
 from tidewheel.cli.output import print_error
 from tidewheel.cli.target import Target
 from tidewheel.errors import TidewheelError, needs_extra
 
 INTERRUPTED = 130
+FIRST = """Tidewheel delays messages for Amazon SQS, from a second to ten years.
+
+Start a service on this machine, without an AWS account:
+  tidewheel local up --topic orders:billing
+Then send a message and receive it, in another shell, with the lines that the command prints.
+
+Deploy a service to AWS:  tidewheel docs deploy
+Read the documentation:   tidewheel docs
+List all commands:        tidewheel --help
+"""
+"""What `tidewheel` alone prints."""
 _PASS_ON = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
 
 
@@ -53,12 +65,12 @@ class _Group(TyperGroup):
         except Exception as error:
             if not _expected(error):
                 raise
-            print_error(str(error) or type(error).__name__)
+            print_error(advised(error, ctx.obj))
             raise typer.Exit(1) from None
 
 
 app = typer.Typer(
-    cls=_Group, no_args_is_help=True, pretty_exceptions_enable=False, help="Delayed messages for Amazon SQS."
+    cls=_Group, invoke_without_command=True, pretty_exceptions_enable=False, help="Delayed messages for Amazon SQS."
 )
 app.add_typer(administration.topics, name="topics")
 app.add_typer(administration.subscriptions, name="subscriptions")
@@ -110,6 +122,8 @@ def options(
     """Keeps the global options for the commands."""
     if ctx.obj is None:
         ctx.obj = Target(stack=stack, endpoint_url=endpoint_url, region=region, profile=profile)
+    if ctx.invoked_subcommand is None:
+        typer.echo(FIRST, nl=False)
 
 
 @app.command(context_settings=_PASS_ON)

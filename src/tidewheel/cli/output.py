@@ -7,7 +7,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, is_dataclass
+from dataclasses import fields, is_dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -114,5 +114,9 @@ def _plain(value: Any) -> Any:
     if isinstance(value, datetime):
         return value.isoformat()
     if is_dataclass(value) and not isinstance(value, type):
-        return asdict(value)
+        return {each.name: getattr(value, each.name) for each in fields(value)}
+    if isinstance(value, set):
+        return sorted(value)
+    if isinstance(value, Exception):
+        return str(value)
     raise TypeError(f"{type(value).__name__} is not JSON")

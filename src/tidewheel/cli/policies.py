@@ -12,7 +12,7 @@ import typer
 from tidewheel.cli.administration import AsJson, SubscriptionName, TopicName
 from tidewheel.cli.output import print_json
 from tidewheel.cli.target import Target, client
-from tidewheel.errors import NotConfigured, UnknownSubscription
+from tidewheel.errors import UnknownSubscription
 from tidewheel.model.settings import ServiceSettings, parameter_name, roles_parameter_name
 
 if TYPE_CHECKING:
@@ -169,8 +169,9 @@ def _parameter(ctx: typer.Context, name_of: Callable[[str], str]) -> str:
     try:
         return str(ssm.get_parameter(Name=name)["Parameter"]["Value"])
     except ssm.exceptions.ParameterNotFound:
-        advice = "deploy the stack again, or give its name, Region and profile"
-        raise NotConfigured(f"no SSM parameter {name} in region {ssm.meta.region_name}: {advice}") from None
+        from tidewheel.client.connection import no_stack
+
+        raise no_stack(ctx.obj.stack, name, ssm.meta.region_name) from None
 
 
 def _aws(ctx: typer.Context, service: str) -> Any:

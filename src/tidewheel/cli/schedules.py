@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from glob import escape, glob
-from itertools import islice
+from itertools import islice, repeat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
 
 from tidewheel.cli.messages import time_of
-from tidewheel.cli.output import print_error
+from tidewheel.cli.output import print_error, print_json, progress_bar
 from tidewheel.cli.target import client
 from tidewheel.clock import current
 from tidewheel.errors import AlreadyExists, InvalidValue, SendFailed
@@ -26,17 +26,26 @@ _BATCH = 1_000
 """Schedules that are sent together."""
 
 
-def import_schedules(ctx: typer.Context, topic: str, files: str, since: str | None, dry_run: bool) -> None:
+def import_schedules(
+    ctx: typer.Context, topic: str, files: str, since: str | None, dry_run: bool, as_json: bool
+) -> None:
     """Prints what each schedule becomes, and the reason for each that cannot be taken. A dry run calls no AWS."""
     service = None if dry_run else client(ctx)
     now_ms = (service.core.clock if service else current()).now_ms()
     begin = time_of(since, "--from")
     run = _Run(now_ms=now_ms, from_ms=None if begin is None else at_ms("--from", begin))
     found = run.messages(files)
-    while batch := list(islice(found, _BATCH)):
-        for line in run.sent(service, topic, batch) if service else map(str, batch):
-            run.taken += 1
-            typer.echo(line)
+    taken: list[dict[str, Any]] = []
+    with progress_bar("importing schedules") as (say, _):
+        while batch := list(islice(found, _BATCH)):
+            for each, id in run.sent(service, topic, batch) if service else zip(batch, repeat(None)):
+                run.taken += 1
+                if as_json:
+                    taken.append({**each.document(), "id": id})
+                else:
+                    say(f"{each}" if id is None else f"{each}\t{id}")
+    if as_json:
+        print_json(taken)
     print_error(f"{run.taken:,} schedules {'can be' if dry_run else 'are'} taken, {run.refused:,} are not")
     if run.failed or (run.refused and not run.taken):
         raise typer.Exit(1)
@@ -80,8 +89,10 @@ class _Run:
         except ValueError as error:
             self._refuse(name, error)
 
-    def sent(self, service: Tidewheel, topic: str, batch: list[ScheduledMessage]) -> Iterator[str]:
-        """Sends messages, and yields a line for each that was sent: of one-time messages with the id."""
+    def sent(
+        self, service: Tidewheel, topic: str, batch: list[ScheduledMessage]
+    ) -> Iterator[tuple[ScheduledMessage, str | None]]:
+        """Sends messages, and yields each that was sent: one-time messages with the id."""
         once = [each for each in batch if each.recurring is None]
         receipts: list[Any] = []
         failures: dict[int, Exception] = {}
@@ -94,7 +105,7 @@ class _Run:
             if index in failures:
                 self._refuse(each.key, failures[index])
             else:
-                yield f"{each}\t{receipts[index].id}"
+                yield each, receipts[index].id
         for each in batch:
             if each.recurring is not None:
                 options = {name: getattr(each.message, name) for name in ("expires_in", "window", "group")}
@@ -104,7 +115,7 @@ class _Run:
                     how = "a recurring message with this key has other times or another body. Cancel it first"
                     self._refuse(each.key, how)
                 else:
-                    yield str(each)
+                    yield each, None
 
     def _refuse(self, name: str, reason: object) -> None:
         self.refused += 1

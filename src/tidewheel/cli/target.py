@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
     from tidewheel.client.tidewheel import Tidewheel
 
+LOCAL = "for a service on this machine: tidewheel local up"
+"""What to do without AWS."""
 _THIS_MACHINE = ("localhost", "127.0.0.1", "::1")
 
 
@@ -63,7 +65,9 @@ class Target:
             try:
                 session.get_partition_for_region(session.region_name or "")
             except UnknownRegionError:
-                advice = "give a region such as eu-central-1, with --region, AWS_DEFAULT_REGION or the profile"
+                advice = (
+                    f"give a region such as eu-central-1, with --region, AWS_DEFAULT_REGION or the profile; or {LOCAL}"
+                )
                 raise InvalidValue("region", session.region_name, advice) from None
         if not self.here or session.get_credentials() is not None:
             return session

@@ -162,14 +162,19 @@ class Connection:
         except ClientError as error:
             if error.response["Error"]["Code"] != "ParameterNotFound":
                 raise
-            raise NotConfigured(
-                f"no SSM parameter {name} in region {ssm.meta.region_name}: deploy the stack there, or give "
-                "the stack's name, a session of its region and account, or settings=ServiceSettings(...)"
-            ) from None
+            raise no_stack(self._stack, name, ssm.meta.region_name) from None
         if isinstance(self._clock, SystemClock):
             date = answer.get("ResponseMetadata", {}).get("HTTPHeaders", {}).get("date")
             _check_time(date, self._clock.now_ms() / 1000)
         return ServiceSettings.from_json(answer["Parameter"]["Value"], f"SSM parameter {name}")
+
+
+def no_stack(stack: str, parameter: str, region: str) -> NotConfigured:
+    """Returns the error for a stack without its SSM parameter."""
+    return NotConfigured(
+        f"no stack {stack!r} in region {region} (no SSM parameter {parameter}): deploy it there, or correct the "
+        "stack's name, the Region or the account; a program may also give settings=ServiceSettings(...)"
+    )
 
 
 def _check_time(date: str | None, now_s: float) -> None:

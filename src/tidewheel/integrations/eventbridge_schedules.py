@@ -51,12 +51,15 @@ class ScheduledMessage:
     message: Message
     recurring: Mapping[str, Any] | None
 
+    def document(self) -> dict[str, Any]:
+        """Returns key, target, and the times and the group that the schedule gives."""
+        options = {name: getattr(self.message, name) for name in ("deliver_at", "window", "expires_in", "group")}
+        given = {name: value for name, value in {**(self.recurring or {}), **options}.items() if value is not None}
+        return {"key": self.key, "target": self.target, **given}
+
     def __str__(self) -> str:
         """Returns key, times and target, separated by tabs."""
-        options = {name: getattr(self.message, name) for name in ("deliver_at", "window", "expires_in", "group")}
-        shown = [
-            f"{name} {value}" for name, value in {**(self.recurring or {}), **options}.items() if value is not None
-        ]
+        shown = [f"{name} {value}" for name, value in self.document().items() if name not in ("key", "target")]
         return f"{self.key}\t{', '.join(shown)}\t{self.target}"
 
 
