@@ -7,11 +7,13 @@ from .client.changes import Rescheduled as Rescheduled
 from .client.consumer import Consumer as Consumer
 from .client.consumer import ConsumerCounts as ConsumerCounts
 from .client.damaged import Damaged as Damaged
+from .client.dead_letters import DeadLetter as DeadLetter
 from .client.estimate import Estimate as Estimate
 from .client.finding import ChangedMessages as ChangedMessages
 from .client.finding import MatchedMessage as MatchedMessage
 from .client.histogram import DueBar as DueBar
 from .client.histogram import EstimatedHistogram as EstimatedHistogram
+from .client.ledgers import LedgerInfo as LedgerInfo
 from .client.recurring import RecurringMessage as RecurringMessage
 from .client.service_redrive import RefusedMessage as RefusedMessage
 from .client.stats import SubscriptionStats as SubscriptionStats

@@ -86,6 +86,8 @@ def test_next_at_is_when_it_comes_next(topic: Topic) -> None:
     assert made.next_at is not None and made.next_at > topic.stack.now()
     assert (made.next_at.month, made.next_at.day, made.next_at.hour) == (1, 1, 9)
     assert made.next_at.tzinfo is UTC
+    years = range(made.next_at.year, made.next_at.year + 5)
+    assert made.next_times == tuple(made.next_at.replace(year=each) for each in years)
 
 
 def test_a_window_moves_each_day_by_the_same_time_and_the_list_shows_it(topic: Topic) -> None:

@@ -291,6 +291,7 @@ CALLS = {
         do=lambda tw, w, t: tw.stats(t),
         optional=frozenset({"sqs:GetQueueAttributes"}),
     ),
+    "ledgers": Call(role=SENDER, actions=("look",), do=lambda tw, w, t: tw.ledgers(t)),
     "receive": Call(role=CONSUMER, actions=("receive",), prepare=something_due, do=receive_and_delete),
     "receive with plain boto3": Call(role=CONSUMER, actions=("receive",), prepare=something_due, do=plain_consumer),
     "receive a large body": Call(
@@ -307,6 +308,9 @@ CALLS = {
     ),
     "Consumer.retry_later of a large body": Call(
         role=CONSUMER, actions=("receive", "retry_later"), prepare=something_large_due, do=retry_once
+    ),
+    "dead_letters": Call(
+        role=CONSUMER, actions=("receive",), prepare=something_dead, do=lambda tw, w, t: tw.dead_letters(t, "mail")
     ),
     "redrive": Call(role=CONSUMER, actions=("receive", "redrive"), prepare=something_dead, do=redrive),
     "create_topic": Call(role=ADMINISTRATOR, do=lambda tw, w, t: tw.create_topic(NEW)),

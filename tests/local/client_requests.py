@@ -226,6 +226,8 @@ NOT_COUNTED: Mapping[str, str] = {
     "subscriptions": _LISTING,
     "recurring": _LISTING,
     "damaged": _LISTING,
+    "ledgers": _LISTING,
+    "dead_letters": _SELDOM,
     "retry_damaged": _SELDOM,
     "restore_damaged": _SELDOM,
     "give_up_damaged": _SELDOM,

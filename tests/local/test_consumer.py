@@ -260,7 +260,8 @@ def test_what_has_had_its_last_attempt_goes_to_the_dead_letters_as_it_was() -> N
     answer = service.stack.sqs.receive_message(QueueUrl=dead_url, MessageAttributeNames=["All"])
     [raw] = answer["Messages"]
     dead = service.consumer.decode(raw)
-    assert raw["MessageAttributes"]["tidewheel"]["StringValue"] == last.header
+    header = json.loads(raw["MessageAttributes"]["tidewheel"]["StringValue"])
+    assert header == json.loads(last.header) | {"why": "the last of 2 attempts"}
     assert (dead.id, dead.body, dead.attributes, dead.attempt) == (last.id, last.body, last.attributes, 1)
     assert service.consumer.counts == ConsumerCounts(retried=1, dead=1)
 

@@ -30,12 +30,14 @@ from tidewheel import (
 from tidewheel.cli.main import app
 from tidewheel.cli.target import Target
 from tidewheel.errors import CorruptMetadata
+from tidewheel.ledger.bucket import Bucket
 from tidewheel.local import LocalTidewheel
 from tidewheel.local.memory_stack import MemoryTidewheel
 from tidewheel.model.message import IdSource, MessageId, id_text
 from tidewheel.model.subscription_state import SubscriptionState
 from tidewheel.model.tombstone import tombstone
 from tidewheel.model.topic_state import Purge
+from tidewheel.storage import items
 
 Stack = LocalTidewheel | MemoryTidewheel
 DAY_S = 86_400
@@ -380,6 +382,72 @@ def test_bytes_come_back_as_bytes(memory: MemoryTidewheel) -> None:
     assert (first.bytes(), second.bytes()) == (b"\x00\xff", "é".encode())
 
 
+# ---- ledgers
+
+
+def test_ledgers_are_listed_by_their_first_slots_page_by_page(stack: Stack) -> None:
+    client = topic(stack)
+    sent = []
+    for days in (3, 1, 2):
+        sent.append(client.send_many("orders", [Message(body="x", delay=days * DAY_S + i) for i in range(5)]))
+        stack.advance(minutes=6)
+    first, second = client.ledgers("orders", 2)
+    assert [(first.messages, second.messages)] == [(5, 5)]
+    assert (first.first_due_at, first.last_due_at) == (sent[1][0].deliver_at, sent[1][-1].deliver_at)
+    assert second.first_due_at == sent[2][0].deliver_at
+    [third] = client.ledgers("orders", after=second.after)
+    assert third.first_due_at == sent[0][0].deliver_at and client.ledgers("orders", after=third.after) == []
+    stored = {each.object_name: each.size_bytes for each in client.core.connection.storage.buckets.all("orders")}
+    assert {each.object: each.size_bytes for each in (first, second, third)} == stored
+
+
+def test_ledgers_of_one_first_slot_are_all_listed_and_one_that_cannot_be_read_hides_no_other(
+    memory: MemoryTidewheel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = topic(memory)
+    for _ in range(3):
+        client.send("orders", "x", deliver_at=memory.now() + timedelta(days=2))
+        memory.advance(minutes=1)
+        memory.advance(minutes=5)
+    seen: list[str] = []
+    while page := client.ledgers("orders", 1, after=seen[-1] if seen else None):
+        seen += [each.after for each in page]
+    assert seen == [each.id for each in memory.service.buckets.all("orders")] and len(seen) == 3
+    decode = items.decode_bucket
+
+    def damaged(item: Any) -> Bucket:
+        found = decode(item)
+        if found.id == seen[1]:
+            raise CorruptMetadata("bucket is damaged")
+        return found
+
+    monkeypatch.setattr(items, "decode_bucket", damaged)
+    assert [each.after for each in client.ledgers("orders")] == [seen[0], seen[2]]
+
+
+def test_a_large_ledgers_times_are_those_of_its_slots(memory: MemoryTidewheel) -> None:
+    client = topic(memory, segment_rows=1)
+    sent = client.send_many(
+        "orders", [Message(body="x" * (1 + i * i % 97), delay=DAY_S + i * i % 3600) for i in range(500)]
+    )
+    memory.advance(minutes=6)
+    [found] = client.ledgers("orders")
+    [bucket] = memory.service.buckets.all("orders")
+    assert not bucket.segments
+    due = [each.deliver_at for each in sent]
+    assert timedelta() <= min(due) - found.first_due_at < timedelta(minutes=5)
+    assert timedelta() <= max(due) - found.last_due_at < timedelta(minutes=5)
+
+
+def test_ledgers_are_not_listed_by_what_cannot_be(memory: MemoryTidewheel) -> None:
+    client = topic(memory)
+    for wrong in ({"n": 0}, {"n": 1001}, {"n": "3"}, {"after": "x"}, {"after": 7}):
+        with pytest.raises(InvalidValue, match=f"{next(iter(wrong))}="):
+            client.ledgers("orders", **wrong)  # type: ignore[arg-type]
+    with pytest.raises(UnknownTopic):
+        client.ledgers("nothing")
+
+
 # ---- what it asks of AWS
 
 
@@ -408,6 +476,7 @@ def test_looking_inside_asks_little_of_aws() -> None:
             "dynamodb.Query": 2,  # buckets, tombstones
             "s3.GetObject": 1,  # one segment of one of four ledgers
         }
+        assert asked(stack, lambda: client.ledgers("orders", 2)) == {"dynamodb.GetItem": 1, "dynamodb.Query": 1}
         assert asked(stack, lambda: client.get("orders", sent[0].id)) == {
             "dynamodb.GetItem": 3,  # the topic state, the tombstone, the topic state after it
             "dynamodb.Query": 2,  # buckets, subscriptions

@@ -141,6 +141,7 @@ class AsyncTidewheel:
     purge = _awaitable(Tidewheel.purge)
     replay = _awaitable(Tidewheel.replay)
     redrive = _awaitable(Tidewheel.redrive)
+    dead_letters = _awaitable(Tidewheel.dead_letters)
     damaged = _awaitable(Tidewheel.damaged)
     retry_damaged = _awaitable(Tidewheel.retry_damaged)
     restore_damaged = _awaitable(Tidewheel.restore_damaged)
@@ -163,6 +164,7 @@ class AsyncTidewheel:
     stats = _awaitable(Tidewheel.stats)
     get = _awaitable(Tidewheel.get)
     peek = _awaitable(Tidewheel.peek)
+    ledgers = _awaitable(Tidewheel.ledgers)
 
     async def find(self, topic: str, **selected: Unpack[Selected]) -> AsyncIterator[MatchedMessage]:
         """As `Tidewheel.find`."""

@@ -19,7 +19,7 @@ from tidewheel import deadline
 from tidewheel.aws.tries import AWS_ERRORS, passes
 from tidewheel.client import receiving
 from tidewheel.client.connection import Connection
-from tidewheel.client.retries import bury, dead_letter_url
+from tidewheel.client.dead_letters import bury, dead_letter_url
 from tidewheel.errors import ClaimFailed, ConcurrentModification, DeleteFailed, InvalidValue
 from tidewheel.model.claim import Holder, claim_ttl_s
 from tidewheel.model.message import id_bytes, id_deliver_at_ms
@@ -27,6 +27,8 @@ from tidewheel.model.received import ReceivedMessage
 
 MAX_CLAIMS = 5
 """How often a message is handed out before it is buried."""
+SPENT = f"claimed more than {MAX_CLAIMS} times, and never acknowledged"
+"""The reason of a dead letter that was claimed too often."""
 
 _log = logging.getLogger(__name__)
 
@@ -123,5 +125,5 @@ def _buried(connection: Connection, queue_url: str, message: ReceivedMessage) ->
         dead_url = dead_letter_url(connection.sqs, queue_url)
     except InvalidValue:
         return False
-    bury(connection.sqs, dead_url, connection.settings.s3_bucket, message)
+    bury(connection.sqs, dead_url, connection.settings.s3_bucket, message, SPENT)
     return True

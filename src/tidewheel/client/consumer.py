@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
+import sys
 import threading
 from collections import Counter
 from collections.abc import Callable, Coroutine, Mapping
@@ -16,10 +17,11 @@ from typing import Any, TypeVar
 from tidewheel import deadline
 from tidewheel.client import receiving, tracing
 from tidewheel.client.bounded import CALL_S
-from tidewheel.client.claiming import Claimed, claim, claim_all
+from tidewheel.client.claiming import SPENT, Claimed, claim, claim_all
+from tidewheel.client.dead_letters import bury, dead_letter_url, reason_of
 from tidewheel.client.interrupts import Interrupts
 from tidewheel.client.payloads import fetch_payload
-from tidewheel.client.retries import Delay, bury, dead_letter_url, retry_due_ms, sent_again, supersedes
+from tidewheel.client.retries import Delay, retry_due_ms, sent_again, supersedes
 from tidewheel.client.tidewheel import Tidewheel
 from tidewheel.client.worker import Run, Steps
 from tidewheel.errors import DeleteFailed, InvalidValue, RetryLater
@@ -193,6 +195,8 @@ class Consumer:
         `attempt` higher by 1. It has no key, so it is neither dropped as a duplicate nor replaces another message. If
         the process stops after sending, both messages come, with the same `original_id`.
 
+        A dead letter gets the error that is being handled as its reason, or the error that RetryLater was raised for.
+
         In a function that `run`, `handle_event` or `record_handler` calls, the received message is deleted when the
         function returns.
 
@@ -222,7 +226,7 @@ class Consumer:
         expires_at_ms = self._expiry_ms(message)
         receipt: Receipt | None = None
         if attempt >= self._max_attempts:
-            self._bury(message)
+            self._bury(message, reason_of(sys.exception(), f"the last of {self._max_attempts} attempts"))
         elif expires_at_ms is not None and expires_at_ms <= due_ms:
             self._count("expired")
         else:
@@ -441,7 +445,7 @@ class Consumer:
             self._count("cancelled")
         elif claimed is Claimed.SPENT:
             try:
-                self._bury(message)
+                self._bury(message, SPENT)
             except InvalidValue:  # there is no dead-letter queue: it is handed out again
                 return False
         return claimed is not Claimed.MINE
@@ -466,15 +470,15 @@ class Consumer:
             return None
         return round(message.expires_at.timestamp() * 1000)
 
-    def _bury(self, message: ReceivedMessage) -> None:
-        """Sends a message to the dead-letter queue.
+    def _bury(self, message: ReceivedMessage, reason: str) -> None:
+        """Sends a message to the dead-letter queue, with the reason.
 
         If the process stops after this, the message comes again and is sent to the dead-letter queue again.
         """
         connection = self._core.connection
         if self._dead_url is None:
             self._dead_url = dead_letter_url(connection.sqs, self._queue_url)
-        bury(connection.sqs, self._dead_url, connection.settings.s3_bucket, message)
+        bury(connection.sqs, self._dead_url, connection.settings.s3_bucket, message, reason)
         self._count("dead")
 
     def _hold(self, messages: list[ReceivedMessage]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tidewheel.aws.tries import AWS_ERRORS
 from tidewheel.client.connection import Connection
@@ -30,15 +30,21 @@ def check_receive(max_messages: int, wait_s: int, name: str = "max_messages") ->
         raise InvalidValue("wait_s", wait_s, f"give whole seconds from 0 to {MAX_WAIT_S}, SQS's longest poll")
 
 
-def receive(sqs: SQSClient, queue_url: str, max_messages: int, wait_s: int) -> list[ReceivedMessage]:
+def receive(
+    sqs: SQSClient, queue_url: str, max_messages: int, wait_s: int, *, hidden_s: int | None = None
+) -> list[ReceivedMessage]:
     """Receives up to max_messages, each once, without the bodies kept in S3.
 
     Only the first call of SQS waits. If a later call fails, the messages taken so far are returned. A queue with a
     visibility time-out of 0 gives the same messages again: the receiving ends when a call gives nothing new, and a
     message has its last receipt handle. A message that Tidewheel did not deliver is skipped with a warning: it comes
     again after its visibility time-out, until the queue's dead-letter policy removes it.
+
+    Args:
+        hidden_s: the visibility time-out. None: the queue's own.
     """
     found: dict[str, ReceivedMessage | None] = {}  # by SQS's MessageId, which differs between copies
+    hidden: Any = {} if hidden_s is None else {"VisibilityTimeout": hidden_s}
     new = True
     while new and len(found) < max_messages:
         try:
@@ -48,6 +54,7 @@ def receive(sqs: SQSClient, queue_url: str, max_messages: int, wait_s: int) -> l
                 WaitTimeSeconds=0 if found else wait_s,
                 MessageAttributeNames=["All"],
                 MessageSystemAttributeNames=["ApproximateReceiveCount"],
+                **hidden,
             )
         except AWS_ERRORS:
             if not any(found.values()):

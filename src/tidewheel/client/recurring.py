@@ -36,6 +36,7 @@ from tidewheel.storage.storage import Storage
 SWEEP_MS = 360_000
 """A sweep's interval and a minute. By then the sweep has created the schedule."""
 MOST_EARLY = 1_000
+_SHOWN = 5
 _ATTEMPTS = 20
 
 
@@ -49,6 +50,7 @@ class RecurringMessage:
         every_s: the fixed rate in seconds; None with cron.
         window_s: the window in seconds; None without.
         next_at: the next due time, shifted within the window; None if there is none.
+        next_times: the next five due times, or fewer if the rule ends.
         body: the body as SQS carries it.
         group: the group of each occurrence.
     """
@@ -60,6 +62,7 @@ class RecurringMessage:
     timezone: str
     window_s: float | None
     next_at: datetime | None
+    next_times: tuple[datetime, ...]
     body: str
     group: str | None = None
 
@@ -160,7 +163,11 @@ def described(recurring: Recurring, now_ms: int) -> RecurringMessage:
         CorruptMetadata: its rule cannot be read.
     """
     rule = _rule(recurring)
-    next_ms = rule.next_after(now_ms)
+    next_times: list[datetime] = []
+    at_ms = rule.next_after(now_ms)
+    while at_ms is not None and len(next_times) < _SHOWN:
+        next_times.append(utc(at_ms))
+        at_ms = rule.next_after(at_ms)
     return RecurringMessage(
         topic=recurring.topic,
         key=recurring.name,
@@ -168,7 +175,8 @@ def described(recurring: Recurring, now_ms: int) -> RecurringMessage:
         every_s=rule.period_s,
         timezone=rule.timezone,
         window_s=None if recurring.window_ms is None else recurring.window_ms / 1000,
-        next_at=None if next_ms is None else utc(next_ms),
+        next_at=next(iter(next_times), None),
+        next_times=tuple(next_times),
         body=recurring.text,
         group=recurring.group,
     )

@@ -15,6 +15,8 @@ from tidewheel.model.settings import ServiceSettings
 if TYPE_CHECKING:
     from mypy_boto3_sqs import SQSClient
 
+NO_DEAD_LETTERS = "the queue has no dead-letter queue; give it a RedrivePolicy"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RedriveResult:
@@ -47,7 +49,7 @@ def redrive_queue(sqs: SQSClient, queue_url: str) -> RedriveResult:
         found = attributes_of(sqs, queue_url, "RedrivePolicy", "QueueArn")
         policy = found.get("RedrivePolicy")
         if not policy:
-            raise InvalidValue("queue_url", queue_url, "the queue has no dead-letter queue; give it a RedrivePolicy")
+            raise InvalidValue("queue_url", queue_url, NO_DEAD_LETTERS)
         arn = str(json.loads(policy)["deadLetterTargetArn"])
         dead_url = dead_letter_url_of(queue_url, policy)
         messages = depth(sqs, dead_url)

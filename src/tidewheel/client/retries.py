@@ -1,4 +1,4 @@
-"""Sends a message again later to one subscription, or moves it to the dead letters.
+"""Sends a message again later to one subscription.
 
     id A, attempt 0  --retry_later-->  id B, attempt 1, of A  --retry_later-->  id C, attempt 2, of A  --> dead letters
 
@@ -9,25 +9,16 @@ of the first message.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
 
 from tidewheel.client import tracing
-from tidewheel.client.redrive import attributes_of
-from tidewheel.client.subscription_queues import dead_letter_url_of
 from tidewheel.errors import InvalidValue
 from tidewheel.model.key import KeyEntry
 from tidewheel.model.levels import Backoff
-from tidewheel.model.message import HEADER_ATTRIBUTE, IdSource
+from tidewheel.model.message import IdSource
 from tidewheel.model.received import ReceivedMessage
 from tidewheel.model.validation import Options, OutgoingMessage, due_at_ms
-from tidewheel.storage.bodies import POINTER
-
-if TYPE_CHECKING:
-    from mypy_boto3_sqs import SQSClient
-    from mypy_boto3_sqs.type_defs import MessageAttributeValueTypeDef
 
 Delay = float | timedelta | str
 
@@ -97,38 +88,3 @@ def sent_again(
 def supersedes(entry: KeyEntry, message: ReceivedMessage) -> bool:
     """Returns whether the message's key was cancelled later, or has a newer message that replaces this message."""
     return entry.floor > message.version
-
-
-def dead_letter_url(sqs: SQSClient, queue_url: str) -> str:
-    """Returns the URL of a queue's dead-letter queue. SQS requires both in the same account and Region.
-
-    Raises:
-        InvalidValue: the queue has no dead-letter queue.
-    """
-    policy = attributes_of(sqs, queue_url, "RedrivePolicy").get("RedrivePolicy")
-    if not policy:
-        how = (
-            "the message has had its last attempt, and this queue has no dead-letter queue for it: set a "
-            "RedrivePolicy, raise max_attempts, or delete the message; it stays in the queue"
-        )
-        raise InvalidValue("queue_url", queue_url, how)
-    return dead_letter_url_of(queue_url, policy)
-
-
-def bury(sqs: SQSClient, dead_url: str, s3_bucket: str, message: ReceivedMessage) -> None:
-    """Puts a message into a dead-letter queue, with the body, attributes and header of its delivery."""
-    values = {HEADER_ATTRIBUTE: message.header, **message.attributes}
-    attributes: dict[str, MessageAttributeValueTypeDef] = {
-        name: {"DataType": "String", "StringValue": value} for name, value in values.items()
-    }
-    group: Mapping[str, Any] = {} if message.group is None else {"MessageGroupId": message.group}
-    body = _as_delivered(message, s3_bucket)
-    sqs.send_message(QueueUrl=dead_url, MessageBody=body, MessageAttributes=attributes, **group)
-
-
-def _as_delivered(message: ReceivedMessage, s3_bucket: str) -> str:
-    """Returns the body that SQS carried. For a body read from S3, this is the pointer."""
-    name = json.loads(message.header).get("ref")
-    if name is None or message.payload is not None:
-        return message.body
-    return json.dumps({POINTER: f"s3://{s3_bucket}/{name}"})

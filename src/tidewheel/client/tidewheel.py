@@ -13,7 +13,18 @@ from typing import TYPE_CHECKING, Any, Unpack, cast
 
 from tidewheel import clock as _clock
 from tidewheel import deadline
-from tidewheel.client import administration, changes, damaged, finding, receiving, recurring, tracing, waiting
+from tidewheel.client import (
+    administration,
+    changes,
+    damaged,
+    dead_letters,
+    finding,
+    ledgers,
+    receiving,
+    recurring,
+    tracing,
+    waiting,
+)
 from tidewheel.client.administration import check_both
 from tidewheel.client.bounded import CALL_S, bounded_but
 from tidewheel.client.changes import Rescheduled
@@ -21,7 +32,9 @@ from tidewheel.client.claiming import claim_all
 from tidewheel.client.connection import Connection
 from tidewheel.client.core import Core
 from tidewheel.client.damaged import Damaged
+from tidewheel.client.dead_letters import DeadLetter
 from tidewheel.client.finding import ChangedMessages, MatchedMessage, Selected
+from tidewheel.client.ledgers import LedgerInfo
 from tidewheel.client.recurring import RecurringMessage
 from tidewheel.client.redrive import RedriveResult, redrive_queue
 from tidewheel.client.service_redrive import RefusedMessage, redrive_service_queues, refused_messages
@@ -528,6 +541,22 @@ class Tidewheel:
         check_name("topic", topic)
         return waiting.peek(self.core.connection, topic, n, self.core.clock.now_ms(), after)
 
+    def ledgers(self, topic: str, n: int = 20, *, after: str | None = None) -> list[LedgerInfo]:
+        """Lists a topic's ledgers in the order of their first slots, from metadata, in two requests.
+
+        A ledger whose item cannot be read is left out, see `damaged`.
+
+        Args:
+            topic: the topic.
+            n: how many at most, 1 to 1000.
+            after: return only ledgers behind this: the `after` of the last ledger seen.
+
+        Raises:
+            InvalidValue: a value is not usable.
+            UnknownTopic: the topic does not exist.
+        """
+        return ledgers.ledgers(self.core.connection, check_name("topic", topic), n, after)
+
     # ---- topics
 
     def create_topic(
@@ -753,6 +782,24 @@ class Tidewheel:
             QueueUnavailable: SQS refuses, for instance because a move is already under way.
         """
         return redrive_queue(self.core.connection.sqs, self.core.cache.subscription(topic, subscription).queue_url)
+
+    def dead_letters(self, topic: str, subscription: str, n: int = 10) -> list[DeadLetter]:
+        """Looks at up to n dead letters of a subscription, and leaves them where they are.
+
+        A look receives the messages with a visibility time-out of 0, so SQS counts it as a receive. SQS may leave
+        messages out, and gives them in no order. Messages that Tidewheel did not deliver are skipped with a warning.
+
+        Args:
+            topic: the topic.
+            subscription: the subscription.
+            n: 1 to 100. Each ten cost a request, and SQS may give fewer a request.
+
+        Raises:
+            InvalidValue: a value is not usable, or the queue has no dead-letter queue.
+            UnknownTopic, UnknownSubscription: it does not exist.
+        """
+        queue_url = self.core.cache.subscription(topic, subscription).queue_url
+        return dead_letters.dead_letters(self.core.connection, queue_url, n)
 
     def damaged(self, topic: str) -> list[Damaged]:
         """Lists what cannot be read: messages that are set aside or parked, and items of the table.

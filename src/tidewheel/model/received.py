@@ -13,6 +13,7 @@ The header is the value of the message attribute `tidewheel`: a JSON object with
     only     the only subscription that gets the message
     attributes  the sender's attributes that had no room beside `tidewheel_id`
     traceparent, tracestate  the sender's trace context, if SQS takes no more attributes
+    why      of a dead letter, why a consumer gave up (`client/dead_letters.py`)
     first    sender's ms of the first message, if it had a key and was sent again; then `key` and `seq` are its too
 
 Only the first three fields are always present.

@@ -127,6 +127,24 @@ class Buckets(StoredItems):
         )
         return items.each_readable(found, items.decode_bucket, layout.BUCKETS, unreadable)
 
+    def page(self, topic: str, count: int, after: BucketId | None) -> list[Bucket]:
+        """Reads up to `count` buckets behind a bucket, in the order of their ids, in one request.
+
+        Leaves out buckets that cannot be read.
+        """
+        first, last = layout.bucket_range(0, None)
+        found = self._table.query(
+            "pk = :pk AND sk BETWEEN :first AND :last",
+            # No character of an id is before a blank.
+            {
+                "pk": layout.topic_partition(topic),
+                "first": first if after is None else f"{layout.bucket_key(topic, after)[1]} ",
+                "last": last,
+            },
+            limit=count,
+        )
+        return list(items.each_readable(found, items.decode_bucket, layout.BUCKETS, {}))
+
     def delete(self, topic: str, bucket_id: BucketId) -> None:
         """Deletes a bucket's item."""
         self._table.delete(layout.bucket_key(topic, bucket_id), action="delete_bucket", topic=topic)
