@@ -102,7 +102,7 @@ def filter_subscription(
     topic: TopicName,
     name: SubscriptionName,
     policy: Annotated[str | None, typer.Argument(help="An SNS filter policy, as JSON.")] = None,
-    everything: Annotated[bool, typer.Option("--all", help="Deliver all messages again.")] = False,
+    everything: Annotated[bool, typer.Option("--all", help="Take the filter away: deliver all messages.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Change the filter of a subscription for later messages."""

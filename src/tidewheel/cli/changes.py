@@ -149,7 +149,7 @@ def create_recurring(
     json_body: JsonBody = False,
     as_json: AsJson = False,
 ) -> None:
-    """Create a recurring message."""
+    """Create a message that comes again and again, by a cron rule or at a fixed rate."""
     made = client(ctx).send_recurring(
         topic,
         key,

@@ -32,8 +32,12 @@ def cost(
     plain: Annotated[
         bool, typer.Option("--plain", help="Plain messages: alone with --batch 1, or in envelopes of a batch.")
     ] = False,
-    claimed: Annotated[bool, typer.Option("--claimed", help="Consumers claim the messages.")] = False,
-    environment: Annotated[str, typer.Option(help="The stack's environment.")] = "development",
+    claimed: Annotated[
+        bool, typer.Option("--claimed", help="Consumers claim the messages, as in topics with --cancel-until consumed.")
+    ] = False,
+    environment: Annotated[
+        str, typer.Option(help="The stack's environment: development or production.")
+    ] = "development",
     as_json: AsJson = False,
 ) -> None:
     """Estimate the monthly cost of messages by AWS service, beside other ways to delay messages.

@@ -11,7 +11,7 @@ from tidewheel.cli.output import show
 from tidewheel.cli.target import client
 from tidewheel.errors import UnknownDamaged
 
-damaged = typer.Typer(no_args_is_help=True, help="What cannot be read: list, retry, restore, give up.")
+damaged = typer.Typer(no_args_is_help=True, help="Stored messages that cannot be read: list, retry, restore, give up.")
 
 Id = Annotated[str, typer.Argument(help="The id that `damaged list` prints.")]
 

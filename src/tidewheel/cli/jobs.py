@@ -35,7 +35,10 @@ def merge(
     spark: Spark = False,
     as_json: AsJson = False,
 ) -> None:
-    """Merge the ledgers of each topic that has more than max_buckets."""
+    """Merge many small ledgers of a topic into few.
+
+    Ledgers are the S3 objects that hold waiting messages. The service merges them by itself above max_buckets.
+    """
     if bool(topics) == all_topics:
         raise typer.BadParameter("give the names of topics, or --all-topics")
     arguments = {"topic": ",".join(topics or ()), "all": everything}
@@ -53,7 +56,7 @@ def rebuild(
     spark: Spark = False,
     as_json: AsJson = False,
 ) -> None:
-    """Rebuild a topic's items in the table from its ledgers and its last checkpoint."""
+    """Rebuild a topic in the DynamoDB table, after a loss, from its ledgers and its last checkpoint in S3."""
     arguments = {"topic": topic, "dry-run": dry_run, "replace": replace, "slot-s": slot_s}
     _run(ctx, "rebuild_index", arguments, cores, as_json, spark=spark)
 
@@ -118,7 +121,7 @@ def import_messages(
     cores: Cores = None,
     as_json: AsJson = False,
 ) -> None:
-    """Import files of messages as ledgers, or schedules of EventBridge Scheduler."""
+    """Import many messages from files, or schedules of EventBridge Scheduler."""
     run = {"topic": topic, "rejects": rejects, "token": token, "min-lead": min_lead}
     reading = {"input": files, "input-role": input_role, "format": file_format, "time-zone": time_zone}
     reading |= {"csv-escape": csv_escape, "csv-quote": csv_quote}

@@ -56,7 +56,7 @@ def listen(
     """Post the messages of a subscription to a URL, until Ctrl-C.
 
     An answer of 2xx acknowledges a message. Otherwise the message comes again after its queue's visibility time-out,
-    and goes to the dead letters after its queue's maximum of receives.
+    and goes to the dead-letter queue after its queue's maximum of receives.
     """
     from tidewheel.cli.hook import Hook
     from tidewheel.client.consumer import Consumer

@@ -11,7 +11,6 @@ import signal
 import sys
 from collections.abc import Callable
 from importlib import import_module
-from itertools import chain
 from typing import Annotated
 
 import typer
@@ -72,27 +71,31 @@ class _Group(TyperGroup):
 app = typer.Typer(
     cls=_Group, invoke_without_command=True, pretty_exceptions_enable=False, help="Delayed messages for Amazon SQS."
 )
-app.add_typer(administration.topics, name="topics")
-app.add_typer(administration.subscriptions, name="subscriptions")
-app.add_typer(damaged.damaged, name="damaged")
-app.add_typer(policies.policy, name="policy")
-app.add_typer(changes.recurring, name="recurring")
-_COMMANDS: tuple[tuple[Callable[..., None], ...], ...] = (
-    (messages.send, messages.receive, listen.listen, changes.cancel, changes.reschedule, address.address),
-    (
-        inspection.stats,
-        inspection.get,
-        inspection.peek,
-        inspection.find,
+_START, _MESSAGES, _LOOK = "Start here", "Send and receive messages", "Look inside"
+_TOPICS, _OPERATE, _PROGRAMS = "Topics and subscriptions", "Operate", "Other programs"
+_COMMANDS: dict[str, tuple[Callable[..., None], ...]] = {
+    _START: (documentation.docs, cost.cost),
+    _MESSAGES: (messages.send, messages.receive, listen.listen, changes.cancel, changes.reschedule),
+    _LOOK: (inspection.stats, inspection.get, inspection.peek, inspection.find),
+    _OPERATE: (
         history.purge,
         history.replay,
         history.redrive,
+        plain.refused,
+        jobs.merge,
+        jobs.rebuild,
+        jobs.import_messages,
     ),
-    (plain.explain, plain.refused),
-    (jobs.merge, jobs.rebuild, jobs.import_messages, cost.cost, documentation.docs),
-)
-for command in chain(*_COMMANDS):
-    app.command("import" if command is jobs.import_messages else None)(command)
+    _PROGRAMS: (address.address, plain.explain),
+}
+for panel, commands in _COMMANDS.items():
+    for command in commands:
+        app.command("import" if command is jobs.import_messages else None, rich_help_panel=panel)(command)
+app.add_typer(changes.recurring, name="recurring", rich_help_panel=_MESSAGES)
+app.add_typer(administration.topics, name="topics", rich_help_panel=_TOPICS)
+app.add_typer(administration.subscriptions, name="subscriptions", rich_help_panel=_TOPICS)
+app.add_typer(damaged.damaged, name="damaged", rich_help_panel=_OPERATE)
+app.add_typer(policies.policy, name="policy", rich_help_panel=_PROGRAMS)
 
 
 def _version(asked: bool) -> None:
@@ -126,13 +129,13 @@ def options(
         typer.echo(FIRST, nl=False)
 
 
-@app.command(context_settings=_PASS_ON)
+@app.command(context_settings=_PASS_ON, rich_help_panel=_START)
 def local(ctx: typer.Context) -> None:
     """Run the whole service on this machine, with `tidewheel local up`."""
     _load("local", ctx)
 
 
-@app.command(context_settings=_PASS_ON)
+@app.command(context_settings=_PASS_ON, rich_help_panel=_START)
 def demo(ctx: typer.Context) -> None:
     """Replay real messages over 60 days of virtual time, then for half a minute of real time."""
     _load("demo", ctx)

@@ -19,7 +19,9 @@ if TYPE_CHECKING:
     from tidewheel.model.message import Message, Receipt
     from tidewheel.model.received import ReceivedMessage
 
-Attribute = Annotated[list[str] | None, typer.Option(help="NAME=VALUE. Repeat the option for more attributes.")]
+Attribute = Annotated[
+    list[str] | None, typer.Option(help="A message attribute, NAME=VALUE. Repeat the option for more.")
+]
 JsonBody = Annotated[bool, typer.Option("--json-body", help="Refuse a body that is not JSON.")]
 
 STANDARD_INPUT = "-"
@@ -42,14 +44,16 @@ def send(
     ] = None,
     attribute: Attribute = None,
     key: Annotated[
-        str | None, typer.Option(help="The message is dropped while another message with this key waits.")
+        str | None, typer.Option(help="A name of yours. The message is dropped while another with this name waits.")
     ] = None,
     replace: Annotated[
         bool, typer.Option("--replace", help="Replace the waiting message with the same --key.")
     ] = False,
     expires_in: Annotated[
         str | None,
-        typer.Option(help="Time after which a message that is due is no longer delivered.", show_default="never"),
+        typer.Option(
+            help="How long after its due time the message is still delivered, such as 10m.", show_default="always"
+        ),
     ] = None,
     group: Annotated[
         str | None, typer.Option(help="The MessageGroupId in the subscriptions' queues, for SQS's fair queues.")
@@ -130,11 +134,11 @@ def receive(
     maximum: Annotated[int, typer.Option("--max", help="Maximum number of messages.")] = 10,
     wait: Annotated[int, typer.Option(help="Seconds to wait for the first message, up to 20.")] = 0,
     keep: Annotated[
-        bool, typer.Option("--keep", help="Do not acknowledge. The messages come again after the visibility time-out.")
+        bool, typer.Option("--keep", help="Do not delete. The messages come again after the visibility time-out.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Receive messages of a subscription, print and acknowledge the messages."""
+    """Receive messages of a subscription: print them, and delete them from its queue."""
     service = client(ctx)
     found = service.receive(topic, subscription, max_messages=maximum, wait_s=wait)
     rows = [(each.id, each.deliver_at, each.body, _attributes(each)) for each in found]

@@ -128,7 +128,7 @@ def refused(
     limit: Annotated[int, typer.Option(min=1, help="How many at most.")] = 20,
     as_json: AsJson = False,
 ) -> None:
-    """List refused messages and the reasons. `tidewheel redrive --service` sends them again, once the cause is gone."""
+    """List messages that the service refused, and why. `tidewheel redrive --service` sends them again."""
     found = client(ctx).refused(limit)
     rows = [
         (each.sqs_message_id, each.queue, each.sent_at or "", each.reason, json.dumps(each.body[:80])) for each in found

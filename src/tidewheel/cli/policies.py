@@ -89,7 +89,7 @@ def queue(
     queue_url: Annotated[str, typer.Argument(help="URL or ARN of a standard queue.")],
     as_json: AsJson = False,
 ) -> None:
-    """Print the policy of your own queue, for a subscription."""
+    """Print the policy that a queue of your own needs to be a subscription's queue."""
     from tidewheel.policies import queue_policy
 
     role_arns = _parameter(ctx, roles_parameter_name).split(",")
@@ -103,7 +103,7 @@ def address(
     topic: Annotated[str | None, typer.Option(help="A topic, which may have a queue of its own.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Print the policy of the queue of `tidewheel address` with which SNS topics and EventBridge rules send to it."""
+    """Print the policy with which SNS topics and EventBridge rules may send to the queue of `tidewheel address`."""
     from tidewheel.policies import address_arn, policy_document, source_key_statements, source_statements
 
     settings = service_settings(ctx)
