@@ -41,11 +41,11 @@ class Target:
         """Whether the service is on this machine, and not a deployed stack."""
         return self.endpoint_url is not None and urlsplit(self.endpoint_url).hostname in _THIS_MACHINE
 
-    def client(self) -> Tidewheel:
+    def client(self, session: boto3.Session | None = None) -> Tidewheel:
         """Creates the client. Loads boto3 only here, so that help is fast. Raises InvalidValue as `session`."""
         from tidewheel.client.tidewheel import Tidewheel
 
-        return Tidewheel(self.stack, session=self.session(), endpoint_url=self.endpoint_url)
+        return Tidewheel(self.stack, session=session or self.session(), endpoint_url=self.endpoint_url)
 
     def session(self) -> boto3.Session:
         """Creates the session. An endpoint on this machine takes any credentials.

@@ -1,0 +1,22 @@
+"""Serves the console, a web page that shows what waits, when it is due, and why it does not come.
+
+`app(client)` is an ASGI application over the public client. `ConsoleServer` serves it on 127.0.0.1, behind a token. All
+pages are made on the server. Each works without scripts, which only keep it up to date.
+
+| module | holds |
+|---|---|
+| app | the addresses, and how a page is made |
+| guard | who may ask: token, Host, Origin, and the headers of each answer |
+| reading | reads that may fail one by one, and their number |
+| live | the stream that tells a tab that its page changed |
+| changes | the forms, and the audit line of each |
+| results | what the last action did |
+| text, wheel | values as text, and the picture of the wheel |
+| pages | one module a screen |
+"""
+
+from tidewheel.console.app import LocalService, app
+from tidewheel.console.requests import RequestMeter
+from tidewheel.console.serving import ConsoleServer
+
+__all__ = ["ConsoleServer", "LocalService", "RequestMeter", "app"]

@@ -1,0 +1,248 @@
+"""The console as an ASGI application: its addresses, and how a page is made."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, urlsplit
+
+import jinja2
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response, StreamingResponse
+from starlette.routing import Match, Mount, Route
+from starlette.staticfiles import StaticFiles
+
+from tidewheel.client.dead_letters import DeadLetter
+from tidewheel.client.tidewheel import Tidewheel
+from tidewheel.clock import utc
+from tidewheel.console import changes, live, text
+from tidewheel.console.guard import Guard
+from tidewheel.console.pages import cost, dead, message, messages, overview, recurring, topic, trouble
+from tidewheel.console.reading import Reader, reason
+from tidewheel.console.results import Results
+from tidewheel.errors import InvalidValue, TidewheelError, UnknownTopic
+
+_log = logging.getLogger(__name__)
+_HERE = Path(__file__).parent
+MOST_PAGES = 50
+"""Pages that are kept for the tabs that show them."""
+
+Screen = Callable[["Console", Request], tuple[str, dict[str, Any]]]
+"""Reads what a page shows. Returns the template and its values."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LocalService:
+    """What only a service on this machine can do.
+
+    Attributes:
+        requests: requests to AWS of the whole service so far, by "service.Operation".
+        units: their billed units, by the names of `model.prices`.
+        since: when the service began to count.
+        move_time: moves the service's time forward by seconds.
+        dead_letters: looks at the dead letters of a topic's subscription, at most n, without taking them.
+    """
+
+    requests: Mapping[str, int]
+    units: Mapping[str, int]
+    since: datetime
+    move_time: Callable[[float], object]
+    dead_letters: Callable[[str, str, int], Sequence[DeadLetter]]
+
+
+class Console:
+    """What all pages share."""
+
+    def __init__(
+        self,
+        client: Tidewheel,
+        *,
+        may_change: bool,
+        requests: Mapping[str, int] | None,
+        local: LocalService | None,
+        hide_bodies: bool,
+        who: str,
+    ) -> None:
+        self.client, self.may_change, self.local, self.hide_bodies, self.who = (
+            client,
+            may_change,
+            local,
+            hide_bodies,
+            who,
+        )
+        self.reader, self.results = Reader(requests), Results()
+        self.every_s = live.LOCAL_S if local else live.DEPLOYED_S
+        self._kept: OrderedDict[str, tuple[float, str]] = OrderedDict()
+        self._templates = jinja2.Environment(
+            loader=jinja2.FileSystemLoader(_HERE / "templates"),
+            autoescape=True,
+            finalize=text.visible,
+            undefined=jinja2.StrictUndefined,
+            trim_blocks=True,
+            lstrip_blocks=True,
+        )
+        filters = {"short": text.short, "number": text.number, "size": text.size, "money": text.money}
+        self._templates.filters.update(filters, path=partial(quote, safe=""), duration=text.duration)
+
+    def now(self) -> datetime:
+        """Returns the service's time."""
+        return utc(self.client.core.clock.now_ms())
+
+    def page(self, request: Request, screen: Screen, *, newest_s: float = 0.0) -> HTMLResponse:
+        """Returns a page. With newest_s, a page of this address that is younger will do."""
+        address = request.url.path + "?" + request.url.query
+        kept = self._kept.get(address)
+        if kept is not None and time.monotonic() - kept[0] < newest_s:
+            return HTMLResponse(kept[1])
+        with self.reader:
+            status = 200
+            try:
+                made = self.render(request, *screen(self, request))
+            except TidewheelError as error:
+                status = 404 if isinstance(error, UnknownTopic) else 400
+                made = self.problem(request, reason(error))
+            except Exception:  # the other pages go on
+                _log.exception("the page %s failed", request.url.path)
+                status, made = 500, self.problem(request, "This page failed by a defect: the console's log has it.")
+        if status == 200:
+            self._kept[address] = (time.monotonic(), made)
+            self._kept.move_to_end(address)
+            while len(self._kept) > MOST_PAGES:
+                self._kept.popitem(last=False)
+        return HTMLResponse(made, status_code=status)
+
+    def forget(self) -> None:
+        """Forgets the kept pages: something changed."""
+        self._kept.clear()
+
+    def problem(self, request: Request, text: str) -> str:
+        """Returns a page that tells why there is no other."""
+        return self.render(request, "problem.html", {"problem": text})
+
+    def render(self, request: Request, template: str, values: Mapping[str, Any]) -> str:
+        """Returns a template with the values that every page has."""
+        now = self.now()
+        query = request.url.query
+        return self._templates.get_template(template).render(
+            {
+                "console": self,
+                "stack": self.client.core.connection.stack,
+                "now": now,
+                "now_ms": int(now.timestamp() * 1000),
+                "here": now.astimezone(),
+                "moment": lambda at, **options: text.moment(at, now, **options),
+                "address": request.url.path + ("?" + query if query else ""),
+                "path": request.url.path,
+                "result": self.results.get(request.query_params.get("result")),
+                "cost": self.reader.cost(),
+                **values,
+            }
+        )
+
+
+_SCREENS: dict[str, Screen] = {
+    "/": overview.screen,
+    "/topics/{topic}": topic.screen,
+    "/topics/{topic}/messages": messages.screen,
+    "/topics/{topic}/messages/{id}": message.screen,
+    "/topics/{topic}/recurring": recurring.screen,
+    "/topics/{topic}/dead": dead.screen,
+    "/trouble": trouble.screen,
+    "/cost": cost.screen,
+}
+
+
+def app(
+    client: Tidewheel,
+    *,
+    changes: bool = False,
+    requests: Mapping[str, int] | None = None,
+    local: LocalService | None = None,
+    hide_bodies: bool = False,
+    who: str = "local",
+    token: str | None = None,
+    port: int | None = None,
+) -> Guard:
+    """Returns the console as an ASGI application.
+
+    Without a token, whoever reaches the application reads messages: serve it on 127.0.0.1 only, or behind your own
+    sign-in. Changes are refused from pages of other origins in any case.
+
+    Args:
+        client: the client, with the rights that the console shall have. `MemoryService().client()` will do.
+        changes: whether pages have buttons that change something. Otherwise all changes are refused.
+        requests: AWS requests of this client so far, by operation, such as a `RequestMeter`.
+        local: the powers over a service on this machine.
+        hide_bodies: whether bodies and attributes are left out of all pages.
+        who: the person, for the audit line.
+        token: what the first address must have as `?token=`.
+        port: the port of 127.0.0.1 that serves it. Other names of the host are refused.
+    """
+    console = Console(client, may_change=changes, requests=requests, local=local, hide_bodies=hide_bodies, who=who)
+    routes: list[Route | Mount] = [Route(path, _getting(console, screen)) for path, screen in _SCREENS.items()]
+    starlette = Starlette(
+        routes=[
+            *routes,
+            Route("/topics/{topic}/messages/{id}/body", partial(message.download, console)),
+            Route("/changes", partial(_stream, console, routes)),
+            *_changing(console),
+            Mount("/static", StaticFiles(directory=_HERE / "static")),
+        ],
+        exception_handlers={404: partial(_missing, console), 405: partial(_missing, console)},
+    )
+    return Guard(starlette, token=token, port=port)
+
+
+def _getting(console: Console, screen: Screen) -> Callable[[Request], Response]:
+    def get(request: Request) -> Response:
+        fresh = request.headers.get("hx-request") is None
+        return console.page(request, screen, newest_s=0.0 if fresh else console.every_s)
+
+    return get
+
+
+def _changing(console: Console) -> list[Route]:
+    return [
+        Route(path, partial(changes.change, console, action), methods=["POST"])
+        for path, action in changes.ACTIONS.items()
+    ]
+
+
+async def _stream(console: Console, routes: Sequence[Route | Mount], request: Request) -> Response:
+    """Answers with the stream of a tab, whose page is the parameter `of`."""
+    wanted = urlsplit(request.query_params.get("of", "/"))
+    scope = {
+        **request.scope,
+        "path": wanted.path,
+        "raw_path": wanted.path.encode(),
+        "query_string": wanted.query.encode(),
+    }
+    for route in routes:
+        match, more = route.matches(scope)
+        if match is Match.FULL:
+            screen = _SCREENS[route.path]
+            shown = Request({**scope, **more})
+
+            def make(newest_s: float) -> str:
+                return bytes(console.page(shown, screen, newest_s=newest_s).body).decode()
+
+            lines = live.changes(make, console.every_s)
+            return StreamingResponse(lines, media_type="text/event-stream")
+    return Response("no such page\n", status_code=404)
+
+
+async def _missing(console: Console, request: Request, error: Exception) -> Response:
+    def make() -> str:
+        with console.reader:
+            return console.problem(request, "There is no such page.")
+
+    return HTMLResponse(await run_in_threadpool(make), status_code=getattr(error, "status_code", 404))

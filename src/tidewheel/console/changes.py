@@ -1,0 +1,306 @@
+"""Carries out the forms of the pages. Each change writes an audit line, and leads back to a page that tells the result."""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+from collections.abc import Callable
+from datetime import datetime
+from functools import partial
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qs, quote, urlencode, urlsplit
+
+from botocore.exceptions import BotoCoreError, ClientError
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, RedirectResponse, Response
+
+from tidewheel.client.changes import Rescheduled
+from tidewheel.client.finding import ChangedMessages, Selected
+from tidewheel.console.reading import reason
+from tidewheel.console.results import Result
+from tidewheel.errors import InvalidValue, TidewheelError
+from tidewheel.model.duration import delay_ms
+
+if TYPE_CHECKING:
+    from tidewheel.console.app import Console
+
+MOST_BYTES = 2_000_000
+"""Of a form: SQS takes a message of 1 MiB, and a form writes most characters as one byte, some as three."""
+
+_audit = logging.getLogger("tidewheel.console.audit")
+
+Form = dict[str, str]
+Action = Callable[["Console", "Asked"], Result]
+
+
+class Asked:
+    """A form with the names in its address."""
+
+    def __init__(self, request: Request, form: dict[str, list[str]]) -> None:
+        self.topic: str = request.path_params.get("topic", "")
+        self.subscription: str = request.path_params.get("subscription", "")
+        self.id: str = request.path_params.get("id", "")
+        self.many = form
+
+    def value(self, name: str) -> str:
+        """Returns a field without spaces around it, or nothing."""
+        return self.many.get(name, [""])[0].strip()
+
+    def when(self) -> dict[str, Any]:
+        """Returns the arguments `delay` or `deliver_at`.
+
+        Raises:
+            InvalidValue: both are given, or the time cannot be read.
+        """
+        delay, at = self.value("delay"), self.value("deliver_at")
+        if delay and at:
+            raise InvalidValue("deliver_at", at, "give a delay or a time, not both")
+        return {"deliver_at": time_of("deliver_at", at)} if at else {"delay": _seconds(delay) if delay else 0}
+
+
+def time_of(field: str, text: str) -> datetime:
+    """Reads a time. Without a zone it is UTC, as the page shows times.
+
+    Raises:
+        InvalidValue: it is none.
+    """
+    try:
+        at = datetime.fromisoformat(text.removesuffix(" UTC").strip())
+    except ValueError:
+        raise InvalidValue(field, text, "give a time such as 2026-12-01T09:00Z or 2026-12-01 09:00 UTC") from None
+    from datetime import UTC
+
+    return at.replace(tzinfo=UTC) if at.tzinfo is None else at
+
+
+def _seconds(text: str) -> float | str:
+    try:
+        return float(text)
+    except ValueError:
+        return text
+
+
+async def change(console: Console, action: tuple[str, Action], request: Request) -> Response:
+    """Carries out a form, unless the console is read-only."""
+    name, act = action
+    if not console.may_change:
+        return PlainTextResponse(
+            "Refused: this console is read-only. Start it with --allow-changes.\n", status_code=403
+        )
+    body = bytearray()
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > MOST_BYTES:
+            return PlainTextResponse(f"Refused: a form has at most {MOST_BYTES:,} bytes.\n", status_code=413)
+    asked = Asked(request, parse_qs(body.decode("utf-8", "replace"), keep_blank_values=True, max_num_fields=2000))
+    result = await run_in_threadpool(_outcome, console, name, act, asked)
+    back = _back(asked, request.url.path)
+    console.forget()
+    joined = "&" if "?" in back else "?"
+    return RedirectResponse(f"{back}{joined}result={console.results.put(result)}", status_code=303)
+
+
+def _outcome(console: Console, name: str, act: Action, asked: Asked) -> Result:
+    typed = {field: values[0] for field, values in asked.many.items()}
+    try:
+        result = act(console, asked)
+    except InvalidValue as error:
+        result = Result(str(error), good=False, errors={error.field: error.advice}, typed=typed)
+    except (TidewheelError, BotoCoreError, ClientError) as error:
+        result = Result(reason(error), good=False, typed=typed)
+    except Exception:  # the page tells it, the log has it, and the next form is answered
+        _audit.exception("%s failed", name)
+        result = Result(f"{name} failed by a defect of the console: its log has the details", good=False, typed=typed)
+    audit(console, name, asked, result)
+    return result
+
+
+def audit(console: Console, name: str, asked: Asked, result: Result) -> None:
+    """Writes the audit line: who, what, when, and the result. Bodies and attributes are not in it."""
+    what = {"topic": asked.topic, "subscription": asked.subscription, "id": asked.id}
+    what |= {field: asked.value(field) for field in ("delay", "deliver_at", "key", "q", "by", "from", "ids")}
+    line = {
+        "audit": name,
+        "who": console.who,
+        "at": console.now().isoformat(timespec="milliseconds"),
+        **{field: value for field, value in what.items() if value},
+        "done": result.good,
+        "result": result.text,
+    }
+    _audit.info("%s", json.dumps(line))
+
+
+def _back(asked: Asked, path: str) -> str:
+    """Returns the page to show next: that of the form, never another site."""
+    back = asked.value("back")
+    if back.startswith("/") and not back.startswith("//") and "\\" not in back and back.isprintable():
+        parts = urlsplit(back)
+        rest = [(name, value) for name, values in parse_qs(parts.query).items() for value in values if name != "result"]
+        return quote(parts.path, safe="/%") + ("?" + urlencode(rest) if rest else "")
+    pieces = path.strip("/").split("/")
+    depth = 4 if len(pieces) == 5 and pieces[2] == "messages" else 2
+    return "/" + "/".join(pieces[:depth]) if pieces[0] == "topics" and len(pieces) > 1 else "/"
+
+
+# ---- the actions
+
+
+def _send(console: Console, asked: Asked) -> Result:
+    topic = asked.topic or asked.value("topic")
+    body = asked.many.get("body", [""])[0]
+    receipt = console.client.send(topic, body, key=asked.value("key") or None, **asked.when())
+    link = (f"/topics/{quote(topic, safe='')}/messages/{receipt.id}", receipt.id)
+    return Result(f"Sent. It is due at {receipt.deliver_at:%Y-%m-%d %H:%M:%S} UTC. Its id is", link=link)
+
+
+def _purge(console: Console, asked: Asked) -> Result:
+    if asked.value("typed") != asked.topic:
+        raise InvalidValue("typed", asked.value("typed"), f"type the topic's name, {asked.topic}, to purge it")
+    done = console.client.purge(asked.topic)
+    return Result(f"Purged about {done.messages:,} messages of {asked.topic}. Messages in queues still come.")
+
+
+def _pause(console: Console, asked: Asked) -> Result:
+    console.client.pause(asked.topic, asked.subscription)
+    return Result(f"{asked.subscription} is paused. Its messages are kept, and come when it is resumed.")
+
+
+def _resume(console: Console, asked: Asked) -> Result:
+    console.client.resume(asked.topic, asked.subscription)
+    return Result(f"{asked.subscription} is resumed.")
+
+
+def _redrive(console: Console, asked: Asked) -> Result:
+    moved = console.client.redrive(asked.topic, asked.subscription)
+    return Result(f"About {moved.messages:,} dead letters of {asked.subscription} go back to its queue.")
+
+
+def _cancel(console: Console, asked: Asked) -> Result:
+    if console.client.cancel(asked.topic, asked.id):
+        return Result("Cancelled. It never comes.")
+    return Result("Too late: its slot is sealed, and it comes or came.", good=False)
+
+
+def _reschedule(console: Console, asked: Asked) -> Result:
+    if not asked.value("delay") and not asked.value("deliver_at"):
+        raise InvalidValue("delay", "", "give a delay such as 2h, or a time")
+    return _moved(console, asked, console.client.reschedule(asked.topic, asked.id, **asked.when()))
+
+
+def _now(console: Console, asked: Asked) -> Result:
+    return _moved(console, asked, console.client.deliver_now(asked.topic, asked.id))
+
+
+def _moved(console: Console, asked: Asked, outcome: object) -> Result:
+    if isinstance(outcome, Rescheduled):
+        link = (f"/topics/{quote(asked.topic, safe='')}/messages/{outcome.receipt.id}", outcome.receipt.id)
+        return Result(
+            f"Moved. It is due at {outcome.receipt.deliver_at:%Y-%m-%d %H:%M:%S} UTC. Its new id is", link=link
+        )
+    if outcome:
+        return Result("It was cancelled before, and is not moved.", good=False)
+    return Result("Too late: its slot is sealed, and it comes at its old time or came.", good=False)
+
+
+def _selected(console: Console, asked: Asked) -> Result:
+    """Cancels or moves the messages that are ticked."""
+    ids = asked.many.get("ids", [])
+    if not ids:
+        raise InvalidValue("ids", "", "tick at least one message")
+    do = asked.value("do")
+    if do == "cancel":
+        results = console.client.cancel_many(asked.topic, ids)
+        done = sum(map(bool, results))
+    else:
+        when = {"delay": 0} if do == "now" else asked.when()
+        if do == "reschedule" and not asked.value("delay") and not asked.value("deliver_at"):
+            raise InvalidValue("delay", "", "give a delay such as 2h, or a time")
+        done = sum(isinstance(console.client.reschedule(asked.topic, id, **when), Rescheduled) for id in ids)
+    verb = "Cancelled" if do == "cancel" else "Moved"
+    late = f" {len(ids) - done} were too late or gone." if done < len(ids) else ""
+    return Result(f"{verb} {done} of {len(ids)} messages.{late}", good=done > 0)
+
+
+def selection(by: str, q: str, first: str) -> Selected:
+    """Returns the filter of a view, for `find` and what changes all that it finds.
+
+    Raises:
+        InvalidValue: the time cannot be read, or the filter names one message by its id.
+    """
+    if by == "id" and q:
+        raise InvalidValue("by", by, "select by a key prefix or a time")
+    chosen = Selected()
+    if q:
+        chosen["key_prefix"] = q
+    if first:
+        chosen["first"] = time_of("from", first)
+    if not chosen:
+        chosen["everything"] = True
+    return chosen
+
+
+def _matching(console: Console, asked: Asked) -> Result:
+    """Changes all messages of the view's filter, in the background. The result tells how far it has come."""
+    do, chosen = asked.value("do"), selection(asked.value("by"), asked.value("q"), asked.value("from"))
+    if asked.value("typed") != asked.topic:
+        raise InvalidValue(
+            "typed", asked.value("typed"), f"type the topic's name, {asked.topic}, to change all of these"
+        )
+    if do == "cancel":
+        verb, start = "Cancelled", partial(console.client.cancel_where, asked.topic, **chosen)
+    else:
+        later = asked.value("delay")
+        if do == "reschedule":
+            delay_ms(_seconds(later), "delay")
+        how: dict[str, Any] = {"delay": 0} if do == "now" else {"by": _seconds(later)}
+        verb, start = "Moved", partial(console.client.reschedule_where, asked.topic, **how, **chosen)
+    result = Result(f"{verb} 0 so far.", running=True)
+
+    def tell(found: ChangedMessages) -> None:
+        result.text = f"{verb} {found.done:,} of {found.matched:,} so far."
+
+    def run() -> None:
+        try:
+            found = start(progress=tell)
+            late = found.too_late + found.gone
+            result.text = f"{verb} {found.done:,} of {found.matched:,} messages. {late:,} were too late or gone."
+        except (TidewheelError, BotoCoreError, ClientError) as error:
+            result.text, result.good = f"{result.text} Then it stopped: {reason(error)}", False
+        result.running = False
+        console.forget()
+        audit(console, f"{do} matching, ended", asked, result)
+
+    threading.Thread(target=run, name="tidewheel-console-change", daemon=True).start()
+    return result
+
+
+def _move_time(console: Console, asked: Asked) -> Result:
+    if console.local is None:
+        raise InvalidValue("by", asked.value("by"), "only the time of a local service can be moved")
+    ms = delay_ms(_seconds(asked.value("by")), "by")
+    console.local.move_time(ms / 1000)
+    return Result(f"The time is {console.now():%Y-%m-%d %H:%M:%S} UTC now. All that was due until then has happened.")
+
+
+def _cancel_recurring(console: Console, asked: Asked) -> Result:
+    console.client.cancel_recurring(asked.topic, asked.value("key"))
+    return Result(f"{asked.value('key')} is ended. Occurrences whose slots are sealed may still come.")
+
+
+ACTIONS: dict[str, tuple[str, Action]] = {
+    "/send": ("send", _send),
+    "/time": ("move time", _move_time),
+    "/topics/{topic}/send": ("send", _send),
+    "/topics/{topic}/purge": ("purge", _purge),
+    "/topics/{topic}/subscriptions/{subscription}/pause": ("pause", _pause),
+    "/topics/{topic}/subscriptions/{subscription}/resume": ("resume", _resume),
+    "/topics/{topic}/subscriptions/{subscription}/redrive": ("redrive", _redrive),
+    "/topics/{topic}/messages/selected": ("change selected", _selected),
+    "/topics/{topic}/messages/matching": ("change matching", _matching),
+    "/topics/{topic}/messages/{id}/cancel": ("cancel", _cancel),
+    "/topics/{topic}/messages/{id}/reschedule": ("reschedule", _reschedule),
+    "/topics/{topic}/messages/{id}/now": ("deliver now", _now),
+    "/topics/{topic}/recurring/cancel": ("cancel recurring", _cancel_recurring),
+}

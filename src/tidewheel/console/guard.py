@@ -1,0 +1,112 @@
+"""Decides who may ask the console: the person with the token, from the console's own pages.
+
+A web page of another origin can send forms and start reads here, with the console's cookie if it is on another port of
+this machine. It cannot know the token, and it cannot choose `Host` and `Origin`:
+
+| attack | refused by |
+|---|---|
+| another user of the machine, a guessing page | no token |
+| a form or a fetch of another page, other ports included | Origin is not this origin |
+| a name that was made to resolve to 127.0.0.1 (DNS rebinding) | Host is not this host |
+| a frame around the page | frame-ancestors |
+| markup in a body, a key or a name | escaping, and a policy without inline scripts and styles |
+"""
+
+from __future__ import annotations
+
+import hmac
+from http.cookies import CookieError, SimpleCookie
+from typing import Any
+from urllib.parse import parse_qsl, urlencode
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import PlainTextResponse, RedirectResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+HEADERS = {
+    "Content-Security-Policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
+        "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+    ),
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "same-origin",  # with no-referrer, Chromium sends "Origin: null" with our own forms
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+_TOKEN = "token"
+
+
+class Guard:
+    """Wraps an ASGI application.
+
+    Args:
+        application: the console.
+        token: what the address must have once, and the cookie after that; None asks for none.
+        port: the port of this machine; None takes any Host, for an application that others serve.
+    """
+
+    def __init__(self, application: ASGIApp, *, token: str | None = None, port: int | None = None) -> None:
+        self._application, self._token = application, token
+        self._cookie = f"tidewheel-{port}"  # cookies know no ports
+        self._hosts = None if port is None else {f"{name}:{port}" for name in ("127.0.0.1", "localhost", "[::1]")}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answers a request, or refuses it."""
+        if scope["type"] != "http":
+            if scope["type"] == "lifespan":
+                await self._application(scope, receive, send)
+            return
+
+        async def with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                for name, value in HEADERS.items():
+                    headers[name] = value
+            await send(message)
+
+        answer = self._refusal(scope) or self._entry(scope) or self._application
+        await answer(scope, receive, with_headers)
+
+    def _refusal(self, scope: Scope) -> PlainTextResponse | None:
+        headers = Headers(scope=scope)
+        host, origin = headers.get("host", ""), headers.get("origin")
+        if self._hosts is not None and host not in self._hosts:
+            return _refused(f"the header Host is {host!a}. Open the address that the command printed")
+        site = headers.get("sec-fetch-site", "same-origin")
+        own = f"{scope['scheme']}://{host}"
+        if scope["method"] in ("GET", "HEAD"):
+            # A link to here from another page may be followed: it is a read, and the other page sees no answer.
+            if origin not in (None, own) or (site == "cross-site" and headers.get("sec-fetch-mode") != "navigate"):
+                return _refused("the request comes from another page")
+        elif origin != own or site != "same-origin":
+            return _refused(f"the header Origin is {origin!a}. Only the console's own pages may change anything")
+        return None
+
+    def _entry(self, scope: Scope) -> RedirectResponse | PlainTextResponse | None:
+        """Takes the token out of the address into a cookie. None if the request has the cookie."""
+        if self._token is None:
+            return None
+        query = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
+        given = dict(query).get(_TOKEN)
+        if given is not None and scope["method"] == "GET" and self._is_token(given):
+            rest = urlencode([(name, value) for name, value in query if name != _TOKEN])
+            path = "/" + scope["raw_path"].decode("latin-1").lstrip("/")
+            answer = RedirectResponse(path + ("?" + rest if rest else ""), status_code=303)
+            answer.set_cookie(self._cookie, self._token, httponly=True, samesite="strict", path="/")
+            return answer
+        try:
+            cookies: Any = SimpleCookie(Headers(scope=scope).get("cookie", ""))
+        except CookieError:
+            cookies = {}
+        if self._cookie in cookies and self._is_token(cookies[self._cookie].value):
+            return None
+        return _refused("this page needs its token. Open the address that the command printed")
+
+    def _is_token(self, given: str) -> bool:
+        return hmac.compare_digest(given.encode(), (self._token or "").encode())
+
+
+def _refused(why: str) -> PlainTextResponse:
+    return PlainTextResponse(f"Refused: {why}.\n", status_code=403)

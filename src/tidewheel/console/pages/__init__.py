@@ -1,0 +1,1 @@
+"""The screens. Each module reads what its template shows."""

@@ -1,0 +1,56 @@
+"""What the service costs: counted requests of a local service, or the calculator for a deployed one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from starlette.requests import Request
+
+from tidewheel.cost.bill import Bill, bill
+from tidewheel.cost.deployed import ENVIRONMENTS
+from tidewheel.cost.rivals import rivals
+from tidewheel.cost.workload import Spread, Workload
+from tidewheel.errors import InvalidValue
+from tidewheel.model.duration import delay_ms
+from tidewheel.model.prices import LISTED, REGION, dollars
+
+if TYPE_CHECKING:
+    from tidewheel.console.app import Console
+
+_FIELDS = {"per_day": "100000", "delay_mean": "7d", "size": "500"}
+_DAY_S = 86_400
+
+
+def screen(console: Console, request: Request) -> tuple[str, dict[str, Any]]:
+    """Counts what the service asked AWS for, and calculates a bill for the numbers in the address."""
+    typed = {name: request.query_params.get(name, default) for name, default in _FIELDS.items()}
+    errors: dict[str, str] = {}
+    found: Bill | None = None
+    try:
+        found = bill(_workload(typed), ENVIRONMENTS["production"])
+    except InvalidValue as error:
+        errors[error.field if error.field in typed else "per_day"] = error.advice
+    values: dict[str, Any] = {"typed": typed, "errors": errors, "bill": found, "listed": LISTED, "region": REGION}
+    values["others"] = [] if found is None else rivals(found.workload)
+    if console.local is not None:
+        total = sum(dollars(unit, count) for unit, count in console.local.units.items())
+        ran_s = max(1.0, (console.now() - console.local.since).total_seconds())
+        values |= {
+            "spent": total,
+            "spent_a_day": total * _DAY_S / ran_s,
+            "counts": sorted(console.local.requests.items()),
+        }
+    return "cost.html", values
+
+
+def _workload(typed: dict[str, str]) -> Workload:
+    numbers = {}
+    for name in ("per_day", "size"):
+        try:
+            numbers[name] = float(typed[name].replace(",", ""))
+        except ValueError:
+            raise InvalidValue(name, typed[name], "give a number") from None
+    mean_s = delay_ms(typed["delay_mean"], "delay_mean") / 1000
+    return Workload(
+        per_day=numbers["per_day"], delay_mean_s=mean_s, spread=Spread.EVEN, size_bytes=int(numbers["size"])
+    )

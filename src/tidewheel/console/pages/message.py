@@ -1,0 +1,146 @@
+"""One message: where it is, what comes next, who gets it, and its body."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+
+from tidewheel.client.waiting import MessageState, MessageStatus, Place
+from tidewheel.console.text import BODY_IN_DETAIL
+from tidewheel.errors import TidewheelError
+
+if TYPE_CHECKING:
+    from tidewheel.console.app import Console
+
+_WAY = ("ingest queue", "waiting", "sealed", "planned", "delivering", "sent")
+"""The words of docs/states.md for a message that comes in time."""
+_ENDS = (MessageState.CANCELLED, MessageState.PURGED, MessageState.EXPIRED)
+_HELD = {Place.PARKED: "parked", Place.SET_ASIDE: "set aside"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """A step of a message's life. about: whether the time is expected or computed, not recorded."""
+
+    word: str
+    at: datetime | None = None
+    about: bool = False
+    now: bool = False
+    past: bool = False
+
+
+def screen(console: Console, request: Request) -> tuple[str, dict[str, Any]]:
+    """Reads the message's status."""
+    topic, id = request.path_params["topic"], request.path_params["id"]
+    found = console.reader.read(console.client.get, topic, id)
+    status = found.value
+    values: dict[str, Any] = {"topic": topic, "id": id, "found": found, "status": status}
+    if status is not None:
+        values |= {"steps": life(status), "next": next_step(status, console.now()), **_body(console, status)}
+        values["open"] = status.state is MessageState.WAITING
+    return "message.html", values
+
+
+def life(status: MessageStatus) -> list[Step]:
+    """Returns the steps of a message's way, in the words of docs/states.md. One of them is the present."""
+    sent_at = None if status.message is None else status.message.sent_at
+    times = {"ingest queue": sent_at, "sealed": status.seals_at, "sent": status.deliver_at}
+    if status.state is MessageState.UNKNOWN:
+        return [Step(word="unknown", now=True)]
+    if status.state in _ENDS:
+        return [
+            Step(word="ingest queue", at=sent_at, past=True),
+            Step(word="waiting", past=True),
+            Step(word=status.state, now=True),
+        ]
+    present, way = str(status.state), list(_WAY)
+    places = {each.place for each in status.subscriptions if not each.delivered}
+    if places:
+        present = min(places, key=list(Place).index)
+        for place, word in _HELD.items():
+            if place in places:
+                way.insert(way.index("sent"), word)
+                present = word
+    at = way.index(present)
+    return [
+        Step(
+            word=word,
+            at=times.get(word),
+            about=word == "sealed" or (word == "sent" and number > at),
+            now=number == at,
+            past=number < at,
+        )
+        for number, word in enumerate(way)
+    ]
+
+
+def next_step(status: MessageStatus, now: datetime) -> str:
+    """Returns what happens next, and when, or why nothing does."""
+    match status.state:
+        case MessageState.WAITING:
+            return (
+                f"Its slot is sealed at about {status.seals_at:%Y-%m-%d %H:%M:%S} UTC. Until then it can be cancelled or "
+                "moved. Then it goes to the queues, which release it when it is due."
+            )
+        case MessageState.SEALED:
+            held = {each.place for each in status.subscriptions}
+            if Place.SET_ASIDE in held:
+                return "A part of its ledger cannot be read. Trouble tells more."
+            if Place.PARKED in held:
+                return (
+                    "It is parked: a subscription is paused, or its queue does not take messages. Trouble tells more."
+                )
+            if any(each.state == "PAUSED" and not each.delivered for each in status.subscriptions):
+                return "A subscription is paused. It gets the message when it is resumed."
+            return "Its slot is sealed: it is on its way to the queues, within seconds."
+        case MessageState.SENT:
+            if status.deliver_at > now:
+                return f"Each queue has it, and releases it at {status.deliver_at:%Y-%m-%d %H:%M:%S} UTC."
+            return "Each queue has it, or had it: what happens now is up to the consumers."
+        case MessageState.CANCELLED:
+            return "It was cancelled, moved or replaced in time, and is not sent."
+        case MessageState.PURGED:
+            return "A purge covers it. A subscription may have got it before."
+        case MessageState.EXPIRED:
+            return "It has expired: subscriptions that do not have it never get it."
+    if status.deliver_at + timedelta(minutes=1) < now:
+        return (
+            "No ledger holds it. It went to the queues without a ledger since it was due soon after it was sent, or it was "
+            "delivered and its ledger is collected, or it was never sent."
+        )
+    return (
+        "No ledger holds it. It is still in an ingest queue (seconds, or five minutes if it is due in over half an hour), or "
+        "it went to the queues without a ledger since it is due soon, or it was never sent."
+    )
+
+
+def download(console: Console, request: Request) -> Response:
+    """Answers with the whole body as a file."""
+    topic, id = request.path_params["topic"], request.path_params["id"]
+    if console.hide_bodies:
+        return PlainTextResponse("Refused: this console hides bodies.\n", status_code=403)
+    try:
+        message = console.client.get(topic, id).message
+    except TidewheelError as error:
+        return PlainTextResponse(f"{error}\n", status_code=404)
+    if message is None or message.payload is not None:
+        return PlainTextResponse("No ledger holds this body.\n", status_code=404)
+    name = f'attachment; filename="{"".join(each for each in id if each.isalnum())}.bin"'
+    return Response(message.bytes(), media_type="application/octet-stream", headers={"Content-Disposition": name})
+
+
+def _body(console: Console, status: MessageStatus) -> dict[str, Any]:
+    message = status.message
+    if message is None or console.hide_bodies:
+        return {"body": None, "cut": False, "kind": ""}
+    if message.payload is not None:
+        return {"body": None, "cut": False, "kind": "in S3"}
+    text, kind = message.body, message.encoding.name.lower()
+    if kind == "json" and len(text) <= BODY_IN_DETAIL:
+        text = json.dumps(message.json(), indent=2, ensure_ascii=False)
+    return {"body": text[:BODY_IN_DETAIL], "cut": len(text) > BODY_IN_DETAIL, "kind": kind}

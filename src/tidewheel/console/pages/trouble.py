@@ -1,0 +1,15 @@
+"""What is wrong, since when, and what to do."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from starlette.requests import Request
+
+if TYPE_CHECKING:
+    from tidewheel.console.app import Console
+
+
+def screen(console: Console, request: Request) -> tuple[str, dict[str, Any]]:
+    """Reads the findings of `health`."""
+    return "trouble.html", {"findings": console.reader.read(console.client.health)}

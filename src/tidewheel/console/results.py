@@ -1,0 +1,49 @@
+"""Keeps what the last actions did, for the page that the form leads back to."""
+
+from __future__ import annotations
+
+import secrets
+from collections import OrderedDict
+from dataclasses import dataclass, field
+
+MOST = 200
+"""Results that are kept, the newest."""
+
+
+@dataclass(slots=True)
+class Result:
+    """What an action did. An action that goes on in the background changes the text.
+
+    Attributes:
+        text: a sentence.
+        good: whether it did what was asked.
+        errors: field -> what is wrong with its value.
+        typed: field -> what was typed, kept if something is wrong.
+        link: an address to go on, with its text.
+    """
+
+    text: str
+    good: bool = True
+    errors: dict[str, str] = field(default_factory=dict)
+    typed: dict[str, str] = field(default_factory=dict)
+    link: tuple[str, str] | None = None
+    running: bool = False
+
+
+class Results:
+    """The newest results, by a name that nobody can guess."""
+
+    def __init__(self) -> None:
+        self._kept: OrderedDict[str, Result] = OrderedDict()
+
+    def put(self, result: Result) -> str:
+        """Keeps a result. Returns its name."""
+        name = secrets.token_urlsafe(9)
+        self._kept[name] = result
+        while len(self._kept) > MOST:
+            self._kept.popitem(last=False)
+        return name
+
+    def get(self, name: str | None) -> Result | None:
+        """Returns a result, if it is still kept."""
+        return self._kept.get(name or "")

@@ -1,0 +1,86 @@
+"""Shows values as text: times with their zone, numbers, and characters that would deceive the eye."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from jinja2 import Undefined
+from markupsafe import Markup
+
+BODY_IN_LISTS = 200
+"""Characters of a body in a list."""
+BODY_IN_DETAIL = 64 * 1024
+"""Characters of a body on the message's own page."""
+
+_DECEIVING = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]"
+)
+"""Control and bidirectional characters, and those without width. Tab and newline remain."""
+_UNITS = ((31_536_000, "y"), (86_400, "d"), (3600, "h"), (60, "min"), (1, "s"))
+
+
+def visible(value: Any) -> Any:
+    """Returns text with each deceiving character as its code. Jinja calls this for all that a template prints."""
+    if isinstance(value, (Markup, Undefined)) or not isinstance(value, str):
+        return "" if value is None else value
+    return _DECEIVING.sub(lambda found: f"\\u{ord(found[0]):04x}", value)
+
+
+def short(text: str, most: int = BODY_IN_LISTS) -> str:
+    """Returns the beginning of a text."""
+    return text if len(text) <= most else text[:most] + "..."
+
+
+def number(value: float | None) -> str:
+    """Returns a whole number with commas, or a dash."""
+    return "-" if value is None else f"{value:,.0f}"
+
+
+def size(value: float) -> str:
+    """Returns a number of bytes with its unit."""
+    for unit in ("bytes", "kB", "MB"):
+        if value < 1000:
+            return f"{value:,.0f} {unit}"
+        value /= 1000
+    return f"{value:,.1f} GB"
+
+
+def money(value: float) -> str:
+    """Returns dollars. Small sums keep two digits that count."""
+    return f"${value:,.2f}" if value >= 0.01 or value == 0 else f"${value:.8f}".rstrip("0")
+
+
+def duration(span: timedelta | float) -> str:
+    """Returns a duration in its two largest units, such as "2 d 18 h"."""
+    left = int(abs(span.total_seconds() if isinstance(span, timedelta) else span))
+    parts = []
+    for unit_s, unit in _UNITS:
+        count, left = divmod(left, unit_s)
+        if count or (unit == "s" and not parts):
+            parts.append(f"{count} {unit}")
+        elif parts:
+            break
+        if len(parts) == 2:
+            break
+    return " ".join(parts)
+
+
+def relative(at: datetime, now: datetime) -> str:
+    """Returns a time from now, such as "in 3 min 12 s" or "2 h ago"."""
+    span = at - now
+    return f"in {duration(span)}" if span > timedelta(0) else f"{duration(span)} ago"
+
+
+def moment(at: datetime | None, now: datetime, *, relation: bool = True) -> Markup:
+    """Returns a time element with its zone, and beside it the time from now, which the page's script keeps right."""
+    if at is None:
+        return Markup("-")
+    at = at.astimezone(UTC)
+    text = f"{at:%Y-%m-%d %H:%M:%S}" + (f".{at.microsecond // 1000:03d}" if at.microsecond else "") + " UTC"
+    shown = Markup('<time datetime="{}">{}</time>').format(at.isoformat(timespec="milliseconds"), text)
+    if not relation:
+        return shown
+    at_ms = int(at.timestamp() * 1000)
+    return shown + Markup(' <span class="rel" data-at="{}">{}</span>').format(at_ms, relative(at, now))

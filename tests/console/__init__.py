@@ -1,0 +1,1 @@
+"""Tests of the console: by its addresses, and in a real browser."""

@@ -1,0 +1,237 @@
+"""Each action of the console, in a browser, and what it did."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+
+import pytest
+
+from tests.console.site import HOSTILE, Site, Tab
+
+OpenTab = Callable[..., AbstractContextManager[Tab]]
+
+
+@pytest.fixture
+def tab(site: Site, open_tab: OpenTab) -> Iterator[Tab]:
+    if not site.client.topics():
+        site.client.create_topic("orders")
+        site.client.create_subscription("orders", "billing")
+        site.client.create_subscription("orders", "mail")
+    with open_tab() as found:
+        yield found
+        assert found.complaints == []
+
+
+def result(tab: Tab) -> str:
+    tab.page.wait_for_url("**result=*")
+    return tab.page.get_by_role("status", name="Result").inner_text()
+
+
+def waiting(site: Site, *, key: str | None = None) -> str:
+    sent = site.client.send("orders", {"a": 1}, delay="2d", key=key)
+    site.stack.advance(minutes=6)
+    return sent.id
+
+
+def test_a_message_is_sent_from_the_overview_and_from_its_topic(site: Site, tab: Tab) -> None:
+    for path in ("/", "/topics/orders"):
+        page = tab.go(path)
+        if page.locator("#send").get_attribute("open") is None:
+            page.locator("#send summary").click()
+        page.get_by_label("Body").fill('{"id": 17}')
+        page.get_by_label("Delay").fill("3d")
+        page.get_by_label("Key").fill("cart-" + str(len(path)))
+        page.get_by_role("button", name="Send a message").click()
+        assert result(tab).startswith("Sent. It is due at 2026-11-28")
+        page.get_by_role("status", name="Result").get_by_role("link").click()
+        page.wait_for_url("**/messages/*")
+        site.stack.advance(minutes=6)
+        page.reload()
+        assert page.get_by_role("region", name="Body").inner_text().count('"id": 17') == 1
+
+
+def test_what_was_typed_stays_when_it_is_wrong(site: Site, tab: Tab) -> None:
+    page = tab.go("/topics/orders")
+    page.get_by_label("Body").fill(HOSTILE.replace("\x00", ""))
+    page.get_by_label("Delay").fill("next week")
+    page.get_by_role("button", name="Send a message").click()
+    assert "delay" in result(tab)
+    assert page.get_by_label("Delay").input_value() == "next week"
+    assert page.get_by_label("Delay").get_attribute("aria-invalid") == "true"
+    assert "'90s', '15m' or '3d 4h'" in page.locator("#h-delay").inner_text()
+    assert page.get_by_label("Body").input_value().startswith("<script>")
+    assert page.title() != "owned"
+
+
+def test_a_waiting_message_is_cancelled(site: Site, tab: Tab) -> None:
+    id = waiting(site)
+    page = tab.go(f"/topics/orders/messages/{id}")
+    page.get_by_role("button", name="Cancel", exact=True).click()
+    assert result(tab) == "Cancelled. It never comes."
+    assert site.client.get("orders", id).state == "cancelled"
+    assert page.get_by_role("list", name="Life").locator("[aria-current=step]").inner_text().startswith("cancelled")
+
+
+def test_a_message_is_moved_by_a_delay_and_to_a_time(site: Site, tab: Tab) -> None:
+    for label, text, due in (
+        ("Delay from now", "30d", "2026-12-25"),
+        ("or due at", "2027-01-02T09:00+01:00", "2027-01-02T08"),
+    ):
+        id = waiting(site)
+        page = tab.go(f"/topics/orders/messages/{id}")
+        page.get_by_label(label).fill(text)
+        page.get_by_role("button", name="Reschedule", exact=True).click()
+        assert result(tab).startswith("Moved. It is due at")
+        moved = site.client.get("orders", id).moved_to
+        assert moved is not None
+        assert site.client.get("orders", moved).deliver_at.isoformat().startswith(due)
+
+
+def test_a_message_is_delivered_now(site: Site, tab: Tab) -> None:
+    id = waiting(site)
+    tab.go(f"/topics/orders/messages/{id}").get_by_role("button", name="Deliver now").click()
+    assert result(tab).startswith("Moved.")
+    site.stack.advance(minutes=1)
+    assert json.loads(site.stack.receive("orders", "mail")[-1].body) == {"a": 1}
+
+
+def test_a_sealed_message_has_no_buttons_and_a_late_form_tells(site: Site, tab: Tab) -> None:
+    sent = site.client.send("orders", "soon", delay=700)
+    site.stack.advance(seconds=400)
+    page = tab.go(f"/topics/orders/messages/{sent.id}")
+    assert page.get_by_role("button", name="Cancel", exact=True).count() == 0
+    told = site.after(f"/topics/orders/messages/{sent.id}/cancel", {})
+    assert "Too late: its slot is sealed" in told
+
+
+def test_selected_messages_are_cancelled_and_moved(site: Site, tab: Tab) -> None:
+    ids = [waiting(site, key=f"some-{i}") for i in range(4)]
+    for button, two in (("Cancel selected", ids[:2]), ("Reschedule selected", ids[2:])):
+        page = tab.go("/topics/orders/messages?by=prefix&q=some-")
+        for id in two:
+            page.get_by_label(f"Select {id}").check()
+        if button.startswith("Reschedule"):
+            page.get_by_label("to a delay from now of").fill("9d")
+        page.get_by_role("button", name=button).click()
+        assert "2 of 2 messages" in result(tab)
+        assert all(site.client.get("orders", id).state == "cancelled" for id in two)
+
+
+def test_all_boxes_of_the_page_are_ticked_together(site: Site, tab: Tab) -> None:
+    waiting(site)
+    page = tab.go("/topics/orders/messages")
+    page.get_by_label("Select all on this page").check()
+    boxes = page.locator("input[name=ids]")
+    assert boxes.count() == page.locator("input[name=ids]:checked").count() > 0
+
+
+def test_all_that_match_are_cancelled_after_the_name_is_typed(site: Site, tab: Tab) -> None:
+    ids = [waiting(site, key=f"bulk-{i}") for i in range(3)]
+    other = waiting(site, key="other")
+    for typed in ("order", "orders"):
+        page = tab.go("/topics/orders/messages?by=prefix&q=bulk-")
+        page.get_by_text("Change all that match the key prefix bulk-").click()
+        page.get_by_label("Type the topic's name").fill(typed)
+        page.get_by_role("button", name="Cancel all matching").click()
+        told = result(tab)
+        if typed == "order":
+            assert "type the topic's name, orders" in told
+            assert all(site.client.get("orders", id).state == "waiting" for id in ids)
+    page.get_by_role("status", name="Result").get_by_text("Cancelled 3 of 3 messages.").wait_for()
+    assert all(site.client.get("orders", id).state == "cancelled" for id in ids)
+    assert site.client.get("orders", other).state == "waiting"
+
+
+def test_all_that_match_are_moved(site: Site, tab: Tab) -> None:
+    id = waiting(site, key="move-1")
+    page = tab.go("/topics/orders/messages?by=prefix&q=move-")
+    page.get_by_text("Change all that match").click()
+    page.get_by_label("Type the topic's name").fill("orders")
+    page.get_by_label("Later by").fill("1d")
+    page.get_by_role("button", name="Reschedule all matching").click()
+    result(tab)
+    page.get_by_role("status", name="Result").get_by_text("Moved 1 of 1 messages.").wait_for()
+    assert site.client.get("orders", id).state == "cancelled"
+
+
+def test_a_subscription_is_paused_and_resumed(site: Site, tab: Tab) -> None:
+    for button, state in (("Pause mail", "PAUSED"), ("Resume mail", "ACTIVE")):
+        tab.go("/topics/orders").get_by_role("button", name=button).click()
+        assert "mail is" in result(tab)
+        [mail] = [each for each in site.client.subscriptions("orders") if each.name == "mail"]
+        assert mail.state == state
+
+
+def test_a_topic_is_purged_only_by_its_typed_name(site: Site, tab: Tab) -> None:
+    site.client.create_topic("old")
+    sent = site.client.send("old", "x", delay="3d")
+    site.stack.advance(minutes=6)
+    for typed, state in (("odl", "waiting"), ("old", "purged")):
+        page = tab.go("/topics/old")
+        page.get_by_label("Type the topic's name").fill(typed)
+        page.get_by_role("button", name="Purge old").click()
+        told = result(tab)
+        assert ("type the topic's name, old" in told) == (typed == "odl")
+        assert site.client.get("old", sent.id).state in (state, "unknown" if typed == "old" else state)
+
+
+def test_dead_letters_are_looked_at_without_taking_and_redriven(site: Site, tab: Tab) -> None:
+    site.client.send("orders", HOSTILE, delay=1, key="dead-1")
+    site.stack.advance(minutes=1)
+    for _ in range(12):
+        site.client.receive("orders", "billing")
+        site.stack.advance(minutes=6)
+    [billing] = [each for each in site.client.stats("orders").subscriptions if each.name == "billing"]
+    assert billing.dead
+    page = tab.go("/topics/orders/dead")
+    table = page.get_by_role("table", name="Dead letters")
+    assert "<script>" in table.inner_text()
+    assert "\\u202e" in table.inner_text()
+    page.get_by_role("button", name="Redrive billing").click()
+    assert "go back to its queue" in result(tab)
+    site.stack.advance(minutes=1)
+    assert not [each.dead for each in site.client.stats("orders").subscriptions if each.name == "billing"][0]
+
+
+def test_a_recurring_message_is_ended(site: Site, tab: Tab) -> None:
+    site.client.send_recurring("orders", "report", "x", every="1d")
+    page = tab.go("/topics/orders/recurring")
+    assert page.get_by_role("table", name="Recurring messages").locator("time").count() == 5
+    page.get_by_role("button", name="End report").click()
+    assert "report is ended" in result(tab)
+    assert site.client.recurring("orders") == []
+
+
+def test_time_is_moved(site: Site, tab: Tab) -> None:
+    before = site.stack.clock.now_ms()
+    page = tab.go("/")
+    page.get_by_label("Move time by").fill("3h")
+    page.get_by_role("button", name="Move time").click()
+    assert "The time is" in result(tab)
+    assert site.stack.clock.now_ms() - before == 3 * 3600 * 1000
+
+
+def test_each_change_writes_one_audit_line_without_its_body(site: Site, caplog: pytest.LogCaptureFixture) -> None:
+    site.client.create_topic("audit")
+    with caplog.at_level(logging.INFO, "tidewheel.console.audit"):
+        site.after("/topics/audit/send", {"body": "my secret", "delay": "3d", "key": "k"})
+        site.after("/topics/audit/purge", {"typed": "x"})
+    first, second = [json.loads(each.message) for each in caplog.records if each.name == "tidewheel.console.audit"]
+    assert (first["audit"], first["who"], first["topic"], first["key"], first["done"]) == (
+        "send",
+        "tester",
+        "audit",
+        "k",
+        True,
+    )
+    assert "secret" not in json.dumps(first)
+    assert (second["audit"], second["done"]) == ("purge", False)
+
+
+def test_an_action_on_what_is_gone_tells_and_the_console_goes_on(site: Site) -> None:
+    told = site.after("/topics/nothing/subscriptions/x/pause", {"back": "/"})
+    assert "topic &#39;nothing&#39; does not exist" in told
+    assert site.ask("/")[0] == 200

@@ -1,0 +1,158 @@
+"""AWS that denies, throttles or does not answer one read: the rest of the page comes, with the reason."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from botocore.exceptions import ClientError, NoCredentialsError, UnauthorizedSSOTokenError
+
+from tests.console.site import Site
+from tidewheel.console import reading
+from tidewheel.console.reading import reason
+
+
+@pytest.fixture(scope="module")
+def site() -> Iterator[Site]:
+    found = Site(local=False)
+    found.client.create_topic("orders")
+    found.client.create_subscription("orders", "billing")
+    found.client.create_topic("retries")
+    yield found
+    found.close()
+
+
+def fails(site: Site, monkeypatch: pytest.MonkeyPatch, name: str, how: Any) -> None:
+    """Lets a call of the console's client fail for the topic orders."""
+    real = getattr(site.console_client, name)
+
+    def call(*given: Any, **named: Any) -> Any:
+        if given[:1] in ((), ("orders",)):
+            how()
+        return real(*given, **named)
+
+    monkeypatch.setattr(site.console_client, name, call, raising=False)
+
+
+def error(code: str) -> ClientError:
+    return ClientError({"Error": {"Code": code, "Message": "arn:aws:iam::123456789012:user/me"}}, "Query")
+
+
+def refuse(code: str) -> Any:
+    def how() -> None:
+        raise error(code)
+
+    return how
+
+
+@pytest.mark.parametrize(
+    ("code", "told"),
+    [
+        ("AccessDeniedException", "your credentials do not allow Query"),
+        ("ThrottlingException", "AWS refused Query (ThrottlingException)"),
+        ("ExpiredTokenException", "have expired"),
+    ],
+)
+def test_one_topic_that_cannot_be_read_leaves_the_others(
+    site: Site, monkeypatch: pytest.MonkeyPatch, code: str, told: str
+) -> None:
+    fails(site, monkeypatch, "stats", refuse(code))
+    status, _, text = site.ask("/")
+    assert status == 200
+    assert told in text
+    assert "123456789012" not in text
+    assert text.count('href="/topics/retries"') == 1
+    status, _, text = site.ask("/topics/orders")
+    assert status == 200
+    assert told in text
+    assert "Purge orders" in text
+
+
+def test_a_read_that_does_not_answer_is_told_and_waited_for_no_longer(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended = False
+    monkeypatch.setattr(reading, "PAGE_S", 0.5)
+
+    def hang() -> None:
+        while not ended:
+            time.sleep(0.05)
+
+    fails(site, monkeypatch, "stats", hang)
+    try:
+        status, _, text = site.ask("/")
+        assert status == 200
+        assert "no answer within" in text
+        assert "retries" in text
+    finally:
+        ended = True
+
+
+def test_the_page_comes_when_nothing_can_be_read(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("topics", "stats", "health", "recurring", "get", "subscriptions", "peek", "ledgers"):
+        fails(site, monkeypatch, name, refuse("AccessDenied"))
+    id = "01M89Q21GM5BYH7NQ9AJ4M8DT0"
+    for path in (
+        "/",
+        "/trouble",
+        "/topics/orders",
+        "/topics/orders/messages",
+        f"/topics/orders/messages/{id}",
+        "/topics/orders/recurring",
+        "/topics/orders/dead",
+        "/cost",
+    ):
+        status, _, text = site.ask(path)
+        assert status == 200, path
+        assert path == "/cost" or "your credentials do not allow" in text, path
+
+
+def test_a_form_that_aws_refuses_tells_why(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    fails(site, monkeypatch, "pause", refuse("AccessDeniedException"))
+    assert "your credentials do not allow Query" in site.after("/topics/orders/subscriptions/billing/pause", {})
+
+
+def test_a_defect_of_a_page_is_told_and_logged(
+    site: Site, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    fails(site, monkeypatch, "recurring", lambda: {}["a defect"])
+    status, _, text = site.ask("/topics/orders/recurring")
+    assert status == 200
+    assert "KeyError: see the console&#39;s log" in text
+
+
+@pytest.mark.parametrize(
+    ("failure", "told"),
+    [
+        (NoCredentialsError(), "aws sso login"),
+        (UnauthorizedSSOTokenError(), "has expired"),
+        (error("InvalidClientTokenId"), "renew them"),
+    ],
+)
+def test_credentials_are_told_from_other_failures(failure: Exception, told: str) -> None:
+    assert told in reason(failure)
+
+
+def test_a_page_tells_its_requests_exactly(site: Site) -> None:
+    for path in ("/topics/orders", "/topics/orders/messages", "/"):
+        before = sum(site.meter.values())
+        _, _, text = site.ask(path)
+        spent = sum(site.meter.values()) - before
+        assert f"{spent:,} requests to AWS for this page" in text, path
+
+
+def test_a_deployed_stacks_dead_letters_are_only_looked_at_on_demand(site: Site) -> None:
+    site.client.send("orders", "letter", delay=1)
+    site.stack.advance(minutes=1)
+    for _ in range(12):
+        site.client.receive("orders", "billing")
+        site.stack.advance(minutes=6)
+    before = site.meter["sqs.ReceiveMessage"]
+    _, _, text = site.ask("/topics/orders/dead")
+    assert site.meter["sqs.ReceiveMessage"] == before
+    assert "Look at ten of billing" in text
+    _, _, text = site.ask("/topics/orders/dead?look=billing")
+    assert site.meter["sqs.ReceiveMessage"] > before
+    assert "letter" in text

@@ -1,0 +1,137 @@
+"""A page stays up to date by itself, and costs nothing where nobody looks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+
+import pytest
+
+from tests.console.site import Site, Tab
+from tidewheel.console.live import QUIET_AFTER_S, QUIET_S, changes
+
+OpenTab = Callable[..., AbstractContextManager[Tab]]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def topic(site: Site) -> None:
+    site.client.create_topic("orders", slot_s=5, lookahead_s=10)
+    site.client.create_subscription("orders", "billing")
+
+
+def is_live(tab: Tab) -> None:
+    tab.page.get_by_role("status", name="Live").get_by_text("live", exact=True).wait_for()
+
+
+def test_a_page_shows_what_others_changed(site: Site, open_tab: OpenTab) -> None:
+    with open_tab() as tab:
+        page = tab.go("/topics/orders")
+        is_live(tab)
+        site.client.pause("orders", "billing")
+        page.get_by_role("button", name="Resume billing").wait_for()
+        site.client.resume("orders", "billing")
+        page.get_by_role("button", name="Pause billing").wait_for()
+        assert tab.complaints == []
+
+
+def test_what_is_being_typed_stays_with_its_focus(site: Site, open_tab: OpenTab) -> None:
+    with open_tab() as tab:
+        page = tab.go("/topics/orders")
+        is_live(tab)
+        page.get_by_label("Body").fill("half a sen")
+        page.get_by_label("Key").click()
+        page.keyboard.type("cart")
+        site.client.pause("orders", "billing")
+        page.get_by_role("button", name="Resume billing").wait_for()
+        page.keyboard.type("-17")
+        assert page.get_by_label("Key").input_value() == "cart-17"
+        assert page.get_by_label("Body").input_value() == "half a sen"
+        site.client.resume("orders", "billing")
+
+
+def test_a_message_arrives_before_the_eyes(site: Site, open_tab: OpenTab) -> None:
+    with open_tab() as tab:
+        page = tab.go("/topics/orders")
+        is_live(tab)
+        page.get_by_label("Body").fill("hello")
+        page.get_by_label("Delay").fill("1h")
+        page.get_by_role("button", name="Send a message").click()
+        page.wait_for_url("**result=*")
+        row = page.get_by_role("table", name="Subscriptions").locator("tbody tr")
+        before = row.locator("td").nth(1).inner_text()
+        site.stack.advance(hours=2)
+        page.wait_for_function(
+            "before => document.querySelectorAll('caption')[1].closest('table').querySelectorAll('tbody td')[1].innerText"
+            " !== before",
+            arg=before,
+        )
+
+
+def test_a_hidden_tab_ends_its_stream_and_a_shown_one_takes_it_up(site: Site, open_tab: OpenTab) -> None:
+    hide = """hidden => { Object.defineProperty(document, "hidden", {value: hidden, configurable: true});
+              document.dispatchEvent(new Event("visibilitychange")); }"""
+    with open_tab() as tab:
+        page = tab.go("/topics/orders")
+        is_live(tab)
+        page.evaluate(hide, True)
+        page.wait_for_timeout(2500)
+        before = sum(site.meter.values())
+        page.wait_for_timeout(2500)
+        assert sum(site.meter.values()) == before, "nobody reads for a hidden tab"
+        page.evaluate(hide, False)
+        site.client.pause("orders", "billing")
+        page.get_by_role("button", name="Resume billing").wait_for()
+        site.client.resume("orders", "billing")
+
+
+def test_a_seventh_tab_comes_although_a_browser_has_six_connections(site: Site, open_tab: OpenTab) -> None:
+    with open_tab() as tab:
+        tab.go("/topics/orders")
+        is_live(tab)
+        for _ in range(7):
+            page = tab.page.context.new_page()
+            page.goto(site.origin + "/topics/orders", wait_until="domcontentloaded")
+            page.get_by_role("heading", name="orders").wait_for()
+            page.evaluate(
+                'Object.defineProperty(document, "hidden", {value: true}); document.dispatchEvent(new Event("visibilitychange"))'
+            )
+
+
+def test_tabs_with_the_same_page_share_one_reading(site: Site, open_tab: OpenTab) -> None:
+    with open_tab() as tab:
+        tab.go("/topics/orders")
+        is_live(tab)
+        other = tab.page.context.new_page()
+        other.goto(site.origin + "/topics/orders")
+        before = sum(site.meter.values())
+        tab.page.wait_for_timeout(5000)
+        spent = sum(site.meter.values()) - before
+        assert spent <= 10 * 10, "about one reading a second, and not two"
+
+
+def test_a_page_that_does_not_change_is_compared_seldom(monkeypatch: pytest.MonkeyPatch) -> None:
+    import asyncio
+
+    waits: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        waits.append(seconds)
+
+    async def run() -> None:
+        lines = changes(lambda _: '<span class="rel" data-at="1">in 3 s</span>', 5.0)
+        async for _ in lines:
+            if len(waits) > QUIET_AFTER_S / 5 + 3:
+                break
+
+    monkeypatch.setattr(asyncio, "sleep", sleep)
+    asyncio.run(run())
+    assert waits[0] == 5.0
+    assert waits[-1] == QUIET_S
+
+
+def test_times_from_now_and_the_cost_of_a_page_are_no_change() -> None:
+    from tidewheel.console.live import _still
+
+    page = '<p>{}</p><span class="rel" data-at="5">{}</span><p role="status" data-moving>\n{} requests</p>'
+    assert _still(page.format("a", "in 3 s", 9)) == _still(page.format("a", "in 2 s", 18))
+    assert _still(page.format("a", "in 3 s", 9)) != _still(page.format("b", "in 3 s", 9))
