@@ -17,15 +17,28 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser, BrowserContext, Page
 
 START = "2026-11-25T14:02:11Z"
-HOSTILE = "<script>document.title='owned'</script><img src=x onerror=\"document.title='owned'\">\u202egnp.exe\x00"
+HOSTILE = "<script>document.title='owned'</script><img src=x onerror=\"document.title='owned'\">\u202egnp.exe"
 """A text that would run in a page, and one that would deceive the eye."""
 
 
 class Site:
-    """A stack, its console, and a client for the test."""
+    """A stack, its console, and a client for the test.
 
-    def __init__(self, *, changes: bool = True, local: bool = True, hide_bodies: bool = False, **stack: Any) -> None:
-        self.stack = LocalTidewheel(start=START, **stack).open()
+    Args:
+        beside: another site whose stack this console shows too.
+        changes, local, hide_bodies: of the console.
+    """
+
+    def __init__(
+        self,
+        beside: Site | None = None,
+        *,
+        changes: bool = True,
+        local: bool = True,
+        hide_bodies: bool = False,
+    ) -> None:
+        self._owned = beside is None
+        self.stack = LocalTidewheel(start=START).open() if beside is None else beside.stack
         self.client: Tidewheel = self.stack.client()
         self.meter = RequestMeter(self.stack.session)
         service = LocalService(
@@ -49,7 +62,8 @@ class Site:
     def close(self) -> None:
         """Stops the console and the stack."""
         self.server.stop()
-        self.stack.close()
+        if self._owned:
+            self.stack.close()
 
     @property
     def origin(self) -> str:

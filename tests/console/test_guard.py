@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import http.client
+import re
 import socket
+from pathlib import Path
 
 import pytest
 
 from tests.console.site import Site
+from tidewheel import console
+from tidewheel.console.changes import ACTIONS
 
 NAVIGATION = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate"}
 
@@ -98,13 +104,9 @@ def test_every_answer_has_the_headers_that_keep_it_in_place(site: Site) -> None:
         assert "server" not in headers
 
 
-def test_a_read_only_console_refuses_every_form() -> None:
-    from tidewheel.console.changes import ACTIONS
-
-    site = Site(changes=False)
+def test_a_read_only_console_refuses_every_form(site: Site) -> None:
+    site = Site(site, changes=False)
     try:
-        site.client.create_topic("orders")
-        site.client.create_subscription("orders", "billing")
         sent = site.client.send("orders", "x", delay="1h")
         names = {"topic": "orders", "subscription": "billing", "id": sent.id}
         for path in ACTIONS:
@@ -120,9 +122,7 @@ def test_a_read_only_console_refuses_every_form() -> None:
             "/topics/orders/messages",
             "/trouble",
         ):
-            assert 'method="post"' not in site.ask(path)[2].replace('action="/topics/orders/messages/selected"', ""), (
-                path
-            )
+            assert 'method="post"' not in site.ask(path)[2], path
         assert "read only" in site.ask("/")[2]
     finally:
         site.close()
@@ -155,11 +155,6 @@ def test_it_listens_on_this_machine_only(site: Site) -> None:
 
 
 def test_no_asset_comes_from_elsewhere_and_nothing_needs_eval() -> None:
-    import re
-    from pathlib import Path
-
-    from tidewheel import console
-
     room = Path(console.__file__).parent
     for each in [*room.glob("templates/*.html"), room / "static" / "console.js", room / "static" / "console.css"]:
         text = each.read_text(encoding="utf-8")
@@ -168,12 +163,6 @@ def test_no_asset_comes_from_elsewhere_and_nothing_needs_eval() -> None:
 
 
 def test_the_vendored_files_are_those_that_were_published() -> None:
-    import base64
-    import hashlib
-    from pathlib import Path
-
-    from tidewheel import console
-
     known = {
         "htmx-4.0.1.min.js": "Qp9rdC8H7EqOoX+nR0P3RPG2Noji+qdwJlGpfzwQJsfOpp3sGwIdSP9xO3+UlEhn",
         "hx-sse-4.0.1.min.js": "v8HvucQ+ohQhMg0arboXc5049yNR46QKMjphs7YDch+Wm7zpfK5XVS01f26mQDJV",

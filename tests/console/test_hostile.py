@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from tests.console.site import HOSTILE, Site, Tab
+from tests.console.site import tab as opened
 
 OpenTab = Callable[..., AbstractContextManager[Tab]]
 
@@ -43,7 +44,7 @@ def other_page(text: str) -> Iterator[int]:
 @pytest.fixture(scope="module", autouse=True)
 def sent(site: Site) -> str:
     site.client.create_topic("orders")
-    site.client.create_subscription("orders", "billing", filter_policy={"kind": [HOSTILE.replace("\x00", "")]})
+    site.client.create_subscription("orders", "billing", filter_policy={"kind": [HOSTILE]})
     found = site.client.send(
         "orders", HOSTILE, delay="3d", key="\u202e" + HOSTILE[:100], attributes={"kind": HOSTILE[:60]}
     )
@@ -67,7 +68,7 @@ def test_bodies_keys_and_attributes_are_text_on_every_page(open_tab: OpenTab, se
             assert "\u202e" not in page.content(), f"{path}: a character that turns the text around"
         page = tab.go(f"/topics/orders/messages/{sent}")
         body = page.get_by_role("region", name="Body").locator("pre").inner_text()
-        assert body == HOSTILE.replace("\u202e", "\\u202e").replace("\x00", "\\u0000")
+        assert body == HOSTILE.replace("\u202e", "\\u202e")
         assert tab.complaints == [], "the policy of the page had nothing to block"
 
 
@@ -134,14 +135,11 @@ def test_another_page_cannot_frame_the_console(site: Site, open_tab: OpenTab) ->
         assert all("Overview" not in each.content() for each in tab.page.frames if each != tab.page.main_frame)
 
 
-def test_bodies_can_be_hidden(browser: Any) -> None:
-    from tests.console.site import tab as opened
-
-    site = Site(hide_bodies=True)
+def test_bodies_can_be_hidden(site: Site, browser: Any) -> None:
+    site = Site(site, hide_bodies=True)
     try:
-        site.client.create_topic("orders")
         found = site.client.send("orders", "my secret", delay="3d", attributes={"a": "my other secret"})
-        site.client.send_recurring("orders", "r", "my secret", every="1d")
+        site.client.send_recurring("orders", "r2", "my secret", every="1d")
         site.stack.advance(minutes=6)
         paths = ("/topics/orders/messages", f"/topics/orders/messages/{found.id}", "/topics/orders/recurring")
         with opened(site, browser) as tab:

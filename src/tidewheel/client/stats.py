@@ -29,6 +29,7 @@ from tidewheel.clock import utc
 from tidewheel.flows.delivery.load_index import complete_all
 from tidewheel.ledger.bucket import Bucket, next_slot
 from tidewheel.model.park import Park
+from tidewheel.model.settings import TopicSettings
 from tidewheel.model.subscription_state import Delivery, State, SubscriptionState
 from tidewheel.model.topic_state import TopicState
 from tidewheel.storage.objects import Objects
@@ -108,6 +109,7 @@ class TopicStats:
     Numbers of messages in ledgers are estimates, and include cancelled and purged messages.
 
     Attributes:
+        settings: the settings of the topic.
         waiting: messages in ledgers whose slots are open; exact while no ledger has a sealed slot. Messages in an
             ingest queue, and messages due within the lookahead, are not included.
         sealed: messages in ledgers whose slots are sealed and which some subscription's queue does not have yet.
@@ -135,6 +137,7 @@ class TopicStats:
     """
 
     topic: str
+    settings: TopicSettings
     waiting: int
     sealed: int
     in_flight: int
@@ -202,6 +205,7 @@ def topic_stats(storage: Storage, sqs: SQSClient, state: TopicState, now_ms: int
         shown.append(_subscription(each, state, opened, parks, *depths, *late.of(each)))
     return TopicStats(
         topic=state.topic,
+        settings=state.settings,
         waiting=by_hour.total,
         sealed=round(left.rows + sum(each.rows for each in unplanned) - sum(each.rows for each in waiting)),
         in_flight=sum(depth.total for depth, _ in queues.values() if depth is not None),

@@ -29,10 +29,12 @@ from tidewheel.console.guard import Guard
 from tidewheel.console.pages import cost, dead, message, messages, overview, recurring, topic, trouble
 from tidewheel.console.reading import Reader, reason
 from tidewheel.console.results import Results
-from tidewheel.errors import InvalidValue, TidewheelError, UnknownTopic
+from tidewheel.errors import TidewheelError, UnknownTopic
 
 _log = logging.getLogger(__name__)
 _HERE = Path(__file__).parent
+_MARK = "MARK-OF-THE-PAGE"
+"""Stands in a template for the page's mark."""
 MOST_PAGES = 50
 """Pages that are kept for the tabs that show them."""
 
@@ -59,6 +61,16 @@ class LocalService:
     dead_letters: Callable[[str, str, int], Sequence[DeadLetter]]
 
 
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A page that was made. mark differs if the page shows something else."""
+
+    made_at: float
+    text: str
+    mark: str
+    status: int
+
+
 class Console:
     """What all pages share."""
 
@@ -81,7 +93,7 @@ class Console:
         )
         self.reader, self.results = Reader(requests), Results()
         self.every_s = live.LOCAL_S if local else live.DEPLOYED_S
-        self._kept: OrderedDict[str, tuple[float, str]] = OrderedDict()
+        self._kept: OrderedDict[str, Page] = OrderedDict()
         self._templates = jinja2.Environment(
             loader=jinja2.FileSystemLoader(_HERE / "templates"),
             autoescape=True,
@@ -97,12 +109,12 @@ class Console:
         """Returns the service's time."""
         return utc(self.client.core.clock.now_ms())
 
-    def page(self, request: Request, screen: Screen, *, newest_s: float = 0.0) -> HTMLResponse:
+    def page(self, request: Request, screen: Screen, *, newest_s: float = 0.0) -> Page:
         """Returns a page. With newest_s, a page of this address that is younger will do."""
         address = request.url.path + "?" + request.url.query
         kept = self._kept.get(address)
-        if kept is not None and time.monotonic() - kept[0] < newest_s:
-            return HTMLResponse(kept[1])
+        if kept is not None and time.monotonic() - kept.made_at < newest_s:
+            return kept
         with self.reader:
             status = 200
             try:
@@ -113,12 +125,14 @@ class Console:
             except Exception:  # the other pages go on
                 _log.exception("the page %s failed", request.url.path)
                 status, made = 500, self.problem(request, "This page failed by a defect: the console's log has it.")
+        mark = live.mark(made)
+        page = Page(time.monotonic(), made.replace(_MARK, mark), mark, status)
         if status == 200:
-            self._kept[address] = (time.monotonic(), made)
+            self._kept[address] = page
             self._kept.move_to_end(address)
             while len(self._kept) > MOST_PAGES:
                 self._kept.popitem(last=False)
-        return HTMLResponse(made, status_code=status)
+        return page
 
     def forget(self) -> None:
         """Forgets the kept pages: something changed."""
@@ -140,6 +154,7 @@ class Console:
                 "now_ms": int(now.timestamp() * 1000),
                 "here": now.astimezone(),
                 "moment": lambda at, **options: text.moment(at, now, **options),
+                "mark": _MARK,
                 "address": request.url.path + ("?" + query if query else ""),
                 "path": request.url.path,
                 "result": self.results.get(request.query_params.get("result")),
@@ -188,7 +203,7 @@ def app(
         port: the port of 127.0.0.1 that serves it. Other names of the host are refused.
     """
     console = Console(client, may_change=changes, requests=requests, local=local, hide_bodies=hide_bodies, who=who)
-    routes: list[Route | Mount] = [Route(path, _getting(console, screen)) for path, screen in _SCREENS.items()]
+    routes = [Route(path, _getting(console, screen)) for path, screen in _SCREENS.items()]
     starlette = Starlette(
         routes=[
             *routes,
@@ -205,7 +220,8 @@ def app(
 def _getting(console: Console, screen: Screen) -> Callable[[Request], Response]:
     def get(request: Request) -> Response:
         fresh = request.headers.get("hx-request") is None
-        return console.page(request, screen, newest_s=0.0 if fresh else console.every_s)
+        page = console.page(request, screen, newest_s=0.0 if fresh else console.every_s)
+        return HTMLResponse(page.text, status_code=page.status)
 
     return get
 
@@ -217,8 +233,8 @@ def _changing(console: Console) -> list[Route]:
     ]
 
 
-async def _stream(console: Console, routes: Sequence[Route | Mount], request: Request) -> Response:
-    """Answers with the stream of a tab, whose page is the parameter `of`."""
+async def _stream(console: Console, routes: Sequence[Route], request: Request) -> Response:
+    """Answers with the stream of a tab, which shows the page `of` with the mark `seen`."""
     wanted = urlsplit(request.query_params.get("of", "/"))
     scope = {
         **request.scope,
@@ -229,15 +245,14 @@ async def _stream(console: Console, routes: Sequence[Route | Mount], request: Re
     for route in routes:
         match, more = route.matches(scope)
         if match is Match.FULL:
-            screen = _SCREENS[route.path]
-            shown = Request({**scope, **more})
-
-            def make(newest_s: float) -> str:
-                return bytes(console.page(shown, screen, newest_s=newest_s).body).decode()
-
-            lines = live.changes(make, console.every_s)
+            make = partial(_mark, console, Request({**scope, **more}), _SCREENS[route.path])
+            lines = live.changes(make, request.query_params.get("seen", ""), console.every_s)
             return StreamingResponse(lines, media_type="text/event-stream")
     return Response("no such page\n", status_code=404)
+
+
+def _mark(console: Console, request: Request, screen: Screen, newest_s: float) -> str:
+    return console.page(request, screen, newest_s=newest_s).mark
 
 
 async def _missing(console: Console, request: Request, error: Exception) -> Response:

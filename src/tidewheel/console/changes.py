@@ -1,4 +1,4 @@
-"""Carries out the forms of the pages. Each change writes an audit line, and leads back to a page that tells the result."""
+"""Carries out the forms of the pages. Each writes an audit line, and leads back to a page that tells the result."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 import logging
 import threading
 from collections.abc import Callable
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, quote, urlencode, urlsplit
@@ -70,8 +70,6 @@ def time_of(field: str, text: str) -> datetime:
         at = datetime.fromisoformat(text.removesuffix(" UTC").strip())
     except ValueError:
         raise InvalidValue(field, text, "give a time such as 2026-12-01T09:00Z or 2026-12-01 09:00 UTC") from None
-    from datetime import UTC
-
     return at.replace(tzinfo=UTC) if at.tzinfo is None else at
 
 
@@ -186,14 +184,14 @@ def _cancel(console: Console, asked: Asked) -> Result:
 def _reschedule(console: Console, asked: Asked) -> Result:
     if not asked.value("delay") and not asked.value("deliver_at"):
         raise InvalidValue("delay", "", "give a delay such as 2h, or a time")
-    return _moved(console, asked, console.client.reschedule(asked.topic, asked.id, **asked.when()))
+    return _moved(asked, console.client.reschedule(asked.topic, asked.id, **asked.when()))
 
 
 def _now(console: Console, asked: Asked) -> Result:
-    return _moved(console, asked, console.client.deliver_now(asked.topic, asked.id))
+    return _moved(asked, console.client.deliver_now(asked.topic, asked.id))
 
 
-def _moved(console: Console, asked: Asked, outcome: object) -> Result:
+def _moved(asked: Asked, outcome: object) -> Result:
     if isinstance(outcome, Rescheduled):
         link = (f"/topics/{quote(asked.topic, safe='')}/messages/{outcome.receipt.id}", outcome.receipt.id)
         return Result(

@@ -1,13 +1,14 @@
 """Tells a tab that its page has changed, by a stream of server-sent events.
 
-The stream makes the tab's page again and again, and compares. If the page differs, the tab gets the event `changed`, and
-fetches the page, which is still kept. Tabs with the same page share one reading. A hidden tab ends its stream (see
+The stream makes the tab's page again and again, and compares. If the page differs, the tab gets the event `changed`,
+and fetches the page, which is still kept. Tabs with the same page share one reading. A hidden tab ends its stream (see
 hx-sse), so nobody reads for it. A browser has six connections a host: a seventh tab gets no stream, and works without.
 """
 
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import re
 from collections.abc import AsyncIterator, Callable
 
@@ -23,26 +24,25 @@ LOCAL_S, DEPLOYED_S = 1.0, 5.0
 """How often a page is compared, locally and with AWS."""
 
 
-async def changes(make: Callable[[float], str], every_s: float) -> AsyncIterator[str]:
+def mark(page: str) -> str:
+    """Returns a text that differs for pages that show something else."""
+    return hashlib.blake2b(_MOVING.sub("", page).encode(), digest_size=12).hexdigest()
+
+
+async def changes(make: Callable[[float], str], seen: str, every_s: float) -> AsyncIterator[str]:
     """Yields the lines of the stream, until the tab ends it.
 
     Args:
-        make: makes the page, unless one is kept that is younger than this many seconds.
+        make: makes the page, unless one is kept that is younger than this many seconds. Returns its mark.
+        seen: the mark of the page that the tab shows. After a pause, the first comparison finds what changed meanwhile.
         every_s: how often. A page without changes for `QUIET_AFTER_S` is compared every `QUIET_S`.
     """
-    yield "retry: 1000\n: the page is up to date\n\n"
-    seen, unchanged_s = _still(await run_in_threadpool(make, every_s)), 0.0
+    yield "retry: 1000\n\n"
+    unchanged_s = wait_s = 0.0
     while True:
+        now = await run_in_threadpool(make, wait_s * 0.9)
+        yield ": unchanged\n\n" if now == seen else "event: changed\ndata: \n\n"
+        unchanged_s = unchanged_s + wait_s if now == seen else 0.0
+        seen = now
         wait_s = every_s if unchanged_s < QUIET_AFTER_S else max(every_s, QUIET_S)
         await asyncio.sleep(wait_s)
-        now = _still(await run_in_threadpool(make, wait_s * 0.9))
-        if now == seen:
-            unchanged_s += wait_s
-            yield ": unchanged\n\n"
-        else:
-            seen, unchanged_s = now, 0.0
-            yield "event: changed\ndata: \n\n"
-
-
-def _still(page: str) -> str:
-    return _MOVING.sub("", page)

@@ -55,7 +55,7 @@ def money(value: float) -> str:
 def duration(span: timedelta | float) -> str:
     """Returns a duration in its two largest units, such as "2 d 18 h"."""
     left = int(abs(span.total_seconds() if isinstance(span, timedelta) else span))
-    parts = []
+    parts: list[str] = []
     for unit_s, unit in _UNITS:
         count, left = divmod(left, unit_s)
         if count or (unit == "s" and not parts):

@@ -1,4 +1,4 @@
-"""Draws the wheel: waiting messages by the time until they are due, on a logarithmic axis from a second to ten years."""
+"""Draws the wheel: waiting messages by time until due, on a logarithmic axis from a second to ten years."""
 
 from __future__ import annotations
 

@@ -84,8 +84,8 @@ def next_step(status: MessageStatus, now: datetime) -> str:
     match status.state:
         case MessageState.WAITING:
             return (
-                f"Its slot is sealed at about {status.seals_at:%Y-%m-%d %H:%M:%S} UTC. Until then it can be cancelled or "
-                "moved. Then it goes to the queues, which release it when it is due."
+                f"Its slot is sealed at about {status.seals_at:%Y-%m-%d %H:%M:%S} UTC. Until then it can be cancelled "
+                "or moved. Then it goes to the queues, which release it when it is due."
             )
         case MessageState.SEALED:
             held = {each.place for each in status.subscriptions}
@@ -110,12 +110,12 @@ def next_step(status: MessageStatus, now: datetime) -> str:
             return "It has expired: subscriptions that do not have it never get it."
     if status.deliver_at + timedelta(minutes=1) < now:
         return (
-            "No ledger holds it. It went to the queues without a ledger since it was due soon after it was sent, or it was "
-            "delivered and its ledger is collected, or it was never sent."
+            "No ledger holds it. It went to the queues without a ledger since it was due soon after it was sent, or it "
+            "was delivered and its ledger is collected, or it was never sent."
         )
     return (
-        "No ledger holds it. It is still in an ingest queue (seconds, or five minutes if it is due in over half an hour), or "
-        "it went to the queues without a ledger since it is due soon, or it was never sent."
+        "No ledger holds it. It is still in an ingest queue (seconds, or five minutes if it is due in over half an "
+        "hour), or it went to the queues without a ledger since it is due soon, or it was never sent."
     )
 
 

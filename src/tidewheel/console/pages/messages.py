@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 from starlette.requests import Request
 
 from tidewheel.console.changes import time_of
-from tidewheel.errors import InvalidValue, PeekIncomplete, TidewheelError
+from tidewheel.console.reading import Read
+from tidewheel.errors import InvalidValue
 
 if TYPE_CHECKING:
     from tidewheel.console.app import Console
@@ -41,7 +42,7 @@ def screen(console: Console, request: Request) -> tuple[str, dict[str, Any]]:
         first = time_of("from", query["from"]) if query.get("from") else None
     except InvalidValue as error:
         errors["from"] = error.advice
-    found = console.reader.read(list)
+    found: Read[list[Row]] = Read()
     if by not in BY:
         errors["q"] = f"find by one of: {', '.join(BY)}"
     elif not errors:

@@ -12,7 +12,6 @@ from tidewheel.console import wheel
 if TYPE_CHECKING:
     from tidewheel.client.stats import TopicStats
     from tidewheel.console.app import Console
-    from tidewheel.console.reading import Read
 
 TOPICS = 20
 """Topics a page. The stats of others are not read."""

@@ -18,18 +18,16 @@ def screen(console: Console, request: Request) -> tuple[str, dict[str, Any]]:
     """Reads the topic's stats, its subscriptions' filters, and its nearest ledgers."""
     name, client = request.path_params["topic"], console.client
     after = request.query_params.get("after") or None
-    stats, subscriptions, ledgers, topics = console.reader.read_all(
+    stats, subscriptions, ledgers = console.reader.read_all(
         [
             lambda: client.stats(name),
             lambda: client.subscriptions(name),
             lambda: client.ledgers(name, LEDGERS, after),
-            lambda: client.topic(name),
         ]
     )
     return "topic.html", {
         "topic": name,
         "stats": stats,
-        "settings": topics,
         "filters": {each.name: each.filter_policy for each in subscriptions.value or ()},
         "ledgers": ledgers,
         "later": ledgers.value[-1].after if ledgers.value and len(ledgers.value) == LEDGERS else None,

@@ -10,6 +10,6 @@ if TYPE_CHECKING:
     from tidewheel.console.app import Console
 
 
-def screen(console: Console, request: Request) -> tuple[str, dict[str, Any]]:
+def screen(console: Console, _: Request) -> tuple[str, dict[str, Any]]:
     """Reads the findings of `health`."""
     return "trouble.html", {"findings": console.reader.read(console.client.health)}
