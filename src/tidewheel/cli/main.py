@@ -135,6 +135,12 @@ def local(ctx: typer.Context) -> None:
     _load("local", ctx)
 
 
+@app.command(context_settings=_PASS_ON, rich_help_panel=_LOOK)
+def console(ctx: typer.Context) -> None:
+    """Serve a page that shows what waits, for when, and what is wrong."""
+    _load("console", ctx, "console")
+
+
 @app.command(context_settings=_PASS_ON, rich_help_panel=_START)
 def demo(ctx: typer.Context) -> None:
     """Replay real messages over 60 days of virtual time, then for half a minute of real time."""
@@ -160,8 +166,8 @@ def run() -> None:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _load(name: str, ctx: typer.Context) -> None:
-    with needs_extra(f"tidewheel {name}", "local"):
+def _load(name: str, ctx: typer.Context, extra: str = "local") -> None:
+    with needs_extra(f"tidewheel {name}", extra):
         loaded: typer.Typer = import_module(f"tidewheel.cli.{name}").app
     loaded(args=ctx.args, prog_name=f"tidewheel {name}", obj=ctx.obj)
 

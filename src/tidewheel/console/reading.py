@@ -109,7 +109,7 @@ class Reader:
         """Reads one thing. See `read_all`."""
         return self.read_all([lambda: call(*given, **named)])[0]
 
-    def read_all(self, calls: Iterable[Callable[[], T]]) -> list[Read[T]]:
+    def read_all(self, calls: Iterable[Callable[[], Any]]) -> list[Read[Any]]:
         """Reads things side by side. A read that fails, or has not ended after `PAGE_S`, tells the reason.
 
         Raises:

@@ -22,7 +22,7 @@ def screen(console: Console, request: Request) -> tuple[str, dict[str, Any]]:
         [
             lambda: client.stats(name),
             lambda: client.subscriptions(name),
-            lambda: client.ledgers(name, LEDGERS, after),
+            lambda: client.ledgers(name, LEDGERS, after=after),
         ]
     )
     return "topic.html", {
