@@ -51,15 +51,15 @@ def test_the_archive_has_every_handler_and_of_this_package_what_is_deployed() ->
     handlers = {path.relative_to(REPOSITORY).as_posix() for path in (REPOSITORY / "functions").glob("*/handler.py")}
     assert len(handlers) == 6
     assert {*handlers, "tidewheel/__init__.py", "tidewheel/flows/delivery/ingest.py", "tidewheel/__init__.pyi"} <= names
-    rooms = ("cdk", "cli", "cost", "jobs", "local", "memory", "spark", "_functions", "_glue_jobs")
+    rooms = ("cdk", "cli", "console", "cost", "jobs", "local", "memory", "spark", "_functions", "_glue_jobs")
     assert [name for name in names if name.startswith(tuple(f"tidewheel/{room}/" for room in rooms))] == []
 
 
 def test_no_deployed_module_names_a_room_that_is_left_out() -> None:
     """Checks imports inside functions too, which otherwise fail only at run time."""
     for files, rooms in (
-        (own_files(), "cdk|cli|cost|jobs|local|memory|spark"),
-        (job_files(), "cdk|cli|cost|local|memory"),
+        (own_files(), "cdk|cli|console|cost|jobs|local|memory|spark"),
+        (job_files(), "cdk|cli|console|cost|local|memory"),
     ):
         pattern = re.compile(rf"^\s*(from tidewheel\.({rooms})\b|import tidewheel\.({rooms})\b)", re.MULTILINE)
         found = {name: match[0] for name, path in files.items() if (match := pattern.search(path.read_text("utf-8")))}

@@ -23,7 +23,7 @@ from typer.main import get_command
 from typer.testing import CliRunner, Result
 
 from tests.contract.test_set_aside import an_item
-from tidewheel.cli import demo, local
+from tidewheel.cli import console, demo, local
 from tidewheel.cli.main import app, run
 from tidewheel.cli.output import print_table
 from tidewheel.cli.target import Target
@@ -394,7 +394,7 @@ WITHOUT_JSON = {
 
 
 def test_every_command_that_prints_data_prints_json_if_asked() -> None:
-    loaded = {"demo": demo.app, "local": local.app}
+    loaded = {"demo": demo.app, "local": local.app, "console": console.app}
 
     def without(command: Any, name: str) -> Iterator[str]:
         if not hasattr(command, "commands"):

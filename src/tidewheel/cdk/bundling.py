@@ -74,6 +74,7 @@ LEFT_OUT = {
     "tidewheel/local/*": "the local runtime",
     "tidewheel/memory/*": "the clients in memory, for tests",
     "tidewheel/jobs/*": "the Glue jobs",
+    "tidewheel/console/*": "the console",
     "tidewheel/spark/*": "the Glue jobs",
 }
 """Pattern -> reason, for the files to leave out. Patterns match names in the archive; `*` matches `/` too."""

@@ -35,7 +35,7 @@ _log = logging.getLogger(__name__)
 _HERE = Path(__file__).parent
 _MARK = "MARK-OF-THE-PAGE"
 """Stands in a template for the page's mark."""
-MOST_PAGES = 50
+_PAGES_KEPT = 50
 """Pages that are kept for the tabs that show them."""
 
 Screen = Callable[["Console", Request], tuple[str, dict[str, Any]]]
@@ -130,7 +130,7 @@ class Console:
         if status == 200:
             self._kept[address] = page
             self._kept.move_to_end(address)
-            while len(self._kept) > MOST_PAGES:
+            while len(self._kept) > _PAGES_KEPT:
                 self._kept.popitem(last=False)
         return page
 

@@ -26,7 +26,7 @@ from tidewheel.model.duration import delay_ms
 if TYPE_CHECKING:
     from tidewheel.console.app import Console
 
-MOST_BYTES = 2_000_000
+_FORM_BYTES = 2_000_000
 """Of a form: SQS takes a message of 1 MiB, and a form writes most characters as one byte, some as three."""
 
 _audit = logging.getLogger("tidewheel.console.audit")
@@ -90,8 +90,8 @@ async def change(console: Console, action: tuple[str, Action], request: Request)
     body = bytearray()
     async for chunk in request.stream():
         body += chunk
-        if len(body) > MOST_BYTES:
-            return PlainTextResponse(f"Refused: a form has at most {MOST_BYTES:,} bytes.\n", status_code=413)
+        if len(body) > _FORM_BYTES:
+            return PlainTextResponse(f"Refused: a form has at most {_FORM_BYTES:,} bytes.\n", status_code=413)
     asked = Asked(request, parse_qs(body.decode("utf-8", "replace"), keep_blank_values=True, max_num_fields=2000))
     result = await run_in_threadpool(_outcome, console, name, act, asked)
     back = _back(asked, request.url.path)

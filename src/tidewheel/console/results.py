@@ -6,7 +6,7 @@ import secrets
 from collections import OrderedDict
 from dataclasses import dataclass, field
 
-MOST = 200
+_KEPT = 200
 """Results that are kept, the newest."""
 
 
@@ -40,7 +40,7 @@ class Results:
         """Keeps a result. Returns its name."""
         name = secrets.token_urlsafe(9)
         self._kept[name] = result
-        while len(self._kept) > MOST:
+        while len(self._kept) > _KEPT:
             self._kept.popitem(last=False)
         return name
 
