@@ -97,6 +97,18 @@ def test_a_long_body_is_shown_in_part(site: Site) -> None:
     assert site.ask(f"/topics/orders/messages/{found.id}/body")[2] == "é" * 120_000
 
 
+def test_a_large_body_is_read_in_part_only(site: Site) -> None:
+    found = site.client.send("orders", "y" * 3_000_000, delay="3d")
+    site.stack.advance(minutes=6)
+    before = site.meter["s3.GetObject"]
+    _, _, text = site.ask(f"/topics/orders/messages/{found.id}")
+    assert "Its first 65,536 bytes are shown" in text
+    assert text.count("y" * 65_536) == 1
+    assert "y" * 65_537 not in text
+    assert site.meter["s3.GetObject"] - before == 2, "the ledger, and the beginning of the body"
+    assert site.ask(f"/topics/orders/messages/{found.id}/body")[0] == 404
+
+
 def test_another_page_of_the_same_browser_reads_and_changes_nothing(site: Site, open_tab: OpenTab) -> None:
     attack = f"""<title>attack</title><form id=f method=post action="{site.origin}/topics/orders/purge">
       <input name=typed value=orders></form><script>

@@ -194,6 +194,13 @@ def test_who_gets_a_message_and_who_does_not_is_told(open_tab: OpenTab, ids: dic
         told = tab.go(f"/topics/orders/messages/{ids['waiting']}").locator("main").inner_text()
     assert "billing will get it" in told
     assert "fraud will not get it: its filter wants" in told
+    assert "segment 1 of 1" in told
+
+
+def test_of_a_cancelled_message_nobody_is_told_to_get_it(open_tab: OpenTab, ids: dict[str, str]) -> None:
+    with open_tab() as tab:
+        told = tab.go(f"/topics/orders/messages/{ids['cancelled']}").locator("main").inner_text()
+    assert "will get it" not in told
 
 
 def test_a_moved_message_leads_to_its_successor(open_tab: OpenTab, ids: dict[str, str]) -> None:

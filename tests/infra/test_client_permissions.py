@@ -292,6 +292,12 @@ CALLS = {
         optional=frozenset({"sqs:GetQueueAttributes"}),
     ),
     "ledgers": Call(role=SENDER, actions=("look",), do=lambda tw, w, t: tw.ledgers(t)),
+    "read a large body": Call(
+        role=SENDER,
+        actions=("look", "large_bodies"),
+        prepare=something_large_waiting,
+        do=lambda tw, w, t: tw.read_body(tw.peek(t)[0]),
+    ),
     "receive": Call(role=CONSUMER, actions=("receive",), prepare=something_due, do=receive_and_delete),
     "receive with plain boto3": Call(role=CONSUMER, actions=("receive",), prepare=something_due, do=plain_consumer),
     "receive a large body": Call(

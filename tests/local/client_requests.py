@@ -227,6 +227,7 @@ NOT_COUNTED: Mapping[str, str] = {
     "recurring": _LISTING,
     "damaged": _LISTING,
     "ledgers": _LISTING,
+    "read_body": _SELDOM,
     "dead_letters": _SELDOM,
     "retry_damaged": _SELDOM,
     "restore_damaged": _SELDOM,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from math import isinf
 from types import SimpleNamespace
 from typing import Any
@@ -25,18 +26,29 @@ from tidewheel.client.buffered import BufferedSender
 from tidewheel.client.connection import Connection
 from tidewheel.client.consumer import Consumer
 from tidewheel.client.tidewheel import Tidewheel
+from tidewheel.client.waiting import WaitingMessage
 from tidewheel.clock import SystemClock
 from tidewheel.errors import FlushFailed, OutOfTime, QueueUnavailable, SendFailed
 from tidewheel.jobs import location
 from tidewheel.jobs.job import make_job
 from tidewheel.local import LocalTidewheel
-from tidewheel.model.message import Message
+from tidewheel.model.message import Encoding, Message, MessageId
 
 QUICK = Tries(connect_s=2, read_s=0.5, silent=2, refused=3)
 """For what hangs."""
 CALM = Tries(connect_s=2, read_s=3, silent=2, refused=3)
 """For what moto answers, on a machine that is busy."""
 LARGE = "x" * 2_000_000
+WAITING = WaitingMessage(
+    id=MessageId("01M89Q21GM5BYH7NQ9AJ4M8DT0"),
+    deliver_at=datetime(2026, 11, 28, tzinfo=UTC),
+    body="",
+    encoding=Encoding.TEXT,
+    attributes={},
+    sent_at=datetime(2026, 11, 25, tzinfo=UTC),
+    payload="payloads/orders/x",
+)
+"""A message whose body is in S3."""
 REFUSED = (ClientError, BotoCoreError, QueueUnavailable, SendFailed, OutOfTime)
 
 
@@ -113,6 +125,7 @@ CALLS: dict[str, Callable[[World], object]] = {
     "get": lambda world: world.tw.get("orders", world.message_id),
     "peek": lambda world: world.tw.peek("orders"),
     "ledgers": lambda world: world.tw.ledgers("orders"),
+    "read_body": lambda world: world.tw.read_body(WAITING),
     "create_topic": lambda world: world.tw.create_topic("new"),
     "update_topic": lambda world: world.tw.update_topic("orders", max_waiting=10),
     "delete_topic": lambda world: world.tw.delete_topic("orders"),

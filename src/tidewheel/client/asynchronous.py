@@ -165,6 +165,7 @@ class AsyncTidewheel:
     get = _awaitable(Tidewheel.get)
     peek = _awaitable(Tidewheel.peek)
     ledgers = _awaitable(Tidewheel.ledgers)
+    read_body = _awaitable(Tidewheel.read_body)
 
     async def find(self, topic: str, **selected: Unpack[Selected]) -> AsyncIterator[MatchedMessage]:
         """As `Tidewheel.find`."""

@@ -65,6 +65,7 @@ from tidewheel.model.settings import (
 )
 from tidewheel.model.subscription import Subscription
 from tidewheel.model.topic import Topic, check_name
+from tidewheel.model.validation import MAX_PAYLOAD_BYTES
 from tidewheel.storage.storage import Storage
 
 if TYPE_CHECKING:
@@ -521,6 +522,20 @@ class Tidewheel:
         """
         check_name("topic", topic)
         return waiting.get(self.core.connection, topic, MessageId(id), self.core.clock.now_ms())
+
+    def read_body(self, message: WaitingMessage, most: int = MAX_PAYLOAD_BYTES) -> bytes:
+        """Returns the beginning of a message's body, as bytes. A large body is read from S3 by one range GET.
+
+        Args:
+            message: a message from `get`, `peek` or `find`.
+            most: the most bytes to return.
+
+        Raises:
+            ObjectMissing: the body is collected.
+        """
+        if message.payload is None:
+            return message.bytes()[:most]
+        return self.core.connection.objects.get_range(message.payload, 0, most)
 
     def peek(self, topic: str, n: int = 10, *, after: str | datetime | None = None) -> list[WaitingMessage]:
         """Returns the next n unplanned messages by due time, and leaves them in the topic.

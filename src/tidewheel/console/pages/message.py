@@ -42,7 +42,7 @@ def screen(console: Console, request: Request) -> tuple[str, dict[str, Any]]:
     values: dict[str, Any] = {"topic": topic, "id": id, "found": found, "status": status}
     if status is not None:
         values |= {"steps": life(status), "next": next_step(status, console.now()), **_body(console, status)}
-        values["open"] = status.state is MessageState.WAITING
+        values |= {"open": status.state is MessageState.WAITING, "ended": status.state in _ENDS}
     return "message.html", values
 
 
@@ -139,7 +139,9 @@ def _body(console: Console, status: MessageStatus) -> dict[str, Any]:
     if message is None or console.hide_bodies:
         return {"body": None, "cut": False, "kind": ""}
     if message.payload is not None:
-        return {"body": None, "cut": False, "kind": "in S3"}
+        read = console.reader.read(console.client.read_body, message, BODY_IN_DETAIL)
+        data = read.value or b""
+        return {"body": read.missing or data.decode("utf-8", "replace"), "cut": True, "kind": "in S3"}
     text, kind = message.body, message.encoding.name.lower()
     if kind == "json" and len(text) <= BODY_IN_DETAIL:
         text = json.dumps(message.json(), indent=2, ensure_ascii=False)
