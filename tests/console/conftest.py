@@ -14,7 +14,7 @@ import pytest
 from tests.console.site import Site, Tab, tab
 
 CHROMIUM = shutil.which("chromium-headless-shell")
-_NO_SANDBOX = ["--no-sandbox"] if os.geteuid() == 0 else []
+NO_SANDBOX = ["--no-sandbox"] if os.geteuid() == 0 else []
 
 
 @pytest.fixture(scope="module")
@@ -25,7 +25,7 @@ def browser() -> Iterator[Any]:
 
     with sync_playwright() as playwright:
         # Any other name leads to this machine, as with DNS rebinding.
-        args = [*_NO_SANDBOX, "--host-resolver-rules=MAP *.example 127.0.0.1"]
+        args = [*NO_SANDBOX, "--host-resolver-rules=MAP *.example 127.0.0.1"]
         found = playwright.chromium.launch(executable_path=CHROMIUM, args=args)
         yield found
         found.close()

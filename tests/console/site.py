@@ -46,7 +46,7 @@ class Site:
             units=self.stack.requests.units,
             since=utc(self.stack.clock.now_ms()),
             move_time=lambda seconds: self.stack.advance(seconds=seconds),
-            dead_letters=self.client.dead_letters,
+            dead_letters=self.stack.dead_letters,
         )
         self.console_client = self.stack.client()
         self.server = ConsoleServer(

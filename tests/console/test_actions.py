@@ -186,10 +186,12 @@ def test_dead_letters_are_looked_at_without_taking_and_redriven(site: Site, tab:
         site.stack.advance(minutes=6)
     [billing] = [each for each in site.client.stats("orders").subscriptions if each.name == "billing"]
     assert billing.dead
+    receives = [each.receives for each in site.stack.dead_letters("orders", "billing")]
     page = tab.go("/topics/orders/dead")
     table = page.get_by_role("table", name="Dead letters")
     assert "<script>" in table.inner_text()
     assert "\\u202e" in table.inner_text()
+    assert [each.receives for each in site.stack.dead_letters("orders", "billing")] == receives, "a look takes none"
     page.get_by_role("button", name="Redrive billing").click()
     assert "go back to its queue" in result(tab)
     site.stack.advance(minutes=1)

@@ -66,19 +66,21 @@ def dead_letters(connection: Connection, queue_url: str, count: int) -> list[Dea
         raise InvalidValue("n", count, f"give a whole number from 1 to {MOST_LETTERS}")
     url = dead_letter_url(connection.sqs, queue_url, NO_DEAD_LETTERS)
     found = receiving.receive(connection.polling(_LOOK_S), url, count, _LOOK_S, hidden_s=0)
-    return [
-        DeadLetter(
-            id=each.id,
-            key=each.key,
-            body=each.body,
-            attributes=each.attributes,
-            deliver_at=each.deliver_at,
-            receives=each.receive_count,
-            sent_at=each.sent_at,
-            reason=_reason(each),
-        )
-        for each in found
-    ]
+    return [dead_letter_of(each) for each in found]
+
+
+def dead_letter_of(message: ReceivedMessage) -> DeadLetter:
+    """Returns a received message as a dead letter."""
+    return DeadLetter(
+        id=message.id,
+        key=message.key,
+        body=message.body,
+        attributes=message.attributes,
+        deliver_at=message.deliver_at,
+        receives=message.receive_count,
+        sent_at=message.sent_at,
+        reason=_reason(message),
+    )
 
 
 def _reason(message: ReceivedMessage) -> str | None:

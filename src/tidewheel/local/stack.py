@@ -5,19 +5,23 @@ from __future__ import annotations
 import datetime as dt
 import sys
 from abc import ABC, abstractmethod
+from contextlib import suppress
 from dataclasses import replace
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from tidewheel.clock import Clock, ManualClock, utc
 from tidewheel.errors import InvalidValue
 from tidewheel.local.pump import Failure, Pump
+from tidewheel.memory.sqs_message import MemoryMessage
 from tidewheel.memory.sqs_queue import MemoryQueue
+from tidewheel.model.received import parse_received
 from tidewheel.model.setting import check_names
 from tidewheel.model.settings import NewTopicSettings, TopicSettings
 from tidewheel.model.topic import check_name
 
 if TYPE_CHECKING:
+    from tidewheel.client.dead_letters import DeadLetter
     from tidewheel.client.tidewheel import Tidewheel
     from tidewheel.model.received import ReceivedMessage
 
@@ -97,6 +101,24 @@ class Stack(ABC):
             for message, at_ms in zip(messages, visible_ms, strict=True)
         ]
 
+    def dead_letters(self, topic: str, subscription: str, n: int = 10) -> list[DeadLetter]:
+        """Looks at up to n dead letters of a subscription, oldest first, and receives none.
+
+        Messages that Tidewheel did not deliver are left out.
+
+        Raises:
+            UnknownTopic, UnknownSubscription: it does not exist.
+        """
+        from tidewheel.client.dead_letters import dead_letter_of
+
+        url = self.client().core.cache.subscription(topic, subscription).queue_url
+        letters = self.queue(url).dead_letters
+        found = []
+        for message in [] if letters is None else letters.everything[:n]:
+            with suppress(InvalidValue):
+                found.append(dead_letter_of(parse_received(_as_received(message))))
+        return found
+
     @property
     def failures(self) -> list[Failure]:
         """All invocations of functions, and all job runs, with errors or reported failures, oldest first."""
@@ -160,6 +182,17 @@ class Stack(ABC):
         if self._pump is None:
             raise RuntimeError("this local Tidewheel stack is not open")
         return self._pump
+
+
+def _as_received(message: MemoryMessage) -> Any:
+    """Returns a message in the form of ReceiveMessage's answer."""
+    return {
+        "MessageId": message.id,
+        "ReceiptHandle": message.receipt_handle or "",
+        "Body": message.body,
+        "Attributes": message.system_attributes,
+        "MessageAttributes": message.message_attributes,
+    }
 
 
 def clock_from(start: str | dt.datetime | None) -> ManualClock:
