@@ -1,4 +1,4 @@
-"""Makes the IAM statements for senders, consumers, administrators and queues.
+"""Makes the IAM statements for senders, consumers, viewers, administrators and queues.
 
 A topic's items and objects carry its name, so most statements apply to a single topic:
 
@@ -68,6 +68,7 @@ DNS_SUFFIXES = {"aws-cn": "amazonaws.com.cn"}
 DNS_SUFFIX = "amazonaws.com"
 
 _CONSUMING = ("sqs:ChangeMessageVisibility", "sqs:DeleteMessage", "sqs:GetQueueAttributes", "sqs:ReceiveMessage")
+_DAY = "????-??-??"
 _REGION = re.compile(r"(?:^|\.)([a-z]{2}(?:-[a-z]+)+-\d+)(?:\.|$)")
 
 
@@ -226,6 +227,40 @@ def consumer_statements(
         own = _key_arn(queue_key, at)
         statements += _key_use(at, own, decrypt=["sqs"], encrypt=[each for each in encrypt if each == "sqs"])
     return statements
+
+
+def viewer_statements(
+    settings: ServiceSettings, *, queues: Sequence[str] = (), **place: Unpack[Place]
+) -> list[Statement]:
+    """Returns the IAM statements for a person who only looks at all topics, such as with a read-only console.
+
+    They allow no change, and no receiving, which hides messages from consumers. So dead letters are counted, and the
+    bodies of all others can be read.
+
+    Args:
+        settings: the service's settings.
+        queues: ARNs or URLs of your own queues and their dead-letter queues, whose depths are to be read. Queues that
+            Tidewheel made are included, by their tag.
+        **place: as for `sender_statements`.
+
+    Raises:
+        InvalidValue: the settings do not say where the service is, or a queue is not valid.
+    """
+    at = _service_at(settings, **place)
+    tagged = {"StringEquals": {f"aws:ResourceTag/{STACK_TAG}": settings.stack}}
+    depths = ["sqs:GetQueueAttributes"]
+    return [
+        _reading_settings(at),
+        _items(at, ["dynamodb:GetItem", "dynamodb:Query"], [layout.EVERY_TOPIC]),
+        # Listing topics reads the whole table, which no condition on keys allows.
+        _allow(["dynamodb:Scan"], [at.table_arn]),
+        _allow(
+            ["s3:GetObject"], [at.object_arn(name) for name in (f"{LEDGERS}*", f"{PLANS}*", f"{PAYLOADS}*/{_DAY}/*")]
+        ),
+        {**_allow(depths, [at.arn("sqs", "*")]), "Condition": tagged},
+        *([_allow(depths, [at.queue_arn(queue) for queue in queues])] if queues else ()),
+        *_key_use(at, settings.encryption_key_arn, decrypt=["dynamodb", "s3"], encrypt=[]),
+    ]
 
 
 def administrator_statements(
@@ -447,7 +482,7 @@ def _claiming(at: _Service, partitions: str) -> Statement:
 
 def _large_bodies(at: _Service, topic: str) -> str:
     """Returns the ARN of a topic's large bodies. Beside their folders, collections store how far they are."""
-    return at.object_arn(f"{topic_prefix(PAYLOADS, topic)}????-??-??/*")
+    return at.object_arn(f"{topic_prefix(PAYLOADS, topic)}{_DAY}/*")
 
 
 def _creating_bodies(at: _Service, topic: str) -> Statement:

@@ -32,6 +32,7 @@ from tidewheel.policies import (
     administrator_statements,
     consumer_statements,
     sender_statements,
+    viewer_statements,
 )
 from tidewheel.storage import layout
 
@@ -281,6 +282,7 @@ REACHED: dict[str, dict[str, str]] = {
             f"orders mail dead to {target}" for target in ("orders ingest", "orders mail", "orders mail dead")
         ),
     },
+    "viewer": {},
     "administrator": ADMINISTERS,
     "administrator with dead letters": {
         **ADMINISTERS,
@@ -300,6 +302,8 @@ def statements(world: World, name: str) -> list[Statement]:
     if role == "administrator":
         dead = world.dead_letter_queues() if action else []
         return administrator_statements(world.settings, dead_letter_queues=dead)
+    if role == "viewer":
+        return viewer_statements(world.settings)
     if role == "consumer":
         actions = CONSUMER_ACTIONS if action == "of all" else (action,)
         return consumer_statements(world.settings, MINE, world.queue_url(MINE), actions=actions)

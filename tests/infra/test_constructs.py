@@ -33,6 +33,7 @@ from tidewheel.policies import (
     administrator_statements,
     consumer_statements,
     sender_statements,
+    viewer_statements,
 )
 
 DEVELOPMENT = Environment.development()
@@ -302,6 +303,8 @@ def test_grants_are_the_statements_that_the_command_line_prints() -> None:
         service.grant_consume(role(stack, "Reader"), billing, actions=CONSUMER_ACTIONS)
         billing.grant_consume(role(stack, "Plain"))
         service.grant_administer(role(stack, "Admin"))
+        service.grant_view(role(stack, "Viewer"))
+        service.grant_view(role(stack, "Beside"), billing.queue)
 
     template = synthesized(make)
     settings = settings_of(template, "shop")
@@ -315,6 +318,8 @@ def test_grants_are_the_statements_that_the_command_line_prints() -> None:
         "Two": both,
         "Reader": consumer_statements(settings, "orders", arns[0], dead_letter_queue=arns[1], actions=CONSUMER_ACTIONS),
         "Plain": consumer_statements(settings, "orders", arns[0], dead_letter_queue=arns[1]),
+        "Viewer": viewer_statements(settings),
+        "Beside": viewer_statements(settings, queues=arns[:1]),
         "Admin": administrator_statements(settings, dead_letter_queues=dead_letters_of(template, settings)),
     }
     for name, statements in expected.items():

@@ -25,6 +25,7 @@ from tidewheel.policies import (
     sender_statements,
     source_key_statements,
     source_statements,
+    viewer_statements,
 )
 
 MINE, SHARED = "orders", "invoices"
@@ -77,6 +78,9 @@ def test_the_command_prints_the_statements_with_the_values_of_the_stack(stack: L
     assert len(dead) == len(settings.own_queue_urls)
     expected = administrator_statements(settings, dead_letter_queues=dead)
     assert json.loads(administrator.stdout)["Statement"] == expected
+    assert json.loads(run(stack, "viewer").stdout)["Statement"] == viewer_statements(settings)
+    viewer = run(stack, "viewer", "--queue", ARN, "--queue", f"{ARN}-dead", "--json")
+    assert json.loads(viewer.stdout)["Statement"] == viewer_statements(settings, queues=[ARN, f"{ARN}-dead"])
     [statement] = json.loads(run(stack, "queue", ARN).stdout)["Statement"]
     assert len(statement["Principal"]["AWS"]) == DELIVERY_ROLES
     assert all(":role/tidewheel-" in role for role in statement["Principal"]["AWS"])

@@ -26,6 +26,7 @@ from tidewheel.policies import (
     consumer_statements,
     sender_statements,
     shares_queues,
+    viewer_statements,
 )
 
 if TYPE_CHECKING:
@@ -73,6 +74,12 @@ def grant_consume(
         )
         _use_queue_key(service, each.queue, grantee)
     return _grant(grantee, statements)
+
+
+def grant_view(service: TidewheelService, grantee: iam.IGrantable, queues: Sequence[sqs.IQueue]) -> iam.Grant:
+    """Allows to look at all topics. See `TidewheelService.grant_view`."""
+    own = [queue_arn(queue) for queue in queues]
+    return _grant(grantee, viewer_statements(settings_of(service), queues=own, **_place()))
 
 
 def grant_administer(service: TidewheelService, grantee: iam.IGrantable) -> iam.Grant:

@@ -25,7 +25,7 @@ from tidewheel.cdk.delivery import Delivery
 from tidewheel.cdk.encryption import Encryption
 from tidewheel.cdk.environment import Environment
 from tidewheel.cdk.functions import Foundation
-from tidewheel.cdk.grants import grant_administer, grant_consume, grant_send
+from tidewheel.cdk.grants import grant_administer, grant_consume, grant_send, grant_view
 from tidewheel.cdk.ingestion import Ingestion
 from tidewheel.cdk.metric_sources import Watched
 from tidewheel.cdk.names import set_service_name
@@ -187,6 +187,17 @@ class TidewheelService(Construct):
             InvalidValue: No subscription is given, or an action is unknown.
         """
         return grant_consume(self, grantee, subscriptions, actions)
+
+    def grant_view(self, grantee: iam.IGrantable, *queues: sqs.IQueue) -> iam.Grant:
+        """Allows to look at all topics, and to change nothing.
+
+        The policy is the policy of `tidewheel policy viewer`.
+
+        Args:
+            grantee: Such as a person's role.
+            *queues: Queues that are not in the service's construct, and their dead-letter queues, to see their depths.
+        """
+        return grant_view(self, grantee, queues)
 
     def grant_administer(self, grantee: iam.IGrantable) -> iam.Grant:
         """Allows to create, change and delete topics and subscriptions.

@@ -73,6 +73,21 @@ def consumer(
 
 
 @policy.command()
+def viewer(
+    ctx: typer.Context,
+    queue: Annotated[
+        list[str] | None,
+        typer.Option(help="URL or ARN of a queue of your own, to see its depth. Repeat for more.", show_default=False),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Print the policy of a person who only looks at all topics, such as with a read-only console."""
+    from tidewheel.policies import policy_document, viewer_statements
+
+    _show(policy_document(viewer_statements(service_settings(ctx), queues=queue or ())), as_json)
+
+
+@policy.command()
 def administrator(ctx: typer.Context, as_json: AsJson = False) -> None:
     """Print the policy of a program that creates topics and subscriptions of any name."""
     from tidewheel.client.redrive import service_dead_letters

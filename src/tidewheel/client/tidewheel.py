@@ -178,7 +178,8 @@ class Tidewheel:
         try:
             return self.send_many(topic, [message])[0]
         except SendFailed as error:
-            raise error.failures[0] from None
+            failure = error.failures[0]
+            raise failure from failure.__cause__
 
     def send_many(self, topic: str, messages: Iterable[Message]) -> list[Receipt]:
         """Sends many messages, packed into few SQS messages. The iterable is streamed.

@@ -57,13 +57,15 @@ class Cost:
 
 def reason(error: BaseException) -> str:
     """Returns an error as a sentence for the page. Credentials and request ids are left out."""
-    if isinstance(error, ClientError):
-        code, operation = error.response.get("Error", {}).get("Code", "?"), error.operation_name
+    cause = error.__cause__ if isinstance(error, TidewheelError) else error
+    if isinstance(cause, ClientError):
+        code, operation = cause.response.get("Error", {}).get("Code", "?"), cause.operation_name
         if code in _EXPIRED:
             return f"the credentials are not valid or have expired ({code}): renew them, and the page goes on"
         if code in _DENIED:
             return f"your credentials do not allow {operation} ({code})"
-        return f"AWS refused {operation} ({code})"
+        if cause is error:
+            return f"AWS refused {operation} ({code})"
     if isinstance(error, NoCredentialsError):
         return "there are no AWS credentials: set a profile, or run `aws sso login`"
     if isinstance(error, (SSOError, UnauthorizedSSOTokenError, TokenRetrievalError)):
