@@ -32,6 +32,25 @@ class SystemClock:
         return time.time_ns() // 1_000_000
 
 
+class MovedClock(SystemClock):
+    """The machine's clock, ahead by the time that was skipped.
+
+    Attributes:
+        offset_ms: how far this clock is ahead of the machine's.
+    """
+
+    def __init__(self, offset_ms: int = 0) -> None:
+        self.offset_ms = offset_ms
+
+    def now_ms(self) -> int:
+        """Returns milliseconds since the Unix epoch, UTC, of the moved time."""
+        return super().now_ms() + self.offset_ms
+
+    def set_ms(self, now_ms: int) -> None:
+        """Moves the clock forward to a time. Does nothing for an earlier time."""
+        self.offset_ms += max(0, now_ms - self.now_ms())
+
+
 class ManualClock:
     """A clock that moves only by its methods, for tests and the local runtime's virtual time."""
 

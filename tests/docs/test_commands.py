@@ -125,6 +125,8 @@ def _parse(command: Any, arguments: list[str]) -> None:
     context = command.make_context("tidewheel", list(arguments))
     while hasattr(context.command, "resolve_command"):
         rest = [*context._protected_args, *context.args]
+        if not rest and context.command.invoke_without_command:
+            return
         if not rest:
             raise UnfinishedCommand(command)
         name, command, arguments = context.command.resolve_command(context, rest)

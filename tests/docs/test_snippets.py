@@ -22,7 +22,7 @@ from typer.testing import CliRunner
 from infra import doc_figures, doc_tables, settings_page
 from tidewheel import Message
 from tidewheel.cdk.backlog import PARTITIONS
-from tidewheel.cli import console, demo, local
+from tidewheel.cli import console, demo
 from tidewheel.cli.main import app
 from tidewheel.ledger.schema import COLUMNS
 from tidewheel.local import LocalTidewheel, MemoryTidewheel
@@ -36,7 +36,7 @@ EXAMPLES = ROOT / "examples"
 DOCUMENTS = sorted([*ROOT.glob("*.md"), EXAMPLES / "README.md", *(ROOT / "docs").rglob("*.md")])
 NOT_OURS = (".venv/bin/python", "aws", "cd", "cdk", "docker", "export", "git", "node", "npm", "npx", "pip", "python")
 """Commands of shell blocks that this project does not define."""
-COMMANDS_OF_THEIR_OWN = {"demo": demo.app, "local": local.app, "console": console.app}
+COMMANDS_OF_THEIR_OWN = {"demo": demo.app, "console": console.app}
 
 _STATE = re.compile(
     r"(?:^<!-- (?P<source>[^ ]+) -->\n)?^ *```(?P<language>\w*)\n(?P<text>.*?)^ *```$", re.MULTILINE | re.DOTALL

@@ -85,6 +85,13 @@ def test_a_batch_window_starts_with_the_first_waiting_message(tmp_path: Path) ->
         assert {"first", "second"} <= set(toy.bodies()[0])
 
 
+def test_a_stack_may_shorten_batch_windows(tmp_path: Path) -> None:
+    with Toy(tmp_path, mapping=WINDOW, bulk_window_s=1) as toy:
+        toy.send("x")
+        toy.stack.advance(seconds=1)
+        assert toy.times("worker") == [1]
+
+
 def test_a_window_ends_early_when_the_batch_is_full(tmp_path: Path) -> None:
     with Toy(tmp_path, mapping={**WINDOW, "BatchSize": 3}) as toy:
         toy.send("1", "2", "3", "4")

@@ -74,7 +74,7 @@ def _free_port() -> int:
 
 
 class Service:
-    """`tidewheel local up` in a process, with commands for the running service."""
+    """`tidewheel dev` in a process, with commands for the running service."""
 
     def __init__(self, process: subprocess.Popen[bytes], log: Path, port: int) -> None:
         self.process, self.log, self.port = process, log, port
@@ -109,7 +109,7 @@ class Service:
 
 @contextmanager
 def _up(log: Path, port: int, *arguments: str) -> Iterator[Service]:
-    process = _start(log, "local", "up", "--port", str(port), *arguments)
+    process = _start(log, "dev", "--port", str(port), "--console-port", "0", *arguments)
     try:
         _await(process, log, "Ctrl-C stops it")
         yield Service(process, log, port)
@@ -146,18 +146,6 @@ def test_a_signal_ends_the_local_service_without_a_traceback(tmp_path: Path, num
         assert service.process.wait(PATIENCE_S) in (0, 130)
         log = service.log.read_text(errors="replace")
         assert "All messages are gone" in log and "Traceback" not in log
-
-
-def test_a_port_that_is_taken_is_said_and_ends_the_local_service(tmp_path: Path) -> None:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
-        process = _start(tmp_path / "log", "local", "up", "--port", str(taken.getsockname()[1]))
-        try:
-            assert process.wait(PATIENCE_S) not in (0, None)
-        finally:
-            _kill(process)
-    assert "in use" in (tmp_path / "log").read_text(errors="replace")
 
 
 def test_a_demo_that_was_killed_runs_again_and_is_sound(tmp_path: Path) -> None:

@@ -213,6 +213,43 @@ def test_a_long_poll_in_real_time_ends_when_a_message_arrives(tmp_path: Path) ->
             assert [message["Body"] for message in waiting.result(timeout=5)["Messages"]] == ["here"]
 
 
+def test_skipped_time_brings_all_that_is_due_on_the_way_in_its_order(tmp_path: Path) -> None:
+    with Toy(tmp_path, clock="real") as toy:
+        began = toy.stack.now()
+        toy.send("second", delay_s=900)
+        toy.send("first", delay_s=600)
+        toy.stack.skip(days=3)
+        assert toy.bodies() == [["first"], ["second"]]
+        assert dt.timedelta(days=3) <= toy.stack.now() - began < dt.timedelta(days=3, minutes=1)
+        with pytest.raises(InvalidValue, match="time does not go back"):
+            toy.stack.skip(days=-1)
+
+
+def test_skips_at_the_same_time_are_added(tmp_path: Path) -> None:
+    with Toy(tmp_path, clock="real") as toy, ThreadPoolExecutor(4) as pool:
+        began = toy.stack.now()
+        list(pool.map(lambda _: toy.stack.skip(hours=1), range(4)))
+        assert dt.timedelta(hours=4) <= toy.stack.now() - began < dt.timedelta(hours=4, minutes=1)
+
+
+def test_a_long_poll_ends_when_skipped_time_brings_a_message(tmp_path: Path) -> None:
+    with Toy(tmp_path, clock="real") as toy:
+        url = toy.sqs.create_queue(QueueName="other")["QueueUrl"]
+        toy.send("later", queue=url, delay_s=900)
+        with ThreadPoolExecutor(1) as pool:
+            waiting = pool.submit(toy.sqs.receive_message, QueueUrl=url, WaitTimeSeconds=20)
+            time.sleep(0.1)
+            toy.stack.skip(minutes=15)
+            assert [message["Body"] for message in waiting.result(timeout=15)["Messages"]] == ["later"]
+
+
+def test_virtual_time_is_skipped_as_it_is_advanced(tmp_path: Path) -> None:
+    with Toy(tmp_path) as toy:
+        toy.send("x", delay_s=60)
+        toy.stack.skip(minutes=1)
+        assert toy.bodies() == [["x"]]
+
+
 def test_the_shells_aws_settings_do_not_matter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
     monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-central-1")

@@ -1,4 +1,4 @@
-"""`tidewheel local up` in a process, asked by web pages and by AWS clients."""
+"""`tidewheel dev` in a process, asked by web pages and by AWS clients."""
 
 from __future__ import annotations
 

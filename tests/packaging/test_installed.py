@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import socket
 import subprocess
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -198,19 +197,15 @@ def test_the_tests_of_the_page_on_the_local_runtime_pass(environments: Environme
 
 @pytest.fixture
 def served(environments: Environments, tmp_path: Path) -> Iterator[str]:
-    """The address at which `tidewheel local up` serves the README's topic."""
+    """The address at which `tidewheel dev` serves the README's topic."""
     tidewheel = environments("[local]", "pytest").programs / "tidewheel"
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = str(free.getsockname()[1])
-    command = [str(tidewheel), "local", "up", "--topic", "orders:billing", "--port", port]
-    with subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True) as up:
-        assert up.stderr is not None
+    command = [str(tidewheel), "dev", "--topic", "orders:billing", "--port", "0", "--console-port", "0", "--json"]
+    with subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as up:
+        assert up.stdout is not None and up.stderr is not None
         try:
-            said = up.stderr.readline()
-            found = re.search(r"http://127\.0\.0\.1:\d+", said)
-            assert found, said + up.stderr.read()
-            yield found[0]
+            said = up.stdout.readline()
+            assert said, up.stderr.read()
+            yield json.loads(said)["endpoint"]
         finally:
             up.terminate()
 

@@ -23,7 +23,7 @@ from typer.main import get_command
 from typer.testing import CliRunner, Result
 
 from tests.contract.test_set_aside import an_item
-from tidewheel.cli import console, demo, local
+from tidewheel.cli import console, demo
 from tidewheel.cli.main import app, run
 from tidewheel.cli.output import print_table
 from tidewheel.cli.target import Target
@@ -389,12 +389,11 @@ WITHOUT_JSON = {
     "damaged retry": "prints a sentence",
     "damaged restore": "prints a sentence",
     "damaged give-up": "prints nothing",
-    "local up": "prints nothing to standard output",
 }
 
 
 def test_every_command_that_prints_data_prints_json_if_asked() -> None:
-    loaded = {"demo": demo.app, "local": local.app, "console": console.app}
+    loaded = {"demo": demo.app, "console": console.app}
 
     def without(command: Any, name: str) -> Iterator[str]:
         if not hasattr(command, "commands"):
@@ -445,10 +444,7 @@ def test_a_defect_keeps_its_traceback(orders: Shell, monkeypatch: pytest.MonkeyP
     assert isinstance(orders("stats", "orders").exception, ZeroDivisionError)
 
 
-@pytest.mark.parametrize("name", ["local", "demo"])
-def test_local_and_demo_are_loaded_when_called_and_get_their_arguments(
-    name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_demo_is_loaded_when_called_and_gets_its_arguments(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[tuple[int, str]] = []
     loaded = typer.Typer()
 
@@ -459,25 +455,34 @@ def test_local_and_demo_are_loaded_when_called_and_get_their_arguments(
     def up(port: int = 1, where: str = "") -> None:
         seen.append((port, where))
 
-    module = ModuleType(f"tidewheel.cli.{name}")
+    module = ModuleType("tidewheel.cli.demo")
     module.app = loaded  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, f"tidewheel.cli.{name}", module)
-    assert CliRunner().invoke(app, [name, "up", "--port", "4566", "--where", "here"]).exit_code == 0
+    monkeypatch.setitem(sys.modules, "tidewheel.cli.demo", module)
+    assert CliRunner().invoke(app, ["demo", "up", "--port", "4566", "--where", "here"]).exit_code == 0
     assert seen == [(4566, "here")]
 
 
-def test_without_the_local_extra_its_commands_say_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(sys.modules, "tidewheel.cli.local", raising=False)
-    monkeypatch.setitem(sys.modules, "rich.live", None)
-    result = CliRunner().invoke(app, ["local", "up"])
+@pytest.mark.parametrize("command", [("dev",), ("local", "up"), ("demo",)], ids=" ".join)
+def test_without_the_local_extra_its_commands_say_what_to_install(
+    command: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in [each for each in sys.modules if each.startswith(("tidewheel.local.emul", "tidewheel.cli.demo"))]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "moto", None)
+    result = CliRunner().invoke(app, list(command))
     assert result.exit_code == 1
     assert "pip install 'tidewheel[local]'" in result.stderr
 
 
-def test_settings_of_the_local_service_without_a_topic_are_refused() -> None:
-    result = CliRunner().invoke(app, ["local", "up", "--slot-s", "60"])
-    assert result.exit_code == 1
-    assert "slot_s=60: give --topic too" in result.stderr
+@pytest.mark.parametrize("command", [("dev",), ("local", "up")], ids=" ".join)
+def test_what_dev_cannot_use_is_refused_at_once(command: tuple[str, ...]) -> None:
+    for arguments, said in (
+        (["--slot-s", "60"], "slot_s=60: give --topic too"),
+        (["--topic", "orders:"], "--topic='orders:': give the subscriptions after the colon"),
+    ):
+        result = CliRunner().invoke(app, [*command, *arguments])
+        assert result.exit_code == 1
+        assert said in result.stderr
 
 
 # ---- the target
@@ -598,7 +603,7 @@ def test_a_variable_that_cannot_be_used_is_one_clear_line(
 
 
 def test_a_log_level_that_is_none_is_one_clear_line() -> None:
-    result = CliRunner().invoke(app, ["local", "up", "--log-level", "LOUD"])
+    result = CliRunner().invoke(app, ["dev", "--port", "0", "--console-port", "0", "--log-level", "LOUD"])
     assert result.exit_code == 1
     assert "tidewheel: log_level='LOUD': give one of: DEBUG, INFO, WARNING, ERROR, CRITICAL\n" in result.stderr
 

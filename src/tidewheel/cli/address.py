@@ -12,6 +12,7 @@ import typer
 from tidewheel.cli.administration import AsJson
 from tidewheel.cli.output import print_json, print_table
 from tidewheel.cli.policies import service_settings
+from tidewheel.cli.target import target
 from tidewheel.errors import InvalidValue
 from tidewheel.shipped import DOCS, shipped
 
@@ -38,8 +39,9 @@ def address(
     settings = service_settings(ctx)
     arn = address_arn(settings, topic)
     url = settings.address(topic)
-    if ctx.obj.endpoint_url is not None:  # some SDKs send to the host of the queue's URL
-        url = ctx.obj.endpoint_url.rstrip("/") + urlsplit(url).path
+    endpoint_url = target(ctx).endpoint_url
+    if endpoint_url is not None:  # some SDKs send to the host of the queue's URL
+        url = endpoint_url.rstrip("/") + urlsplit(url).path
     if as_json:
         print_json({"url": url, "arn": arn})
         return

@@ -42,9 +42,7 @@ def advised(error: Exception, target: Target | None) -> str:
             return f"{endpoint_url} answers with status {code}, and is not AWS; correct --endpoint-url"
         advice = _CODES.get(code)
     elif isinstance(error, boto.EndpointConnectionError) and target is not None and target.here:
-        return (
-            f"nothing listens at {endpoint_url}; start the service with: tidewheel local up, or correct --endpoint-url"
-        )
+        return f"nothing listens at {endpoint_url}; start the service with: tidewheel dev, or correct --endpoint-url"
     elif isinstance(error, boto.NoCredentialsError):
         advice = f"run aws configure or {login}, give --profile, or {LOCAL}"
     elif isinstance(error, (boto.SSOError, boto.TokenRetrievalError)):

@@ -13,7 +13,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from tidewheel.cli.administration import AsJson
 from tidewheel.cli.output import print_json
-from tidewheel.cli.target import Target
+from tidewheel.cli.target import target
 from tidewheel.console import ConsoleServer, RequestMeter
 
 if TYPE_CHECKING:
@@ -41,12 +41,12 @@ def console(
 
     The page uses your own AWS credentials, and listens on 127.0.0.1 only. Without --allow-changes it only reads.
     """
-    target: Target = ctx.obj
+    chosen = target(ctx)
     if stack is not None:
-        target = replace(target, stack=stack)
-    session = target.session()
+        chosen = replace(chosen, stack=stack)
+    session = chosen.session()
     meter = RequestMeter(session)
-    client = target.client(session)
+    client = chosen.client(session)
     client.core.connection.settings  # noqa: B018  # tells at once what is wrong with stack or credentials
     log_audit()
     server = ConsoleServer(
@@ -55,16 +55,16 @@ def console(
         changes=allow_changes,
         requests=meter,
         hide_bodies=hide_bodies,
-        who="local" if target.here else caller(session),
+        who="local" if chosen.here else caller(session),
     )
     server.start()
     try:
         if as_json:
-            print_json({"console": server.url, "stack": target.stack, "changes": allow_changes})
+            print_json({"console": server.url, "stack": chosen.stack, "changes": allow_changes})
             sys.stdout.flush()
         else:
             rights = "It may change the stack" if allow_changes else "It only reads: --allow-changes lets it change"
-            typer.echo(f"The console of stack {target.stack}: {server.url}\n{rights}. Ctrl-C stops it.")
+            typer.echo(f"The console of stack {chosen.stack}: {server.url}\n{rights}. Ctrl-C stops it.")
         Event().wait()
     finally:
         server.stop()

@@ -10,10 +10,10 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
+from tidewheel import clock as clocks
 from tidewheel.cli.administration import AsJson, TopicName
 from tidewheel.cli.output import print_error, print_json, progress_bar
-from tidewheel.cli.target import Target
-from tidewheel.clock import SystemClock
+from tidewheel.cli.target import target
 from tidewheel.errors import InvalidValue
 
 RELEASE_S = 10
@@ -162,7 +162,8 @@ def _run(
     """Runs a job, with a progress bar on standard error. The job's lines, or its result as JSON, are the output."""
     from tidewheel.local.job_runs import run_job
 
-    target: Target = ctx.obj
+    chosen = target(ctx)
+    session = chosen.session()
     given = {name: value for name, value in arguments.items() if value is not None and value is not False}
     texts = {name: "true" if value is True else str(value) for name, value in given.items()}
     before = {number: signal.signal(number, _interrupted) for number in _ENDS}
@@ -171,10 +172,10 @@ def _run(
             result = run_job(
                 script,
                 texts,
-                stack_name=target.stack,
-                clock=SystemClock(),
-                endpoint_url=target.endpoint_url,
-                session=target.session(),
+                stack_name=chosen.stack,
+                clock=clocks.of(session),
+                endpoint_url=chosen.endpoint_url,
+                session=session,
                 cores=cores or os.cpu_count() or 1,
                 spark=spark,
                 say=print_error if as_json else say,

@@ -20,7 +20,7 @@ import typer
 
 from tidewheel.cli.administration import AsJson
 from tidewheel.cli.output import print_error, print_json
-from tidewheel.cli.target import Target
+from tidewheel.cli.target import target
 from tidewheel.errors import InvalidValue
 from tidewheel.model.message import Encoding
 
@@ -61,18 +61,18 @@ def listen(
     from tidewheel.cli.hook import Hook
     from tidewheel.client.consumer import Consumer
 
-    target: Target = ctx.obj
+    chosen = target(ctx)
     topic, _, subscription = source.partition("/")
     if not topic or not subscription:
         raise InvalidValue("TOPIC/SUBSCRIPTION", source, "give both names, such as orders/billing")
     hook = Hook.of(forward_to, timeout)
-    if not target.here and not take:
+    if not chosen.here and not take:
         print_error(
-            f"stack {target.stack!r} is not on this machine: listen takes the messages of {source} from their "
+            f"stack {chosen.stack!r} is not on this machine: listen takes the messages of {source} from their "
             "consumers. Give --take to do so, or listen to a service on this machine"
         )
         raise typer.Exit(1)
-    service = target.client()
+    service = chosen.client()
     found = service.core.cache.subscription(topic, subscription)
     consumer = Consumer(service, topic, subscription)
     listener = _Listener(hook=hook, source=found, as_json=as_json)

@@ -1,7 +1,7 @@
 """Defines the command `tidewheel` with its global options and commands.
 
-`local` and `demo` need moto and matplotlib, so their modules are loaded by the command only. Each module has a typer
-application named `app`, which takes the arguments after the command's name.
+`demo` needs moto and matplotlib, so its module is loaded by the command only. The module has a typer application named
+`app`, which takes the arguments after the command's name.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from tidewheel.cli import (
     changes,
     cost,
     damaged,
+    dev,
     documentation,
     history,
     inspection,
@@ -40,7 +41,7 @@ INTERRUPTED = 130
 FIRST = """Tidewheel delays messages for Amazon SQS, from a second to ten years.
 
 Start a service on this machine, without an AWS account:
-  tidewheel local up --topic orders:billing
+  tidewheel dev --topic orders:billing
 Then send a message and receive it, in another shell, with the lines that the command prints.
 
 Deploy a service to AWS:  tidewheel docs deploy
@@ -91,6 +92,8 @@ _COMMANDS: dict[str, tuple[Callable[..., None], ...]] = {
 for panel, commands in _COMMANDS.items():
     for command in commands:
         app.command("import" if command is jobs.import_messages else None, rich_help_panel=panel)(command)
+app.add_typer(dev.app, name="dev", rich_help_panel=_START)
+app.add_typer(dev.local, name="local", rich_help_panel=_START)
 app.add_typer(changes.recurring, name="recurring", rich_help_panel=_MESSAGES)
 app.add_typer(administration.topics, name="topics", rich_help_panel=_TOPICS)
 app.add_typer(administration.subscriptions, name="subscriptions", rich_help_panel=_TOPICS)
@@ -112,9 +115,7 @@ def options(
     stack: Annotated[str, typer.Option(envvar="TIDEWHEEL_STACK", help="Name of the deployed stack.")] = "tidewheel",
     endpoint_url: Annotated[
         str | None,
-        typer.Option(
-            envvar="AWS_ENDPOINT_URL", help="URL of AWS, such as http://localhost:4566 for `tidewheel local up`."
-        ),
+        typer.Option(envvar="AWS_ENDPOINT_URL", help="URL of AWS, such as http://localhost:4566 for `tidewheel dev`."),
     ] = None,
     region: Annotated[str | None, typer.Option(help="AWS region.")] = None,
     profile: Annotated[str | None, typer.Option(help="AWS profile.")] = None,
@@ -124,15 +125,11 @@ def options(
 ) -> None:
     """Keeps the global options for the commands."""
     if ctx.obj is None:
-        ctx.obj = Target(stack=stack, endpoint_url=endpoint_url, region=region, profile=profile)
+        sources = {name: ctx.get_parameter_source(name) for name in ("stack", "endpoint_url")}
+        typed = [name for name, source in sources.items() if source is not None and source.name == "COMMANDLINE"]
+        ctx.obj = Target(stack=stack, endpoint_url=endpoint_url, region=region, profile=profile, typed=typed)
     if ctx.invoked_subcommand is None:
         typer.echo(FIRST, nl=False)
-
-
-@app.command(context_settings=_PASS_ON, rich_help_panel=_START)
-def local(ctx: typer.Context) -> None:
-    """Run the whole service on this machine, with `tidewheel local up`."""
-    _load("local", ctx)
 
 
 @app.command(context_settings=_PASS_ON, rich_help_panel=_LOOK)

@@ -11,7 +11,7 @@ import typer
 
 from tidewheel.cli.administration import AsJson, SubscriptionName, TopicName
 from tidewheel.cli.output import print_json
-from tidewheel.cli.target import Target, client
+from tidewheel.cli.target import client, target
 from tidewheel.errors import UnknownSubscription
 from tidewheel.model.settings import ServiceSettings, parameter_name, roles_parameter_name
 
@@ -180,20 +180,20 @@ def _parameter(ctx: typer.Context, name_of: Callable[[str], str]) -> str:
         NotConfigured: the parameter does not exist.
     """
     ssm = _aws(ctx, "ssm")
-    name = name_of(ctx.obj.stack)
+    name = name_of(target(ctx).stack)
     try:
         return str(ssm.get_parameter(Name=name)["Parameter"]["Value"])
     except ssm.exceptions.ParameterNotFound:
         from tidewheel.client.connection import no_stack
 
-        raise no_stack(ctx.obj.stack, name, ssm.meta.region_name) from None
+        raise no_stack(target(ctx).stack, name, ssm.meta.region_name) from None
 
 
 def _aws(ctx: typer.Context, service: str) -> Any:
     """Makes boto3's client of a service."""
-    target: Target = ctx.obj
-    session: Any = target.session()
-    return session.client(service, endpoint_url=target.endpoint_url)
+    chosen = target(ctx)
+    session: Any = chosen.session()
+    return session.client(service, endpoint_url=chosen.endpoint_url)
 
 
 def _show(document: dict[str, Any], as_json: bool) -> None:

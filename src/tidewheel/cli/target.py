@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Collection
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import typer
 
+from tidewheel.client import dev_service
+from tidewheel.client.dev_service import THIS_MACHINE, DevService
 from tidewheel.errors import InvalidValue
 from tidewheel.model.topic import check_name
 
@@ -16,9 +19,8 @@ if TYPE_CHECKING:
 
     from tidewheel.client.tidewheel import Tidewheel
 
-LOCAL = "for a service on this machine: tidewheel local up"
+LOCAL = "for a service on this machine: tidewheel dev"
 """What to do without AWS."""
-_THIS_MACHINE = ("localhost", "127.0.0.1", "::1")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,17 +31,21 @@ class Target:
         stack: name of the deployed stack.
         endpoint_url: the URL of AWS, for the local runtime.
         region, profile: for boto3. None: boto3's defaults.
+        typed: which of these were given on the command line, and not by the environment.
+        dev: the running `tidewheel dev` that has the endpoint.
     """
 
     stack: str = "tidewheel"
     endpoint_url: str | None = None
     region: str | None = None
     profile: str | None = None
+    typed: Collection[str] = ()
+    dev: DevService | None = None
 
     @property
     def here(self) -> bool:
         """Whether the service is on this machine, and not a deployed stack."""
-        return self.endpoint_url is not None and urlsplit(self.endpoint_url).hostname in _THIS_MACHINE
+        return self.endpoint_url is not None and urlsplit(self.endpoint_url).hostname in THIS_MACHINE
 
     def client(self, session: boto3.Session | None = None) -> Tidewheel:
         """Creates the client. Loads boto3 only here, so that help is fast. Raises InvalidValue as `session`."""
@@ -60,6 +66,8 @@ class Target:
 
         check_name("stack_name", self.stack)
         check_endpoint("--endpoint-url", self.endpoint_url)
+        if self.dev is not None:
+            return self.dev.session()
         session = boto3.Session(region_name=self.region, profile_name=self.profile)
         if self.endpoint_url is None:
             try:
@@ -77,6 +85,22 @@ class Target:
 
 
 def client(ctx: typer.Context) -> Tidewheel:
-    """Returns the client for the global options of a command."""
-    target: Target = ctx.obj
-    return target.client()
+    """Returns the client for the global options of a command. Raises the errors of `target`."""
+    return target(ctx).client()
+
+
+def target(ctx: typer.Context) -> Target:
+    """Returns the global options of a command. The running `tidewheel dev` may give what the command line does not.
+
+    Raises:
+        NotConfigured: TIDEWHEEL_DEV=1 is set, and there is no `tidewheel dev`, or are several.
+    """
+    given: Target = ctx.obj
+    if dev_service.is_wanted() and given.profile is None and "endpoint_url" not in given.typed:
+        dev: DevService | None = dev_service.found()
+    else:
+        dev = None if given.endpoint_url is None else dev_service.chosen(given.endpoint_url)
+    if dev is None:
+        return given
+    stack = given.stack if "stack" in given.typed else dev.stack
+    return replace(given, stack=stack, endpoint_url=dev.endpoint, region=dev.region, dev=dev)

@@ -38,14 +38,13 @@ def create_topic(
     name: str,
     settings: TopicSettings | None,
     changes: NewTopicSettings,
-    defaults: NewTopicSettings,
 ) -> TopicState:
-    """Creates a topic. See `Tidewheel.create_topic`. A new topic has `defaults` in place of those of TopicSettings."""
+    """Creates a topic. See `Tidewheel.create_topic`."""
     check_name("topic", name)
     if settings is None:
         given = cast("dict[str, Any]", changes)
         check_names(TopicSettings, given, "a topic")
-        settings = TopicSettings(**{**defaults, **given})
+        settings = TopicSettings(**{**connection.settings.topic_defaults, **given})
         return subscribe.create_topic(connection.storage, clock, name, settings, given=given)
     if changes:
         raise InvalidValue("settings", changes, "give settings= or single settings, not both")

@@ -67,7 +67,7 @@ class AsyncTidewheel:
 
     def __init__(
         self,
-        stack_name: str = "tidewheel",
+        stack_name: str | None = None,
         *,
         session: boto3.Session | None = None,
         settings: ServiceSettings | None = None,

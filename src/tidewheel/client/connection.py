@@ -184,5 +184,6 @@ def _check_time(date: str | None, now_s: float) -> None:
             "clock",
             formatdate(now_s, usegmt=True),
             f"the stack's time is {date}; with virtual time, take the client from stack.client(), or give "
-            "session=stack.session or clock=stack.clock; for another process, open the stack with clock='real'",
+            "session=stack.session or clock=stack.clock; for another process, open the stack with clock='real'; for "
+            "`tidewheel dev`, set TIDEWHEEL_DEV=1",
         )

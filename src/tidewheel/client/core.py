@@ -12,7 +12,6 @@ from tidewheel.client.sender import Sender
 from tidewheel.client.topic_cache import TopicCache
 from tidewheel.clock import Clock
 from tidewheel.model.message import IdSource, Message
-from tidewheel.model.settings import NewTopicSettings
 from tidewheel.model.topic_state import TopicState
 from tidewheel.model.validation import OutgoingMessage, check_message
 
@@ -26,14 +25,12 @@ class Core:
         clock: the source of time.
         ids: makes the ids of messages.
         cache: the topics and subscriptions that the client has read.
-        topic_defaults: settings of new topics in place of the defaults of TopicSettings, for the local runtimes.
     """
 
     connection: Connection
     clock: Clock
     ids: IdSource = field(default_factory=IdSource)
     cache: TopicCache = field(init=False)
-    topic_defaults: NewTopicSettings = field(default_factory=NewTopicSettings)
 
     def __post_init__(self) -> None:
         self.cache = TopicCache(self.connection, self.clock)

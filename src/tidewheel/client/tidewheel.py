@@ -18,6 +18,7 @@ from tidewheel.client import (
     changes,
     damaged,
     dead_letters,
+    dev_service,
     finding,
     ledgers,
     receiving,
@@ -89,7 +90,7 @@ class Tidewheel:
 
     def __init__(
         self,
-        stack_name: str = "tidewheel",
+        stack_name: str | None = None,
         *,
         session: boto3.Session | None = None,
         settings: ServiceSettings | None = None,
@@ -101,7 +102,7 @@ class Tidewheel:
         """Creates a client. The first method call is the first call of AWS.
 
         Args:
-            stack_name: the stack whose SSM parameter holds the settings.
+            stack_name: the stack whose SSM parameter holds the settings; default: "tidewheel".
             session: boto3's session for region and credentials; default: boto3's own.
             settings: the service's settings, instead of the SSM parameter's.
             clock: the source of time; default: the local stack's, for a session of one, or the machine's.
@@ -109,9 +110,18 @@ class Tidewheel:
             storage: the ports of stored state, for tests (`tidewheel.memory.MemoryService`); default: the stack's
                 DynamoDB table and S3 bucket.
             sqs: the SQS client, for tests; default: the session's.
+
+        With `TIDEWHEEL_DEV=1` in the environment, the defaults are those of the running `tidewheel dev`.
+
+        Raises:
+            InvalidValue: a value is not usable.
+            NotConfigured: TIDEWHEEL_DEV=1 is set, and there is no `tidewheel dev`, or are several.
         """
+        dev = dev_service.chosen(endpoint_url) if session is None and storage is None else None
+        if dev is not None:
+            stack_name, session, endpoint_url = stack_name or dev.stack, dev.session(), dev.endpoint
         clock = clock or _clock.of(session)
-        stack = check_name("stack_name", stack_name)
+        stack = check_name("stack_name", "tidewheel" if stack_name is None else stack_name)
         connection = Connection(
             stack, session=session, settings=settings, endpoint_url=endpoint_url, storage=storage, sqs=sqs, clock=clock
         )
@@ -583,7 +593,7 @@ class Tidewheel:
         Args:
             name: 1 to 48 letters, digits, '-' or '_'.
             settings: all settings at once. Of these, slot_s, lookahead_s and values other than defaults are compared.
-            **changes: single settings, named as TopicSettings' fields (slot_s=60); defaults for the rest.
+            **changes: single settings, named as TopicSettings' fields (slot_s=60); the service's defaults for the rest.
 
         Raises:
             InvalidValue: the name or a setting is not usable.
@@ -591,7 +601,7 @@ class Tidewheel:
             TopicDeleting: an earlier topic of this name is still being deleted.
         """
         core = self.core
-        state = administration.create_topic(core.connection, core.clock, name, settings, changes, core.topic_defaults)
+        state = administration.create_topic(core.connection, core.clock, name, settings, changes)
         core.cache.remember(state)
         return Topic.of(state)
 

@@ -4,20 +4,24 @@ from __future__ import annotations
 
 from threading import Condition, Thread
 
-from tidewheel.clock import Clock
+from tidewheel.clock import MovedClock
 from tidewheel.local.pump import Pump
 
 _LONGEST_SLEEP_S = 60.0
 
 
 class BackgroundPump:
-    """Sleeps until the next event is due or something changes, handles the event, and repeats until stopped."""
+    """Sleeps until the next event is due or something changes, handles the event, and repeats until stopped.
 
-    def __init__(self, pump: Pump, changed: Condition, clock: Clock) -> None:
+    While time is skipped, it does not sleep: it moves the clock from event to event.
+    """
+
+    def __init__(self, pump: Pump, changed: Condition, clock: MovedClock) -> None:
         self._pump = pump
         self._changed = changed
         self._clock = clock
         self._stopping = False
+        self._skip_to_ms = 0
         self._done_to_ms = 0
         self._broken: BaseException | None = None
         self._thread = Thread(target=self._run, name="tidewheel-pump", daemon=True)
@@ -33,6 +37,17 @@ class BackgroundPump:
             self._changed.notify_all()
         if self._thread.is_alive():
             self._thread.join()
+
+    def skip(self, duration_ms: int) -> None:
+        """Moves time forward, with all events due on the way. Skips at the same time are added.
+
+        Raises:
+            RuntimeError: the pump failed; the pump's own error is the cause.
+        """
+        with self._changed:
+            until_ms = self._skip_to_ms = max(self._skip_to_ms, self._clock.now_ms()) + duration_ms
+            self._changed.notify_all()
+        self.wait_until(until_ms)
 
     def wait_until(self, until_ms: int) -> None:
         """Waits until a time has come and all work due by then is done.
@@ -61,13 +76,15 @@ class BackgroundPump:
 
     def _pump_until_stopped(self) -> None:
         while not self._stopping:
-            now_ms = self._clock.now_ms()
-            if self._pump.run_next(now_ms, lambda _: None):  # real time moves by itself
+            until_ms = max(self._clock.now_ms(), self._skip_to_ms)
+            if self._pump.run_next(until_ms, self._clock.set_ms):
                 continue
             with self._changed:
-                self._done_to_ms = now_ms
+                self._clock.set_ms(until_ms)
+                self._done_to_ms = until_ms
                 self._changed.notify_all()
                 next_ms = self._pump.next_ms()
                 left_s = _LONGEST_SLEEP_S if next_ms is None else (next_ms - self._clock.now_ms()) / 1000
-                if left_s > 0 and not self._stopping:
+                skips = self._skip_to_ms > self._clock.now_ms()
+                if left_s > 0 and not skips and not self._stopping:
                     self._changed.wait(min(left_s, _LONGEST_SLEEP_S))

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Mapping
+import json
+import math
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -12,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, Unpack
 import boto3
 import botocore.session
 
-from tidewheel.clock import SystemClock
+from tidewheel.clock import MovedClock
 from tidewheel.errors import InvalidValue
 from tidewheel.local import deployment
 from tidewheel.local.background import BackgroundPump
@@ -24,9 +26,9 @@ from tidewheel.local.handlers import Handler, MappingSpec, runner
 from tidewheel.local.jobs import JobRunner, Jobs, run_here
 from tidewheel.local.meter import Requests
 from tidewheel.local.pump import Pump
-from tidewheel.local.stack import Stack, clock_from
+from tidewheel.local.stack import Stack, clock_from, milliseconds_of
 from tidewheel.memory.sqs_queue import MemoryQueue
-from tidewheel.model.settings import NewTopicSettings
+from tidewheel.model.settings import NewTopicSettings, parameter_name
 from tidewheel.shipped import FUNCTIONS, shipped
 
 if TYPE_CHECKING:
@@ -44,9 +46,9 @@ class LocalTidewheel(Stack):
     """Runs Tidewheel's own functions against an emulated AWS, in this process.
 
     With the virtual clock (the default) time moves only in `advance`, from event to event: a year takes seconds, and a
-    run is repeatable. With `clock="real"` a background thread handles due events, and `advance` waits. A process has
-    one stack at a time, and each stack starts empty. The rest of the process is not affected: other boto3 clients,
-    `time` and `os.environ` stay as they are.
+    run is repeatable. With `clock="real"` a background thread handles due events, `advance` waits, and `skip` moves
+    time. A process has one stack at a time, and each stack starts empty. The rest of the process is not affected: other
+    boto3 clients, `time` and `os.environ` stay as they are.
 
     Args:
         start: start of virtual time: ISO 8601 (UTC if it names no zone) or a datetime.
@@ -62,10 +64,12 @@ class LocalTidewheel(Stack):
         port: where `endpoint_url` listens; 0 for any free port.
         job_runner: runs the stack's Glue jobs; this process by default.
         enforce_iam: whether each function and job has the rights of its own role only; see `denials`.
-        topic_settings: settings that `create_topic` takes, such as slot_s or lookahead_s; `client()` uses them as
-            defaults for every topic.
+        bulk_window_s: how long messages that are not due soon are collected at most; None: as the template says.
+        topic_settings: settings that `create_topic` takes, such as slot_s or lookahead_s; every client of the stack
+            uses them as defaults for new topics.
 
     Attributes:
+        commands: functions that a POST to their path at the endpoint calls with the body. They return the answer.
         requests: requests to AWS so far, by "service.Operation"; `requests.units` estimates billed units.
         failures: every invocation of a function, and every job run, that raised.
         denials: with enforce_iam, every call of a function or job that its role does not allow.
@@ -85,6 +89,7 @@ class LocalTidewheel(Stack):
         port: int = 0,
         job_runner: JobRunner = run_here,
         enforce_iam: bool = False,
+        bulk_window_s: float | None = None,
         **topic_settings: Unpack[NewTopicSettings],
     ) -> None:
         if clock not in ("virtual", "real"):
@@ -94,13 +99,17 @@ class LocalTidewheel(Stack):
         if clock == "real" and start is not None:
             raise InvalidValue("start", start, "leave start out: real time starts now")
         self.virtual = clock == "virtual"
-        super().__init__(clock_from(start) if self.virtual else SystemClock(), stack_name, topic_settings)
+        super().__init__(clock_from(start) if self.virtual else MovedClock(), stack_name, topic_settings)
         self._environment = {**_ONE_CLOCK, **(environment or {})}
         self._template = template
         self._functions = functions
         self._log_level = log_level
         self._job_runner = job_runner
-        self._emulator = Emulator(self.clock, virtual=self.virtual, port=port, enforce_iam=enforce_iam)
+        self._bulk_window_s = math.inf if bulk_window_s is None else bulk_window_s
+        self.commands: dict[str, Callable[[str], str]] = {}
+        self._emulator = Emulator(
+            self.clock, virtual=self.virtual, port=port, enforce_iam=enforce_iam, commands=self.commands
+        )
         self.requests = Requests(self._emulator.item_bytes)
         self._handlers: list[Handler] = []
         self._jobs: Jobs | None = None
@@ -120,6 +129,7 @@ class LocalTidewheel(Stack):
             template = deployment.template_of(self._template)
             deployed = deployment.read(self._emulator.deploy(self.stack_name, template))
             self._session = self._emulator.session(self.requests.observe)
+            self._set_topic_defaults()
             deployment.check_polling(deployed, self._emulator)
             root = self._functions or shipped(FUNCTIONS)
             for bare in deployed.functions:
@@ -143,7 +153,7 @@ class LocalTidewheel(Stack):
             )
             if deployed.custom:
                 CustomResources(self._emulator.session(), self.endpoint_url).create(deployed.custom, handlers)
-            if not self.virtual:
+            if isinstance(self.clock, MovedClock):
                 self._background = BackgroundPump(self._pump, self._emulator.changed, self.clock)
                 self._background.start()
         except BaseException:
@@ -174,9 +184,7 @@ class LocalTidewheel(Stack):
         """
         from tidewheel.client.tidewheel import Tidewheel
 
-        client = Tidewheel(self.stack_name, session=self.session, clock=self.clock)
-        client.core.topic_defaults = self.topic_settings
-        return client
+        return Tidewheel(self.stack_name, session=self.session, clock=self.clock)
 
     def _make_consumer(self) -> Tidewheel:
         from tidewheel.client.tidewheel import Tidewheel
@@ -217,6 +225,23 @@ class LocalTidewheel(Stack):
         else:
             self._background.wait_until(until_ms)
 
+    def skip(self, **duration: float) -> None:
+        """Moves time forward without waiting, and handles all events due on the way. Also with the real clock.
+
+        The stack's time is then ahead of the machine's.
+
+        Args:
+            duration: as for `advance`.
+
+        Raises:
+            InvalidValue: as for `advance`.
+        """
+        self._running()
+        if self._background is None:
+            self.advance(**duration)
+        else:
+            self._background.skip(milliseconds_of(duration))
+
     def run_job(self, job: str, **arguments: str | int | bool) -> Any:
         """Runs a Glue job of the stack on this machine's Spark. Returns the job's report.
 
@@ -253,8 +278,16 @@ class LocalTidewheel(Stack):
             function=handler.spec.folder,
             run=runner(spec, handler),
             batch_size=spec.batch_size,
-            window_ms=spec.window_ms,
+            window_ms=round(min(spec.window_ms, self._bulk_window_s * 1000)),
         )
+
+    def _set_topic_defaults(self) -> None:
+        """Gives the topic settings to all clients of the stack, by the stack's SSM parameter."""
+        if self.topic_settings:
+            ssm, name = self._emulator.session().client("ssm"), parameter_name(self.stack_name)
+            value = json.loads(ssm.get_parameter(Name=name)["Parameter"]["Value"])
+            value["topic_defaults"] = self.topic_settings
+            ssm.put_parameter(Name=name, Value=json.dumps(value), Overwrite=True)
 
     def _function_session(self, role_arn: str | None) -> botocore.session.Session:
         return self._emulator.core_session(self.requests.observe, role_arn)

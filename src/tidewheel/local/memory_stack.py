@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self, Unpack, cast
 
@@ -85,15 +86,13 @@ class MemoryTidewheel(Stack):
 
     def client(self) -> Tidewheel:
         """Returns the ordinary SDK client, on the ports in memory and the virtual clock."""
-        client = Tidewheel(
+        return Tidewheel(
             self._settings.stack,
-            settings=self._settings,
+            settings=replace(self._settings, topic_defaults=self.topic_settings),
             clock=self.service.clock,
             storage=self.service,
             sqs=cast("SQSClient", self.sqs),
         )
-        client.core.topic_defaults = self.topic_settings
-        return client
 
     @property
     def logged(self) -> list[Failure]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import sys
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from types import TracebackType
@@ -153,13 +154,7 @@ class Stack(ABC):
             InvalidValue: the duration is negative, or `datetime.timedelta` does not take it.
         """
         self._running()
-        try:
-            after_ms = round(dt.timedelta(**duration).total_seconds() * 1000)
-        except (TypeError, ValueError, OverflowError) as error:
-            raise InvalidValue("duration", duration, f"give days=3, hours=1 or seconds=0.5 ({error})") from None
-        if after_ms < 0:
-            raise InvalidValue("duration", duration, "time does not go back; give a duration of at least 0")
-        self._advance_to(self.clock.now_ms() + after_ms)
+        self._advance_to(self.clock.now_ms() + milliseconds_of(duration))
 
     def advance_to(self, when: dt.datetime) -> None:
         """Advances to a time. For a time in the past, handles events due now.
@@ -193,6 +188,24 @@ def _as_received(message: MemoryMessage) -> Any:
         "Attributes": message.system_attributes,
         "MessageAttributes": message.message_attributes,
     }
+
+
+def milliseconds_of(duration: Mapping[str, float]) -> int:
+    """Returns a duration in milliseconds.
+
+    Args:
+        duration: the arguments of `datetime.timedelta`.
+
+    Raises:
+        InvalidValue: the duration is negative, or `datetime.timedelta` does not take it.
+    """
+    try:
+        after_ms = round(dt.timedelta(**duration).total_seconds() * 1000)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise InvalidValue("duration", duration, f"give days=3, hours=1 or seconds=0.5 ({error})") from None
+    if after_ms < 0:
+        raise InvalidValue("duration", duration, "time does not go back; give a duration of at least 0")
+    return after_ms
 
 
 def clock_from(start: str | dt.datetime | None) -> ManualClock:

@@ -336,6 +336,10 @@ class ServiceSettings(FunctionSettings):
         str | None,
         Setting("The KMS key that encrypts the S3 bucket, the table and the service's queues.", none="AWS's own keys"),
     ] = None
+    topic_defaults: Annotated[
+        Mapping[str, Any],
+        Setting("Settings of new topics in place of the defaults of a topic, as JSON. Local services have some."),
+    ] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         check_settings(self)
@@ -432,7 +436,7 @@ def read_setting(declared: Declared, value: Any, name: str = "") -> Any:
             raise InvalidValue(name or declared.name, value, "give a whole number") from None
     if declared.kind == tuple[int, ...]:
         return parse_levels(value, name or declared.name)
-    return _topic_queues(value) if get_origin(declared.kind) is Mapping else str(value)
+    return _MAPPINGS[declared.name](value) if get_origin(declared.kind) is Mapping else str(value)
 
 
 def stored_settings(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -465,6 +469,24 @@ def _topic_queues(value: object) -> dict[str, tuple[str, str]]:
         return {str(topic): (str(urgent), str(bulk)) for topic, (urgent, bulk) in queues.items()}
     except (AttributeError, TypeError, ValueError, RecursionError):
         raise InvalidValue("topic_queues", value, "give a mapping of topics to [urgent URL, bulk URL]") from None
+
+
+def _topic_defaults(value: object) -> dict[str, Any]:
+    """Reads the setting `topic_defaults`, a mapping or its JSON text. Drops names that this release does not know."""
+    known = settings_of(TopicSettings)
+    try:
+        found: Any = json.loads(value) if isinstance(value, str) else value
+        defaults = {name: each for name, each in found.items() if name in known}
+    except (AttributeError, TypeError, ValueError, RecursionError):
+        raise InvalidValue("topic_defaults", value, "give a mapping of topic settings to values") from None
+    TopicSettings(**defaults)  # refuses settings that no topic could have
+    return defaults
+
+
+_MAPPINGS: dict[str, Callable[[object], dict[str, Any]]] = {
+    "topic_queues": _topic_queues,
+    "topic_defaults": _topic_defaults,
+}
 
 
 def parameter_name(stack: str) -> str:

@@ -20,6 +20,7 @@ All workarounds are in force only while an `Emulator` is open. `close` undoes th
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Mapping
 from functools import partial
 from threading import Condition, RLock
 from typing import Any
@@ -60,7 +61,15 @@ class Emulator:
     The backends are empty when opened. Only one emulator can be open, since moto's backends are global.
     """
 
-    def __init__(self, clock: Clock, *, virtual: bool, port: int = 0, enforce_iam: bool = False) -> None:
+    def __init__(
+        self,
+        clock: Clock,
+        *,
+        virtual: bool,
+        port: int = 0,
+        enforce_iam: bool = False,
+        commands: Mapping[str, Callable[[str], str]] | None = None,
+    ) -> None:
         self._clock = clock
         self.access = Access(clock) if enforce_iam else None
         self._endpoints: dict[str, str] = {}
@@ -71,7 +80,7 @@ class Emulator:
         self._sqs = EmulatedSqs(clock, self.changed, virtual=virtual)
         self.schedules = ScheduleBook(clock, self.changed)
         self.starts = Starts(clock, self.changed)
-        self._wire = Wire(self.lock, self.starts.operations, clock, port)
+        self._wire = Wire(self.lock, self.starts.operations, clock, port, {} if commands is None else commands)
         self._tables = EmulatedTables()
 
     def open(self) -> None:

@@ -11,7 +11,6 @@ of thirty races win).
 from __future__ import annotations
 
 import re
-import socket
 from collections.abc import Callable, Mapping
 from email.utils import formatdate
 from functools import partial
@@ -19,6 +18,7 @@ from http import HTTPStatus
 from io import BytesIO
 from posixpath import normpath
 from threading import RLock, Thread
+from types import MappingProxyType
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -40,8 +40,9 @@ from werkzeug.exceptions import HTTPException
 from werkzeug.serving import BaseWSGIServer, make_server
 
 from tidewheel.clock import Clock, tell
-from tidewheel.errors import InvalidValue
+from tidewheel.errors import TidewheelError
 from tidewheel.local.emulator.wire_calls import WireRequest, of_botocore, of_wsgi
+from tidewheel.local.ports import check_free
 
 REGION = "us-east-1"
 ACCESS_KEY = "AKIALOCALTIDEWHEEL00"
@@ -61,6 +62,8 @@ _shared_loader: list[Loader] = []  # service models are immutable: read once per
 Answer = tuple[int, dict[str, Any], Any]
 Observer = Callable[[str, str, dict[str, Any], int], None]
 Own = Mapping[tuple[str, str], Callable[[dict[str, Any]], Answer]]
+Commands = Mapping[str, Callable[[str], str]]
+"""Path of a command -> a function that takes the request's body and returns the answer's text."""
 Guard = Callable[[WireRequest, Callable[[], Answer]], Answer]
 """Takes a request and the function that answers the request. Returns that answer, or a refusal."""
 
@@ -74,10 +77,14 @@ class Wire:
             process.
         clock: the time of the answers.
         port: where the HTTP server listens; 0 for any free port.
+        commands: answered by the HTTP server, without the lock; see `HttpServer`.
     """
 
-    def __init__(self, lock: RLock, own: Own, clock: Clock, port: int = 0) -> None:
+    def __init__(
+        self, lock: RLock, own: Own, clock: Clock, port: int = 0, commands: Commands = MappingProxyType({})
+    ) -> None:
         self._lock = lock
+        self._commands = commands
         self._clock = clock
         self._own = own
         self._port = port
@@ -166,7 +173,7 @@ class Wire:
     def endpoint_url(self) -> str:
         """The endpoint of the same backends for other AWS clients. The server starts at the first use."""
         if self._server is None:
-            self._server = HttpServer(self._lock, self._clock, self._port)
+            self._server = HttpServer(self._lock, self._clock, self._port, commands=self._commands)
         return self._server.url
 
     def guarded_endpoint(self, guard: Guard) -> str:
@@ -215,17 +222,6 @@ def _date(clock: Clock) -> str:
     return formatdate(clock.now_ms() // 1000, usegmt=True)
 
 
-def _check_free(port: int) -> None:
-    """Raises if another program uses the port, because werkzeug would end the process."""
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(("127.0.0.1", port))
-        except OSError as error:
-            advice = f"stop what listens there, or give another port ({error.strerror})"
-            raise InvalidValue("port", port, advice) from None
-
-
 def _refusal(environ: Mapping[str, Any]) -> str | None:
     """Returns why a request is refused, or None.
 
@@ -253,6 +249,13 @@ def _whole(application: Any, environ: dict[str, Any], start_response: Any) -> li
             chunks.close()
 
 
+def _plain(start_response: Any, status: HTTPStatus, text: str) -> list[bytes]:
+    body = text.encode()
+    headers = [("Content-Type", "text/plain; charset=utf-8"), ("Content-Length", str(len(body)))]
+    start_response(f"{status.value} {status.phrase}", headers)
+    return [body]
+
+
 def _behind(guard: Guard, application: Any, environ: dict[str, Any], start_response: Any, body: bytes) -> list[bytes]:
     def ask() -> Answer:
         started: list[Any] = []
@@ -272,12 +275,20 @@ class HttpServer:
         clock: the time of the answers.
         port: where to listen; 0 for any free port.
         guard: decides which requests are answered; without a guard, all are.
+        commands: called by a POST to their paths, without the lock. A TidewheelError is answered with 400.
 
     Raises:
         InvalidValue: another program listens on the port.
     """
 
-    def __init__(self, lock: RLock, clock: Clock, port: int = 0, guard: Guard | None = None) -> None:
+    def __init__(
+        self,
+        lock: RLock,
+        clock: Clock,
+        port: int = 0,
+        guard: Guard | None = None,
+        commands: Commands = MappingProxyType({}),
+    ) -> None:
         application = DomainDispatcherApplication(create_backend_app)
         self._lock = lock
         self._closed = False
@@ -285,14 +296,18 @@ class HttpServer:
         def locked(environ: dict[str, Any], start_response: Any) -> list[bytes]:
             refusal = _refusal(environ)
             if refusal is not None:
-                text = f"Refused: {refusal}.\n".encode()
-                start_response("403 Forbidden", [("Content-Type", "text/plain"), ("Content-Length", str(len(text)))])
-                return [text]
+                return _plain(start_response, HTTPStatus.FORBIDDEN, f"Refused: {refusal}.\n")
             # Read before the lock is taken, so that a slow sender does not hold up other requests.
             length = int(environ.get("CONTENT_LENGTH") or 0)
             body = environ["wsgi.input"].read(length) if length else b""
             if length:
                 environ["wsgi.input"] = BytesIO(body)
+            command = commands.get(environ["PATH_INFO"])
+            if command is not None and environ["REQUEST_METHOD"] == "POST":
+                try:
+                    return _plain(start_response, HTTPStatus.OK, command(body.decode(errors="replace")))
+                except TidewheelError as error:
+                    return _plain(start_response, HTTPStatus.BAD_REQUEST, str(error))
             with lock:
                 if self._closed:  # the backends are another stack's by now
                     start_response("503 Service Unavailable", [("Content-Length", "0")])
@@ -301,8 +316,7 @@ class HttpServer:
                     return _whole(application, environ, start_response)
                 return _behind(guard, application, environ, start_response, body)
 
-        if port:
-            _check_free(port)
+        check_free("port", port)
         handler = type("Handler", (_QuietHandler,), {"clock": clock})
         self._server: BaseWSGIServer = make_server("127.0.0.1", port, locked, threaded=True, request_handler=handler)
         self.url = f"http://127.0.0.1:{self._server.server_port}"

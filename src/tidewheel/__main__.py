@@ -1,0 +1,6 @@
+"""Runs the command line, `python -m tidewheel --help`."""
+
+from tidewheel.cli import run
+
+if __name__ == "__main__":
+    run()

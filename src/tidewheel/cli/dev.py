@@ -1,0 +1,259 @@
+"""Defines `tidewheel dev`, which runs the whole service on this machine, and `tidewheel dev advance`."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import signal
+import sys
+import webbrowser
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from importlib import import_module
+from pathlib import Path
+from threading import Event
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tidewheel.cli.administration import AsJson
+from tidewheel.cli.output import print_error, print_json
+from tidewheel.cli.settings import takes_settings
+from tidewheel.cli.target import Target
+from tidewheel.client import dev_service
+from tidewheel.client.dev_service import ACCESS_KEY, ADVANCE, DevService
+from tidewheel.clock import MovedClock
+from tidewheel.errors import InvalidValue, needs_extra
+from tidewheel.model.duration import delay_ms
+from tidewheel.model.settings import TopicSettings
+
+if TYPE_CHECKING:
+    from tidewheel.client.tidewheel import Tidewheel
+    from tidewheel.local import LocalTidewheel
+
+SLOT_S, LOOKAHEAD_S, BULK_WINDOW_S = 1, 4, 1
+"""A message of 20 s can be seen to wait, and a message of three days is found within two seconds."""
+_CHECK_S = 1.0
+_FIRST_TOPIC, _FIRST_SUBSCRIPTION = "orders", "billing"
+
+app = typer.Typer(help="Run the whole service on this machine, without an AWS account.")
+local = typer.Typer(help="The same as `tidewheel dev`, by its earlier name.", no_args_is_help=True)
+
+
+@local.callback()
+def _local() -> None:
+    """The same as `tidewheel dev`, by its earlier name."""
+
+
+@local.command("up")
+@app.callback(invoke_without_command=True)
+@takes_settings(TopicSettings)
+def dev(
+    ctx: typer.Context,
+    settings: dict[str, Any],
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port for AWS clients, on 127.0.0.1. 0: any.")] = 4566,
+    console_port: Annotated[int, typer.Option(min=0, max=65535, help="Port of the console. 0: any.")] = 4567,
+    state: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="Keep everything in this folder. Without it, nothing is kept.")
+    ] = None,
+    topic: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="TOPIC:SUBSCRIPTION,...",
+            help="Create this if it does not exist. Repeat the option for more topics.",
+        ),
+    ] = None,
+    open_console: Annotated[bool, typer.Option("--open", help="Open the console in the browser.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object when the service is ready.")] = False,
+    log_level: Annotated[str, typer.Option(help="The lowest level that functions log to standard error.")] = "WARNING",
+) -> None:
+    """Run the whole service on this machine, without an AWS account, for any AWS client, until Ctrl-C."""
+    if ctx.invoked_subcommand is not None:
+        return
+    wanted = [_topic(each) for each in topic or ()]
+    if settings and not wanted:
+        name, value = next(iter(settings.items()))
+        raise InvalidValue(name, value, "give --topic too, since a setting is for the topics that this command creates")
+    with needs_extra("tidewheel dev", "local"):
+        import_module("tidewheel.console")
+        from tidewheel.local import LocalTidewheel
+
+    _check_ports(port, console_port)
+    target: Target = ctx.obj
+    stack = LocalTidewheel(
+        clock="real",
+        port=port,
+        log_level=log_level,
+        stack_name=target.stack,
+        slot_s=SLOT_S,
+        lookahead_s=LOOKAHEAD_S,
+        bulk_window_s=BULK_WINDOW_S,
+    )
+    ended = Event()
+    with stack:
+        client = stack.client()
+        for name, subscriptions in wanted:
+            _create(client, name, subscriptions, settings)
+        with _found_by_clients(stack) as (service, skip), _console(stack, console_port, skip) as console:
+            for number in (signal.SIGINT, signal.SIGTERM):
+                signal.signal(number, lambda *_: ended.set())  # an exception could end anything half done
+            told = _told(service, console, state, client)
+            if as_json:
+                print_json(told)
+                sys.stdout.flush()
+            else:
+                for line in _lines(told):
+                    typer.echo(line, err=True)
+            if open_console:
+                webbrowser.open(console)
+            seen = 0
+            while not ended.wait(_CHECK_S):
+                for failure in stack.failures[seen:]:
+                    print_error(f"{failure.function} failed: {str(failure.error)[:300]}")
+                seen = len(stack.failures)
+    kept = "All messages are gone" if state is None else f"Everything is kept in {state}"
+    typer.echo(f"Stopped. {kept}.", err=True)
+
+
+@app.command()
+def advance(
+    ctx: typer.Context,
+    duration: Annotated[str, typer.Argument(metavar="DURATION", help="Such as 90s, 15m or '3d 4h'.")],
+    as_json: AsJson = False,
+) -> None:
+    """Move the time of the running `tidewheel dev` forward. All messages due on the way come, in order of time."""
+    target: Target = ctx.obj
+    given = None if target.endpoint_url is None else dev_service.chosen(target.endpoint_url)
+    now = (given or dev_service.found()).advance(duration)
+    if as_json:
+        print_json({"now": now})
+    else:
+        typer.echo(f"It is now {now.isoformat(timespec='seconds')}.")
+
+
+@contextmanager
+def _found_by_clients(stack: LocalTidewheel) -> Iterator[tuple[DevService, Callable[[int], None]]]:
+    """Lets clients with TIDEWHEEL_DEV=1 find the service, and `advance` move its time.
+
+    Yields the service, and what moves its time by milliseconds.
+    """
+    from tidewheel.local.emulator import REGION
+
+    clock, endpoint = stack.clock, stack.endpoint_url
+    assert isinstance(clock, MovedClock)  # of real time
+    service = DevService(endpoint=endpoint, process=os.getpid(), stack=stack.stack_name, region=REGION)
+
+    def skip(duration_ms: int) -> None:
+        stack.skip(milliseconds=duration_ms)
+        replace(service, offset_ms=clock.offset_ms).publish()
+
+    def answer(duration: str) -> str:
+        skip(delay_ms(duration, "duration"))
+        return stack.now().isoformat()
+
+    stack.commands[ADVANCE] = answer
+    skip(0)
+    try:
+        yield service, skip
+    finally:
+        service.withdraw()
+
+
+@contextmanager
+def _console(stack: LocalTidewheel, port: int, skip: Callable[[int], None]) -> Iterator[str]:
+    """Serves the console. Yields its address."""
+    from tidewheel.cli.console import log_audit
+    from tidewheel.console import ConsoleServer, LocalService, RequestMeter
+
+    log_audit()
+    meter = RequestMeter(stack.session)
+    local = LocalService(
+        requests=stack.requests,
+        units=stack.requests.units,
+        since=stack.now(),
+        move_time=lambda seconds: skip(round(seconds * 1000)),
+        dead_letters=stack.dead_letters,
+    )
+    server = ConsoleServer(stack.client(), port=port, changes=True, requests=meter, local=local)
+    server.start()
+    try:
+        yield server.url
+    finally:
+        server.stop()
+
+
+def _told(service: DevService, console: str, state: Path | None, client: Tidewheel) -> dict[str, Any]:
+    """Returns what a program must know of the service, which `--json` prints."""
+    environment = {
+        dev_service.VARIABLE: "1",
+        "TIDEWHEEL_STACK": service.stack,
+        "AWS_ENDPOINT_URL": service.endpoint,
+        "AWS_ACCESS_KEY_ID": ACCESS_KEY,
+        "AWS_SECRET_ACCESS_KEY": ACCESS_KEY,
+        "AWS_DEFAULT_REGION": service.region,
+        "AWS_REGION": service.region,  # of SDKs in other languages
+    }
+    return {
+        "console": console,
+        "endpoint": service.endpoint,
+        "environment": environment,
+        "try": _first_message(service, [each.name for each in client.topics()]),
+        "state": None if state is None else str(state.absolute()),
+    }
+
+
+def _first_message(service: DevService, topics: Sequence[str]) -> str:
+    """Returns a line for any shell that sends a message, and makes a topic for it if there is none."""
+    script = Path(sys.argv[0])
+    words = [str(script.absolute())] if script.stem == "tidewheel" else [sys.executable, "-m", "tidewheel"]
+    program = shlex.join(words)
+    variables = f"{dev_service.VARIABLE}=1 AWS_ENDPOINT_URL={service.endpoint}"
+    if topics:
+        return f"{variables} {program} send {topics[0]} hello --delay 20s"
+    commands = [
+        f"export {variables}",
+        f"{program} topics create {_FIRST_TOPIC}",
+        f"{program} subscriptions create {_FIRST_TOPIC} {_FIRST_SUBSCRIPTION}",
+        f"{program} send {_FIRST_TOPIC} hello --delay 20s",
+    ]
+    return " && ".join(commands)
+
+
+def _lines(told: dict[str, Any]) -> Iterator[str]:
+    """Yields what a person must know of the service."""
+    yield f"Endpoint for AWS clients: {told['endpoint']}"
+    yield f"Console: {told['console']}"
+    yield f"State: kept in {told['state']}" if told["state"] else "State: nothing is kept. --state FOLDER keeps it."
+    yield "For programs, in another shell:"
+    yield "  export " + " ".join(f"{name}={shlex.quote(value)}" for name, value in told["environment"].items())
+    yield "Send a first message:"
+    yield f"  {told['try']}"
+    yield "Ctrl-C stops it."
+
+
+def _check_ports(port: int, console_port: int) -> None:
+    """Raises InvalidValue if a port is in use, before the service is started."""
+    from tidewheel.local.ports import check_free
+
+    if (other := dev_service.chosen(f"http://127.0.0.1:{port}")) is not None:
+        advice = f"`tidewheel dev` uses it already, as process {other.process}; stop that, or give another port"
+        raise InvalidValue("--port", port, advice)
+    check_free("--port", port)
+    check_free("--console-port", console_port)
+
+
+def _create(client: Tidewheel, topic: str, subscriptions: Sequence[str], settings: dict[str, Any]) -> None:
+    """Creates a topic and its subscriptions, except those that exist."""
+    client.create_topic(topic, **settings)
+    known = {each.name for each in client.subscriptions(topic)}
+    for name in subscriptions:
+        if name not in known:
+            client.create_subscription(topic, name)
+
+
+def _topic(text: str) -> tuple[str, list[str]]:
+    name, colon, subscriptions = text.partition(":")
+    if colon and not subscriptions:
+        raise InvalidValue("--topic", text, "give the subscriptions after the colon, as in NAME:SUBSCRIPTION,...")
+    return name, [each for each in subscriptions.split(",") if each]
