@@ -51,6 +51,11 @@ def only(client: Tidewheel) -> DeadLetter:
     return found
 
 
+def only_of(client: Tidewheel, body: str) -> DeadLetter:
+    [found] = [each for each in client.dead_letters(TOPIC, "billing") if each.body == body]
+    return found
+
+
 def charge(consumer: Consumer, message: ReceivedMessage) -> None:
     try:
         raise ValueError("card 17 is expired")
@@ -71,6 +76,17 @@ def test_a_dead_letter_is_shown_with_its_error_and_stays_where_it_is(stack: Stac
     [again] = client.receive(TOPIC, "billing")
     assert (again.id, again.body, again.key) == (found.id, found.body, "cart-17")
     assert client.dead_letters(TOPIC, "billing") == []
+
+
+def test_the_local_runtime_looks_at_dead_letters_without_receiving_them(stack: Stack) -> None:
+    client = topic(stack)
+    assert stack.dead_letters(TOPIC, "billing") == []
+    for body in "ab":
+        buried(stack, client, charge, body=body)
+    found = stack.dead_letters(TOPIC, "billing")
+    assert stack.dead_letters(TOPIC, "billing", 1) == found[:1] and stack.dead_letters(TOPIC, "billing") == found
+    assert [(each.body, each.receives) for each in found] == [("a", 0), ("b", 0)]
+    assert found[0].reason == only_of(client, "a").reason
 
 
 def test_what_sqs_moved_itself_has_no_reason(stack: Stack) -> None:

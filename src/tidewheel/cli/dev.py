@@ -75,11 +75,11 @@ def dev(
     if settings and not wanted:
         name, value = next(iter(settings.items()))
         raise InvalidValue(name, value, "give --topic too, since a setting is for the topics that this command creates")
+    _check_ports(port, console_port)
     with needs_extra("tidewheel dev", "local"):
         import_module("tidewheel.console")
         from tidewheel.local import LocalTidewheel
 
-    _check_ports(port, console_port)
     target: Target = ctx.obj
     stack = LocalTidewheel(
         clock="real",
