@@ -11,6 +11,8 @@ from .client.dead_letters import DeadLetter as DeadLetter
 from .client.estimate import Estimate as Estimate
 from .client.finding import ChangedMessages as ChangedMessages
 from .client.finding import MatchedMessage as MatchedMessage
+from .client.health import Finding as Finding
+from .client.health import Problem as Problem
 from .client.histogram import DueBar as DueBar
 from .client.histogram import EstimatedHistogram as EstimatedHistogram
 from .client.ledgers import LedgerInfo as LedgerInfo

@@ -157,6 +157,17 @@ def test_daily_work_that_another_process_has_done_is_remembered(dynamodb: Any) -
     assert not second.claim_daily("ORPHANS", 199, 299)
 
 
+def test_a_heartbeat_never_goes_back(store: Store) -> None:
+    storage = store
+    assert storage.checks.swept_at_ms() is None
+    for at_ms in (200, 200, 100):
+        storage.checks.beat(at_ms)
+    assert storage.checks.swept_at_ms() == 200
+    storage.checks.beat(300)
+    assert storage.checks.swept_at_ms() == 300
+    assert storage.topic_states.all() == []
+
+
 def test_a_query_that_fails_keeps_no_other_from_its_answer(dynamodb: Any) -> None:
     store = aws_store(dynamodb)
     for number in range(60):

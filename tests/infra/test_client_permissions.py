@@ -18,6 +18,7 @@ from tests.infra.dedicated import synthesized
 from tests.infra.needed_grants import matching
 from tidewheel import policies
 from tidewheel.client.consumer import Consumer
+from tidewheel.client.health import Problem
 from tidewheel.client.tidewheel import Tidewheel
 from tidewheel.local import LocalTidewheel
 from tidewheel.local.emulator.iam_policy import Request, allowed
@@ -210,6 +211,12 @@ def recur(tw: Tidewheel, world: World, topic: str) -> None:
     tw.cancel_recurring(topic, "daily")
 
 
+def look_for_health(tw: Tidewheel, world: World, topic: str | None) -> None:
+    """Fails if something cannot be read. A sender cannot read the queues of subscriptions."""
+    unread = [each for each in tw.health(topic) if each.problem is Problem.NOT_READABLE]
+    assert not [each.what for each in unread if topic is None or each.subscription is None]
+
+
 def pause_and_resume(tw: Tidewheel, world: World, topic: str) -> None:
     tw.pause(topic, "mail")
     tw.resume(topic, "mail")
@@ -291,6 +298,12 @@ CALLS = {
         do=lambda tw, w, t: tw.stats(t),
         optional=frozenset({"sqs:GetQueueAttributes"}),
     ),
+    "health of a topic": Call(
+        role=SENDER,
+        actions=("look",),
+        do=look_for_health,
+        optional=frozenset({"sqs:GetQueueAttributes"}),
+    ),
     "ledgers": Call(role=SENDER, actions=("look",), do=lambda tw, w, t: tw.ledgers(t)),
     "read a large body": Call(
         role=SENDER,
@@ -336,6 +349,7 @@ CALLS = {
     "stats of an administrator": Call(role=ADMINISTRATOR, do=lambda tw, w, t: tw.stats(t)),
     "redrive of the service": Call(role=ADMINISTRATOR, prepare=all_dead, do=lambda tw, w, t: tw.redrive_service()),
     "refused": Call(role=ADMINISTRATOR, prepare=all_dead, do=lambda tw, w, t: tw.refused()),
+    "health": Call(role=ADMINISTRATOR, do=lambda tw, w, t: look_for_health(tw, w, None)),
     "damaged": Call(role=ADMINISTRATOR, prepare=something_damaged, do=restore_and_give_up),
     "pause and resume": Call(role=ADMINISTRATOR, prepare=something_waiting, do=pause_and_resume),
 }

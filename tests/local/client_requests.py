@@ -229,6 +229,7 @@ NOT_COUNTED: Mapping[str, str] = {
     "ledgers": _LISTING,
     "read_body": _SELDOM,
     "dead_letters": _SELDOM,
+    "health": "the requests of stats for each topic, and some for the service",
     "retry_damaged": _SELDOM,
     "restore_damaged": _SELDOM,
     "give_up_damaged": _SELDOM,

@@ -25,6 +25,7 @@ from tidewheel.client.bounded import CALL_S
 from tidewheel.client.buffered import BufferedSender
 from tidewheel.client.connection import Connection
 from tidewheel.client.consumer import Consumer
+from tidewheel.client.health import Problem
 from tidewheel.client.tidewheel import Tidewheel
 from tidewheel.client.waiting import WaitingMessage
 from tidewheel.clock import SystemClock
@@ -146,6 +147,7 @@ CALLS: dict[str, Callable[[World], object]] = {
     "give_up_damaged": lambda world: world.tw.give_up_damaged(
         "orders", "billing:000005890755.-.8d969eef6ecad3c2", "why"
     ),
+    "health": lambda world: world.tw.health(),
     "redrive_service": lambda world: world.tw.redrive_service(),
     "refused": lambda world: world.tw.refused(),
 }
@@ -155,7 +157,7 @@ def test_these_are_all_calls_of_the_client() -> None:
     assert CALLS.keys() == {name for name in vars(Tidewheel) if not name.startswith("_")}
 
 
-@pytest.mark.parametrize("name", CALLS)
+@pytest.mark.parametrize("name", [each for each in CALLS if each != "health"])
 def test_a_call_tries_a_request_that_hangs_twice_and_ends(world: World, name: str) -> None:
     world.endpoint.be(Mode.HANG)
     with pytest.raises(REFUSED):
@@ -164,6 +166,13 @@ def test_a_call_tries_a_request_that_hangs_twice_and_ends(world: World, name: st
     # A call that waits for nothing else than AWS has a deadline, even if AWS answers, but never what it was asked.
     if name not in ("send_many", "receive", "find", "cancel_where", "reschedule_where"):
         assert name in {each for each in vars(Tidewheel) if hasattr(getattr(Tidewheel, each), "__wrapped__")}
+
+
+def test_health_of_an_aws_that_hangs_ends_and_says_of_each_part_that_it_cannot_be_read(world: World) -> None:
+    world.endpoint.be(Mode.HANG)
+    findings = world.tw.health()
+    assert {each.problem for each in findings} == {Problem.NOT_READABLE}
+    assert len(world.endpoint.asked) == 2 * len(findings)  # the sweep, three queues, refused messages, topics
 
 
 def test_a_call_has_as_long_as_the_page_says(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -134,6 +134,21 @@ def stats(
     _redraw(looks(), by)
 
 
+def doctor(
+    ctx: typer.Context,
+    topic: Annotated[str | None, typer.Argument(help="The topic's name. Without a name, all, and the service.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Find what is wrong, the worst first. The exit code is 1 if anything but a pause is."""
+    from tidewheel.client.health import Problem
+
+    found = client(ctx).health(topic)
+    rows = [(each.problem.value, each.what, each.since, each.remedy, f"tidewheel docs {each.page}") for each in found]
+    show(found, as_json, ["problem", "what", "since", "what to do", "more"], rows, "all is well")
+    if any(each.problem is not Problem.PAUSED for each in found):
+        raise typer.Exit(1)
+
+
 def print_messages(found: Sequence[WaitingMessage]) -> None:
     """Prints messages as lines, with groups if a message has one. A terminal cuts all texts to its width, but no id."""
     if not found:

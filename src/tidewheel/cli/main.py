@@ -79,6 +79,7 @@ _COMMANDS: dict[str, tuple[Callable[..., None], ...]] = {
     _MESSAGES: (messages.send, messages.receive, listen.listen, changes.cancel, changes.reschedule),
     _LOOK: (inspection.stats, inspection.get, inspection.peek, inspection.find),
     _OPERATE: (
+        inspection.doctor,
         history.purge,
         history.replay,
         history.redrive,

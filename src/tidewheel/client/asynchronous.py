@@ -146,6 +146,7 @@ class AsyncTidewheel:
     retry_damaged = _awaitable(Tidewheel.retry_damaged)
     restore_damaged = _awaitable(Tidewheel.restore_damaged)
     give_up_damaged = _awaitable(Tidewheel.give_up_damaged)
+    health = _awaitable(Tidewheel.health)
     redrive_service = _awaitable(Tidewheel.redrive_service)
     refused = _awaitable(Tidewheel.refused)
 

@@ -22,6 +22,8 @@ from tidewheel.ledger.footer import MAGIC
 from tidewheel.model import checksum
 from tidewheel.model.park import Park
 from tidewheel.model.set_aside import SetAside
+from tidewheel.model.topic_state import TopicState
+from tidewheel.storage.storage import Storage
 from tidewheel.storage.unreadable import UnreadableItem
 
 _Read = Callable[[int, int], bytes]
@@ -77,14 +79,18 @@ def listed(connection: Connection, topic: str) -> list[Damaged]:
 def _everything(connection: Connection, topic: str) -> Iterator[tuple[Damaged, SetAside | Park | UnreadableItem]]:
     """Yields unreadable messages and items, each with a description."""
     storage = connection.storage
-    state = storage.topic_states.existing(topic)
-    for each in storage.set_aside.all(topic, {}):
-        yield _described(each, state.slot_ms), each
-    for park in storage.parks.all(topic, {}):
-        if park.unreadable is not None:
-            yield _described_park(park), park
+    yield from messages(storage, storage.topic_states.existing(topic))
     for item in storage.unreadable.all(topic):
         yield _described_item(item), item
+
+
+def messages(storage: Storage, state: TopicState) -> Iterator[tuple[Damaged, SetAside | Park]]:
+    """Yields the unreadable messages of a topic, each with a description. Takes two queries."""
+    for each in storage.set_aside.all(state.topic, {}):
+        yield _described(each, state.slot_ms), each
+    for park in storage.parks.all(state.topic, {}):
+        if park.unreadable is not None:
+            yield _described_park(park), park
 
 
 def retry(connection: Connection, clock: Clock, topic: str, id: str) -> None:

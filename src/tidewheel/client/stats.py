@@ -71,6 +71,7 @@ class SubscriptionStats:
         dead: messages in its queue's dead-letter queue; None if there is no such queue, or it cannot be read.
         late_since: about when the first message was due that its queue should have and has not; None if none is late.
         late: about how many such messages there are, in plans, parks and parts, before its filter.
+        queue_error: why a depth cannot be read. None: it can.
     """
 
     name: str
@@ -83,6 +84,7 @@ class SubscriptionStats:
     dead: int | None
     late_since: datetime | None
     late: int
+    queue_error: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -184,8 +186,9 @@ def topic_stats(storage: Storage, sqs: SQSClient, state: TopicState, now_ms: int
         by_hour, by_day = by_hour.with_total(state.waiting), by_day.with_total(state.waiting)
     next_due = next_slot(live, state.planned)
     first_slots = [slot for slot in (left.first_slot, next_due) if slot is not None]
-    queues = {url: _depth(sqs, url) for url in dict.fromkeys(each.queue_url for each in subscriptions)}
-    dead = {url: _depth(sqs, url)[0] for url in {url for _, url in queues.values()} if url is not None}
+    errors: dict[str, str] = {}
+    queues = {url: _depth(sqs, url, errors) for url in dict.fromkeys(each.queue_url for each in subscriptions)}
+    dead = {url: _depth(sqs, url, errors)[0] for url in {url for _, url in queues.values()} if url is not None}
     parks = storage.parks.all(state.topic, unreadable)
     aside = storage.set_aside.all(state.topic, unreadable)
     late = LateMessages(
@@ -202,7 +205,8 @@ def topic_stats(storage: Storage, sqs: SQSClient, state: TopicState, now_ms: int
     for each in subscriptions:
         queue, dead_url = queues[each.queue_url]
         depths = queue, None if dead_url is None else dead[dead_url]
-        shown.append(_subscription(each, state, opened, parks, *depths, *late.of(each)))
+        error = errors.get(each.queue_url) or errors.get(dead_url or "")
+        shown.append(_subscription(each, state, opened, parks, *depths, *late.of(each), error))
     return TopicStats(
         topic=state.topic,
         settings=state.settings,
@@ -253,6 +257,7 @@ def _subscription(
     dead: QueueDepth | None,
     late_since_ms: int | None,
     late: int,
+    queue_error: str | None,
 ) -> SubscriptionStats:
     own = [it for it in opened if (it.key.subscription, it.key.generation) == (each.name, each.generation)]
     parked = [it for it in parks if (it.key.subscription, it.key.generation) == (each.name, each.generation)]
@@ -267,6 +272,7 @@ def _subscription(
         dead=None if dead is None else dead.total,
         late_since=None if late_since_ms is None else utc(late_since_ms),
         late=late,
+        queue_error=queue_error,
     )
 
 
@@ -284,14 +290,24 @@ def _slot_at(slot: int | None, slot_ms: int) -> datetime | None:
     return None if slot is None else utc(slot * slot_ms)
 
 
-def _depth(sqs: SQSClient, queue_url: str) -> tuple[QueueDepth | None, str | None]:
-    """Returns a queue's depth and its dead-letter queue's URL."""
+def _depth(sqs: SQSClient, queue_url: str, errors: dict[str, str]) -> tuple[QueueDepth | None, str | None]:
+    """Returns a queue's depth and its dead-letter queue's URL, or notes the error of SQS."""
+    try:
+        return queue_depth(sqs, queue_url)
+    except ClientError as error:
+        errors[queue_url] = str(error)
+        return None, None
+
+
+def queue_depth(sqs: SQSClient, queue_url: str) -> tuple[QueueDepth, str | None]:
+    """Returns a queue's depth and its dead-letter queue's URL.
+
+    Raises:
+        ClientError: the queue is gone, or SQS refuses.
+    """
     number = "ApproximateNumberOfMessages"
     counts: Any = [number, f"{number}Delayed", f"{number}NotVisible"]
-    try:
-        answer = sqs.get_queue_attributes(QueueUrl=queue_url, AttributeNames=[*counts, "RedrivePolicy"])
-    except ClientError:
-        return None, None
+    answer = sqs.get_queue_attributes(QueueUrl=queue_url, AttributeNames=[*counts, "RedrivePolicy"])
     found: Any = answer["Attributes"]
     visible, delayed, in_flight = (int(found[name]) for name in counts)
     redrive = found.get("RedrivePolicy")

@@ -35,6 +35,7 @@ from tidewheel.client.core import Core
 from tidewheel.client.damaged import Damaged
 from tidewheel.client.dead_letters import DeadLetter
 from tidewheel.client.finding import ChangedMessages, MatchedMessage, Selected
+from tidewheel.client.health import Finding, Health
 from tidewheel.client.ledgers import LedgerInfo
 from tidewheel.client.recurring import RecurringMessage
 from tidewheel.client.redrive import RedriveResult, redrive_queue
@@ -871,6 +872,26 @@ class Tidewheel:
         damaged.give_up(self.core.connection, check_name("topic", topic), id, reason)
 
     # ---- the service
+
+    def health(self, topic: str | None = None) -> list[Finding]:
+        """Finds what is wrong, the worst first. An empty list: all is well.
+
+        What cannot be read is a finding too, and hides no other. A topic takes the requests of `stats`, and two more if
+        some of its messages cannot be read. All topics take these for each topic, and some requests for the service.
+
+        Args:
+            topic: the topic. None: all topics and the service's own queues and sweep.
+
+        Raises:
+            InvalidValue: the name is not usable.
+            UnknownTopic: the topic does not exist.
+        """
+        found = Health(self.core.connection, self.core.clock.now_ms())
+        if topic is None:
+            found.find_in_all(lambda: [each.name for each in self.topics()])
+        else:
+            found.find_in(check_name("topic", topic))
+        return found.findings
 
     def redrive_service(self) -> list[RedriveResult]:
         """Sends dead letters and refused messages of the service's ingest queues and work queue again.

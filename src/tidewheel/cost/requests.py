@@ -150,8 +150,9 @@ FLOWS: Mapping[str, Flow] = {
     ),
     "sweep": Flow(
         "sweep",
-        # A query for each shard of the index `checks`, for late and due checks. The rule costs nothing.
-        call=Asked({"lambda.Invoke": 1, "dynamodb.Query": 16}, reads=8),
+        # A query for each shard of the index `checks`, for late and due checks, and the heartbeat. The rule costs
+        # nothing.
+        call=Asked({"lambda.Invoke": 1, "dynamodb.Query": 16, "dynamodb.UpdateItem": 1}, reads=8, writes=1),
         # Once an hour, the backlog: the whole index, and each topic in the index.
         hour=Asked({"dynamodb.Query": 16}, reads=8),
         hour_topic=Asked({"dynamodb.GetItem": 1}, reads=1),

@@ -10,7 +10,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 from moto.scheduler.models import Schedule
 
@@ -24,6 +24,11 @@ from tidewheel.local.meter import Requests
 from tidewheel.local.pump import Invocation, Kind, Trigger
 from tidewheel.local.sweep_work import SweepWork
 from tidewheel.memory.dynamodb import MemoryDynamoDBClient
+from tidewheel.storage.checks import Checks
+from tidewheel.storage.table import Table
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
 
 _SWEEP = "sweep"
 
@@ -86,11 +91,15 @@ class EmulatedTriggers:
         from_ms = self._last_tick_ms.get(rule, self._created_ms) + 1
         stored = self._stored()
         if handler.spec.folder == _SWEEP and stored is not None:
-            work_ms = self._work.next_ms(stored, self._clock.now_ms())
+            now_ms = self._clock.now_ms()
+            work_ms = self._work.next_ms(stored, now_ms)
+            if work_ms is None or work_ms > now_ms:
+                checks = Checks(Table(cast("DynamoDBClient", stored), str(self._table_name)))
+                self._work.beat(checks, rule.every, self._created_ms, now_ms)
             if work_ms is None:
                 return None
             # Earlier ticks without work stay without work.
-            from_ms = max(from_ms, work_ms, self._clock.now_ms())
+            from_ms = max(from_ms, work_ms, now_ms)
         return rule.every.first_at_or_after_ms(self._created_ms, from_ms)
 
     def _stored(self) -> MemoryDynamoDBClient | None:

@@ -172,6 +172,7 @@ class Stack(ABC):
         while pump.run_next(until_ms, self.clock.set_ms):
             pass
         self.clock.set_ms(until_ms)
+        pump.next_ms()  # notes the sweeps that are left out
 
     def _running(self) -> Pump:
         if self._pump is None:

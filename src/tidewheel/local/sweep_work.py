@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from tidewheel.memory.dynamodb import MemoryDynamoDBClient
+from tidewheel.model.schedule_expressions import Every
 from tidewheel.storage import items
+from tidewheel.storage.checks import Checks
 from tidewheel.storage.layout import SERVICE
 
 _EXPIRY_LATE_S = 2 * 86_400
@@ -28,6 +30,7 @@ class SweepWork:
     def __init__(self) -> None:
         self._changes = -1
         self._changed_ms = 0
+        self._beaten = 0
 
     def next_ms(self, stored: MemoryDynamoDBClient, now_ms: int) -> int | None:
         """Returns when the sweep next has work, of any kind. Returns None if it would find nothing to do."""
@@ -35,9 +38,17 @@ class SweepWork:
         if changes != self._changes:
             self._changes, self._changed_ms = changes, now_ms
         # None: no sweep has claimed a daily work yet.
-        claimed_ms = min(map(items.next_at_ms_of, stored.items(SERVICE)), default=None)
+        claims = [each for each in stored.items(SERVICE) if "next_at_ms" in each]  # not the heartbeat
+        claimed_ms = min(map(items.next_at_ms_of, claims), default=None)
         times = (stored.first_indexed(), None if claimed_ms is None else self._daily_ms(claimed_ms))
         return min((each for each in times if each is not None), default=None)
+
+    def beat(self, checks: Checks, every: Every, created_ms: int, now_ms: int) -> None:
+        """Notes the last tick without work: its sweep would have done nothing else."""
+        ticks = (now_ms - created_ms) // every.interval_ms
+        if ticks > self._beaten:
+            self._beaten = ticks
+            checks.beat(created_ms + ticks * every.interval_ms)
 
     def expire(self, stored: MemoryDynamoDBClient, now_ms: int) -> None:
         """Deletes the expired items before a sweep, as DynamoDB does by itself."""

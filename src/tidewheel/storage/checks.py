@@ -133,6 +133,24 @@ class Checks:
         self._table.change(change, action="put_off_daily", topic=name)
         self._not_before_ms[name] = next_ms
 
+    def beat(self, now_ms: int) -> None:
+        """Notes the time of a sweep. Times never go back.
+
+        `SERVICE SWEEP: swept_ms = now_ms IF absent or less`.
+        """
+        change = Change(
+            key=layout.HEARTBEAT,
+            condition="attribute_not_exists(swept_ms) OR swept_ms < :now",
+            values={"now": now_ms},
+            sets={"v": items.VERSION, "swept_ms": now_ms},
+        )
+        self._table.change(change, action="beat", topic=layout.HEARTBEAT[1])
+
+    def swept_at_ms(self) -> int | None:
+        """Reads the time of the last sweep. None: no sweep of this release or a later one has ended."""
+        item = self._table.get(layout.HEARTBEAT)
+        return None if item is None else int(item["swept_ms"]["N"])
+
 
 def _but(owners: list[layout.Key]) -> tuple[str, dict[str, Value]]:
     """Returns a filter of all items but those of some owners, with its values."""

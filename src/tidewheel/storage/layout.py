@@ -19,6 +19,7 @@
     note          T#<topic>#NOTE           <content id of a pack, or another name>
     claim         T#<topic>#CLAIM#<id>     CLAIM
     daily work    SERVICE                  <name>
+    heartbeat     SERVICE                  SWEEP, the time of the last sweep
 
 Slots have 12 digits, so that keys sort in the order of slots. Names contain no '#' (`topic.check_name`).
 
@@ -102,6 +103,7 @@ _MOVES = "#MOVE"
 _NOTES = "#NOTE"
 _CLAIMS = "#CLAIM#"
 KEY_SHARDS = 16
+HEARTBEAT: Key = (SERVICE, "SWEEP")
 
 
 def slot_text(slot: int) -> str:

@@ -104,6 +104,10 @@ def sweep(
     _finish_deletions(ports, swept, ends_ms["deletions"])
     _in_time(ports, swept, "orphans", lambda: _sweep_orphans(ports, swept, ends_ms["orphans"]), ends_ms["orphans"])
     _in_time(ports, swept, "payloads", lambda: _sweep_payloads(ports, swept, ends_ms["payloads"]), ends_ms["payloads"])
+    try:
+        ports.checks.beat(unchecked_ms(ports.clock))
+    except Exception as error:
+        swept.failures["heartbeat"] = error
     return swept
 
 
