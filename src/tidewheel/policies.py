@@ -251,7 +251,7 @@ def viewer_statements(
     depths = ["sqs:GetQueueAttributes"]
     return [
         _reading_settings(at),
-        _items(at, ["dynamodb:GetItem", "dynamodb:Query"], [layout.EVERY_TOPIC]),
+        _items(at, ["dynamodb:GetItem", "dynamodb:Query"], [layout.EVERY_TOPIC, layout.SERVICE]),
         # Listing topics reads the whole table, which no condition on keys allows.
         _allow(["dynamodb:Scan"], [at.table_arn]),
         _allow(

@@ -27,7 +27,7 @@ from tidewheel.policies import Statement, viewer_statements
 
 PAUSED = "letters"
 PAGES = (
-    *("/", "/?after=a", "/cost", "/cost?per_day=1000&delay_mean=3d&size=100"),
+    *("/", "/?after=a", "/trouble", "/cost", "/cost?per_day=1000&delay_mean=3d&size=100"),
     *(f"/topics/{MINE}", f"/topics/{MINE}?after={{ledger}}", f"/topics/{PAUSED}"),
     *(f"/topics/{MINE}/messages", f"/topics/{MINE}/messages?after={{waiting}}"),
     *(f"/topics/{MINE}/messages?{query}" for query in ("from={tomorrow}", "by=id&q={waiting}", "by=key&q=cart-17")),

@@ -12,4 +12,4 @@ if TYPE_CHECKING:
 
 def screen(console: Console, _: Request) -> tuple[str, dict[str, Any]]:
     """Reads the findings of `health`."""
-    return "trouble.html", {"findings": console.reader.read(console.client.health)}  # type: ignore[attr-defined]
+    return "trouble.html", {"findings": console.reader.read(console.client.health)}
