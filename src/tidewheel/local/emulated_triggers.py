@@ -93,9 +93,8 @@ class EmulatedTriggers:
         if handler.spec.folder == _SWEEP and stored is not None:
             now_ms = self._clock.now_ms()
             work_ms = self._work.next_ms(stored, now_ms)
-            if work_ms is None or work_ms > now_ms:
-                checks = Checks(Table(cast("DynamoDBClient", stored), str(self._table_name)))
-                self._work.beat(checks, rule.every, self._created_ms, now_ms)
+            checks = Checks(Table(cast("DynamoDBClient", stored), str(self._table_name)))
+            self._work.beat(checks, rule.every, self._created_ms, now_ms)
             if work_ms is None:
                 return None
             # Earlier ticks without work stay without work.

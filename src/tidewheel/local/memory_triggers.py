@@ -40,8 +40,7 @@ class MemoryTriggers:
             fires_at_ms = -(-min(each for _, _, each in schedules) // 1000) * 1000
             yield max(fires_at_ms, self._fire_from_ms), Kind.ONCE, self._fire
         work_ms = self._work.next_ms(self._service.dynamodb, now_ms)
-        if work_ms is None or work_ms > now_ms:
-            self._work.beat(self._service.checks, _SWEEP, self._created_ms, now_ms)
+        self._work.beat(self._service.checks, _SWEEP, self._created_ms, now_ms)
         if work_ms is not None:
             # Earlier ticks without work stay without work.
             from_ms = max(self._last_tick_ms + 1, work_ms, now_ms)

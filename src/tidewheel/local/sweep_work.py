@@ -44,7 +44,7 @@ class SweepWork:
         return min((each for each in times if each is not None), default=None)
 
     def beat(self, checks: Checks, every: Every, created_ms: int, now_ms: int) -> None:
-        """Notes the last tick without work: its sweep would have done nothing else."""
+        """Notes the last tick. Either its sweep has run, or it was left out, since it would have done nothing else."""
         ticks = (now_ms - created_ms) // every.interval_ms
         if ticks > self._beaten:
             self._beaten = ticks
