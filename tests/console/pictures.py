@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
 IMAGES = Path(__file__).resolve().parent.parent.parent / "docs" / "images"
-COLORS = 64
+COLORS = 96
 """Of each picture: the pages have few."""
 FRAME_MS = 900
 
@@ -90,7 +90,7 @@ def small(picture: bytes) -> Any:
 def record(site: Site, browser: Browser) -> None:
     """Records how a message is sent, waits, and arrives."""
     frames = []
-    with tab(site, browser, viewport={"width": 900, "height": 640}) as opened:
+    with tab(site, browser, viewport={"width": 900, "height": 1040}) as opened:
         page = opened.go("/topics/retries")
 
         def look(count: int = 1) -> None:
