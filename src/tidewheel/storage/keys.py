@@ -57,6 +57,8 @@ class FoundKeys:
     examined: int
 
 
+_FIRST_PAGE = 16
+"""Of a partition. The first fifty keys by a prefix are seldom more than this in one of the sixteen partitions."""
 _LAST = "\U0010ffff"
 """Above every other character, in the order of UTF-8 and of code points."""
 _PAGES = 16
@@ -116,7 +118,7 @@ class Keys(StoredItems):
     def with_prefix(self, topic: str, prefix: str, after: str | None = None) -> Iterator[KeyEntry]:
         """Yields the entries of keys that begin with a prefix, in the order of keys. Leaves out what cannot be read.
 
-        One query a partition and page.
+        One query a partition and page. The first pages are small, for a caller who takes a few keys of many.
 
         Args:
             after: only keys above this key.
@@ -127,10 +129,11 @@ class Keys(StoredItems):
             return iter(())
         condition = "pk = :pk AND sk BETWEEN :first AND :last"
         pages = [
-            items.each_readable(self._table.query(condition, {"pk": partition, **values}), items.decode_key, "", {})
+            self._table.query(condition, {"pk": partition, **values}, first_page=_FIRST_PAGE)
             for partition in layout.key_partitions(topic)
         ]
-        return merge(*pages, key=lambda each: each.key)
+        entries = [items.each_readable(page, items.decode_key, "", {}) for page in pages]
+        return merge(*entries, key=lambda each: each.key)
 
     def not_in_ledgers(self, topic: str, wanted: NotInLedgers) -> FoundKeys:
         """Finds keys that a rebuild could not find in ledgers. May miss changes of the last second.

@@ -29,6 +29,9 @@ _MAX_BACKOFF_S = 0.32
 """Maximum wait between tries. Most writes hold an item for about 10 ms, so longer waits only let other writers go first
 (bench_contention).
 """
+_GROWTH = 16
+_LARGEST_PAGE = 10_000
+"""Items that are more than the 1 MB of a page."""
 _CONDITION = "ConditionalCheckFailed"
 _LOST_RACES = frozenset({"TransactionConflict", "ThrottlingError", "ProvisionedThroughputExceeded"})
 _RETRIED = frozenset(
@@ -92,13 +95,22 @@ class Table:
         *,
         projection: str | None = None,
         limit: int | None = None,
+        first_page: int | None = None,
     ) -> Iterator[Item]:
-        """Reads items page by page. Reads are strongly consistent."""
+        """Reads items page by page. Reads are strongly consistent.
+
+        Args:
+            condition: of the keys.
+            values: values of the condition.
+            projection: the attributes to read. None: all.
+            limit: how many items are read, in one request. None: all.
+            first_page: for a caller who may stop early: the most items of the first page. Later ones grow.
+        """
         request: Item = {"KeyConditionExpression": condition, "ConsistentRead": True}
         if projection is not None:
             request["ProjectionExpression"] = projection
         request |= expression(f"{condition} {projection or ''}", values)
-        return self._pages(self._client.query, request, limit)
+        return self._pages(self._client.query, request, limit, first_page)
 
     def query_filtered(
         self,
@@ -152,11 +164,14 @@ class Table:
         """
         return self._pages(self._client.scan, {"FilterExpression": condition, **expression(condition, values)}, limit)
 
-    def _pages(self, read: Callable[..., Any], request: Item, limit: int | None) -> Iterator[Item]:
-        request = {"TableName": self._name, **request}
-        if limit is not None:
-            request["Limit"] = limit
+    def _pages(
+        self, read: Callable[..., Any], request: Item, limit: int | None, first_page: int | None = None
+    ) -> Iterator[Item]:
+        request, most = {"TableName": self._name, **request}, limit or first_page
         while True:
+            if most is not None:
+                request["Limit"] = most
+                most = min(_GROWTH * most, _LARGEST_PAGE)
             answer = self._read(read, request)
             yield from answer["Items"]
             after = answer.get("LastEvaluatedKey")
