@@ -7,6 +7,7 @@
 | fast_json | serializes through the service model | plain JSON for frequent operations |
 | queues | walks all messages at each operation, cannot move dead letters back | `MemoryTidewheel`'s queues |
 | tables | copies and sorts whole tables | `MemoryTidewheel`'s table |
+| ranges | copies a whole object for each range | reads the range |
 | schedule_backend | accepts any schedule, fires none | checks, and an ordered book |
 | starts | invokes functions by Docker, runs no job | queued for the pump to run |
 | access, wire_calls | knows callers by access keys | by the role of their session or endpoint |
@@ -34,7 +35,7 @@ from moto.core.model_instances import reset_model_data
 from moto.core.models import DEFAULT_ACCOUNT_ID, MockAWS
 
 from tidewheel.clock import Clock
-from tidewheel.local.emulator import fast_json, resources
+from tidewheel.local.emulator import fast_json, ranges, resources
 from tidewheel.local.emulator.access import Access, Denial
 from tidewheel.local.emulator.iam_policy import Request
 from tidewheel.local.emulator.patching import Patches
@@ -103,6 +104,7 @@ class Emulator:
             # moto keeps every model that it ever made, for its dashboard. With millions of messages this is a leak.
             self._patches.set(BaseModel, "__new__", staticmethod(_untracked))
             fast_json.install(self._patches)
+            ranges.install(self._patches)
             resources.install(self._patches)
             self._tables.install(self._patches)
             self._sqs.install(self._patches)
