@@ -8,6 +8,7 @@ segment, because the tables of many thousand segments would not fit into memory.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -68,12 +69,27 @@ class DueBar:
 
 
 class Load(NamedTuple):
-    """Rows spread evenly over the occupied slots [first_slot, end_slot) of a bucket."""
+    """Rows spread evenly over the occupied slots [first_slot, end_slot) of a bucket.
+
+    Attributes:
+        whole: whether these are all rows of the bucket from first_slot on, and not those of a segment.
+    """
 
     bucket: Bucket
     first_slot: int
     end_slot: int
     rows: float
+    whole: bool
+
+    def later(self, slot: int) -> Load:
+        """Returns the part at or after a slot within the load."""
+        rows = float(self.bucket.rows_from(slot)) if self.whole else self.rows_of(slot, self.end_slot)
+        return self._replace(first_slot=slot, rows=rows)
+
+    def rows_of(self, first: int, end: int) -> float:
+        """Returns the rows of slots [first, end) within the load."""
+        everything = _occupied(self.bucket, self.first_slot, self.end_slot)
+        return self.rows * _occupied(self.bucket, first, end) / max(1, everything)
 
 
 def loads(buckets: Iterable[Bucket], from_slot: int, slot_ms: int, detailed: int) -> list[Load]:
@@ -91,19 +107,18 @@ def loads(buckets: Iterable[Bucket], from_slot: int, slot_ms: int, detailed: int
             continue
         if number >= detailed or not bucket.complete:
             first = max(from_slot, bucket.first_slot)
-            found.append(Load(bucket, first, bucket.last_slot + 1, float(bucket.rows_from(first))))
+            found.append(Load(bucket, first, bucket.last_slot + 1, float(bucket.rows_from(first)), True))
             continue
         for segment in bucket.segments:
             first, end = segment.first_deliver_at_ms // slot_ms, segment.last_deliver_at_ms // slot_ms + 1
-            if end <= from_slot:
-                continue
-            rows = float(segment.rows)
-            if first < from_slot:
-                everything = _occupied(bucket, first, end)
-                rows *= _occupied(bucket, from_slot, end) / everything if everything else 0
-            if rows:
-                found.append(Load(bucket, max(first, from_slot), end, rows))
-    return found
+            if end > from_slot:
+                found.append(Load(bucket, first, end, float(segment.rows), False))
+    return later(found, from_slot)
+
+
+def later(loads: Iterable[Load], slot: int) -> list[Load]:
+    """Returns the parts of loads at or after a slot."""
+    return [each if each.first_slot >= slot else each.later(slot) for each in loads if each.end_slot > slot]
 
 
 def histogram(loads: Sequence[Load], now_ms: int, slot_ms: int, *, bar_s: int, bars: int) -> EstimatedHistogram:
@@ -159,15 +174,16 @@ def _counts(loads: Sequence[Load], edges: list[int]) -> list[int]:
 def _spread(load: Load, edges: list[int], counts: list[float]) -> None:
     """Adds a load's rows to the bars before the edges. Rows beyond the edges go to the last count."""
     last = len(edges)
-    everything = _occupied(load.bucket, load.first_slot, load.end_slot)
-    bar = 0
+    bar = bisect_right(edges, load.first_slot)
+    if bar == last or load.end_slot <= edges[bar]:  # of ten million rows, nearly all
+        counts[bar] += load.rows
+        return
     first = load.first_slot
     while first < load.end_slot:
         while bar < last and edges[bar] <= first:
             bar += 1
         end = load.end_slot if bar == last else min(load.end_slot, edges[bar])
-        if everything:
-            counts[bar] += load.rows * _occupied(load.bucket, first, end) / everything
+        counts[bar] += load.rows_of(first, end)
         first = end
 
 

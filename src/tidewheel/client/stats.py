@@ -19,6 +19,7 @@ from tidewheel.client.histogram import (
     EstimatedHistogram,
     due_bars,
     histogram,
+    later,
     loads,
     rows_before,
 )
@@ -178,8 +179,8 @@ def topic_stats(storage: Storage, sqs: SQSClient, state: TopicState, now_ms: int
     subscriptions = storage.subscriptions.all(state.topic, unreadable)
     opened = storage.deliveries.all(state.topic, unreadable)
     left = undelivered(storage, state, buckets, subscriptions, opened, unreadable)
-    waiting = loads(live, state.sealed, slot_ms, DETAILED)
     unplanned = loads(live, state.planned, slot_ms, DETAILED)
+    waiting = later(unplanned, state.sealed)
     by_hour = histogram(waiting, now_ms, slot_ms, bar_s=HOUR_S, bars=HOURS)
     by_day = histogram(waiting, now_ms, slot_ms, bar_s=DAY_S, bars=DAYS)
     if partial:
