@@ -59,6 +59,7 @@ LONG = (
     "tests/local/test_end_to_end_replay",
     "tests/local/test_forged_items",
     "tests/local/test_no_payload",
+    "tests/local/state/test_restarts",
     "tests/local/test_processes",
     "tests/packaging/",
     "tests/simulation/test_model_",

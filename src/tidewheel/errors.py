@@ -46,6 +46,36 @@ class InvalidValue(TidewheelError, ValueError):
         super().__init__(f"{field}={shown}: {advice}")
 
 
+class StateUnusable(TidewheelError):
+    """The folder with the state of a local stack cannot be used. Its files are as they were.
+
+    Attributes:
+        folder: the folder.
+        file: the file in it, if one is to blame.
+    """
+
+    def __init__(self, folder: str, file: str | None, what: str, advice: str) -> None:
+        self.folder = folder
+        self.file = file
+        where = f"the state in {folder}" if file is None else f"the state in {folder}: {file}"
+        super().__init__(f"{where} {what}. {advice}")
+
+
+class StateInUse(TidewheelError):
+    """Another process uses the folder with the state of a local stack.
+
+    Attributes:
+        folder: the folder.
+        process: the process's id, if it is known.
+    """
+
+    def __init__(self, folder: str, process: int | None) -> None:
+        self.folder = folder
+        self.process = process
+        who = "another process" if process is None else f"process {process}"
+        super().__init__(f"the state in {folder} is in use by {who}: stop it, or give another folder")
+
+
 class UnknownTopic(TidewheelError, LookupError):
     """The topic does not exist. Create it, or correct its name."""
 

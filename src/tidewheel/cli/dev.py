@@ -89,6 +89,7 @@ def dev(
         slot_s=SLOT_S,
         lookahead_s=LOOKAHEAD_S,
         bulk_window_s=BULK_WINDOW_S,
+        state=state,
     )
     ended = Event()
     with stack:

@@ -81,6 +81,7 @@ class BackgroundPump:
                 continue
             with self._changed:
                 self._clock.set_ms(until_ms)
+                self._pump.commit()
                 self._done_to_ms = until_ms
                 self._changed.notify_all()
                 next_ms = self._pump.next_ms()

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, MutableMapping
 from typing import TYPE_CHECKING, Any
 
 import boto3
@@ -36,25 +36,39 @@ class CustomResources:
         self._signer: S3Client = session.client("s3", endpoint_url=endpoint_url, config=path_style)
         self._s3.create_bucket(Bucket=_S3_BUCKET)
 
-    def create(self, resources: Iterable[deployed.Custom], handlers: Mapping[str, Handler]) -> None:
-        """Creates the declared resources in the template's order of dependencies.
+    def create(
+        self,
+        resources: Iterable[deployed.Custom],
+        handlers: Mapping[str, Handler],
+        known: MutableMapping[str, dict[str, Any]],
+    ) -> None:
+        """Creates the declared resources in the template's order of dependencies, or changes those that differ.
+
+        Args:
+            resources: the declared resources.
+            handlers: the functions, by ARN.
+            known: properties and physical id of the resources that exist, by logical id. They are updated.
 
         Raises:
             DeclarationFailed: a resource was refused; the resources before it exist.
         """
         for each in resources:
-            answer = self.ask(
-                handlers[each.properties["ServiceToken"]],
-                {
-                    "RequestType": Kind.CREATE.value,
-                    "StackId": each.stack_id,
-                    "LogicalResourceId": each.logical_id,
-                    "ResourceType": each.resource_type,
-                    "ResourceProperties": each.properties,
-                },
-            )
+            before = known.get(each.logical_id)
+            if before is not None and before["properties"] == each.properties:
+                continue
+            request = {
+                "RequestType": (Kind.CREATE if before is None else Kind.UPDATE).value,
+                "StackId": each.stack_id,
+                "LogicalResourceId": each.logical_id,
+                "ResourceType": each.resource_type,
+                "ResourceProperties": each.properties,
+            }
+            if before is not None:
+                request |= {"PhysicalResourceId": before["id"], "OldResourceProperties": before["properties"]}
+            answer = self.ask(handlers[each.properties["ServiceToken"]], request)
             if answer["Status"] != "SUCCESS":
                 raise DeclarationFailed(f"{each.logical_id}: {answer['Reason']}")
+            known[each.logical_id] = {"properties": each.properties, "id": answer["PhysicalResourceId"]}
 
     def ask(self, handler: Handler, request: Mapping[str, Any]) -> dict[str, Any]:
         """Sends a request to a function. Returns the answer as CloudFormation reads it.
@@ -72,6 +86,7 @@ class CustomResources:
         handler.invoke({**request, "ResponseURL": url, "RequestId": key})
         try:
             answer: dict[str, Any] = json.loads(self._s3.get_object(Bucket=_S3_BUCKET, Key=key)["Body"].read())
+            self._s3.delete_object(Bucket=_S3_BUCKET, Key=key)
         except self._s3.exceptions.NoSuchKey:
             asked = f"{request['LogicalResourceId']}: no answer to the request to {request['RequestType'].lower()} it"
             raise DeclarationFailed(asked) from None

@@ -24,6 +24,7 @@ from tidewheel.local.emulator import Denial, Emulator
 from tidewheel.local.event_source import EventSource
 from tidewheel.local.handlers import Handler, MappingSpec, runner
 from tidewheel.local.jobs import JobRunner, Jobs, run_here
+from tidewheel.local.leases import end_leases
 from tidewheel.local.meter import Requests
 from tidewheel.local.pump import Pump
 from tidewheel.local.stack import Stack, clock_from, milliseconds_of
@@ -33,6 +34,7 @@ from tidewheel.shipped import FUNCTIONS, shipped
 
 if TYPE_CHECKING:
     from tidewheel.client.tidewheel import Tidewheel
+    from tidewheel.local.state.state import State
 
 _LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 _ONE_CLOCK = {"TIDEWHEEL_MAX_SKEW_MS": "0"}
@@ -63,6 +65,8 @@ class LocalTidewheel(Stack):
             TIDEWHEEL_MAX_SKEW_MS=0, since there is one clock only.
         port: where `endpoint_url` listens; 0 for any free port.
         job_runner: runs the stack's Glue jobs; this process by default.
+        state: folder that keeps everything over restarts, with clock="real"; None: nothing is kept. One process uses it
+            at a time. If it cannot be written, the process ends with a message on standard error.
         enforce_iam: whether each function and job has the rights of its own role only; see `denials`.
         bulk_window_s: how long messages that are not due soon are collected at most; None: as the template says.
         topic_settings: settings that `create_topic` takes, such as slot_s or lookahead_s; every client of the stack
@@ -90,6 +94,7 @@ class LocalTidewheel(Stack):
         job_runner: JobRunner = run_here,
         enforce_iam: bool = False,
         bulk_window_s: float | None = None,
+        state: Path | str | None = None,
         **topic_settings: Unpack[NewTopicSettings],
     ) -> None:
         if clock not in ("virtual", "real"):
@@ -111,6 +116,7 @@ class LocalTidewheel(Stack):
             self.clock, virtual=self.virtual, port=port, enforce_iam=enforce_iam, commands=self.commands
         )
         self.requests = Requests(self._emulator.item_bytes)
+        self._state = None if state is None else self._state_in(Path(state))
         self._handlers: list[Handler] = []
         self._jobs: Jobs | None = None
         self._background: BackgroundPump | None = None
@@ -123,13 +129,18 @@ class LocalTidewheel(Stack):
             RuntimeError: another stack (or moto's mock_aws) is open in this process.
             InvalidValue: the template cannot be read.
             DeclarationFailed: a topic or a subscription that the template declares was refused.
+            StateInUse: another process uses the state's folder.
+            StateUnusable: the state is damaged, of a newer version or of another stack.
         """
         self._emulator.open()
         try:
+            if self._state is not None:
+                self._state.open()
             template = deployment.template_of(self._template)
             deployed = deployment.read(self._emulator.deploy(self.stack_name, template))
             self._session = self._emulator.session(self.requests.observe)
             self._set_topic_defaults()
+            again = self._state is not None and self._state.restore(self._emulator)
             deployment.check_polling(deployed, self._emulator)
             root = self._functions or shipped(FUNCTIONS)
             for bare in deployed.functions:
@@ -150,9 +161,13 @@ class LocalTidewheel(Stack):
                 [self._source(spec, handlers[spec.function_arn]) for spec in deployed.mappings],
                 [handler.spec.folder for handler in self._handlers],
                 count_poll=lambda received, deleted: self.requests.invoked(received=received, deleted=deleted),
+                commit=self._emulator.commit,
             )
+            if again:
+                self._resume(deployed, triggers)
             if deployed.custom:
-                CustomResources(self._emulator.session(), self.endpoint_url).create(deployed.custom, handlers)
+                known = {} if self._state is None else self._state.declared
+                CustomResources(self._emulator.session(), self.endpoint_url).create(deployed.custom, handlers, known)
             if isinstance(self.clock, MovedClock):
                 self._background = BackgroundPump(self._pump, self._emulator.changed, self.clock)
                 self._background.start()
@@ -161,8 +176,18 @@ class LocalTidewheel(Stack):
             raise
         return self
 
+    def _resume(self, deployed: deployment.Deployment, triggers: EmulatedTriggers) -> None:
+        """Goes on where an earlier process ended. What its functions had received or leased, they get again."""
+        for mapping in deployed.mappings:
+            self._emulator.queue(mapping.queue_arn).release()
+        stored = deployed.table_name and self._emulator.table(deployed.table_name)
+        if stored:
+            end_leases(stored, str(deployed.table_name), self.clock.now_ms())
+        for at_ms, invocation in triggers.restored():
+            self._running().call_again(at_ms, invocation)
+
     def close(self) -> None:
-        """Stops everything and deletes all state. Harmless when called twice."""
+        """Stops everything. Without a state's folder, all is deleted. Harmless when called twice."""
         try:
             if self._background is not None:
                 self._background.stop()
@@ -176,6 +201,8 @@ class LocalTidewheel(Stack):
             self._session = None
             self._consumer = None
             self._emulator.close()
+            if self._state is not None:
+                self._state.close()
 
     def client(self) -> Tidewheel:
         """Returns the ordinary SDK client, on the emulated AWS and the stack's clock.
@@ -291,3 +318,10 @@ class LocalTidewheel(Stack):
 
     def _function_session(self, role_arn: str | None) -> botocore.session.Session:
         return self._emulator.core_session(self.requests.observe, role_arn)
+
+    def _state_in(self, folder: Path) -> State:
+        if not isinstance(self.clock, MovedClock):
+            raise InvalidValue("state", str(folder), "give clock='real' too: virtual time would begin anew")
+        from tidewheel.local.state.state import State  # of POSIX only
+
+        return State(folder, self.stack_name, self.clock)

@@ -7,17 +7,17 @@ sweep would find nothing.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 from moto.scheduler.models import Schedule
 
 from tidewheel.clock import Clock
 from tidewheel.local.deployment import Rule
 from tidewheel.local.emulator import Emulator
-from tidewheel.local.emulator.starts import JobStart
+from tidewheel.local.emulator.starts import Call
 from tidewheel.local.handlers import Handler
 from tidewheel.local.jobs import Jobs
 from tidewheel.local.meter import Requests
@@ -104,88 +104,96 @@ class EmulatedTriggers:
     def _stored(self) -> MemoryDynamoDBClient | None:
         return None if self._table_name is None else self._emulator.table(self._table_name)
 
+    def restored(self) -> list[tuple[int, Invocation]]:
+        """Returns the calls that an earlier process left, each with the time when it is due, and a call of each rule.
+
+        Nobody knows which ticks of the rules came while no process ran.
+        """
+        with self._emulator.lock:
+            calls = self._emulator.starts.calls
+            left = {call.caller for call in calls.values()}
+            for tick in map(self._tick_call, self._rules):
+                if tick.caller not in left:
+                    self._emulator.starts.begin(tick)
+            return [(call.at_ms, self._invocation(each)) for each, call in calls.items()]
+
     def _fire_once(self, schedule: Schedule) -> list[Invocation]:
-        self._emulator.schedules.fired(schedule)
-        return [self._scheduled(schedule)]
+        with self._emulator.lock:
+            self._emulator.schedules.fired(schedule)
+            return [self._begun(self._scheduled(schedule))]
 
     def _tick(self, rule: Rule, at_ms: int) -> list[Invocation]:
         self._last_tick_ms[rule] = at_ms
-        if (stored := self._stored()) is not None:
-            self._work.expire(stored, self._clock.now_ms())
-        return [self._invocation(rule.function_arn, rule.event, caller=f"rule {rule.name}")]
+        with self._emulator.lock:
+            if (stored := self._stored()) is not None:
+                self._work.expire(stored, self._clock.now_ms())
+            return [self._begun(self._tick_call(rule))]
 
-    def _scheduled(self, schedule: Schedule) -> Invocation:
+    def _tick_call(self, rule: Rule) -> Call:
+        at_ms = self._clock.now_ms()
+        return Call(at_ms=at_ms, target=rule.function_arn, event=rule.event, caller=f"rule {rule.name}")
+
+    def _scheduled(self, schedule: Schedule) -> Call:
         target = schedule.target
-        event, role_arn = json.loads(target.get("Input") or "{}"), target.get("RoleArn")
-        dead_letter_arn = target.get("DeadLetterConfig", {}).get("Arn")
-        return self._invocation(
-            target["Arn"],
-            event,
+        return Call(
+            at_ms=self._clock.now_ms(),
+            target=target["Arn"],
+            event=json.loads(target.get("Input") or "{}"),
             caller=f"schedule {schedule.name}",
-            role_arn=role_arn,
+            role_arn=target.get("RoleArn"),
             by_schedule=True,
             begin_retries=target.get("RetryPolicy", {}).get("MaximumRetryAttempts", 185),
-            bury=None if dead_letter_arn is None else partial(self._bury, dead_letter_arn, event, role_arn),
+            dead_letter_arn=target.get("DeadLetterConfig", {}).get("Arn"),
         )
 
     def _start(self) -> list[Invocation]:
         with self._emulator.lock:
-            start = self._emulator.starts.take()
-        if isinstance(start, JobStart):
-            run, script = partial(self._jobs.run, start), self._jobs.script(start)
-            count = self._requests.ran_job
-            return [Invocation(function=script, event=start.arguments, call=run, begin=count)]
-        return [self._invocation(start.arn, start.event, caller="lambda.Invoke")]
+            return [self._invocation(self._emulator.starts.take())]
 
-    def _invocation(
-        self,
-        arn: str,
-        event: Any,
-        *,
-        caller: str,
-        role_arn: str | None = None,
-        by_schedule: bool = False,
-        begin_retries: int = 0,
-        bury: Callable[[BaseException], None] | None = None,
-    ) -> Invocation:
-        """Makes the invocation of a function.
+    def _begun(self, call: Call) -> Invocation:
+        return self._invocation(self._emulator.starts.begin(call))
 
-        Args:
-            arn: the function's.
-            event: the function's input.
-            caller: the origin of the call: "schedule <name>", or "lambda.Invoke".
-            role_arn: the role with which a schedule invokes the function and sends the dead letter.
-            by_schedule: whether a schedule fired it.
-            begin_retries: limit of the scheduler's retries of a call that could not begin.
-            bury: stores the event after the last retry has failed.
-        """
-        handler = self._handlers.get(arn)
+    def _invocation(self, call_id: str) -> Invocation:
+        call = self._emulator.starts.calls[call_id]
+        settle = partial(self._emulator.starts.settle, call_id)
+        if call.is_job:
+            return Invocation(
+                function=self._jobs.script(call),
+                event=call.event,
+                call=partial(self._jobs.run, call),
+                begin=self._requests.ran_job,
+                settle=settle,
+            )
+        handler = self._handlers.get(call.target)
 
         def begin() -> None:
             if handler is None:
-                raise LookupError(f"{caller}: no function {arn}")
-            self._emulator.check_invocation(role_arn, arn)
-            self._requests.invoked(by_schedule=by_schedule)
+                raise LookupError(f"{call.caller}: no function {call.target}")
+            self._emulator.check_invocation(call.role_arn, call.target)
+            self._requests.invoked(by_schedule=call.by_schedule)
 
-        def call() -> None:
+        def invoke() -> None:
             assert handler is not None  # checked by begin
-            handler.invoke(event)
+            handler.invoke(call.event)
 
         return Invocation(
-            function=arn if handler is None else handler.spec.folder,
-            event=event,
-            call=call,
+            function=call.target if handler is None else handler.spec.folder,
+            event=call.event,
+            call=invoke,
             begin=begin,
             retries=0 if handler is None else handler.spec.async_retries,
-            begin_retries=begin_retries,
-            bury=bury,
+            begin_retries=call.begin_retries,
+            bury=None if call.dead_letter_arn is None else partial(self._bury, call),
+            tries=call.tries,
+            settle=settle,
         )
 
-    def _bury(self, queue_arn: str, event: Any, role_arn: str | None, error: BaseException) -> None:
+    def _bury(self, call: Call, error: BaseException) -> None:
         """Sends the event of a permanently failed invocation to its dead-letter queue.
 
         The schedule's role must allow the send.
         """
+        assert call.dead_letter_arn is not None  # checked by the caller
         attributes = {"ERROR_CODE": type(error).__name__, "ERROR_MESSAGE": str(error)[:1000] or "none"}
         with suppress(PermissionError):
-            self._emulator.send(queue_arn, json.dumps(event), attributes, role_arn=role_arn)
+            self._emulator.send(call.dead_letter_arn, json.dumps(call.event), attributes, role_arn=call.role_arn)

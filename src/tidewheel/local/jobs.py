@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from tidewheel.clock import Clock
-from tidewheel.local.emulator.starts import JobStart
+from tidewheel.local.emulator.starts import Call
 
 JOB_ARGUMENT = "--tidewheel-job"
 """The default argument with the name of a job's script. `tidewheel/cdk/spark_jobs.py` sets it."""
@@ -84,18 +84,20 @@ class Jobs:
         self._endpoint_of = endpoint_of
         self._clock = clock
 
-    def script(self, start: JobStart) -> str:
-        """Returns the script name of a started job."""
-        return self._specs[start.job_name].script
+    def script(self, call: Call) -> str:
+        """Returns the script name of a called job, or the job's own name if the stack has no such job."""
+        spec = self._specs.get(call.target)
+        return call.target if spec is None else spec.script
 
-    def run(self, start: JobStart) -> None:
+    def run(self, call: Call) -> None:
         """Runs a job to the end.
 
         Raises:
+            LookupError: the stack has no such job.
             Exception: any error of the run.
         """
-        spec = self._specs[start.job_name]
-        self._run(spec.script, {**spec.arguments, **start.arguments}, spec.role_arn)
+        spec = self._specs[call.target]
+        self._run(spec.script, {**spec.arguments, **call.event}, spec.role_arn)
 
     def run_by_hand(self, script: str, arguments: dict[str, str]) -> Any:
         """Runs a script with these arguments and the role of its job. Returns the result.

@@ -64,6 +64,7 @@ class Invocation:
         begin_retries: limit of the scheduler's retries of a call that could not begin.
         bury: stores the event after the last retry has failed, with the error.
         tries: retries so far.
+        settle: called when the call has ended, with the time of its retry; None: there is none.
     """
 
     function: str
@@ -74,6 +75,7 @@ class Invocation:
     begin_retries: int = 0
     bury: Callable[[BaseException], None] | None = None
     tries: int = 0
+    settle: Callable[[int | None], None] = lambda _: None
 
 
 class Kind(IntEnum):
@@ -106,8 +108,10 @@ class Pump:
         triggers: schedules and requested starts.
         sources: the event sources.
         count_poll: called after a batch, with the bytes of each message and the number of deleted messages.
+        commit: called after each event, when all its effects are there.
 
     Attributes:
+        commit: keeps all effects so far.
         drop_schedules: whether one-time schedules vanish instead of firing.
         failures: the invocations that raised or reported failures, oldest first.
         invocations: number of invocations of each function.
@@ -120,11 +124,13 @@ class Pump:
         sources: Sequence[EventSource],
         functions: Iterable[str],
         count_poll: Callable[[Sequence[int], int], None] = lambda _, __: None,
+        commit: Callable[[], None] = lambda: None,
     ) -> None:
         self._clock = clock
         self._triggers = triggers
         self._sources = sources
         self._count_poll = count_poll
+        self.commit = commit
         self._retries: list[tuple[int, int, Invocation]] = []
         self._numbers = itertools.count()
         self.drop_schedules = False
@@ -134,6 +140,10 @@ class Pump:
     def next_ms(self) -> int | None:
         """Time of the next event, possibly in the past. None if nothing will fall due."""
         return min((at_ms for at_ms, _, _ in self._waiting()), default=None)
+
+    def call_again(self, at_ms: int, invocation: Invocation) -> None:
+        """Calls a function or job at a time."""
+        heapq.heappush(self._retries, (at_ms, next(self._numbers), invocation))
 
     def run_next(self, until_ms: int, move_to: Callable[[int], None]) -> bool:
         """Handles the next event if due by until_ms. Returns whether it did.
@@ -149,8 +159,11 @@ class Pump:
         if at_ms > self._clock.now_ms():
             move_to(at_ms)
         for invocation in take():
-            if kind is not Kind.ONCE or not self.drop_schedules:
+            if kind is Kind.ONCE and self.drop_schedules:
+                invocation.settle(None)
+            else:
                 self._try(invocation)
+        self.commit()
         return True
 
     def _waiting(self) -> Iterator[Trigger]:
@@ -185,14 +198,14 @@ class Pump:
             self._note(invocation.function, invocation.event, refused)
         else:
             error = self._run(invocation.function, invocation.event, invocation.call)
-        if error is None:
-            return
-        if invocation.tries < min(len(_RETRY_AFTER_MS), retries):
+        if error is not None and invocation.tries < min(len(_RETRY_AFTER_MS), retries):
             at_ms = self._clock.now_ms() + _RETRY_AFTER_MS[invocation.tries]
-            again = replace(invocation, tries=invocation.tries + 1)
-            heapq.heappush(self._retries, (at_ms, next(self._numbers), again))
-        elif invocation.bury is not None:
+            self.call_again(at_ms, replace(invocation, tries=invocation.tries + 1))
+            invocation.settle(at_ms)
+            return
+        if error is not None and invocation.bury is not None:
             invocation.bury(error)
+        invocation.settle(None)
 
     def _run(self, function: str, event: Any, call: Callable[[], object]) -> BaseException | None:
         """Calls a function. Returns the error, if any."""

@@ -100,6 +100,9 @@ class MemoryDynamoDBClient:
 
     Attributes:
         exceptions: the exception classes of boto3's client.
+        tokens: tokens of the latest transactions, oldest first.
+        touched: called with the key of each item that is written or deleted.
+        token_touched: called with each token that is added or forgotten.
     """
 
     def __init__(self, table: str) -> None:
@@ -112,7 +115,9 @@ class MemoryDynamoDBClient:
         self._indexed: dict[_Key, tuple[str, Any]] = {}
         self._ttl: dict[_Key, int] = {}
         self._writes: Counter[str] = Counter()
-        self._tokens: dict[str, None] = {}
+        self.tokens: dict[str, None] = {}
+        self.touched: Callable[[str, str], None] = lambda *_: None
+        self.token_touched: Callable[[str], None] = lambda _: None
 
     # ---- reading
     def get_item(self, *, TableName: str, Key: Item, ConsistentRead: bool = False) -> Item:  # noqa: ARG002
@@ -232,7 +237,7 @@ class MemoryDynamoDBClient:
             "ConditionCheck": self._check,
         }
         with self._lock:
-            if ClientRequestToken is not None and ClientRequestToken in self._tokens:
+            if ClientRequestToken is not None and ClientRequestToken in self.tokens:
                 return {}
             writes = []
             for entry in TransactItems:
@@ -256,12 +261,25 @@ class MemoryDynamoDBClient:
                 if "ConditionCheck" not in entry:
                     self._store(write)
             if ClientRequestToken is not None:
-                self._tokens[ClientRequestToken] = None
-                if len(self._tokens) > _TOKENS:
-                    del self._tokens[next(iter(self._tokens))]
+                self.remember(ClientRequestToken)
         return {}
 
     # ---- beside boto3's client
+    def remember(self, token: str) -> None:
+        """Makes a later transaction with this token do nothing."""
+        self.tokens[token] = None
+        self.token_touched(token)
+        if len(self.tokens) > _TOKENS:
+            forgotten = next(iter(self.tokens))
+            del self.tokens[forgotten]
+            self.token_touched(forgotten)
+
+    def item(self, partition: str, sort_key: str) -> Item | None:
+        """Returns the item with a key, or None."""
+        with self._lock:
+            kept = self._kept((partition, sort_key))
+        return None if kept is None else kept.item
+
     def first_indexed(self) -> int | None:
         """Returns the lowest sort key in the index. Returns None if the index is empty."""
         with self._lock:
@@ -346,6 +364,7 @@ class MemoryDynamoDBClient:
 
     def _store(self, write: _Write) -> None:
         key, new = write.key, write.new
+        self.touched(*key)
         self._writes[key[0]] += 1
         self._ttl.pop(key, None)
         if new is not None:

@@ -5,8 +5,9 @@ This module has no HTTP, no JSON and no boto3. `MemorySqsClient` adds boto3's in
 
 from __future__ import annotations
 
+import itertools
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from threading import Condition
 
 from tidewheel.clock import Clock
@@ -24,6 +25,8 @@ class MemorySqs:
         changed: locks the queues, and is notified when a message arrives; None: a condition of their own.
         account_id, region: in the queues' names.
         on_demand: whether a queue is created when its URL is first used.
+        numbers: of messages, in the order of arrival. They are in the messages' ids.
+        touched: see `Account`.
     """
 
     def __init__(
@@ -34,9 +37,18 @@ class MemorySqs:
         account_id: str = ACCOUNT,
         region: str = REGION,
         on_demand: bool = False,
+        numbers: Iterator[int] | None = None,
+        touched: Callable[[str, str, bool], None] = lambda *_: None,
     ) -> None:
         self._on_demand = on_demand
-        self._account = Account(clock=clock, id=account_id, region=region, lock=changed or Condition())
+        self._account = Account(
+            clock=clock,
+            id=account_id,
+            region=region,
+            lock=changed or Condition(),
+            numbers=numbers or itertools.count(),
+            touched=touched,
+        )
 
     def create_queue(
         self, name: str, attributes: Mapping[str, str] | None = None, tags: Mapping[str, str] | None = None
@@ -91,7 +103,9 @@ class MemorySqs:
             SqsError: there is no such queue.
         """
         with self._account.lock:
-            del self._account.queues[self.queue(url).name]
+            queue = self.queue(url)
+            queue.purge()
+            del self._account.queues[queue.name]
 
     def dead_letter_sources(self, url: str) -> list[MemoryQueue]:
         """Lists the queues whose dead-letter queue is the given queue.

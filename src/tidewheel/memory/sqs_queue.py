@@ -54,6 +54,8 @@ class Account:
 
     Attributes:
         lock: held by each operation, and notified when a message arrives.
+        touched: called with a queue's name and a message's id for each change of a message. The last argument says
+            whether the message has come or gone, or only its place in the queue has changed.
     """
 
     clock: Clock
@@ -62,6 +64,7 @@ class Account:
     lock: threading.Condition = field(default_factory=threading.Condition)
     queues: dict[str, MemoryQueue] = field(default_factory=dict)
     numbers: Iterator[int] = field(default_factory=itertools.count)
+    touched: Callable[[str, str, bool], None] = lambda *_: None
 
 
 class MemoryQueue:
@@ -157,7 +160,7 @@ class MemoryQueue:
                 visible_at_ms=now_ms + delay_s * 1000,
                 sent_system_attributes=system_attributes or {},
             )
-            self._keep(message)
+            self._add(message)
             return message
 
     def take(
@@ -184,9 +187,9 @@ class MemoryQueue:
                     break
                 message = heap[0][2]
                 if message.sent_at_ms <= self._expired_ms(now_ms):
-                    del self._by_id[message.id]
+                    self._remove(message)
                 elif dead_letters is not None and message.receive_count >= limit:
-                    del self._by_id[message.id]
+                    self._remove(message)
                     dead_letters.bury(message, self.arn, now_ms)
                 elif fits is None or fits(message):
                     heapq.heappop(heap)
@@ -199,6 +202,7 @@ class MemoryQueue:
                 if visibility_s == 0:  # behind the others that are receivable now
                     message.arrival = next(self._account.numbers)
                 heapq.heappush(self._heap, (message.ready_at_ms, message.arrival, message))
+                self._account.touched(self.name, message.id, False)
             return [copy.copy(message) for message in taken]
 
     def delete(self, receipt_handle: str) -> None:
@@ -210,7 +214,7 @@ class MemoryQueue:
         with self._account.lock:
             message = self._by_handle(receipt_handle)
             if message is not None:
-                del self._by_id[message.id]
+                self._remove(message)
                 self._count_in_flight(message, self._account.clock.now_ms(), in_flight=False)
 
     def change_visibility(self, receipt_handle: str, visibility_s: int) -> None:
@@ -234,11 +238,23 @@ class MemoryQueue:
                 message.ready_at_ms = ready_at_ms
                 self._count_in_flight(message, now_ms, in_flight=message.in_flight)
                 self._keep(message)
+            self._account.touched(self.name, message.id, False)
+
+    def release(self) -> None:
+        """Makes all messages in flight receivable, since their receiver is gone."""
+        with self._account.lock:
+            now_ms = self._account.clock.now_ms()
+            for message in [each for each in self._by_id.values() if each.in_flight and each.ready_at_ms > now_ms]:
+                message.in_flight, message.ready_at_ms = False, now_ms
+                self._count_in_flight(message, now_ms, in_flight=False)
+                self._keep(message)
+                self._account.touched(self.name, message.id, False)
 
     def purge(self) -> None:
         """Deletes all messages."""
         with self._account.lock:
-            self._by_id.clear()
+            for message in list(self._by_id.values()):
+                self._remove(message)
             self._heap.clear()
             self._tenants = None
 
@@ -254,7 +270,7 @@ class MemoryQueue:
             for message in sorted(self._live(now_ms), key=lambda each: (each.ready_at_ms, each.arrival)):
                 to = None if message.ready_at_ms > now_ms else destination(message)
                 if to is not None:
-                    del self._by_id[message.id]
+                    self._remove(message)
                     to.put(message.body, message.message_attributes, 0, message.sent_system_attributes)
                     moved += 1
             return moved
@@ -265,6 +281,16 @@ class MemoryQueue:
         with self._account.lock:
             heap = self._next_heap(self._account.clock.now_ms())
             return heap[0][0] if heap else None
+
+    def find(self, message_id: str) -> MemoryMessage | None:
+        """Returns a message by its id, or None."""
+        return self._by_id.get(message_id)
+
+    def restore(self, message: MemoryMessage) -> None:
+        """Puts a message of an earlier process back as it was."""
+        with self._account.lock:
+            self._keep(message)
+            self._count_in_flight(message, self._account.clock.now_ms(), in_flight=message.in_flight)
 
     def visible_at_ms(self, message_id: str) -> int | None:
         """When SQS made a message receivable for the first time, or None if the message is gone.
@@ -318,6 +344,14 @@ class MemoryQueue:
         """Returns the sending time of the latest message that is expired."""
         return now_ms - self.number("MessageRetentionPeriod") * 1000
 
+    def _add(self, message: MemoryMessage) -> None:
+        self._keep(message)
+        self._account.touched(self.name, message.id, True)
+
+    def _remove(self, message: MemoryMessage) -> None:
+        del self._by_id[message.id]
+        self._account.touched(self.name, message.id, True)
+
     def _keep(self, message: MemoryMessage) -> None:
         self._by_id[message.id] = message
         heapq.heappush(self._heap, (message.ready_at_ms, message.arrival, message))
@@ -358,7 +392,7 @@ class MemoryQueue:
         message.source_arn = source_arn
         message.in_flight = False
         message.ready_at_ms = now_ms
-        self._keep(message)
+        self._add(message)
 
     def _by_handle(self, receipt_handle: str) -> MemoryMessage | None:
         name, _, rest = receipt_handle.partition("/")

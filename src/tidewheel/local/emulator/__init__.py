@@ -60,6 +60,10 @@ class Emulator:
     """Opens moto's backends for this process.
 
     The backends are empty when opened. Only one emulator can be open, since moto's backends are global.
+
+    Attributes:
+        keep: called under the lock after each request, before its answer leaves, and after each step of the pump.
+        patches: everything that is replaced in moto, until `close`.
     """
 
     def __init__(
@@ -74,15 +78,18 @@ class Emulator:
         self._clock = clock
         self.access = Access(clock) if enforce_iam else None
         self._endpoints: dict[str, str] = {}
-        self._patches = Patches()
+        self.patches = Patches()
+        self.keep: Callable[[], None] = lambda: None
         self._time = MotoTime(clock)
         self.lock = RLock()
         self.changed = Condition(self.lock)
-        self._sqs = EmulatedSqs(clock, self.changed, virtual=virtual)
+        self.sqs = EmulatedSqs(clock, self.changed, virtual=virtual)
         self.schedules = ScheduleBook(clock, self.changed)
         self.starts = Starts(clock, self.changed)
-        self._wire = Wire(self.lock, self.starts.operations, clock, port, {} if commands is None else commands)
-        self._tables = EmulatedTables()
+        self._wire = Wire(
+            self.lock, self.starts.operations, clock, self.commit, port, {} if commands is None else commands
+        )
+        self.tables = EmulatedTables()
 
     def open(self) -> None:
         """Empties moto's backends and applies every workaround.
@@ -99,16 +106,16 @@ class Emulator:
         _open.append(self)
         try:
             _reset()
-            self._patches.set(MockAWS, "start", _refuse_mock_aws)
+            self.patches.set(MockAWS, "start", _refuse_mock_aws)
             self._time.install()
             # moto keeps every model that it ever made, for its dashboard. With millions of messages this is a leak.
-            self._patches.set(BaseModel, "__new__", staticmethod(_untracked))
-            fast_json.install(self._patches)
-            ranges.install(self._patches)
-            resources.install(self._patches)
-            self._tables.install(self._patches)
-            self._sqs.install(self._patches)
-            self.schedules.install(self._patches)
+            self.patches.set(BaseModel, "__new__", staticmethod(_untracked))
+            fast_json.install(self.patches)
+            ranges.install(self.patches)
+            resources.install(self.patches)
+            self.tables.install(self.patches)
+            self.sqs.install(self.patches)
+            self.schedules.install(self.patches)
         except BaseException:
             self.close()
             raise
@@ -122,13 +129,19 @@ class Emulator:
             return
         try:
             self._wire.close()
+            self.commit()
             with self.changed:
                 self.changed.notify_all()
         finally:
-            self._patches.undo()
+            self.patches.undo()
             self._time.remove()
             _reset()
             _open.remove(self)
+
+    def commit(self) -> None:
+        """Ends a request or a step of the pump: its effects are all there."""
+        with self.lock:
+            self.keep()
 
     def session(self, observer: Observer | None = None) -> boto3.Session:
         """Returns a boto3 session with direct access to the backends, inside the process."""
@@ -197,7 +210,7 @@ class Emulator:
         Raises:
             SqsError: there is no such queue.
         """
-        return self._sqs.at().sqs.queue(name)
+        return self.sqs.at().sqs.queue(name)
 
     def send(self, queue_name: str, body: str, attributes: dict[str, str], *, role_arn: str | None = None) -> None:
         """Puts a message on a queue. Schedules reach their dead-letter queue this way.
@@ -222,7 +235,7 @@ class Emulator:
 
     def table(self, name: str) -> MemoryDynamoDBClient | None:
         """Returns the items of a table that is built like Tidewheel's, or None."""
-        return self._tables.client(name)
+        return self.tables.client(name)
 
     def item_bytes(self, table_name: str, attributes: dict[str, Any]) -> int:
         """Returns the size of the stored item with this key, for the meter. Returns 0 if there is no item."""

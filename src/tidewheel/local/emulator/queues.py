@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from threading import Condition
 from typing import Any
@@ -87,6 +87,9 @@ class EmulatedSqs:
         clock: the queues' time.
         changed: notified when a message arrives; long polls wait on this condition, which releases its lock meanwhile.
         virtual: with a clock that stands still, long polls answer at once (they would never end).
+
+    Attributes:
+        touched: called with the Region, queue and id of each message that changes, and whether it has come or gone.
     """
 
     def __init__(self, clock: Clock, changed: Condition, *, virtual: bool) -> None:
@@ -94,12 +97,33 @@ class EmulatedSqs:
         self._changed = changed
         self._virtual = virtual
         self._clients: dict[tuple[str, str], MemorySqsClient] = {}
+        self._number = 0
+        self.touched: Callable[[str, str, str, bool], None] = lambda *_: None
+
+    def number_from(self, first: int) -> None:
+        """Sets the number of the next message. Numbers are in the messages' ids."""
+        self._number = first
+
+    def _numbers(self) -> Iterator[int]:
+        while True:
+            self._number += 1
+            yield self._number - 1
+
+    def _touch(self, *of: Any) -> None:
+        self.touched(*of)
 
     def at(self, account_id: str = DEFAULT_ACCOUNT_ID, region: str = REGION) -> MemorySqsClient:
         """Returns the client of an account's queues."""
         key = account_id, region
         if key not in self._clients:
-            sqs = MemorySqs(self._clock, changed=self._changed, account_id=account_id, region=region)
+            sqs = MemorySqs(
+                self._clock,
+                changed=self._changed,
+                account_id=account_id,
+                region=region,
+                numbers=self._numbers(),
+                touched=partial(self._touch, region),
+            )
             self._clients[key] = MemorySqsClient(sqs)
         return self._clients[key]
 

@@ -4,11 +4,13 @@ Why: moto skips an unknown type, and then `GetAtt` on the resource fails. Lambda
 entirely ours: moto's would look for Docker, and its queues would call the function themselves. Policies of S3 buckets
 are not applied: with `aws:SecureTransport` moto answers 403 to every request. Policies of queues are kept with the
 queues, for `access`. Rules and the alarms' topic are bare: moto would deliver events to targets, but the local runtime
-sends none.
+sends none. moto's names of resources are random. Here they depend on the stack and the logical id alone, so that a
+stack finds its state again.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Callable
 from typing import Any, ClassVar
@@ -216,5 +218,12 @@ def install(patches: Patches) -> None:
     def resource_name_property_from_type(resource_type: str) -> str | None:
         return _OURS[resource_type][1] or None if resource_type in _OURS else name_of(resource_type)
 
+    def generate_resource_name(resource_type: str, stack_name: str, logical_id: str) -> str:
+        suffix = hashlib.sha256(f"{stack_name}/{logical_id}".encode()).hexdigest()[:12]
+        if resource_type == "AWS::S3::Bucket":
+            return f"{stack_name[: 63 - len(logical_id) - 14]}-{logical_id}-{suffix}".lower()
+        return f"{stack_name}-{logical_id}-{suffix.upper()}"
+
+    patches.set(parsing, "generate_resource_name", generate_resource_name)
     patches.set(parsing, "resource_class_from_type", resource_class_from_type)
     patches.set(parsing, "resource_name_property_from_type", resource_name_property_from_type)

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from functools import lru_cache
+from functools import lru_cache, wraps
 from threading import Condition
 from typing import Any
 from weakref import WeakKeyDictionary
 
 from moto.core.models import DEFAULT_ACCOUNT_ID
-from moto.scheduler.exceptions import ValidationException
+from moto.scheduler.exceptions import ScheduleExists, ValidationException
 from moto.scheduler.models import EventBridgeSchedulerBackend, Schedule, ScheduleGroup, scheduler_backends
 
 from tidewheel.clock import Clock
@@ -26,20 +26,28 @@ _MAX_INPUT_BYTES = 256 * 1024
 
 
 class ScheduleBook:
-    """The enabled one-time schedules of the account. Recurring schedules never fire."""
+    """The enabled one-time schedules of the account. Recurring schedules never fire.
+
+    Attributes:
+        fired_ms: for which time a schedule has fired.
+        touched: called with the Region, group and name of each schedule that fires.
+    """
 
     def __init__(self, clock: Clock, changed: Condition) -> None:
         self._clock = clock
         self._changed = changed
-        self._fired_ms: WeakKeyDictionary[Schedule, int] = WeakKeyDictionary()
+        self.fired_ms: WeakKeyDictionary[Schedule, int] = WeakKeyDictionary()
+        self.touched: Callable[[str, str, str], None] = lambda *_: None
 
     def install(self, patches: Patches) -> None:
         """Checks every schedule that is created or changed from now on."""
         backend = EventBridgeSchedulerBackend
         for name in ("create_schedule", "update_schedule"):
             patches.set(backend, name, self._checking(getattr(backend, name)))
+        patches.set(backend, "create_schedule_group", _refusing_known(backend.create_schedule_group))
 
     def _checking(self, store: Callable[..., Schedule]) -> Callable[..., Schedule]:
+        @wraps(store)
         def checked(backend: EventBridgeSchedulerBackend, **kwargs: Any) -> Schedule:
             self._check(kwargs)
             backend.get_schedule_group(kwargs.get("group_name"))
@@ -55,14 +63,15 @@ class ScheduleBook:
         """Returns the time of the earliest schedule that has not fired, and the schedule."""
         enabled = [each for group in _groups() for each in group.schedules.values() if each.state == "ENABLED"]
         times = ((_at_ms(each.schedule_expression, each.schedule_expression_timezone), each) for each in enabled)
-        waiting = ((at_ms, each) for at_ms, each in times if at_ms is not None and self._fired_ms.get(each) != at_ms)
+        waiting = ((at_ms, each) for at_ms, each in times if at_ms is not None and self.fired_ms.get(each) != at_ms)
         return min(waiting, key=lambda due: due[0], default=None)
 
     def fired(self, schedule: Schedule) -> None:
         """Notes that a schedule has fired. Deletes it if configured so."""
         at_ms = _at_ms(schedule.schedule_expression, schedule.schedule_expression_timezone)
         if at_ms is not None:
-            self._fired_ms[schedule] = at_ms
+            self.fired_ms[schedule] = at_ms
+        self.touched(schedule.arn.split(":")[3], schedule.group_name, schedule.name)
         if schedule.action_after_completion == "DELETE":
             for group in _groups():
                 if group.schedules.get(schedule.name) is schedule:
@@ -85,6 +94,18 @@ class ScheduleBook:
             )
         if len((asked["target"] or {}).get("Input") or "") > _MAX_INPUT_BYTES:
             raise ValidationException("Target.Input is longer than 256 KiB")
+
+
+def _refusing_known(create: Callable[..., ScheduleGroup]) -> Callable[..., ScheduleGroup]:
+    """Refuses a group that is there. moto would empty it."""
+
+    @wraps(create)
+    def checked(backend: EventBridgeSchedulerBackend, name: str, tags: list[dict[str, str]]) -> ScheduleGroup:
+        if name in backend.schedule_groups:
+            raise ScheduleExists(name)
+        return create(backend, name, tags)
+
+    return checked
 
 
 def _groups() -> list[ScheduleGroup]:

@@ -15,6 +15,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -39,14 +40,20 @@ _PARTIQL = ("batch_execute_statement", "execute_statement", "execute_transaction
 
 
 class EmulatedTables:
-    """Holds the items of the tables that are built like Tidewheel's."""
+    """Holds the items of the tables that are built like Tidewheel's.
+
+    Attributes:
+        touched: called with the kind "item" or "token", a table's Region and name, and the rest of the key, of each
+            item and token that changes.
+    """
 
     def __init__(self) -> None:
         self._clients: WeakKeyDictionary[Table, MemoryDynamoDBClient] = WeakKeyDictionary()
+        self.touched: Callable[..., None] = lambda *_: None
 
-    def client(self, table_name: str) -> MemoryDynamoDBClient | None:
+    def client(self, table_name: str, region: str = REGION) -> MemoryDynamoDBClient | None:
         """Returns the items of a table, or None for an absent or another table."""
-        table = dynamodb_backends[DEFAULT_ACCOUNT_ID][REGION].tables.get(table_name)
+        table = dynamodb_backends[DEFAULT_ACCOUNT_ID][region].tables.get(table_name)
         return None if table is None else self._client_of(table)
 
     def install(self, patches: Patches) -> None:
@@ -57,10 +64,15 @@ class EmulatedTables:
     def _client_of(self, table: Table) -> MemoryDynamoDBClient | None:
         if table not in self._clients and _is_built_like_ours(table):
             client = self._clients[table] = MemoryDynamoDBClient(table.name)
+            client.touched = partial(self._touch, "item", table.region_name, table.name)
+            client.token_touched = partial(self._touch, "token", table.region_name, table.name)
             for item in table.all_items():  # of a restored backup
                 client.put_item(TableName=table.name, Item=item.to_json()["Attributes"])
             table.items.clear()
         return self._clients.get(table)
+
+    def _touch(self, *key: str) -> None:
+        self.touched(*key)
 
     def _answering(self, name: str, own: Callable[[Any], Any]) -> Callable[[Any], Any]:
         """Returns the method of moto's DynamoDB that answers an operation on items."""

@@ -76,14 +76,22 @@ class Wire:
         own: operations, by service and name, answered by our functions instead of moto; only for clients in the
             process.
         clock: the time of the answers.
+        commit: called after each request, before the answer leaves.
         port: where the HTTP server listens; 0 for any free port.
         commands: answered by the HTTP server, without the lock; see `HttpServer`.
     """
 
     def __init__(
-        self, lock: RLock, own: Own, clock: Clock, port: int = 0, commands: Commands = MappingProxyType({})
+        self,
+        lock: RLock,
+        own: Own,
+        clock: Clock,
+        commit: Callable[[], None],
+        port: int = 0,
+        commands: Commands = MappingProxyType({}),
     ) -> None:
         self._lock = lock
+        self._commit = commit
         self._commands = commands
         self._clock = clock
         self._own = own
@@ -133,6 +141,7 @@ class Wire:
             service = model.service_model.service_name
             ask = partial(self._own.get((service, model.name), self._dispatch), params)
             status, headers, body = ask() if guard is None else guard(of_botocore(service, model.name, params), ask)
+            self._commit()
             headers = {**headers, "Date": _date(self._clock)}
             response = AWSResponse(params["url"], status, headers, MockRawResponse(body))  # type: ignore[arg-type]
             described = convert_to_response_dict(response, model)
@@ -173,7 +182,7 @@ class Wire:
     def endpoint_url(self) -> str:
         """The endpoint of the same backends for other AWS clients. The server starts at the first use."""
         if self._server is None:
-            self._server = HttpServer(self._lock, self._clock, self._port, commands=self._commands)
+            self._server = HttpServer(self._lock, self._clock, self._commit, self._port, commands=self._commands)
         return self._server.url
 
     def guarded_endpoint(self, guard: Guard) -> str:
@@ -181,7 +190,7 @@ class Wire:
 
         The server runs until `close`.
         """
-        server = HttpServer(self._lock, self._clock, guard=guard)
+        server = HttpServer(self._lock, self._clock, self._commit, guard=guard)
         self._guarded.append(server)
         return server.url
 
@@ -273,6 +282,7 @@ class HttpServer:
     Args:
         lock: held for each request.
         clock: the time of the answers.
+        commit: called after each request, before the answer leaves.
         port: where to listen; 0 for any free port.
         guard: decides which requests are answered; without a guard, all are.
         commands: called by a POST to their paths, without the lock. A TidewheelError is answered with 400.
@@ -285,6 +295,7 @@ class HttpServer:
         self,
         lock: RLock,
         clock: Clock,
+        commit: Callable[[], None],
         port: int = 0,
         guard: Guard | None = None,
         commands: Commands = MappingProxyType({}),
@@ -313,8 +324,11 @@ class HttpServer:
                     start_response("503 Service Unavailable", [("Content-Length", "0")])
                     return []
                 if guard is None:
-                    return _whole(application, environ, start_response)
-                return _behind(guard, application, environ, start_response, body)
+                    answer = _whole(application, environ, start_response)
+                else:
+                    answer = _behind(guard, application, environ, start_response, body)
+                commit()
+                return answer
 
         check_free("port", port)
         handler = type("Handler", (_QuietHandler,), {"clock": clock})

@@ -1,0 +1,379 @@
+"""Random requests of other programs to the endpoint."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable
+from typing import Any
+
+import boto3
+from botocore.config import Config
+from botocore.exceptions import ClientError
+
+from tests.local.state.emulated import REGIONS, START_MS, Emulated
+
+NAMES = ("a", "b")
+_SERVICES = ("sqs", "s3", "dynamodb", "ssm", "scheduler")
+
+
+class Requests:
+    """Sends random requests, and remembers receipt handles. Refused requests are fine."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = random.Random(seed)
+        self.sent: dict[str, int] = {}
+        self.errors: dict[str, str] = {}
+        self._handles: list[tuple[str, str]] = []
+        self._clients: dict[tuple[str, str], Any] = {}
+
+    def connect(self, emulated: Emulated) -> None:
+        """Uses another emulator from now on, on another port."""
+        self._emulated = emulated
+        session = boto3.Session(aws_access_key_id="a", aws_secret_access_key="b")
+        once = Config(retries={"total_max_attempts": 1})
+        self._clients = {
+            (service, region): session.client(service, region, endpoint_url=emulated.emulator.endpoint_url, config=once)
+            for service in _SERVICES
+            for region in REGIONS
+        }
+        self._table = next(
+            each for each in self._client("dynamodb").list_tables()["TableNames"] if each.startswith("tidewheel-")
+        )
+
+    def send(self, count: int) -> None:
+        """Sends requests of random kinds, after some that make what the others need."""
+        for name in ("create_queue", "create_bucket", "create_table", "create_group", "put_object", "put_parameter"):
+            for _ in range(3):
+                self._send(f"do_{name}")
+        for _ in range(count):
+            self._send(self.random.choice([name for name in dir(self) if name.startswith("do_")]))
+
+    def _send(self, name: str) -> None:
+        request: Callable[[], object] = getattr(self, name)
+        try:
+            request()
+        except ClientError as error:
+            self.errors[name] = str(error)
+            return
+        self.sent[name] = self.sent.get(name, 0) + 1
+
+    def _client(self, service: str) -> Any:
+        region = REGIONS[0] if service in ("dynamodb", "s3") or self.random.random() < 0.8 else REGIONS[1]
+        return self._clients[service, region]
+
+    def _name(self) -> str:
+        return self.random.choice(NAMES)
+
+    def _body(self) -> bytes:
+        return self.random.randbytes(self.random.choice((0, 1, 10, 100, 300_000)))
+
+    def _queue_url(self, sqs: Any) -> str:
+        return str(sqs.get_queue_url(QueueName=self._name())["QueueUrl"])
+
+    # ---- SQS
+    def do_create_queue(self) -> None:
+        sqs, name = self._client("sqs"), self._name()
+        attributes = {"VisibilityTimeout": str(self.random.randrange(60))}
+        if name == "a":
+            arn = f"arn:aws:sqs:{sqs.meta.region_name}:123456789012:b"
+            attributes["RedrivePolicy"] = f'{{"deadLetterTargetArn": "{arn}", "maxReceiveCount": 2}}'
+        sqs.create_queue(QueueName=name, Attributes=attributes, tags={"tag": name})
+
+    def do_create_fifo_queue(self) -> None:
+        self._client("sqs").create_queue(QueueName=f"{self._name()}.fifo", Attributes={"FifoQueue": "true"})
+
+    def do_delete_queue(self) -> None:
+        if self.random.random() < 0.3:
+            sqs = self._client("sqs")
+            sqs.delete_queue(QueueUrl=self._queue_url(sqs))
+
+    def do_set_queue_attributes(self) -> None:
+        sqs = self._client("sqs")
+        attributes = {"DelaySeconds": str(self.random.randrange(900)), "MessageRetentionPeriod": "3600"}
+        sqs.set_queue_attributes(QueueUrl=self._queue_url(sqs), Attributes=attributes)
+
+    def do_tag_queue(self) -> None:
+        sqs = self._client("sqs")
+        sqs.tag_queue(QueueUrl=self._queue_url(sqs), Tags={self._name(): "ü"})
+
+    def do_untag_queue(self) -> None:
+        sqs = self._client("sqs")
+        sqs.untag_queue(QueueUrl=self._queue_url(sqs), TagKeys=[self._name()])
+
+    def do_permit(self) -> None:
+        sqs = self._client("sqs")
+        sqs.add_permission(
+            QueueUrl=self._queue_url(sqs), Label=self._name(), AWSAccountIds=["123456789012"], Actions=["SendMessage"]
+        )
+
+    def do_forbid(self) -> None:
+        sqs = self._client("sqs")
+        url = self._queue_url(sqs)
+        policy = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["Policy"]).get("Attributes", {})
+        for statement in json.loads(policy.get("Policy", "{}")).get("Statement", ()):
+            sqs.remove_permission(QueueUrl=url, Label=statement["Sid"])
+
+    def do_send(self) -> None:
+        sqs = self._client("sqs")
+        attributes = {
+            "text": {"DataType": "String", "StringValue": "täxt"},
+            "bytes": {"DataType": "Binary", "BinaryValue": b"\0\xff" + self._body()[:1000]},
+        }
+        more = {"MessageGroupId": self._name()} if self.random.random() < 0.3 else {}
+        body = "\U0001f30a" + "x" * len(self._body())
+        delay = self.random.choice((0, 0, 5, 900))
+        url = self._queue_url(sqs)
+        sqs.send_message(QueueUrl=url, MessageBody=body, DelaySeconds=delay, MessageAttributes=attributes, **more)
+
+    def do_send_batch(self) -> None:
+        sqs = self._client("sqs")
+        entries = [{"Id": str(i), "MessageBody": f"body {i}"} for i in range(self.random.randrange(1, 10))]
+        sqs.send_message_batch(QueueUrl=self._queue_url(sqs), Entries=entries)
+
+    def do_receive(self) -> None:
+        sqs = self._client("sqs")
+        url = self._queue_url(sqs)
+        visible_s = self.random.choice((0, 1, 30))
+        answer = sqs.receive_message(QueueUrl=url, MaxNumberOfMessages=4, VisibilityTimeout=visible_s)
+        self._handles += [(url, each["ReceiptHandle"]) for each in answer.get("Messages", ())]
+
+    def do_delete_message(self) -> None:
+        url, handle = self.random.choice(self._handles or [("", "")])
+        if url:
+            self._client("sqs").delete_message(QueueUrl=url, ReceiptHandle=handle)
+
+    def do_change_visibility(self) -> None:
+        url, handle = self.random.choice(self._handles or [("", "")])
+        if url:
+            seconds = self.random.choice((0, 3, 600))
+            self._client("sqs").change_message_visibility(QueueUrl=url, ReceiptHandle=handle, VisibilityTimeout=seconds)
+
+    def do_purge(self) -> None:
+        if self.random.random() < 0.2:
+            sqs = self._client("sqs")
+            sqs.purge_queue(QueueUrl=self._queue_url(sqs))
+
+    def do_move_dead_letters(self) -> None:
+        sqs = self._client("sqs")
+        sqs.start_message_move_task(SourceArn=f"arn:aws:sqs:{sqs.meta.region_name}:123456789012:b")
+
+    # ---- S3
+    def _object(self) -> dict[str, str]:
+        buckets = self._client("s3").list_buckets()["Buckets"]
+        return {"Bucket": self.random.choice(buckets)["Name"], "Key": f"{self._name()}/ü {self._name()}"}
+
+    def do_create_bucket(self) -> None:
+        self._client("s3").create_bucket(Bucket=f"bucket-{self._name()}")
+
+    def do_delete_bucket(self) -> None:
+        s3, name = self._client("s3"), f"bucket-{self._name()}"
+        for each in s3.list_objects_v2(Bucket=name).get("Contents", ()):
+            s3.delete_object(Bucket=name, Key=each["Key"])
+        s3.delete_bucket(Bucket=name)
+
+    def do_version_bucket(self) -> None:
+        status = self.random.choice(("Enabled", "Suspended"))
+        name = f"bucket-{self._name()}"
+        self._client("s3").put_bucket_versioning(Bucket=name, VersioningConfiguration={"Status": status})
+
+    def do_tag_bucket(self) -> None:
+        tags = {"TagSet": [{"Key": self._name(), "Value": "v"}]}
+        self._client("s3").put_bucket_tagging(Bucket=f"bucket-{self._name()}", Tagging=tags)
+
+    def do_put_object(self) -> None:
+        metadata = {self._name(): "m"}
+        self._client("s3").put_object(
+            **self._object(), Body=self._body(), Metadata=metadata, ContentType="text/x", Tagging="one=1"
+        )
+
+    def do_copy_object(self) -> None:
+        self._client("s3").copy_object(**self._object(), CopySource=self._object())
+
+    def do_tag_object(self) -> None:
+        self._client("s3").put_object_tagging(**self._object(), Tagging={"TagSet": [{"Key": "k", "Value": "v"}]})
+
+    def do_untag_object(self) -> None:
+        self._client("s3").delete_object_tagging(**self._object())
+
+    def do_delete_object(self) -> None:
+        self._client("s3").delete_object(**self._object())
+
+    def do_delete_objects(self) -> None:
+        named = self._object()
+        keys = {"Objects": [{"Key": named["Key"]}, {"Key": f"{self._name()}/ü {self._name()}"}]}
+        self._client("s3").delete_objects(Bucket=named["Bucket"], Delete=keys)
+
+    def do_upload_in_parts(self) -> None:
+        s3, named = self._client("s3"), self._object()
+        upload = s3.create_multipart_upload(**named)["UploadId"]
+        etag = s3.upload_part(**named, UploadId=upload, PartNumber=1, Body=self._body() or b"x")["ETag"]
+        s3.complete_multipart_upload(
+            **named, UploadId=upload, MultipartUpload={"Parts": [{"PartNumber": 1, "ETag": etag}]}
+        )
+
+    # ---- DynamoDB: Tidewheel's table
+    def _key(self) -> dict[str, Any]:
+        return {"pk": {"S": f"p{self._name()}"}, "sk": {"S": f"\ud83c\udf0as{self._name()}"}}
+
+    def _item(self) -> dict[str, Any]:
+        check = {"check_shard": {"S": "s"}, "next_check_ms": {"N": "5"}} if self.random.random() < 0.5 else {}
+        value = {"B": self._body()[:1000]}
+        nested = {"M": {"": {"S": "of an empty name"}, "list": {"L": [{"BOOL": True}, {"NULL": True}, value]}}}
+        sets = {"names": {"SS": ["b", "a"]}, "numbers": {"NS": ["1", "2.5"]}}
+        return {**self._key(), "value": value, "nested": nested, **sets, **check}
+
+    def do_put_item(self) -> None:
+        self._client("dynamodb").put_item(TableName=self._table, Item=self._item())
+
+    def do_update_item(self) -> None:
+        self._client("dynamodb").update_item(
+            TableName=self._table,
+            Key=self._key(),
+            UpdateExpression="SET #v = :v ADD counts :n",
+            ExpressionAttributeNames={"#v": "value"},
+            ExpressionAttributeValues={":v": {"S": "new"}, ":n": {"N": "1"}},
+        )
+
+    def do_delete_item(self) -> None:
+        self._client("dynamodb").delete_item(TableName=self._table, Key=self._key())
+
+    def do_transact(self) -> None:
+        put = {"Put": {"TableName": self._table, "Item": {**self._item(), "pk": {"S": "put"}}}}
+        delete = {"Delete": {"TableName": self._table, "Key": {**self._key(), "pk": {"S": "put"}, "sk": {"S": "s"}}}}
+        self._client("dynamodb").transact_write_items(
+            TransactItems=[put, delete], ClientRequestToken=f"token {self.random.randrange(10**9)}"
+        )
+
+    # ---- DynamoDB: tables of others
+    def do_create_table(self) -> None:
+        self._client("dynamodb").create_table(
+            TableName=f"table-{self._name()}",
+            KeySchema=[{"AttributeName": "h", "KeyType": "HASH"}, {"AttributeName": "r", "KeyType": "RANGE"}],
+            AttributeDefinitions=[
+                {"AttributeName": "h", "AttributeType": "S"},
+                {"AttributeName": "r", "AttributeType": "B"},
+            ],
+            BillingMode="PAY_PER_REQUEST",
+            GlobalSecondaryIndexes=[
+                {
+                    "IndexName": "back",
+                    "KeySchema": [{"AttributeName": "r", "KeyType": "HASH"}],
+                    "Projection": {"ProjectionType": "ALL"},
+                }
+            ],
+        )
+
+    def do_delete_table(self) -> None:
+        if self.random.random() < 0.3:
+            self._client("dynamodb").delete_table(TableName=f"table-{self._name()}")
+
+    def do_set_time_to_live(self) -> None:
+        self._client("dynamodb").update_time_to_live(
+            TableName=f"table-{self._name()}", TimeToLiveSpecification={"Enabled": True, "AttributeName": "ttl"}
+        )
+
+    def _other_key(self) -> dict[str, Any]:
+        return {"h": {"S": self._name()}, "r": {"B": self._name().encode() + b"\xff"}}
+
+    def do_put_other_item(self) -> None:
+        self._client("dynamodb").put_item(
+            TableName=f"table-{self._name()}", Item={**self._other_key(), "data": {"B": self._body()[:100] or b"x"}}
+        )
+
+    def do_update_other_item(self) -> None:
+        self._client("dynamodb").update_item(
+            TableName=f"table-{self._name()}",
+            Key=self._other_key(),
+            UpdateExpression="SET n = :n",
+            ExpressionAttributeValues={":n": {"N": "7"}},
+        )
+
+    def do_delete_other_item(self) -> None:
+        self._client("dynamodb").delete_item(TableName=f"table-{self._name()}", Key=self._other_key())
+
+    def do_transact_other(self) -> None:
+        table = f"table-{self._name()}"
+        put = {"Put": {"TableName": table, "Item": {**self._other_key(), "t": {"S": "t"}}}}
+        check = {
+            "ConditionCheck": {
+                "TableName": table,
+                "Key": {"h": {"S": "none"}, "r": {"B": b"none"}},
+                "ConditionExpression": self.random.choice(("attribute_exists(h)", "attribute_not_exists(h)")),
+            }
+        }
+        self._client("dynamodb").transact_write_items(TransactItems=[put, check])
+
+    def do_write_batch(self) -> None:
+        table = f"table-{self._name()}"
+        put, delete = {"PutRequest": {"Item": self._other_key()}}, {"DeleteRequest": {"Key": self._other_key()}}
+        self._client("dynamodb").batch_write_item(RequestItems={table: [self.random.choice((put, delete))]})
+
+    # ---- SSM
+    def do_put_parameter(self) -> None:
+        kind = self.random.choice(("String", "SecureString"))
+        name = self.random.choice(("", "/", "/a/")) + self._name()
+        self._client("ssm").put_parameter(Name=name, Value=f"v{self.random.random()}", Type=kind, Overwrite=True)
+
+    def do_delete_parameters(self) -> None:
+        self._client("ssm").delete_parameters(Names=[f"/a/{self._name()}", self._name()])
+
+    def do_tag_parameter(self) -> None:
+        self._client("ssm").add_tags_to_resource(
+            ResourceType="Parameter", ResourceId=f"/a/{self._name()}", Tags=[{"Key": "k", "Value": "v"}]
+        )
+
+    # ---- EventBridge Scheduler
+    def do_create_group(self) -> None:
+        self._client("scheduler").create_schedule_group(Name=f"group-{self._name()}")
+
+    def do_delete_group(self) -> None:
+        scheduler = self._client("scheduler")
+        groups = [each["Name"] for each in scheduler.list_schedule_groups()["ScheduleGroups"]]
+        made = [each for each in groups if each.startswith("group-")]
+        if made and self.random.random() < 0.3:
+            scheduler.delete_schedule_group(Name=self.random.choice(made))
+
+    def _schedule(self) -> dict[str, Any]:
+        group = {"GroupName": f"group-{self._name()}"} if self.random.random() < 0.5 else {}
+        return {**group, "Name": self._name()}
+
+    def do_create_schedule(self) -> None:
+        after = self._emulated.clock.now_ms() // 1000 - START_MS // 1000 + self.random.randrange(5, 100)
+        expression = self.random.choice(
+            (f"at(2027-01-15T{8 + after // 3600:02}:{after // 60 % 60:02}:{after % 60:02})", "rate(1 hour)")
+        )
+        self._client("scheduler").create_schedule(
+            **self._schedule(),
+            ScheduleExpression=expression,
+            FlexibleTimeWindow={"Mode": "OFF"},
+            Target={"Arn": "arn:aws:lambda:us-east-1:123456789012:function:f", "RoleArn": "role", "Input": '{"": 3}'},
+            ActionAfterCompletion=self.random.choice(("DELETE", "NONE")),
+        )
+
+    def do_delete_schedule(self) -> None:
+        self._client("scheduler").delete_schedule(**self._schedule())
+
+    # ---- in the process
+    def do_fire(self) -> None:
+        emulator = self._emulated.emulator
+        due = emulator.schedules.next_due()
+        if due is not None and due[0] <= self._emulated.clock.now_ms():
+            with emulator.lock:
+                emulator.schedules.fired(due[1])
+            emulator.commit()
+
+    def do_invoke(self) -> None:
+        session = self._emulated.emulator.session()
+        payload = b'{"": 3, "topic": "orders"}'
+        session.client("lambda").invoke(FunctionName="tidewheel-dispatch", InvocationType="Event", Payload=payload)
+
+    def do_settle_call(self) -> None:
+        starts = self._emulated.emulator.starts
+        if starts.calls:
+            starts.settle(self.random.choice(list(starts.calls)), self.random.choice((None, 7)))
+            starts._waiting.clear()
+            self._emulated.emulator.commit()
+
+    def do_wait(self) -> None:
+        self._emulated.clock.advance_ms(self.random.choice((1, 1000, 60_000)))
