@@ -171,8 +171,7 @@ def _job(resource: deployed.Job) -> JobSpec:
 def _mapping(resource: deployed.EventSourceMapping) -> MappingSpec:
     properties = resource.properties
     name = str(properties["FunctionName"])
-    arn_format = deployed.Function.arn_format
-    arn = arn_format.format(name=name.split(":")[-1], account=resource.account_id, region=resource.region)
+    arn = deployed.Function.arn_of(name.split(":")[-1])
     return MappingSpec(
         queue_arn=properties["EventSourceArn"],
         function_arn=arn,

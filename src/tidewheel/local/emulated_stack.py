@@ -20,7 +20,7 @@ from tidewheel.local import deployment
 from tidewheel.local.background import BackgroundPump
 from tidewheel.local.declarations import CustomResources
 from tidewheel.local.emulated_triggers import EmulatedTriggers
-from tidewheel.local.emulator import Denial, Emulator
+from tidewheel.local.emulator import Emulator
 from tidewheel.local.event_source import EventSource
 from tidewheel.local.handlers import Handler, MappingSpec, runner
 from tidewheel.local.jobs import JobRunner, Jobs, run_here
@@ -34,6 +34,7 @@ from tidewheel.shipped import FUNCTIONS, shipped
 
 if TYPE_CHECKING:
     from tidewheel.client.tidewheel import Tidewheel
+    from tidewheel.local.emulator.access import Denial
     from tidewheel.local.state.state import State
 
 _LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
@@ -311,10 +312,8 @@ class LocalTidewheel(Stack):
     def _set_topic_defaults(self) -> None:
         """Gives the topic settings to all clients of the stack, by the stack's SSM parameter."""
         if self.topic_settings:
-            ssm, name = self._emulator.session().client("ssm"), parameter_name(self.stack_name)
-            value = json.loads(ssm.get_parameter(Name=name)["Parameter"]["Value"])
-            value["topic_defaults"] = self.topic_settings
-            ssm.put_parameter(Name=name, Value=json.dumps(value), Overwrite=True)
+            parameter = self._emulator.parameter(parameter_name(self.stack_name))
+            parameter.value = json.dumps({**json.loads(parameter.value), "topic_defaults": self.topic_settings})
 
     def _function_session(self, role_arn: str | None) -> botocore.session.Session:
         return self._emulator.core_session(self.requests.observe, role_arn)

@@ -13,35 +13,36 @@
 | access, wire_calls | knows callers by access keys | by the role of their session or endpoint |
 | iam_requests | asks for many things on `*` | by AWS's authorization reference |
 | iam_policy | misreads conditions | the part of IAM that is used |
-| resources | lacks CloudFormation types, starts Docker | types of our own |
+| cloudformation, resources | imports forty services, starts Docker | our own, with a few of moto's models |
+| ssm | imports EC2 | EC2 when it is asked for |
 
 All workarounds are in force only while an `Emulator` is open. `close` undoes them.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from functools import partial
 from threading import Condition, RLock
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import boto3
 import botocore.session
-import moto.backends
-from moto.core.base_backend import BackendDict
+from moto.core.base_backend import AccountSpecificBackend, BackendDict
 from moto.core.common_models import BaseModel
 from moto.core.model_instances import reset_model_data
 from moto.core.models import DEFAULT_ACCOUNT_ID, MockAWS
 
-from tidewheel.clock import Clock
-from tidewheel.local.emulator import fast_json, ranges, resources
-from tidewheel.local.emulator.access import Access, Denial
+from tidewheel.clock import Clock, utc
+from tidewheel.errors import NotConfigured
+from tidewheel.local.emulator import fast_json, ranges
+from tidewheel.local.emulator.cloudformation import Stack
 from tidewheel.local.emulator.iam_policy import Request
 from tidewheel.local.emulator.patching import Patches
 from tidewheel.local.emulator.queues import EmulatedSqs
 from tidewheel.local.emulator.resources import Resource
 from tidewheel.local.emulator.schedule_backend import ScheduleBook
+from tidewheel.local.emulator.ssm import Parameter, ssm_backends
 from tidewheel.local.emulator.starts import Starts
 from tidewheel.local.emulator.tables import EmulatedTables
 from tidewheel.local.emulator.virtual_time import MotoTime
@@ -49,7 +50,10 @@ from tidewheel.local.emulator.wire import ACCESS_KEY, REGION, Guard, Observer, W
 from tidewheel.memory.dynamodb import MemoryDynamoDBClient
 from tidewheel.memory.sqs_queue import MemoryQueue
 
-__all__ = ["ACCESS_KEY", "REGION", "Denial", "Emulator", "Resource"]
+if TYPE_CHECKING:
+    from tidewheel.local.emulator.access import Access
+
+__all__ = ["ACCESS_KEY", "REGION", "Emulator", "Resource"]
 
 _POLLING = ("sqs:ReceiveMessage", "sqs:DeleteMessage", "sqs:GetQueueAttributes")
 """The rights that Lambda's developer guide requires of a function's role to poll a queue."""
@@ -76,7 +80,7 @@ class Emulator:
         commands: Mapping[str, Callable[[str], str]] | None = None,
     ) -> None:
         self._clock = clock
-        self.access = Access(clock) if enforce_iam else None
+        self.access = _access(clock) if enforce_iam else None
         self._endpoints: dict[str, str] = {}
         self.patches = Patches()
         self.keep: Callable[[], None] = lambda: None
@@ -86,9 +90,9 @@ class Emulator:
         self.sqs = EmulatedSqs(clock, self.changed, virtual=virtual)
         self.schedules = ScheduleBook(clock, self.changed)
         self.starts = Starts(clock, self.changed)
-        self._wire = Wire(
-            self.lock, self.starts.operations, clock, self.commit, port, {} if commands is None else commands
-        )
+        self._own = dict(self.starts.operations)
+        known = {} if commands is None else commands
+        self._wire = Wire(self.lock, self._own, clock, self.commit, port, known)
         self.tables = EmulatedTables()
 
     def open(self) -> None:
@@ -108,11 +112,12 @@ class Emulator:
             _reset()
             self.patches.set(MockAWS, "start", _refuse_mock_aws)
             self._time.install()
+            moto_session = self.session()  # moto's own would read all of botocore's models and the shell's settings
+            self.patches.set(AccountSpecificBackend, "get_session", lambda: moto_session)
             # moto keeps every model that it ever made, for its dashboard. With millions of messages this is a leak.
             self.patches.set(BaseModel, "__new__", staticmethod(_untracked))
             fast_json.install(self.patches)
             ranges.install(self.patches)
-            resources.install(self.patches)
             self.tables.install(self.patches)
             self.sqs.install(self.patches)
             self.schedules.install(self.patches)
@@ -192,17 +197,23 @@ class Emulator:
 
     def deploy(self, stack_name: str, template: dict[str, Any]) -> list[Resource]:
         """Creates a CloudFormation stack. Returns the resources that the runtime must run."""
-        cloudformation = self.session().client("cloudformation")
-        # moto reads YAML first, in half a second. No YAML begins with a tab, so moto then reads the template as JSON.
-        adapted = {name: _for_moto(name, resource) for name, resource in template["Resources"].items()}
-        body = "\t" + json.dumps({**template, "Resources": adapted})
-        cloudformation.create_stack(StackName=stack_name, TemplateBody=body, Capabilities=["CAPABILITY_NAMED_IAM"])
-        backend: Any = moto.backends.get_backend("cloudformation")[DEFAULT_ACCOUNT_ID][REGION]
-        stack = backend.get_stack(stack_name)
-        parsed = stack.resource_map._parsed_resources  # noqa: SLF001  # moto has no other
-        resources = [parsed[name] for name in template["Resources"] if isinstance(parsed.get(name), Resource)]
+        stack = Stack(stack_name, template, utc(self._clock.now_ms()))
+        with self.lock:
+            resources = stack.create()
+        self._own.update(stack.operations)
         self.starts.know(resources)
         return resources
+
+    def parameter(self, name: str) -> Parameter:
+        """Returns an SSM parameter, whose value may be set.
+
+        Raises:
+            NotConfigured: there is none.
+        """
+        found = ssm_backends[DEFAULT_ACCOUNT_ID][REGION].get_parameter(name)
+        if found is None:
+            raise NotConfigured(f"the template has no SSM parameter {name}; give the stack the service's own name")
+        return found
 
     def queue(self, name: str) -> MemoryQueue:
         """Returns a standard queue by its name, URL or ARN.
@@ -243,6 +254,12 @@ class Emulator:
         return 0 if table is None else table.item_bytes(attributes)
 
 
+def _access(clock: Clock) -> Access:
+    from tidewheel.local.emulator.access import Access  # with moto's KMS, which most stacks do not need
+
+    return Access(clock)
+
+
 def _refuse_mock_aws(*_: object, **__: object) -> None:
     """Replaces `mock_aws().start`, which empties moto's backends.
 
@@ -253,19 +270,6 @@ def _refuse_mock_aws(*_: object, **__: object) -> None:
         "a LocalTidewheel is open in this process, and mock_aws would empty it: use clients of the stack's `session` "
         "for S3, DynamoDB and SQS, or close the stack first"
     )
-
-
-def _for_moto(name: str, resource: dict[str, Any]) -> dict[str, Any]:
-    """Adapts a resource to moto.
-
-    Leaves out tags that nothing here reads: moto expects those of keys and parameters in another form. Names FIFO
-    queues: moto's own names lack the ending.
-    """
-    if resource["Type"] == "AWS::SQS::Queue" and resource.get("Properties", {}).get("FifoQueue"):
-        return {**resource, "Properties": {"QueueName": f"{name}.fifo", **resource["Properties"]}}
-    if resource["Type"] == "AWS::SQS::Queue" or "Properties" not in resource:
-        return resource
-    return {**resource, "Properties": {key: value for key, value in resource["Properties"].items() if key != "Tags"}}
 
 
 def _untracked(cls: type, *_: Any, **__: Any) -> Any:

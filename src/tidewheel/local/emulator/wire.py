@@ -11,9 +11,10 @@ of thirty races win).
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from copy import copy
 from email.utils import formatdate
-from functools import partial
+from functools import cache, partial
 from http import HTTPStatus
 from io import BytesIO
 from posixpath import normpath
@@ -27,6 +28,7 @@ import botocore.session
 from botocore.awsrequest import AWSResponse, create_request_object
 from botocore.config import Config
 from botocore.endpoint import convert_to_response_dict
+from botocore.hooks import HierarchicalEmitter
 from botocore.loaders import Loader
 from botocore.model import OperationModel
 from botocore.parsers import ResponseParserFactory
@@ -34,14 +36,20 @@ from moto import backend_index, backends
 from moto.core.base_backend import BackendDict
 from moto.core.botocore_stubber import MockRawResponse
 from moto.core.models import DEFAULT_ACCOUNT_ID
-from moto.core.request import normalize_request
-from moto.moto_server.werkzeug_app import DomainDispatcherApplication, MotoRequestHandler, create_backend_app
+from moto.core.request import (
+    PRESERVED_HEADER_NAMES_ENVIRON_KEY,
+    Request,
+    environ_key_for_header,
+    normalize_request,
+    should_preserve_original_header_name,
+)
 from werkzeug.exceptions import HTTPException
-from werkzeug.serving import BaseWSGIServer, make_server
+from werkzeug.serving import BaseWSGIServer, WSGIRequestHandler, make_server
+from werkzeug.wrappers import Response
 
 from tidewheel.clock import Clock, tell
 from tidewheel.errors import TidewheelError
-from tidewheel.local.emulator.wire_calls import WireRequest, of_botocore, of_wsgi
+from tidewheel.local.emulator.wire_calls import WireRequest, of_botocore, of_wsgi, scope_of
 from tidewheel.local.ports import check_free
 
 REGION = "us-east-1"
@@ -49,6 +57,7 @@ ACCESS_KEY = "AKIALOCALTIDEWHEEL00"
 _AUTHORIZATION = f"AWS4-HMAC-SHA256 Credential={ACCESS_KEY}/20260101/{REGION}/local/aws4_request"
 _OWN_HOST = re.compile(r"(?:(?:[\w.-]+\.)?localhost|127(?:\.\d{1,3}){3}|\[::1\])(?::\d+)?", re.ASCII | re.IGNORECASE)
 """The names of this machine that no other machine can have. S3's buckets may be below `localhost`."""
+_BUCKET_HOST = re.compile(r"(.+)\.localhost(?::\d+)?", re.ASCII | re.IGNORECASE)
 _CONFIG: dict[str, Any] = {
     "region": REGION,
     # The AWS settings of the developer's shell must not redirect our clients.
@@ -57,7 +66,6 @@ _CONFIG: dict[str, Any] = {
     "use_fips_endpoint": False,
     "use_dualstack_endpoint": False,
 }
-_shared_loader: list[Loader] = []  # service models are immutable: read once per process, not once per stack
 
 Answer = tuple[int, dict[str, Any], Any]
 Observer = Callable[[str, str, dict[str, Any], int], None]
@@ -66,6 +74,14 @@ Commands = Mapping[str, Callable[[str], str]]
 """Path of a command -> a function that takes the request's body and returns the answer's text."""
 Guard = Callable[[WireRequest, Callable[[], Answer]], Answer]
 """Takes a request and the function that answers the request. Returns that answer, or a refusal."""
+
+
+@cache
+def _shared() -> tuple[Loader, HierarchicalEmitter]:
+    """Returns botocore's models of services, and its own hooks. To make both anew for a session takes 20 ms of CPU."""
+    hooks = HierarchicalEmitter()
+    core = botocore.session.Session(event_hooks=hooks)
+    return core.get_component("data_loader"), hooks
 
 
 class Wire:
@@ -113,10 +129,9 @@ class Wire:
             observer: called after each request with service, operation, request and the length of the response.
             guard: decides which requests are answered; without a guard, all are.
         """
-        core = botocore.session.Session()
-        if not _shared_loader:
-            _shared_loader.append(core.get_component("data_loader"))
-        core.register_component("data_loader", _shared_loader[0])
+        loader, hooks = _shared()
+        core = botocore.session.Session(event_hooks=copy(hooks), include_builtin_handlers=False)
+        core.register_component("data_loader", loader)
         core.set_credentials(ACCESS_KEY, "local")
         for name, value in _CONFIG.items():
             core.set_config_variable(name, value)
@@ -159,10 +174,28 @@ class Wire:
         prepared = create_request_object(params).prepare()
         # moto's S3 answers 403 to unsigned requests. Nothing checks the signature.
         prepared.headers["Authorization"] = _AUTHORIZATION
-        method = self._method(prepared.url)
+        return self._ask_moto(normalize_request(prepared), prepared.url)
+
+    def _serve(self, environ: dict[str, Any]) -> Answer:
+        """Answers a request from HTTP. Its service is the one that it is signed for, or S3."""
+        request = _HttpRequest(environ)
+        service, region = scope_of(environ) or ("s3", REGION)
+        host = f"{service}.{region}.amazonaws.com"
+        bucket = _BUCKET_HOST.fullmatch(request.host) if service == "s3" else None
+        if bucket is not None:
+            host = f"{bucket[1]}.{host}"
+        return self._ask_moto(request, f"https://{host}{request.raw_path}")
+
+    def _ask_moto(self, request: Request, url: str) -> Answer:
+        """Returns moto's answer.
+
+        Args:
+            request: the request, with the address that the client knows.
+            url: AWS's address of what is asked.
+        """
+        method = self._method(url)
         if method is None:
-            return 404, {}, f"moto does not know {prepared.url}"
-        request = normalize_request(prepared)
+            return 404, {}, f"moto does not know {url}"
         try:
             status, headers, body = method(request, request.raw_url, request.headers)
         except HTTPException as error:
@@ -182,7 +215,9 @@ class Wire:
     def endpoint_url(self) -> str:
         """The endpoint of the same backends for other AWS clients. The server starts at the first use."""
         if self._server is None:
-            self._server = HttpServer(self._lock, self._clock, self._commit, self._port, commands=self._commands)
+            self._server = HttpServer(
+                self._serve, self._lock, self._clock, self._commit, self._port, commands=self._commands
+            )
         return self._server.url
 
     def guarded_endpoint(self, guard: Guard) -> str:
@@ -190,7 +225,7 @@ class Wire:
 
         The server runs until `close`.
         """
-        server = HttpServer(self._lock, self._clock, self._commit, guard=guard)
+        server = HttpServer(self._serve, self._lock, self._clock, self._commit, guard=guard)
         self._guarded.append(server)
         return server.url
 
@@ -206,7 +241,7 @@ class Wire:
 
 def _routes_of(url: str) -> list[tuple[re.Pattern[str], Any]]:
     for service, pattern in backend_index.backend_url_patterns:
-        if not pattern.match(url):
+        if not pattern.match(url) or service.startswith("moto_api"):  # which can end the process
             continue
         found: Any = backends.get_backend(service)  # type: ignore[call-overload]
         assert isinstance(found, BackendDict)
@@ -216,8 +251,21 @@ def _routes_of(url: str) -> list[tuple[re.Pattern[str], Any]]:
     return []
 
 
-class _QuietHandler(MotoRequestHandler):
+class _HttpRequest(Request):
+    from_wsgi_server = True  # the server sets the time of the answer
+
+
+class _QuietHandler(WSGIRequestHandler):
     clock: Clock
+
+    def make_environ(self) -> dict[str, Any]:
+        """Returns the WSGI environment. werkzeug leaves out names with underscores, which metadata in S3 may have."""
+        environ = super().make_environ()
+        kept = {name: value for name, value in self.headers.items() if should_preserve_original_header_name(name)}
+        environ[PRESERVED_HEADER_NAMES_ENVIRON_KEY] = {environ_key_for_header(name): name for name in kept}
+        for name, value in kept.items():
+            environ.setdefault(environ_key_for_header(name), value)
+        return environ
 
     def date_time_string(self, timestamp: float | None = None) -> str:  # noqa: ARG002
         """Returns the time of an answer, by the stack's clock."""
@@ -249,37 +297,20 @@ def _refusal(environ: Mapping[str, Any]) -> str | None:
     return None
 
 
-def _whole(application: Any, environ: dict[str, Any], start_response: Any) -> list[bytes]:
-    chunks = application(environ, start_response)
-    try:
-        return list(chunks)
-    finally:
-        if hasattr(chunks, "close"):
-            chunks.close()
-
-
-def _plain(start_response: Any, status: HTTPStatus, text: str) -> list[bytes]:
-    body = text.encode()
-    headers = [("Content-Type", "text/plain; charset=utf-8"), ("Content-Length", str(len(body)))]
-    start_response(f"{status.value} {status.phrase}", headers)
-    return [body]
-
-
-def _behind(guard: Guard, application: Any, environ: dict[str, Any], start_response: Any, body: bytes) -> list[bytes]:
-    def ask() -> Answer:
-        started: list[Any] = []
-        chunks = _whole(application, environ, lambda status, headers, *_: started.extend((status, headers)))
-        return int(started[0].split()[0]), dict(started[1]), b"".join(chunks)
-
-    status, headers, answer = guard(of_wsgi(environ, body), ask)
-    start_response(f"{status} {HTTPStatus(status).phrase}", list(headers.items()))
-    return [answer]
+def _response(environ: Mapping[str, Any], answer: Answer) -> Response:
+    status, headers, body = answer
+    response = Response(body, status, headers)
+    length = response.headers.get("content-length") if environ["REQUEST_METHOD"] == "HEAD" else None
+    if length is not None:  # of the object
+        response.automatically_set_content_length = False
+    return response
 
 
 class HttpServer:
-    """Runs moto's server on 127.0.0.1, in threads, under our lock.
+    """Serves moto on 127.0.0.1, in threads, under our lock.
 
     Args:
+        answer: answers a request.
         lock: held for each request.
         clock: the time of the answers.
         commit: called after each request, before the answer leaves.
@@ -293,6 +324,7 @@ class HttpServer:
 
     def __init__(
         self,
+        answer: Callable[[dict[str, Any]], Answer],
         lock: RLock,
         clock: Clock,
         commit: Callable[[], None],
@@ -300,39 +332,17 @@ class HttpServer:
         guard: Guard | None = None,
         commands: Commands = MappingProxyType({}),
     ) -> None:
-        application = DomainDispatcherApplication(create_backend_app)
-        self._lock = lock
+        self._answer, self._lock, self._guard, self._commands, self._commit = answer, lock, guard, commands, commit
         self._closed = False
 
-        def locked(environ: dict[str, Any], start_response: Any) -> list[bytes]:
-            refusal = _refusal(environ)
-            if refusal is not None:
-                return _plain(start_response, HTTPStatus.FORBIDDEN, f"Refused: {refusal}.\n")
-            # Read before the lock is taken, so that a slow sender does not hold up other requests.
-            length = int(environ.get("CONTENT_LENGTH") or 0)
-            body = environ["wsgi.input"].read(length) if length else b""
-            if length:
-                environ["wsgi.input"] = BytesIO(body)
-            command = commands.get(environ["PATH_INFO"])
-            if command is not None and environ["REQUEST_METHOD"] == "POST":
-                try:
-                    return _plain(start_response, HTTPStatus.OK, command(body.decode(errors="replace")))
-                except TidewheelError as error:
-                    return _plain(start_response, HTTPStatus.BAD_REQUEST, str(error))
-            with lock:
-                if self._closed:  # the backends are another stack's by now
-                    start_response("503 Service Unavailable", [("Content-Length", "0")])
-                    return []
-                if guard is None:
-                    answer = _whole(application, environ, start_response)
-                else:
-                    answer = _behind(guard, application, environ, start_response, body)
-                commit()
-                return answer
+        def application(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
+            return _response(environ, self._answered(environ))(environ, start_response)
 
         check_free("port", port)
         handler = type("Handler", (_QuietHandler,), {"clock": clock})
-        self._server: BaseWSGIServer = make_server("127.0.0.1", port, locked, threaded=True, request_handler=handler)
+        self._server: BaseWSGIServer = make_server(
+            "127.0.0.1", port, application, threaded=True, request_handler=handler
+        )
         self.url = f"http://127.0.0.1:{self._server.server_port}"
         self._thread = Thread(target=self._server.serve_forever, name="tidewheel-endpoint", daemon=True)
         self._thread.start()
@@ -344,3 +354,26 @@ class HttpServer:
         self._server.shutdown()
         self._thread.join()
         self._server.server_close()
+
+    def _answered(self, environ: dict[str, Any]) -> Answer:
+        refusal = _refusal(environ)
+        if refusal is not None:
+            return HTTPStatus.FORBIDDEN, {}, f"Refused: {refusal}.\n"
+        # Read before the lock is taken, so that a slow sender does not hold up other requests.
+        length = int(environ.get("CONTENT_LENGTH") or 0)
+        body = environ["wsgi.input"].read(length) if length else b""
+        if length:
+            environ["wsgi.input"] = BytesIO(body)
+        command = self._commands.get(environ["PATH_INFO"])
+        if command is not None and environ["REQUEST_METHOD"] == "POST":
+            try:
+                return HTTPStatus.OK, {}, command(body.decode(errors="replace"))
+            except TidewheelError as error:
+                return HTTPStatus.BAD_REQUEST, {}, str(error)
+        with self._lock:
+            if self._closed:  # the backends are another stack's by now
+                return HTTPStatus.SERVICE_UNAVAILABLE, {}, ""
+            ask = partial(self._answer, environ)
+            found = ask() if self._guard is None else self._guard(of_wsgi(environ, body), ask)
+            self._commit()
+            return found

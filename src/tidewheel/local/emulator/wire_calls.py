@@ -31,7 +31,7 @@ _LISTING = frozenset(
         "start-after",
     }
 )
-_SCOPE = re.compile(r"Credential=[^/]+/[^/]+/[^/]+/([^/]+)/")
+_SCOPE = re.compile(r"Credential=[^/]+/[^/]+/([^/]+)/([^/]+)/")
 _SCHEDULES = {"POST": "CreateSchedule", "PUT": "UpdateSchedule", "GET": "GetSchedule", "DELETE": "DeleteSchedule"}
 _S3_OBJECT = {"GET": "GetObject", "HEAD": "HeadObject", "DELETE": "DeleteObject"}
 _S3_BUCKET = {"PUT": "CreateBucket", "HEAD": "HeadBucket", "DELETE": "DeleteBucket"}
@@ -88,16 +88,23 @@ def of_wsgi(environ: Mapping[str, Any], body: bytes) -> WireRequest:
         for name, value in environ.items()
         if name.startswith("HTTP_")
     }
-    signed_for = _SCOPE.search(headers.get("authorization", ""))
+    scope = scope_of(environ)
     path = environ.get("RAW_URI") or environ["PATH_INFO"] + "?" + environ.get("QUERY_STRING", "")
     return WireRequest(
-        service=signed_for[1] if signed_for else "unsigned",
+        service=scope[0] if scope else "unsigned",
         operation=None,
         method=environ["REQUEST_METHOD"],
         url=f"http://{headers.get('host', '')}{path}",
         headers=headers,
         body=body,
     )
+
+
+def scope_of(environ: Mapping[str, Any]) -> tuple[str, str] | None:
+    """Returns the service and the Region for which a request from HTTP is signed."""
+    signed = environ.get("HTTP_AUTHORIZATION") or unquote(environ.get("QUERY_STRING", ""))
+    found = _SCOPE.search(signed)
+    return (found[2], found[1]) if found else None
 
 
 def read_call(request: WireRequest) -> Call:
