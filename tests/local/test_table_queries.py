@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import boto3
 import pytest
 
 from tidewheel.local import LocalTidewheel
@@ -30,15 +31,21 @@ def make(client: Any, name: str, index: dict[str, str]) -> None:
     )
 
 
-@pytest.fixture
-def client() -> Iterator[Any]:
+@pytest.fixture(params=["in the process", "over HTTP"])
+def client(request: pytest.FixtureRequest) -> Iterator[Any]:
+    """A client of this process's stack, which answers some operations without moto, or another program's client."""
     with LocalTidewheel() as stack:
         made = stack.session.client("dynamodb")
         make(made, "mine", {"check_shard": "HASH", "next_check_ms": "RANGE"})
-        for sort_key in reversed(SORT_KEYS):  # not in their order
-            made.put_item(TableName="mine", Item={"pk": {"S": "p"}, "sk": {"S": sort_key}})
-        made.put_item(TableName="mine", Item={"pk": {"S": "q"}, "sk": {"S": "B#000"}})
-        yield made
+        keys = [("q", "B#000"), *(("p", sort_key) for sort_key in reversed(SORT_KEYS))]  # not in their order
+        puts = [{"Put": {"TableName": "mine", "Item": {"pk": {"S": pk}, "sk": {"S": sk}}}} for pk, sk in keys]
+        for first in range(0, len(puts), 100):
+            made.transact_write_items(TransactItems=puts[first : first + 100])
+        if request.param == "in the process":
+            yield made
+        else:
+            session = boto3.Session(aws_access_key_id="any", aws_secret_access_key="any", region_name="us-east-1")
+            yield session.client("dynamodb", endpoint_url=stack.endpoint_url)
 
 
 def found(client: Any, condition: str, **values: str) -> list[str]:
@@ -125,6 +132,20 @@ def test_another_index_with_the_name_of_ours_has_its_own_items() -> None:
             Select="COUNT",
         )
         assert answer["Count"] == 3
+
+
+def test_a_key_is_made_for_a_table_that_is_encrypted_and_for_no_other() -> None:
+    with LocalTidewheel() as stack:
+        assert stack.session.client("kms").list_keys()["Keys"] == []
+        described = stack.session.client("dynamodb").create_table(
+            TableName="users",
+            KeySchema=[{"AttributeName": "id", "KeyType": "HASH"}],
+            AttributeDefinitions=[{"AttributeName": "id", "AttributeType": "S"}],
+            BillingMode="PAY_PER_REQUEST",
+            SSESpecification={"Enabled": True, "SSEType": "KMS"},
+        )
+        [key] = stack.session.client("kms").list_keys()["Keys"]
+        assert described["TableDescription"]["SSEDescription"]["KMSMasterKeyArn"] == key["KeyArn"]
 
 
 def test_tables_of_users_are_written_and_read_by_any_keys(client: Any) -> None:

@@ -90,10 +90,10 @@ class Emulator:
         self.sqs = EmulatedSqs(clock, self.changed, virtual=virtual)
         self.schedules = ScheduleBook(clock, self.changed)
         self.starts = Starts(clock, self.changed)
-        self._own = dict(self.starts.operations)
+        self.tables = EmulatedTables()
+        self._own = {**self.starts.operations, **self.tables.operations}
         known = {} if commands is None else commands
         self._wire = Wire(self.lock, self._own, clock, self.commit, port, known)
-        self.tables = EmulatedTables()
 
     def open(self) -> None:
         """Empties moto's backends and applies every workaround.

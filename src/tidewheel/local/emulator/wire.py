@@ -69,7 +69,9 @@ _CONFIG: dict[str, Any] = {
 
 Answer = tuple[int, dict[str, Any], Any]
 Observer = Callable[[str, str, dict[str, Any], int], None]
-Own = Mapping[tuple[str, str], Callable[[dict[str, Any]], Answer]]
+Operation = Callable[[dict[str, Any]], Answer | None]
+"""Answers botocore's request. Returns None to leave the request to moto."""
+Own = Mapping[tuple[str, str], Operation]
 Commands = Mapping[str, Callable[[str], str]]
 """Path of a command -> a function that takes the request's body and returns the answer's text."""
 Guard = Callable[[WireRequest, Callable[[], Answer]], Answer]
@@ -154,7 +156,7 @@ class Wire:
             raise RuntimeError("this local Tidewheel stack is closed, and its clients with it")
         with self._lock:
             service = model.service_model.service_name
-            ask = partial(self._own.get((service, model.name), self._dispatch), params)
+            ask = partial(self._ask, (service, model.name), params)
             status, headers, body = ask() if guard is None else guard(of_botocore(service, model.name, params), ask)
             self._commit()
             headers = {**headers, "Date": _date(self._clock)}
@@ -169,6 +171,11 @@ class Wire:
             if observer is not None:
                 observer(service, model.name, params, len(body))
         return response, parsed
+
+    def _ask(self, operation: tuple[str, str], params: dict[str, Any]) -> Answer:
+        own = self._own.get(operation)
+        answer = None if own is None else own(params)
+        return self._dispatch(params) if answer is None else answer
 
     def _dispatch(self, params: dict[str, Any]) -> Answer:
         prepared = create_request_object(params).prepare()
