@@ -30,14 +30,14 @@ def console(
     stack: Annotated[str | None, typer.Option(help="Name of the deployed stack; also before the command.")] = None,
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port on 127.0.0.1; 0 takes any free port.")] = 8420,
     allow_changes: Annotated[
-        bool, typer.Option("--allow-changes", help="Show what changes something: cancel, pause, purge and more.")
+        bool, typer.Option("--allow-changes", help="Show the buttons that cancel, pause, purge and more.")
     ] = False,
     hide_bodies: Annotated[
         bool, typer.Option("--hide-bodies", help="Leave bodies and attributes out of all pages.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Serve a page that shows what waits, for when, and what is wrong, until Ctrl-C.
+    """Serve a page of waiting messages, their due times, and troubles, until Ctrl-C.
 
     The page uses your own AWS credentials, and listens on 127.0.0.1 only. Without --allow-changes it only reads.
     """
@@ -47,7 +47,7 @@ def console(
     session = chosen.session()
     meter = RequestMeter(session)
     client = chosen.client(session)
-    client.core.connection.settings  # noqa: B018  # tells at once what is wrong with stack or credentials
+    client.core.connection.settings  # noqa: B018  # a wrong stack or wrong credentials are told at once
     log_audit()
     server = ConsoleServer(
         client,

@@ -1,4 +1,4 @@
-"""Serves the console, a web page that shows what waits, when it is due, and why it does not come.
+"""Serves the console, a web page of the waiting messages, their due times, and their obstacles.
 
 `app(client)` is an ASGI application over the public client. `ConsoleServer` serves it on 127.0.0.1, behind a token. All
 pages are made on the server. Each works without scripts, which only keep it up to date.
@@ -10,7 +10,7 @@ pages are made on the server. Each works without scripts, which only keep it up 
 | reading | reads that may fail one by one, and their number |
 | live | the stream that tells a tab that its page changed |
 | changes | the forms, and the audit line of each |
-| results | what the last action did |
+| results | the outcomes of the last actions |
 | text, wheel | values as text, and the picture of the wheel |
 | pages | one module a screen |
 """

@@ -39,12 +39,12 @@ _PAGES_KEPT = 50
 """Pages that are kept for the tabs that show them."""
 
 Screen = Callable[["Console", Request], tuple[str, dict[str, Any]]]
-"""Reads what a page shows. Returns the template and its values."""
+"""Reads a page's data. Returns the template and its values."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LocalService:
-    """What only a service on this machine can do.
+    """The abilities of a service on this machine only.
 
     Attributes:
         requests: requests to AWS of the whole service so far, by "service.Operation".
@@ -72,7 +72,7 @@ class Page:
 
 
 class Console:
-    """What all pages share."""
+    """The state that all pages share."""
 
     def __init__(
         self,
@@ -199,7 +199,7 @@ def app(
         local: the powers over a service on this machine.
         hide_bodies: whether bodies and attributes are left out of all pages.
         who: the person, for the audit line.
-        token: what the first address must have as `?token=`.
+        token: the first address must have it as `?token=`.
         port: the port of 127.0.0.1 that serves it. Other names of the host are refused.
     """
     console = Console(client, may_change=changes, requests=requests, local=local, hide_bodies=hide_bodies, who=who)

@@ -116,14 +116,14 @@ def _outcome(console: Console, name: str, act: Action, asked: Asked) -> Result:
 
 
 def audit(console: Console, name: str, asked: Asked, result: Result) -> None:
-    """Writes the audit line: who, what, when, and the result. Bodies and attributes are not in it."""
-    what = {"topic": asked.topic, "subscription": asked.subscription, "id": asked.id}
-    what |= {field: asked.value(field) for field in ("delay", "deliver_at", "key", "q", "by", "from", "ids")}
+    """Writes the audit line: person, action, time and result. Bodies and attributes are not in it."""
+    named = {"topic": asked.topic, "subscription": asked.subscription, "id": asked.id}
+    named |= {field: asked.value(field) for field in ("delay", "deliver_at", "key", "q", "by", "from", "ids")}
     line = {
         "audit": name,
         "who": console.who,
         "at": console.now().isoformat(timespec="milliseconds"),
-        **{field: value for field, value in what.items() if value},
+        **{field: value for field, value in named.items() if value},
         "done": result.good,
         "result": result.text,
     }
@@ -222,7 +222,7 @@ def _selected(console: Console, asked: Asked) -> Result:
 
 
 def selection(by: str, q: str, first: str) -> Selected:
-    """Returns the filter of a view, for `find` and what changes all that it finds.
+    """Returns the filter of a view, for `find`, `cancel_where` and `reschedule_where`.
 
     Raises:
         InvalidValue: the time cannot be read, or the filter names one message by its id.

@@ -43,7 +43,7 @@ class Guard:
 
     Args:
         application: the console.
-        token: what the address must have once, and the cookie after that; None asks for none.
+        token: the address must have it once, and the cookie after that; None asks for none.
         port: the port of this machine; None takes any Host, for an application that others serve.
     """
 

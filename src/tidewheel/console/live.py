@@ -15,7 +15,7 @@ from collections.abc import AsyncIterator, Callable
 from starlette.concurrency import run_in_threadpool
 
 _MOVING = re.compile(r'<span class="rel".*?</span>|<[^>]* data-moving.*?</p>', re.DOTALL)
-"""What differs each time: times from now, and the requests of the page."""
+"""Parts that differ each time: times from now, and the requests of the page."""
 QUIET_AFTER_S = 300.0
 QUIET_S = 30.0
 
@@ -34,7 +34,7 @@ async def changes(make: Callable[[float], str], seen: str, every_s: float) -> As
 
     Args:
         make: makes the page, unless one is kept that is younger than this many seconds. Returns its mark.
-        seen: the mark of the page that the tab shows. After a pause, the first comparison finds what changed meanwhile.
+        seen: the mark of the page that the tab shows. After a pause, the first comparison finds the changes.
         every_s: how often. A page without changes for `QUIET_AFTER_S` is compared every `QUIET_S`.
     """
     yield "retry: 1000\n\n"

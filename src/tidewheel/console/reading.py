@@ -23,7 +23,7 @@ from tidewheel.model.prices import dollars
 T = TypeVar("T")
 
 PAGE_S = 10.0
-"""The time for all reads of a page. What has not answered by then is shown as missing."""
+"""The time for all reads of a page. Reads without an answer by then are shown as missing."""
 AT_ONCE = 8
 
 _EXPIRED = (
@@ -40,7 +40,7 @@ _UNITS = {"sqs": "sqs.request", "s3": "s3.get", "dynamodb": "dynamodb.read"}
 
 @dataclass(frozen=True, slots=True)
 class Read(Generic[T]):
-    """What a read found, or why it found nothing."""
+    """The value of a read, or the reason for its absence."""
 
     value: T | None = None
     missing: str = ""
@@ -115,7 +115,7 @@ class Reader:
         """Reads things side by side. A read that fails, or has not ended after `PAGE_S`, tells the reason.
 
         Raises:
-            UnknownTopic, InvalidValue: the address names what is not there.
+            UnknownTopic, InvalidValue: the address names an unknown thing.
         """
         futures = [self._pool.submit(call) for call in calls]
         wait(futures, PAGE_S)

@@ -1,4 +1,4 @@
-"""Keeps what the last actions did, for the page that the form leads back to."""
+"""Keeps the results of the last actions, for the page that the form leads back to."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ _KEPT = 200
 
 @dataclass(slots=True)
 class Result:
-    """What an action did. An action that goes on in the background changes the text.
+    """The result of an action. An action that goes on in the background changes the text.
 
     Attributes:
         text: a sentence.
-        good: whether it did what was asked.
-        errors: field -> what is wrong with its value.
-        typed: field -> what was typed, kept if something is wrong.
+        good: whether the action succeeded.
+        errors: field -> advice about its value.
+        typed: field -> the typed text, kept if something is wrong.
         link: an address to go on, with its text.
     """
 

@@ -1,1 +1,1 @@
-"""The screens. Each module reads what its template shows."""
+"""The screens. Each module reads the data of its template."""

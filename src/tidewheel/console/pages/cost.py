@@ -1,4 +1,4 @@
-"""What the service costs: counted requests of a local service, or the calculator for a deployed one."""
+"""The cost of the service, by counted requests of a local service, and by the calculator."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _DAY_S = 86_400
 
 
 def screen(console: Console, request: Request) -> tuple[str, dict[str, Any]]:
-    """Counts what the service asked AWS for, and calculates a bill for the numbers in the address."""
+    """Counts the service's requests, and calculates a bill for the numbers in the address."""
     typed = {name: request.query_params.get(name, default) for name, default in _FIELDS.items()}
     errors: dict[str, str] = {}
     found: Bill | None = None

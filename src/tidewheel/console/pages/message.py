@@ -1,4 +1,4 @@
-"""One message: where it is, what comes next, who gets it, and its body."""
+"""One message, with its place, its next step, its recipients and its body."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def life(status: MessageStatus) -> list[Step]:
 
 
 def next_step(status: MessageStatus, now: datetime) -> str:
-    """Returns what happens next, and when, or why nothing does."""
+    """Returns the next step with its time, or the reason why there is none."""
     match status.state:
         case MessageState.WAITING:
             return (
@@ -101,7 +101,7 @@ def next_step(status: MessageStatus, now: datetime) -> str:
         case MessageState.SENT:
             if status.deliver_at > now:
                 return f"Each queue has it, and releases it at {status.deliver_at:%Y-%m-%d %H:%M:%S} UTC."
-            return "Each queue has it, or had it: what happens now is up to the consumers."
+            return "Each queue has it, or had it. The rest is up to the consumers."
         case MessageState.CANCELLED:
             return "It was cancelled, moved or replaced in time, and is not sent."
         case MessageState.PURGED:

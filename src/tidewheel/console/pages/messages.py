@@ -52,7 +52,7 @@ def screen(console: Console, request: Request) -> tuple[str, dict[str, Any]]:
             errors["from" if error.field in ("first", "after") and not after else "q"] = error.advice
     rows: list[Row] = found.value or []
     if q and by == "id" and rows and not rows[0].state:
-        errors["q"] = "no ledger holds a message with this id: see its page for what that means"
+        errors["q"] = "no ledger holds a message with this id: its page tells why"
     return "messages.html", {
         "topic": topic,
         "by": by,
@@ -98,7 +98,7 @@ def _reading(
 
 
 def _later(by: str, q: str, rows: list[Row]) -> str | None:
-    """Returns what goes on behind the last row of this page."""
+    """Returns the parameter `after` of the next page."""
     if len(rows) <= A_PAGE:
         return None
     last = rows[A_PAGE - 1]

@@ -1,4 +1,4 @@
-"""The first screen: what waits, in all topics, and what is wrong."""
+"""The first screen, with the waiting messages of all topics, and their troubles."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def screen(console: Console, request: Request) -> tuple[str, dict[str, Any]]:
 
 
 def picture(console: Console, found: list[TopicStats]) -> dict[str, Any] | None:
-    """Returns what the wheel's template needs, for the stats of some topics."""
+    """Returns the values of the wheel's template, for the stats of some topics."""
     if not found:
         return None
     now = console.now()

@@ -1,4 +1,4 @@
-"""What is wrong, since when, and what to do."""
+"""The findings of `health`, with their remedies."""
 
 from __future__ import annotations
 
