@@ -36,7 +36,7 @@ def pages(subscriptions: int) -> dict[str, Counter[str]]:
     topic = "/topics/orders"
     return {
         "/": stats(subscriptions, len(TOPICS)) + Counter({"dynamodb.Scan": 1}),
-        topic: stats(subscriptions) + Counter(LISTED) + Counter(LISTED),
+        topic: stats(subscriptions) + Counter(LISTED) + Counter({"dynamodb.Query": 1}),
         f"{topic}/messages": Counter(PEEK),
         f"{topic}/messages?from=2026-01-02T01:00Z": Counter(PEEK),
         f"{topic}/messages?by=id&q={{id}}": Counter(GET),

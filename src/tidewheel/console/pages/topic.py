@@ -18,13 +18,10 @@ def screen(console: Console, request: Request) -> tuple[str, dict[str, Any]]:
     """Reads the topic's stats, its subscriptions' filters, and its nearest ledgers."""
     name, client = request.path_params["topic"], console.client
     after = request.query_params.get("after") or None
-    stats, subscriptions, ledgers = console.reader.read_all(
-        [
-            lambda: client.stats(name),
-            lambda: client.subscriptions(name),
-            lambda: client.ledgers(name, LEDGERS, after=after),
-        ]
-    )
+    # One after the other: the first tells the client of the topic, and the others need not ask again.
+    stats = console.reader.read(client.stats, name)
+    subscriptions = console.reader.read(client.subscriptions, name)
+    ledgers = console.reader.read(client.ledgers, name, LEDGERS, after=after)
     return "topic.html", {
         "topic": name,
         "stats": stats,
