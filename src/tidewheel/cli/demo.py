@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from tidewheel.cli.demo_plot import plot_of
 from tidewheel.cost.rivals import schedules_dollars
 from tidewheel.local import LocalTidewheel
 from tidewheel.local.replay import (
@@ -74,7 +75,7 @@ def run_demo(output: Path, real_seconds: int, limit: int | None, as_json: bool) 
         results[f"{real_seconds} s, real time"] = real
     output.mkdir(parents=True, exist_ok=True)
     plot = output / "demo.svg"
-    save_plot(plot, results)
+    plot.write_text(plot_of(results), encoding="utf-8")
     sound = all(result.sound for result in results.values())
     if as_json:
         print(json.dumps({name: summary(result) for name, result in results.items()} | {"sound": sound}, indent=1))
@@ -184,37 +185,3 @@ def _dollars(dollars: float, result: Result) -> str:
 
 def _a_million(dollars: float, result: Result) -> float:
     return dollars / max(1, result.delivered) * 1_000_000
-
-
-def save_plot(path: Path, results: dict[str, Result]) -> None:
-    """Saves a plot of lateness and backlog, with a column for each replay. The path ends in .svg or .png."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    figure, axes = pyplot.subplots(2, len(results), figsize=(6 * len(results), 6), squeeze=False, layout="constrained")
-    for column, (name, result) in enumerate(results.items()):
-        upper, lower = axes[0][column], axes[1][column]
-        start = min(result.due_at)
-        unit, label = (86_400, "days") if (max(result.due_at) - start).days > 2 else (1, "seconds")
-        upper.plot(
-            [(due - start).total_seconds() / unit for due in result.due_at],
-            [late / 1000 for late in result.lateness_ms],
-            ".",
-            markersize=2,
-            alpha=0.4,
-            rasterized=True,
-        )
-        upper.axhline(0, color="black", linewidth=0.8)
-        upper.axhline(1.1, color="tab:red", linewidth=0.8, linestyle="--", label="promise: 1 s + max_skew")
-        upper.set(title=name, ylabel="lateness (s)", xlabel=f"due after ({label})")
-        upper.legend(loc="lower right", fontsize="small")
-        lower.step(
-            [(at - start).total_seconds() / unit for at, _ in result.backlog],
-            [waiting for _, waiting in result.backlog],
-            where="post",
-        )
-        lower.set(ylabel="messages waiting", xlabel=f"time ({label})", ylim=(0, None))
-    figure.savefig(path, dpi=120)
-    pyplot.close(figure)

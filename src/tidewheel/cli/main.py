@@ -1,7 +1,7 @@
 """Defines the command `tidewheel` with its global options and commands.
 
-`demo` needs moto and matplotlib, so its module is loaded by the command only. The module has a typer application named
-`app`, which takes the arguments after the command's name.
+`demo` and `console` need more packages, so their modules are loaded by the command only. Each has a typer application
+named `app`, which takes the arguments after the command's name.
 """
 
 from __future__ import annotations
