@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
-from http.client import HTTPConnection
+from http.client import HTTPConnection, HTTPResponse
 from pathlib import Path
 from typing import Any
 
@@ -197,15 +197,17 @@ def test_the_console_shows_the_service_and_moves_the_time_of_its_clients() -> No
     with dev("--topic", "orders:billing") as service:
         origin, _, token = service.told["console"].partition("/?token=")
         port = origin.rpartition(":")[2]
-        headers = {"Cookie": f"tidewheel-{port}={token}", "Origin": origin}
-        connection = HTTPConnection("127.0.0.1", int(port), timeout=PATIENCE_S)
-        connection.request("GET", "/topics/orders", headers=headers)
-        assert "billing" in connection.getresponse().read().decode()
+        form = "application/x-www-form-urlencoded"
+        headers = {"Cookie": f"tidewheel-{port}={token}", "Origin": origin, "Content-Type": form}
+
+        def ask(method: str, path: str, body: str | None = None) -> HTTPResponse:
+            connection = HTTPConnection("127.0.0.1", int(port), timeout=PATIENCE_S)
+            connection.request(method, path, body, headers)
+            return connection.getresponse()
+
+        assert "billing" in ask("GET", "/topics/orders").read().decode()
         sent = service.json("send", "orders", "hello", "--delay", "2d")[0]["deliver_at"]
-        form = {**headers, "Content-Type": "application/x-www-form-urlencoded"}
-        connection.request("POST", "/time", "by=3d&back=/", form)
-        assert connection.getresponse().status == 303
-        connection.close()
+        assert ask("POST", "/time", "by=3d&back=/").status == 303
         [later] = service.json("send", "orders", "hello", "--delay", "1h")
         assert later["deliver_at"] > sent
 

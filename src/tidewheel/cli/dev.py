@@ -211,7 +211,7 @@ def _told(service: DevService, console: str, state: Path | None, client: Tidewhe
 def _first_message(service: DevService, topics: Sequence[str]) -> str:
     """Returns a line for any shell that sends a message, and makes a topic for it if there is none."""
     script = Path(sys.argv[0])
-    words = [str(script.absolute())] if script.stem == "tidewheel" else [sys.executable, "-m", "tidewheel"]
+    words = [str(script.absolute())] if script.stem == "tidewheel" else [sys.executable, "-m", "tidewheel.cli"]
     program = shlex.join(words)
     variables = f"{dev_service.VARIABLE}=1 AWS_ENDPOINT_URL={service.endpoint}"
     if topics:

@@ -44,8 +44,9 @@ def create_topic(
     if settings is None:
         given = cast("dict[str, Any]", changes)
         check_names(TopicSettings, given, "a topic")
-        settings = TopicSettings(**{**connection.settings.topic_defaults, **given})
-        return subscribe.create_topic(connection.storage, clock, name, settings, given=given)
+        storage = connection.storage  # reads the defaults
+        settings = TopicSettings(**{**connection.topic_defaults, **given})
+        return subscribe.create_topic(storage, clock, name, settings, given=given)
     if changes:
         raise InvalidValue("settings", changes, "give settings= or single settings, not both")
     if not isinstance(settings, TopicSettings):

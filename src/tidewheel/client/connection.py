@@ -17,7 +17,7 @@ from botocore.exceptions import ClientError
 from tidewheel.aws.tries import SDK, Tries
 from tidewheel.clock import Clock, SystemClock
 from tidewheel.errors import InvalidValue, NotConfigured
-from tidewheel.model.settings import ServiceSettings, parameter_name
+from tidewheel.model.settings import NewTopicSettings, ServiceSettings, parameter_name, topic_defaults_in
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -47,7 +47,12 @@ def check_endpoint(name: str, url: str | None) -> None:
 
 
 class Connection:
-    """The AWS clients of a stack. Several threads may use the same connection."""
+    """The AWS clients of a stack. Several threads may use the same connection.
+
+    Attributes:
+        topic_defaults: settings of new topics in place of the defaults of TopicSettings. The SSM parameter may have
+            some.
+    """
 
     def __init__(
         self,
@@ -65,6 +70,7 @@ class Connection:
         self._given_sqs = sqs
         self._lock = threading.RLock()
         given = {"settings": settings, "storage": storage, "objects": storage and storage.objects, "sqs": sqs}
+        self.topic_defaults = NewTopicSettings()
         self._made: dict[str, Any] = {name: each for name, each in given.items() if each is not None}
 
     @classmethod
@@ -166,7 +172,10 @@ class Connection:
         if isinstance(self._clock, SystemClock):
             date = answer.get("ResponseMetadata", {}).get("HTTPHeaders", {}).get("date")
             _check_time(date, self._clock.now_ms() / 1000)
-        return ServiceSettings.from_json(answer["Parameter"]["Value"], f"SSM parameter {name}")
+        found = answer["Parameter"]["Value"]
+        settings = ServiceSettings.from_json(found, f"SSM parameter {name}")
+        self.topic_defaults = topic_defaults_in(found)
+        return settings
 
 
 def no_stack(stack: str, parameter: str, region: str) -> NotConfigured:

@@ -29,7 +29,7 @@ from tidewheel.local.meter import Requests
 from tidewheel.local.pump import Pump
 from tidewheel.local.stack import Stack, clock_from, milliseconds_of
 from tidewheel.memory.sqs_queue import MemoryQueue
-from tidewheel.model.settings import NewTopicSettings, parameter_name
+from tidewheel.model.settings import TOPIC_DEFAULTS, NewTopicSettings, parameter_name
 from tidewheel.shipped import FUNCTIONS, shipped
 
 if TYPE_CHECKING:
@@ -313,7 +313,7 @@ class LocalTidewheel(Stack):
         """Gives the topic settings to all clients of the stack, by the stack's SSM parameter."""
         if self.topic_settings:
             parameter = self._emulator.parameter(parameter_name(self.stack_name))
-            parameter.value = json.dumps({**json.loads(parameter.value), "topic_defaults": self.topic_settings})
+            parameter.value = json.dumps({**json.loads(parameter.value), TOPIC_DEFAULTS: self.topic_settings})
 
     def _function_session(self, role_arn: str | None) -> botocore.session.Session:
         return self._emulator.core_session(self.requests.observe, role_arn)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime as dt
 import json
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self, Unpack, cast
 
@@ -86,13 +85,15 @@ class MemoryTidewheel(Stack):
 
     def client(self) -> Tidewheel:
         """Returns the ordinary SDK client, on the ports in memory and the virtual clock."""
-        return Tidewheel(
+        client = Tidewheel(
             self._settings.stack,
-            settings=replace(self._settings, topic_defaults=self.topic_settings),
+            settings=self._settings,
             clock=self.service.clock,
             storage=self.service,
             sqs=cast("SQSClient", self.sqs),
         )
+        client.core.connection.topic_defaults = self.topic_settings
+        return client
 
     @property
     def logged(self) -> list[Failure]:

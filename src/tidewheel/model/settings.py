@@ -7,13 +7,13 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import lru_cache
-from typing import Annotated, Any, Literal, TypedDict, get_origin
+from typing import Annotated, Any, Literal, TypedDict, cast, get_origin
 
 from tidewheel.errors import InvalidValue, NotConfigured, WrongQueue
 from tidewheel.model.filter_policy import FilterPolicy
 from tidewheel.model.levels import check_levels, parse_levels
 from tidewheel.model.setting import Declared, Setting, check_names, check_settings, settings_of
-from tidewheel.model.untrusted import json_object_of, text, whole
+from tidewheel.model.untrusted import json_object_of, mapping, text, whole
 
 CancelUntil = Literal["sealed", "consumed"]
 InitialPosition = Literal["latest", "earliest"]
@@ -336,10 +336,6 @@ class ServiceSettings(FunctionSettings):
         str | None,
         Setting("The KMS key that encrypts the S3 bucket, the table and the service's queues.", none="AWS's own keys"),
     ] = None
-    topic_defaults: Annotated[
-        Mapping[str, Any],
-        Setting("Settings of new topics in place of the defaults of a topic, as JSON. Local services have some."),
-    ] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         check_settings(self)
@@ -436,7 +432,7 @@ def read_setting(declared: Declared, value: Any, name: str = "") -> Any:
             raise InvalidValue(name or declared.name, value, "give a whole number") from None
     if declared.kind == tuple[int, ...]:
         return parse_levels(value, name or declared.name)
-    return _MAPPINGS[declared.name](value) if get_origin(declared.kind) is Mapping else str(value)
+    return _topic_queues(value) if get_origin(declared.kind) is Mapping else str(value)
 
 
 def stored_settings(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -471,22 +467,15 @@ def _topic_queues(value: object) -> dict[str, tuple[str, str]]:
         raise InvalidValue("topic_queues", value, "give a mapping of topics to [urgent URL, bulk URL]") from None
 
 
-def _topic_defaults(value: object) -> dict[str, Any]:
-    """Reads the setting `topic_defaults`, a mapping or its JSON text. Drops names that this release does not know."""
+TOPIC_DEFAULTS = "topic_defaults"
+"""The name in the SSM parameter of settings that new topics have in place of the defaults. Local stacks have some."""
+
+
+def topic_defaults_in(text: str) -> NewTopicSettings:
+    """Reads the SSM parameter's TOPIC_DEFAULTS. Leaves out names that this release does not know."""
+    found = mapping(json_object_of(text).get(TOPIC_DEFAULTS, {}))
     known = settings_of(TopicSettings)
-    try:
-        found: Any = json.loads(value) if isinstance(value, str) else value
-        defaults = {name: each for name, each in found.items() if name in known}
-    except (AttributeError, TypeError, ValueError, RecursionError):
-        raise InvalidValue("topic_defaults", value, "give a mapping of topic settings to values") from None
-    TopicSettings(**defaults)  # refuses settings that no topic could have
-    return defaults
-
-
-_MAPPINGS: dict[str, Callable[[object], dict[str, Any]]] = {
-    "topic_queues": _topic_queues,
-    "topic_defaults": _topic_defaults,
-}
+    return cast("NewTopicSettings", {name: value for name, value in found.items() if name in known})
 
 
 def parameter_name(stack: str) -> str:

@@ -1,4 +1,4 @@
-"""Runs the command line, `python -m tidewheel --help`."""
+"""Runs the command line, `python -m tidewheel.cli --help`."""
 
 from tidewheel.cli import run
 
