@@ -67,6 +67,7 @@ DNS_SUFFIXES = {"aws-cn": "amazonaws.com.cn"}
 """Partition -> its suffix, for partitions with another suffix than DNS_SUFFIX."""
 DNS_SUFFIX = "amazonaws.com"
 
+_ITEM_READS = ("GetItem", "Query")
 _CONSUMING = ("sqs:ChangeMessageVisibility", "sqs:DeleteMessage", "sqs:GetQueueAttributes", "sqs:ReceiveMessage")
 _DAY = "????-??-??"
 _REGION = re.compile(r"(?:^|\.)([a-z]{2}(?:-[a-z]+)+-\d+)(?:\.|$)")
@@ -251,8 +252,10 @@ def viewer_statements(
     depths = ["sqs:GetQueueAttributes"]
     return [
         _reading_settings(at),
-        _items(at, ["dynamodb:GetItem", "dynamodb:Query"], [layout.EVERY_TOPIC, layout.SERVICE]),
-        # Listing topics reads the whole table, which no condition on keys allows.
+        _items(
+            at, [f"dynamodb:{name}" for name in ("BatchGetItem", *_ITEM_READS)], [layout.EVERY_TOPIC, layout.SERVICE]
+        ),
+        # Listing topics reads the whole table while its list is not complete. No condition on keys allows that.
         _allow(["dynamodb:Scan"], [at.table_arn]),
         _allow(
             ["s3:GetObject"], [at.object_arn(name) for name in (f"{LEDGERS}*", f"{PLANS}*", f"{PAYLOADS}*/{_DAY}/*")]
@@ -268,7 +271,7 @@ def administrator_statements(
 ) -> list[Statement]:
     """Returns the IAM statements for an administrator of all topics and subscriptions.
 
-    Listing topics reads the whole table, which no condition on keys allows. So administration cannot be limited to a
+    Listing topics may read the whole table, which no condition on keys allows. So administration cannot be limited to a
     single topic.
 
     Args:
@@ -281,7 +284,7 @@ def administrator_statements(
         InvalidValue: the settings do not say where the service is, or a queue is not valid.
     """
     at = _service_at(settings, **place)
-    reads = [f"dynamodb:{name}" for name in ("GetItem", "Query", "Scan")]
+    reads = [f"dynamodb:{name}" for name in ("BatchGetItem", *_ITEM_READS, "Scan")]
     writes = [f"dynamodb:{name}Item" for name in ("ConditionCheck", "Delete", "Put", "Update")]
     roles = at.arn("ssm", f"parameter{roles_parameter_name(settings.stack)}")
     return [

@@ -104,6 +104,24 @@ def test_this_release_goes_on_where_a_recorded_one_stopped_and_each_message_come
         aftermath.nothing_is_left(stack, recording)
 
 
+def test_the_topics_of_a_release_that_kept_no_list_are_listed_and_then_by_a_query() -> None:
+    recording = read()
+    deleting = {each["pk"]["S"] for each in recording.items if "deleting_at_ms" in each}
+    states = {each["pk"]["S"] for each in recording.items if each["sk"]["S"] == layout.STATE}
+    with restored(recording) as stack:
+        client = stack.client()
+        topics = client.core.connection.storage.topic_list
+        names = sorted(layout.topic_of(each) for each in states - deleting)
+        assert [each.name for each in client.topics()] == names
+        stack.advance(minutes=6)
+        assert not topics.read()[1], "the first sweep cannot know all topics"
+        names = [each.name for each in client.topics()]
+        assert topics.read() == (names, True)
+        before = stack.requests["dynamodb.Scan"]
+        assert [each.name for each in client.topics()] == names
+        assert stack.requests["dynamodb.Scan"] == before
+
+
 @pytest.mark.long
 def test_after_a_rollback_data_of_a_newer_release_in_the_same_layout_is_gone_on_from() -> None:
     recording = newer.with_more(read())

@@ -20,7 +20,8 @@ OF_A_SUBSCRIPTION = {"sqs.GetQueueAttributes": 2}
 GET = {"dynamodb.GetItem": 3, "dynamodb.Query": 2, "s3.GetObject": 1}
 PEEK = {"dynamodb.GetItem": 1, "dynamodb.Query": 2, "s3.GetObject": 1}
 FIND_BY_KEY = {"dynamodb.GetItem": 1, "dynamodb.Query": 16}
-OF_THE_SERVICE = Counter({"dynamodb.Scan": 1, "dynamodb.GetItem": 1, "sqs.GetQueueAttributes": 7})
+TOPIC_LIST = Counter({"dynamodb.Query": 1, "dynamodb.BatchGetItem": 1})
+OF_THE_SERVICE = TOPIC_LIST + Counter({"dynamodb.GetItem": 1, "sqs.GetQueueAttributes": 7})
 """The topics, the last sweep, the three queues with their dead-letter queues, and that of refused messages."""
 LISTED = {"dynamodb.GetItem": 1, "dynamodb.Query": 1}
 
@@ -35,7 +36,7 @@ def pages(subscriptions: int) -> dict[str, Counter[str]]:
     """Address -> its requests."""
     topic = "/topics/orders"
     return {
-        "/": stats(subscriptions, len(TOPICS)) + Counter({"dynamodb.Scan": 1}),
+        "/": stats(subscriptions, len(TOPICS)) + TOPIC_LIST,
         topic: stats(subscriptions) + Counter(LISTED) + Counter({"dynamodb.Query": 1}),
         f"{topic}/messages": Counter(PEEK),
         f"{topic}/messages?from=2026-01-02T01:00Z": Counter(PEEK),

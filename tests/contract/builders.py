@@ -102,6 +102,7 @@ class Store:
 
     def __init__(self, storage: Storage, *, object_names: Any) -> None:
         self.topic_states = storage.topic_states
+        self.topic_list = storage.topic_list
         self.buckets = storage.buckets
         self.merges = storage.merges
         self.plans = storage.plans

@@ -11,6 +11,7 @@ from tidewheel.memory.dynamodb import MemoryDynamoDBClient
 
 _OPERATIONS = (
     "get_item",
+    "batch_get_item",
     "query",
     "scan",
     "put_item",
@@ -18,7 +19,7 @@ _OPERATIONS = (
     "delete_item",
     "transact_write_items",
 )
-_FIELDS = ("Item", "Items", "Attributes", "Count", "ScannedCount")
+_FIELDS = ("Item", "Items", "Responses", "Attributes", "Count", "ScannedCount")
 """Not LastEvaluatedKey: moto names none after a last page that is full."""
 
 
@@ -52,7 +53,7 @@ class ComparedClient:
             _same(
                 name,
                 request,
-                *({key: _plain(each[key]) for key in _FIELDS if key in each} for each in (remembered, answer)),
+                *({key: _field(key, each[key]) for key in _FIELDS if key in each} for each in (remembered, answer)),
             )
             return answer
 
@@ -81,6 +82,13 @@ def _refusal(error: Any) -> Any:
         return None
     answer: Any = dict(error.response)
     return answer["Error"]["Code"], [each.get("Code") for each in answer.get("CancellationReasons", ())]
+
+
+def _field(name: str, value: Any) -> Any:
+    """Returns a field of an answer. A batch has its items in any order."""
+    if name != "Responses":
+        return _plain(value)
+    return {table: sorted(map(repr, map(_plain, items))) for table, items in value.items()}
 
 
 def _plain(value: Any) -> Any:

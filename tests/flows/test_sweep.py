@@ -201,7 +201,7 @@ def test_each_kind_of_work_has_its_share_of_a_sweep_however_slow_the_kinds_befor
     first = sweep(world.ports, lambda *health: told.append(health))
     assert first.dispatched == dispatches == list("abcd")
     assert len(told) == 1 and len(collections) == 4 and len(daily) == 1
-    assert first.left == len("ef") + len("ef") + len(("payloads",))
+    assert first.left == len("ef") + len("ef") + len(("list of topics", "payloads"))
     world.dispatch_started()
     assert sweep(world.ports).dispatched == list("ef")
 

@@ -21,7 +21,7 @@ from tidewheel.errors import InvalidValue
 from tidewheel.model.checksum import opened, sealed
 from tidewheel.model.message import Message
 from tidewheel.model.pack import PACK_ATTRIBUTE
-from tidewheel.storage.layout import BUCKETS, key_key
+from tidewheel.storage.layout import BUCKETS, LISTED, SERVICE, key_key
 
 OTHER = "invoices"
 SECRET = "body-that-no-log-may-show"
@@ -56,7 +56,8 @@ def _others(service: Orders) -> tuple[str, list[str]]:
     found = session.client("dynamodb").scan(TableName=settings.table)["Items"]
     theirs = [each for each in found if each["pk"]["S"].split("#")[:2] == ["T", OTHER]]
     pages = session.client("s3").list_objects_v2(Bucket=settings.s3_bucket).get("Contents", [])
-    assert {each["pk"]["S"].split("#")[1] for each in found if each["pk"]["S"] != "SERVICE"} <= {TOPIC, OTHER}
+    own = [each["pk"]["S"] for each in found if each["pk"]["S"] not in (SERVICE, LISTED)]
+    assert {each.split("#")[1] for each in own} <= {TOPIC, OTHER}
     # The topic state's other marks, and checkpoints, are the sweep's ordinary work.
     told = [{k: v for k, v in each.items() if each["sk"]["S"] != "STATE" or k in _MARKS} for each in theirs]
     names = [each["Key"].split("/") for each in pages]

@@ -36,7 +36,7 @@ from tidewheel.policies import (
 )
 from tidewheel.storage import layout
 
-READS = ("Get", "List", "Query", "Scan", "ConditionCheck")
+READS = ("BatchGet", "Get", "List", "Query", "Scan", "ConditionCheck")
 """What the name of an action begins with that changes nothing. Receiving hides messages from others, so it counts."""
 ATTRIBUTES = sorted({"unheard_of"}.union(*ITEMS.values(), *layout.CLIENT_ITEMS.values(), layout.CHECKED_BY_CLIENTS))
 NOBODYS = "https://sqs.us-east-1.amazonaws.com/123456789012/nobodys"

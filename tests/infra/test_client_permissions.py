@@ -211,6 +211,19 @@ def recur(tw: Tidewheel, world: World, topic: str) -> None:
     tw.cancel_recurring(topic, "daily")
 
 
+def all_listed(world: World, topic: str) -> None:
+    nothing_listed(world, topic)
+    world.stack.client().topics()
+
+
+def nothing_listed(world: World, topic: str) -> None:
+    """Prepares a list of topics that lacks some."""
+    world.stack.advance(minutes=6)
+    listed = world.stack.client().core.connection.storage.topic_list
+    listed.unmark()
+    listed.remove(topic)
+
+
 def look_for_health(tw: Tidewheel, world: World, topic: str | None) -> None:
     """Fails if something cannot be read. A sender cannot read the queues of subscriptions."""
     unread = [each for each in tw.health(topic) if each.problem is Problem.NOT_READABLE]
@@ -344,7 +357,12 @@ CALLS = {
         do=lambda tw, w, t: tw.delete_topic("old", delete_queues=True),
     ),
     "set_filter": Call(role=ADMINISTRATOR, do=lambda tw, w, t: tw.set_filter(t, "mail", None)),
-    "list": Call(role=ADMINISTRATOR, do=lambda tw, w, t: [tw.subscriptions(each.name) for each in tw.topics()]),
+    "list": Call(role=ADMINISTRATOR, prepare=all_listed, do=lambda tw, w, t: tw.topics()),
+    "list after an upgrade": Call(
+        role=ADMINISTRATOR,
+        prepare=nothing_listed,
+        do=lambda tw, w, t: [tw.subscriptions(each.name) for each in tw.topics()],
+    ),
     "peek of an administrator": Call(role=ADMINISTRATOR, prepare=something_waiting, do=lambda tw, w, t: tw.peek(t)),
     "stats of an administrator": Call(role=ADMINISTRATOR, do=lambda tw, w, t: tw.stats(t)),
     "redrive of the service": Call(role=ADMINISTRATOR, prepare=all_dead, do=lambda tw, w, t: tw.redrive_service()),

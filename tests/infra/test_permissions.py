@@ -52,7 +52,7 @@ def test_no_role_has_a_managed_policy(stack: StackTemplate) -> None:
 
 TOPICS, TOMBSTONES = table_layout.EVERY_TOPIC, table_layout.EVERY_TOMBSTONES
 KEYS, DAILY = table_layout.EVERY_KEYS, table_layout.SERVICE
-NOTES = table_layout.EVERY_NOTES
+NOTES, LISTED = table_layout.EVERY_NOTES, table_layout.LISTED
 CLAIMS = table_layout.EVERY_CLAIMS
 OF_PACKS = f"{table_layout.EVERY_MOVES} {table_layout.EVERY_NOTES}"
 TOGETHER = f"{TOPICS}, {TOMBSTONES} and {KEYS}"
@@ -107,7 +107,8 @@ ERASING = {"DeleteObjectVersion", "ListBucketVersions"}
                 KEYS: {"DeleteItem", "Query"},
                 OF_PACKS: {"DeleteItem", "Query"},
                 NOTES: {"PutItem"},
-                DAILY: {"UpdateItem"},
+                DAILY: {"GetItem", "UpdateItem"},
+                LISTED: {"DeleteItem", "PutItem", "Query"},
             },
         ),
         (COMPACT, {TOPICS: WRITES, TOMBSTONES: {"Query"}, NOTES: {"PutItem"}}),

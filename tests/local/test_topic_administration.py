@@ -19,7 +19,7 @@ from tidewheel.errors import (
     UnknownTopic,
 )
 from tidewheel.local import LocalTidewheel, MemoryTidewheel
-from tidewheel.storage.layout import note_key
+from tidewheel.storage.layout import LIST_MARK, note_key
 
 WEEK_S = 7 * 86_400
 
@@ -50,12 +50,13 @@ class Service:
             found = {*stored(service).of("orders").keys_in_table()} - {note_key("orders", "deleted")}
             items = ["items"] if found else []
             items += ["state"] if service.deletions.read("orders") or service.topic_states.read("orders") else []
+            items += service.topic_list.read()[0]
             return items + service.objects.names() + list(service.wheel.schedules)
         s3, dynamodb, scheduler = (self.stack.session.client(name) for name in ("s3", "dynamodb", "scheduler"))
         [bucket] = s3.list_buckets()["Buckets"]
         [table] = dynamodb.list_tables()["TableNames"]
         found = dynamodb.scan(TableName=table)["Items"]
-        items = [str(item["pk"]["S"]) for item in found if item["sk"]["S"] != "deleted"]
+        items = [str(item["pk"]["S"]) for item in found if item["sk"]["S"] not in ("deleted", LIST_MARK)]
         objects = [each["Key"] for each in s3.list_objects_v2(Bucket=bucket["Name"]).get("Contents", [])]
         schedules = [each["Name"] for each in scheduler.list_schedules()["Schedules"]]
         own = [name for name in items if name != "SERVICE"]

@@ -57,6 +57,7 @@ SUITES = (
     "set_aside",
     "subscriptions",
     "tombstones",
+    "topic_list",
     "topic_states",
 )
 """Files of `tests/contract`, without their `test_`."""

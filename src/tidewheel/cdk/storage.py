@@ -61,6 +61,8 @@ TOPICS_AND_NOTES = Partitions(
 KEYS = Partitions(like=(layout.EVERY_KEYS,))
 CLAIMS = Partitions(like=(layout.EVERY_CLAIMS,))
 DAILY_WORK = Partitions(like=(layout.SERVICE,))
+LISTED = Partitions(like=(layout.LISTED,))
+"""The list of topics."""
 
 
 class Storage(Construct):

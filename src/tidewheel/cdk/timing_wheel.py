@@ -21,7 +21,7 @@ from tidewheel.cdk.nag_suppressions import acknowledge_wildcards
 from tidewheel.cdk.names import resource_name, service_name
 from tidewheel.cdk.queues import grant_queue_sends, terminal_queue
 from tidewheel.cdk.statements import allow
-from tidewheel.cdk.storage import DAILY_WORK, KEYS, NOTES, OF_PACKS, TOMBSTONES, TOPICS, Storage
+from tidewheel.cdk.storage import DAILY_WORK, KEYS, LISTED, NOTES, OF_PACKS, TOMBSTONES, TOPICS, Storage
 from tidewheel.model.object_names import ASIDE, CHECKPOINTS, IMPORTS, LEDGERS, PARKED, PAYLOADS, PLANS, collections_name
 from tidewheel.model.settings import MAX_DELIVERY_S
 from tidewheel.model.triggers import RETRIES
@@ -176,7 +176,8 @@ class TimingWheel(Construct):
     def _allow_sweeping(self, storage: Storage) -> None:
         """Allows the sweep to find topics and deliveries to check, and orphaned objects."""
         storage.grant_check_queries(self.sweep)
-        storage.grant_items(self.sweep, DAILY_WORK, "dynamodb:UpdateItem")
+        storage.grant_items(self.sweep, DAILY_WORK, "dynamodb:GetItem", "dynamodb:UpdateItem")
+        storage.grant_items(self.sweep, LISTED, "dynamodb:DeleteItem", "dynamodb:PutItem", "dynamodb:Query")
         allow(self.sweep, ["lambda:InvokeFunction"], [self.dispatch.function_arn])
         # All items of a deleted topic are deleted.
         storage.grant_items(self.sweep, KEYS, "dynamodb:DeleteItem")

@@ -27,6 +27,9 @@ from tidewheel.model.settings import NewTopicSettings, SubscriptionSettings, Top
 from tidewheel.model.subscription_state import SubscriptionState
 from tidewheel.model.topic import check_name
 from tidewheel.model.topic_state import TopicState
+from tidewheel.storage.storage import Storage
+from tidewheel.storage.table import unless_denied
+from tidewheel.storage.topic_list import GAP_MS
 
 Time = datetime | float
 """A time from callers: an aware datetime, or Unix seconds."""
@@ -52,6 +55,26 @@ def create_topic(
     if not isinstance(settings, TopicSettings):
         raise InvalidValue("settings", settings, "give a TopicSettings, or single settings such as slot_s=60")
     return subscribe.create_topic(connection.storage, clock, name, settings)
+
+
+def topics(storage: Storage, now_ms: int) -> list[TopicState]:
+    """Lists all topics by name. See `Tidewheel.topics`.
+
+    The list of their names counts if nothing is missing. Otherwise the whole table is read, and the list is completed
+    where sweeps of this release keep it so.
+    """
+    names, complete = list[str](), False
+    with unless_denied():
+        names, complete = storage.topic_list.read()
+        if complete:
+            return storage.topic_states.of(names)
+    states = storage.topic_states.all()
+    with unless_denied():
+        swept_ms = storage.checks.swept_at_ms()
+        if not complete and swept_ms is not None and swept_ms > now_ms - GAP_MS:
+            storage.topic_list.add(each.topic for each in states if each.topic not in names)
+            storage.topic_list.mark()
+    return states
 
 
 def purge(connection: Connection, clock: Clock, topic: str, start: Time | None, end: Time | None) -> purges.PurgeResult:

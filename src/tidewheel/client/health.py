@@ -10,6 +10,8 @@ from datetime import datetime
 from enum import StrEnum
 from functools import partial
 from itertools import groupby
+from operator import attrgetter
+from typing import Any
 
 from tidewheel.aws.tries import AWS_ERRORS
 from tidewheel.client import damaged
@@ -136,30 +138,13 @@ class Health:
             self._not_readable(what, error, topic)
 
     def _not_readable(self, what: str, error: object, topic: str | None, subscription: str | None = None) -> None:
-        remedy = "Allow the read, or try again"
-        self._add(Problem.NOT_READABLE, topic, subscription, f"{what} cannot be read: {error}", None, None, remedy)
+        what = f"{what} cannot be read: {error}"
+        self._add(Problem.NOT_READABLE, what, "Allow the read, or try again", topic=topic, subscription=subscription)
 
-    def _add(
-        self,
-        problem: Problem,
-        topic: str | None,
-        subscription: str | None,
-        what: str,
-        since: datetime | None,
-        count: int | None,
-        remedy: str,
-    ) -> None:
-        finding = Finding(
-            problem=problem,
-            topic=topic,
-            subscription=subscription,
-            what=what,
-            since=since,
-            count=count,
-            remedy=remedy,
-            page=_PAGES[problem],
-        )
-        self._found.append(finding)
+    def _add(self, problem: Problem, what: str, remedy: str, **others: Any) -> None:
+        """Adds a finding. Fields that are not given are None."""
+        fields = dict.fromkeys(("topic", "subscription", "since", "count")) | others
+        self._found.append(Finding(problem=problem, what=what, remedy=remedy, page=_PAGES[problem], **fields))
 
     # ---- a topic
     def _topic(self, topic: str) -> None:
@@ -169,43 +154,42 @@ class Health:
         held: Counter[str] = Counter()
         remedy = f"tidewheel damaged list {topic}"
         if stats.damaged:
-            parts = [part for part, _ in damaged.messages(storage, state)]
-            for name, of_name in groupby(sorted(parts, key=lambda each: each.name), key=lambda each: each.name):
+            parts = sorted((part for part, _ in damaged.messages(storage, state)), key=attrgetter("name"))
+            for name, of_name in groupby(parts, key=attrgetter("name")):
                 own = list(of_name)
-                held[name] = sum(each.messages or 0 for each in own)
+                count = held[name] = sum(each.messages or 0 for each in own)
                 since = min((each.first_seen for each in own if each.first_seen is not None), default=None)
-                what = f"{len(own):,} parts of {topic}/{name} cannot be read: about {held[name]:,} messages do not come"
-                self._add(Problem.DAMAGED, topic, name, what, since, held[name], remedy)
-        if stats.unreadable:
-            what = f"{stats.unreadable:,} items, plans or indexes of topic {topic} cannot be read"
-            self._add(Problem.UNREADABLE, topic, None, what, None, stats.unreadable, remedy)
+                what = f"{len(own):,} parts of {topic}/{name} cannot be read: about {count:,} messages do not come"
+                self._add(Problem.DAMAGED, what, remedy, topic=topic, subscription=name, since=since, count=count)
+        if (count := stats.unreadable) > 0:
+            what = f"{count:,} items, plans or indexes of topic {topic} cannot be read"
+            self._add(Problem.UNREADABLE, what, remedy, topic=topic, count=count)
         for each in stats.subscriptions:
             self._subscription(topic, each, held[each.name])
 
     def _subscription(self, topic: str, each: SubscriptionStats, held: int) -> None:
-        where = f"{topic}/{each.name}"
-        resume = f"tidewheel subscriptions resume {topic} {each.name}"
+        where, resume = f"{topic}/{each.name}", f"tidewheel subscriptions resume {topic} {each.name}"
+        add = partial(self._add, topic=topic, subscription=each.name)
         gone = each.queue_error is not None and "NonExistentQueue" in each.queue_error
         if each.state is State.PAUSED:
             what = f"{where} is paused" + (f", and about {each.late:,} messages are due" if each.late else "")
-            self._add(Problem.PAUSED, topic, each.name, what, each.late_since, each.late, resume)
+            add(Problem.PAUSED, what, resume, since=each.late_since, count=each.late)
         elif each.state is State.BROKEN or gone:
             what = f"The queue of {where} is gone or refuses messages: {each.parked:,} are parked"
             remedy = f"Create the queue again, or correct its policy, then {resume}"
-            self._add(Problem.QUEUE_REFUSES, topic, each.name, what, each.late_since, each.parked, remedy)
+            add(Problem.QUEUE_REFUSES, what, remedy, since=each.late_since, count=each.parked)
         else:
             if each.parked:
                 what = f"The queue of {where} did not take {each.parked:,} messages, which are tried again"
                 remedy = "See why in the log of the function deliver"
-                self._add(Problem.PARKED, topic, each.name, what, each.late_since, each.parked, remedy)
+                add(Problem.PARKED, what, remedy, since=each.late_since, count=each.parked)
             if each.late > each.parked + held:
                 what = f"About {each.late:,} messages are due, and not in the queue of {where}"
                 remedy = "See why in the logs of the functions dispatch and deliver"
-                self._add(Problem.LATE, topic, each.name, what, each.late_since, each.late, remedy)
+                add(Problem.LATE, what, remedy, since=each.late_since, count=each.late)
         if each.dead:
-            what = f"{where} has {each.dead:,} dead letters"
             remedy = f"Correct the consumer, then tidewheel redrive {topic} {each.name}"
-            self._add(Problem.DEAD_LETTERS, topic, each.name, what, None, each.dead, remedy)
+            add(Problem.DEAD_LETTERS, f"{where} has {each.dead:,} dead letters", remedy, count=each.dead)
         if each.queue_error is not None and not gone:
             self._not_readable(f"The queue of {where}", each.queue_error, topic, each.name)
 
@@ -216,7 +200,7 @@ class Health:
             since = utc(swept_ms)
             what = f"The sweep has not run since {since:%Y-%m-%d %H:%M} UTC, so nothing heals what a crash leaves"
             remedy = "See why its rule does not start the function sweep, or why it fails"
-            self._add(Problem.SWEEP_LATE, None, None, what, since, None, remedy)
+            self._add(Problem.SWEEP_LATE, what, remedy, since=since)
 
     def _own_queue(self, url: str) -> None:
         sqs = self._connection.sqs
@@ -224,17 +208,16 @@ class Health:
         if depth.visible and not depth.in_flight:
             what = f"{depth.visible:,} packs or jobs wait in queue {_name(url)}, and no function takes them"
             remedy = "See why the queue's event source mapping does not start its function"
-            self._add(Problem.PACKS_WAIT, None, None, what, None, depth.visible, remedy)
+            self._add(Problem.PACKS_WAIT, what, remedy, count=depth.visible)
         if dead_url is not None and (dead := queue_depth(sqs, dead_url)[0].total):
             what = f"{dead:,} packs or jobs are in the dead-letter queue {_name(dead_url)}"
             remedy = "Remove the cause, then tidewheel redrive --service"
-            self._add(Problem.SERVICE_DEAD_LETTERS, None, None, what, None, dead, remedy)
+            self._add(Problem.SERVICE_DEAD_LETTERS, what, remedy, count=dead)
 
     def _refused(self) -> None:
         depth, _ = queue_depth(self._connection.sqs, self._connection.settings.refused_queue_url)
         if depth.total:
-            what = f"{depth.total:,} messages were refused"
-            self._add(Problem.REFUSED, None, None, what, None, depth.total, "tidewheel refused")
+            self._add(Problem.REFUSED, f"{depth.total:,} messages were refused", "tidewheel refused", count=depth.total)
 
 
 def _name(queue_url: str) -> str:

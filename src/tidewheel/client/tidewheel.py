@@ -645,8 +645,14 @@ class Tidewheel:
         self.core.cache.forget(name)
 
     def topics(self) -> list[Topic]:
-        """Lists all topics by name. A topic created in the last second may be missing."""
-        return [Topic.of(each) for each in self.core.connection.storage.topic_states.all()]
+        """Lists all topics by name, with a query and a read a hundred topics.
+
+        While the list of topics is not complete, as after an upgrade, this reads the whole table, and then completes
+        the list if the caller may. A topic that a client of an earlier release creates is listed by a sweep once it has
+        a subscription.
+        """
+        found = administration.topics(self.core.connection.storage, self.core.clock.now_ms())
+        return [Topic.of(each) for each in found]
 
     def purge(
         self, topic: str, *, start: datetime | float | None = None, end: datetime | float | None = None

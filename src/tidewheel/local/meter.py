@@ -89,6 +89,9 @@ class Requests(Counter[str]):
                 # The index is updated later, outside the transaction.
                 index_units = 0 if verb == "ConditionCheck" else self._index_units(part)
                 self.units["dynamodb.write"] += 2 * self._write_units(part) + index_units
+        elif operation == "BatchGetItem":  # of small items
+            keys = sum(len(part["Keys"]) for part in request["RequestItems"].values())
+            self.units["dynamodb.read"] += max(keys, -(-response_bytes // _READ_UNIT_BYTES))
         elif operation in ("GetItem", "Query", "Scan"):
             units = max(1, -(-response_bytes // _READ_UNIT_BYTES))
             self.units["dynamodb.read"] += units if request.get("ConsistentRead") else units / 2  # type: ignore[assignment]

@@ -31,7 +31,7 @@ from tidewheel.storage.layout import (
 
 MAX_ITEM_BYTES = 400 * 1024
 MAX_PAGE_BYTES = 1 << 20
-MAX_TRANSACTION_ITEMS = 100
+MAX_TRANSACTION_ITEMS = MAX_BATCH_KEYS = 100
 MAX_TRANSACTION_BYTES = 4 << 20
 _TOKENS = 1000
 """Transactions whose tokens are remembered. DynamoDB remembers tokens for ten minutes."""
@@ -125,6 +125,15 @@ class MemoryDynamoDBClient:
         with self._lock:
             kept = self._kept(self._key(TableName, Key))
         return {} if kept is None else {"Item": dict(kept.item)}
+
+    def batch_get_item(self, *, RequestItems: Mapping[str, Any]) -> Item:
+        """Reads items of the table, in one request."""
+        ((table, part),) = RequestItems.items()
+        keys = part["Keys"]
+        if not 1 <= len(keys) <= MAX_BATCH_KEYS or len({self._key(table, key) for key in keys}) < len(keys):
+            _invalid(f"a batch has 1 to {MAX_BATCH_KEYS} different keys")
+        found = [self.get_item(TableName=table, Key=key) for key in keys]
+        return {"Responses": {table: [each["Item"] for each in found if each]}, "UnprocessedKeys": {}}
 
     def query(
         self,

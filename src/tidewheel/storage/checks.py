@@ -133,6 +133,10 @@ class Checks:
         self._table.change(change, action="put_off_daily", topic=name)
         self._not_before_ms[name] = next_ms
 
+    def claimed_daily(self, name: str) -> bool:
+        """Whether a daily work was ever claimed."""
+        return self._table.get(layout.daily_key(name)) is not None
+
     def beat(self, now_ms: int) -> None:
         """Notes the time of a sweep. Times never go back.
 

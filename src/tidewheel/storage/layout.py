@@ -18,6 +18,8 @@
     move          T#<topic>#MOVE           <id of the message that moves another>
     note          T#<topic>#NOTE           <content id of a pack, or another name>
     claim         T#<topic>#CLAIM#<id>     CLAIM
+    listed topic  T##TOPICS                <topic>
+    list's mark   T##TOPICS                #
     daily work    SERVICE                  <name>
     heartbeat     SERVICE                  SWEEP, the time of the last sweep
 
@@ -73,6 +75,10 @@ EVERY_NOTES = "T#*#NOTE"
 EVERY_CLAIMS = "T#*#CLAIM#*"
 SERVICE = "SERVICE"
 """The partition of items that belong to no topic."""
+LISTED = "T##TOPICS"
+"""The partition of the list of topics. It is no topic's, and the policies of those who create topics include it."""
+LIST_MARK = "#"
+"""Sort key of the mark that the list is complete. No topic has this name."""
 
 CLIENT_ITEMS = {
     "tombstone": frozenset({"v", TTL_ATTRIBUTE, "moved_to", "uncertain", "put_ms"}),

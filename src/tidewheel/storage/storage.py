@@ -19,6 +19,7 @@ from tidewheel.storage.set_aside import SetAsideItems
 from tidewheel.storage.subscriptions import Subscriptions
 from tidewheel.storage.table import Table
 from tidewheel.storage.tombstones import Tombstones
+from tidewheel.storage.topic_list import TopicList
 from tidewheel.storage.topic_states import TopicStates
 from tidewheel.storage.unreadable import UnreadableItems
 
@@ -40,6 +41,7 @@ class Storage:
     def __init__(self, table: Table, objects: Objects) -> None:
         self.objects = objects
         self.topic_states = TopicStates(table)
+        self.topic_list = TopicList(table)
         self.buckets = Buckets(table)
         self.merges = Merges(table)
         self.plans = Plans(table, objects)

@@ -72,6 +72,7 @@ def finish_deletion(ports: Ports, topic: str, time_left: Callable[[], bool] = la
     emptied = _empty(ports, topic, time_left)
     late_ms = (state.deleting_at_ms or 0) + LATE_MS
     if emptied and now_ms >= late_ms:
+        ports.topic_list.remove(topic)  # before the name is free: a new topic of this name is listed anew
         return ports.deletions.forget(claimed, now_ms // 1000 + 2 * RETENTION_S)
     ports.deletions.claim(claimed, late_ms if emptied else now_ms)
     return False

@@ -30,6 +30,7 @@ from tidewheel.flows.upkeep.due_checks import (
 )
 from tidewheel.flows.upkeep.orphans import sweep_orphans_daily
 from tidewheel.flows.upkeep.payloads import sweep_payloads_daily
+from tidewheel.flows.upkeep.topic_list import keep_topic_list
 from tidewheel.model.checked_clock import unchecked_ms
 from tidewheel.model.topic_state import TopicState
 from tidewheel.model.wheel import fires_at_ms
@@ -100,6 +101,7 @@ def sweep(
     _all(ports, swept, parks, lambda keys: check_parks(ports, keys, swept), ends_ms["parks"])
     _all(ports, swept, set_aside, lambda key: check_set_aside(ports, key, swept), ends_ms["set aside"])
     _all(ports, swept, due.topics, lambda topic: check_topic(ports, topic, swept), ends_ms["topics"])
+    _in_time(ports, swept, "list of topics", lambda: keep_topic_list(ports, states), ends_ms["topics"])
     _in_time(ports, swept, "large merges", lambda: _start_large(ports, swept), ends_ms["deletions"])
     _finish_deletions(ports, swept, ends_ms["deletions"])
     _in_time(ports, swept, "orphans", lambda: _sweep_orphans(ports, swept, ends_ms["orphans"]), ends_ms["orphans"])
