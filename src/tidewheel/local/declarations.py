@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Iterable, Mapping, MutableMapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import boto3
@@ -36,24 +36,16 @@ class CustomResources:
         self._signer: S3Client = session.client("s3", endpoint_url=endpoint_url, config=path_style)
         self._s3.create_bucket(Bucket=_S3_BUCKET)
 
-    def create(
-        self,
-        resources: Iterable[deployed.Custom],
-        handlers: Mapping[str, Handler],
-        known: MutableMapping[str, dict[str, Any]],
-    ) -> None:
+    def create(self, resources: Iterable[deployed.Custom], handlers: Mapping[str, Handler]) -> None:
         """Creates the declared resources in the template's order of dependencies, or changes those that differ.
 
-        Args:
-            resources: the declared resources.
-            handlers: the functions, by ARN.
-            known: properties and physical id of the resources that exist, by logical id. They are updated.
+        What was created is noted in S3, so a stack with a state finds it after a restart.
 
         Raises:
             DeclarationFailed: a resource was refused; the resources before it exist.
         """
         for each in resources:
-            before = known.get(each.logical_id)
+            before = self._read(f"known/{each.logical_id}")
             if before is not None and before["properties"] == each.properties:
                 continue
             request = {
@@ -68,7 +60,8 @@ class CustomResources:
             answer = self.ask(handlers[each.properties["ServiceToken"]], request)
             if answer["Status"] != "SUCCESS":
                 raise DeclarationFailed(f"{each.logical_id}: {answer['Reason']}")
-            known[each.logical_id] = {"properties": each.properties, "id": answer["PhysicalResourceId"]}
+            known = json.dumps({"properties": each.properties, "id": answer["PhysicalResourceId"]}).encode()
+            self._s3.put_object(Bucket=_S3_BUCKET, Key=f"known/{each.logical_id}", Body=known)
 
     def ask(self, handler: Handler, request: Mapping[str, Any]) -> dict[str, Any]:
         """Sends a request to a function. Returns the answer as CloudFormation reads it.
@@ -84,10 +77,16 @@ class CustomResources:
         target = {"Bucket": _S3_BUCKET, "Key": key}
         url = self._signer.generate_presigned_url("put_object", Params=target)
         handler.invoke({**request, "ResponseURL": url, "RequestId": key})
-        try:
-            answer: dict[str, Any] = json.loads(self._s3.get_object(Bucket=_S3_BUCKET, Key=key)["Body"].read())
-            self._s3.delete_object(Bucket=_S3_BUCKET, Key=key)
-        except self._s3.exceptions.NoSuchKey:
+        answer = self._read(key)
+        self._s3.delete_object(Bucket=_S3_BUCKET, Key=key)
+        if answer is None:
             asked = f"{request['LogicalResourceId']}: no answer to the request to {request['RequestType'].lower()} it"
-            raise DeclarationFailed(asked) from None
+            raise DeclarationFailed(asked)
         return answer
+
+    def _read(self, key: str) -> dict[str, Any] | None:
+        try:
+            found: dict[str, Any] = json.loads(self._s3.get_object(Bucket=_S3_BUCKET, Key=key)["Body"].read())
+        except self._s3.exceptions.NoSuchKey:
+            return None
+        return found

@@ -167,8 +167,7 @@ class LocalTidewheel(Stack):
             if again:
                 self._resume(deployed, triggers)
             if deployed.custom:
-                known = {} if self._state is None else self._state.declared
-                CustomResources(self._emulator.session(), self.endpoint_url).create(deployed.custom, handlers, known)
+                CustomResources(self._emulator.session(), self.endpoint_url).create(deployed.custom, handlers)
             if isinstance(self.clock, MovedClock):
                 self._background = BackgroundPump(self._pump, self._emulator.changed, self.clock)
                 self._background.start()

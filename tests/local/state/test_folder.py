@@ -78,7 +78,7 @@ def test_a_row_is_replaced_and_deleted_and_so_is_all_that_belongs_to_it(tmp_path
 
 def test_a_value_larger_than_a_row_takes_several(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_PART_BYTES", 10)
-    for value in (b"0123456789" * 5 + b"x", b"short", b"0123456789"):
+    for value in (b"short", b"0123456789" * 5 + b"x", b"0123456789", b"0123456789" * 2):
         state = begun(tmp_path)
         state.commit([("big", '["a"]', value), ("big", '["b"]', value)])
         state.close()

@@ -22,6 +22,8 @@ import sqlite3
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from urllib.parse import quote
 
@@ -108,16 +110,8 @@ class StateFolder:
         wanted = ",".join("?" * len(kinds))
         with self._told(), self._reading() as db:
             found = db.execute(f"SELECT kind, key, value FROM kept WHERE kind IN ({wanted}) ORDER BY rowid", kinds)
-            before: Row | None = None
-            for kind, key, value in found:
-                if before is not None and before[:2] == (kind, key):
-                    before = kind, key, before[2] + value
-                    continue
-                if before is not None:
-                    yield before
-                before = kind, key, value
-            if before is not None:
-                yield before
+            for (kind, key), parts in groupby(found, itemgetter(0, 1)):
+                yield kind, key, b"".join(part[2] for part in parts)
 
     def begin(self) -> None:
         """Lets commits begin.
@@ -153,10 +147,10 @@ class StateFolder:
         for kind, key, value in changes:
             pieces = [] if value is None else [value[at : at + _PART_BYTES] for at in range(0, len(value), _PART_BYTES)]
             written += [(kind, key, part, piece, _crc(kind, key, part, piece)) for part, piece in enumerate(pieces)]
-            left.append((kind, key, len(pieces)))
+            left.append((kind, key, 1 if len(pieces) == 1 else 0))  # so that all parts follow each other
         db.execute("BEGIN")
-        db.executemany(_WRITE, written)
         db.executemany("DELETE FROM kept WHERE kind = ? AND key = ? AND part >= ?", left)
+        db.executemany(_WRITE, written)
         # A key is a list in JSON: without the bracket at its end, it begins the keys of what belongs to it.
         within = [(kind, f"{key[:-1]}, ", f"{key[:-1]}, #") for kind, key in gone]
         db.executemany("DELETE FROM kept WHERE kind = ? AND key BETWEEN ? AND ?", within)

@@ -4,14 +4,13 @@
 |---|---|---|
 | `bucket`, `object` | name; bucket and name | S3. An object has all its versions, with metadata and tags |
 | `table` | Region and name | DynamoDB's tables |
-| `item`, `token` | Region, table, and keys or token | of tables that are built like Tidewheel's |
-| `other_item` | Region, table, and keys as JSON | of all other tables |
+| `item` | Region, table and keys | their items. Keys of tables that are not built like Tidewheel's are JSON |
+| `token` | Region, table and token | tokens of transactions, of tables that are built like Tidewheel's |
 | `queue` | Region and name | SQS's queues, with attributes and tags |
 | `message`, `place` | Region, queue and id | a message, and what a receive changes of it |
 | `group`, `schedule` | Region and name; Region, group and name | EventBridge Scheduler |
 | `parameter` | Region and name | SSM, with all versions and tags |
 | `call` | id | asynchronous calls that are not over |
-| `declared` | logical id | the template's custom resources, as they were last created or changed |
 | `clock` | | how far time was moved |
 
 Values have JSON's types and bytes. Attributes of moto's objects are listed by name, never taken as a whole, so that a
@@ -35,19 +34,18 @@ from moto.dynamodb.models.table import Table
 from moto.s3.models import FakeDeleteMarker, FakeKey, s3_backends
 from moto.scheduler.models import Schedule, ScheduleGroup, scheduler_backends
 from moto.sqs.models import sqs_backends
-from moto.ssm.models import Parameter, ssm_backends
 
 from tidewheel.local.emulator import Emulator
 from tidewheel.local.emulator.queues import EmulatedQueue
+from tidewheel.local.emulator.ssm import Parameter, ssm_backends
 from tidewheel.local.emulator.starts import Call
 from tidewheel.memory.sqs_message import MemoryMessage
 from tidewheel.memory.sqs_queue import RANGES
 
-_BUCKET = ("versioning_status", "encryption", "policy", "ownership_rule")
+_BUCKET = ("versioning_status", "encryption", "policy")
 _OBJECT = (
     *("_etag", "_is_versioned", "_storage_class", "_version_id", "bucket_key_enabled", "encryption", "kms_key_id"),
     *("checksum_algorithm", "checksum_parts", "checksum_type", "checksum_value", "website_redirect_location"),
-    *("lock_legal_status", "lock_mode", "lock_until"),
 )
 _TABLE = (
     *("billing_mode", "throughput", "tags", "ttl", "continuous_backups", "sse_specification"),
@@ -102,7 +100,6 @@ def kinds(emulator: Emulator) -> dict[str, Kind]:
         "object": Kind(_read_object, _restore_object),
         "item": Kind(emulated.read_item, emulated.restore_item),
         "token": Kind(emulated.read_token, emulated.restore_token),
-        "other_item": Kind(_read_other_item, _restore_other_item),
         "message": Kind(emulated.read_message, emulated.restore_message),
         "place": Kind(emulated.read_place, emulated.restore_place),
         "schedule": Kind(emulated.read_schedule, emulated.restore_schedule),
@@ -204,23 +201,14 @@ def _restore_table(value: Any, region: str, name: str) -> None:
     _set(table, _TABLE, value)
 
 
-def key_text(table: Any, attributes: dict[str, Any]) -> str:
-    """Returns the key among the attributes of an item as text."""
-    values = [next(iter(attributes[name].items())) for name in table.table_key_attrs]
-    return json.dumps([(kind, value.hex() if isinstance(value, bytes) else value) for kind, value in values])
+def key_text(value: DynamoType) -> str:
+    """Returns a key of an item as text."""
+    return json.dumps([value.type, value.value.hex() if isinstance(value.value, bytes) else value.value])
 
 
-def _read_other_item(region: str, table: str, keys: str) -> Any:
-    found = _tables(region).get(table)
-    if found is None:
-        return None
-    parts = ({kind: bytes.fromhex(value) if kind == "B" else value} for kind, value in json.loads(keys))
-    item = found.get_item(*map(DynamoType, parts))
-    return None if item is None else item.to_json()["Attributes"]
-
-
-def _restore_other_item(value: Any, region: str, table: str, _: str) -> None:
-    _there(_tables(region), table, "table").put_item(value)
+def _key(text: str) -> DynamoType:
+    kind, value = json.loads(text)
+    return DynamoType({kind: bytes.fromhex(value) if kind == "B" else value})
 
 
 # ---- SQS
@@ -311,14 +299,20 @@ class _Emulated:
         self._starts = emulator.starts
         self._without_place: dict[tuple[str, ...], Any] = {}
 
-    def read_item(self, region: str, table: str, partition: str, sort_key: str) -> Any:
+    def read_item(self, region: str, table: str, *keys: str) -> Any:
         client = self._tables.client(table, region)
-        return None if client is None else client.item(partition, sort_key)
+        if client is not None:
+            return client.item(*keys)
+        found = _tables(region).get(table)
+        item = None if found is None else found.get_item(*map(_key, keys))
+        return None if item is None else item.to_json()["Attributes"]
 
     def restore_item(self, value: Any, region: str, table: str, *_: str) -> None:
-        _there(_tables(region), table, "table")
-        client: Any = self._tables.client(table, region)
-        client.put_item(TableName=table, Item=value)
+        found, client = _there(_tables(region), table, "table"), self._tables.client(table, region)
+        if client is None:
+            found.put_item(value)
+        else:
+            client.put_item(TableName=table, Item=value)
 
     def read_token(self, region: str, table: str, token: str) -> Any:
         client = self._tables.client(table, region)

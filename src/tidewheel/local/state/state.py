@@ -24,11 +24,11 @@ from moto.s3.models import S3Backend
 from moto.scheduler.models import EventBridgeSchedulerBackend
 from moto.sqs.exceptions import SQSException
 from moto.sqs.models import SQSBackend
-from moto.ssm.models import ParameterDict, SimpleSystemManagerBackend
 
 from tidewheel.clock import MovedClock
 from tidewheel.errors import StateUnusable
 from tidewheel.local.emulator import Emulator
+from tidewheel.local.emulator.ssm import ParameterDict, SimpleSystemManagerBackend
 from tidewheel.local.state.encoding import decoded, encoded
 from tidewheel.local.state.folder import StateFolder
 from tidewheel.local.state.kinds import Kind, NoPlace, key_text, kinds, link_queues
@@ -37,7 +37,7 @@ _CHILDREN = {
     "bucket": ("object",),
     "group": ("schedule",),
     "queue": ("message", "place"),
-    "table": ("item", "token", "other_item"),
+    "table": ("item", "token"),
 }
 """The kinds that others need, and the others. Their keys begin with the key of the thing that they need."""
 _NUMBERS_A_START = 1 << 32
@@ -47,28 +47,8 @@ Key = tuple[str, ...]
 """A kind, and the key of a thing of this kind."""
 
 
-class Declared(dict[str, Any]):
-    """The template's custom resources, by logical id: their properties and physical ids."""
-
-    def __init__(self, touched: Callable[[str], None]) -> None:
-        super().__init__()
-        self._touched = touched
-
-    def __setitem__(self, logical_id: str, value: Any) -> None:
-        super().__setitem__(logical_id, value)
-        self._touched(logical_id)
-
-    def restore(self, value: Any, logical_id: str) -> None:
-        """Puts a resource back."""
-        super().__setitem__(logical_id, value)
-
-
 class State:
-    """The state of a stack in a folder.
-
-    Attributes:
-        declared: the custom resources of the template that exist.
-    """
+    """The state of a stack in a folder."""
 
     def __init__(self, folder: Path, stack: str, clock: MovedClock) -> None:
         self._path = folder
@@ -77,7 +57,6 @@ class State:
         self._folder = StateFolder(folder, stack)
         self._touched: dict[Key, None] = {}
         self._kinds: dict[str, Kind] = {}
-        self.declared = Declared(partial(self._touch, "declared"))
 
     def open(self) -> None:
         """Takes the folder and checks it.
@@ -94,11 +73,7 @@ class State:
         Raises:
             StateUnusable: the stack that was deployed has no place for something that is kept.
         """
-        self._kinds = {
-            **kinds(emulator),
-            "declared": Kind(self.declared.get, self.declared.restore),
-            "clock": Kind(lambda: self._clock.offset_ms, self._restore_clock),
-        }
+        self._kinds = {**kinds(emulator), "clock": Kind(lambda: self._clock.offset_ms, self._restore_clock)}
         for names in (list(_CHILDREN), [each for each in self._kinds if each not in _CHILDREN]):
             for kind, key, value in self._folder.rows(names):
                 try:
@@ -126,7 +101,6 @@ class State:
             gone = [(child, key) for kind, key, value in changes if value is None for child in _CHILDREN.get(kind, ())]
             self._folder.commit(changes, gone)
         except BaseException as error:
-            __import__("traceback").print_exc()
             print(
                 f"tidewheel: the state in {self._path} cannot be written: {type(error).__name__}: {error}. The process "
                 "ends without an answer. All that was answered before is kept: start again when there is room",
@@ -145,7 +119,10 @@ class State:
 
     def _encoded(self, kind: str, *key: str) -> bytes | None:
         value = self._kinds[kind].read(*key)
-        return None if value is None else encoded(value)
+        try:
+            return None if value is None else encoded(value)
+        except TypeError as error:
+            raise TypeError(f"the {kind} {key}: {error}") from error
 
     def _touch(self, *key: str) -> None:
         self._touched[key] = None
@@ -160,10 +137,10 @@ class State:
         emulator.sqs.touched = self._touch_message
         emulator.starts.touched = partial(self._touch, "call")
         emulator.schedules.touched = partial(self._touch, "schedule")
-        for backend, kind, names, methods in _TOUCHED:
-            for method in methods.split():
-                noting = self._noting(getattr(backend, method), kind, names)
-                emulator.patches.set(backend, method, noting)
+        for backend, changes in _TOUCHED.items():
+            for (kind, *names), methods in changes.items():
+                for method in methods.split():
+                    emulator.patches.set(backend, method, self._noting(getattr(backend, method), kind, names))
         self._note_items(emulator)
         emulator.patches.set(SQSBackend, "send_message", _refusing_fifo(SQSBackend.send_message))
         emulator.keep = self.commit
@@ -186,26 +163,25 @@ class State:
         """Notes the items of tables that are not built like Tidewheel's."""
         put, delete, update = Table.put_item, Table.delete_item, DynamoDBBackend.update_item
 
-        def touch(table: Table, keys: dict[str, Any]) -> None:
+        def touch(table: Table, *keys: DynamoType | None) -> None:
             if emulator.tables.client(table.name, table.region_name) is None:
-                self._touch("other_item", table.region_name, table.name, key_text(table, keys))
+                self._touch("item", table.region_name, table.name, *(key_text(each) for each in keys if each))
 
         def put_item(table: Table, item_attrs: dict[str, Any], *args: Any, **kwargs: Any) -> Any:
-            touch(table, item_attrs)
+            touch(table, *(DynamoType(item_attrs[name]) for name in table.table_key_attrs))
             return put(table, item_attrs, *args, **kwargs)
 
         def delete_item(table: Table, hash_key: DynamoType, range_key: DynamoType | None) -> Any:
-            values = ({each.type: each.value} for each in (hash_key, range_key) if each is not None)
-            touch(table, dict(zip(table.table_key_attrs, values, strict=True)))
+            touch(table, hash_key, range_key)
             return delete(table, hash_key, range_key)
 
         def update_item(backend: Any, table_name: str, key: dict[str, Any], *args: Any, **kwargs: Any) -> Any:
-            touch(backend.get_table(table_name), key)
+            table = backend.get_table(table_name)
+            touch(table, *(DynamoType(key[name]) for name in table.table_key_attrs))
             return update(backend, table_name, key, *args, **kwargs)
 
-        emulator.patches.set(Table, "put_item", put_item)
-        emulator.patches.set(Table, "delete_item", delete_item)
-        emulator.patches.set(DynamoDBBackend, "update_item", update_item)
+        for owner, own in ((Table, put_item), (Table, delete_item), (DynamoDBBackend, update_item)):
+            emulator.patches.set(owner, own.__name__, own)
 
 
 def _refusing_fifo(send: Callable[..., Any]) -> Callable[..., Any]:
@@ -220,46 +196,36 @@ def _refusing_fifo(send: Callable[..., Any]) -> Callable[..., Any]:
     return send_message
 
 
-_TOUCHED: tuple[tuple[type, str, tuple[str, ...], str], ...] = (
-    (
-        S3Backend,
-        "object",
-        ("bucket_name", "key_name"),
-        "put_object put_object_acl put_object_legal_hold put_object_retention delete_object delete_object_tagging",
-    ),
-    (S3Backend, "object", ("key.bucket_name", "key.name"), "put_object_tagging"),
-    (
-        S3Backend,
-        "bucket",
-        ("bucket_name",),
-        "create_bucket delete_bucket put_bucket_versioning put_bucket_encryption delete_bucket_encryption "
-        "put_bucket_policy delete_bucket_policy put_bucket_ownership_controls delete_bucket_ownership_controls "
-        "put_bucket_tagging delete_bucket_tagging",
-    ),
-    (DynamoDBBackend, "table", ("name",), "create_table delete_table update_table"),
-    (DynamoDBBackend, "table", ("table_name",), "update_time_to_live update_continuous_backups"),
-    (DynamoDBBackend, "table", ("target_table_name",), "restore_table_from_backup restore_table_to_point_in_time"),
-    (SQSBackend, "queue", ("name",), "create_queue"),
-    (
-        SQSBackend,
-        "queue",
-        ("queue_name",),
-        "delete_queue set_queue_attributes tag_queue untag_queue add_permission remove_permission",
-    ),
-    (EventBridgeSchedulerBackend, "group", ("name",), "create_schedule_group delete_schedule_group"),
-    (
-        EventBridgeSchedulerBackend,
-        "schedule",
-        ("group_name", "name"),
-        "create_schedule update_schedule delete_schedule",
-    ),
-    (
-        SimpleSystemManagerBackend,
-        "parameter",
-        ("name",),
-        "put_parameter delete_parameter label_parameter_version unlabel_parameter_version",
-    ),
-    (SimpleSystemManagerBackend, "parameter", ("names",), "delete_parameters"),
-    (SimpleSystemManagerBackend, "parameter", ("resource_id",), "add_tags_to_resource remove_tags_from_resource"),
-)
-"""Backends of moto, a kind, the arguments with its key, and the methods that change a thing of this kind."""
+_TOUCHED: dict[type, dict[tuple[str, ...], str]] = {
+    S3Backend: {
+        ("object", "bucket_name", "key_name"): "put_object put_object_acl delete_object delete_object_tagging",
+        ("object", "key.bucket_name", "key.name"): "put_object_tagging",
+        (
+            "bucket",
+            "bucket_name",
+        ): "create_bucket delete_bucket put_bucket_versioning put_bucket_tagging put_bucket_policy "
+        "delete_bucket_tagging delete_bucket_policy put_bucket_encryption delete_bucket_encryption",
+    },
+    DynamoDBBackend: {
+        ("table", "name"): "create_table delete_table update_table",
+        ("table", "table_name"): "update_time_to_live update_continuous_backups",
+        ("table", "target_table_name"): "restore_table_from_backup restore_table_to_point_in_time",
+    },
+    SQSBackend: {
+        ("queue", "name"): "create_queue",
+        (
+            "queue",
+            "queue_name",
+        ): "delete_queue set_queue_attributes tag_queue untag_queue add_permission remove_permission",
+    },
+    EventBridgeSchedulerBackend: {
+        ("group", "name"): "create_schedule_group delete_schedule_group",
+        ("schedule", "group_name", "name"): "create_schedule update_schedule delete_schedule",
+    },
+    SimpleSystemManagerBackend: {
+        ("parameter", "name"): "put_parameter delete_parameter",
+        ("parameter", "names"): "delete_parameters",
+        ("parameter", "resource_id"): "add_tags_to_resource remove_tags_from_resource",
+    },
+}
+"""Backends of moto; a kind, and the arguments with its key; and the methods that change a thing of this kind."""
