@@ -143,6 +143,8 @@ def _may_stay(world: World, pk: str, sk: str, item: Mapping[str, Any]) -> bool:
     """Whether an item may stay, either of a topic at rest or with an early enough expiry by the table's TTL."""
     if pk in _KEPT_PARTITIONS:
         return True
+    if pk == layout.LISTED:
+        return sk not in world.deleted
     if pk.split("#")[1] in world.deleted and not pk.endswith("#NOTE"):  # the note of when it was deleted
         return False
     for mark, longest_ms in _EXPIRING_PARTITIONS.items():
