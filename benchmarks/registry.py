@@ -76,6 +76,7 @@ _ALL = (
             "function_memory_at_twice_the_input": "<= 1.1",
         },
     ),
+    Benchmark(name="console", title="Pages of the console", slow=True, goals={"most_cpu_ms": "<= 300"}),
     Benchmark(name="rebuild", title="Rebuild", slow=True, goals={"glue_100m_s": "<= 90"}),
     Benchmark(
         name="import",

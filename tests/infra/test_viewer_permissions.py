@@ -169,6 +169,11 @@ def test_a_form_with_a_viewer_s_credentials_tells_that_they_do_not_allow_it_and_
     assert world.content() == before
 
 
+def test_a_look_at_dead_letters_with_a_viewer_s_credentials_receives_none(world: Viewed) -> None:
+    application = console.app(client_of(world, world.statements), changes=True)
+    assert f"{DENIED} ReceiveMessage" in ask(application, f"/topics/{MINE}/dead?look=mail").text
+
+
 def settled(application: Any, path: str) -> Answer:
     """Gets a page until it tells the end of what goes on in the background."""
     until = time.monotonic() + 30
