@@ -253,6 +253,21 @@ def test_a_port_that_is_in_use_is_named(option: str) -> None:
     assert f"{option}={port}: stop what listens there" in said and "in use" in said and said.count("\n") == 1
 
 
+def test_a_state_is_kept_for_one_process_and_moved_time_with_it(tmp_path: Path) -> None:
+    options = ("--state", str(tmp_path / "state"), "--topic", "orders:billing")
+    with dev(*options) as service:
+        assert service.told["state"] == str(tmp_path / "state")
+        assert "in use" in refused("dev", "--port", "0", "--console-port", "0", *options)
+        [sent] = service.json("send", "orders", "hello", "--delay", "3d")
+        service.run("dev", "advance", "2d")
+        assert service.end()[1] == f"Stopped. Everything is kept in {tmp_path / 'state'}.\n"
+    with dev(*options) as service:
+        assert [each["id"] for each in service.json("peek", "orders")] == [sent["id"]]
+        service.run("dev", "advance", "1d 1m")
+        [message] = service.json("receive", "orders", "billing", "--wait", "20")
+        assert message["id"] == sent["id"]
+
+
 def test_by_its_earlier_name_it_tells_people_the_same() -> None:
     command = [TIDEWHEEL, "local", "up", "--port", "0", "--console-port", "0", "--topic", "orders:billing"]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=clean()) as process:

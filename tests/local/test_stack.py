@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import os
+import subprocess
 import sys
 import threading
 import time
@@ -211,6 +212,36 @@ def test_a_long_poll_in_real_time_ends_when_a_message_arrives(tmp_path: Path) ->
             time.sleep(0.1)
             toy.send("here", queue=url)
             assert [message["Body"] for message in waiting.result(timeout=5)["Messages"]] == ["here"]
+
+
+@pytest.mark.parametrize("clock", ["virtual", "real"])
+def test_requests_at_the_endpoint_are_counted_with_the_real_clock(tmp_path: Path, clock: str) -> None:
+    with Toy(tmp_path, clock=clock) as toy:
+        config = {"region_name": "us-east-1", "aws_access_key_id": "a", "aws_secret_access_key": "b"}
+        before = dict(toy.stack.requests)
+        for name in ("sqs", "s3"):
+            client: Any = boto3.client(name, endpoint_url=toy.stack.endpoint_url, **config)  # type: ignore[call-overload]
+            if name == "sqs":
+                url = client.create_queue(QueueName="mine")["QueueUrl"]
+                client.send_message(QueueUrl=url, MessageBody="x" * 100_000)
+            else:
+                client.create_bucket(Bucket="mine")
+                client.put_object(Bucket="mine", Key="a", Body=b"b")
+        counted = {name: count for name, count in toy.stack.requests.items() if count != before.get(name, 0)}
+        expected = ("s3.CreateBucket", "s3.PutObject", "sqs.CreateQueue", "sqs.SendMessage")
+        assert counted == dict.fromkeys(expected, 1) if clock == "real" else counted == {}
+        assert toy.stack.requests.units["sqs.request"] == (3 if clock == "real" else 0)
+
+
+def test_a_start_loads_nothing_that_takes_long_and_is_not_needed(tmp_path: Path) -> None:
+    program = (
+        "import sys\nfrom tidewheel.local import LocalTidewheel\n"
+        "with LocalTidewheel(clock='real', slot_s=1, lookahead_s=4) as stack: stack.endpoint_url\n"
+        "slow = {'moto.cloudformation', 'moto.ec2.models', 'moto.kms', 'flask', 'matplotlib', 'docker'}\n"
+        "print(sorted(slow & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
 
 
 def test_skipped_time_brings_all_that_is_due_on_the_way_in_its_order(tmp_path: Path) -> None:

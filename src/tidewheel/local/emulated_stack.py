@@ -117,6 +117,8 @@ class LocalTidewheel(Stack):
             self.clock, virtual=self.virtual, port=port, enforce_iam=enforce_iam, commands=self.commands
         )
         self.requests = Requests(self._emulator.item_bytes)
+        if not self.virtual:
+            self._emulator.observe_endpoint(self.requests.observe)
         self._state = None if state is None else self._state_in(Path(state))
         self._handlers: list[Handler] = []
         self._jobs: Jobs | None = None
@@ -229,8 +231,8 @@ class LocalTidewheel(Stack):
     def endpoint_url(self) -> str:
         """An HTTP endpoint on 127.0.0.1 for other AWS clients, with the same state.
 
-        The server starts when this property is first read. Any credentials will do. Requests through the endpoint are
-        not counted in `requests`.
+        The server starts when this property is first read. Any credentials will do. With the virtual clock, requests
+        through the endpoint are not counted in `requests`.
         """
         self._running()
         return self._emulator.endpoint_url

@@ -26,8 +26,8 @@ class Requests(Counter[str]):
 
     Counted: calls by the stack's functions and clients, function invocations ("lambda.Invoke"),
     schedules fired ("scheduler.Invoke"), job runs ("glue.StartJobRun"), and the polls of event source mappings, with
-    one ReceiveMessage and one DeleteMessageBatch for ten messages. Not counted: the local runtime's own requests, the
-    requests of jobs, and empty polls.
+    one ReceiveMessage and one DeleteMessageBatch for ten messages. With the real clock, requests at the endpoint are
+    counted, too. Not counted: the local runtime's own requests, with the virtual clock those of jobs, and empty polls.
 
     Units, all estimates: "dynamodb.write" (twice as many in transactions), "dynamodb.read", "sqs.request" (64 KiB
     each), "s3.put", "s3.get" (by request class), "lambda.invocation", "scheduler.invocation", "glue.run". An item

@@ -166,6 +166,10 @@ class Emulator:
         """The endpoint of the same backends for other AWS clients."""
         return self._wire.endpoint_url
 
+    def observe_endpoint(self, observer: Observer) -> None:
+        """Calls an observer after each request at the endpoint whose operation is known."""
+        self._wire.endpoint_observer = observer
+
     def endpoint_of(self, role_arn: str | None) -> str:
         """Returns a job's AWS endpoint. If IAM is enforced, all requests there have the role's rights.
 

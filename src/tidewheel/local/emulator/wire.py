@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from copy import copy
 from email.utils import formatdate
 from functools import cache, partial
@@ -48,8 +49,8 @@ from werkzeug.serving import BaseWSGIServer, WSGIRequestHandler, make_server
 from werkzeug.wrappers import Response
 
 from tidewheel.clock import Clock, tell
-from tidewheel.errors import TidewheelError
-from tidewheel.local.emulator.wire_calls import WireRequest, of_botocore, of_wsgi, scope_of
+from tidewheel.errors import TidewheelError, UnknownCall
+from tidewheel.local.emulator.wire_calls import WireRequest, of_botocore, of_wsgi, read_call, scope_of
 from tidewheel.local.ports import check_free
 
 REGION = "us-east-1"
@@ -97,6 +98,9 @@ class Wire:
         commit: called after each request, before the answer leaves.
         port: where the HTTP server listens; 0 for any free port.
         commands: answered by the HTTP server, without the lock; see `HttpServer`.
+
+    Attributes:
+        endpoint_observer: called after each request at the HTTP server, as of `core_session`.
     """
 
     def __init__(
@@ -117,6 +121,7 @@ class Wire:
         self._routes: dict[str, list[tuple[re.Pattern[str], Any]]] = {}
         self._parsers = ResponseParserFactory()
         self._server: HttpServer | None = None
+        self.endpoint_observer: Observer | None = None
         self._guarded: list[HttpServer] = []
         self.closed = False
 
@@ -191,7 +196,13 @@ class Wire:
         bucket = _BUCKET_HOST.fullmatch(request.host) if service == "s3" else None
         if bucket is not None:
             host = f"{bucket[1]}.{host}"
-        return self._ask_moto(request, f"https://{host}{request.raw_path}")
+        answer = self._ask_moto(request, f"https://{host}{request.raw_path}")
+        self._commit()
+        if self.endpoint_observer is not None:
+            with suppress(UnknownCall, ValueError):  # refused by moto, or of a service that is not counted
+                call = read_call(of_wsgi(environ, request.data))
+                self.endpoint_observer(call.service, call.operation, {"body": request.data}, len(answer[2]))
+        return answer
 
     def _ask_moto(self, request: Request, url: str) -> Answer:
         """Returns moto's answer.
@@ -222,9 +233,7 @@ class Wire:
     def endpoint_url(self) -> str:
         """The endpoint of the same backends for other AWS clients. The server starts at the first use."""
         if self._server is None:
-            self._server = HttpServer(
-                self._serve, self._lock, self._clock, self._commit, self._port, commands=self._commands
-            )
+            self._server = HttpServer(self._serve, self._lock, self._clock, self._port, commands=self._commands)
         return self._server.url
 
     def guarded_endpoint(self, guard: Guard) -> str:
@@ -232,7 +241,7 @@ class Wire:
 
         The server runs until `close`.
         """
-        server = HttpServer(self._serve, self._lock, self._clock, self._commit, guard=guard)
+        server = HttpServer(self._serve, self._lock, self._clock, guard=guard)
         self._guarded.append(server)
         return server.url
 
@@ -320,7 +329,6 @@ class HttpServer:
         answer: answers a request.
         lock: held for each request.
         clock: the time of the answers.
-        commit: called after each request, before the answer leaves.
         port: where to listen; 0 for any free port.
         guard: decides which requests are answered; without a guard, all are.
         commands: called by a POST to their paths, without the lock. A TidewheelError is answered with 400.
@@ -334,12 +342,11 @@ class HttpServer:
         answer: Callable[[dict[str, Any]], Answer],
         lock: RLock,
         clock: Clock,
-        commit: Callable[[], None],
         port: int = 0,
         guard: Guard | None = None,
         commands: Commands = MappingProxyType({}),
     ) -> None:
-        self._answer, self._lock, self._guard, self._commands, self._commit = answer, lock, guard, commands, commit
+        self._answer, self._lock, self._guard, self._commands = answer, lock, guard, commands
         self._closed = False
 
         def application(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
@@ -381,6 +388,4 @@ class HttpServer:
             if self._closed:  # the backends are another stack's by now
                 return HTTPStatus.SERVICE_UNAVAILABLE, {}, ""
             ask = partial(self._answer, environ)
-            found = ask() if self._guard is None else self._guard(of_wsgi(environ, body), ask)
-            self._commit()
-            return found
+            return ask() if self._guard is None else self._guard(of_wsgi(environ, body), ask)
