@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import boto3
 import pytest
 from botocore.exceptions import ClientError
 
 from tidewheel import InvalidValue
 from tidewheel.local import LocalTidewheel
 
+KEYS = {"aws_access_key_id": "a", "aws_secret_access_key": "b"}
 ACCOUNT = "123456789012"
 TOPIC_ARN = f"arn:aws:sns:us-east-1:{ACCOUNT}:team-alarms"
 RESOURCES: dict[str, Any] = {
@@ -81,6 +83,8 @@ def test_the_functions_of_a_template_are_resolved_and_a_client_reads_its_outputs
             name: expected for name, (_, expected) in VALUES.items()
         }
         assert "Left" not in outputs
+        plain = boto3.client("cloudformation", endpoint_url=stack.endpoint_url, region_name="us-east-1", **KEYS)
+        assert plain.describe_stacks()["Stacks"][0]["Outputs"] == found["Outputs"]
         with pytest.raises(ClientError, match="Stack with id other does not exist"):
             client.describe_stacks(StackName="other")
 

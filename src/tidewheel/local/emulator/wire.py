@@ -92,8 +92,8 @@ class Wire:
 
     Args:
         lock: held for each request.
-        own: operations, by service and name, answered by our functions instead of moto; only for clients in the
-            process.
+        own: operations, by service and name, answered by our functions instead of moto; over HTTP only those of
+            CloudFormation.
         clock: the time of the answers.
         commit: called after each request, before the answer leaves.
         port: where the HTTP server listens; 0 for any free port.
@@ -196,7 +196,12 @@ class Wire:
         bucket = _BUCKET_HOST.fullmatch(request.host) if service == "s3" else None
         if bucket is not None:
             host = f"{bucket[1]}.{host}"
-        answer = self._ask_moto(request, f"https://{host}{request.raw_path}")
+        # Not for other services: a form is read once, and an object may have its content type.
+        operation = request.form.get("Action", "") if service == "cloudformation" else ""
+        own = self._own.get((service, operation))
+        answer = None if own is None else own({"body": request.form})
+        if answer is None:
+            answer = self._ask_moto(request, f"https://{host}{request.raw_path}")
         self._commit()
         if self.endpoint_observer is not None:
             with suppress(UnknownCall, ValueError):  # refused by moto, or of a service that is not counted
@@ -213,7 +218,7 @@ class Wire:
         """
         method = self._method(url)
         if method is None:
-            return 404, {}, f"moto does not know {url}"
+            return HTTPStatus.NOT_FOUND, {}, f"nothing is emulated at {url}"
         try:
             status, headers, body = method(request, request.raw_url, request.headers)
         except HTTPException as error:
@@ -259,7 +264,10 @@ def _routes_of(url: str) -> list[tuple[re.Pattern[str], Any]]:
     for service, pattern in backend_index.backend_url_patterns:
         if not pattern.match(url) or service.startswith("moto_api"):  # which can end the process
             continue
-        found: Any = backends.get_backend(service)  # type: ignore[call-overload]
+        try:
+            found: Any = backends.get_backend(service)  # type: ignore[call-overload]
+        except ImportError:  # a service of moto that needs more packages
+            return []
         assert isinstance(found, BackendDict)
         account = found[DEFAULT_ACCOUNT_ID]
         backend = account[REGION] if REGION in account else account["aws"]
@@ -316,9 +324,9 @@ def _refusal(environ: Mapping[str, Any]) -> str | None:
 def _response(environ: Mapping[str, Any], answer: Answer) -> Response:
     status, headers, body = answer
     response = Response(body, status, headers)
-    length = response.headers.get("content-length") if environ["REQUEST_METHOD"] == "HEAD" else None
-    if length is not None:  # of the object
-        response.automatically_set_content_length = False
+    lengths = [value for name, value in headers.items() if name.lower() == "content-length"]
+    if environ["REQUEST_METHOD"] == "HEAD" and lengths:
+        response.headers["Content-Length"] = lengths[0]  # of the object, not of the empty body
     return response
 
 
