@@ -253,6 +253,18 @@ def test_a_port_that_is_in_use_is_named(option: str) -> None:
     assert f"{option}={port}: stop what listens there" in said and "in use" in said and said.count("\n") == 1
 
 
+def test_the_console_is_opened_in_the_browser_if_asked(tmp_path: Path) -> None:
+    browser, opened = tmp_path / "browser", tmp_path / "opened"
+    browser.write_text(f'#!/bin/sh\necho "$1" > {opened}.part; mv {opened}.part {opened}\n')
+    browser.chmod(0o700)
+    with dev("--open", BROWSER=f"{browser} %s") as service:
+        until = time.monotonic() + PATIENCE_S
+        while not opened.exists():
+            assert time.monotonic() < until
+            time.sleep(0.05)
+        assert opened.read_text().strip() == service.told["console"]
+
+
 def test_a_state_is_kept_for_one_process_and_moved_time_with_it(tmp_path: Path) -> None:
     options = ("--state", str(tmp_path / "state"), "--topic", "orders:billing")
     with dev(*options) as service:
