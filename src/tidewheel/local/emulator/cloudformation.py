@@ -13,6 +13,7 @@ import re
 import uuid
 from collections.abc import Callable, Mapping
 from datetime import datetime
+from functools import partial
 from hashlib import sha256
 from importlib import import_module
 from typing import Any
@@ -68,6 +69,7 @@ class Stack:
         self._created = created
         self._template = template
         self._resources: dict[str, Any] = {}
+        self._deleted = False
         self._values = {
             **{name: each.get("Default") for name, each in template.get("Parameters", {}).items()},
             "AWS::AccountId": DEFAULT_ACCOUNT_ID,
@@ -80,8 +82,10 @@ class Stack:
             "AWS::URLSuffix": "amazonaws.com",
         }
         self.operations = {
+            ("cloudformation", "DeleteStack"): self._delete,
             ("cloudformation", "DescribeStacks"): self._describe,
-            ("cloudformation", "DescribeStackResources"): self._describe_resources,
+            ("cloudformation", "DescribeStackResources"): partial(self._describe_resources, "StackResources"),
+            ("cloudformation", "ListStackResources"): partial(self._describe_resources, "StackResourceSummaries"),
         }
 
     def create(self) -> list[Resource]:
@@ -198,7 +202,13 @@ class Stack:
         stack = {"StackName": self.name, "StackId": self._id, "StackStatus": "CREATE_COMPLETE", "Outputs": shown}
         return self._answer(params, {"Stacks": [{**stack, "CreationTime": self._created.isoformat()}]})
 
-    def _describe_resources(self, params: Mapping[str, Any]) -> Answer:
+    def _delete(self, params: Mapping[str, Any]) -> Answer:
+        """Answers that the stack is gone from now on. Its resources end with the runtime."""
+        answer = self._answer(params, {})
+        self._deleted = answer[0] == 200
+        return answer
+
+    def _describe_resources(self, name: str, params: Mapping[str, Any]) -> Answer:
         shown = [
             {
                 "LogicalResourceId": logical_id,
@@ -210,12 +220,12 @@ class Stack:
             for logical_id, made in self._resources.items()
             if made is not None
         ]
-        return self._answer(params, {"StackResources": shown})
+        return self._answer(params, {name: shown})
 
     def _answer(self, params: Mapping[str, Any], result: Mapping[str, Any]) -> Answer:
         asked, operation = params["body"].get("StackName"), params["body"]["Action"]
         headers = {"Content-Type": "text/xml"}
-        if asked not in (None, self.name, self._id):
+        if self._deleted or asked not in (None, self.name, self._id):
             message = escape(f"Stack with id {asked} does not exist")
             error = f"<Error><Code>ValidationError</Code><Message>{message}</Message></Error>"
             return 400, headers, f"<ErrorResponse>{error}</ErrorResponse>".encode()
