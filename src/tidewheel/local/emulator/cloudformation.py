@@ -81,7 +81,7 @@ class Stack:
             "AWS::StackName": name,
             "AWS::URLSuffix": "amazonaws.com",
         }
-        self.operations = {
+        self.operations: dict[tuple[str, str], Callable[[dict[str, Any]], Answer | None]] = {
             ("cloudformation", "DeleteStack"): self._delete,
             ("cloudformation", "DescribeStacks"): self._describe,
             ("cloudformation", "DescribeStackResources"): partial(self._describe_resources, "StackResources"),
