@@ -8,7 +8,7 @@ from tests.simulation.exercised import CLIENTS, FLOWS, TRIGGERS, missing
 from tests.simulation.runs import one_run, sound_runs
 from tidewheel.flows.upkeep.retention import Dead
 
-SEEDS = (*range(22), 29)
+SEEDS = (*range(22), 29, 47, 53)
 STEPS = 800
 
 

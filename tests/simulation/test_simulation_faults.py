@@ -8,7 +8,7 @@ from tests.simulation.exercised import CLIENTS, FAULTS, FLOWS, HEALING, REPEATS,
 from tests.simulation.runs import sound_runs
 from tests.stored_ports import STORED_PORTS
 
-SEEDS = (*range(45), 79)
+SEEDS = (*range(45), 79, 167)
 STEPS = 800
 
 
