@@ -145,7 +145,7 @@ GUARDS = (
     Missed(
         Guard("a suspect holds collection", needed.needed, never("damaged")),
         "damage",
-        88,
+        322,
     ),
     Missed(
         Guard("a set-aside item is tried again", due_checks.check_set_aside, instead("enqueue_set_aside")),
