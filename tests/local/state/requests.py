@@ -315,6 +315,9 @@ class Requests:
         name = self.random.choice(("", "/", "/a/")) + self._name()
         self._client("ssm").put_parameter(Name=name, Value=f"v{self.random.random()}", Type=kind, Overwrite=True)
 
+    def do_label_parameter(self) -> None:
+        self._client("ssm").label_parameter_version(Name=f"/a/{self._name()}", Labels=[f"label-{self._name()}"])
+
     def do_delete_parameters(self) -> None:
         self._client("ssm").delete_parameters(Names=[f"/a/{self._name()}", self._name()])
 

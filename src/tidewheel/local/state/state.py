@@ -223,7 +223,7 @@ _TOUCHED: dict[type, dict[tuple[str, ...], str]] = {
         ("schedule", "group_name", "name"): "create_schedule update_schedule delete_schedule",
     },
     SimpleSystemManagerBackend: {
-        ("parameter", "name"): "put_parameter delete_parameter",
+        ("parameter", "name"): "put_parameter delete_parameter label_parameter_version unlabel_parameter_version",
         ("parameter", "names"): "delete_parameters",
         ("parameter", "resource_id"): "add_tags_to_resource remove_tags_from_resource",
     },
