@@ -205,7 +205,7 @@ class Stack:
     def _delete(self, params: Mapping[str, Any]) -> Answer:
         """Answers that the stack is gone from now on. Its resources end with the runtime."""
         answer = self._answer(params, {})
-        self._deleted = answer[0] == 200
+        self._deleted = self._deleted or answer[0] == 200
         return answer
 
     def _describe_resources(self, name: str, params: Mapping[str, Any]) -> Answer:
