@@ -4,30 +4,18 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+from tests.local.conftest import Stack
 from tidewheel import Consumer, DeadLetter, InvalidValue, ReceivedMessage, RetryLater, Tidewheel, UnknownSubscription
 from tidewheel.client.claiming import SPENT
 from tidewheel.local import LocalTidewheel, MemoryTidewheel
 from tidewheel.model.message import MAX_MESSAGE_BYTES
 
 TOPIC = "orders"
-Stack = LocalTidewheel | MemoryTidewheel
-
-
-@pytest.fixture(params=[MemoryTidewheel, LocalTidewheel])
-def stack(request: pytest.FixtureRequest) -> Iterator[Stack]:
-    make: Callable[[], Any] = request.param
-    with make() as opened:
-        yield opened
-
-
-@pytest.fixture
-def memory() -> MemoryTidewheel:
-    return MemoryTidewheel()
 
 
 def topic(stack: Stack, **settings: Any) -> Tidewheel:

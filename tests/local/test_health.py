@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -12,6 +12,7 @@ import pytest
 from botocore.exceptions import ClientError
 from typer.testing import CliRunner, Result
 
+from tests.local.conftest import Stack
 from tests.local.test_look_inside import Here
 from tidewheel import Consumer, Finding, InvalidValue, Message, Problem, Tidewheel, UnknownTopic
 from tidewheel.cli.documentation import section_of
@@ -23,19 +24,6 @@ from tidewheel.local import LocalTidewheel, MemoryTidewheel
 from tidewheel.shipped import DOCS, shipped
 
 TOPIC = "orders"
-Stack = LocalTidewheel | MemoryTidewheel
-
-
-@pytest.fixture(params=[MemoryTidewheel, LocalTidewheel])
-def stack(request: pytest.FixtureRequest) -> Iterator[Stack]:
-    make: Callable[[], Any] = request.param
-    with make() as opened:
-        yield opened
-
-
-@pytest.fixture
-def memory() -> MemoryTidewheel:
-    return MemoryTidewheel()
 
 
 def topic(stack: Stack, *subscriptions: str) -> Tidewheel:

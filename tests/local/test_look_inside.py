@@ -6,7 +6,7 @@ import json
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from tests.local.conftest import Stack
 from tidewheel import (
     Consumer,
     InvalidValue,
@@ -39,7 +40,6 @@ from tidewheel.model.tombstone import tombstone
 from tidewheel.model.topic_state import Purge
 from tidewheel.storage import items
 
-Stack = LocalTidewheel | MemoryTidewheel
 DAY_S = 86_400
 
 
@@ -53,18 +53,6 @@ def topic(stack: Stack, *subscriptions: str, **settings: int) -> Tidewheel:
 
 def state(client: Tidewheel, receipt: Receipt) -> str:
     return client.get("orders", receipt.id).state.value
-
-
-@pytest.fixture(params=[MemoryTidewheel, LocalTidewheel])
-def stack(request: pytest.FixtureRequest) -> Iterator[Stack]:
-    make: Callable[[], Any] = request.param
-    with make() as opened:
-        yield opened
-
-
-@pytest.fixture
-def memory() -> MemoryTidewheel:
-    return MemoryTidewheel()
 
 
 # ---- get

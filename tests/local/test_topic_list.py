@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 from botocore.exceptions import ClientError
 
+from tests.local.conftest import Stack
 from tidewheel import Tidewheel
 from tidewheel.flows.administration.subscribe import create_topic
 from tidewheel.flows.upkeep.sweep import sweep
@@ -17,20 +17,6 @@ from tidewheel.memory import MemoryService
 from tidewheel.model.settings import TopicSettings
 from tidewheel.model.topic_state import new_topic_state
 from tidewheel.storage.storage import Storage
-
-Stack = LocalTidewheel | MemoryTidewheel
-
-
-@pytest.fixture(params=[MemoryTidewheel, LocalTidewheel])
-def stack(request: pytest.FixtureRequest) -> Iterator[Stack]:
-    make: Callable[[], Any] = request.param
-    with make() as opened:
-        yield opened
-
-
-@pytest.fixture
-def memory() -> MemoryTidewheel:
-    return MemoryTidewheel()
 
 
 def storage_of(client: Tidewheel) -> Storage:
