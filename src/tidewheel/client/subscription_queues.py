@@ -13,6 +13,7 @@ from botocore.exceptions import ClientError
 
 from tidewheel.client.queue_tags import DEAD_LETTERS, ROLE_TAG, STACK_TAG, SUBSCRIPTION
 from tidewheel.errors import AlreadyExists, InvalidValue, QueueDeletedRecently, QueueUnavailable
+from tidewheel.storage.table import unless_denied
 
 if TYPE_CHECKING:
     from mypy_boto3_sqs import SQSClient
@@ -173,11 +174,8 @@ def check_given_queue(sqs: SQSClient, queue_url: str) -> str:
         advice = "FIFO queues take no delay for a single message; use a standard queue"
         raise InvalidValue("queue_url", queue_url, advice)
     try:
-        _arn(sqs, queue_url)
+        with unless_denied():  # a queue of another account may accept messages and still deny to read its attributes
+            _arn(sqs, queue_url)
     except sqs.exceptions.QueueDoesNotExist as error:
         raise QueueUnavailable(queue_url, error.response["Error"]["Code"]) from None
-    except ClientError as error:
-        # A queue of another account may accept messages and still deny to read its attributes.
-        if error.response["Error"]["Code"] not in ("AccessDenied", "AccessDeniedException"):
-            raise
     return queue_url
