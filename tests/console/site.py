@@ -47,6 +47,7 @@ class Site:
             since=utc(self.stack.clock.now_ms()),
             move_time=lambda seconds: self.stack.advance(seconds=seconds),
             dead_letters=self.stack.dead_letters,
+            queued=self.stack.queued,
         )
         self.console_client = self.stack.client()
         self.server = ConsoleServer(

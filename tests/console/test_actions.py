@@ -178,6 +178,19 @@ def test_a_topic_is_purged_only_by_its_typed_name(site: Site, tab: Tab) -> None:
         assert site.client.get("old", sent.id).state in (state, "unknown" if typed == "old" else state)
 
 
+def test_a_message_that_went_direct_is_followed_through_its_queues(site: Site, tab: Tab) -> None:
+    id = site.client.send("orders", "soon", delay=60).id
+    site.stack.advance(seconds=10)
+    page = tab.go(f"/topics/orders/messages/{id}")
+    queues = page.get_by_role("region", name="Queues")
+    assert "billing: delayed" in queues.inner_text()
+    assert page.locator("[aria-current=step]").inner_text().startswith("sent")
+    site.stack.advance(seconds=60)
+    queues.get_by_text("billing: receivable").wait_for()
+    site.client.delete("orders", "billing", site.client.receive("orders", "billing"))
+    queues.get_by_text("billing").wait_for(state="detached")
+
+
 def test_dead_letters_are_looked_at_without_taking_and_redriven(site: Site, tab: Tab) -> None:
     site.client.send("orders", HOSTILE, delay=1, key="dead-1")
     site.stack.advance(minutes=1)

@@ -77,6 +77,24 @@ def test_the_local_runtime_looks_at_dead_letters_without_receiving_them(stack: S
     assert found[0].reason == only_of(client, "a").reason
 
 
+def test_the_local_runtime_tells_where_in_its_queues_a_message_is(stack: Stack) -> None:
+    client = topic(stack)
+    client.create_subscription(TOPIC, "mail")
+    id = client.send(TOPIC, "x", delay=60).id
+    stack.advance(seconds=10)
+    assert stack.queued(TOPIC, id) == {"billing": "delayed", "mail": "delayed"}
+    stack.advance(seconds=60)
+    assert stack.queued(TOPIC, id) == {"billing": "receivable", "mail": "receivable"}
+    [message] = client.receive(TOPIC, "mail")
+    assert stack.queued(TOPIC, id)["mail"] == "in flight"
+    client.delete(TOPIC, "mail", [message])
+    assert stack.queued(TOPIC, id) == {"billing": "receivable"}
+    for _ in range(6):
+        client.receive(TOPIC, "billing")
+        stack.advance(minutes=2)
+    assert stack.queued(TOPIC, id) == {"billing": "dead letter"}
+
+
 def test_what_sqs_moved_itself_has_no_reason(stack: Stack) -> None:
     client = topic(stack)
     client.send(TOPIC, "x")

@@ -5,21 +5,31 @@ from __future__ import annotations
 import json
 import os
 import signal
+import ssl
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from ipaddress import ip_address
 from itertools import count
+from pathlib import Path
 from threading import Event, Thread
 from typing import Any
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from cryptography.x509.oid import NameOID
 from typer.testing import CliRunner
 
 from tidewheel import Message, ReceivedMessage, Tidewheel
+from tidewheel.cli.hook import Hook as HookUrl
+from tidewheel.cli.hook import NoAnswer
 from tidewheel.cli.main import app
 from tidewheel.cli.target import Target
 from tidewheel.local import LocalTidewheel
@@ -268,6 +278,40 @@ def test_where_nothing_listens_no_message_is_lost(world: World, hook: Hook) -> N
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["Ctrl-C", "SIGTERM"])
+def certificate(folder: Path) -> Path:
+    """Makes a certificate for 127.0.0.1 that only itself vouches for. Returns the file, with its key."""
+    key, name = ec.generate_private_key(ec.SECP256R1()), x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "hook")])
+    now = datetime.now(UTC)
+    made = (
+        x509.CertificateBuilder(name, name, key.public_key(), 1, now - timedelta(days=1), now + timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))]), critical=False)
+        .sign(key, SHA256())
+    )
+    secret = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    file = folder / "hook.pem"
+    file.write_bytes(secret + made.public_bytes(Encoding.PEM))
+    return file
+
+
+def test_a_hook_over_https_gets_messages_if_its_certificate_is_trusted(
+    hook: Hook, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = certificate(tmp_path)
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_cert_chain(file)
+    hook.socket = tls.wrap_socket(hook.socket, server_side=True)
+    secure = HookUrl.of(hook.url.replace("http:", "https:"), 30)
+    with pytest.raises(NoAnswer, match="CERTIFICATE_VERIFY_FAILED"):
+        secure.post(b"x", {})
+    assert hook.got == []
+    monkeypatch.setenv("SSL_CERT_FILE", str(file))
+    assert secure.post(b"x", {}) == 200
+    hook.answers["drip"] = ["drip"]
+    with pytest.raises(NoAnswer, match="no answer in 1 s"):
+        HookUrl.of(hook.url.replace("http:", "https:"), 1).post(b"drip", {})
+    assert hook.bodies() == ["x", "drip"]
+
+
 def test_a_signal_in_the_middle_holds_nothing_back_and_waits_for_the_answer(
     world: World, hook: Hook, number: signal.Signals
 ) -> None:

@@ -179,6 +179,7 @@ def _console(stack: LocalTidewheel, port: int, skip: Callable[[int], None]) -> I
         since=stack.now(),
         move_time=lambda seconds: skip(round(seconds * 1000)),
         dead_letters=stack.dead_letters,
+        queued=stack.queued,
     )
     server = ConsoleServer(stack.client(), port=port, changes=True, requests=meter, local=local)
     server.start()

@@ -30,6 +30,7 @@ from tidewheel.console.pages import cost, dead, message, messages, overview, rec
 from tidewheel.console.reading import Reader, reason
 from tidewheel.console.results import Results
 from tidewheel.errors import TidewheelError, UnknownTopic
+from tidewheel.model.message import MessageId
 
 _log = logging.getLogger(__name__)
 _HERE = Path(__file__).parent
@@ -52,6 +53,7 @@ class LocalService:
         since: when the service began to count.
         move_time: moves the service's time forward by seconds.
         dead_letters: looks at the dead letters of a topic's subscription, at most n, without taking them.
+        queued: looks for a message in its topic's queues. Returns subscription -> state in the queue.
     """
 
     requests: Mapping[str, int]
@@ -59,6 +61,7 @@ class LocalService:
     since: datetime
     move_time: Callable[[float], object]
     dead_letters: Callable[[str, str, int], Sequence[DeadLetter]]
+    queued: Callable[[str, MessageId], Mapping[str, str]]
 
 
 @dataclass(frozen=True, slots=True)

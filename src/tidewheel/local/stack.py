@@ -16,6 +16,7 @@ from tidewheel.errors import InvalidValue
 from tidewheel.local.pump import Failure, Pump
 from tidewheel.memory.sqs_message import MemoryMessage
 from tidewheel.memory.sqs_queue import MemoryQueue
+from tidewheel.model.message import HEADER_ATTRIBUTE, MessageId
 from tidewheel.model.received import parse_received
 from tidewheel.model.setting import check_names
 from tidewheel.model.settings import NewTopicSettings, TopicSettings
@@ -120,6 +121,28 @@ class Stack(ABC):
                 found.append(dead_letter_of(parse_received(_as_received(message))))
         return found
 
+    def queued(self, topic: str, message_id: MessageId) -> dict[str, str]:
+        """Looks for a message in the queues of its topic's subscriptions, and receives none.
+
+        Returns:
+            Subscription -> "delayed", "receivable", "in flight" or "dead letter". Those without the message are left
+            out.
+
+        Raises:
+            UnknownTopic: it does not exist.
+        """
+        now_ms, found = self.clock.now_ms(), {}
+        for each in self.client().subscriptions(topic):
+            queue = self.queue(each.queue_url)
+            for message in queue.everything:
+                if _has(message, message_id):
+                    waits = message.ready_at_ms > now_ms
+                    found[each.name] = ("in flight" if message.in_flight else "delayed") if waits else "receivable"
+            letters = queue.dead_letters
+            if letters is not None and any(_has(message, message_id) for message in letters.everything):
+                found.setdefault(each.name, "dead letter")
+        return found
+
     @property
     def failures(self) -> list[Failure]:
         """All invocations of functions, and all job runs, with errors or reported failures, oldest first."""
@@ -178,6 +201,14 @@ class Stack(ABC):
         if self._pump is None:
             raise RuntimeError("this local Tidewheel stack is not open")
         return self._pump
+
+
+def _has(message: MemoryMessage, id: str) -> bool:
+    """Returns whether a queue's message is a copy of the message with an id."""
+    with suppress(InvalidValue):
+        header = message.message_attributes.get(HEADER_ATTRIBUTE, {}).get("StringValue", "")
+        return id in header and parse_received(_as_received(message)).id == id
+    return False
 
 
 def _as_received(message: MemoryMessage) -> Any:

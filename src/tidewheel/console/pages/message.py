@@ -39,19 +39,27 @@ def screen(console: Console, request: Request) -> tuple[str, dict[str, Any]]:
     topic, id = request.path_params["topic"], request.path_params["id"]
     found = console.reader.read(console.client.get, topic, id)
     status = found.value
-    values: dict[str, Any] = {"topic": topic, "id": id, "found": found, "status": status}
+    queued = None if status is None or console.local is None else console.reader.read(console.local.queued, topic, id)
+    values: dict[str, Any] = {"topic": topic, "id": id, "found": found, "status": status, "queued": queued}
     if status is not None:
-        values |= {"steps": life(status), "next": next_step(status, console.now()), **_body(console, status)}
+        in_queue = bool(queued and queued.value)
+        values |= {"steps": life(status, in_queue), "next": next_step(status, console.now(), in_queue)}
+        values |= _body(console, status)
         values |= {"open": status.state is MessageState.WAITING, "ended": status.state in _ENDS}
     return "message.html", values
 
 
-def life(status: MessageStatus) -> list[Step]:
-    """Returns the steps of a message's way, in the words of docs/states.md. One of them is the present."""
+def life(status: MessageStatus, in_queue: bool = False) -> list[Step]:
+    """Returns the steps of a message's way, in the words of docs/states.md. One of them is the present.
+
+    Args:
+        in_queue: whether a queue was seen to hold the message.
+    """
     sent_at = None if status.message is None else status.message.sent_at
     times = {"ingest queue": sent_at, "sealed": status.seals_at, "sent": status.deliver_at}
     if status.state is MessageState.UNKNOWN:
-        return [Step(word="unknown", now=True)]
+        direct = [Step(word="ingest queue", past=True), Step(word="sent", at=status.deliver_at, now=True)]
+        return direct if in_queue else [Step(word="unknown", now=True)]
     if status.state in _ENDS:
         return [
             Step(word="ingest queue", at=sent_at, past=True),
@@ -79,8 +87,8 @@ def life(status: MessageStatus) -> list[Step]:
     ]
 
 
-def next_step(status: MessageStatus, now: datetime) -> str:
-    """Returns the next step with its time, or the reason why there is none."""
+def next_step(status: MessageStatus, now: datetime, in_queue: bool = False) -> str:
+    """Returns the next step with its time, or the reason why there is none. in_queue: see `life`."""
     match status.state:
         case MessageState.WAITING:
             return (
@@ -108,6 +116,8 @@ def next_step(status: MessageStatus, now: datetime) -> str:
             return "A purge covers it. A subscription may have got it before."
         case MessageState.EXPIRED:
             return "It has expired: subscriptions that do not have it never get it."
+    if in_queue:
+        return "It went to the queues without a ledger, since it was due soon after it was sent."
     if status.deliver_at + timedelta(minutes=1) < now:
         return (
             "No ledger holds it. It went to the queues without a ledger since it was due soon after it was sent, or it "
