@@ -112,12 +112,12 @@ GUARDS = (
     Missed(
         Guard("what cannot be read is set aside", deliver._ready, instead("set_aside", lambda *_: [])),
         "damage",
-        10,
+        49,
     ),
     Missed(
         Guard("a damaged segment fails no other", due_rows.due_rows, wrapped(_all_rows_or_none)),
         "damage",
-        44,
+        127,
     ),
     Missed(
         Guard("a damaged index fails no other ledger", load_index.completed, wrapped(_all_indexes_or_none)),
@@ -160,12 +160,12 @@ GUARDS = (
     Missed(
         Guard("what no retry can help is refused at once", refusing.hopeless_until_ms, never("_HOPELESS")),
         "wheel",
-        1,
+        3,
     ),
     Missed(
         Guard("a job with an unreadable ledger is no job", work.job_in, instead("held_rows")),
         "wheel",
-        31,
+        33,
     ),
 )
 """Each is a rule of `docs/architecture.md` for an AWS that works half well."""
