@@ -229,13 +229,19 @@ def expired(patch: Patch) -> None:
 
 
 _SOON: dict[Plant, int] = {
+    bodies: 2,
     cancelled: 2,
-    recurring_unfiltered: 7,
-    key_kept_by_one_that_was_cancelled: 56,
-    forgotten_too_soon: 40,
+    expired: 6,
+    expired_at_once: 7,
+    forgotten_too_soon: 51,
+    key_kept_by_one_that_was_cancelled: 70,
+    moved: 4,
+    recurring_unfiltered: 11,
+    replayed_twice: 41,
     replayed_without_anything: 19,
-    replayed_twice: 27,
+    scheduled_never_again: 3,
     sent_again: 4,
+    superseded: 9,
 }
 """Seeds from which on these are found soon, and by what they are about."""
 
