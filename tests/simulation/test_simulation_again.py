@@ -23,7 +23,7 @@ from tests.simulation.__main__ import main
 from tidewheel.storage.tombstones import Tombstones
 
 Tombstones.ids = lambda self, topic, first_slot, end_slot: frozenset()
-raise SystemExit(main(["--seeds", "40", "--mode", "calm", "--steps", "700", "--jobs", "1"]))
+raise SystemExit(main(["--seeds", "9", "--mode", "calm", "--steps", "700", "--jobs", "1"]))
 """
 INTERRUPTED_SOON = """
 import os, signal
@@ -68,7 +68,7 @@ def test_the_command_that_a_failing_seed_prints_shows_the_same_failure() -> None
 
     asked = again.partition("python -m tests.simulation ")[2].split()
     same = run(
-        "-c", PLANTED.replace('["--seeds", "40", "--mode", "calm", "--steps", "700", "--jobs", "1"]', repr(asked))
+        "-c", PLANTED.replace('["--seeds", "9", "--mode", "calm", "--steps", "700", "--jobs", "1"]', repr(asked))
     )
 
     assert same.returncode == 1
@@ -97,7 +97,7 @@ def test_a_run_that_fails_raises_what_was_broken(monkeypatch: pytest.MonkeyPatch
 def test_the_command_adds_up_what_was_done(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     document = tmp_path / "figures.json"
 
-    code = command.main(["--seeds", "2:4", "--mode", "all", "--steps", "100", "--jobs", "1", "--json", str(document)])
+    code = command.main(["--seeds", "2:4", "--mode", "all", "--steps", "10", "--jobs", "1", "--json", str(document)])
 
     shown = capsys.readouterr().out
     assert code == 0
