@@ -6,7 +6,6 @@ import gc
 import json
 import logging
 import signal
-import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -142,7 +141,7 @@ class Orders:
 
     def function(self, name: str) -> ModuleType:
         """Returns the module of a function's handler, for injected faults."""
-        return sys.modules[self._handler(name)._module_name]
+        return self._handler(name).module
 
     def invoke(self, name: str) -> Any:
         """Invokes a function with an empty event, regardless of schedules."""

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import base64
 import random
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -109,7 +108,7 @@ class Script:
 def failing(stack: LocalTidewheel, function: str, name: str) -> Iterator[None]:
     """Makes calls of a function fail, to keep its work in place."""
     [handler] = [each for each in stack._handlers if each.spec.folder == function]
-    with patch.object(sys.modules[handler._module_name], name, side_effect=RuntimeError("stopped for the recording")):
+    with patch.object(handler.module, name, side_effect=RuntimeError("stopped for the recording")):
         yield
 
 

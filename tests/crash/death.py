@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import copy
 import json
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -162,7 +161,7 @@ class Watch:
                 self._first, self._handed_over = outer
 
         handler.invoke = invoked  # type: ignore[method-assign]
-        module = sys.modules[handler._module_name]
+        module = handler.module
         if hasattr(module, "do_job"):
             module.do_job = self._noting_errors(module.do_job)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import secrets
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -408,7 +407,7 @@ def is_late_in_a_wide_ledger(world: World) -> None:
 def sweeps(world: World) -> Ports:
     """Returns the sweep's ports, which have the rights of its role."""
     [handler] = [each for each in world.stack._handlers if each.spec.folder == "sweep"]
-    ports: Ports = sys.modules[handler._module_name].handler.telemetry.service
+    ports: Ports = handler.module.handler.telemetry.service
     return ports
 
 

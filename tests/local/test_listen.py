@@ -277,7 +277,6 @@ def test_where_nothing_listens_no_message_is_lost(world: World, hook: Hook) -> N
     assert world.left() == 2
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["Ctrl-C", "SIGTERM"])
 def certificate(folder: Path) -> Path:
     """Makes a certificate for 127.0.0.1 that only itself vouches for. Returns the file, with its key."""
     key, name = ec.generate_private_key(ec.SECP256R1()), x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "hook")])
@@ -312,6 +311,7 @@ def test_a_hook_over_https_gets_messages_if_its_certificate_is_trusted(
     assert hook.bodies() == ["x", "drip"]
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["Ctrl-C", "SIGTERM"])
 def test_a_signal_in_the_middle_holds_nothing_back_and_waits_for_the_answer(
     world: World, hook: Hook, number: signal.Signals
 ) -> None:

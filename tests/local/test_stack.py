@@ -89,7 +89,7 @@ def test_nothing_is_left_behind_even_after_an_exception(tmp_path: Path, clock: s
 
 def test_a_handler_that_cannot_be_loaded_leaves_nothing_behind(tmp_path: Path) -> None:
     before = _surroundings()
-    with pytest.raises(ZeroDivisionError), Toy(tmp_path, "1 / 0"):
+    with pytest.raises(ZeroDivisionError), Toy(tmp_path, "1 / 0", clock="real"):
         pass
     assert _surroundings() == before
 

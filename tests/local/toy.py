@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -156,7 +155,7 @@ class Toy:
     def module(self, name: str) -> Any:
         """The module of a function's handler."""
         [handler] = [each for each in self.stack._handlers if each.spec.folder == name]
-        return vars(sys.modules[handler._module_name])
+        return vars(handler.module)
 
     def calls(self, name: str) -> list[Any]:
         """(time, event, context) of each call so far."""

@@ -149,7 +149,10 @@ class LocalTidewheel(Stack):
             for bare in deployed.functions:
                 spec = replace(bare, environment={**bare.environment, **self._environment})
                 core_session = partial(self._function_session, spec.role_arn)
-                self._handlers.append(Handler(spec, root, core_session, self.clock, self._log_level))
+                handler = Handler(spec, root, core_session, self.clock, self._log_level)
+                self._handlers.append(handler)
+                if not self.virtual:
+                    handler.warm()
             handlers = {handler.spec.arn: handler for handler in self._handlers}
             endpoint_of = self._emulator.endpoint_of
             self._jobs = Jobs(

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import boto3
@@ -75,7 +76,7 @@ class LambdaContext:
 
 
 class Handler:
-    """Runs one warm function, with its module loaded."""
+    """Runs one function. Its module is loaded by `warm`, or at the first call."""
 
     def __init__(self, spec: FunctionSpec, root: Path, core_session: CoreSession, clock: Clock, log_level: str) -> None:
         self.spec = spec
@@ -93,11 +94,23 @@ class Handler:
             "POWERTOOLS_LOG_LEVEL": log_level,
             "TIDEWHEEL_SEND_THREADS": "1",
         }
-        *folders, module, attribute = spec.handler.split(".")[1:]
+        self._root, self._core_session = root, core_session
         self._module_name = f"_tidewheel_local_{next(_loads)}_{spec.folder}"
-        path = root.joinpath(*folders, module + ".py")
-        with self._cold_start(core_session):
-            self._call: Callable[[Any, LambdaContext], Any] = getattr(module_at(path, self._module_name), attribute)
+        self._call: Callable[[Any, LambdaContext], Any] | None = None
+
+    def warm(self) -> None:
+        """Loads the module, once. Changes the process's environment meanwhile, so no other thread may run."""
+        if self._call is None:
+            *folders, module, attribute = self.spec.handler.split(".")[1:]
+            path = self._root.joinpath(*folders, module + ".py")
+            with self._cold_start(self._core_session):
+                self._call = getattr(module_at(path, self._module_name), attribute)
+
+    @property
+    def module(self) -> ModuleType:
+        """The loaded module."""
+        self.warm()
+        return sys.modules[self._module_name]
 
     def invoke(self, event: Any) -> Any:
         """Calls the handler with a JSON event. Returns the JSON answer.
@@ -105,6 +118,8 @@ class Handler:
         Raises:
             Exception: any error of the handler, or TypeError for an answer that is not JSON.
         """
+        self.warm()
+        assert self._call is not None
         with clocks.use(self._clock):
             answer = self._call(event, LambdaContext(self.spec, self._clock))
         return json.loads(json.dumps(answer))
