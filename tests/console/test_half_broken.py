@@ -121,6 +121,20 @@ def test_a_defect_of_a_page_is_told_and_logged(
     status, _, text = site.ask("/topics/orders/recurring")
     assert status == 200
     assert "KeyError: see the console&#39;s log" in text
+    assert "KeyError: 'a defect'" in caplog.text
+
+
+def test_a_change_in_the_background_that_fails_by_a_defect_ends(
+    site: Site, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    fails(site, monkeypatch, "cancel_where", lambda: {}["a defect"])
+    form = {"do": "cancel", "typed": "orders", "by": "", "q": ""}
+    _, headers, _ = site.ask("/topics/orders/messages/matching", form)
+    end_s = time.monotonic() + 20
+    while "Then it failed by a defect" not in (page := site.ask(headers["location"])[2]) and time.monotonic() < end_s:
+        time.sleep(0.01)
+    assert "Then it failed by a defect" in page
+    assert "KeyError: 'a defect'" in caplog.text
 
 
 @pytest.mark.parametrize(

@@ -266,6 +266,9 @@ def _matching(console: Console, asked: Asked) -> Result:
             result.text = f"{verb} {found.done:,} of {found.matched:,} messages. {late:,} were too late or gone."
         except (TidewheelError, BotoCoreError, ClientError) as error:
             result.text, result.good = f"{result.text} Then it stopped: {reason(error)}", False
+        except Exception:
+            _audit.exception("%s matching failed", do)
+            result.text, result.good = f"{result.text} Then it failed by a defect: the console's log has it.", False
         result.running = False
         console.forget()
         audit(console, f"{do} matching, ended", asked, result)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, wait
@@ -26,6 +27,9 @@ PAGE_S = 10.0
 """The time for all reads of a page. Reads without an answer by then are shown as missing."""
 AT_ONCE = 8
 
+_log = logging.getLogger(__name__)
+
+_FORESEEN = (TidewheelError, BotoCoreError, ClientError, TimeoutError)
 _EXPIRED = (
     "ExpiredToken",
     "ExpiredTokenException",
@@ -70,7 +74,7 @@ def reason(error: BaseException) -> str:
         return "there are no AWS credentials: set a profile, or run `aws sso login`"
     if isinstance(error, (SSOError, UnauthorizedSSOTokenError, TokenRetrievalError)):
         return "the AWS session has expired: run `aws sso login`, and the page goes on"
-    if isinstance(error, (TidewheelError, BotoCoreError, TimeoutError)):
+    if isinstance(error, _FORESEEN):
         return str(error) or type(error).__name__
     return f"{type(error).__name__}: see the console's log"
 
@@ -131,4 +135,6 @@ def _outcome(future: Future[T]) -> Read[T]:
         return Read(future.result())
     if isinstance(error, (UnknownTopic, InvalidValue)):
         raise error
+    if not isinstance(error, _FORESEEN):
+        _log.error("a read failed", exc_info=error)
     return Read(missing=reason(error))
