@@ -111,7 +111,10 @@ def next_step(status: MessageStatus, now: datetime, in_queue: bool = False) -> s
                 return f"Each queue has it, and releases it at {status.deliver_at:%Y-%m-%d %H:%M:%S} UTC."
             return "Each queue has it, or had it. The rest is up to the consumers."
         case MessageState.CANCELLED:
-            return "It was cancelled, moved or replaced in time, and is not sent."
+            return (
+                "It was cancelled, moved or replaced, or dropped since another message with its key waited. It is not "
+                "sent."
+            )
         case MessageState.PURGED:
             return "A purge covers it. A subscription may have got it before."
         case MessageState.EXPIRED:
