@@ -462,7 +462,11 @@ def test_the_demo_is_loaded_when_called_and_gets_its_arguments(monkeypatch: pyte
     assert seen == [(4566, "here")]
 
 
-@pytest.mark.parametrize("command", [("dev",), ("local", "up"), ("demo",)], ids=" ".join)
+@pytest.mark.parametrize(
+    "command",
+    [("dev", "--port", "0", "--console-port", "0"), ("local", "up", "--port", "0", "--console-port", "0"), ("demo",)],
+    ids=" ".join,
+)
 def test_without_the_local_extra_its_commands_say_what_to_install(
     command: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
