@@ -8,14 +8,14 @@ from tests.simulation.runs import sound_runs
 
 STEPS = 500
 SEEDS: dict[str, tuple[int, ...]] = {
-    "topic": (1, 2, 3),
+    "topic": (2, 3, 10),
     "notes": (1, 5),
     "hot-key": (2, 6),
-    "few": (0, 5),
-    "entries": (0, 2),
+    "few": (10, 11),
+    "entries": (11, 12),
     "half": (0, 2),
     "sender": (1, 18),
-    "job": (0, 2),
+    "job": (7, 11),
     "backlog": (2, 4),
 }
 HAPPENS: dict[str, tuple[str, ...]] = {
