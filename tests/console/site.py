@@ -21,6 +21,9 @@ HOSTILE = "<script>document.title='owned'</script><img src=x onerror=\"document.
 """A text that would run in a page, and one that would deceive the eye."""
 
 
+Form = Mapping[str, str] | list[tuple[str, str]]
+
+
 class Site:
     """A stack, its console, and a client for the test.
 
@@ -77,7 +80,7 @@ class Site:
         return self.server.url.partition("token=")[2]
 
     def ask(
-        self, path: str, form: Mapping[str, str] | None = None, *, headers: Mapping[str, str] | None = None
+        self, path: str, form: Form | None = None, *, headers: Mapping[str, str] | None = None
     ) -> tuple[int, dict[str, str], str]:
         """Asks as a program would: with the cookie, and with the Origin of the console for a form."""
         given = {"Cookie": f"tidewheel-{self.server.port}={self.token}"}
@@ -94,7 +97,7 @@ class Site:
         finally:
             connection.close()
 
-    def after(self, path: str, form: Mapping[str, str]) -> str:
+    def after(self, path: str, form: Form) -> str:
         """Sends a form, and returns the page that it leads to."""
         status, headers, text = self.ask(path, form)
         assert status == 303, text

@@ -89,6 +89,8 @@ def test_a_form_that_a_browser_marks_as_another_sites_changes_nothing(site: Site
 def test_another_page_reads_nothing_and_may_link_here(site: Site) -> None:
     assert site.ask("/", headers={"Origin": "http://evil.example"})[0] == 403
     assert site.ask("/", headers={"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "no-cors"})[0] == 403
+    other_port = {"Sec-Fetch-Site": "same-site", "Sec-Fetch-Mode": "no-cors"}  # such as the address of a picture
+    assert site.ask("/", headers=other_port)[0] == 403
     assert site.ask("/", headers=NAVIGATION)[0] == 200
 
 

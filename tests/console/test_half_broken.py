@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -11,6 +12,7 @@ from botocore.exceptions import ClientError, NoCredentialsError, UnauthorizedSSO
 
 from tests.console.site import Site
 from tidewheel.console import reading
+from tidewheel.console.live import mark
 from tidewheel.console.reading import reason
 
 
@@ -167,6 +169,79 @@ def test_a_deployed_stacks_dead_letters_are_only_looked_at_on_demand(site: Site)
     _, _, text = site.ask("/topics/orders/dead")
     assert site.meter["sqs.ReceiveMessage"] == before
     assert "Look at ten of billing" in text
-    _, _, text = site.ask("/topics/orders/dead?look=billing")
-    assert site.meter["sqs.ReceiveMessage"] > before
-    assert "letter" in text
+    status, headers, _ = site.ask("/topics/orders/subscriptions/billing/look", {"back": "/topics/orders/dead"})
+    assert status == 303
+    taken = site.meter["sqs.ReceiveMessage"]
+    assert taken > before
+    for _ in range(2):  # the page is read again and again, the letters are not
+        assert "<code>letter</code>" in site.ask(headers["location"])[2]
+    assert site.meter["sqs.ReceiveMessage"] == taken
+
+
+def test_a_page_that_shows_the_same_later_has_the_same_mark(site: Site) -> None:
+    site.client.send("orders", "later", delay="20d", key="k")
+    site.stack.advance(minutes=6)
+    [id] = [each.id for each in site.client.find("orders", key_prefix="k")]
+    for path in (
+        "/",
+        "/topics/orders",
+        "/topics/orders/messages",
+        f"/topics/orders/messages/{id}",
+        "/trouble",
+        "/cost",
+    ):
+        marks = set()
+        for _ in range(2):
+            marks.add(mark(site.ask(path)[2]))
+            site.stack.advance(seconds=2)
+        assert len(marks) == 1, path
+
+
+def test_of_an_exact_key_no_other_messages_are_changed(site: Site) -> None:
+    for key in ("cart-1", "cart-10"):
+        site.client.send("orders", "x", delay="20d", key=key)
+    site.stack.advance(minutes=6)
+    assert "Cancel all matching" not in site.ask("/topics/orders/messages?by=key&q=cart-1")[2]
+    assert "Cancel all matching" in site.ask("/topics/orders/messages?by=prefix&q=cart-1")[2]
+    form = {"do": "cancel", "typed": "orders", "by": "key", "q": "cart-1"}
+    assert "select by a key prefix" in site.after("/topics/orders/messages/matching", form)
+    assert len(list(site.client.find("orders", key_prefix="cart-"))) == 2
+
+
+def test_of_selected_messages_each_is_changed_by_itself_and_the_audit_line_names_them(
+    site: Site, caplog: pytest.LogCaptureFixture
+) -> None:
+    first, last = (site.client.send("orders", body, delay="20d").id for body in "ab")
+    site.stack.advance(minutes=6)
+    other = site.client.send("orders", "cancelled", delay="20d").id
+    site.client.cancel("orders", other)
+    ids = [("ids", first), ("ids", other), ("ids", last)]
+    with caplog.at_level("INFO", "tidewheel.console.audit"):
+        form = [*ids, ("do", "reschedule"), ("delay", "3h")]
+        assert "Moved 2 of 3 messages. 1 were too late or gone." in site.after("/topics/orders/messages/selected", form)
+    line = json.loads(caplog.records[-1].message)
+    assert (line["do"], line["ids"]) == ("reschedule", f"{first} {other} {last}")
+    for do in ("", "all"):
+        assert "choose cancel" in site.after("/topics/orders/messages/selected", [("ids", last), ("do", do)])
+
+
+def test_typed_text_comes_back_as_it_was_and_its_lines_end_as_typed(site: Site) -> None:
+    text = site.after("/topics/orders/send", {"body": "a\r\nb\u202e", "delay": "never"})
+    assert "a&#xd;\nb&#x202e;</textarea>" in text
+    site.after("/topics/orders/send", {"body": "a\r\nb", "delay": "19d", "key": "lines"})
+    site.stack.advance(minutes=6)
+    [found] = site.client.find("orders", key_prefix="lines")
+    assert site.client.get("orders", found.id).message.body == "a\nb"  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("address", ["/cost?size=inf", "/cost?per_day=nan", "/cost?batch=x"])
+def test_a_number_that_is_none_is_told(site: Site, address: str) -> None:
+    assert "give a number" in site.ask(address)[2]
+
+
+def test_an_address_that_is_none_has_no_stream(site: Site) -> None:
+    assert site.ask("/changes?of=http://[")[0] == 404
+
+
+def test_a_form_with_too_many_fields_is_refused(site: Site) -> None:
+    assert site.ask("/topics/orders/messages/selected", [("ids", "x")] * 2001)[0] == 413

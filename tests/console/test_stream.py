@@ -43,6 +43,6 @@ def test_what_changed_before_the_stream_began_is_told(monkeypatch: pytest.Monkey
 
 
 def test_times_from_now_and_the_cost_of_a_page_are_no_change() -> None:
-    page = '<p>{}</p><span class="rel" data-at="5">{}</span><p role="status" data-moving>\n{} requests</p>'
+    page = '<main><p>{}</p><span class="rel" data-at="5">{}</span></main><p role="status">{} requests</p>'
     assert mark(page.format("a", "in 3 s", 9)) == mark(page.format("a", "in 2 s", 18))
     assert mark(page.format("a", "in 3 s", 9)) != mark(page.format("b", "in 3 s", 9))

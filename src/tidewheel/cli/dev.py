@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
-from threading import Event
+from threading import Event, Lock
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -76,6 +76,8 @@ def dev(
     if settings and not wanted:
         name, value = next(iter(settings.items()))
         raise InvalidValue(name, value, "give --topic too, since a setting is for the topics that this command creates")
+    if state is not None and str(state) in ("", "."):  # typer makes a path of an empty text
+        raise InvalidValue("--state", "", "give a folder of its own, such as ./tidewheel-state")
     _check_ports(port, console_port)
     gc.disable()  # what the start makes stays: to look through it for garbage takes a fifth of the start's CPU
     with needs_extra("tidewheel dev", "local"):
@@ -101,7 +103,7 @@ def dev(
         with _found_by_clients(stack) as (service, skip), _console(stack, console_port, skip) as console:
             for number in (signal.SIGINT, signal.SIGTERM):
                 signal.signal(number, lambda *_: ended.set())  # an exception could end anything half done
-            told = _told(service, console, state, client)
+            told = _told(service, console, state, client, [name for name, _ in wanted])
             gc.freeze()
             gc.enable()
             if as_json:
@@ -112,13 +114,25 @@ def dev(
                     typer.echo(line, err=True)
             if open_console:
                 webbrowser.open(console)
-            seen = 0
-            while not ended.wait(_CHECK_S):
-                for failure in stack.failures[seen:]:
-                    print_error(f"{failure.function} failed: {str(failure.error)[:300]}")
-                seen = len(stack.failures)
+            _watch(stack, ended)
     kept = "All messages are gone" if state is None else f"Everything is kept in {state}"
     typer.echo(f"Stopped. {kept}.", err=True)
+
+
+def _watch(stack: LocalTidewheel, ended: Event) -> None:
+    """Prints the failures of functions, until the service is to end or has failed itself."""
+    while True:
+        ending = ended.wait(_CHECK_S)
+        while stack.failures:
+            failure = stack.failures.pop(0)  # kept by nobody, however long the service runs
+            print_error(f"{failure.function} failed: {str(failure.error)[:300]}")
+        if ending:
+            return
+        try:
+            stack.check()
+        except RuntimeError as error:
+            print_error(f"{error}, and delivers nothing more: {error.__cause__!r}. Start it again")
+            raise typer.Exit(1) from error
 
 
 @app.command()
@@ -149,9 +163,12 @@ def _found_by_clients(stack: LocalTidewheel) -> Iterator[tuple[DevService, Calla
     assert isinstance(clock, MovedClock)  # of real time
     service = DevService(endpoint=endpoint, process=os.getpid(), stack=stack.stack_name, region=REGION)
 
+    published = Lock()
+
     def skip(duration_ms: int) -> None:
         stack.skip(milliseconds=duration_ms)
-        replace(service, offset_ms=clock.offset_ms).publish()
+        with published:  # the console and `advance` may skip at the same time
+            replace(service, offset_ms=clock.offset_ms).publish()
 
     def answer(duration: str) -> str:
         skip(delay_ms(duration, "duration"))
@@ -189,7 +206,9 @@ def _console(stack: LocalTidewheel, port: int, skip: Callable[[int], None]) -> I
         server.stop()
 
 
-def _told(service: DevService, console: str, state: Path | None, client: Tidewheel) -> dict[str, Any]:
+def _told(
+    service: DevService, console: str, state: Path | None, client: Tidewheel, wanted: Sequence[str]
+) -> dict[str, Any]:
     """Returns what a program must know of the service, which `--json` prints."""
     environment = {
         dev_service.VARIABLE: "1",
@@ -204,7 +223,7 @@ def _told(service: DevService, console: str, state: Path | None, client: Tidewhe
         "console": console,
         "endpoint": service.endpoint,
         "environment": environment,
-        "try": _first_message(service, [each.name for each in client.topics()]),
+        "try": _first_message(service, [*wanted, *(each.name for each in client.topics())]),
         "state": None if state is None else str(state.absolute()),
     }
 
@@ -247,6 +266,8 @@ def _check_ports(port: int, console_port: int) -> None:
         raise InvalidValue("--port", port, advice)
     check_free("--port", port)
     check_free("--console-port", console_port)
+    if port and port == console_port:
+        raise InvalidValue("--console-port", console_port, "give another port than that of --port")
 
 
 def _create(client: Tidewheel, topic: str, subscriptions: Sequence[str], settings: dict[str, Any]) -> None:

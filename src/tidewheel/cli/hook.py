@@ -7,8 +7,10 @@ import time
 from collections.abc import Mapping
 from contextlib import closing, suppress
 from dataclasses import dataclass
-from http.client import HTTPConnection, HTTPException, HTTPSConnection
+from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection, IncompleteRead
+from io import BufferedIOBase
 from threading import Timer
+from typing import Any
 from urllib.parse import SplitResult, urlsplit
 
 from tidewheel.errors import InvalidValue
@@ -41,6 +43,7 @@ class Hook:
         try:
             url = urlsplit(text)
             good = url.scheme in ("http", "https") and url.hostname and url.port != 0 and "@" not in url.netloc
+            (url.hostname or "").encode("idna")
         except ValueError:  # of the host, or of the port
             good = False
         if not good or not text.isascii() or not text.isprintable() or " " in text:
@@ -70,6 +73,7 @@ class Hook:
         connects = HTTPSConnection if self.url.scheme == "https" else HTTPConnection
         path = (self.url.path or "/") + (f"?{self.url.query}" if self.url.query else "")
         with closing(connects(self.url.hostname or "", self.url.port, timeout=self.timeout_s)) as connection:
+            connection.response_class = _WholeHead
             connection.connect()
             # The connection's own time-out begins anew with each byte.
             late = Timer(max(0.0, end_s - time.monotonic()), _hang_up, [connection.sock])
@@ -78,11 +82,39 @@ class Hook:
             try:
                 connection.request("POST", path, body, {**headers, "Connection": "close"})
                 with connection.getresponse() as answer:
+                    if time.monotonic() >= end_s:
+                        raise TimeoutError
                     with suppress(OSError, HTTPException):
                         answer.read(_ANSWER_BYTES)
                     return answer.status
             finally:
                 late.cancel()
+
+
+class _WholeHead(HTTPResponse):
+    """Refuses an answer that ends within its headers, which http.client takes for their end."""
+
+    def begin(self) -> None:
+        """Reads status and headers."""
+        lines = self.fp = _Lines(self.fp)  # type: ignore[assignment]
+        super().begin()
+        if lines.last not in (b"\r\n", b"\n"):
+            raise IncompleteRead(lines.last)
+
+
+class _Lines:
+    """A file that remembers its last line."""
+
+    def __init__(self, file: BufferedIOBase) -> None:
+        self._file, self.last = file, b""
+
+    def readline(self, limit: int = -1) -> bytes:
+        """Reads a line."""
+        self.last = self._file.readline(limit)
+        return self.last
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._file, name)
 
 
 def _hang_up(connection: socket.socket) -> None:

@@ -175,9 +175,10 @@ def found() -> DevService:
     """
     running = [service for service, _ in _read_all(_folder()) if service.is_alive()]
     named = os.environ.get("AWS_ENDPOINT_URL")
-    matching = [each for each in running if named is not None and _is_of(each, named)] or running
+    matching = [each for each in running if named is None or _is_of(each, named)]
     if not matching:
-        raise NotConfigured(f"no `tidewheel dev` of this user is running: {_ADVICE}")
+        where = "" if named is None or not running else f" at AWS_ENDPOINT_URL={named}"
+        raise NotConfigured(f"no `tidewheel dev` of this user is running{where}: {_ADVICE}")
     if len(matching) > 1:
         endpoints = " or ".join(sorted(each.endpoint for each in matching))
         raise NotConfigured(f"several `tidewheel dev` of this user are running: set AWS_ENDPOINT_URL to {endpoints}")

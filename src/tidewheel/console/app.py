@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
@@ -97,6 +98,7 @@ class Console:
         self.reader, self.results = Reader(requests), Results()
         self.every_s = live.LOCAL_S if local else live.DEPLOYED_S
         self._kept: OrderedDict[str, Page] = OrderedDict()
+        self._changes, self._lock = 0, threading.Lock()  # of the line above
         self._templates = jinja2.Environment(
             loader=jinja2.FileSystemLoader(_HERE / "templates"),
             autoescape=True,
@@ -105,7 +107,13 @@ class Console:
             trim_blocks=True,
             lstrip_blocks=True,
         )
-        filters = {"short": text.short, "number": text.number, "size": text.size, "money": text.money}
+        filters = {
+            "short": text.short,
+            "exact": text.exact,
+            "number": text.number,
+            "size": text.size,
+            "money": text.money,
+        }
         self._templates.filters.update(filters, path=partial(quote, safe=""), duration=text.duration)
 
     def now(self) -> datetime:
@@ -115,11 +123,12 @@ class Console:
     def page(self, request: Request, screen: Screen, *, newest_s: float = 0.0) -> Page:
         """Returns a page. With newest_s, a page of this address that is younger will do."""
         address = request.url.path + "?" + request.url.query
-        kept = self._kept.get(address)
-        if kept is not None and time.monotonic() - kept.made_at < newest_s:
+        if (kept := self._kept_since(address, newest_s)) is not None:
             return kept
         with self.reader:
-            status = 200
+            if (kept := self._kept_since(address, newest_s)) is not None:  # another tab has read it meanwhile
+                return kept
+            changes, status = self._changes, 200
             try:
                 made = self.render(request, *screen(self, request))
             except TidewheelError as error:
@@ -130,16 +139,23 @@ class Console:
                 status, made = 500, self.problem(request, "This page failed by a defect: the console's log has it.")
         mark = live.mark(made)
         page = Page(time.monotonic(), made.replace(_MARK, mark), mark, status)
-        if status == 200:
-            self._kept[address] = page
-            self._kept.move_to_end(address)
-            while len(self._kept) > _PAGES_KEPT:
-                self._kept.popitem(last=False)
+        with self._lock:
+            if status == 200 and changes == self._changes:
+                self._kept[address] = page
+                self._kept.move_to_end(address)
+                while len(self._kept) > _PAGES_KEPT:
+                    self._kept.popitem(last=False)
         return page
 
+    def _kept_since(self, address: str, newest_s: float) -> Page | None:
+        kept = self._kept.get(address)
+        return kept if kept is not None and time.monotonic() - kept.made_at < newest_s else None
+
     def forget(self) -> None:
-        """Forgets the kept pages: something changed."""
-        self._kept.clear()
+        """Forgets the kept pages, and those that are being made: something changed."""
+        with self._lock:
+            self._changes += 1
+            self._kept.clear()
 
     def problem(self, request: Request, text: str) -> str:
         """Returns a page that tells why there is no other."""
@@ -155,6 +171,7 @@ class Console:
                 "stack": self.client.core.connection.stack,
                 "now": now,
                 "now_ms": int(now.timestamp() * 1000),
+                "moved_ms": getattr(self.client.core.clock, "offset_ms", 0),
                 "here": now.astimezone(),
                 "moment": lambda at, **options: text.moment(at, now, **options),
                 "mark": _MARK,
@@ -238,7 +255,10 @@ def _changing(console: Console) -> list[Route]:
 
 async def _stream(console: Console, routes: Sequence[Route], request: Request) -> Response:
     """Answers with the stream of a tab, which shows the page `of` with the mark `seen`."""
-    wanted = urlsplit(request.query_params.get("of", "/"))
+    try:
+        wanted = urlsplit(request.query_params.get("of", "/"))
+    except ValueError:
+        return Response("no such page\n", status_code=404)
     scope = {
         **request.scope,
         "path": wanted.path,
@@ -249,7 +269,7 @@ async def _stream(console: Console, routes: Sequence[Route], request: Request) -
         match, more = route.matches(scope)
         if match is Match.FULL:
             make = partial(_mark, console, Request({**scope, **more}), _SCREENS[route.path])
-            lines = live.changes(make, request.query_params.get("seen", ""), console.every_s)
+            lines = live.changes(make, request.query_params.get("seen", ""), console.every_s, scope["tidewheel.ended"])
             return StreamingResponse(lines, media_type="text/event-stream")
     return Response("no such page\n", status_code=404)
 

@@ -6,6 +6,7 @@ import json
 import logging
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -20,7 +21,8 @@ from tidewheel.client.changes import Rescheduled
 from tidewheel.client.finding import ChangedMessages, Selected
 from tidewheel.console.reading import reason
 from tidewheel.console.results import Result
-from tidewheel.errors import InvalidValue, TidewheelError
+from tidewheel.console.text import BODY_IN_LISTS
+from tidewheel.errors import InvalidValue, TidewheelError, UnknownMessage
 from tidewheel.model.duration import delay_ms
 
 if TYPE_CHECKING:
@@ -28,6 +30,9 @@ if TYPE_CHECKING:
 
 _FORM_BYTES = 2_000_000
 """Of a form: SQS takes a message of 1 MiB, and a form writes most characters as one byte, some as three."""
+
+_FORM_FIELDS = 2000
+LETTERS_RECEIVED = 10
 
 _audit = logging.getLogger("tidewheel.console.audit")
 
@@ -92,7 +97,11 @@ async def change(console: Console, action: tuple[str, Action], request: Request)
         body += chunk
         if len(body) > _FORM_BYTES:
             return PlainTextResponse(f"Refused: a form has at most {_FORM_BYTES:,} bytes.\n", status_code=413)
-    asked = Asked(request, parse_qs(body.decode("utf-8", "replace"), keep_blank_values=True, max_num_fields=2000))
+    try:
+        form = parse_qs(body.decode("utf-8", "replace"), keep_blank_values=True, max_num_fields=_FORM_FIELDS)
+    except ValueError:
+        return PlainTextResponse(f"Refused: a form has at most {_FORM_FIELDS:,} fields.\n", status_code=413)
+    asked = Asked(request, form)
     result = await run_in_threadpool(_outcome, console, name, act, asked)
     back = _back(asked, request.url.path)
     console.forget()
@@ -117,15 +126,16 @@ def _outcome(console: Console, name: str, act: Action, asked: Asked) -> Result:
 
 def audit(console: Console, name: str, asked: Asked, result: Result) -> None:
     """Writes the audit line: person, action, time and result. Bodies and attributes are not in it."""
-    named = {"topic": asked.topic, "subscription": asked.subscription, "id": asked.id}
-    named |= {field: asked.value(field) for field in ("delay", "deliver_at", "key", "q", "by", "from", "ids")}
+    named = {"topic": asked.topic or asked.value("topic"), "subscription": asked.subscription, "id": asked.id}
+    named |= {field: asked.value(field) for field in ("do", "delay", "deliver_at", "key", "q", "by", "from")}
+    named["ids"] = " ".join(asked.many.get("ids", []))
     line = {
         "audit": name,
         "who": console.who,
         "at": console.now().isoformat(timespec="milliseconds"),
         **{field: value for field, value in named.items() if value},
-        "done": result.good,
-        "result": result.text,
+        "done": None if result.running else result.good,
+        "result": result.text if result.link is None else f"{result.text} {result.link[1]}",
     }
     _audit.info("%s", json.dumps(line))
 
@@ -147,7 +157,7 @@ def _back(asked: Asked, path: str) -> str:
 
 def _send(console: Console, asked: Asked) -> Result:
     topic = asked.topic or asked.value("topic")
-    body = asked.many.get("body", [""])[0]
+    body = asked.many.get("body", [""])[0].replace("\r\n", "\n")  # a browser sends each line break as two characters
     receipt = console.client.send(topic, body, key=asked.value("key") or None, **asked.when())
     link = (f"/topics/{quote(topic, safe='')}/messages/{receipt.id}", receipt.id)
     return Result(f"Sent. It is due at {receipt.deliver_at:%Y-%m-%d %H:%M:%S} UTC. Its id is", link=link)
@@ -173,6 +183,13 @@ def _resume(console: Console, asked: Asked) -> Result:
 def _redrive(console: Console, asked: Asked) -> Result:
     moved = console.client.redrive(asked.topic, asked.subscription)
     return Result(f"About {moved.messages:,} dead letters of {asked.subscription} go back to its queue.")
+
+
+def _look(console: Console, asked: Asked) -> Result:
+    """Receives dead letters, and leaves them in the queue."""
+    found = console.client.dead_letters(asked.topic, asked.subscription, LETTERS_RECEIVED)
+    short = [replace(each, body=each.body[: BODY_IN_LISTS + 1]) for each in found]
+    return Result(f"Looked at {len(found)} dead letters of {asked.subscription}.", letters={asked.subscription: short})
 
 
 def _cancel(console: Console, asked: Asked) -> Result:
@@ -203,31 +220,46 @@ def _moved(asked: Asked, outcome: object) -> Result:
 
 
 def _selected(console: Console, asked: Asked) -> Result:
-    """Cancels or moves the messages that are ticked."""
-    ids = asked.many.get("ids", [])
+    """Cancels or moves the messages that are ticked, each by itself."""
+    ids, do = asked.many.get("ids", []), asked.value("do")
     if not ids:
         raise InvalidValue("ids", "", "tick at least one message")
-    do = asked.value("do")
-    if do == "cancel":
-        results = console.client.cancel_many(asked.topic, ids)
-        done = sum(map(bool, results))
-    else:
-        when = {"delay": 0} if do == "now" else asked.when()
-        if do == "reschedule" and not asked.value("delay") and not asked.value("deliver_at"):
-            raise InvalidValue("delay", "", "give a delay such as 2h, or a time")
-        done = sum(isinstance(console.client.reschedule(asked.topic, id, **when), Rescheduled) for id in ids)
+    if do not in ("cancel", "now", "reschedule"):
+        raise InvalidValue("do", do, "choose cancel, now or reschedule")
+    if do == "reschedule" and not asked.value("delay") and not asked.value("deliver_at"):
+        raise InvalidValue("delay", "", "give a delay such as 2h, or a time")
     verb = "Cancelled" if do == "cancel" else "Moved"
-    late = f" {len(ids) - done} were too late or gone." if done < len(ids) else ""
-    return Result(f"{verb} {done} of {len(ids)} messages.{late}", good=done > 0)
+    when = {"delay": 0} if do == "now" else asked.when()
+    done = late = 0
+    stopped = ""
+    try:
+        if do == "cancel":
+            results = console.client.cancel_many(asked.topic, ids)
+            done, late = sum(map(bool, results)), sum(not each for each in results)
+        else:
+            for id in ids:
+                try:
+                    moved = isinstance(console.client.reschedule(asked.topic, id, **when), Rescheduled)
+                except UnknownMessage:
+                    moved = False
+                done, late = done + moved, late + (not moved)
+    except InvalidValue:
+        if not done:
+            raise
+        stopped = " Then it stopped: a value is not valid."
+    except (TidewheelError, BotoCoreError, ClientError) as error:
+        stopped = f" Then it stopped: {reason(error)}"
+    told = f" {late} were too late or gone." if late else ""
+    return Result(f"{verb} {done} of {len(ids)} messages.{told}{stopped}", good=done > 0 and not stopped)
 
 
 def selection(by: str, q: str, first: str) -> Selected:
     """Returns the filter of a view, for `find`, `cancel_where` and `reschedule_where`.
 
     Raises:
-        InvalidValue: the time cannot be read, or the filter names one message by its id.
+        InvalidValue: the time cannot be read, or the filter names one message by its id or its key.
     """
-    if by == "id" and q:
+    if by != "prefix" and q:
         raise InvalidValue("by", by, "select by a key prefix or a time")
     chosen = Selected()
     if q:
@@ -242,6 +274,8 @@ def selection(by: str, q: str, first: str) -> Selected:
 def _matching(console: Console, asked: Asked) -> Result:
     """Changes all messages of the view's filter, in the background. The result tells how far it has come."""
     do, chosen = asked.value("do"), selection(asked.value("by"), asked.value("q"), asked.value("from"))
+    if do not in ("cancel", "now", "reschedule"):
+        raise InvalidValue("do", do, "choose cancel, now or reschedule")
     if asked.value("typed") != asked.topic:
         raise InvalidValue(
             "typed", asked.value("typed"), f"type the topic's name, {asked.topic}, to change all of these"
@@ -298,6 +332,7 @@ ACTIONS: dict[str, tuple[str, Action]] = {
     "/topics/{topic}/subscriptions/{subscription}/pause": ("pause", _pause),
     "/topics/{topic}/subscriptions/{subscription}/resume": ("resume", _resume),
     "/topics/{topic}/subscriptions/{subscription}/redrive": ("redrive", _redrive),
+    "/topics/{topic}/subscriptions/{subscription}/look": ("look", _look),
     "/topics/{topic}/messages/selected": ("change selected", _selected),
     "/topics/{topic}/messages/matching": ("change matching", _matching),
     "/topics/{topic}/messages/{id}/cancel": ("cancel", _cancel),

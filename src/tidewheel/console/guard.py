@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import hmac
 from http.cookies import CookieError, SimpleCookie
+from threading import Event
 from typing import Any
 from urllib.parse import parse_qsl, urlencode
 
@@ -41,6 +42,9 @@ _TOKEN = "token"
 class Guard:
     """Wraps an ASGI application.
 
+    Attributes:
+        ended: set it before the server stops, and streams end.
+
     Args:
         application: the console.
         token: the address must have it once, and the cookie after that; None asks for none.
@@ -49,6 +53,7 @@ class Guard:
 
     def __init__(self, application: ASGIApp, *, token: str | None = None, port: int | None = None) -> None:
         self._application, self._token = application, token
+        self.ended = Event()
         self._cookie = f"tidewheel-{port}"  # cookies know no ports
         self._hosts = None if port is None else {f"{name}:{port}" for name in ("127.0.0.1", "localhost", "[::1]")}
 
@@ -66,6 +71,7 @@ class Guard:
                     headers[name] = value
             await send(message)
 
+        scope["tidewheel.ended"] = self.ended
         answer = self._refusal(scope) or self._entry(scope) or self._application
         await answer(scope, receive, with_headers)
 
@@ -77,8 +83,9 @@ class Guard:
         site = headers.get("sec-fetch-site", "same-origin")
         own = f"{scope['scheme']}://{host}"
         if scope["method"] in ("GET", "HEAD"):
-            # A link to here from another page may be followed: it is a read, and the other page sees no answer.
-            if origin not in (None, own) or (site == "cross-site" and headers.get("sec-fetch-mode") != "navigate"):
+            # A link to here from another page may be followed: the other page sees no answer.
+            foreign = site not in ("same-origin", "none") and headers.get("sec-fetch-mode") != "navigate"
+            if origin not in (None, own) or foreign:
                 return _refused("the request comes from another page")
         elif origin != own or site != "same-origin":
             return _refused(f"the header Origin is {origin!a}. Only the console's own pages may change anything")

@@ -10,12 +10,16 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import re
+import time
 from collections.abc import AsyncIterator, Callable
+from threading import Event
 
 from starlette.concurrency import run_in_threadpool
 
-_MOVING = re.compile(r'<span class="rel".*?</span>|<[^>]* data-moving.*?</p>', re.DOTALL)
-"""Parts that differ each time: times from now, and the requests of the page."""
+_MOVING = re.compile(r'<span class="rel".*?</span>|<[^>]* data-moving[^>]*>', re.DOTALL)
+"""Parts that differ each time: times from now, and elements whose attributes depend on the time."""
+_LOOK_S = 0.25
+"""How often a waiting stream sees whether the server ends."""
 QUIET_AFTER_S = 300.0
 QUIET_S = 30.0
 
@@ -25,24 +29,34 @@ LOCAL_S, DEPLOYED_S = 1.0, 5.0
 
 
 def mark(page: str) -> str:
-    """Returns a text that differs for pages that show something else."""
-    return hashlib.blake2b(_MOVING.sub("", page).encode(), digest_size=12).hexdigest()
+    """Returns a text that differs for pages whose main part shows something else."""
+    main = page.partition("<main")[2].partition("</main>")[0]
+    return hashlib.blake2b(_MOVING.sub("", main).encode(), digest_size=12).hexdigest()
 
 
-async def changes(make: Callable[[float], str], seen: str, every_s: float) -> AsyncIterator[str]:
+async def changes(
+    make: Callable[[float], str], seen: str, every_s: float, ended: Event | None = None
+) -> AsyncIterator[str]:
     """Yields the lines of the stream, until the tab ends it.
 
     Args:
         make: makes the page, unless one is kept that is younger than this many seconds. Returns its mark.
         seen: the mark of the page that the tab shows. After a pause, the first comparison finds the changes.
+        ended: the stream ends soon after it is set.
         every_s: how often. A page without changes for `QUIET_AFTER_S` is compared every `QUIET_S`.
     """
     yield "retry: 1000\n\n"
     unchanged_s = wait_s = 0.0
-    while True:
-        now = await run_in_threadpool(make, wait_s * 0.9)
+    while ended is None or not ended.is_set():
+        now = await run_in_threadpool(make, max(wait_s, every_s) * 0.9)
         yield ": unchanged\n\n" if now == seen else "event: changed\ndata: \n\n"
         unchanged_s = unchanged_s + wait_s if now == seen else 0.0
         seen = now
         wait_s = every_s if unchanged_s < QUIET_AFTER_S else max(every_s, QUIET_S)
-        await asyncio.sleep(wait_s)
+        await _sleep(wait_s, ended)
+
+
+async def _sleep(wait_s: float, ended: Event | None) -> None:
+    ends_s = time.monotonic() + wait_s
+    while (left_s := ends_s - time.monotonic()) > 0 and not (ended is not None and ended.is_set()):
+        await asyncio.sleep(left_s if ended is None else min(left_s, _LOOK_S))

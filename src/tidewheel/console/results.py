@@ -6,8 +6,11 @@ import secrets
 from collections import OrderedDict
 from dataclasses import dataclass, field
 
+from tidewheel.client.dead_letters import DeadLetter
+
 _KEPT = 200
-"""Results that are kept, the newest."""
+_KEPT_CHARACTERS = 8_000_000
+"""The newest results are kept: at most so many, with at most so much typed text, and the last in any case."""
 
 
 @dataclass(slots=True)
@@ -20,6 +23,7 @@ class Result:
         errors: field -> advice about its value.
         typed: field -> the typed text, kept if something is wrong.
         link: an address to go on, with its text.
+        letters: subscription -> dead letters that were looked at, with the beginnings of their bodies.
     """
 
     text: str
@@ -28,6 +32,7 @@ class Result:
     typed: dict[str, str] = field(default_factory=dict)
     link: tuple[str, str] | None = None
     running: bool = False
+    letters: dict[str, list[DeadLetter]] = field(default_factory=dict)
 
 
 class Results:
@@ -40,9 +45,12 @@ class Results:
         """Keeps a result. Returns its name."""
         name = secrets.token_urlsafe(9)
         self._kept[name] = result
-        while len(self._kept) > _KEPT:
+        while len(self._kept) > 1 and (len(self._kept) > _KEPT or self._characters() > _KEPT_CHARACTERS):
             self._kept.popitem(last=False)
         return name
+
+    def _characters(self) -> int:
+        return sum(len(text) for result in self._kept.values() for text in result.typed.values())
 
     def get(self, name: str | None) -> Result | None:
         """Returns a result, if it is still kept."""

@@ -6,7 +6,6 @@ import secrets
 import socket
 import threading
 from collections.abc import Mapping
-from typing import Any
 
 import uvicorn
 
@@ -48,11 +47,11 @@ class ConsoleServer:
         except OSError as error:
             self._socket.close()
             advice = f"stop what listens there, or give another port ({error.strerror})"
-            raise InvalidValue("console-port", port, advice) from None
+            raise InvalidValue("port", port, advice) from None
         self.port: int = self._socket.getsockname()[1]
         token = secrets.token_urlsafe(24)
         self.url = f"http://127.0.0.1:{self.port}/?token={token}"
-        application: Any = app(
+        self._application = app(
             client,
             changes=changes,
             requests=requests,
@@ -63,7 +62,7 @@ class ConsoleServer:
             port=self.port,
         )
         config = uvicorn.Config(
-            application,
+            self._application,
             log_config=None,
             access_log=False,
             lifespan="off",
@@ -80,6 +79,7 @@ class ConsoleServer:
 
     def stop(self) -> None:
         """Ends the open streams, and stops."""
+        self._application.ended.set()
         self._server.should_exit = True
         if self._thread.is_alive():
             self._thread.join(_END_S + 3)

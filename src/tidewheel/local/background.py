@@ -53,18 +53,23 @@ class BackgroundPump:
         """Waits until a time has come and all work due by then is done.
 
         Raises:
-            RuntimeError: the pump failed; the pump's own error is the cause.
+            RuntimeError: the stack was closed meanwhile, or the pump failed; the pump's own error is the cause.
         """
         with self._changed:
             while not self._stopping:
-                if self._broken is not None:
-                    raise RuntimeError("the local runtime itself failed") from self._broken
+                self.check()
                 left_ms = until_ms - self._clock.now_ms()
                 if left_ms <= 0 and self._done_to_ms >= until_ms:
                     return
                 if left_ms <= 0:
                     self._changed.notify_all()  # wakes the pump, which must see this time too
                 self._changed.wait(max(0.001, left_ms / 1000) if left_ms > 0 else 0.05)
+        raise RuntimeError("the local stack was closed before this time had come")
+
+    def check(self) -> None:
+        """Raises RuntimeError if the pump failed; the pump's own error is the cause."""
+        if self._broken is not None:
+            raise RuntimeError("the local runtime itself failed") from self._broken
 
     def _run(self) -> None:
         try:

@@ -51,7 +51,8 @@ class LocalTidewheel(Stack):
     With the virtual clock (the default) time moves only in `advance`, from event to event: a year takes seconds, and a
     run is repeatable. With `clock="real"` a background thread handles due events, `advance` waits, and `skip` moves
     time. A process has one stack at a time, and each stack starts empty. The rest of the process is not affected: other
-    boto3 clients, `time` and `os.environ` stay as they are.
+    boto3 clients, `time` and `os.environ` stay as they are, except while a function is loaded: in `open`, or in virtual
+    time without a port at the function's first call.
 
     Args:
         start: start of virtual time: ISO 8601 (UTC if it names no zone) or a datetime.
@@ -117,6 +118,7 @@ class LocalTidewheel(Stack):
             self.clock, virtual=self.virtual, port=port, enforce_iam=enforce_iam, commands=self.commands
         )
         self.requests = Requests(self._emulator.item_bytes)
+        self._port = port
         if not self.virtual:
             self._emulator.observe_endpoint(self.requests.observe)
         self._state = None if state is None else self._state_in(Path(state))
@@ -151,7 +153,7 @@ class LocalTidewheel(Stack):
                 core_session = partial(self._function_session, spec.role_arn)
                 handler = Handler(spec, root, core_session, self.clock, self._log_level)
                 self._handlers.append(handler)
-                if not self.virtual:
+                if not self.virtual or self._port is not None:  # other threads run
                     handler.warm()
             handlers = {handler.spec.arn: handler for handler in self._handlers}
             endpoint_of = self._emulator.endpoint_of
@@ -273,6 +275,11 @@ class LocalTidewheel(Stack):
             self.advance(**duration)
         else:
             self._background.skip(milliseconds_of(duration))
+
+    def check(self) -> None:
+        """Raises RuntimeError if the runtime itself failed, so that nothing is delivered any more."""
+        if self._background is not None:
+            self._background.check()
 
     def run_job(self, job: str, **arguments: str | int | bool) -> Any:
         """Runs a Glue job of the stack on this machine's Spark. Returns the job's report.

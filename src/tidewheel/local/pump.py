@@ -193,7 +193,7 @@ class Pump:
         retries = invocation.retries
         try:
             invocation.begin()
-        except (LookupError, PermissionError) as refused:
+        except Exception as refused:
             error, retries = refused, invocation.begin_retries
             self._note(invocation.function, invocation.event, refused)
         else:
@@ -204,7 +204,10 @@ class Pump:
             invocation.settle(at_ms)
             return
         if error is not None and invocation.bury is not None:
-            invocation.bury(error)
+            try:
+                invocation.bury(error)
+            except Exception as failed:  # such as a dead-letter queue that was deleted
+                self._note(invocation.function, invocation.event, failed)
         invocation.settle(None)
 
     def _run(self, function: str, event: Any, call: Callable[[], object]) -> BaseException | None:

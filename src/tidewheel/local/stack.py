@@ -115,8 +115,10 @@ class Stack(ABC):
 
         url = self.client().core.cache.subscription(topic, subscription).queue_url
         letters = self.queue(url).dead_letters
-        found = []
-        for message in [] if letters is None else letters.everything[:n]:
+        found: list[DeadLetter] = []
+        for message in [] if letters is None else letters.everything:
+            if len(found) == n:
+                break
             with suppress(InvalidValue):
                 found.append(dead_letter_of(parse_received(_as_received(message))))
         return found

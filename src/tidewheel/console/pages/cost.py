@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 from starlette.requests import Request
@@ -17,7 +18,7 @@ from tidewheel.model.prices import LISTED, REGION, dollars
 if TYPE_CHECKING:
     from tidewheel.console.app import Console
 
-_FIELDS = {"per_day": "100000", "delay_mean": "7d", "size": "500"}
+_FIELDS = {"per_day": "100000", "delay_mean": "7d", "size": "500", "batch": "1"}
 _DAY_S = 86_400
 
 
@@ -45,12 +46,18 @@ def screen(console: Console, request: Request) -> tuple[str, dict[str, Any]]:
 
 def _workload(typed: dict[str, str]) -> Workload:
     numbers = {}
-    for name in ("per_day", "size"):
+    for name in ("per_day", "size", "batch"):
         try:
             numbers[name] = float(typed[name].replace(",", ""))
         except ValueError:
-            raise InvalidValue(name, typed[name], "give a number") from None
+            numbers[name] = math.nan
+        if not math.isfinite(numbers[name]):
+            raise InvalidValue(name, typed[name], "give a number")
     mean_s = delay_ms(typed["delay_mean"], "delay_mean") / 1000
     return Workload(
-        per_day=numbers["per_day"], delay_mean_s=mean_s, spread=Spread.EVEN, size_bytes=int(numbers["size"])
+        per_day=numbers["per_day"],
+        delay_mean_s=mean_s,
+        spread=Spread.EVEN,
+        size_bytes=int(numbers["size"]),
+        batch=int(numbers["batch"]),
     )

@@ -17,19 +17,18 @@ if TYPE_CHECKING:
     from tidewheel.console.app import Console
 
 LETTERS = 50
-TAKEN = 10
 
 
 def screen(console: Console, request: Request) -> tuple[str, dict[str, Any]]:
-    """Reads the counts, and the letters where this takes none or was asked for."""
+    """Reads the counts, and the letters where this takes none. Shows those of the look that led here."""
     topic = request.path_params["topic"]
-    asked = request.query_params.get("look", "")
+    result = console.results.get(request.query_params.get("result"))
     stats = console.reader.read(console.client.stats, topic)
     names = [each.name for each in stats.value.subscriptions if each.dead] if stats.value else []
     letters: dict[str, Read[Any]] = {}
     if console.local is not None:
         reads = console.reader.read_all(partial(console.local.dead_letters, topic, name, LETTERS) for name in names)
         letters = dict(zip(names, reads, strict=True))
-    elif asked in names and console.may_change:
-        letters = {asked: console.reader.read(console.client.dead_letters, topic, asked, TAKEN)}
+    elif result is not None:
+        letters = {name: Read(found) for name, found in result.letters.items()}
     return "dead.html", {"topic": topic, "stats": stats, "letters": letters}

@@ -7,10 +7,12 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
+from botocore.exceptions import BotoCoreError, ClientError
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
 from tidewheel.client.waiting import MessageState, MessageStatus, Place
+from tidewheel.console.reading import reason
 from tidewheel.console.text import BODY_IN_DETAIL
 from tidewheel.errors import TidewheelError
 
@@ -106,6 +108,8 @@ def next_step(status: MessageStatus, now: datetime, in_queue: bool = False) -> s
             if any(each.state == "PAUSED" and not each.delivered for each in status.subscriptions):
                 return "A subscription is paused. It gets the message when it is resumed."
             return "Its slot is sealed: it is on its way to the queues, within seconds."
+        case MessageState.SENT if not status.subscriptions:
+            return "When its slot was planned, no subscription took it: nobody got it."
         case MessageState.SENT:
             if status.deliver_at > now:
                 return f"Each queue has it, and releases it at {status.deliver_at:%Y-%m-%d %H:%M:%S} UTC."
@@ -139,8 +143,8 @@ def download(console: Console, request: Request) -> Response:
         return PlainTextResponse("Refused: this console hides bodies.\n", status_code=403)
     try:
         message = console.client.get(topic, id).message
-    except TidewheelError as error:
-        return PlainTextResponse(f"{error}\n", status_code=404)
+    except (TidewheelError, BotoCoreError, ClientError) as error:
+        return PlainTextResponse(f"{reason(error)}\n", status_code=404)
     if message is None or message.payload is not None:
         return PlainTextResponse("No ledger holds this body.\n", status_code=404)
     name = f'attachment; filename="{"".join(each for each in id if each.isalnum())}.bin"'

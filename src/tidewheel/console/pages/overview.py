@@ -60,8 +60,3 @@ def picture(console: Console, found: list[TopicStats]) -> dict[str, Any] | None:
         "sealed": sum(each.sealed for each in found),
         "topic": found[0].topic if len(found) == 1 else None,
     }
-
-
-def due_within(stats: TopicStats, seconds: int) -> int:
-    """Returns about how many waiting messages are due within this time, which is one of the bars' edges."""
-    return sum(each.messages for each in stats.by_due if each.until_s <= seconds)

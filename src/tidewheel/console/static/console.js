@@ -1,7 +1,8 @@
 // Keeps times relative to now right, tells whether the page is live, and ticks all boxes. Pages work without it.
 "use strict";
 const units = [[31536000, "y"], [86400, "d"], [3600, "h"], [60, "min"], [1, "s"]];
-const ahead = Number(document.documentElement.dataset.now) - Date.now();
+let told = "";
+let ahead = 0;
 
 function duration(seconds) {
   const parts = [];
@@ -16,6 +17,11 @@ function duration(seconds) {
 }
 
 function tick() {
+  const latest = document.getElementById("now").value;
+  if (latest !== told) {
+    told = latest;
+    ahead = Number(told) - Date.now();
+  }
   const now = Date.now() + ahead;
   for (const each of document.querySelectorAll("span.rel")) {
     const left = Number(each.dataset.at) - now;
@@ -38,5 +44,18 @@ document.addEventListener("change", (event) => {
   const name = event.target.dataset?.all;
   if (!name) return;
   for (const box of document.querySelectorAll('input[name="' + name + '"]')) box.checked = event.target.checked;
+});
+
+// A swap would close what the person opened, and open what the person closed.
+const opened = new Map();
+document.addEventListener("click", (event) => {
+  const details = event.target.closest?.("summary")?.parentElement;
+  if (details) setTimeout(() => opened.set(details.id, details.open));
+});
+document.addEventListener("htmx:after:swap", () => {
+  for (const [id, open] of opened) {
+    const details = document.getElementById(id);
+    if (details) details.open = open;
+  }
 });
 setInterval(tick, 1000);

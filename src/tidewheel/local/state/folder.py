@@ -52,6 +52,7 @@ _WRITE = """
 INSERT INTO kept VALUES (?, ?, ?, ?, ?)
 ON CONFLICT DO UPDATE SET value = excluded.value, crc = excluded.crc
 """
+_NOT_WRITABLE = "What is kept is whole: make room, or let this user write to the folder, and start again"
 _KEPT_AS_IT_IS = "Nothing was changed: bring the files back from a copy, or give another folder to start anew"
 
 Row = tuple[str, str, bytes]
@@ -109,7 +110,10 @@ class StateFolder:
         """
         wanted = ",".join("?" * len(kinds))
         with self._told(), self._reading() as db:
-            found = db.execute(f"SELECT kind, key, value FROM kept WHERE kind IN ({wanted}) ORDER BY rowid", kinds)
+            # Not by the index, whose copies of keys have no checksums.
+            found = db.execute(
+                f"SELECT kind, key, value FROM kept NOT INDEXED WHERE kind IN ({wanted}) ORDER BY rowid", kinds
+            )
             for (kind, key), parts in groupby(found, itemgetter(0, 1)):
                 yield kind, key, b"".join(part[2] for part in parts)
 
@@ -206,7 +210,7 @@ class StateFolder:
             raise self._unusable(f"{DATABASE} with {DATABASE}-wal", what)
 
     def _check_rows(self, db: sqlite3.Connection) -> None:
-        [found] = db.execute("PRAGMA quick_check(1)").fetchone()
+        [found] = db.execute("PRAGMA integrity_check(1)").fetchone()  # the index too
         if found != "ok":
             raise self._unusable(DATABASE, f"is damaged ({found})")
         read = 0
@@ -257,8 +261,10 @@ class StateFolder:
         try:
             yield
         except (OSError, sqlite3.Error) as error:
+            damaged = isinstance(error, sqlite3.DatabaseError) and not isinstance(error, sqlite3.OperationalError)
             file = DATABASE if isinstance(error, sqlite3.Error) else None
-            raise self._unusable(file, f"cannot be used: {error}") from error
+            advice = _KEPT_AS_IT_IS if damaged else _NOT_WRITABLE
+            raise self._unusable(file, f"cannot be used: {error}", advice) from error
 
     def _unusable(self, file: str | None, what: str, advice: str = _KEPT_AS_IT_IS) -> StateUnusable:
         return StateUnusable(str(self._folder), file, what, advice)

@@ -154,6 +154,7 @@ class State:
             region = () if isinstance(backend, S3Backend) else (backend.region_name,)
             for each in last if isinstance(last, list) else [last]:
                 name = ParameterDict.normalize_name(each) if kind == "parameter" else each
+                name = name.rpartition("/")[2] if kind == "table" else name  # of an ARN
                 self._touch(kind, *region, *(one or "default" for one in head), name)  # the default group of schedules
             return method(backend, *args, **kwargs)
 
@@ -208,6 +209,7 @@ _TOUCHED: dict[type, dict[tuple[str, ...], str]] = {
     },
     DynamoDBBackend: {
         ("table", "name"): "create_table delete_table update_table",
+        ("table", "arn"): "tag_resource untag_resource",
         ("table", "table_name"): "update_time_to_live update_continuous_backups",
         ("table", "target_table_name"): "restore_table_from_backup restore_table_to_point_in_time",
     },
