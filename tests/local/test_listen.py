@@ -95,6 +95,8 @@ class Answers(BaseHTTPRequestHandler):
         answer = left.pop(0) if left else "200"
         if answer == "die":
             self.connection.close()
+        elif answer == "cut":
+            self.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Le")
         elif answer == "junk":
             self.wfile.write(b"\x1b[2J not HTTP\r\n")
         elif answer == "drip":  # a byte before each time-out of the connection
@@ -275,6 +277,15 @@ def test_where_nothing_listens_no_message_is_lost(world: World, hook: Hook) -> N
     assert [(each["status"], each["error"]) for each in lines[1:]] == [(None, "Connection refused")] * 2
     ended(process)
     assert world.left() == 2
+
+
+def test_an_answer_that_ends_in_its_headers_or_comes_too_late_is_none(hook: Hook) -> None:
+    hook.answers |= {"cut": ["cut"], "drip": ["drip"]}
+    with pytest.raises(NoAnswer, match="no answer in HTTP"):
+        HookUrl.of(hook.url, 30).post(b"cut", {})
+    with pytest.raises(NoAnswer, match="no answer in 1 s"):
+        HookUrl.of(hook.url, 1).post(b"drip", {})
+    assert HookUrl.of(hook.url, 30).post(b"whole", {}) == 200
 
 
 def certificate(folder: Path) -> Path:

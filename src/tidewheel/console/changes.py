@@ -158,9 +158,11 @@ def _back(asked: Asked, path: str) -> str:
 def _send(console: Console, asked: Asked) -> Result:
     topic = asked.topic or asked.value("topic")
     body = asked.many.get("body", [""])[0].replace("\r\n", "\n")  # a browser sends each line break as two characters
-    receipt = console.client.send(topic, body, key=asked.value("key") or None, **asked.when())
+    key = asked.value("key") or None
+    receipt = console.client.send(topic, body, key=key, **asked.when())
     link = (f"/topics/{quote(topic, safe='')}/messages/{receipt.id}", receipt.id)
-    return Result(f"Sent. It is due at {receipt.deliver_at:%Y-%m-%d %H:%M:%S} UTC. Its id is", link=link)
+    unless = "" if key is None else " If another message with its key waits, it is dropped."
+    return Result(f"Sent. It is due at {receipt.deliver_at:%Y-%m-%d %H:%M:%S} UTC.{unless} Its id is", link=link)
 
 
 def _purge(console: Console, asked: Asked) -> Result:

@@ -273,6 +273,14 @@ class Requests:
             TableName=f"table-{self._name()}", TimeToLiveSpecification={"Enabled": True, "AttributeName": "ttl"}
         )
 
+    def do_tag_table(self) -> None:
+        client = self._client("dynamodb")
+        arn = client.describe_table(TableName=f"table-{self._name()}")["Table"]["TableArn"]
+        if self.random.random() < 0.3:
+            client.untag_resource(ResourceArn=arn, TagKeys=[self._name()])
+        else:
+            client.tag_resource(ResourceArn=arn, Tags=[{"Key": self._name(), "Value": "v"}])
+
     def _other_key(self) -> dict[str, Any]:
         return {"h": {"S": self._name()}, "r": {"B": self._name().encode() + b"\xff"}}
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import sqlite3
 import subprocess
@@ -55,6 +56,20 @@ def rows(path: Path) -> dict[tuple[str, str], bytes]:
 
 def files(path: Path) -> dict[str, bytes]:
     return {each.name: each.read_bytes() for each in path.iterdir()}
+
+
+def test_a_flipped_bit_in_a_key_or_in_its_copy_in_the_index_is_noticed(tmp_path: Path) -> None:
+    path = committed(tmp_path / "state", stopped=True)
+    database = path / module.DATABASE
+    whole = database.read_bytes()
+    places = [found.start() for found in re.finditer(re.escape(b'["table", "150"]'), whole)]
+    assert len(places) == 2, "the row, and the index"
+    for place in places:
+        database.write_bytes(whole[: place + 4] + bytes([whole[place + 4] ^ 1]) + whole[place + 5 :])
+        with pytest.raises(StateUnusable, match="damaged"):
+            rows(path)
+    database.write_bytes(whole)
+    assert rows(path) == ROWS
 
 
 @pytest.mark.parametrize("stopped", [True, False])

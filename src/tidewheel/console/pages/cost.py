@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from tidewheel.console.app import Console
 
 _FIELDS = {"per_day": "100000", "delay_mean": "7d", "size": "500", "batch": "1"}
-_DAY_S = 86_400
 
 
 def screen(console: Console, request: Request) -> tuple[str, dict[str, Any]]:
@@ -35,10 +34,8 @@ def screen(console: Console, request: Request) -> tuple[str, dict[str, Any]]:
     values["others"] = [] if found is None else rivals(found.workload)
     if console.local is not None:
         total = sum(dollars(unit, count) for unit, count in console.local.units.items())
-        ran_s = max(1.0, (console.now() - console.local.since).total_seconds())
         values |= {
             "spent": total,
-            "spent_a_day": total * _DAY_S / ran_s,
             "counts": sorted(console.local.requests.items()),
         }
     return "cost.html", values
