@@ -51,6 +51,29 @@ def test_what_is_being_typed_stays_with_its_focus(site: Site, open_tab: OpenTab)
         site.client.resume("orders", "billing")
 
 
+def test_what_was_opened_or_closed_stays_so(site: Site, open_tab: OpenTab) -> None:
+    site.client.send("orders", "x", delay="20d")
+    site.stack.advance(minutes=6)
+    with open_tab() as tab:
+        page = tab.go("/topics/orders/messages")
+        is_live(tab)
+        page.get_by_text("Change all that match").click()
+        page.get_by_label("Type the topic's name").fill("ord")
+        site.client.send("orders", "y", delay="21d")
+        site.stack.advance(minutes=6)
+        page.locator("tbody tr").nth(1).wait_for()
+        assert page.get_by_label("Type the topic's name").is_visible()
+        assert page.get_by_label("Type the topic's name").input_value() == "ord"
+        page = tab.go("/topics/orders")
+        is_live(tab)
+        page.get_by_text("New message").click()
+        site.client.pause("orders", "billing")
+        page.get_by_role("button", name="Resume billing").wait_for()
+        assert not page.get_by_label("Body").is_visible()
+        site.client.resume("orders", "billing")
+        assert tab.complaints == []
+
+
 def test_a_message_arrives_before_the_eyes(site: Site, open_tab: OpenTab) -> None:
     with open_tab() as tab:
         page = tab.go("/topics/orders")

@@ -149,6 +149,17 @@ def test_a_failing_schedule_is_retried_twice_and_then_put_on_its_dead_letter_que
         assert toy.count("schedule-dead") == (1, 0, 0)
 
 
+def test_a_dead_letter_queue_that_is_gone_stops_nothing_else(tmp_path: Path) -> None:
+    with Toy(tmp_path) as toy:
+        toy.answer("timer", *(RuntimeError("down") for _ in range(3)))
+        toy.schedule("s", "at(2026-01-01T00:00:10)")
+        toy.schedule("later", "at(2026-01-01T00:30:00)")
+        toy.sqs.delete_queue(QueueUrl=toy.sqs.get_queue_url(QueueName="schedule-dead")["QueueUrl"])
+        toy.stack.advance(hours=1)
+        assert toy.times("timer") == [10, 70, 190, 1800]
+        assert [type(each.error).__name__ for each in toy.stack.failures] == [*["RuntimeError"] * 3, "SqsError"]
+
+
 @pytest.mark.parametrize(
     ("name", "expression", "code"),
     [

@@ -16,11 +16,13 @@ import boto3
 import moto.core.utils
 import moto.sqs.models
 import pytest
+import typer
 from botocore.exceptions import ClientError
 from moto import mock_aws
 
 from tests.local.toy import Toy
 from tidewheel import InvalidValue
+from tidewheel.cli import dev
 from tidewheel.local import LocalTidewheel
 from tidewheel.model.schedule_expressions import Every, Once, parse
 
@@ -92,6 +94,18 @@ def test_a_handler_that_cannot_be_loaded_leaves_nothing_behind(tmp_path: Path) -
     with pytest.raises(ZeroDivisionError), Toy(tmp_path, "1 / 0", clock="real"):
         pass
     assert _surroundings() == before
+
+
+def test_a_runtime_that_failed_itself_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Toy(tmp_path, clock="real") as toy:
+        toy.stack.check()
+        monkeypatch.setattr(type(toy.stack._pump), "run_next", lambda *_: 1 // 0)
+        with pytest.raises(RuntimeError, match="failed"):
+            toy.stack.skip(hours=1)
+        with pytest.raises(RuntimeError, match="failed"):
+            toy.stack.check()
+        with pytest.raises(typer.Exit):
+            dev._watch(toy.stack, threading.Event())
 
 
 def test_the_callers_own_time_and_boto3_are_untouched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -117,7 +117,11 @@ def _dynamodb(found: dict[str, Any], emulator: Emulator, region: str) -> None:
     for name, table in dynamodb_backends[DEFAULT_ACCOUNT_ID][region].tables.items():
         described = table.describe()["TableDescription"]
         described.pop("ItemCount")  # our own tables are not in moto
-        found[f"table {region} {name}"] = json.dumps(described, default=str), (table.ttl, table.tags), table.continuous_backups
+        found[f"table {region} {name}"] = (
+            json.dumps(described, default=str),
+            (table.ttl, table.tags),
+            table.continuous_backups,
+        )
         client = emulator.tables.client(name, region)
         if client is None:
             for item in table.all_items():
