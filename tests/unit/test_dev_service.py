@@ -141,9 +141,11 @@ def test_of_several_the_endpoint_of_the_environment_chooses(
         for each in (service, other):
             monkeypatch.setenv("AWS_ENDPOINT_URL", each.endpoint.replace("127.0.0.1", "localhost"))
             assert dev_service.found() == each
-        monkeypatch.setenv("AWS_ENDPOINT_URL", "http://[none")
         other.withdraw()
-        assert dev_service.found() == service
+        for elsewhere in ("http://[none", other.endpoint):
+            monkeypatch.setenv("AWS_ENDPOINT_URL", elsewhere)
+            with pytest.raises(NotConfigured, match="correct or unset AWS_ENDPOINT_URL"):
+                dev_service.found()
 
 
 @pytest.mark.parametrize("kind", ["its process is gone", "nothing listens"])

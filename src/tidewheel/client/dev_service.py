@@ -171,14 +171,15 @@ def found() -> DevService:
     """Returns the running service. Of several, AWS_ENDPOINT_URL chooses.
 
     Raises:
-        NotConfigured: no service is running, or several are.
+        NotConfigured: no service is running, or several are, or none where AWS_ENDPOINT_URL says.
     """
     running = [service for service, _ in _read_all(_folder()) if service.is_alive()]
     named = os.environ.get("AWS_ENDPOINT_URL")
     matching = [each for each in running if named is None or _is_of(each, named)]
     if not matching:
-        where = "" if named is None or not running else f" at AWS_ENDPOINT_URL={named}"
-        raise NotConfigured(f"no `tidewheel dev` of this user is running{where}: {_ADVICE}")
+        if running:
+            raise NotConfigured(f"no `tidewheel dev` is at AWS_ENDPOINT_URL={named}: correct or unset AWS_ENDPOINT_URL")
+        raise NotConfigured(f"no `tidewheel dev` of this user is running: {_ADVICE}")
     if len(matching) > 1:
         endpoints = " or ".join(sorted(each.endpoint for each in matching))
         raise NotConfigured(f"several `tidewheel dev` of this user are running: set AWS_ENDPOINT_URL to {endpoints}")
