@@ -7,6 +7,7 @@ from itertools import chain, repeat
 
 import pytest
 
+from tidewheel.console import live
 from tidewheel.console.live import QUIET_AFTER_S, QUIET_S, changes, mark
 
 
@@ -15,7 +16,7 @@ def lines(marks: list[str], seen: str, count: int, monkeypatch: pytest.MonkeyPat
     waits: list[float] = []
     coming = chain(marks, repeat(marks[-1]))
 
-    async def sleep(seconds: float) -> None:
+    async def sleep(seconds: float, _: object) -> None:
         waits.append(seconds)
 
     async def run() -> list[str]:
@@ -26,7 +27,7 @@ def lines(marks: list[str], seen: str, count: int, monkeypatch: pytest.MonkeyPat
                 break
         return found
 
-    monkeypatch.setattr(asyncio, "sleep", sleep)
+    monkeypatch.setattr(live, "_sleep", sleep)
     return asyncio.run(run()), waits
 
 
