@@ -142,6 +142,7 @@ def sender_statements(
     reads = ["dynamodb:GetItem"]
     reads += ["dynamodb:ConditionCheckItem"] if changes else []
     reads += ["dynamodb:Query"] if looks else []
+    reads += ["dynamodb:BatchGetItem"] if "look" in wanted else []
     readable = [layout.topic_partition(topic), *([*marks, claims] if changes or looks else [])]
     statements = [_reading_settings(at), _items(at, reads, readable)]
     if changes:

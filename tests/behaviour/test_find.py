@@ -38,6 +38,17 @@ def test_messages_are_found_by_the_prefix_of_their_key_in_the_order_of_keys(topi
     assert first.deliver_at - topic.stack.now() < timedelta(hours=10) and first.message is None
 
 
+def test_cancelled_and_purged_messages_are_not_found_by_their_key(topic: Topic) -> None:
+    carts(topic)
+    first, second, *_ = topic.client.find(topic.name, key_prefix="cart-")
+    assert topic.client.cancel(topic.name, second.id)
+    assert bodies(topic, key_prefix="cart-17/") == ["cart-17/0", "cart-17/2"]
+    assert topic.client.cancel_where(topic.name, key_prefix="cart-17/").done == 2
+    assert bodies(topic, key_prefix="cart-17/", after=first.after) == []
+    topic.client.purge(topic.name)
+    assert bodies(topic, key_prefix="cart-") == []
+
+
 def test_messages_are_found_by_group_and_due_time_with_their_bodies(topic: Topic) -> None:
     carts(topic)
     assert bodies(topic, group="tenant-17") == ["17/0", "17/1", "17/2"]

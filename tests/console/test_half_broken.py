@@ -218,7 +218,7 @@ def test_of_selected_messages_each_is_changed_by_itself_and_the_audit_line_names
     ids = [("ids", first), ("ids", other), ("ids", last)]
     with caplog.at_level("INFO", "tidewheel.console.audit"):
         form = [*ids, ("do", "reschedule"), ("delay", "3h")]
-        assert "Moved 2 of 3 messages. 1 were too late or gone." in site.after("/topics/orders/messages/selected", form)
+        assert "Moved 2 of 3 selected. Too late or gone: 1." in site.after("/topics/orders/messages/selected", form)
     line = json.loads(caplog.records[-1].message)
     assert (line["do"], line["ids"]) == ("reschedule", f"{first} {other} {last}")
     for do in ("", "all"):
@@ -245,3 +245,45 @@ def test_an_address_that_is_none_has_no_stream(site: Site) -> None:
 
 def test_a_form_with_too_many_fields_is_refused(site: Site) -> None:
     assert site.ask("/topics/orders/messages/selected", [("ids", "x")] * 2001)[0] == 413
+
+
+def test_messages_that_can_be_read_are_listed_beside_the_reason_for_the_others(site: Site) -> None:
+    site.client.create_topic("damaged")
+    sent = []
+    for body in ("first", "second"):
+        sent.append(site.client.send("damaged", body, delay="2h").id)
+        site.stack.advance(minutes=6)
+    bad = site.client.ledgers("damaged", 1)[0].object
+    storage = site.client.core.connection.storage
+    storage.objects.put(bad, b"rubbish" * 1000)
+    status, _, text = site.ask("/topics/damaged/messages")
+    assert status == 200
+    assert "1 ledgers of topic &#39;damaged&#39; cannot be read" in text
+    assert sum(f'id="m-{each}"' in text for each in sent) == 1
+
+
+def test_a_message_of_a_topic_that_nobody_reads_is_told_at_once(site: Site) -> None:
+    assert "nobody gets it" in site.after("/topics/retries/send", {"body": "x", "delay": "2h"})
+    assert "nobody gets it" not in site.after("/topics/orders/send", {"body": "x", "delay": "2h"})
+    site.stack.advance(minutes=6)
+    assert "Topic retries has no subscription" in site.ask("/trouble")[2]
+
+
+def test_large_and_binary_bodies_are_named_in_the_list(site: Site) -> None:
+    site.client.create_topic("kinds")
+    site.client.send("kinds", b"\x00\xff", delay="2h")
+    site.client.send("kinds", "x" * 2_000_000, delay="3h")
+    site.stack.advance(minutes=6)
+    text = site.ask("/topics/kinds/messages")[2]
+    assert '<span class="hint">base64</span> <code>AP8=</code>' in text
+    assert '<span class="hint">in S3</span> </td>' in text
+
+
+def test_a_problem_is_named_by_its_title(site: Site) -> None:
+    for path, status, title in (
+        ("/topics/none", 404, "Not found"),
+        ("/nothing", 404, "Not found"),
+        ("/topics/orders/messages/none", 400, "Not valid"),
+    ):
+        found, _, text = site.ask(path)
+        assert (found, f"<h1>{title}</h1>" in text) == (status, True), path

@@ -19,7 +19,8 @@ OF_A_SUBSCRIPTION = {"sqs.GetQueueAttributes": 2}
 """Its queue, and its dead-letter queue."""
 GET = {"dynamodb.GetItem": 3, "dynamodb.Query": 2, "s3.GetObject": 1}
 PEEK = {"dynamodb.GetItem": 1, "dynamodb.Query": 2, "s3.GetObject": 1}
-FIND_BY_KEY = {"dynamodb.GetItem": 1, "dynamodb.Query": 16}
+FIND_BY_KEY = {"dynamodb.GetItem": 1, "dynamodb.Query": 16, "dynamodb.BatchGetItem": 1}
+FIND_BY_PREFIX = FIND_BY_KEY | {"dynamodb.BatchGetItem": 2}
 TOPIC_LIST = Counter({"dynamodb.Query": 1, "dynamodb.BatchGetItem": 1})
 OF_THE_SERVICE = TOPIC_LIST + Counter({"dynamodb.GetItem": 1, "sqs.GetQueueAttributes": 7})
 """The topics, the last sweep, the three queues with their dead-letter queues, and that of refused messages."""
@@ -42,8 +43,8 @@ def pages(subscriptions: int) -> dict[str, Counter[str]]:
         f"{topic}/messages?from=2026-01-02T01:00Z": Counter(PEEK),
         f"{topic}/messages?by=id&q={{id}}": Counter(GET),
         f"{topic}/messages?by=key&q=k-00001": Counter(FIND_BY_KEY),
-        f"{topic}/messages?by=prefix&q=k-": Counter(FIND_BY_KEY),
-        f"{topic}/messages?by=prefix&q=k-&after=k-00003": Counter(FIND_BY_KEY),
+        f"{topic}/messages?by=prefix&q=k-": Counter(FIND_BY_PREFIX),
+        f"{topic}/messages?by=prefix&q=k-&after=k-00003": Counter(FIND_BY_PREFIX),
         f"{topic}/messages/{{id}}": Counter(GET),
         f"{topic}/messages/{{id}}/body": Counter(GET),
         f"{topic}/messages/{{large}}": Counter(GET) + Counter({"s3.GetObject": 1}),
@@ -107,4 +108,4 @@ def test_a_page_takes_so_many_requests_whatever_waits(filled: tuple[int, Filled]
 
 def test_a_search_reads_a_few_keys_of_many(filled: tuple[int, Filled]) -> None:
     _, stack = filled
-    assert stack.units("/topics/orders/messages?by=prefix&q=k-") == {"dynamodb.read": 17}
+    assert stack.units("/topics/orders/messages?by=prefix&q=k-") == {"dynamodb.read": 17 + 51}

@@ -305,6 +305,12 @@ CALLS = {
     ),
     "get": Call(role=SENDER, actions=("look",), prepare=something_waiting, do=lambda tw, w, t: tw.get(t, w.sent[t])),
     "peek": Call(role=SENDER, actions=("look",), prepare=something_waiting, do=lambda tw, w, t: tw.peek(t)),
+    "find by a prefix": Call(
+        role=SENDER,
+        actions=("look",),
+        prepare=something_waiting,
+        do=lambda tw, w, t: list(tw.find(t, key_prefix="a ")),
+    ),
     "stats": Call(
         role=SENDER,
         actions=("look",),

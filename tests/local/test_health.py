@@ -76,6 +76,15 @@ def test_a_pause_is_told_with_the_messages_that_wait_for_it(stack: Stack) -> Non
     assert (finding.remedy, finding.page) == ("tidewheel subscriptions resume orders audit", "sdk#subscriptions")
 
 
+def test_messages_that_nobody_gets_are_told(stack: Stack) -> None:
+    client = topic(stack)
+    client.delete_subscription(TOPIC, "billing")
+    assert found(client) == []
+    client.send(TOPIC, "x", delay="2h")
+    stack.advance(minutes=6)
+    assert found(client) == [("no_subscription", None, 1)]
+
+
 def test_a_queue_that_is_gone_is_told_before_and_after_its_messages_are_parked(stack: Stack) -> None:
     client = topic(stack)
     client.send_many(TOPIC, [Message(body="x", delay="2h") for _ in range(3)])

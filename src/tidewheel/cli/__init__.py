@@ -14,4 +14,6 @@ def run() -> None:
             from tidewheel.cli import main
     except ExtraMissing as error:
         sys.exit(f"tidewheel: {error}")
+    except KeyboardInterrupt:  # while it was being loaded
+        sys.exit(130)
     main.run()

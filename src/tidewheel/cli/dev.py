@@ -49,7 +49,7 @@ def _local() -> None:
 
 @local.command("up")
 @app.callback(invoke_without_command=True)
-@takes_settings(TopicSettings)
+@takes_settings(TopicSettings, defaults={"slot_s": SLOT_S, "lookahead_s": LOOKAHEAD_S})
 def dev(
     ctx: typer.Context,
     settings: dict[str, Any],

@@ -94,7 +94,9 @@ def _tell_ready(
 
     rule = attributes_of(service.core.connection.sqs, source.queue_url, "VisibilityTimeout", "RedrivePolicy")
     hidden_s = int(rule["VisibilityTimeout"])
-    dead = "and then to the dead-letter queue" if "RedrivePolicy" in rule else "without end: it has no dead letters"
+    dead = "without end: it has no dead letters"
+    if (policy := rule.get("RedrivePolicy")) is not None:
+        dead = f"and goes to the dead-letter queue after {json.loads(policy)['maxReceiveCount']} tries"
     notes = [f"A message without an answer of 2xx comes again after {hidden_s} s, {dead}."]
     if source.state.value != "ACTIVE":
         how = f"tidewheel subscriptions resume {source.topic} {source.name}"

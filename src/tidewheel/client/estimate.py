@@ -69,14 +69,14 @@ def estimate(core: Core, topic: str, **selected: Unpack[Selected]) -> Estimate:
             read_bytes += read * bucket.size_bytes / segments
     # A page reads the topic state, the buckets (1 KB each), and tombstones for every other segment. The last is empty.
     index_reads = 1 + len(buckets) // 4
-    queries = KEY_SHARDS if by_key else 2 * (pages + 1) + max(pages, round(gets / 2))
+    queries = KEY_SHARDS + 1 if by_key else 2 * (pages + 1) + max(pages, round(gets / 2))
     reads = queries if by_key else queries + (index_reads - 1) * (pages + 1)
     return Estimate(
         messages=round(sum(rows)),
         requests=queries + round(gets),
         read_bytes=round(read_bytes),
         dollars=dollars("dynamodb.read", reads) + dollars("s3.get", gets),
-        key_dollars=dollars("dynamodb.read", 160 / 4096),  # the bytes of a key's item
+        key_dollars=dollars("dynamodb.read", 160 / 4096 + 1),  # the bytes of a key's item, and a tombstone
         cancel_dollars=dollars("dynamodb.write", 2 + 2 / MAX_CANCELS),
         # The seal refuses a transaction. A claim, and a tombstone with a check of the topic state, follow.
         late_cancel_dollars=dollars("dynamodb.write", 9 if state.settings.claimed else 4),

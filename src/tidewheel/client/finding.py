@@ -1,16 +1,18 @@
 """Finds waiting messages, and cancels or moves together what was found.
 
-By a prefix of the key, the keys' entries are read: sixteen queries a page, and no ledger. So answers come in the order
-of keys, without bodies. Messages that are not ingested yet (up to five minutes), and imported ones, have no entry.
+By a prefix of the key, the keys' entries are read: sixteen queries a page, a read of tombstones for a hundred messages,
+and no ledger. So answers come in the order of keys, without bodies. Messages that are not ingested yet (up to five
+minutes), and imported ones, have no entry.
 Otherwise ledgers are read, nearest message first.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime
-from itertools import islice
+from itertools import chain, islice, repeat
 from typing import TypedDict, cast
 
 from tidewheel.client import changes, waiting
@@ -83,6 +85,8 @@ class ChangedMessages:
 
 _BEGUN = "~"
 """In `after` of a run over ledgers: between the id and the time in ms at which the run began."""
+_FIRST_CHECKED, _CHECKED = (1, 50), 100
+"""Of how many messages it is seen together whether they were cancelled: of the first alone, and of the first page."""
 Progress = Callable[[ChangedMessages], object]
 
 
@@ -105,21 +109,33 @@ def find(
         raise InvalidValue("group", group, "a key's entry has no group; leave key_prefix out")
     if key_prefix:
         check_key(key_prefix)
-    core.cache.state(topic)
     first_ms = core.clock.now_ms() if first is None else at_ms("first", first)
     end_ms = None if end is None else at_ms("end", end)
     if key_prefix is not None and group is None:
-        return _by_key(core, topic, key_prefix, first_ms, end_ms, after)
+        return _by_key(core, core.cache.read(topic), key_prefix, first_ms, end_ms, after)  # with the newest purge
+    core.cache.state(topic)
     return _in_ledgers(core, topic, group, first_ms, end_ms, after)
 
 
 def _by_key(
-    core: Core, topic: str, prefix: str, first_ms: int, end_ms: int | None, after: str | None
+    core: Core, state: TopicState, prefix: str, first_ms: int, end_ms: int | None, after: str | None
 ) -> Iterator[MatchedMessage]:
-    for entry in core.connection.storage.keys.with_prefix(topic, prefix, after):
-        due_ms = entry.deliver_at_ms
-        if entry.id is not None and not entry.cancelled and first_ms <= due_ms and (end_ms is None or due_ms < end_ms):
-            yield MatchedMessage(id=entry.id, key=entry.key, deliver_at=utc(due_ms), after=entry.key)
+    storage = core.connection.storage
+    last_ms = math.inf if end_ms is None else end_ms
+    matching = (
+        MatchedMessage(id=each.id, key=each.key, deliver_at=utc(each.deliver_at_ms), after=each.key)
+        for each in storage.keys.with_prefix(state.topic, prefix, after)
+        if each.id is not None and not each.cancelled and first_ms <= each.deliver_at_ms < last_ms
+        if not state.purged(each.deliver_at_ms, each.sent_ms)
+    )
+    for size in chain(_FIRST_CHECKED, repeat(_CHECKED)):
+        batch = list(islice(matching, size))
+        # A cancel by id leaves the key's entry as it is.
+        slots = [at_ms("", each.deliver_at) // state.slot_ms for each in batch]
+        cancelled = storage.tombstones.among(state.topic, zip(slots, (each.id for each in batch), strict=True))
+        yield from (each for each in batch if each.id not in cancelled)
+        if len(batch) < size:
+            return
 
 
 def _in_ledgers(

@@ -53,6 +53,8 @@ class Problem(StrEnum):
     """A part of the health could not be read, such as for want of permission. The other findings are complete."""
     PAUSED = "paused"
     """Somebody paused a subscription."""
+    NO_SUBSCRIPTION = "no_subscription"
+    """Messages wait in a topic without subscriptions, so nobody gets them."""
 
 
 _PAGES = {
@@ -68,6 +70,7 @@ _PAGES = {
     Problem.DEAD_LETTERS: "runbook#dead-letters-of-a-subscription",
     Problem.NOT_READABLE: "permissions#administrators",
     Problem.PAUSED: "sdk#subscriptions",
+    Problem.NO_SUBSCRIPTION: "sdk#subscriptions",
 }
 
 
@@ -166,6 +169,10 @@ class Health:
             self._add(Problem.UNREADABLE, what, remedy, topic=topic, count=count)
         for each in stats.subscriptions:
             self._subscription(topic, each, held[each.name])
+        if not stats.subscriptions and (count := stats.waiting) > 0:
+            what = f"Topic {topic} has no subscription, so nobody gets the messages that wait: about {count:,}"
+            remedy = f"tidewheel subscriptions create {topic} NAME, before they are due"
+            self._add(Problem.NO_SUBSCRIPTION, what, remedy, topic=topic, count=count)
 
     def _subscription(self, topic: str, each: SubscriptionStats, held: int) -> None:
         where, resume = f"{topic}/{each.name}", f"tidewheel subscriptions resume {topic} {each.name}"
@@ -189,7 +196,7 @@ class Health:
                 add(Problem.LATE, what, remedy, since=each.late_since, count=each.late)
         if each.dead:
             remedy = f"Correct the consumer, then tidewheel redrive {topic} {each.name}"
-            add(Problem.DEAD_LETTERS, f"{where} has {each.dead:,} dead letters", remedy, count=each.dead)
+            add(Problem.DEAD_LETTERS, f"Dead letters of {where}: {each.dead:,}", remedy, count=each.dead)
         if each.queue_error is not None and not gone:
             self._not_readable(f"The queue of {where}", each.queue_error, topic, each.name)
 
@@ -217,7 +224,7 @@ class Health:
     def _refused(self) -> None:
         depth, _ = queue_depth(self._connection.sqs, self._connection.settings.refused_queue_url)
         if depth.total:
-            self._add(Problem.REFUSED, f"{depth.total:,} messages were refused", "tidewheel refused", count=depth.total)
+            self._add(Problem.REFUSED, f"Refused messages: {depth.total:,}", "tidewheel refused", count=depth.total)
 
 
 def _name(queue_url: str) -> str:

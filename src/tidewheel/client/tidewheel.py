@@ -299,8 +299,8 @@ class Tidewheel:
     def find(self, topic: str, **selected: Unpack[Selected]) -> Iterator[MatchedMessage]:
         """Finds waiting messages, as they are read. Nothing is changed.
 
-        With a prefix, the keys' entries are read: sixteen queries a page, and no GET. A message that was cancelled by
-        its id may still be found. Otherwise ledgers are read, which needs pyarrow (`pip install 'tidewheel[read]'`).
+        With a prefix, the keys' entries are read: sixteen queries a page, a BatchGetItem for a hundred messages, and
+        no GET. Otherwise ledgers are read, which needs pyarrow (`pip install 'tidewheel[read]'`).
 
         Args:
             topic: the topic.

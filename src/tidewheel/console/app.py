@@ -131,12 +131,14 @@ class Console:
             changes, status = self._changes, 200
             try:
                 made = self.render(request, *screen(self, request))
+            except UnknownTopic as error:
+                status, made = 404, self.problem(request, "Not found", reason(error))
             except TidewheelError as error:
-                status = 404 if isinstance(error, UnknownTopic) else 400
-                made = self.problem(request, reason(error))
+                status, made = 400, self.problem(request, "Not valid", reason(error))
             except Exception:  # the other pages go on
                 _log.exception("the page %s failed", request.url.path)
-                status, made = 500, self.problem(request, "This page failed by a defect: the console's log has it.")
+                told = "This page failed by a defect: the console's log has it."
+                status, made = 500, self.problem(request, "Failed", told)
         mark = live.mark(made)
         page = Page(time.monotonic(), made.replace(_MARK, mark), mark, status)
         with self._lock:
@@ -157,9 +159,9 @@ class Console:
             self._changes += 1
             self._kept.clear()
 
-    def problem(self, request: Request, text: str) -> str:
+    def problem(self, request: Request, heading: str, text: str) -> str:
         """Returns a page that tells why there is no other."""
-        return self.render(request, "problem.html", {"problem": text})
+        return self.render(request, "problem.html", {"heading": heading, "problem": text})
 
     def render(self, request: Request, template: str, values: Mapping[str, Any]) -> str:
         """Returns a template with the values that every page has."""
@@ -281,6 +283,6 @@ def _mark(console: Console, request: Request, screen: Screen, newest_s: float) -
 async def _missing(console: Console, request: Request, error: Exception) -> Response:
     def make() -> str:
         with console.reader:
-            return console.problem(request, "There is no such page.")
+            return console.problem(request, "Not found", "There is no such page.")
 
     return HTMLResponse(await run_in_threadpool(make), status_code=getattr(error, "status_code", 404))

@@ -114,7 +114,8 @@ def _outcome(console: Console, name: str, act: Action, asked: Asked) -> Result:
     try:
         result = act(console, asked)
     except InvalidValue as error:
-        result = Result(str(error), good=False, errors={error.field: error.advice}, typed=typed)
+        told = f"Not done. {error.field.replace('_', ' ').capitalize()}: {error.advice}."
+        result = Result(told, good=False, errors={error.field: error.advice}, typed=typed)
     except (TidewheelError, BotoCoreError, ClientError) as error:
         result = Result(reason(error), good=False, typed=typed)
     except Exception:  # the page tells it, the log has it, and the next form is answered
@@ -162,6 +163,8 @@ def _send(console: Console, asked: Asked) -> Result:
     receipt = console.client.send(topic, body, key=key, **asked.when())
     link = (f"/topics/{quote(topic, safe='')}/messages/{receipt.id}", receipt.id)
     unless = "" if key is None else " If another message with its key waits, it is dropped."
+    if console.reader.read(console.client.subscriptions, topic).value == []:
+        unless += " The topic has no subscription: nobody gets it."
     return Result(f"Sent. It is due at {receipt.deliver_at:%Y-%m-%d %H:%M:%S} UTC.{unless} Its id is", link=link)
 
 
@@ -169,7 +172,7 @@ def _purge(console: Console, asked: Asked) -> Result:
     if asked.value("typed") != asked.topic:
         raise InvalidValue("typed", asked.value("typed"), f"type the topic's name, {asked.topic}, to purge it")
     done = console.client.purge(asked.topic)
-    return Result(f"Purged about {done.messages:,} messages of {asked.topic}. Messages in queues still come.")
+    return Result(f"Purged {asked.topic}. Messages dropped: about {done.messages:,}. Messages in queues still come.")
 
 
 def _pause(console: Console, asked: Asked) -> Result:
@@ -184,14 +187,15 @@ def _resume(console: Console, asked: Asked) -> Result:
 
 def _redrive(console: Console, asked: Asked) -> Result:
     moved = console.client.redrive(asked.topic, asked.subscription)
-    return Result(f"About {moved.messages:,} dead letters of {asked.subscription} go back to its queue.")
+    return Result(f"Dead letters of {asked.subscription} that go back to its queue: about {moved.messages:,}.")
 
 
 def _look(console: Console, asked: Asked) -> Result:
     """Receives dead letters, and leaves them in the queue."""
     found = console.client.dead_letters(asked.topic, asked.subscription, LETTERS_RECEIVED)
     short = [replace(each, body=each.body[: BODY_IN_LISTS + 1]) for each in found]
-    return Result(f"Looked at {len(found)} dead letters of {asked.subscription}.", letters={asked.subscription: short})
+    told = f"Dead letters of {asked.subscription} that were looked at: {len(found)}."
+    return Result(told, letters={asked.subscription: short})
 
 
 def _cancel(console: Console, asked: Asked) -> Result:
@@ -251,8 +255,8 @@ def _selected(console: Console, asked: Asked) -> Result:
         stopped = " Then it stopped: a value is not valid."
     except (TidewheelError, BotoCoreError, ClientError) as error:
         stopped = f" Then it stopped: {reason(error)}"
-    told = f" {late} were too late or gone." if late else ""
-    return Result(f"{verb} {done} of {len(ids)} messages.{told}{stopped}", good=done > 0 and not stopped)
+    told = f" Too late or gone: {late}." if late else ""
+    return Result(f"{verb} {done} of {len(ids)} selected.{told}{stopped}", good=done > 0 and not stopped)
 
 
 def selection(by: str, q: str, first: str) -> Selected:
@@ -299,7 +303,7 @@ def _matching(console: Console, asked: Asked) -> Result:
         try:
             found = start(progress=tell)
             late = found.too_late + found.gone
-            result.text = f"{verb} {found.done:,} of {found.matched:,} messages. {late:,} were too late or gone."
+            result.text = f"{verb} {found.done:,} of {found.matched:,}. Too late or gone: {late:,}."
         except (TidewheelError, BotoCoreError, ClientError) as error:
             result.text, result.good = f"{result.text} Then it stopped: {reason(error)}", False
         except Exception:

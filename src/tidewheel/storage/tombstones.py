@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from tidewheel.errors import CorruptMetadata
@@ -92,6 +92,11 @@ class Tombstones(StoredItems):
             projection="pk, sk",
         )
         return frozenset(layout.parse_tombstone_key(key)[1] for key in map(items.key_of, found) if _names_one(key))
+
+    def among(self, topic: str, messages: Iterable[tuple[int, MessageId]]) -> frozenset[MessageId]:
+        """Returns which of these messages were cancelled. Each has its slot. One BatchGetItem for 100 messages."""
+        found = self._table.get_many(layout.tombstone_key(topic, slot, id) for slot, id in messages)
+        return frozenset(layout.parse_tombstone_key(key)[1] for key in map(items.key_of, found))
 
     def all(self, topic: str) -> list[Tombstone]:
         """Reads all tombstones of a topic, by slot and id."""
