@@ -22,11 +22,14 @@ BATCH, STEP_MS, STEPS, PER_S = 10, 100, 10, 100
 
 
 def messages(flood: int, *, flood_has_group: bool, others_have_groups: bool) -> Iterator[Message]:
-    """Yields one tenant's messages, all due at nine, and then the quiet tenants' messages."""
+    """Yields one tenant's messages, all due at nine, and then the quiet tenants' messages by due time.
+
+    So the ids of all that are due at nine count up, and the quiet tenants' come after the flood.
+    """
     for _ in range(flood):
         yield Message(body="flood", deliver_at=NINE, group="flood" if flood_has_group else None)
-    for number in range(QUIET_TENANTS):
-        for due_s in QUIET_DUE_S:
+    for due_s in QUIET_DUE_S:
+        for number in range(QUIET_TENANTS):
             group = f"quiet-{number}" if others_have_groups else None
             yield Message(body="quiet", deliver_at=NINE + timedelta(seconds=due_s), group=group)
 
@@ -65,12 +68,11 @@ def p99(waits: list[float]) -> float:
 def test_quiet_tenants_wait_two_seconds_at_most_behind_a_flood_with_groups_and_minutes_without(flood: int) -> None:
     mixed = waits_s(list(messages(flood, flood_has_group=False, others_have_groups=False)))
     fair = waits_s(list(messages(flood, flood_has_group=True, others_have_groups=True)))
-    # Messages of one second come in the order of their random ids: those of quiet tenants lie anywhere in the flood.
-    assert p99(mixed["quiet"]) >= 0.8 * flood / PER_S, "about 1,000 s behind 100,000"
+    assert p99(mixed["quiet"]) >= flood / PER_S, "1,000 s behind 100,000"
     assert p99(fair["quiet"]) <= 2, "0.5 s"
     assert fair["flood"][-1] <= mixed["flood"][-1] + 2, "the flood ends as soon"
 
 
 def test_a_flood_without_a_group_is_never_noisy_and_keeps_tenants_with_groups_waiting() -> None:
     waited = waits_s(list(messages(10_000, flood_has_group=False, others_have_groups=True)))
-    assert p99(waited["quiet"]) >= 0.8 * 10_000 / PER_S
+    assert p99(waited["quiet"]) >= 10_000 / PER_S
