@@ -27,7 +27,7 @@ from tidewheel.local.replay import replay_virtual
 _RUN = """
 import signal
 signal.signal(signal.SIGINT, signal.default_int_handler)
-from tidewheel.cli.main import run
+from tidewheel.cli import run
 run()
 """
 COMMAND = [sys.executable, "-c", _RUN]

@@ -23,8 +23,8 @@ from typer.main import get_command
 from typer.testing import CliRunner, Result
 
 from tests.contract.test_set_aside import an_item
-from tidewheel.cli import console, demo
-from tidewheel.cli.main import app, run
+from tidewheel.cli import console, demo, run
+from tidewheel.cli.main import app
 from tidewheel.cli.output import print_table
 from tidewheel.cli.target import Target
 from tidewheel.client.tidewheel import Tidewheel

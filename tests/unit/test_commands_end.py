@@ -16,7 +16,8 @@ from typer.testing import CliRunner
 
 from tests.slow_endpoint import Mode, SlowEndpoint
 from tidewheel.aws.tries import Tries
-from tidewheel.cli.main import INTERRUPTED, app
+from tidewheel.cli import INTERRUPTED
+from tidewheel.cli.main import app
 from tidewheel.client import connection
 
 SCHEDULES = Path(__file__).parents[1] / "eventbridge_schedules" / "invoice-17.json"

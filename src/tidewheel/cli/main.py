@@ -17,6 +17,7 @@ import typer
 from typer.core import TyperGroup
 
 from tidewheel.cli import (
+    INTERRUPTED,
     address,
     administration,
     changes,
@@ -37,7 +38,6 @@ from tidewheel.cli.output import print_error
 from tidewheel.cli.target import Target
 from tidewheel.errors import TidewheelError, needs_extra
 
-INTERRUPTED = 130
 FIRST = """Tidewheel delays messages for Amazon SQS, from a second to ten years.
 
 Start a service on this machine, without an AWS account:
@@ -155,8 +155,6 @@ def run() -> None:
     sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
     try:
         app()
-    except KeyboardInterrupt:  # while something was being loaded
-        sys.exit(INTERRUPTED)
     finally:
         try:
             sys.stdout.flush()

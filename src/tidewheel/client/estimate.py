@@ -68,6 +68,7 @@ def estimate(core: Core, topic: str, **selected: Unpack[Selected]) -> Estimate:
             gets += read + (0 if bucket.complete else min(inside, pages))
             read_bytes += read * bucket.size_bytes / segments
     # A page reads the topic state, the buckets (1 KB each), and tombstones for every other segment. The last is empty.
+    # By a prefix, the topic state is read once.
     index_reads = 1 + len(buckets) // 4
     queries = KEY_SHARDS + 1 if by_key else 2 * (pages + 1) + max(pages, round(gets / 2))
     reads = queries if by_key else queries + (index_reads - 1) * (pages + 1)

@@ -2,8 +2,7 @@
 
 By a prefix of the key, the keys' entries are read: sixteen queries a page, a read of tombstones for a hundred messages,
 and no ledger. So answers come in the order of keys, without bodies. Messages that are not ingested yet (up to five
-minutes), and imported ones, have no entry.
-Otherwise ledgers are read, nearest message first.
+minutes), and imported ones, have no entry. Otherwise ledgers are read, nearest message first.
 """
 
 from __future__ import annotations
@@ -131,8 +130,7 @@ def _by_key(
     for size in chain(_FIRST_CHECKED, repeat(_CHECKED)):
         batch = list(islice(matching, size))
         # A cancel by id leaves the key's entry as it is.
-        slots = [at_ms("", each.deliver_at) // state.slot_ms for each in batch]
-        cancelled = storage.tombstones.among(state.topic, zip(slots, (each.id for each in batch), strict=True))
+        cancelled = storage.tombstones.among(state.topic, state.slot_ms, [each.id for each in batch])
         yield from (each for each in batch if each.id not in cancelled)
         if len(batch) < size:
             return

@@ -162,10 +162,10 @@ def _send(console: Console, asked: Asked) -> Result:
     key = asked.value("key") or None
     receipt = console.client.send(topic, body, key=key, **asked.when())
     link = (f"/topics/{quote(topic, safe='')}/messages/{receipt.id}", receipt.id)
-    unless = "" if key is None else " If another message with its key waits, it is dropped."
+    notes = "" if key is None else " If another message with its key waits, it is dropped."
     if console.reader.read(console.client.subscriptions, topic).value == []:
-        unless += " The topic has no subscription: nobody gets it."
-    return Result(f"Sent. It is due at {receipt.deliver_at:%Y-%m-%d %H:%M:%S} UTC.{unless} Its id is", link=link)
+        notes += " The topic has no subscription: nobody gets it."
+    return Result(f"Sent. It is due at {receipt.deliver_at:%Y-%m-%d %H:%M:%S} UTC.{notes} Its id is", link=link)
 
 
 def _purge(console: Console, asked: Asked) -> Result:

@@ -19,7 +19,7 @@ from botocore.exceptions import (
     UnauthorizedSSOTokenError,
 )
 
-from tidewheel.errors import InvalidValue, TidewheelError, UnknownTopic
+from tidewheel.errors import InvalidValue, PeekIncomplete, TidewheelError, UnknownTopic
 from tidewheel.model.prices import dollars
 
 T = TypeVar("T")
@@ -47,7 +47,7 @@ _UNITS = {"sqs": "sqs.request", "s3": "s3.get", "dynamodb": "dynamodb.read"}
 
 @dataclass(frozen=True, slots=True)
 class Read(Generic[T]):
-    """The value of a read, or the reason for its absence."""
+    """The value of a read, or the reason for its absence. Both, if a part could be read."""
 
     value: T | None = None
     missing: str = ""
@@ -140,6 +140,8 @@ def _outcome(future: Future[T]) -> Read[T]:
         return Read(future.result())
     if isinstance(error, (UnknownTopic, InvalidValue)):
         raise error
+    if isinstance(error, PeekIncomplete):
+        return Read(error.messages, reason(error))  # type: ignore[arg-type]  # of `peek`, which returns a list
     if not isinstance(error, _FORESEEN):
         _log.error("a read failed", exc_info=error)
     return Read(missing=reason(error))

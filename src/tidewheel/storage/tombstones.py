@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from tidewheel.errors import CorruptMetadata
-from tidewheel.model.message import MessageId, id_bytes
+from tidewheel.model.message import MessageId, id_bytes, id_deliver_at_ms
 from tidewheel.model.tombstone import Tombstone
 from tidewheel.model.topic_state import ALL_SEALED
 from tidewheel.storage import items, layout
@@ -93,9 +93,10 @@ class Tombstones(StoredItems):
         )
         return frozenset(layout.parse_tombstone_key(key)[1] for key in map(items.key_of, found) if _names_one(key))
 
-    def among(self, topic: str, messages: Iterable[tuple[int, MessageId]]) -> frozenset[MessageId]:
-        """Returns which of these messages were cancelled. Each has its slot. One BatchGetItem for 100 messages."""
-        found = self._table.get_many(layout.tombstone_key(topic, slot, id) for slot, id in messages)
+    def among(self, topic: str, slot_ms: int, ids: Iterable[MessageId]) -> frozenset[MessageId]:
+        """Returns which of these messages were cancelled. One BatchGetItem for 100 messages."""
+        slots = ((id_deliver_at_ms(id_bytes(id)) // slot_ms, id) for id in ids)
+        found = self._table.get_many(layout.tombstone_key(topic, slot, id) for slot, id in slots)
         return frozenset(layout.parse_tombstone_key(key)[1] for key in map(items.key_of, found))
 
     def all(self, topic: str) -> list[Tombstone]:

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import islice
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from starlette.requests import Request
 
-from tidewheel.client.waiting import WaitingMessage
+from tidewheel.client.finding import MatchedMessage
+from tidewheel.client.waiting import MessageState, MessageStatus, WaitingMessage
 from tidewheel.console.changes import time_of
-from tidewheel.console.reading import Read, reason
-from tidewheel.errors import InvalidValue, PeekIncomplete
+from tidewheel.console.reading import Read
+from tidewheel.errors import InvalidValue
 from tidewheel.model.message import Encoding
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ BY = {"id": "id", "key": "key", "prefix": "key prefix"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """A message of the list. body is None if its ledger was not read, or has no body. note says more of the body."""
+    """A message of the list. body is None if no ledger was read, or S3 holds the body. note says more of the body."""
 
     id: str
     deliver_at: datetime
@@ -46,16 +47,15 @@ def screen(console: Console, request: Request) -> tuple[str, dict[str, Any]]:
         first = time_of("from", query["from"]) if query.get("from") else None
     except InvalidValue as error:
         errors["from"] = error.advice
-    found: Read[list[Row]] = Read()
-    unread: list[str] = []
+    found: Read[Sequence[WaitingMessage | MatchedMessage | MessageStatus]] = Read()
     if by not in BY:
         errors["q"] = f"find by one of: {', '.join(BY)}"
     elif not errors:
         try:
-            found = console.reader.read(_reading(console.client, topic, by, q, first, after, unread))
+            found = console.reader.read(_find, console.client, topic, by, q, first, after)
         except InvalidValue as error:
             errors["from" if error.field in ("first", "after") and not after else "q"] = error.advice
-    rows: list[Row] = found.value or []
+    rows = [_row(each) for each in found.value or ()]
     if q and by == "id" and rows and not rows[0].state:
         errors["q"] = "no ledger holds a message with this id: its page tells why"
     return "messages.html", {
@@ -66,56 +66,31 @@ def screen(console: Console, request: Request) -> tuple[str, dict[str, Any]]:
         "first": query.get("from", ""),
         "errors": errors,
         "found": found,
-        "unread": unread,
         "rows": rows[:A_PAGE],
         "later": _later(by, q, rows),
     }
 
 
-def _reading(
-    client: Tidewheel,
-    topic: str,
-    by: str,
-    q: str,
-    first: datetime | None,
-    after: str | None,
-    unread: list[str],
-) -> Callable[[], list[Row]]:
-    """Returns the call that finds the rows. It adds to unread why some ledgers are missing."""
-
-    def one() -> list[Row]:
-        found = client.get(topic, q)
-        if found.message is not None:
-            return [replace(_row(found.message), state=str(found.state))]
-        state = "" if found.state == "unknown" else str(found.state)
-        return [Row(id=found.id, deliver_at=found.deliver_at, key=None, note="on its page", state=state)]
-
-    def by_key() -> list[Row]:
-        matched = client.find(topic, key_prefix=q, first=first, after=after)
-        if by == "key":
-            matched = (
-                each for each in islice(matched, 1) if each.key == q
-            )  # in the order of keys: its own is the first
-        return [
-            Row(id=each.id, deliver_at=each.deliver_at, key=each.key, note="on its page")
-            for each in islice(matched, A_PAGE + 1)
-        ]
-
-    def by_time() -> list[Row]:
-        try:
-            found = client.peek(topic, A_PAGE + 1, after=after or first)
-        except PeekIncomplete as error:
-            found = cast("list[WaitingMessage]", error.messages)
-            unread.append(reason(error))
-        return [_row(each) for each in found]
-
-    if q and by == "id":
-        return one
-    return by_key if q else by_time
+def _find(
+    client: Tidewheel, topic: str, by: str, q: str, first: datetime | None, after: str | None
+) -> Sequence[WaitingMessage | MatchedMessage | MessageStatus]:
+    if not q:
+        return client.peek(topic, A_PAGE + 1, after=after or first)
+    if by == "id":
+        return [client.get(topic, q)]
+    matched = client.find(topic, key_prefix=q, first=first, after=after)
+    if by == "key":  # in the order of keys, so its own is the first
+        return [each for each in islice(matched, 1) if each.key == q]
+    return list(islice(matched, A_PAGE + 1))
 
 
-def _row(message: WaitingMessage) -> Row:
-    row = Row(id=message.id, deliver_at=message.deliver_at, key=message.key, body=message.body)
+def _row(found: WaitingMessage | MatchedMessage | MessageStatus) -> Row:
+    message = found if isinstance(found, WaitingMessage) else found.message
+    state = str(found.state) if isinstance(found, MessageStatus) and found.state is not MessageState.UNKNOWN else ""
+    if message is None:
+        key = found.key if isinstance(found, MatchedMessage) else None
+        return Row(id=found.id, deliver_at=found.deliver_at, key=key, note="on its page", state=state)
+    row = Row(id=message.id, deliver_at=message.deliver_at, key=message.key, body=message.body, state=state)
     if message.payload is not None:
         return replace(row, body=None, note="in S3")
     return replace(row, note="base64") if message.encoding is Encoding.BYTES else row
