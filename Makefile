@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 # A worker that died is not replaced: pytest-xdist may then wait for ever. tests/dead_worker.py ends the run.
-PYTEST := $(BIN)/python -m pytest -n $(or $(WORKERS),3) --dist loadfile --no-loadscope-reorder --max-worker-restart=0
+PYTEST := $(BIN)/python -m pytest -n $(or $(WORKERS),2) --dist loadfile --no-loadscope-reorder --max-worker-restart=0
 DEPLOY := $(BIN)/python -m infra.deploy
 TARGET = $(if $(ENVIRONMENT),--environment $(ENVIRONMENT)) $(if $(STACK),--stack $(STACK))
 # pip installs uv only. Where pip is told of another index, uv is told, too. uv's cache could grow by 2 GB with each clone.
@@ -15,7 +15,7 @@ UV_INSTALL = $(if $(INDEX),UV_DEFAULT_INDEX=$(INDEX)) $(BIN)/uv pip install --qu
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-all test-independent lint types imports simulate bench bench-all bench-record crash fuzz peers synth derived deploy diff destroy build bundle lock aws-smoke clean
+.PHONY: help install demo test test-all test-nightly test-independent lint types imports simulate bench bench-all bench-record fuzz peers synth derived deploy diff destroy build bundle lock aws-smoke clean
 
 ##@ Start
 
@@ -53,7 +53,10 @@ test: install  ## run the tests, the quick ones first
 	$(PYTEST) -m "not long" tests
 
 test-all: install  ## run all tests, also those that take minutes
-	$(PYTEST) tests
+	$(PYTEST) -m "not nightly" tests
+
+test-nightly: install  ## sweep all seeds, deaths, guards and damages, which takes an hour or two
+	$(PYTEST) -m nightly tests
 
 test-independent: install  ## run tests on DynamoDB Local, ElasticMQ, versitygw  ## INDEPENDENT="contract race"; needs Java, Maven and Go
 	$(BIN)/python -m tests.independent $(INDEPENDENT)
@@ -63,11 +66,8 @@ test-independent: install  ## run tests on DynamoDB Local, ElasticMQ, versitygw 
 simulate: install  ## run the flows under fresh seeds of failures and crashes  ## SEEDS=100 SIMULATE="--mode calm"
 	$(BIN)/python -m tests.simulation --fresh $(or $(SEEDS),100) $(SIMULATE)
 
-crash: install  ## let each flow die at each of its AWS calls  ## CRASH="--story ingest"
-	$(BIN)/python -m tests.crash --all $(or $(CRASH),--save)
-
-fuzz: install  ## damage stored data, and give decoders hostile input  ## DAMAGES=200000 EXAMPLES=20000 FUZZ="--save"
-	$(BIN)/python -m tests.fuzz $(or $(EXAMPLES),20000) --damages $(or $(DAMAGES),200000) $(FUZZ)
+fuzz: install  ## damage stored data, and give decoders hostile input  ## EXAMPLES=20000
+	$(BIN)/python -m tests.fuzz $(or $(EXAMPLES),20000)
 
 ##@ Measure
 

@@ -14,12 +14,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from tidewheel import Message
-from tidewheel.cost.assumptions import Assumptions
 from tidewheel.cost.function_time import FUNCTIONS, LATENCY_MS, gb_seconds
 from tidewheel.cost.requests import FLOWS
 from tidewheel.cost.stream import Stream
 from tidewheel.cost.workload import DAY_S, Workload
-from tidewheel.flows.upkeep.daily import PORTION_MS
+from tidewheel.flows.maintenance.daily import PORTION_MS
 from tidewheel.local import MemoryTidewheel
 from tidewheel.model.settings import TopicSettings
 
@@ -65,7 +64,7 @@ LIMITS: Mapping[str, float] = {
 def loads(workload: Workload, settings: TopicSettings | None = None) -> dict[str, float]:
     """Returns the load on each of LIMITS, in its unit."""
     its = settings or TopicSettings()
-    stream = Stream(workload, Assumptions(), its)
+    stream = Stream(workload, its)
     asked: Counter[str] = Counter()
     units: Counter[str] = Counter()
     calls: Counter[str] = Counter()
@@ -110,7 +109,7 @@ def loads(workload: Workload, settings: TopicSettings | None = None) -> dict[str
 
 
 def _at_one_time(function: str, calls: float, messages: float, requests: Mapping[str, float]) -> float:
-    memory_gib = FUNCTIONS[function].memory_mib / 1024
+    memory_gib = FUNCTIONS[function]["memory_mib"] / 1024
     return gb_seconds(function, calls, messages, requests) / memory_gib / DAY_S
 
 
@@ -171,7 +170,7 @@ def benchmark(*, quick: bool) -> dict[str, Any]:
     took_ms = measured_ms(2_000 if quick else 50_000)
     return {
         "message_cpu_ms": took_ms,
-        "message_cpu_by_the_model_ms": FUNCTIONS["ingest"].message_ms + FUNCTIONS["deliver"].message_ms,
+        "message_cpu_by_the_model_ms": FUNCTIONS["ingest"]["message_ms"] + FUNCTIONS["deliver"]["message_ms"],
         "messages_a_second_and_core": 1000 / took_ms,
         "loads": loaded,
     }

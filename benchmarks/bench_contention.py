@@ -28,7 +28,7 @@ from tests.stored import altered
 from tests.stored_ports import TABLE_PORTS
 from tidewheel.clock import ManualClock
 from tidewheel.errors import ConcurrentModification
-from tidewheel.flows.administration.cancel import cancel, cancel_key, cancel_many
+from tidewheel.flows.delivery.cancel import cancel, cancel_key, cancel_many
 from tidewheel.flows.delivery.commit import commit_and_schedule
 from tidewheel.flows.delivery.keys import settle_keys
 from tidewheel.ledger.bucket import Bucket, bucket_id
@@ -37,7 +37,7 @@ from tidewheel.memory import MemoryService
 from tidewheel.model.key import KeyEntry
 from tidewheel.model.message import IdSource, Message, MessageId, id_text
 from tidewheel.model.pack import decode_pack, packs
-from tidewheel.model.segment import Segment
+from tidewheel.model.plan import Segment
 from tidewheel.model.settings import TopicSettings
 from tidewheel.model.tombstone import Tombstone
 from tidewheel.model.topic_state import new_topic_state

@@ -27,18 +27,18 @@ from unittest.mock import patch
 
 import numpy as np
 
-import tidewheel.flows.upkeep.merge_planning as merging
+import tidewheel.flows.maintenance.merge_planning as merging
 from tests.stored_ports import STORED_PORTS
 from tidewheel.aws.service import Service
 from tidewheel.clock import ManualClock
 from tidewheel.flows.delivery.deliver import deliver_part
 from tidewheel.flows.delivery.dispatch import dispatch
 from tidewheel.flows.delivery.ingest import ingest
-from tidewheel.flows.ports.queues import Refusal, Release
+from tidewheel.flows.maintenance.collect import collect
+from tidewheel.flows.maintenance.merge import in_process, merge
+from tidewheel.flows.maintenance.sweep import sweep
+from tidewheel.flows.ports.queues import QueueMessage, Refusal
 from tidewheel.flows.ports.runs import MergeSize
-from tidewheel.flows.upkeep.collect import collect
-from tidewheel.flows.upkeep.merge import in_process, merge
-from tidewheel.flows.upkeep.sweep import sweep
 from tidewheel.local import LocalTidewheel
 from tidewheel.model.message import Encoding
 from tidewheel.model.pack import Pack
@@ -63,7 +63,7 @@ class NoQueues:
     parts: list[tuple[DeliveryKey, int]] = field(default_factory=list)
     sent: int = 0
 
-    def send(self, _: str, batch: Sequence[tuple[Release, int]]) -> list[Refusal]:
+    def send(self, _: str, batch: Sequence[tuple[QueueMessage, int]]) -> list[Refusal]:
         """Counts."""
         self.sent += len(batch)
         return []

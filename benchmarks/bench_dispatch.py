@@ -28,7 +28,7 @@ from tidewheel.aws.service import client_config, parallel_of
 from tidewheel.aws.sqs_queues import SqsQueues
 from tidewheel.clock import ManualClock
 from tidewheel.flows.administration.subscribe import create_subscription
-from tidewheel.flows.delivery import release
+from tidewheel.flows.delivery import sending
 from tidewheel.flows.delivery.dispatch import dispatch
 from tidewheel.ledger.bucket import bucket_id, content_id
 from tidewheel.ledger.ledger import Ledger, decode_segment, encode_ledger
@@ -97,7 +97,7 @@ def bare_batches(ledger: Ledger) -> list[list[dict[str, Any]]]:
     """Returns the batches that dispatch sends, built beforehand."""
     (segment,) = ledger.summary.segments
     data = ledger.data[segment.offset : segment.offset + segment.length]
-    found = release.releases(decode_segment(data, object_name="ledger", segment=segment))
+    found = sending.queue_messages(decode_segment(data, object_name="ledger", segment=segment))
     entries = [
         {
             "Id": str(i % 10),

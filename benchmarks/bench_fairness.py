@@ -98,7 +98,7 @@ def part_s(rows: int) -> float:
     }
     calls = 1_000_000  # so many a day that nearly none starts an environment
     total = gb_seconds("deliver", calls, calls * rows, {name: calls * n for name, n in requests.items()})
-    return total / calls / (FUNCTIONS["deliver"].memory_mib / 1024)
+    return total / calls / (FUNCTIONS["deliver"]["memory_mib"] / 1024)
 
 
 def jobs(subscriptions: int) -> list[Job]:

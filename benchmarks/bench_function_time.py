@@ -7,7 +7,7 @@ the emulator. What a real request costs the client beyond that (signing, HTTP, p
 that does nothing, and added for each request. Each function is run with few and with many messages, which gives its
 time a call and its time a message. Starting a function is timed as its imports in a process of their own.
 
-The figures go into `tidewheel.cost.function_time` by hand, with the date and the machine.
+The figures go into `tidewheel/cost/figures.toml` by hand, with the date and the machine.
 """
 
 from __future__ import annotations

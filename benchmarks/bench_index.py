@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from benchmarks.bench_ledger import START_MS, encode, messages
 from tidewheel.clock import ManualClock
-from tidewheel.flows.upkeep.merge import in_process, merge
+from tidewheel.flows.maintenance.merge import in_process, merge
 from tidewheel.ledger.bucket import Bucket, bucket_id, content_id
 from tidewheel.memory import MemoryService
 from tidewheel.model.settings import TopicSettings

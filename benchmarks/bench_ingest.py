@@ -24,8 +24,9 @@ from tests.stored_ports import TABLE_PORTS
 from tidewheel.aws.s3_objects import S3Objects
 from tidewheel.aws.service import client_config
 from tidewheel.clock import ManualClock
-from tidewheel.flows.delivery.ingest import ingest, pack_rows
+from tidewheel.flows.delivery.ingest import ingest
 from tidewheel.flows.ports.parallel import in_order
+from tidewheel.ledger.rows import pack_rows
 from tidewheel.memory import MemorySqs, MemoryWheel
 from tidewheel.memory.service import memory_queues
 from tidewheel.model.message import Encoding

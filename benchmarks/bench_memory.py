@@ -8,7 +8,7 @@ spread over 60 days.
 
 - 1,000 and 1,000,000: real ledgers of 1,000 and of 50,000 messages.
 - 100,000,000: 64 ledgers, `max_buckets` of a topic that merges; of each the index, and the one segment that is due
-  (`benchmarks.waiting`). Every ledger has a share of what is due, which cuts by the calendar prevent: the worst case.
+  (`benchmarks.waiting`). Every ledger has a share of what is due, which the cuts of merges prevent: the worst case.
 - The same in 2,000 ledgers of 50,000, as if nothing had ever been merged; 64 of them have a share of what is due.
 """
 

@@ -49,8 +49,8 @@ from benchmarks.bench_ledger import DATA, SPAN_MS, START_MS
 from benchmarks.process_memory import tree_cpu_s, watched
 from benchmarks.rounds import spread_figures
 from tidewheel.clock import ManualClock
-from tidewheel.flows.upkeep.merge import Writer, in_process, merge
-from tidewheel.flows.upkeep.merge_outputs import SideBySide
+from tidewheel.flows.maintenance.merge import Writer, in_process, merge
+from tidewheel.flows.maintenance.merge_outputs import SideBySide
 from tidewheel.jobs.folder_objects import FolderObjects
 from tidewheel.jobs.location import Location
 from tidewheel.jobs.tasks import InThreads
@@ -166,9 +166,9 @@ def run_threads(folder: Path, buckets: list[Bucket], objects: type[FolderObjects
 
 
 def _import_engine(_: int) -> str:
-    import tidewheel.flows.upkeep.merge_rows
+    import tidewheel.flows.maintenance.merge_rows
 
-    return tidewheel.flows.upkeep.merge_rows.__name__
+    return tidewheel.flows.maintenance.merge_rows.__name__
 
 
 def run_pyarrow(folder: Path, buckets: list[Bucket]) -> dict[str, float]:
@@ -213,7 +213,10 @@ STEPS = {
     "read": ("tidewheel.jobs.folder_objects.FolderObjects.get_range",),
     "checksums": ("tidewheel.model.checksum.check", "tidewheel.ledger.writer.seal_of"),
     "decode": ("tidewheel.ledger.joined._join", "tidewheel.ledger.joined._read"),
-    "sort": ("tidewheel.flows.upkeep.merge_rows.sort_rows", "tidewheel.flows.upkeep.merge_rows.without_repeats"),
+    "sort": (
+        "tidewheel.flows.maintenance.merge_rows.sort_rows",
+        "tidewheel.flows.maintenance.merge_rows.without_repeats",
+    ),
     "cut": ("tidewheel.ledger.writer.LedgerWriter.write",),
     "encode": ("tidewheel.ledger.writer._RowGroups.add",),
     "footers": ("tidewheel.ledger.writer.LedgerWriter._flush", "tidewheel.ledger.writer.LedgerWriter.close"),

@@ -27,11 +27,11 @@ import pyarrow.parquet as pq
 from benchmarks.bench_ledger import SPAN_MS, START_MS, messages
 from tests.stored import altered
 from tidewheel.clock import ManualClock
+from tidewheel.flows.maintenance.checkpoint import store_checkpoint
 from tidewheel.flows.recovery.rebuild import rebuild
 from tidewheel.flows.recovery.rebuild_engine import LedgerScan, Overlaps
 from tidewheel.flows.recovery.rebuild_keys import KeyRestore
 from tidewheel.flows.recovery.scan import ScanRange
-from tidewheel.flows.upkeep.checkpoint import store_checkpoint
 from tidewheel.jobs.job import Job
 from tidewheel.jobs.location import Location
 from tidewheel.jobs.rebuild_engine import Engine

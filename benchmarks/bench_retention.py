@@ -33,18 +33,18 @@ from tidewheel.clock import ManualClock
 from tidewheel.flows.administration.subscribe import create_subscription, create_topic
 from tidewheel.flows.delivery.dispatch import dispatch
 from tidewheel.flows.delivery.ingest import ingest
-from tidewheel.flows.delivery.work import do_job
-from tidewheel.flows.upkeep import retention
-from tidewheel.flows.upkeep.collect import collect
-from tidewheel.flows.upkeep.merge import in_process, merge
-from tidewheel.flows.upkeep.retention import SLACK_BYTES, dead_of
-from tidewheel.flows.upkeep.sweep import sweep
+from tidewheel.flows.delivery.work import do_task
+from tidewheel.flows.maintenance import retention
+from tidewheel.flows.maintenance.collect import collect
+from tidewheel.flows.maintenance.merge import in_process, merge
+from tidewheel.flows.maintenance.retention import SLACK_BYTES, dead_of
+from tidewheel.flows.maintenance.sweep import sweep
 from tidewheel.memory import MemoryService, MemorySqs
-from tidewheel.model.job import job_of
 from tidewheel.model.message import IdSource, Message
 from tidewheel.model.pack import Pack, decode_pack, packs
 from tidewheel.model.prices import DAYS_A_MONTH, S3_GB_MONTH, dollars
 from tidewheel.model.settings import TopicSettings
+from tidewheel.model.task import task_of
 from tidewheel.model.topic_state import TopicState
 from tidewheel.model.triggers import BULK_WINDOW_S, SWEEP_INTERVAL_S
 from tidewheel.model.validation import check_message
@@ -226,7 +226,7 @@ class Run:
             self.work_queue.purge()
             for job in jobs:
                 self.units["lambda.invocation"] += 1
-                do_job(self.ports, job_of(job.body))
+                do_task(self.ports, task_of(job.body))
 
     def _merge(self) -> None:
         self.units["lambda.invocation"] += 1

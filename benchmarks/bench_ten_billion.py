@@ -3,7 +3,7 @@
     python -m benchmarks ten_billion
 
 200,000 ledgers of 50,000 messages begin evenly over ten years, and each covers a month. 1,833 of them have messages in
-the slot that is dispatched: more than merges leave, since their cuts by the calendar make ledgers narrower. There are
+the slot that is dispatched: more than merges leave, since their cuts make ledgers narrower. There are
 buckets and names of objects. The segments of this slot are the only messages (`benchmarks.waiting`): 600 of each
 ledger, of which six are due.
 
@@ -33,8 +33,8 @@ from moto.s3.models import s3_backends
 from benchmarks.bench_function_time import OwnTime
 from benchmarks.waiting import SEGMENT_ROWS, SLOT_MS, waiting_ledger
 from tidewheel.aws.service import Service
+from tidewheel.flows.maintenance.consider_merge import consider_merge
 from tidewheel.flows.ports.runs import MergeSize
-from tidewheel.flows.upkeep.consider_merge import consider_merge
 from tidewheel.ledger.bucket import Bucket, bucket_id
 from tidewheel.ledger.ledger import encode_ledger, rows_table
 from tidewheel.ledger.rows import sort_rows
@@ -42,7 +42,7 @@ from tidewheel.ledger.slots import slots_of
 from tidewheel.local import LocalTidewheel
 from tidewheel.model.message import Message
 from tidewheel.model.object_names import ledger_name
-from tidewheel.model.segment import Segment
+from tidewheel.model.plan import Segment
 from tidewheel.model.settings import ServiceSettings, parameter_name
 from tidewheel.storage.items import encode_bucket
 

@@ -20,7 +20,7 @@ import numpy as np
 
 from tidewheel.ledger.bucket import Bucket, bucket_id, encode_tail
 from tidewheel.ledger.slots import slots_of
-from tidewheel.model.segment import Segment
+from tidewheel.model.plan import Segment
 
 SEGMENT_ROWS = 600
 SEGMENT_BYTES = SEGMENT_ROWS * 113

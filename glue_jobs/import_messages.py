@@ -8,7 +8,6 @@ main = import_messages
 """What this machine runs, in processes of its own."""
 
 if __name__ == "__main__":
-    from tidewheel.spark.glue import on_glue
-    from tidewheel.spark.importing import import_on_spark
+    from tidewheel.spark.glue import import_on_spark, on_glue
 
     on_glue(import_on_spark)

@@ -20,8 +20,7 @@ from typer.testing import CliRunner
 from infra.doc_tables import DOCS
 from infra.kept_file import write_or_check
 from tidewheel.cli.main import app
-from tidewheel.cost.bill import Bill, bill
-from tidewheel.cost.deployed import ENVIRONMENTS
+from tidewheel.cost.bill import ENVIRONMENTS, Bill, bill
 from tidewheel.cost.rivals import schedules_dollars
 from tidewheel.cost.workload import DAY_S, Spread, Workload
 from tidewheel.model.prices import ALARM_MONTH, DAYS_A_MONTH
@@ -101,6 +100,7 @@ def _typical(row: re.Match[str]) -> str:
     per_day, batch = int(row["per_day"].replace(",", "")), int(row["batch"] or 1)
     costs = (
         *(_month(per_day, batch, name) for name in ("development", "production")),
+        _bill(per_day, batch, "production").consumers,
         schedules_dollars(per_day * DAYS_A_MONTH),
     )
     return row["shown"] + "".join(f" ${cost:,.2f} |" for cost in costs)
@@ -179,7 +179,7 @@ def _dollars(told: Callable[[], float]) -> Made:
 FIGURES: dict[str, tuple[tuple[str, Made], ...]] = {
     README: (
         (
-            r"^(?P<shown>\| (?P<per_day>[\d,]+)(?:: [^|]+)? \| (?:(?P<batch>\d+) at a time )?\|)(?: \$[\d,.]+ \|){3}",
+            r"^(?P<shown>\| (?P<per_day>[\d,]+)(?:: [^|]+)? \| (?:(?P<batch>\d+) at a time )?\|)(?: \$[\d,.]+ \|){4}",
             _typical,
         ),
         (r"(?<=cheaper below )[\d,]+(?= messages a day sent in\s+batches)", lambda _: _rate(100)),

@@ -23,8 +23,8 @@ WIDTH = 120
 NAMES = [name for name in vars(tidewheel)["__all__"] if name != "__version__"]
 """The public names."""
 INTERNAL = (
-    *("CorruptPack", "DelayTooLong", "KeysNotSettled", "NotTaken", "PartLeased", "WrongQueue"),
-    *("BundleFailed", "JavaMissing", "NodeMissing", "NotAllImported", "QueueNotPrepared", "SqsError", "UnknownCall"),
+    *("CorruptPack", "DelayTooLong", "NotTaken", "PartLeased", "WrongQueue"),
+    *("BundleFailed", "JavaMissing", "NodeMissing", "NotAllImported", "QueueNotPrepared", "SqsError"),
 )
 """Errors that no call of a client raises: of the functions, the constructs, jobs, integrations and tests."""
 _HEAD = """\

@@ -20,8 +20,7 @@ MODULE = "infra.settings_page"
 _PAGE = """\
 # Settings
 
-`python -m {module}` writes this page from the declarations in `src/tidewheel/model/settings.py` and
-`src/tidewheel/cdk/environment.py`.
+`python -m {module}` writes this page.
 
 ## Topic
 
@@ -32,8 +31,8 @@ _PAGE = """\
 
 ### When a slot is sealed
 
-A slot is sealed `lookahead_s` before it starts. This is `lookahead_s` to `lookahead_s` + `slot_s` before its messages
-are due, with the defaults {seal}.
+A slot is sealed `lookahead_s` before the slot starts. This is `lookahead_s` to `lookahead_s` + `slot_s` before the
+messages are due, with the defaults {seal}.
 
 ## Subscription
 
@@ -43,8 +42,8 @@ are due, with the defaults {seal}.
 
 ## Environment
 
-`Environment.development()` and `Environment.production()` of `tidewheel.cdk` take these settings as keyword arguments.
-The defaults are those of development, and of production where it differs.
+`Environment.development()` and `Environment.production()` of `tidewheel.cdk` take these settings. The defaults are
+development's, and production's where they differ.
 
 {environment}
 

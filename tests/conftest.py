@@ -3,21 +3,29 @@
 from __future__ import annotations
 
 import gc
-import json
 import logging
+import os
 import signal
+import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from datetime import UTC, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+# All tests together are 90,000 lines, which take 15 CPU seconds to compile. Where nothing writes bytecode beside the
+# sources, a folder of the environment keeps the bytecode, also that of workers and of other processes.
+if sys.dont_write_bytecode:
+    sys.dont_write_bytecode, sys.pycache_prefix = False, str(Path(sys.prefix) / "bytecode")
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    os.environ["PYTHONPYCACHEPREFIX"] = sys.pycache_prefix
 
 import boto3
 import hypothesis
 import pytest
 
 from tests.dead_worker import pytest_handlecrashitem as pytest_handlecrashitem
+from tests.together import place_of
 from tests.together import pytest_xdist_make_scheduler as pytest_xdist_make_scheduler
 
 if TYPE_CHECKING:
@@ -40,10 +48,8 @@ REPOSITORY = Path(__file__).resolve().parent.parent
 LONG = (
     "tests/artifact/test_function",
     "tests/behaviour/test_half_well_",
-    "tests/behaviour/test_stateful",
     "tests/behaviour/test_steady_weeks",
-    "tests/crash/",
-    "tests/e2e/test_ordinary",
+    "tests/e2e/test_main_road",
     "tests/flows/test_idle_topics",
     "tests/flows/test_retention",
     "tests/fuzz/",
@@ -54,27 +60,19 @@ LONG = (
     "tests/jobs/test_import_bad_input",
     "tests/jobs/test_import_ended",
     "tests/local/test_cost_of_a_stream",
-    "tests/local/test_end_to_end_merging",
-    "tests/local/test_end_to_end_replay",
-    "tests/local/test_forged_items",
     "tests/local/test_no_payload",
     "tests/local/state/test_restarts",
-    "tests/local/test_processes",
+    "tests/local/test_demo",
     "tests/packaging/",
-    "tests/simulation/test_model_",
-    "tests/simulation/test_mutants_",
-    "tests/simulation/test_simulation_again",
-    "tests/simulation/test_simulation_calm",
-    "tests/simulation/test_simulation_faults",
-    "tests/simulation/test_simulation_half_well",
-    "tests/simulation/test_simulation_narrow",
-    "tests/simulation/test_simulation_notices",
-    "tests/simulation/test_simulation_timed",
+    "tests/simulation/test_command",
+    "tests/simulation/test_guards",
+    "tests/simulation/test_oracle",
+    "tests/spark/test_enforcement",
     "tests/spark/test_import",
     "tests/spark/test_ledger_source",
     "tests/spark/test_local_stack",
     "tests/spark/test_merge_engines",
-    "tests/spark/test_merge_faults",
+    "tests/spark/test_merge_ended",
     "tests/spark/test_rebuild",
     "tests/spark/test_session",
     "tests/unit/test_benchmark",
@@ -101,16 +99,23 @@ def undisturbed() -> None:
             logger.disabled, logger.propagate = False, True
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Marks the tests of long files.
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leaves out long files, which need not be imported, where no test with the mark `long` runs."""
+    path = str(collection_path.relative_to(REPOSITORY)) if collection_path.is_relative_to(REPOSITORY) else ""
+    return True if "not long" in config.option.markexpr and path.startswith(LONG) else None
 
-    Puts these first, so that no worker starts one of them last, and then those that soon show a mistake.
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Marks the tests of long files, and of the night.
+
+    Puts these first, the longest groups before all, so that no worker starts one of them last. Then come those that
+    soon show a mistake.
     """
     for item in items:
-        if item.nodeid.startswith(LONG):
+        if item.nodeid.startswith(LONG) or item.get_closest_marker("nightly"):
             item.add_marker(pytest.mark.long)
     long = {item.path for item in items if item.get_closest_marker("long")}
-    items.sort(key=lambda item: (item.path not in long, not item.nodeid.startswith(QUICK)))
+    items.sort(key=lambda item: (item.path not in long, place_of(item.nodeid), not item.nodeid.startswith(QUICK)))
 
 
 def pytest_collection_finish() -> None:
@@ -200,44 +205,3 @@ def real_messages() -> list[Sample]:
 
     shared = REPOSITORY.parent / "shared" / "data" / "commits.jsonl.gz"
     return read_samples(shared if shared.is_file() else packaged_samples())
-
-
-def check_replay(samples: list[Sample], *, drop_schedules: bool = False) -> None:
-    """Replays samples over 60 virtual days, and counts received messages independently of the replay."""
-    from tidewheel.local import LocalTidewheel
-    from tidewheel.local.replay import SUBSCRIPTIONS, replay_virtual
-
-    received: dict[tuple[str, str], list[ReceivedMessage]] = {}
-
-    class Watched(LocalTidewheel):
-        """Records all messages passing through `receive`."""
-
-        def receive(self, topic: str, subscription: str) -> list[ReceivedMessage]:
-            messages = super().receive(topic, subscription)
-            received.setdefault((topic, subscription), []).extend(messages)
-            return messages
-
-    def text(payload: Any) -> str:
-        return json.dumps(payload, sort_keys=True)
-
-    with Watched(environment=SKEW) as stack:
-        stack.drop_schedules = drop_schedules
-        start = stack.now()
-        result = replay_virtual(stack, samples, lambda _sent, _delivered: None)
-        assert stack.now() - start >= timedelta(days=60)
-        if drop_schedules:  # then dispatches are those that the sweep starts
-            assert 0 < stack.invocations["dispatch"] <= stack.invocations["sweep"] * len(result.sent)
-        left = {key: stack.queue(f"tidewheel-{key[0]}-{key[1]}").next_ready_ms() for key in received}
-
-    assert result.sound, (result.lost, result.early, result.duplicates, result.failures[:3])
-    assert result.delivered == result.expected == len(result.lateness_ms) == len(samples) * len(SUBSCRIPTIONS)
-    assert min(result.lateness_ms) >= 0 and max(result.lateness_ms) <= PROMISE_MS
-
-    topics = {sample.topic for sample in samples}
-    assert set(received) == {(topic, subscription) for topic in topics for subscription in SUBSCRIPTIONS}
-    assert set(left.values()) == {None}
-    for (topic, _), messages in received.items():
-        sent = Counter((text(s.payload), start + s.offset) for s in samples if s.topic == topic)
-        assert Counter((text(message.json()), message.deliver_at.astimezone(UTC)) for message in messages) == sent
-        once(message.id for message in messages)
-        assert all(0 <= late_ms(message) <= PROMISE_MS for message in messages)

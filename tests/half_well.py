@@ -109,6 +109,10 @@ class HalfWell:
         ports: Any = _Ports(self, service)
         return ports  # type: ignore[no-any-return]
 
+    def port(self, name: str, port: Any) -> Any:
+        """Returns another port behind this object."""
+        return _Port(self, name, port)
+
     def skew(self, *skews_ms: int) -> None:
         """Lets invocations take turns on machines whose clocks are so far ahead."""
         self._skews_ms = skews_ms

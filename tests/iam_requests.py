@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from functools import partial
 
-from tidewheel.local.emulator import iam_requests
-from tidewheel.storage import layout
+from tests.iam import iam_requests
+from tidewheel.storage import table_keys
 
 
 def _partition_key(_table: str, index: str | None) -> str:
-    return layout.CHECK_PARTITION_KEY if index == layout.CHECK_INDEX else layout.PARTITION_KEY
+    return table_keys.CHECK_PARTITION_KEY if index == table_keys.CHECK_INDEX else table_keys.PARTITION_KEY
 
 
 requests_of = partial(iam_requests.requests_of, partition_key=_partition_key)

@@ -25,13 +25,13 @@ def fields_of(data: bytes) -> dict[str, Any]:
     return head | {"bodies": bodies}
 
 
-def pack_of(fields: dict[str, Any], *, version: int = 1) -> bytes:
+def pack_of(fields: dict[str, Any]) -> bytes:
     """Returns the pack with these fields. Bodies may be bytes other than UTF-8."""
     head = {name: value for name, value in fields.items() if name != "bodies"}
     bodies = [each if isinstance(each, bytes) else each.encode() for each in fields["bodies"]]
-    return raw_pack({"sizes": [*map(len, bodies)], **head}, b"".join(bodies), version=version)
+    return raw_pack({"sizes": [*map(len, bodies)], **head}, b"".join(bodies))
 
 
-def raw_pack(head: object, bodies: bytes, *, version: int = 1) -> bytes:
+def raw_pack(head: object, bodies: bytes) -> bytes:
     """Returns a pack of any head and bodies."""
-    return sealed(bytes([version]) + zlib.compress(json.dumps(head).encode() + b"\n" + bodies, 9))
+    return sealed(b"\x01" + zlib.compress(json.dumps(head).encode() + b"\n" + bodies, 9))

@@ -11,12 +11,12 @@ from tests.stored import altered
 from tidewheel.aws.sqs_queues import SqsQueues
 from tidewheel.clock import Clock
 from tidewheel.errors import QueueUnavailable
-from tidewheel.flows.ports.queues import Refusal, Release
+from tidewheel.flows.ports.queues import QueueMessage, Refusal
 from tidewheel.local import MemoryTidewheel
 from tidewheel.memory import MemoryService, MemorySqs
 from tidewheel.memory.service import memory_queues
-from tidewheel.model.job import Job, PartJob, job_of
 from tidewheel.model.subscription_state import DeliveryKey
+from tidewheel.model.task import PartTask, Task, task_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +44,7 @@ class SentMessage:
 
 @dataclass(slots=True, kw_only=True)
 class _Rule:
-    applies: Callable[[Release], bool]
+    applies: Callable[[QueueMessage], bool]
     permanent: bool
     code: str
     reason: str
@@ -90,7 +90,7 @@ class RecordedQueues(SqsQueues):
 
     def refuse_if(
         self,
-        applies: Callable[[Release], bool],
+        applies: Callable[[QueueMessage], bool],
         *,
         permanent: bool,
         code: str = "InvalidMessageContents",
@@ -111,20 +111,20 @@ class RecordedQueues(SqsQueues):
         self._sent.clear()
 
     @property
-    def jobs(self) -> list[Job]:
+    def jobs(self) -> list[Task]:
         """The jobs in the work queue."""
-        return [job_of(message.body) for message in self.work_queue.everything]
+        return [task_of(message.body) for message in self.work_queue.everything]
 
-    def take_jobs(self) -> list[Job]:
+    def take_jobs(self) -> list[Task]:
         """Empties the work queue and returns the jobs."""
-        with self.sqs._account.lock:  # no job may come between the two steps
+        with self.sqs.lock:  # no job may come between the two steps
             taken = self.jobs
             self.work_queue.purge()
             return taken
 
     def take_parts(self) -> list[tuple[DeliveryKey, int]]:
         """Empties the work queue and returns the delivery parts."""
-        return [(job.key, job.part) for job in self.take_jobs() if isinstance(job, PartJob)]
+        return [(job.key, job.part) for job in self.take_jobs() if isinstance(job, PartTask)]
 
     @property
     def refused(self) -> list[dict[str, Any]]:
@@ -132,7 +132,7 @@ class RecordedQueues(SqsQueues):
         return [json.loads(message.body) for message in self.refused_queue.everything]
 
     # ---- the port
-    def send(self, queue_url: str, batch: Sequence[tuple[Release, int]]) -> list[Refusal]:
+    def send(self, queue_url: str, batch: Sequence[tuple[QueueMessage, int]]) -> list[Refusal]:
         """Sends the messages to which no rule applies, and records the accepted ones."""
         if queue_url in self.gone:
             raise QueueUnavailable(queue_url, "it does not exist")
@@ -141,7 +141,7 @@ class RecordedQueues(SqsQueues):
         found = super().send(queue_url, [batch[index] for index in places]) if places else []
         refusals = [replace(each, index=places[each.index]) for each in found]
         refusals += [
-            Refusal(index, rule.permanent and not _of_all(rule.code), rule.code, rule.reason, _of_all(rule.code))
+            Refusal(index, rule.permanent and not _of_all(rule.code), rule.code, rule.reason)
             for index, rule in told.items()
         ]
         not_taken, now_ms = {each.index for each in refusals}, self._clock.now_ms()
@@ -160,7 +160,7 @@ class RecordedQueues(SqsQueues):
         )
         return sorted(refusals, key=lambda each: each.index)
 
-    def _rule_for(self, release: Release) -> _Rule | None:
+    def _rule_for(self, release: QueueMessage) -> _Rule | None:
         for rule in self._rules:
             if rule.times != 0 and rule.applies(release):
                 if rule.times is not None:

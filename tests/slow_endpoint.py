@@ -9,6 +9,8 @@ asked.service == "sqs")`. Requests that hang then get no answer: their connectio
 from __future__ import annotations
 
 import re
+import socket
+import struct
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -32,6 +34,7 @@ class Mode(Enum):
     LOST = "the other endpoint does it, and nobody answers"
     REFUSE = "no connection is accepted; for all requests only"
     THROTTLE = "it is throttled at once, in the words of its service"
+    RESET = "its connection is reset"
     ERROR = "it is answered with status 503 at once"
     LATE = "the other endpoint answers it after `late_s` seconds"
 
@@ -184,7 +187,9 @@ class _Handler(BaseHTTPRequestHandler):
             return
         if mode in (Mode.HANG, Mode.LOST):
             changed.wait()
-        if mode in (Mode.HANG, Mode.LOST, Mode.REFUSE):
+        if mode is Mode.RESET:
+            self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        if mode in (Mode.HANG, Mode.LOST, Mode.REFUSE, Mode.RESET):
             self.close_connection = True
             return
         self._answer(*answer)

@@ -12,7 +12,7 @@ from weakref import WeakKeyDictionary
 from tidewheel.memory import MemoryService
 from tidewheel.model.plan import Plan, decode_plan
 from tidewheel.model.topic_state import TopicState
-from tidewheel.storage import items, layout
+from tidewheel.storage import items, table_keys
 from tidewheel.storage.writes import Item
 
 K = TypeVar("K")
@@ -35,7 +35,7 @@ class Stored:
     def __init__(self, service: MemoryService) -> None:
         self._dynamodb = service.dynamodb
         self._objects = service.objects
-        self._decoded: dict[layout.Key, tuple[Item, Any]] = {}
+        self._decoded: dict[table_keys.Key, tuple[Item, Any]] = {}
 
     def of(self, topic: str) -> TopicItems:
         """A topic's items."""
@@ -52,7 +52,7 @@ class Stored:
             for key in topic.keys_in_table():
                 self.delete(key)
 
-    def all(self, partition: str, prefix: str) -> Iterator[tuple[layout.Key, Item]]:
+    def all(self, partition: str, prefix: str) -> Iterator[tuple[table_keys.Key, Item]]:
         """The items of a partition whose sort keys have a prefix."""
         found = self._dynamodb._partitions.get(partition)
         if found is None:
@@ -62,7 +62,7 @@ class Stored:
                 return
             yield (partition, sort_key), found.kept[sort_key].item
 
-    def read(self, key: layout.Key) -> Item | None:
+    def read(self, key: table_keys.Key) -> Item | None:
         """An item, which must not be changed."""
         kept = self._dynamodb._kept(key)
         return None if kept is None else kept.item
@@ -71,11 +71,11 @@ class Stored:
         """Writes an item."""
         self._dynamodb.put_item(TableName="memory", Item=item)
 
-    def delete(self, key: layout.Key) -> None:
+    def delete(self, key: table_keys.Key) -> None:
         """Deletes an item."""
         self._dynamodb.delete_item(TableName="memory", Key={"pk": {"S": key[0]}, "sk": {"S": key[1]}})
 
-    def decoded(self, key: layout.Key, item: Item, decode: Callable[[Item], V]) -> V:
+    def decoded(self, key: table_keys.Key, item: Item, decode: Callable[[Item], V]) -> V:
         """Returns a decoded item. Each written item is decoded once."""
         known = self._decoded.get(key)
         if known is None or known[0] is not item:
@@ -107,13 +107,13 @@ class Items(MutableMapping[K, V]):
         *,
         decode: Callable[[Item], V],
         encode: Callable[[V], Item],
-        name: Callable[[layout.Key, V], K],
-        key: Callable[[K], layout.Key],
+        name: Callable[[table_keys.Key, V], K],
+        key: Callable[[K], table_keys.Key],
     ) -> None:
         self._stored, self._partitions, self._prefix = stored, partitions, prefix
         self._decode, self._encode, self._name, self._key = decode, encode, name, key
 
-    def _all(self) -> Iterator[tuple[K, V, layout.Key]]:
+    def _all(self) -> Iterator[tuple[K, V, table_keys.Key]]:
         for partition in self._partitions:
             for key, item in self._stored.all(partition, self._prefix):
                 value = self._stored.decoded(key, item, self._decode)
@@ -160,7 +160,7 @@ class Items(MutableMapping[K, V]):
         return repr(dict(self.items()))
 
 
-def _last(key: layout.Key, _: object) -> str:
+def _last(key: table_keys.Key, _: object) -> str:
     return key[1]
 
 
@@ -174,105 +174,103 @@ class TopicItems:
     def _kind(
         self, prefix: str, decode: Any, encode: Any, name: Any, key: Any, partitions: list[str] | None = None
     ) -> Any:
-        own = partitions or [layout.topic_partition(self.topic)]
+        own = partitions or [table_keys.topic_partition(self.topic)]
         return Items(self._stored, own, prefix, decode=decode, encode=encode, name=name, key=key)
 
     @property
     def state(self) -> TopicState | None:
-        key = layout.topic_state_key(self.topic)
+        key = table_keys.topic_state_key(self.topic)
         item = self._stored.read(key)
         return None if item is None else self._stored.decoded(key, item, items.decode_topic_state)
 
     @state.setter
     def state(self, state: TopicState | None) -> None:
         if state is None:
-            self._stored.delete(layout.topic_state_key(self.topic))
+            self._stored.delete(table_keys.topic_state_key(self.topic))
         else:
             self._stored.put(items.encode_topic_state(state))
 
     @property
     def buckets(self) -> Any:
-        encode, key = partial(items.encode_bucket, self.topic), partial(layout.bucket_key, self.topic)
-        return self._kind(layout.BUCKETS, items.decode_bucket, encode, lambda _, each: each.id, key)
+        encode, key = partial(items.encode_bucket, self.topic), partial(table_keys.bucket_key, self.topic)
+        return self._kind(table_keys.BUCKETS, items.decode_bucket, encode, lambda _, each: each.id, key)
 
     @property
     def plans(self) -> Any:
         """Slot -> plan."""
-        name, key = lambda key, _: layout.plan_slot(key[1]), partial(layout.plan_key, self.topic)
-        return self._kind(layout.PLANS, self._stored.decode_plan, None, name, key)
+        name, key = lambda key, _: table_keys.plan_slot(key[1]), partial(table_keys.plan_key, self.topic)
+        return self._kind(table_keys.PLANS, self._stored.decode_plan, None, name, key)
 
     @property
     def subscriptions(self) -> Any:
         decode, encode = items.decode_subscription, items.encode_subscription
-        key = partial(layout.subscription_key, self.topic)
-        return self._kind(layout.SUBSCRIPTIONS, decode, encode, lambda _, each: each.name, key)
+        key = partial(table_keys.subscription_key, self.topic)
+        return self._kind(table_keys.SUBSCRIPTIONS, decode, encode, lambda _, each: each.name, key)
 
     @property
     def deliveries(self) -> Any:
         decode, encode = items.decode_delivery, items.encode_delivery
-        return self._kind(layout.DELIVERIES, decode, encode, lambda _, each: each.key, layout.delivery_key)
+        return self._kind(table_keys.DELIVERIES, decode, encode, lambda _, each: each.key, table_keys.delivery_key)
 
     @property
     def parks(self) -> Any:
         decode, encode = items.decode_park, items.encode_park
-        return self._kind(layout.PARKS, decode, encode, lambda _, each: each.key, layout.park_key)
-
-    @property
-    def set_aside(self) -> Any:
-        decode, encode = items.decode_set_aside, items.encode_set_aside
-        return self._kind(layout.SET_ASIDE, decode, encode, lambda _, each: each.key, layout.set_aside_key)
+        return self._kind(table_keys.PARKS, decode, encode, lambda _, each: each.key, table_keys.park_key)
 
     @property
     def recurring(self) -> Any:
         decode, encode = items.decode_recurring, items.encode_recurring
-        key = partial(layout.recurring_key, self.topic)
-        return self._kind(layout.RECURRING, decode, encode, lambda _, each: each.name, key)
+        key = partial(table_keys.recurring_key, self.topic)
+        return self._kind(table_keys.RECURRING, decode, encode, lambda _, each: each.name, key)
 
     @property
     def trash(self) -> Any:
         """(sealed, id) -> trash."""
-        encode, key = partial(items.encode_trash, self.topic), lambda name: layout.trash_key(self.topic, *name)
-        return self._kind(layout.TRASH, items.decode_trash, encode, lambda _, each: (each.sealed, each.id), key)
+        encode, key = partial(items.encode_trash, self.topic), lambda name: table_keys.trash_key(self.topic, *name)
+        return self._kind(table_keys.TRASH, items.decode_trash, encode, lambda _, each: (each.sealed, each.id), key)
 
     @property
     def tombstones(self) -> Any:
         """(slot, message id) -> tombstone."""
-        encode, key = partial(items.encode_tombstone, self.topic), lambda name: layout.tombstone_key(self.topic, *name)
-        partitions = [layout.tombstone_partition(self.topic)]
+        encode, key = (
+            partial(items.encode_tombstone, self.topic),
+            lambda name: table_keys.tombstone_key(self.topic, *name),
+        )
+        partitions = [table_keys.tombstone_partition(self.topic)]
         return self._kind(
-            "", items.decode_tombstone, encode, lambda key, _: layout.parse_tombstone_key(key), key, partitions
+            "", items.decode_tombstone, encode, lambda key, _: table_keys.parse_tombstone_key(key), key, partitions
         )
 
     @property
     def keys(self) -> Any:
-        encode, key = partial(items.encode_key, self.topic), partial(layout.key_key, self.topic)
-        return self._kind("", items.decode_key, encode, _last, key, layout.key_partitions(self.topic))
+        encode, key = partial(items.encode_key, self.topic), partial(table_keys.key_key, self.topic)
+        return self._kind("", items.decode_key, encode, _last, key, table_keys.key_partitions(self.topic))
 
     @property
     def moves(self) -> Any:
         """The moved message's id by the id of the new message."""
-        key = partial(layout.move_key, self.topic)
-        return self._kind("", items.decode_move, None, _last, key, [layout.moves_partition(self.topic)])
+        key = partial(table_keys.move_key, self.topic)
+        return self._kind("", items.decode_move, None, _last, key, [table_keys.moves_partition(self.topic)])
 
     @property
     def notes(self) -> Any:
-        key = partial(layout.note_key, self.topic)
+        key = partial(table_keys.note_key, self.topic)
         return self._kind("", items.decode_note, None, _last, key, [key("")[0]])
 
     @property
     def imports(self) -> set[str]:
         """The marks of committed chunks, `<import id>#<mark>`."""
-        found = self._stored.all(layout.topic_partition(self.topic), layout.IMPORTS)
-        return {key[1].removeprefix(layout.IMPORTS) for key, _ in found}
+        found = self._stored.all(table_keys.topic_partition(self.topic), table_keys.IMPORTS)
+        return {key[1].removeprefix(table_keys.IMPORTS) for key, _ in found}
 
     @property
     def merging_until_ms(self) -> int | None:
-        item = self._stored.read(layout.merge_key(self.topic))
+        item = self._stored.read(table_keys.merge_key(self.topic))
         return None if item is None or "until_ms" not in item else int(item["until_ms"]["N"])
 
-    def keys_in_table(self) -> list[layout.Key]:
+    def keys_in_table(self) -> list[table_keys.Key]:
         """The keys of all items."""
-        return [key for partition in layout.partitions(self.topic) for key, _ in self._stored.all(partition, "")]
+        return [key for partition in table_keys.partitions(self.topic) for key, _ in self._stored.all(partition, "")]
 
     def __repr__(self) -> str:
         return repr([self._stored.read(key) for key in self.keys_in_table()])

@@ -7,19 +7,43 @@ from typing import Any
 import pytest
 
 TOGETHER = {
-    "tests/e2e/": "the CDK",
     "tests/infra/": "the CDK",
-    "tests/local/test_end_to_end_merging": "Spark",
-    "tests/local/test_topic_queues": "the CDK",
     "tests/spark/": "Spark",
 }
 """Beginnings of tests, and the process that they share in a worker. It takes seconds to start."""
+APART = tuple(
+    f"tests/infra/test_{name}"
+    for name in (
+        *("attackers", "client_", "declared", "enforcement", "large_bodies", "policy_command", "viewer_"),
+        *("deploy", "failure", "in_place", "permissions", "protection"),
+    )
+)
+"""Beginnings of files that use no CDK."""
+FIRST = (
+    "tests/artifact_jobs/test_jobs.py",
+    "the CDK",
+    "Spark",
+    "tests/artifact/test_whole.py",
+    "tests/packaging/test_installed_cdk.py",
+    "tests/packaging/test_installed.py",
+    "tests/packaging/test_bundles.py",
+    "tests/infra/test_enforcement.py",
+    "tests/e2e/test_main_road.py",
+)
+"""The groups that take longest, the longest first: else a worker may end long after the others."""
 
 
 def group_of(test: str) -> str:
     """Returns the group of a test, by default its file."""
-    found = (group for beginning, group in TOGETHER.items() if test.startswith(beginning))
+    together = () if test.startswith(APART) else TOGETHER
+    found = (TOGETHER[beginning] for beginning in together if test.startswith(beginning))
     return next(found, test.partition("::")[0])
+
+
+def place_of(test: str) -> int:
+    """Returns the place of a test's group among those that take longest."""
+    group = group_of(test)
+    return FIRST.index(group) if group in FIRST else len(FIRST)
 
 
 @pytest.hookimpl(optionalhook=True)

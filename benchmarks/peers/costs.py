@@ -20,8 +20,7 @@ from benchmarks.peers.account import Run
 from benchmarks.peers.peer import Peer
 from benchmarks.peers.stream import mean_body_bytes
 from benchmarks.peers.tidewheel_stack import BATCH
-from tidewheel.cost.bill import ALARMS, LOGS, bill
-from tidewheel.cost.deployed import ENVIRONMENTS
+from tidewheel.cost.bill import ALARMS, ENVIRONMENTS, LOGS, bill
 from tidewheel.cost.rivals import FUNCTION_GB_S
 from tidewheel.cost.workload import DAY_S, Workload
 from tidewheel.errors import InvalidValue

@@ -25,7 +25,7 @@ from typing import Any
 
 from benchmarks.peers.account import HOUR_MS, Account, Run, send_in_tens
 from benchmarks.peers.stream import Delivery, Timed, number_of, outcome
-from tidewheel.storage.layout import PARTITION_KEY, SORT_KEY
+from tidewheel.storage.table_keys import PARTITION_KEY, SORT_KEY
 
 SQS_MAX_DELAY_S = 900
 LONG_POLL_S = 20

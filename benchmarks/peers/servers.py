@@ -2,7 +2,8 @@
 
 Tidewheel has no server: `back_s` is a fresh process that dispatches 1,000 due messages while the others wait, and
 `peak_memory_mb` is that process's. Disk is S3 and DynamoDB, by the bytes that they bill. Its steady stream runs on the
-local stack, whose SQS is emulated: `benchmarks.bench_precision`. Nothing of it is killed here; `make crash` does that.
+local stack, whose SQS is emulated: `benchmarks.bench_precision`.
+Nothing of it is killed here: the tests do that (`test_death_at_every_call.py`).
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from aws_lambda_powertools.utilities.typing import LambdaContext
 from tidewheel import clock as clocks
 from tidewheel.aws.custom_resource import Request, answered
 from tidewheel.client.connection import Connection
-from tidewheel.client.declared import fulfil
+from tidewheel.client.operations.declared import fulfil
 from tidewheel.model.settings import ServiceSettings
 
 logger = Logger(service="declare")

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tidewheel.errors import HeldTooLong, InvalidValue, PartLeased
+from tidewheel.errors import InvalidValue, PartLeased
 from tidewheel.flows.delivery.deliver import Delivered
 from tidewheel.flows.delivery.refusing import refuse
-from tidewheel.flows.delivery.work import do_job, job_in
-from tidewheel.model.job import DrainJob, Job, PartJob, SetAsideJob
+from tidewheel.flows.delivery.work import do_task
 from tidewheel.model.refused import QueuedMessage
+from tidewheel.model.task import DrainTask, PartTask, Task, task_of
 from tidewheel.telemetry import metrics
 from tidewheel.telemetry.function import Telemetry, function
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @function("deliver")
 def handler(telemetry: Telemetry, event: dict[str, Any], context: LambdaContext) -> None:
-    """Runs the jobs of a batch. Failed jobs are reported and come again."""
+    """Runs the tasks of a batch. Failed tasks are reported and come again."""
     for record in event["Records"]:
         message = QueuedMessage.of_record(record)
         try:
@@ -29,28 +29,24 @@ def handler(telemetry: Telemetry, event: dict[str, Any], context: LambdaContext)
 
 
 def work(telemetry: Telemetry, message: QueuedMessage) -> None:
-    """Runs the job of a message of the work queue. Refuses malformed messages, and messages that were held too long."""
+    """Runs the task of a message of the work queue. Refuses malformed messages."""
     service, logger = telemetry.service, telemetry.logger
     try:
-        job = job_in(message.body)
+        task = task_of(message.body)
     except InvalidValue as error:
-        telemetry.failed("not a job: refused", error, sqs_message_id=message.id)
-        refuse(service, message, f"not a job: {error.field}: {error.advice}")
+        telemetry.failed("not a task: refused", error, sqs_message_id=message.id)
+        refuse(service, message, f"not a task: {error.field}: {error.advice}")
         return
-    topic, keys = log_keys(job)
-    due = isinstance(job, PartJob) and job.key.replay is None
+    topic, keys = log_keys(task)
+    due = isinstance(task, PartTask) and task.key.replay is None
     with telemetry.step(topic=topic, due=due, correlation_id=message.id, **keys):
         try:
-            done = do_job(service, job)
+            done = do_task(service, task)
         except PartLeased:
             logger.info("another worker has it")
             raise
-        except HeldTooLong as error:
-            telemetry.failed("held too long: refused", error, sqs_message_id=message.id)
-            refuse(service, message, str(error))
-            return
         except Exception as error:
-            telemetry.failed("job not done", error)
+            telemetry.failed("task not done", error)
             raise
         if done is None:
             logger.info("nothing to do")
@@ -59,7 +55,7 @@ def work(telemetry: Telemetry, message: QueuedMessage) -> None:
 
 
 def tell(telemetry: Telemetry, done: Delivered) -> None:
-    """Logs and counts the results of a job."""
+    """Logs and counts the results of a task."""
     logger = telemetry.logger
     for failure in done.failures:
         telemetry.failed("not done now", failure)
@@ -68,21 +64,15 @@ def tell(telemetry: Telemetry, done: Delivered) -> None:
     logger.info("delivered", messages=done.messages, segments=done.segments)
     telemetry.add(metrics.PARKED, done.parked)
     telemetry.add(metrics.EXPIRED, done.expired)
-    if done.set_aside:
-        logger.warning("set aside what could not be read", parts=done.set_aside)
-    if done.damaged:
-        logger.error("damaged: see `tidewheel damaged list`")
-        telemetry.add(metrics.DAMAGED, done.damaged)
+    telemetry.unread(done.unread)
 
 
-def log_keys(job: Job) -> tuple[str, dict[str, object]]:
-    """Returns a job's topic, and the other keys of the job's log records."""
-    match job:
-        case PartJob(key=key, part=part):
+def log_keys(task: Task) -> tuple[str, dict[str, object]]:
+    """Returns a task's topic, and the other keys of the task's log records."""
+    match task:
+        case PartTask(key=key, part=part):
             return key.topic, {"subscription": key.subscription, "slot": key.plan, "part": part, "replay": key.replay}
-        case DrainJob(key=park):
+        case DrainTask(key=park):
             return park.topic, {"subscription": park.subscription, "park": park.id}
-        case SetAsideJob(key=item):
-            return item.topic, {"subscription": item.subscription}
         case _:
-            return job.topic, {"subscription": job.subscription}
+            return task.topic, {"subscription": task.subscription}

@@ -1,11 +1,11 @@
-"""Dispatch function, invoked by a topic's one-time schedule, and by the sweep."""
+"""Dispatch function, invoked by a topic's schedule, and by the sweep."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 from tidewheel.flows.delivery.dispatch import dispatch
-from tidewheel.flows.upkeep.collect import collect
+from tidewheel.flows.maintenance.collect import collect
 from tidewheel.model.topic import check_name
 from tidewheel.telemetry import metrics
 from tidewheel.telemetry.function import Telemetry, function
@@ -36,11 +36,9 @@ def handler(telemetry: Telemetry, event: dict[str, Any], context: LambdaContext)
         telemetry.add(metrics.PLANNED, done.planned_rows)
         telemetry.add(metrics.CANCELLED, done.cancelled)
         telemetry.add(metrics.EXPIRED, done.expired)
-        if done.set_aside:
-            logger.warning("set aside what could not be read", parts=done.set_aside)
-            telemetry.add(metrics.DAMAGED, done.damaged)
-        for name, unread in (done.missed | done.passed_over).items():
-            logger.error("passed over: it cannot be read", item=name, reason=str(unread))
+        telemetry.unread(done.unread)
+        for name, error in done.missed.items():
+            logger.error("missed: a recurring message cannot be read", item=name, reason=str(error))
             telemetry.add(metrics.DAMAGED, 1)
     if done.collect:
         with telemetry.step(topic=topic):

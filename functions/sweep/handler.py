@@ -8,9 +8,9 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from tidewheel.errors import CorruptMetadata
-from tidewheel.flows.upkeep.due_checks import SweepResult
-from tidewheel.flows.upkeep.health import health
-from tidewheel.flows.upkeep.sweep import sweep
+from tidewheel.flows.maintenance.due_checks import SweepResult
+from tidewheel.flows.maintenance.health import health
+from tidewheel.flows.maintenance.sweep import sweep
 from tidewheel.model.topic_state import TopicState
 from tidewheel.storage.checks import Due
 from tidewheel.telemetry import metrics
@@ -25,7 +25,7 @@ MOST_TOLD = 20
 
 @function("sweep")
 def handler(telemetry: Telemetry, event: dict[str, Any], context: LambdaContext) -> None:
-    """Restarts work that a crash or a lost schedule left, and logs late topics."""
+    """Restarts work after a crash or a lost schedule, and logs late topics."""
     swept = sweep(telemetry.service, partial(tell_health, telemetry))
     tell_failures(telemetry, swept.failures)
     for topic, held in swept.held.items():
@@ -36,7 +36,7 @@ def handler(telemetry: Telemetry, event: dict[str, Any], context: LambdaContext)
 
 
 def tell_failures(telemetry: Telemetry, failures: Mapping[str, Exception]) -> None:
-    """Logs and counts topics and items that the sweep skipped."""
+    """Logs and counts topics and items skipped by the sweep."""
     damaged = {what: error for what, error in failures.items() if type(error) is CorruptMetadata}
     telemetry.unreadable(damaged)
     for what, error in failures.items():
@@ -70,7 +70,6 @@ def tell(telemetry: Telemetry, swept: SweepResult) -> None:
         "broken": sorted(map(list, swept.tried)),
         "parts": swept.redriven,
         "parks": swept.drains,
-        "set_aside": swept.tries,
         "orphans": 0 if swept.orphans is None else swept.orphans.objects,
         "payloads": swept.payloads,
         "left": swept.left,

@@ -6,8 +6,9 @@ client.
 
 from __future__ import annotations
 
-import re
+import ast
 from importlib import import_module
+from pkgutil import get_data
 from typing import Any
 
 __version__ = "0.1.0"
@@ -16,9 +17,9 @@ __version__ = "0.1.0"
 
 def _homes() -> dict[str, str]:
     """Returns the module of each public name, as the stub file imports it."""
-    # The loader reads from a zip archive too, which Glue imports this package from.
-    stub = __spec__.loader.get_data(f"{__file__}i").decode()  # type: ignore[union-attr]
-    return {name: f"{__name__}{module}" for module, name in re.findall(r"^from (\S+) import (\w+)", stub, re.MULTILINE)}
+    stub = ast.parse(get_data(__name__, "__init__.pyi") or b"")  # also in a zip archive, from which Glue imports
+    imports = [node for node in stub.body if isinstance(node, ast.ImportFrom)]
+    return {each.name: f"{__name__}.{node.module}" for node in imports for each in node.names}
 
 
 _HOMES = _homes()

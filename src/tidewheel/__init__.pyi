@@ -4,23 +4,21 @@ from .client.asynchronous import AsyncTidewheel as AsyncTidewheel
 from .client.buffered import BufferedSender as BufferedSender
 from .client.buffered import FailedMessage as FailedMessage
 from .client.changes import Rescheduled as Rescheduled
-from .client.consumer import Consumer as Consumer
-from .client.consumer import ConsumerCounts as ConsumerCounts
-from .client.damaged import Damaged as Damaged
-from .client.dead_letters import DeadLetter as DeadLetter
 from .client.estimate import Estimate as Estimate
 from .client.finding import ChangedMessages as ChangedMessages
 from .client.finding import MatchedMessage as MatchedMessage
-from .client.health import Finding as Finding
-from .client.health import Problem as Problem
-from .client.histogram import DueBar as DueBar
-from .client.histogram import EstimatedHistogram as EstimatedHistogram
-from .client.ledgers import LedgerInfo as LedgerInfo
+from .client.operations.damaged import Damaged as Damaged
+from .client.operations.dead_letters import DeadLetter as DeadLetter
+from .client.operations.health import Finding as Finding
+from .client.operations.health import Problem as Problem
+from .client.operations.histogram import DueBar as DueBar
+from .client.operations.histogram import EstimatedHistogram as EstimatedHistogram
+from .client.operations.service_redrive import RefusedMessage as RefusedMessage
+from .client.operations.stats import LedgerInfo as LedgerInfo
+from .client.operations.stats import SubscriptionStats as SubscriptionStats
+from .client.operations.stats import TopicMarks as TopicMarks
+from .client.operations.stats import TopicStats as TopicStats
 from .client.recurring import RecurringMessage as RecurringMessage
-from .client.service_redrive import RefusedMessage as RefusedMessage
-from .client.stats import SubscriptionStats as SubscriptionStats
-from .client.stats import TopicMarks as TopicMarks
-from .client.stats import TopicStats as TopicStats
 from .client.tidewheel import Tidewheel as Tidewheel
 from .client.waiting import LedgerPlace as LedgerPlace
 from .client.waiting import MessageState as MessageState
@@ -28,6 +26,8 @@ from .client.waiting import MessageStatus as MessageStatus
 from .client.waiting import Place as Place
 from .client.waiting import Recipient as Recipient
 from .client.waiting import WaitingMessage as WaitingMessage
+from .client.worker.consumer import Consumer as Consumer
+from .client.worker.consumer import ConsumerCounts as ConsumerCounts
 from .errors import AlreadyExists as AlreadyExists
 from .errors import BodyChanged as BodyChanged
 from .errors import BufferFull as BufferFull
@@ -47,6 +47,7 @@ from .errors import QueueUnavailable as QueueUnavailable
 from .errors import RetentionExpired as RetentionExpired
 from .errors import RetryLater as RetryLater
 from .errors import SendFailed as SendFailed
+from .errors import TemporaryFailure as TemporaryFailure
 from .errors import TidewheelError as TidewheelError
 from .errors import TooManyPurges as TooManyPurges
 from .errors import TopicDeleting as TopicDeleting
@@ -56,10 +57,10 @@ from .errors import UnknownRecurring as UnknownRecurring
 from .errors import UnknownSubscription as UnknownSubscription
 from .errors import UnknownTopic as UnknownTopic
 from .errors import UnsupportedLayout as UnsupportedLayout
-from .flows.administration.cancel import Cancelled as Cancelled
-from .flows.administration.cancel import TooLate as TooLate
 from .flows.administration.purge import PurgeResult as PurgeResult
 from .flows.administration.replay import ReplayResult as ReplayResult
+from .flows.delivery.cancel import Cancelled as Cancelled
+from .flows.delivery.cancel import TooLate as TooLate
 from .model.levels import Backoff as Backoff
 from .model.levels import parse_levels as parse_levels
 from .model.message import Encoding as Encoding
@@ -70,7 +71,7 @@ from .model.received import ReceivedMessage as ReceivedMessage
 from .model.received import parse_received as parse_received
 from .model.settings import ServiceSettings as ServiceSettings
 from .model.settings import TopicSettings as TopicSettings
-from .model.subscription import Subscription as Subscription
+from .model.topic import Subscription as Subscription
 from .model.topic import Topic as Topic
 
 __version__: str

@@ -52,7 +52,7 @@ class MovedClock(SystemClock):
 
 
 class ManualClock:
-    """A clock that moves only by its methods, for tests and the local runtime's virtual time."""
+    """A clock that only its methods move, for tests and virtual time."""
 
     def __init__(self, start_ms: int = 0) -> None:
         self._now_ms = start_ms

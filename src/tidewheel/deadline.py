@@ -3,7 +3,7 @@
 A function is ended at its time-out, in the middle of an AWS call. What stands behind that call would never happen. So
 the deadline ends earlier, and each AWS call asks `check` before each try. A flow keeps time for what must follow with
 `reserve`, and divides time among topics or queues with `share`. Work that has no time left raises `OutOfTime`, and goes
-the way of a refused call: it comes again, is parked or held.
+the way of a refused call: it comes again or is parked.
 
 A call of the SDK has `patience`: its deadline moves with each answer of AWS, so that long work may go on.
 

@@ -5,7 +5,7 @@ Each error names the wrong value and the remedy.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -40,10 +40,20 @@ class InvalidValue(TidewheelError, ValueError):
         self.field = field
         self.value = value
         self.advice = advice
-        shown = repr(value)
+        try:
+            shown = repr(value)
+        except (RecursionError, ValueError):  # nested too deeply, or a number of too many digits
+            shown = f"a {type(value).__name__}"
         if len(shown) > 120:
             shown = f"{shown[:100]}... ({len(shown)} characters)"
         super().__init__(f"{field}={shown}: {advice}")
+
+
+class TemporaryFailure(TidewheelError):
+    """AWS was not reached, throttles or fails, or other calls changed the same state. Make the same call again later.
+
+    After a send without an answer, SQS may have the message. Then a repetition sends a second message.
+    """
 
 
 class StateUnusable(TidewheelError):
@@ -79,10 +89,9 @@ class StateInUse(TidewheelError):
 class UnknownTopic(TidewheelError, LookupError):
     """The topic does not exist. Create it, or correct its name."""
 
-    def __init__(self, topic: str, near: Sequence[str] = ()) -> None:
+    def __init__(self, topic: str) -> None:
         self.topic = topic
-        meant = f": did you mean {' or '.join(map(repr, near))}?" if near else ""
-        super().__init__(f"topic {topic!r} does not exist; create it, or correct the name{meant}")
+        super().__init__(f"topic {topic!r} does not exist; create it, or correct the name")
 
 
 class TopicReplaced(TidewheelError):
@@ -155,7 +164,7 @@ class LimitExceeded(TidewheelError):
 class UnknownMessage(TidewheelError, LookupError):
     """The message is in no ledger.
 
-    It was never sent, is still in an ingest queue, went direct, or was collected.
+    It was never sent, is still in an ingest queue, or was purged.
     """
 
     def __init__(self, topic: str, message_id: str, advice: str) -> None:
@@ -170,11 +179,11 @@ class UnknownRecurring(UnknownMessage):
 
 
 class UnknownDamaged(TidewheelError, LookupError):
-    """Nothing with this id is set aside. It was sent or given up since, or the id is wrong."""
+    """Nothing with this id cannot be read. It was sent or given up since, or the id is wrong."""
 
     def __init__(self, topic: str, id: str) -> None:
         super().__init__(
-            f"topic {topic!r} has nothing set aside with id {id!r}: it was sent or given up since, or the id is wrong; "
+            f"topic {topic!r} has no unreadable messages with id {id!r}: sent or given up since, or the id is wrong; "
             "list the ids again"
         )
 
@@ -267,7 +276,9 @@ class CorruptPack(TidewheelError):
 
 
 class BadMessage(TidewheelError):
-    """A plain message says wrongly what is wanted. It goes to the queue of refused messages. Correct it, send again."""
+    """An option, an attribute or the envelope of a plain message is not valid. The message goes to the queue of refused
+    messages. Correct it, send again.
+    """
 
 
 class WrongQueue(TidewheelError):
@@ -332,30 +343,16 @@ class NewerRelease(CorruptMetadata):
     """A newer release wrote this message or item. Upgrade Tidewheel. Messages wait four hours for a deployment."""
 
 
-class KeysNotSettled(TidewheelError):
-    """Items for the keys or moves of some messages cannot be read. Delete the items, or send without keys.
-
-    Attributes:
-        errors: by id, key and moved id of each message.
-    """
-
-    def __init__(self, topic: str, errors: Mapping[tuple[str, str | None, str | None], Exception]) -> None:
-        self.errors = dict(errors)
-        reasons = sorted({str(each) for each in errors.values()})
-        more = "" if len(reasons) == 1 else f" (and {len(reasons) - 1} other items)"
-        super().__init__(f"keys of topic {topic!r} cannot be settled: {reasons[0]}{more}")
-
-
 class ObjectMissing(TidewheelError, LookupError):
-    """An object named in the metadata does not exist. Restore the object from a backup."""
+    """An object named in the metadata does not exist, or is a damaged plan. Restore the object from a backup."""
 
-    def __init__(self, object_name: str) -> None:
+    def __init__(self, object_name: str, how: str = "does not exist") -> None:
         self.object_name = object_name
-        super().__init__(f"object {object_name} does not exist; restore the object from a backup")
+        super().__init__(f"object {object_name} {how}; restore the object from a backup")
 
 
 class BodyChanged(TidewheelError):
-    """A large body in S3 is not the body that was sent. It is not handed out. Restore the object's first version.
+    """A large body in S3 is not the sent body, and is not handed out. Restore the object's first version.
 
     Attributes:
         message_id: the message.
@@ -399,7 +396,11 @@ class QueueUnavailable(TidewheelError):
         super().__init__(f"queue {queue_url} {what}: {reason}")
 
 
-class QueueDeletedRecently(TidewheelError):
+class QueueBusy(QueueUnavailable, TemporaryFailure):
+    """A queue was not reached, or takes no messages for now. Make the same call again later."""
+
+
+class QueueDeletedRecently(TemporaryFailure):
     """A queue of the wanted name was deleted less than 60 s ago. Try again after 60 s, or take another name."""
 
     def __init__(self, name: str) -> None:
@@ -413,17 +414,10 @@ class PartLeased(TidewheelError):
     """Another worker has this part of a delivery. The part is retried in case that worker dies."""
 
     def __init__(self, delivery: object, part: int) -> None:
-        super().__init__(f"part {part} of {delivery} belongs to another worker; SQS delivers the job again")
+        super().__init__(f"part {part} of {delivery} belongs to another worker; SQS delivers the task again")
 
 
-class HeldTooLong(TidewheelError):
-    """The table never took messages that the work queue held. Mend the table or rebuild the topic; redrive them."""
-
-    def __init__(self, messages: int, longest_s: int, error: Exception) -> None:
-        super().__init__(f"{messages} messages were held for {longest_s // 3600} hours, and not parked: {error}")
-
-
-class ConcurrentModification(TidewheelError):
+class ConcurrentModification(TemporaryFailure):
     """Too many writers changed the same topic at once. The work is safe to retry."""
 
     def __init__(self, action: str, topic: str, attempts: int) -> None:
@@ -441,7 +435,7 @@ class TopicBusy(ConcurrentModification):
         )
 
 
-class OutOfTime(TidewheelError):
+class OutOfTime(TemporaryFailure):
     """The call ends before an AWS call would. The AWS call was not begun. Repeat the work."""
 
     def __init__(self, what: str = "another AWS call") -> None:
@@ -479,7 +473,7 @@ class DeleteFailed(TidewheelError):
 
 
 class ClaimFailed(TidewheelError):
-    """A message could not be claimed, so it is not handed out. It comes again.
+    """A message could not be claimed, so the consumer does not get the message now. The message comes again.
 
     Attributes:
         refused: whether AWS refuses for good, such as for want of permission.
@@ -591,7 +585,3 @@ class SqsError(TidewheelError):
         self.code = code
         self.message = message
         super().__init__(f"{code}: {message}")
-
-
-class UnknownCall(TidewheelError):
-    """The operation, or the IAM requests, of a call are unknown."""

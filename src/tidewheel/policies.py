@@ -26,12 +26,21 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypedDict, Unpack, get_args
 from urllib.parse import urlsplit
 
-from tidewheel.client.queue_tags import DEAD_LETTERS, ROLE_TAG, SERVICE, STACK_TAG, SUBSCRIPTION
 from tidewheel.errors import InvalidValue
 from tidewheel.model.object_names import LEDGERS, PARKED, PAYLOADS, PLANS, REFUSED, topic_prefix
-from tidewheel.model.settings import ROLE_ARN, ServiceSettings, parameter_name, roles_parameter_name
+from tidewheel.model.settings import (
+    DEAD_LETTERS,
+    ROLE_ARN,
+    ROLE_TAG,
+    SERVICE,
+    STACK_TAG,
+    SUBSCRIPTION,
+    ServiceSettings,
+    parameter_name,
+    roles_parameter_name,
+)
 from tidewheel.model.topic import check_name
-from tidewheel.storage import layout
+from tidewheel.storage import table_keys
 
 Statement = dict[str, Any]
 """A statement of a policy."""
@@ -137,20 +146,20 @@ def sender_statements(
         return [_sending_plain(at, topic), *_key_use(at, key, decrypt=["sqs"], encrypt=["sqs"])]
     changes = wanted & {"cancel", "reschedule"}
     looks = wanted & {"look", "reschedule"}
-    marks = [_beside(topic, "KEY#*"), layout.tombstone_partition(topic)]
+    marks = [_beside(topic, "KEY#*"), table_keys.tombstone_partition(topic)]
     claims = _beside(topic, "CLAIM#*")
     reads = ["dynamodb:GetItem"]
     reads += ["dynamodb:ConditionCheckItem"] if changes else []
     reads += ["dynamodb:Query"] if looks else []
     reads += ["dynamodb:BatchGetItem"] if "look" in wanted else []
-    readable = [layout.topic_partition(topic), *([*marks, claims] if changes or looks else [])]
+    readable = [table_keys.topic_partition(topic), *([*marks, claims] if changes or looks else [])]
     statements = [_reading_settings(at), _items(at, reads, readable)]
     if changes:
         moves = "reschedule" in wanted
-        written = [*marks, *[layout.moves_partition(topic)] * moves]
+        written = [*marks, *[table_keys.moves_partition(topic)] * moves]
         kinds = ["tombstone", "key", *["move"] * moves]
-        statements.append(_puts(at, written, kinds, checked=layout.topic_partition(topic)))
-        statements.append(_claiming(at, claims))
+        statements.append(_puts(at, written, kinds, checked=table_keys.topic_partition(topic)))
+        statements.append(_claiming(at, topic, "moved_to"))
     if wanted & {"send", "reschedule"}:
         statements.append(_sending(at, topic))
     elif "plain" in wanted:
@@ -178,6 +187,7 @@ def consumer_statements(
     topic: str,
     queue: str,
     *,
+    subscription: str,
     dead_letter_queue: str | None = None,
     queue_key: str | None = None,
     actions: Collection[ConsumerAction] = RECEIVE,
@@ -191,6 +201,7 @@ def consumer_statements(
         settings: the service's settings.
         topic: the topic.
         queue: URL or ARN of the subscription's queue.
+        subscription: its name. The consumer claims messages in no other name.
         dead_letter_queue: URL or ARN of its dead-letter queue; by default Tidewheel's name for it, `...-dead`.
         queue_key: ARN or id of the KMS key that encrypts these two queues, if it is not the service's key.
         actions: which calls; "retry_later" sends to the topic, and to the dead-letter queue after the last attempt.
@@ -200,18 +211,19 @@ def consumer_statements(
         InvalidValue: a name, queue or action is not valid, or the settings do not say where the service is.
     """
     check_name("topic", topic)
+    check_name("subscription", subscription)
     _check_actions(actions, CONSUMER_ACTIONS)
     at = _service_at(settings, **place)
     queue_arn = at.queue_arn(queue)
     dead_arn = f"{queue_arn}-dead" if dead_letter_queue is None else at.queue_arn(dead_letter_queue)
-    readable = [layout.topic_partition(topic), _beside(topic, "*")]
+    readable = [table_keys.topic_partition(topic), _beside(topic, "*")]
     statements = [
         _reading_settings(at),
         _items(at, ["dynamodb:GetItem"], readable),
         _allow(_CONSUMING, [queue_arn, dead_arn]),
         _allow(["s3:GetObject"], [_large_bodies(at, topic)]),
         # What was claimed too often becomes a dead letter.
-        _claiming(at, _beside(topic, "CLAIM#*")),
+        _claiming(at, topic, f"{subscription}#*"),
         _allow(["sqs:SendMessage"], [dead_arn]),
     ]
     if "retry_later" in actions:
@@ -222,12 +234,11 @@ def consumer_statements(
         moving = ["sqs:ListDeadLetterSourceQueues", "sqs:StartMessageMoveTask"]
         statements.append(_allow(moving, [dead_arn]))
         statements.append(_allow(["sqs:SendMessage"], [queue_arn]))
-    retries = "retry_later" in actions
-    encrypt = [*["s3"] * retries, "sqs"]
+    encrypt = ["s3", "sqs"] if "retry_later" in actions else ["sqs"]
     statements += _key_use(at, settings.encryption_key_arn, decrypt=["dynamodb", "s3", "sqs"], encrypt=encrypt)
     if queue_key is not None and queue_key != settings.encryption_key_arn:
         own = _key_arn(queue_key, at)
-        statements += _key_use(at, own, decrypt=["sqs"], encrypt=[each for each in encrypt if each == "sqs"])
+        statements += _key_use(at, own, decrypt=["sqs"], encrypt=["sqs"])
     return statements
 
 
@@ -254,10 +265,10 @@ def viewer_statements(
     return [
         _reading_settings(at),
         _items(
-            at, [f"dynamodb:{name}" for name in ("BatchGetItem", *_ITEM_READS)], [layout.EVERY_TOPIC, layout.SERVICE]
+            at,
+            [f"dynamodb:{name}" for name in ("BatchGetItem", *_ITEM_READS)],
+            [table_keys.EVERY_TOPIC, table_keys.SERVICE],
         ),
-        # Listing topics reads the whole table while its list is not complete. No condition on keys allows that.
-        _allow(["dynamodb:Scan"], [at.table_arn]),
         _allow(
             ["s3:GetObject"], [at.object_arn(name) for name in (f"{LEDGERS}*", f"{PLANS}*", f"{PAYLOADS}*/{_DAY}/*")]
         ),
@@ -272,8 +283,7 @@ def administrator_statements(
 ) -> list[Statement]:
     """Returns the IAM statements for an administrator of all topics and subscriptions.
 
-    Listing topics may read the whole table, which no condition on keys allows. So administration cannot be limited to a
-    single topic.
+    Topics are listed in one partition, so administration cannot be limited to a single topic.
 
     Args:
         settings: the service's settings.
@@ -285,13 +295,13 @@ def administrator_statements(
         InvalidValue: the settings do not say where the service is, or a queue is not valid.
     """
     at = _service_at(settings, **place)
-    reads = [f"dynamodb:{name}" for name in ("BatchGetItem", *_ITEM_READS, "Scan")]
+    reads = [f"dynamodb:{name}" for name in ("BatchGetItem", *_ITEM_READS)]
     writes = [f"dynamodb:{name}Item" for name in ("ConditionCheck", "Delete", "Put", "Update")]
     roles = at.arn("ssm", f"parameter{roles_parameter_name(settings.stack)}")
     return [
         _allow(["ssm:GetParameter"], [*_reading_settings(at)["Resource"], roles]),
         _allow(reads, [at.table_arn]),
-        _items(at, writes, [layout.EVERY_TOPIC]),  # not the service's own items
+        _items(at, writes, [table_keys.EVERY_TOPIC]),  # not the service's own items
         *_making_queues(at),
         _allow(
             ["sqs:SendMessage"], [at.queue_arn(url) for url in (settings.work_queue_url, settings.refused_queue_url)]
@@ -460,25 +470,33 @@ def _puts(at: _Service, partitions: Sequence[str], kinds: Iterable[str], *, chec
     Args:
         at: the service and its location.
         partitions: patterns of partition keys.
-        kinds: names in `storage.layout.CLIENT_ITEMS`.
+        kinds: names in `storage.table_keys.CLIENT_ITEMS`.
         checked: the partition in which the transaction checks an item.
     """
-    own = {layout.PARTITION_KEY, layout.SORT_KEY} | layout.CHECKED_BY_CLIENTS
+    own = {table_keys.PARTITION_KEY, table_keys.SORT_KEY} | table_keys.CHECKED_BY_CLIENTS
     condition = {
         "ForAllValues:StringLike": {LEADING_KEYS: [checked, *partitions]},
         "ForAnyValue:StringLike": {LEADING_KEYS: list(partitions)},
-        "ForAllValues:StringEquals": {ATTRIBUTES: sorted(own.union(*(layout.CLIENT_ITEMS[kind] for kind in kinds)))},
+        "ForAllValues:StringEquals": {
+            ATTRIBUTES: sorted(own.union(*(table_keys.CLIENT_ITEMS[kind] for kind in kinds)))
+        },
         # ForAllValues is true for a request without attributes.
         "Null": {ATTRIBUTES: "false"},
     }
     return {**_allow(["dynamodb:PutItem"], [at.table_arn]), "Condition": condition}
 
 
-def _claiming(at: _Service, partitions: str) -> Statement:
-    """Allows to claim messages, and to cancel what nobody has claimed. IAM cannot tell one from the other."""
-    attributes = [layout.PARTITION_KEY, layout.SORT_KEY, *sorted(layout.CLAIM_ATTRIBUTES)]
+def _claiming(at: _Service, topic: str, own: str) -> Statement:
+    """Allows to claim messages, and to cancel unclaimed messages. IAM cannot tell the two apart.
+
+    Args:
+        at: the service and its location.
+        topic: the topic.
+        own: a pattern of an attribute: the consumer's own, or that of moves.
+    """
+    attributes = [table_keys.PARTITION_KEY, table_keys.SORT_KEY, *sorted(table_keys.CLAIM_ATTRIBUTES), own]
     condition = {
-        "ForAllValues:StringLike": {LEADING_KEYS: [partitions], ATTRIBUTES: attributes},
+        "ForAllValues:StringLike": {LEADING_KEYS: [_beside(topic, "CLAIM#*")], ATTRIBUTES: attributes},
         "Null": {LEADING_KEYS: "false", ATTRIBUTES: "false"},
     }
     return {**_allow(["dynamodb:UpdateItem"], [at.table_arn]), "Condition": condition}
@@ -529,7 +547,7 @@ def _key_arn(key: str, at: _Service) -> str:
 
 def _beside(topic: str, rest: str) -> str:
     """Returns a pattern of a topic's partitions other than its main partition."""
-    return f"{layout.topic_partition(topic)}#{rest}"
+    return f"{table_keys.topic_partition(topic)}#{rest}"
 
 
 def _service_at(

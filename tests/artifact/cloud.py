@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -22,8 +21,7 @@ from tests.artifact.moved_clock import MovedClock
 from tests.artifact.queue_watch import QueueWatch
 from tests.artifact.schedules import Schedules
 from tests.artifact.sdk import SdkProcess
-from tests.artifact.slow_services import SlowServices
-from tests.artifact.template import Template, check_handler
+from tests.artifact.template import Template
 
 START_MS = 1_806_096_600_000
 """2027-03-26T21:30:00Z, far from the machine's time. Two days later, clocks in Europe go forward."""
@@ -39,14 +37,14 @@ class Parts:
         runtime: Lambda's runtime interface client.
         sdk: The wheel with its dependencies.
         template: The synthesized template.
-        releases: The folder of each release that is at work.
+        archive: The functions' unpacked archive.
     """
 
     python: Path
     runtime: Path
     sdk: Path
     template: dict[str, Any]
-    releases: Sequence[Path]
+    archive: Path
 
 
 class Cloud:
@@ -57,7 +55,6 @@ class Cloud:
         folder: An empty folder for logs and the clock.
         endpoints: Where DynamoDB, S3 and SQS are; by default moto's server, in a process of its own.
         clock: The clock of these endpoints' processes; by default one is made.
-        slow: Stands between the functions and AWS. The client and the event sources reach AWS directly.
 
     Attributes:
         sdk: The client.
@@ -70,13 +67,11 @@ class Cloud:
         folder: Path,
         endpoints: Endpoints | None = None,
         clock: MovedClock | None = None,
-        slow: SlowServices | None = None,
     ) -> None:
         self._parts, self._folder = parts, folder
         self.clock = clock or MovedClock(folder / "clock", START_MS)
         self.start_ms = self.clock.now_ms()
         self._given = endpoints
-        self._slow = slow
         self._open = ExitStack()
         self._sources: list[EventSource] = []
 
@@ -109,21 +104,10 @@ class Cloud:
         self.clock.jump_to(at_ms)
         self.settle()
 
-    def advance(self, *, minutes: float) -> None:
-        """Moves on by so many minutes."""
-        self.advance_to(self.clock.now_ms() + round(minutes * 60_000))
-
     def next_ms(self) -> int | None:
         """The time of the next event, or None without any."""
         times = [self.schedules.next_ms(), self.functions.next_ms(), *(each.next_ms() for each in self._sources)]
         return min((each for each in times if each is not None), default=None)
-
-    def has_item_with(self, attribute: str) -> bool:
-        """Returns whether an item of the table has an attribute."""
-        dynamodb = self.endpoints.client("dynamodb")
-        [table] = dynamodb.list_tables()["TableNames"]
-        pages = dynamodb.get_paginator("scan").paginate(TableName=table)
-        return any(attribute in item for page in pages for item in page["Items"])
 
     def _work(self) -> bool:
         """Does the work due now, in parallel. Returns whether there was any."""
@@ -148,12 +132,8 @@ class Cloud:
         self.control = ControlPlane(self.functions, self.schedules, self.clock)
         self._open.callback(self.control.close)
         create_resources(template, self.endpoints, self.control, self.schedules)
-        specs = template.functions()
-        for release in parts.releases:
-            for spec in specs:
-                check_handler(spec, release)
-        urls = self._urls() if self._slow is None else self._slow.before(self._urls(), self.clock)
-        self.functions.deploy(specs, self._places(), urls)
+        place = Place(python=parts.python, runtime=parts.runtime, archive=parts.archive, logs=self._folder)
+        self.functions.deploy(template.functions(), place, self._urls())
         self._open.callback(self.functions.close)
         self._sources = [
             EventSource(spec, self._sqs, self.functions, self.watch, self.clock) for spec in template.mappings()
@@ -162,14 +142,6 @@ class Cloud:
         log = self._folder / "sdk.log"
         self.sdk = SdkProcess(parts.python, parts.sdk, self.clock, self._urls(), template.stack_name, log)
         self._open.callback(self.sdk.close)
-
-    def _places(self) -> list[Place]:
-        parts, places = self._parts, []
-        for number, archive in enumerate(parts.releases):
-            logs = self._folder / f"release-{number}"
-            logs.mkdir()
-            places.append(Place(python=parts.python, runtime=parts.runtime, archive=archive, logs=logs, release=number))
-        return places
 
     def _urls(self) -> dict[str, str]:
         """Returns where functions and clients find each service."""

@@ -37,36 +37,12 @@ class Place:
         runtime: The folder of the runtime interface client.
         archive: The folder of the unpacked archive.
         logs: The folder that logs go to.
-        release: Which release it is, where several are at work.
     """
 
     python: Path
     runtime: Path
     archive: Path
     logs: Path
-    release: int = 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Measures:
-    """Time and memory used by one environment.
-
-    Attributes:
-        release: The number of the release that it ran.
-        init_s: From the start of the process to its first request for work.
-        first_call_s: The first call.
-        longest_call_s: The longest call.
-        peak_mb: The most memory that was resident, VmHWM, in MiB.
-        calls: How many calls it answered.
-    """
-
-    function: str
-    release: int
-    init_s: float
-    first_call_s: float
-    longest_call_s: float
-    peak_mb: float
-    calls: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,8 +64,7 @@ class Execution:
         self._ready = Event()
         self._api = HttpService(self._serve)
         self.log = place.logs / f"{spec.folder}-{number}.log"
-        self.init_s = self.first_call_s = self.longest_call_s = self.peak_mb = 0.0
-        self.calls = 0
+        self.peak_mb = 0.0
         began = time.monotonic()
         with self.log.open("wb") as log:
             self._process = subprocess.Popen(
@@ -106,19 +81,6 @@ class Execution:
             self.stop()
             raise
 
-    @property
-    def measures(self) -> Measures:
-        """The time and memory used so far."""
-        return Measures(
-            function=self.spec.folder,
-            release=self.place.release,
-            init_s=self.init_s,
-            first_call_s=self.first_call_s,
-            longest_call_s=self.longest_call_s,
-            peak_mb=self.peak_mb,
-            calls=self.calls,
-        )
-
     def call(self, event: Any) -> Any:
         """Calls the function and returns the answer.
 
@@ -130,12 +92,7 @@ class Execution:
         deadline_ms = self._clock.now_ms() + self.spec.timeout_s * 1000
         request_id = str(uuid.uuid4())
         self._events.put((request_id, json.dumps(event).encode(), deadline_ms))
-        try:
-            answer = self._wait_for_answer(began + self.spec.timeout_s)
-        finally:
-            self.longest_call_s = max(self.longest_call_s, time.monotonic() - began)
-        self.calls += 1
-        self.first_call_s = self.first_call_s or time.monotonic() - began
+        answer = self._wait_for_answer(began + self.spec.timeout_s)
         self._measure()
         if self.peak_mb >= self.spec.memory_mb:
             self.stop()
@@ -169,7 +126,6 @@ class Execution:
                 raise FunctionFailed(f"{self.spec.name} ended when it started: {self._last_words()}")
             if time.monotonic() - began > INIT_PATIENCE_S:
                 raise FunctionFailed(f"{self.spec.name} did not start within {INIT_PATIENCE_S} s")
-        self.init_s = time.monotonic() - began
 
     def _wait_for_answer(self, until: float) -> _Answer:
         while True:

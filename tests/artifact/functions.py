@@ -5,12 +5,12 @@ from __future__ import annotations
 import heapq
 import itertools
 from collections import Counter, defaultdict, deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from threading import Condition
 from typing import Any
 
-from tests.artifact.execution import Execution, FunctionFailed, Measures, Place
+from tests.artifact.execution import Execution, FunctionFailed, Place
 from tests.artifact.moved_clock import MovedClock
 from tests.artifact.template import FunctionSpec
 
@@ -56,26 +56,24 @@ class Functions:
         self.failures: list[Failure] = []
         self.calls: Counter[str] = Counter()
         self._clock, self._give_up = clock, give_up
-        self._places: Sequence[Place] = ()
         self._endpoints: Mapping[str, str] = {}
         self._changed = Condition()
         self._free: defaultdict[str, deque[Execution]] = defaultdict(deque)
         self._started: Counter[str] = Counter()
         self._alive: Counter[str] = Counter()
-        self._measures: list[Measures] = []
         self._later: list[tuple[int, int, Call]] = []
         self._numbers = itertools.count()
 
-    def deploy(self, specs: Iterable[FunctionSpec], places: Sequence[Place], endpoints: Mapping[str, str]) -> None:
+    def deploy(self, specs: Iterable[FunctionSpec], place: Place, endpoints: Mapping[str, str]) -> None:
         """Takes the functions of a template.
 
         Args:
             specs: The functions.
-            places: Where environments run: one of each release that is at work.
+            place: Where environments run.
             endpoints: URLs of AWS's services, by their names in environment variables.
         """
         self.specs = {spec.name: spec for spec in specs}
-        self._places, self._endpoints = places, endpoints
+        self._place, self._endpoints = place, endpoints
 
     def call(self, name: str, event: Any) -> Any:
         """Calls a function in a free or new environment, and returns the answer.
@@ -130,19 +128,11 @@ class Functions:
             elif call.spec.on_failure_arn is not None:
                 self._give_up(call.spec.on_failure_arn, call.event)
 
-    @property
-    def measures(self) -> list[Measures]:
-        """The time and memory of each environment, including ended environments."""
-        with self._changed:
-            return [*self._measures, *(each.measures for free in self._free.values() for each in free)]
-
     def close(self) -> None:
         """Ends all environments."""
         for free in self._free.values():
             while free:
-                environment = free.popleft()
-                environment.stop()
-                self._measures.append(environment.measures)
+                free.popleft().stop()
 
     def _failed(self, spec: FunctionSpec, reason: str) -> None:
         self.failures.append(Failure(function=spec.folder, at_ms=self._clock.now_ms(), reason=reason))
@@ -152,21 +142,19 @@ class Functions:
             heapq.heappush(self._later, (at_ms, next(self._numbers), call))
 
     def _take(self, spec: FunctionSpec) -> Execution:
-        places = self._places
         with self._changed:
             while True:
                 free = self._free[spec.name]
-                # With two releases at work, calls go to both in turn.
-                if free and self._alive[spec.name] >= len(places):
+                if free:
                     return free.popleft()
-                if self._alive[spec.name] < max(MAX_ENVIRONMENTS, len(places)):
+                if self._alive[spec.name] < MAX_ENVIRONMENTS:
                     self._alive[spec.name] += 1
                     number = self._started[spec.name]
                     self._started[spec.name] += 1
                     break
                 self._changed.wait()
         try:
-            return Execution(spec, places[number % len(places)], self._clock, self._endpoints, number)
+            return Execution(spec, self._place, self._clock, self._endpoints, number)
         except BaseException:
             with self._changed:
                 self._alive[spec.name] -= 1
@@ -177,7 +165,6 @@ class Functions:
         with self._changed:
             if environment.over:
                 self._alive[environment.spec.name] -= 1
-                self._measures.append(environment.measures)
             else:
                 self._free[environment.spec.name].append(environment)
             self._changed.notify()

@@ -66,8 +66,7 @@ def test_a_function_without_its_environment_names_what_is_missing_and_does_nothi
     parts: Parts, tmp_path: Path, function: str
 ) -> None:
     [spec] = [each for each in Template(parts.template).functions() if each.folder == function]
-    [release] = parts.releases
-    place = Place(python=parts.python, runtime=parts.runtime, archive=release, logs=tmp_path)
+    place = Place(python=parts.python, runtime=parts.runtime, archive=parts.archive, logs=tmp_path)
     clock = MovedClock(tmp_path / "clock", START_MS)
     with pytest.raises(FunctionFailed, match=r"did not start: .*lacks TIDEWHEEL_STACK, TIDEWHEEL_TABLE.*NotConfigured"):
         Execution(replace(spec, environment={}), place, clock, {}, 0)
@@ -106,23 +105,18 @@ def test_a_function_that_raises_fails_and_lives_on(tried: Tried) -> None:
     assert execution.call([]) == "fine"
 
 
-def test_a_function_that_runs_longer_than_its_time_out_is_ended(tried: Tried) -> None:
-    execution = tried.start("time.sleep(60)", replace(SLEEPY, timeout_s=1))
-    with pytest.raises(FunctionFailed, match="task timed out after 1 s"):
-        execution.call({})
-    assert execution.over
-
-
-def test_a_function_that_takes_more_memory_than_it_has_is_ended(tried: Tried) -> None:
-    execution = tried.start("return len(b'x' * (80 << 20))")
-    with pytest.raises(FunctionFailed, match="MiB resident, and 64 are configured"):
-        execution.call({})
-    assert execution.over and execution.measures.peak_mb > 80
-
-
-def test_a_function_whose_process_dies_fails_and_is_over(tried: Tried) -> None:
-    execution = tried.start("os.abort()")
-    with pytest.raises(FunctionFailed, match="ended in the middle of a call"):
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        ("time.sleep(60)", "task timed out after 3 s"),
+        ("return len(b'x' * (80 << 20))", "MiB resident, and 64 are configured"),
+        ("os.abort()", "ended in the middle of a call"),
+    ],
+    ids=["time", "memory", "death"],
+)
+def test_a_function_that_exceeds_its_limits_or_dies_is_over(tried: Tried, body: str, reason: str) -> None:
+    execution = tried.start(body)
+    with pytest.raises(FunctionFailed, match=reason):
         execution.call({})
     assert execution.over
 

@@ -17,10 +17,11 @@ from typing import Any
 import boto3
 import pytest
 
+from benchmarks.process_memory import tree
 from tests.artifact_jobs.aws import KEPT
 from tests.artifact_jobs.deployment import Deployment
 from tests.artifact_jobs.glue import Glue, Run
-from tidewheel.flows.upkeep.checkpoint import checkpoint_topic
+from tidewheel.flows.maintenance.checkpoint import checkpoint_topic
 from tidewheel.model.message import Message
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(1200)]
@@ -42,15 +43,55 @@ def some_messages(seed: int, count: int = A_LEDGER) -> Iterator[Message]:
         yield Message(body=f"{seed}-{number}", delay=timedelta(hours=4, seconds=chance.randrange(400_000)))
 
 
-def test_merge_buckets_merges_while_its_credentials_expire(
+@contextmanager
+def an_executor_dies() -> Iterator[list[int]]:
+    """Kills an executor of this process's Spark while it runs tasks. Yields the ids of killed processes."""
+    killed: list[int] = []
+    over = threading.Event()
+
+    def kill() -> None:
+        while not over.wait(0.05) and not killed:
+            for process in executors():
+                # It forks a process that forks one for each task that is under way.
+                if len(tree(process)) > 2:
+                    os.kill(process, signal.SIGKILL)
+                    killed.append(process)
+                    break
+
+    thread = threading.Thread(target=kill)
+    thread.start()
+    try:
+        yield killed
+    finally:
+        over.set()
+        thread.join()
+
+
+def executors() -> list[int]:
+    """The ids of Spark's executors below this process."""
+    found = []
+    for process in tree(os.getpid()):
+        with suppress(OSError):
+            if b"CoarseGrainedExecutorBackend" in Path(f"/proc/{process}/cmdline").read_bytes():
+                found.append(process)
+    return found
+
+
+def test_merge_buckets_runs_on_executors_of_which_one_dies_while_its_credentials_expire(
     glue: Glue, deployment: Deployment, seen: Callable[[], Any]
 ) -> None:
     deployment.create_topic("merged")
     for seed in range(LEDGERS):
-        deployment.send("merged", some_messages(seed))
+        deployment.send("merged", some_messages(seed, 500))
     before = deployment.rows("merged")
-    assert (deployment.ledgers("merged"), before.total()) == (LEDGERS, LEDGERS * A_LEDGER)
-    run = done(glue.run(deployment.jobs["merge_buckets"], topic="merged", all="true"))
+    assert (deployment.ledgers("merged"), before.total()) == (LEDGERS, LEDGERS * 500)
+    cluster = {"master": "local-cluster[2,1,1024]", "conf": ["spark.speculation=true"]}
+    with an_executor_dies() as killed:
+        run = done(
+            glue.run(deployment.jobs["merge_buckets"], topic="merged", all="true", spark_above_mb="0", **cluster)
+        )
+    assert len(killed) == 1
+    assert any("on Spark's workers" in message for message in run.messages)
     assert f"{LEDGERS} ledgers became" in run.messages[-1]
     assert deployment.ledgers("merged") < LEDGERS
     assert deployment.rows("merged") == before
@@ -61,10 +102,7 @@ def test_merge_buckets_merges_while_its_credentials_expire(
 
 
 def test_rebuild_index_brings_back_a_topic_whose_table_was_lost(
-    glue: Glue,
-    deployment: Deployment,
-    session: boto3.Session,
-    endpoint_url: str,
+    glue: Glue, deployment: Deployment, session: boto3.Session, endpoint_url: str
 ) -> None:
     deployment.create_topic("rebuilt")
     packs = [deployment.pack("rebuilt", some_messages(seed)) for seed in range(8)]
@@ -77,85 +115,13 @@ def test_rebuild_index_brings_back_a_topic_whose_table_was_lost(
     deployment.lose_table(session.client("dynamodb", endpoint_url=endpoint_url))
     assert deployment.service.topic_states.read("rebuilt") is None
 
-    done(glue.run(deployment.jobs["rebuild_index"], topic="rebuilt"))
+    run = done(glue.run(deployment.jobs["rebuild_index"], topic="rebuilt", spark_above_mb="0"))
+    assert any("on Spark's workers" in message for message in run.messages)
     assert deployment.rows("rebuilt") == before
     assert [each.name for each in deployment.service.subscriptions.all("rebuilt")] == ["mail"]
 
 
-@contextmanager
-def an_executor_dies() -> Iterator[list[int]]:
-    """Kills an executor while it runs tasks. Yields the ids of killed processes."""
-    killed: list[int] = []
-    over = threading.Event()
-
-    def kill() -> None:
-        while not over.wait(0.05) and not killed:
-            for executor in processes("CoarseGrainedExecutorBackend"):
-                # It forks a process for each task that is under way, and one that forks these.
-                if len(children(executor)) and any(children(each) for each in children(executor)):
-                    os.kill(executor, signal.SIGKILL)
-                    killed.append(executor)
-                    break
-
-    thread = threading.Thread(target=kill)
-    thread.start()
-    try:
-        yield killed
-    finally:
-        over.set()
-        thread.join()
-
-
-def processes(name: str) -> list[int]:
-    """The ids of processes with a text in their command."""
-    found = []
-    for command in Path("/proc").glob("[0-9]*/cmdline"):
-        with suppress(OSError):
-            if name.encode() in command.read_bytes():
-                found.append(int(command.parent.name))
-    return found
-
-
-def children(process: int) -> list[int]:
-    """The ids of a process's children."""
-    with suppress(OSError):
-        return [
-            int(each)
-            for task in Path(f"/proc/{process}/task").iterdir()
-            for each in (task / "children").read_text().split()
-        ]
-    return []
-
-
-@contextmanager
-def on_executors() -> Iterator[dict[str, Any]]:
-    """Yields arguments by which Spark runs a job on two executors. One of them dies while it runs tasks."""
-    with an_executor_dies() as killed:
-        yield {"master": "local-cluster[2,1,1024]", "conf": ["spark.speculation=true"]}
-    assert len(killed) == 1
-
-
-def test_merge_and_rebuild_run_on_sparks_executors_of_which_one_dies(
-    glue: Glue, deployment: Deployment, session: boto3.Session, endpoint_url: str
-) -> None:
-    deployment.create_topic("large")
-    for seed in range(LEDGERS):
-        deployment.send("large", some_messages(seed, 500))
-    before = deployment.rows("large")
-    with on_executors() as spark:
-        run = done(glue.run(deployment.jobs["merge_buckets"], topic="large", all="true", spark_above_mb="0", **spark))
-    assert any("on Spark's workers" in message for message in run.messages)
-    assert deployment.ledgers("large") < LEDGERS
-    assert deployment.rows("large") == before
-    checkpoint_topic(deployment.service, "large")
-    deployment.lose_table(session.client("dynamodb", endpoint_url=endpoint_url))
-    with on_executors() as spark:
-        run = done(glue.run(deployment.jobs["rebuild_index"], topic="large", spark_above_mb="0", **spark))
-    assert any("on Spark's workers" in message for message in run.messages)
-    assert deployment.rows("large") == before
-
-
-def test_import_messages_makes_ledgers_of_files_on_executors_of_which_one_dies_and_says_what_it_rejects(
+def test_import_messages_makes_ledgers_of_files_and_says_what_it_rejects(
     glue: Glue, deployment: Deployment, tmp_path: Path
 ) -> None:
     deployment.create_topic("imported")
@@ -167,8 +133,7 @@ def test_import_messages_makes_ledgers_of_files_on_executors_of_which_one_dies_a
         (tmp_path / name).write_text("".join(json.dumps(row) + "\n" for row in rows))
     rejects = tmp_path / "rejects"
     given = {"topic": "imported", "input": str(tmp_path / "*.jsonl"), "deliver_at": "due", "body": "text"}
-    with on_executors() as spark:
-        run = done(glue.run(deployment.jobs["import_messages"], **given, rejects=str(rejects), **spark))
+    run = done(glue.run(deployment.jobs["import_messages"], **given, rejects=str(rejects)))
     assert f"{len(good) + len(bad):,} rows read, {len(good):,} imported" in run.messages[-1]
     due_ms = [round(datetime.fromisoformat(str(row["due"])).timestamp() * 1000) for row in good]
     expected = Counter((due, b'{"n": %d}' % n) for n, due in enumerate(due_ms))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 import pytest
 
@@ -20,17 +19,6 @@ def carrying(topic: Topic) -> Topic:
     return topic
 
 
-def copies(topic: Topic, subscription: str = "piped") -> list[dict[str, Any]]:
-    """Takes the receivable messages as Pipes does: with all attributes."""
-    answer = topic.sqs.receive_message(
-        QueueUrl=topic.queue_url(subscription),
-        MaxNumberOfMessages=10,
-        MessageAttributeNames=["All"],
-        MessageSystemAttributeNames=["All"],
-    )
-    return list(answer.get("Messages", []))
-
-
 def carried_in(topic: Topic, subscription: str = "piped") -> dict[str, tuple[str | None, str | None]]:
     """Returns body -> the attribute `tidewheel_id` and the group, of the receivable messages."""
     return {
@@ -38,10 +26,11 @@ def carried_in(topic: Topic, subscription: str = "piped") -> dict[str, tuple[str
             each["MessageAttributes"].get("tidewheel_id", {}).get("StringValue"),
             each.get("Attributes", {}).get("MessageGroupId"),
         )
-        for each in copies(topic, subscription)
+        for each in topic.receive_raw(subscription)
     }
 
 
+@pytest.mark.story
 def test_a_copy_carries_its_id_and_a_group_whether_it_went_direct_waited_or_was_parked(carrying: Topic) -> None:
     direct = carrying.send("direct", delay=1, group="tenant-1")
     waits = carrying.send("waits", delay="2h")
@@ -80,7 +69,7 @@ def test_nine_attributes_all_arrive_though_sqs_takes_ten_with_header_and_id(carr
     for delay in (1, "2h"):
         carrying.send("x", delay=delay, attributes=NINE)
     carrying.advance(hours=3)
-    found = copies(carrying)
+    found = carrying.receive_raw("piped")
     assert len(found) == 2
     for each in found:
         assert set(each["MessageAttributes"]) == {*NINE, "tidewheel", "tidewheel_id"} - {"name-8"}
@@ -92,7 +81,7 @@ def test_a_sender_s_own_tidewheel_id_arrives_and_the_copy_still_carries_ours(car
     own = {**dict(list(NINE.items())[:8]), "tidewheel_id": "mine"}
     sent = carrying.send(b"\xff", delay=1, attributes={**own})
     carrying.advance(seconds=2)
-    [copy] = copies(carrying)
+    [copy] = carrying.receive_raw("piped")
     assert copy["MessageAttributes"]["tidewheel_id"]["StringValue"] == sent.id
     assert parse_received(copy).attributes == own
     [plain] = carrying.take()
@@ -114,7 +103,7 @@ def test_a_message_that_is_retried_or_buried_keeps_its_nine_attributes(carrying:
     assert (message.attributes, message.group) == (NINE, None)
     Consumer(carrying.client, carrying.name, "piped").retry_later(message, delay="1m")
     carrying.advance(minutes=2)
-    [again] = copies(carrying)
+    [again] = carrying.receive_raw("piped")
     retried = parse_received(again)
     assert again["MessageAttributes"]["tidewheel_id"]["StringValue"] == retried.id != message.id
     assert (retried.attributes, retried.key, retried.original_id) == (NINE, "cart-17", message.id)
@@ -125,7 +114,7 @@ def test_a_filter_reads_the_sender_s_attributes_and_never_the_carried_id(topic: 
     topic.client.create_subscription(topic.name, "piped", carry="id", filter_policy=exists)
     topic.send("x", delay=1)
     topic.advance(seconds=2)
-    assert copies(topic) == []
+    assert topic.receive_raw("piped") == []
 
 
 def test_what_a_subscription_carries_is_chosen_once(carrying: Topic) -> None:

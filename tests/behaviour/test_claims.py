@@ -16,10 +16,10 @@ from tidewheel import (
     MessageState,
     QueueUnavailable,
     ReceivedMessage,
-    Rescheduled,
     TooLate,
 )
-from tidewheel.client import worker
+from tidewheel.client import receiving
+from tidewheel.client.worker import run as worker
 
 
 @pytest.fixture
@@ -55,53 +55,6 @@ def test_a_message_that_a_consumer_has_is_not_cancelled_and_the_answer_names_the
     assert orders.client.reschedule(orders.name, message, delay="1h") == too_late
     assert orders.client.get(orders.name, message).claimed_by == ("billing",)
     assert orders.bodies("audit") == ["x"]
-
-
-def test_a_message_that_went_direct_is_cancelled(orders: Topic) -> None:
-    receipt = orders.send("soon", delay="1m")
-    orders.advance(seconds=5)
-    assert orders.client.cancel(orders.name, receipt.id)
-    orders.advance(minutes=2)
-    assert orders.bodies() == []
-
-
-def test_a_message_is_rescheduled_after_its_slot_was_sealed_and_comes_once(orders: Topic) -> None:
-    message = sealed(orders)
-    moved = orders.client.reschedule(orders.name, message, delay="2h")
-    assert isinstance(moved, Rescheduled)
-    orders.advance(hours=1)
-    assert orders.bodies() == []
-    orders.advance(hours=2)
-    assert [each.id for each in orders.take()] == [moved.receipt.id]
-    assert [each.id for each in orders.take("audit")] == [moved.receipt.id]
-
-
-def test_an_earlier_id_cancels_what_was_moved_late(orders: Topic) -> None:
-    message = sealed(orders)
-    moved = orders.client.reschedule(orders.name, message, delay="2h")
-    assert orders.client.cancel(orders.name, message) == Cancelled(id=moved.receipt.id)  # type: ignore[union-attr]
-    orders.advance(hours=3)
-    assert orders.bodies() == []
-
-
-def test_a_message_is_delivered_now_and_not_again_at_its_time(orders: Topic) -> None:
-    message = sealed(orders)
-    assert isinstance(orders.client.deliver_now(orders.name, message), Rescheduled)
-    orders.advance(seconds=10)
-    assert len(orders.take()) == 1
-    orders.advance(minutes=20)
-    assert orders.bodies() == []
-
-
-def test_a_key_is_cancelled_and_replaced_until_a_consumer_has_its_message(orders: Topic) -> None:
-    sealed(orders, "old", key="k")
-    assert orders.client.cancel(orders.name, key="k")
-    sealed(orders, "older", key="j")
-    orders.send("newer", key="j", replace=True, delay="2h")
-    orders.advance(minutes=20)
-    assert orders.bodies() == []
-    orders.advance(hours=2)
-    assert orders.bodies() == ["newer"]
 
 
 def test_a_replacement_stops_the_older_message_for_those_that_do_not_have_it(orders: Topic) -> None:
@@ -168,15 +121,23 @@ def test_while_a_claim_gets_no_answer_a_worker_keeps_the_message_and_receives_no
     sealed(orders)
     orders.advance(minutes=10)
     monkeypatch.setattr(worker, "_FIRST_PAUSE_S", 0.01)
-    failing(orders, monkeypatch, *(EndpointConnectionError(endpoint_url="dynamodb") for _ in range(3)))
-    stop, handled = Event(), []
+    monkeypatch.setattr(worker, "BUFFERED_S", 0.05)
+    failing(orders, monkeypatch, *(EndpointConnectionError(endpoint_url="dynamodb") for _ in range(8)))
+    stop, handled, held = Event(), [], []
+    give_back = receiving.give_back
+
+    def hold(*given: Any) -> None:
+        held.extend(given[3:] for _ in given[2])
+        give_back(*given)
+
+    monkeypatch.setattr(receiving, "give_back", hold)
 
     def handle(message: ReceivedMessage) -> None:
         handled.append((message.body, message.receive_count))
         stop.set()
 
     Consumer(orders.client, orders.name, "billing").run(handle, stop=stop, wait_s=0, signals=False)
-    assert handled == [("x", 1)]
+    assert handled == [("x", 1)] and set(held) == {(60,)}
     assert orders.everything_in(orders.queue_url()) == []
 
 
@@ -261,6 +222,7 @@ def test_a_message_that_fails_again_and_again_is_buried_and_comes_again_when_red
     assert [each.id for each in orders.client.receive(orders.name, "billing")] == [message]
 
 
+@pytest.mark.story
 def test_a_replay_hands_out_again_what_was_claimed_and_not_what_was_cancelled(topic: Topic) -> None:
     orders = topic.another("kept", cancel_until="consumed", retention_s=86_400)
     start = orders.stack.now()

@@ -3,46 +3,24 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
 from typer.testing import CliRunner, Result
 
-from tests.behaviour.topic import Topic
-from tidewheel import Tidewheel
+from tests.behaviour.topic import Here, Topic
 from tidewheel.cli.main import app
-from tidewheel.cli.target import Target
-from tidewheel.clock import Clock
-from tidewheel.local import LocalTidewheel
 
 TOO_LATE = 3
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VirtualTarget(Target):
-    """The endpoint of a local stack, in virtual time."""
-
-    clock: Clock
-
-    def client(self) -> Tidewheel:
-        return Tidewheel(self.stack, session=self.session(), endpoint_url=self.endpoint_url, clock=self.clock)
-
-
-@pytest.fixture(scope="module")
-def stack() -> Iterator[LocalTidewheel]:
-    with LocalTidewheel() as opened:
-        yield opened
-
-
 class Shell:
-    """Runs commands against a stack's endpoint."""
+    """Runs commands with a topic's client."""
 
     def __init__(self, topic: Topic) -> None:
         self.topic = topic
-        self._target = VirtualTarget(endpoint_url=topic.stack.endpoint_url, region="us-east-1", clock=topic.stack.clock)
+        self._target = Here(made=topic.client)
 
     def __call__(self, *arguments: str, stdin: bytes | None = None) -> Result:
         return CliRunner().invoke(app, list(arguments), obj=self._target, input=stdin)
@@ -155,18 +133,6 @@ def test_recurring_messages_are_made_listed_and_cancelled(shell: Shell, topic: T
     assert "no recurring messages" in shell.ok("recurring", "list", topic.name)
 
 
-def test_subscriptions_are_filtered_and_deleted(shell: Shell, topic: Topic) -> None:
-    shell.ok("subscriptions", "filter", topic.name, "billing", '{"color": ["red"]}')
-    shell.send("red", "--attribute", "color=red")
-    shell.send("blue", "--attribute", "color=blue")
-    topic.advance(seconds=2)
-    assert topic.bodies() == ["red"]
-    result = shell("subscriptions", "filter", topic.name, "billing", "no json")
-    assert result.exit_code == 1 and "no json" in result.stderr
-    shell.ok("subscriptions", "delete", topic.name, "billing", "--yes", "--delete-queue")
-    assert shell.json("subscriptions", "list", topic.name) == []
-
-
 def test_topics_are_updated_and_deleted(shell: Shell, topic: Topic) -> None:
     [changed] = shell.json("topics", "update", topic.name, "--retention-s", "3600", "--max-waiting", "1")
     assert (changed["settings"]["retention_s"], changed["settings"]["max_waiting"]) == (3600, 1)
@@ -197,6 +163,7 @@ def test_what_waits_is_shown_and_purged(shell: Shell, topic: Topic) -> None:
     assert topic.bodies() == []
 
 
+@pytest.mark.story
 def test_messages_are_replayed_and_dead_letters_redriven(shell: Shell, topic: Topic) -> None:
     shell.ok("topics", "update", topic.name, "--retention-s", "86400")
     shell.send("x", "--delay", "2h")
@@ -214,24 +181,3 @@ def test_messages_are_replayed_and_dead_letters_redriven(shell: Shell, topic: To
     topic.advance(seconds=1)
     assert [each["body"] for each in shell.json("receive", topic.name, "billing")] == ["x"]
     assert len(shell.json("redrive", "--service")) == 3
-
-
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (["send", "TOPIC", "x", "--delay", "soon"], "delay='soon'"),
-        (["send", "TOPIC", "x", "--key", "k" * 257], "key='kkk"),
-        (["cancel", "TOPIC", "no-id"], "ids[0]='no-id'"),
-        (["reschedule", "TOPIC", "no-id", "--delay", "1s"], "message id='no-id'"),
-        (["get", "TOPIC", "no-id"], "message id='no-id'"),
-        (["purge", "TOPIC", "--yes", "--from", "tomorrow"], "--from='tomorrow'"),
-        (["recurring", "create", "TOPIC", "k", "x", "--cron", "each day"], "cron='each day'"),
-        (["topics", "update", "TOPIC", "--part-rows", "0"], "part_rows=0"),
-        (["redrive", "TOPIC"], "SUBSCRIPTION=None"),
-    ],
-)
-def test_bad_input_is_one_clear_line(shell: Shell, topic: Topic, arguments: list[str], said: str) -> None:
-    with topic.nothing_is_sent():
-        result = shell(*(topic.name if each == "TOPIC" else each for each in arguments))
-    assert result.exit_code == 1 and said in result.stderr
-    assert result.stderr.count("\n") == 1

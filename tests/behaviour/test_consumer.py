@@ -15,45 +15,11 @@ from typing import Any
 
 import boto3
 import pytest
-from aws_lambda_powertools.utilities.batch import BatchProcessor, EventType, process_partial_response
 
-from tests.behaviour.topic import Topic
-from tidewheel import Consumer, ConsumerCounts, InvalidValue, ReceivedMessage, RetryLater, Tidewheel
+from tests.behaviour.topic import Topic, record_of
+from tidewheel import Consumer, ConsumerCounts, InvalidValue, ReceivedMessage, Tidewheel
+from tidewheel.client.worker import run as worker
 from tidewheel.clock import SystemClock
-
-
-def receive_raw(topic: Topic) -> list[dict[str, Any]]:
-    """Takes messages as plain boto3 does."""
-    answer = topic.sqs.receive_message(
-        QueueUrl=topic.queue_url(),
-        MaxNumberOfMessages=10,
-        MessageAttributeNames=["All"],
-        MessageSystemAttributeNames=["All"],
-    )
-    found: list[dict[str, Any]] = answer.get("Messages", [])
-    return found
-
-
-def event_of(raws: list[dict[str, Any]]) -> dict[str, Any]:
-    """The Lambda event of an event source mapping for messages."""
-    return {
-        "Records": [
-            {
-                "messageId": raw["MessageId"],
-                "receiptHandle": raw["ReceiptHandle"],
-                "body": raw["Body"],
-                "attributes": {"ApproximateReceiveCount": "1"},
-                "messageAttributes": {
-                    name: {"stringValue": value["StringValue"], "dataType": value["DataType"]}
-                    for name, value in raw.get("MessageAttributes", {}).items()
-                },
-                "eventSource": "aws:sqs",
-                "eventSourceARN": "arn:aws:sqs:us-east-1:123456789012:orders",
-                "awsRegion": "us-east-1",
-            }
-            for raw in raws
-        ]
-    }
 
 
 @pytest.mark.parametrize(
@@ -65,50 +31,24 @@ def test_a_plain_consumer_sees_the_body_unchanged_and_one_extra_attribute(
 ) -> None:
     topic.send(body, delay=delay, attributes={"kind": "reminder"}, key="order 17")
     topic.advance(hours=2, seconds=2)
-    [raw] = receive_raw(topic)
+    [raw] = topic.receive_raw()
     assert raw["Body"] == carried
     assert set(raw["MessageAttributes"]) == {"kind", "tidewheel"}
     assert raw["MessageAttributes"]["kind"]["StringValue"] == "reminder"
     assert json.loads(raw["MessageAttributes"]["tidewheel"]["StringValue"])["key"] == "order 17"
 
 
+@pytest.mark.story
 def test_a_consumer_decodes_what_boto3_lambda_and_powertools_hand_over(topic: Topic) -> None:
     sent = topic.send({"id": 17}, attributes={"kind": "reminder"})
     topic.advance(seconds=1)
     consumer = Consumer(topic.client, topic.name, "billing")
-    [raw] = receive_raw(topic)
-    for each in (raw, event_of([raw])["Records"][0]):
+    [raw] = topic.receive_raw()
+    for each in (raw, record_of(raw)):
         message = consumer.decode(each)
         assert (message.id, message.json(), message.attributes) == (sent.id, {"id": 17}, {"kind": "reminder"})
     with pytest.raises(InvalidValue, match="Tidewheel delivered"):
         consumer.decode({"Body": "x", "MessageId": "1", "ReceiptHandle": "r"})
-
-
-def test_it_works_with_powertools_batch_processor_and_one_failure_fails_one_record(topic: Topic) -> None:
-    for body in ("good", "bad", "later"):
-        topic.send(body)
-    topic.advance(seconds=1)
-    consumer = Consumer(topic.client, topic.name, "billing")
-    seen: list[str] = []
-
-    def work(message: ReceivedMessage) -> None:
-        seen.append(message.body)
-        if message.body == "bad":
-            raise ValueError(message.body)
-        if message.body == "later":
-            raise RetryLater(delay="1m")
-
-    event = event_of(receive_raw(topic))
-    answer = process_partial_response(
-        event=event,
-        record_handler=consumer.record_handler(work),
-        processor=BatchProcessor(event_type=EventType.SQS),
-        context=None,
-    )
-    [bad] = [each["messageId"] for each in event["Records"] if each["body"] == "bad"]
-    assert answer == {"batchItemFailures": [{"itemIdentifier": bad}]}
-    assert sorted(seen) == ["bad", "good", "later"]
-    assert consumer.counts == ConsumerCounts(handled=1, failed=1, retried=1)
 
 
 def test_every_copy_of_a_message_has_its_id_so_that_work_is_idempotent_by_it(topic: Topic) -> None:
@@ -118,26 +58,6 @@ def test_every_copy_of_a_message_has_its_id_so_that_work_is_idempotent_by_it(top
     topic.bring_again(copies)
     topic.advance(seconds=1)
     assert [each.id for each in topic.take()] == [sent.id] * 2
-
-
-def test_a_worker_handles_each_message_and_what_it_raises_brings_the_message_again(topic: Topic) -> None:
-    for body in ("good", "bad"):
-        topic.send(body)
-    topic.advance(seconds=1)
-    consumer, stop, seen = Consumer(topic.client, topic.name, "billing"), threading.Event(), []
-
-    def work(message: ReceivedMessage) -> None:
-        seen.append(message.body)
-        if len(seen) == 2:
-            stop.set()
-        if message.body == "bad":
-            raise ValueError(message.body)
-
-    consumer.run(work, stop=stop, wait_s=0)
-    assert sorted(seen) == ["bad", "good"]
-    topic.advance(seconds=61)
-    assert topic.bodies() == ["bad"]
-    assert consumer.counts == ConsumerCounts(handled=1, failed=1)
 
 
 # ---- a worker and its function
@@ -204,7 +124,7 @@ def test_no_message_is_acknowledged_whose_function_returned_work_that_nobody_doe
     consumer.run(wanted, stop=stop, wait_s=0)
     assert "for a coroutine function, use run_async" in caplog.text
     topic.advance(seconds=61)
-    event = event_of(receive_raw(topic))
+    event = {"Records": [record_of(each) for each in topic.receive_raw()]}
     assert len(consumer.handle_event(event, wanted)["batchItemFailures"]) == 1
     assert consumer.counts == ConsumerCounts(failed=2)
 
@@ -255,16 +175,31 @@ def test_run_async_handles_a_burst_side_by_side_by_default(topic: Topic) -> None
     assert consumer.counts == ConsumerCounts(handled=10)
 
 
-def test_one_thread_receives_ten_at_a_time_by_default(topic: Topic) -> None:
-    consumer, stop = due(topic, 10), threading.Event()
+def test_a_run_receives_ten_at_a_time_once_it_has_begun_as_many(topic: Topic) -> None:
+    consumer, stop = due(topic, 20), threading.Event()
     taken = count_receives(consumer)
 
     def handle(_: ReceivedMessage) -> None:
-        if consumer.counts.handled == 9:
+        if consumer.counts.handled == 19:
             stop.set()
 
     consumer.run(handle, stop=stop, wait_s=0)
-    assert taken == [10] and topic.bodies() == []
+    assert taken == [1, 1, 2, 4, 8, 4] and topic.bodies() == []
+
+
+def test_where_calls_are_slow_a_run_receives_what_can_begin_at_once(
+    topic: Topic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    consumer, stop = due(topic, 6), threading.Event()
+    taken = count_receives(consumer)
+    monkeypatch.setattr(worker, "BUFFERED_S", 1e-9)
+
+    def handle(_: ReceivedMessage) -> None:
+        if consumer.counts.handled == 5:
+            stop.set()
+
+    consumer.run(handle, stop=stop, wait_s=0)
+    assert taken == [1] * 6
 
 
 def count_receives(consumer: Consumer) -> list[int]:
@@ -356,4 +291,4 @@ def test_a_client_takes_a_session_that_only_makes_clients() -> None:
     session: Any = SimpleNamespace(client=made.client)
     tw = Tidewheel(session=session)
     assert isinstance(tw.core.clock, SystemClock)
-    assert tw.core.connection._client("sqs").meta.region_name == "us-east-1"
+    assert tw.core.connection.client("sqs").meta.region_name == "us-east-1"

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner, Result
 
-from tests.behaviour.topic import Topic
-from tidewheel import Message, QueueUnavailable, Receipt, Tidewheel
+from tests.behaviour.topic import Here, Topic
+from tidewheel import Message, QueueUnavailable, Receipt
 from tidewheel.cli.main import app
-from tidewheel.cli.target import Target
 from tidewheel.client.sender import Sender
 from tidewheel.errors import SendFailed
 from tidewheel.local import LocalTidewheel, MemoryTidewheel
@@ -23,22 +22,18 @@ ALL = {"invoices/invoice-17", "campaign/spread", "default/report", "default/hear
 ONE_TIME = {"invoices/invoice-17", "campaign/spread"}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Here(Target):
-    """A target whose client is given."""
-
-    made: Tidewheel
-
-    def client(self) -> Tidewheel:
-        return self.made
+@pytest.fixture
+def stack(request: pytest.FixtureRequest) -> Iterator[Any]:
+    kind = LocalTidewheel if getattr(request, "param", None) == "moto" else MemoryTidewheel
+    with kind(start=FRIDAY) as opened:
+        yield opened
 
 
-@pytest.fixture(params=["memory", "moto"])
-def topic(request: pytest.FixtureRequest) -> Iterator[Topic]:
+@pytest.fixture
+def topic(stack: Any) -> Iterator[Topic]:
     """A topic with the subscription "billing", on Friday noon."""
-    with MemoryTidewheel(start=FRIDAY) if request.param == "memory" else LocalTidewheel(start=FRIDAY) as stack:
-        yield Topic(stack, "reminders")
-        assert stack.failures == []
+    yield Topic(stack, "reminders")
+    assert stack.failures == []
 
 
 def run(topic: Topic, files: Path = SCHEDULES, *options: str) -> Result:
@@ -70,6 +65,7 @@ def test_a_dry_run_sends_nothing_and_prints_what_the_import_takes(topic: Topic) 
     assert (real.exit_code, lines, refused(real)) == (0, sorted(dry.stdout.splitlines()), refused(dry))
 
 
+@pytest.mark.story
 def test_each_schedule_comes_at_its_times_and_a_repeated_import_doubles_nothing(topic: Topic) -> None:
     assert taken(run(topic)) == ALL
     windows = {each.key: each.window_s for each in topic.client.recurring(topic.name)}

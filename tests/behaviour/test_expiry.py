@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.behaviour.topic import Topic
-from tidewheel import Consumer, ConsumerCounts, InvalidValue, Message, MessageState, SendFailed
+from tidewheel import Consumer, ConsumerCounts, Message, MessageState
 from tidewheel.telemetry.function import Telemetry
 from tidewheel.telemetry.metrics import EXPIRED, Metric
 
@@ -21,6 +21,7 @@ def test_an_expired_message_is_never_delivered_and_one_that_has_not_expired_is(t
     assert topic.bodies() == ["wine"]
 
 
+@pytest.mark.story(alone=True)  # the metric is the deployed functions'
 @pytest.mark.parametrize(
     ("delay", "resumed_min"),
     [
@@ -32,8 +33,6 @@ def test_an_expired_message_is_never_delivered_and_one_that_has_not_expired_is(t
 def test_an_expired_message_is_counted(
     topic: Topic, delay: str, resumed_min: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if topic.in_memory:
-        pytest.skip("the metric is the deployed functions'; tests/flows has what the flows count")
     counted: list[float] = []
 
     def count(self: Telemetry, metric: Metric, value: float) -> None:
@@ -66,17 +65,6 @@ def test_what_expired_in_the_queue_is_dropped_and_counted_by_the_consumer(topic:
     topic.advance(minutes=11)
     assert [each.body for each in consumer.receive()] == ["wine"]
     assert consumer.counts == ConsumerCounts(expired=1)
-
-
-@pytest.mark.parametrize("expires_in", [0, -1, "0s", "soon", True])
-def test_an_expiry_before_the_due_time_is_rejected_at_the_sender(topic: Topic, expires_in: object) -> None:
-    with topic.nothing_is_sent(), pytest.raises(InvalidValue, match="expires_in="):
-        topic.send("x", delay="1h", expires_in=expires_in)
-    with pytest.raises(SendFailed) as caught:
-        topic.client.send_many(topic.name, [Message(body="x", expires_in=expires_in), Message(body="good")])  # type: ignore[arg-type]
-    assert list(caught.value.failures) == [0]
-    topic.advance(seconds=1)
-    assert topic.bodies() == ["good"]
 
 
 def test_peek_leaves_out_what_has_expired_and_get_says_so(topic: Topic) -> None:

@@ -71,8 +71,3 @@ def test_quiet_tenants_wait_two_seconds_at_most_behind_a_flood_with_groups_and_m
     assert p99(mixed["quiet"]) >= flood / PER_S, "1,000 s behind 100,000"
     assert p99(fair["quiet"]) <= 2, "0.5 s"
     assert fair["flood"][-1] <= mixed["flood"][-1] + 2, "the flood ends as soon"
-
-
-def test_a_flood_without_a_group_is_never_noisy_and_keeps_tenants_with_groups_waiting() -> None:
-    waited = waits_s(list(messages(10_000, flood_has_group=False, others_have_groups=True)))
-    assert p99(waited["quiet"]) >= 10_000 / PER_S

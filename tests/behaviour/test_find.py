@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from itertools import product
 from typing import Any
 
 import pytest
@@ -27,6 +28,7 @@ def bodies(topic: Topic, **selected: Any) -> list[str]:
     return [each.message.body if each.message else each.key for each in topic.client.find(topic.name, **selected)]  # type: ignore[misc]
 
 
+@pytest.mark.story
 def test_messages_are_found_by_the_prefix_of_their_key_in_the_order_of_keys(topic: Topic) -> None:
     carts(topic)
     assert bodies(topic, key_prefix="cart-17/") == ["cart-17/0", "cart-17/1", "cart-17/2"]
@@ -57,6 +59,30 @@ def test_messages_are_found_by_group_and_due_time_with_their_bodies(topic: Topic
     assert sorted(soon) == ["17/0", "170/0", "18/0", "other"]
     assert bodies(topic, group="tenant-18", first=now + timedelta(hours=11)) == ["18/2"]
     assert len(bodies(topic, everything=True)) == 10
+
+
+def test_first_is_included_and_end_is_not_whatever_selects_besides(topic: Topic) -> None:
+    midnight = topic.stack.now().replace(microsecond=0) + timedelta(days=1)
+    times = [midnight + timedelta(milliseconds=ms) for ms in (-1, 0, 1)] + [midnight + timedelta(days=1)]
+    for place, due in enumerate(times):
+        topic.send(str(place), deliver_at=due, key=f"k/{place}", group="g")
+    topic.advance(seconds=301)
+    for first, end in product([*times, None], repeat=2):
+        inside = [
+            str(place)
+            for place, due in enumerate(times)
+            if (first is None or due >= first) and (end is None or due < end)
+        ]
+        window: dict[str, Any] = {"first": first, "end": end}
+        assert bodies(topic, **window, everything=True) == inside
+        assert bodies(topic, **window, group="g") == inside
+        assert [each[2:] for each in bodies(topic, **window, key_prefix="k/")] == inside
+        assert topic.client.cancel_where(topic.name, **window, group="g", dry_run=True).matched == len(inside)
+        assert topic.client.reschedule_where(topic.name, **window, group="g", by=1, dry_run=True).matched == len(inside)
+    assert bodies(topic, first=0, group="g") == bodies(topic, first=-1, group="g") == ["0", "1", "2", "3"]
+    assert topic.client.cancel_where(topic.name, first=midnight, end=times[3]).done == 2
+    topic.advance(days=3)
+    assert topic.bodies() == ["0", "3"]
 
 
 def test_a_find_that_selects_nothing_or_too_much_says_how(topic: Topic) -> None:

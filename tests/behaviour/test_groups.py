@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -20,12 +19,6 @@ def groups_in_queue(topic: Topic) -> dict[str, str | None]:
         QueueUrl=subscription.queue_url, MaxNumberOfMessages=10, MessageSystemAttributeNames=["MessageGroupId"]
     )
     return {each["Body"]: each.get("Attributes", {}).get("MessageGroupId") for each in answer.get("Messages", [])}
-
-
-def layout_of(topic: Topic) -> int:
-    state = topic.client.core.connection.storage.topic_states.read(topic.name)
-    assert state is not None
-    return state.layout
 
 
 def test_a_group_is_message_group_id_whether_a_message_waits_or_goes_direct(topic: Topic) -> None:
@@ -72,6 +65,7 @@ def test_every_way_to_send_takes_a_group(topic: Topic) -> None:
     }
 
 
+@pytest.mark.story
 def test_a_message_that_is_retried_or_parked_keeps_its_group(topic: Topic) -> None:
     topic.client.pause(topic.name, "billing")
     topic.send("x", delay=1, group="tenant-1")
@@ -97,16 +91,6 @@ def test_a_merge_of_ledgers_with_and_without_groups_keeps_both(topic: Topic) -> 
     assert {each.body: each.group for each in small.take()} == {
         f"{number}": f"tenant-{number}" if number % 2 else None for number in range(6)
     }
-
-
-def test_only_a_topic_with_a_group_leaves_the_layout_that_earlier_releases_read(topic: Topic) -> None:
-    topic.send_and_store("x", delay="2h", key="k", attributes={"a": "b"}, expires_in="1h")
-    assert layout_of(topic) == 1
-    topic.send_and_store("x", delay="2h", group="tenant-1")
-    assert layout_of(topic) == 2
-    topic.send_and_store("y", delay="2h")
-    versions = [each.schema_version for each in topic.client.core.connection.storage.buckets.all(topic.name)]
-    assert sorted(versions) == [1, 1, 2], "a ledger without groups has the bytes that it had before"
 
 
 @pytest.mark.parametrize("delay", [60, "2h"])
@@ -145,16 +129,6 @@ def test_every_occurrence_of_a_recurring_message_has_its_group(topic: Topic) -> 
     found = topic.take()
     assert len(found) >= 18 and {each.group for each in found} == {"tenant-1"}
     topic.client.cancel_recurring(topic.name, "tick")
-
-
-def test_the_first_planned_occurrence_with_a_group_raises_the_layout(topic: Topic) -> None:
-    start = topic.stack.now() + timedelta(days=2)
-    topic.client.send_recurring(topic.name, "daily", "x", every="1d", start=start, group="tenant-1")
-    assert layout_of(topic) == 1, "no occurrence is sent at the creation"
-    topic.advance(days=2, minutes=1)
-    assert groups_in_queue(topic) == {"x": "tenant-1"}
-    assert layout_of(topic) == 2
-    topic.client.cancel_recurring(topic.name, "daily")
 
 
 def test_a_recurring_message_of_another_group_is_another(topic: Topic) -> None:

@@ -47,9 +47,7 @@ class Sending:
         self.faults.refuse(
             "queues.send",
             applies=lambda queue_url, batch: queue_url == url and applies(batch),
-            instead=lambda _, batch: [
-                Refusal(index, False, code, "for now", "Throttl" in code) for index in range(len(batch))
-            ],
+            instead=lambda _, batch: [Refusal(index, False, code, "for now") for index in range(len(batch))],
         )
 
     def copies(self, name: str) -> Counter[str]:
@@ -149,7 +147,7 @@ def test_a_message_whose_key_fails_costs_no_copies_and_keeps_no_other_waiting(
     assert world.copies("billing") == once(bodies) and not world.parks() and not queues.refused
 
 
-@pytest.mark.parametrize("marks", ["deliveries.*", "parks.delete", "parks.replace"])
+@pytest.mark.parametrize("marks", ["deliveries.*", "parks.delete"])
 def test_a_table_that_refuses_every_second_mark_of_what_was_sent_makes_no_copies(
     sending: Callable[..., Sending], marks: str
 ) -> None:
@@ -157,7 +155,7 @@ def test_a_table_that_refuses_every_second_mark_of_what_was_sent_makes_no_copies
     numbers = count()
     for name in ("deliveries.part_done", "deliveries.delete") if marks == "deliveries.*" else (marks,):
         world.faults.refuse(name, applies=lambda *_, **__: next(numbers) % 2 == 0)
-    if marks == "parks.replace":
+    if marks == "parks.delete":
         world.throttle("billing", half_of_the_messages)
     bodies = [*world.send("m", 200, delay="2h"), *world.send("n", 200, delay="1m")]
     world.advance(hours=5)
@@ -165,32 +163,6 @@ def test_a_table_that_refuses_every_second_mark_of_what_was_sent_makes_no_copies
     world.advance(seconds=610)
     assert world.copies("audit") == once(bodies)
     assert world.copies("billing") == once(bodies)
-
-
-@pytest.mark.parametrize("delay", ["1m", "2h"])
-def test_two_messages_that_a_queue_never_takes_are_refused_and_stop_no_other(
-    sending: Callable[..., Sending], delay: str
-) -> None:
-    world = sending("billing", "audit")
-    bad = {"m17", "m42"}
-
-    def refuses(_: str, batch: Sequence[Any]) -> list[Refusal]:
-        good = [entry for entry in batch if entry[0].text not in bad]
-        if good:
-            world.stack.service.queues.send(world.urls["billing"], good)
-        return [Refusal(i, False, "InternalError", "no") for i, (each, _) in enumerate(batch) if each.text in bad]
-
-    world.faults.refuse("queues.send", applies=lambda url, _: url == world.urls["billing"], instead=refuses)
-    bodies = world.send("m", 200, delay=delay)
-    world.advance(hours=20)
-    assert not world.stack.service.queues.refused
-    world.advance(hours=8)
-    assert world.copies("audit") == once(bodies)
-    assert world.copies("billing") == once([body for body in bodies if body not in bad])
-    assert world.state("billing") is State.ACTIVE and not world.parks() and not world.deliveries()
-    refused = world.stack.service.queues.refused
-    assert {each["body"] for each in refused} == bad and len(refused) == 2
-    assert {each["code"] for each in refused} == {"InternalError"}
 
 
 @pytest.mark.parametrize(("subscriptions", "messages"), [(50, 100), (1000, 5)])
@@ -206,19 +178,6 @@ def test_the_work_of_many_subscriptions_is_done_in_parts(
     assert max(map(world.latest_s, names)) < 2
     assert world.stack.invocations["deliver"] >= subscriptions, "one call sends for all"
     assert not world.parks() and not world.deliveries()
-
-
-@pytest.mark.parametrize("after", [False, True])
-def test_parts_that_are_not_enqueued_are_found_by_the_next_sweep(sending: Callable[..., Sending], after: bool) -> None:
-    world = sending("billing", "audit")
-    bodies = world.send("m", 4500, delay="2h")
-    fault = world.faults.refuse(
-        "queues.enqueue_parts", applies=lambda key, _: key.subscription == "billing" and not fault.hits, after=after
-    )
-    world.advance(hours=3)
-    assert fault.hits == 1
-    assert world.copies("audit") == once(bodies) and world.latest_s("audit") < 2
-    assert world.copies("billing") == once(bodies) and world.latest_s("billing") < 2
 
 
 def test_many_parks_that_have_expired_do_not_keep_a_live_one_waiting(sending: Callable[..., Sending]) -> None:

@@ -7,7 +7,7 @@ import random
 import pytest
 
 from tests.behaviour.topic import Topic
-from tidewheel import Consumer, ConsumerCounts, Message, MessageState, Rescheduled, TooLate, UnknownMessage
+from tidewheel import Consumer, ConsumerCounts, Message, MessageState, Rescheduled
 
 
 def test_a_rescheduled_message_comes_at_its_new_time_with_its_old_body_and_attributes(topic: Topic) -> None:
@@ -23,19 +23,6 @@ def test_a_rescheduled_message_comes_at_its_new_time_with_its_old_body_and_attri
     assert message.expires_at is not None and (message.expires_at - message.deliver_at).total_seconds() == 3600
 
 
-def test_a_message_is_moved_to_an_earlier_time_and_again_by_any_of_its_ids(topic: Topic) -> None:
-    sent = topic.send_and_store("moved", delay="8h")
-    first = topic.client.reschedule(topic.name, sent.id, delay="7h")
-    topic.advance(seconds=301)
-    second = topic.client.reschedule(topic.name, sent.id, deliver_at=topic.stack.now().timestamp() + 3600)
-    assert isinstance(first, Rescheduled) and isinstance(second, Rescheduled)
-    assert second.old_id == first.receipt.id
-    topic.advance(hours=2)
-    assert topic.bodies() == ["moved"]
-    topic.advance(hours=5)
-    assert topic.bodies() == []
-
-
 def test_a_message_is_rescheduled_by_its_key(topic: Topic) -> None:
     topic.send_and_store("moved", delay="3h", key="order 17")
     assert isinstance(topic.client.reschedule(topic.name, key="order 17", delay_level=18), Rescheduled)
@@ -43,21 +30,6 @@ def test_a_message_is_rescheduled_by_its_key(topic: Topic) -> None:
     assert topic.bodies() == ["moved"]
     topic.advance(hours=5)
     assert topic.bodies() == []
-
-
-def test_what_cannot_be_rescheduled_is_said_and_stays_as_it_is(topic: Topic) -> None:
-    on_its_way = topic.send("on its way", delay="2h")
-    with pytest.raises(UnknownMessage, match=on_its_way.id):
-        topic.client.reschedule(topic.name, on_its_way.id, delay="3h")
-    topic.advance(seconds=301)
-    cancelled = topic.send_and_store("cancelled", delay="3h")
-    topic.client.cancel(topic.name, cancelled.id)
-    again = topic.client.reschedule(topic.name, cancelled.id, delay="4h")
-    assert again and not isinstance(again, Rescheduled)
-    topic.advance(hours=2)
-    assert topic.client.reschedule(topic.name, on_its_way.id, delay="3h") == TooLate(id=on_its_way.id)
-    topic.advance(hours=6)
-    assert topic.bodies() == ["on its way"]
 
 
 def test_an_upsert_takes_the_place_of_what_waits_and_the_last_writer_wins(topic: Topic) -> None:
@@ -81,15 +53,6 @@ def test_debounce_is_one_call_an_hour_after_the_last_change(topic: Topic) -> Non
     assert topic.bodies() == ["changed at 40"]
     topic.advance(hours=4)
     assert topic.bodies() == []
-
-
-def test_short_debounces_work_in_a_topic_with_short_slots(topic: Topic) -> None:
-    short = topic.another("short", slot_s=5, lookahead_s=10)
-    for number in range(5):
-        short.send(str(number), delay="1m", key="document 4", replace=True)
-        short.advance(seconds=30)
-    short.advance(minutes=2)
-    assert short.bodies() == ["4"]
 
 
 def test_what_was_replaced_too_late_is_dropped_by_a_consumer_that_is_told_so(topic: Topic) -> None:
@@ -126,6 +89,7 @@ def test_of_two_in_one_batch_the_first_stays_and_of_two_upserts_the_last(topic: 
     assert topic.bodies() == ["four", "one"]
 
 
+@pytest.mark.story
 def test_ingest_that_is_repeated_or_reordered_is_harmless(topic: Topic) -> None:
     """Messages due soon overtake messages gathered for five minutes, and SQS delivers all packs again."""
     topic.send("old", delay="3h", key="cart", replace=True)
@@ -172,3 +136,13 @@ def test_a_key_is_free_after_a_purge_whatever_was_cancelled_since(topic: Topic) 
     topic.send("comes", delay=10, key="job 4")
     topic.advance(minutes=2)
     assert topic.bodies() == ["comes"]
+
+
+def test_a_cancel_by_another_client_stops_what_was_sent_in_the_same_millisecond_and_nothing_later(topic: Topic) -> None:
+    for number in range(3):  # each client has a count of its own
+        topic.send(f"other {number}", delay="1h", key=f"other {number}")
+    topic.send("before", delay="1h", key="k")
+    assert topic.stack.client().cancel(topic.name, key="k")
+    topic.send("after", delay="1h", key="k")
+    topic.advance(hours=2)
+    assert topic.bodies() == ["after", "other 0", "other 1", "other 2"]

@@ -10,11 +10,8 @@ from typing import Any
 
 import pytest
 
-from tests.behaviour.topic import Topic
+from tests.behaviour.topic import Topic, record_of
 from tidewheel import AsyncTidewheel, BodyChanged, Consumer, InvalidValue, MessageState, parse_received
-from tidewheel.model.message import IdSource, Message, id_text
-from tidewheel.model.object_names import payload_name
-from tidewheel.model.validation import Options, check_message
 
 LARGE = "x" * 1_200_000
 
@@ -45,6 +42,7 @@ def test_a_plain_consumer_finds_where_the_body_is(topic: Topic) -> None:
     assert url.startswith("s3://") and url.endswith(bodies_kept(topic)[0])
 
 
+@pytest.mark.story
 def test_a_large_message_is_rescheduled_cancelled_and_looked_at_like_any_other(topic: Topic) -> None:
     moved, gone = topic.send(LARGE, delay="3h"), topic.send_and_store(LARGE, delay="3h")
     status = topic.client.get(topic.name, gone.id)
@@ -59,18 +57,6 @@ def test_a_large_message_is_rescheduled_cancelled_and_looked_at_like_any_other(t
 def test_a_body_that_nobody_could_hold_is_refused(topic: Topic) -> None:
     with topic.nothing_is_sent(), pytest.raises(InvalidValue, match="Split the body"):
         topic.send("x" * (100 * 1024 * 1024 + 1))
-
-
-def test_a_large_body_is_kept_for_28_days_after_it_was_handed_out_and_then_collected(topic: Topic) -> None:
-    if not topic.in_memory:
-        pytest.skip("eight weeks of sweeps on moto: tests/local/test_end_to_end_bodies.py")
-    topic.send(LARGE, delay="2h")
-    for day in range(40):
-        topic.send("something goes on", delay="2h")
-        topic.advance(days=1)
-        assert bool(bodies_kept(topic)) or day >= 28, day
-        topic.take()
-    assert bodies_kept(topic) == []
 
 
 # ---- a body that is not the one that was sent
@@ -92,25 +78,8 @@ def each_once(readers: Iterable[str], forged: Iterable[str]) -> list[tuple[str, 
 
 def raw_of(topic: Topic) -> dict[str, Any]:
     """The waiting message as returned by ReceiveMessage."""
-    answer = topic.sqs.receive_message(QueueUrl=topic.queue_url(), MessageAttributeNames=["All"])
-    [raw] = answer["Messages"]
-    return dict(raw)
-
-
-def record_of(topic: Topic) -> dict[str, Any]:
-    """The waiting message as a record of a Lambda event."""
-    raw = raw_of(topic)
-    attributes = {
-        name: {"stringValue": value["StringValue"], "dataType": value["DataType"]}
-        for name, value in raw["MessageAttributes"].items()
-    }
-    return {
-        "messageId": raw["MessageId"],
-        "receiptHandle": raw["ReceiptHandle"],
-        "body": raw["Body"],
-        "attributes": {"ApproximateReceiveCount": "1"},
-        "messageAttributes": attributes,
-    }
+    [raw] = topic.receive_raw()
+    return raw
 
 
 def run(topic: Topic, seen: list[Any]) -> None:
@@ -134,7 +103,7 @@ def receive_async(topic: Topic) -> list[str]:
 
 
 def handle_event(topic: Topic, seen: list[Any]) -> None:
-    record = record_of(topic)
+    record = record_of(raw_of(topic))
     consumer = Consumer(topic.client, topic.name, "billing")
     answer = consumer.handle_event({"Records": [record]}, lambda message: seen.append(message.body))
     assert answer == {"batchItemFailures": [{"itemIdentifier": record["messageId"]}]}
@@ -151,7 +120,7 @@ PASSES_OVER: dict[str, Callable[[Topic, list[Any]], object]] = {
 RAISES: dict[str, Callable[[Topic, list[Any]], object]] = {
     "decode": lambda topic, _: Consumer(topic.client, topic.name, "billing").decode(raw_of(topic)),
     "a record handler": lambda topic, seen: Consumer(topic.client, topic.name, "billing").record_handler(seen.append)(
-        record_of(topic)
+        record_of(raw_of(topic))
     ),
     "retry_later": lambda topic, _: Consumer(topic.client, topic.name, "billing").retry_later(
         parse_received(raw_of(topic)), delay="1h"
@@ -242,28 +211,3 @@ def test_a_body_is_still_checked_after_its_message_took_another_way(topic: Topic
     [left] = topic.everything_in(topic.queue_url())
     header = json.loads(left.message_attributes["tidewheel"]["StringValue"])
     assert (header["ref"], header["bytes"], len(header["sha256"])) == (name, len(LARGE), 64)
-
-
-def send_as_before(topic: Topic, body: str, **when: Any) -> Any:
-    """Sends a large body as an old client without hashes does."""
-    client = topic.client
-    now_ms = client.core.clock.now_ms()
-    message = check_message(Message(body="pointer", **when), IdSource(), now_ms)
-    name = payload_name(topic.name, message.deliver_at_ms, id_text(message.id), "0123456789abcdef")
-    topic.overwrite(name, body.encode())
-    object.__setattr__(message, "options", Options(payload=name))
-    [receipt] = client.core.sender(client.core.cache.state(topic.name)).send_checked([message])
-    return receipt
-
-
-def test_a_body_of_an_earlier_release_has_no_hash_and_is_read_moved_and_tried_again(topic: Topic) -> None:
-    [_, moved] = [send_as_before(topic, LARGE + end, delay="2h") for end in "ab"]
-    topic.advance(seconds=301)
-    assert topic.client.reschedule(topic.name, moved.id, delay="3h")
-    topic.advance(hours=4)
-    headers = [
-        json.loads(each.message_attributes["tidewheel"]["StringValue"])
-        for each in topic.everything_in(topic.queue_url())
-    ]
-    assert {"sha256" in each for each in headers} == {False, True}
-    assert topic.bodies() == [LARGE + "a", LARGE + "b"]

@@ -46,12 +46,11 @@ def test_a_limit_of_one_topic_is_no_other_topics(topic: Topic) -> None:
     topic.send("fine", delay="2h")
 
 
+@pytest.mark.story(alone=True)  # memory has no ARNs
 def test_policies_name_the_topic_and_the_queue_and_nothing_wider(topic: Topic) -> None:
     settings = topic.client.core.connection.settings
-    if topic.in_memory:
-        pytest.skip("there is no AWS to have ARNs of; tests/infra/test_client_permissions.py proves the rest")
     sender = sender_statements(settings, topic.name, actions=["send", "cancel"])
     conditions = [each["Condition"] for each in sender if "dynamodb" in str(each["Action"])]
     assert conditions and all(f"T#{topic.name}" in str(each) for each in conditions)
-    consumer = consumer_statements(settings, topic.name, topic.queue_url(), actions=["receive"])
+    consumer = consumer_statements(settings, topic.name, topic.queue_url(), subscription="billing")
     assert all("*" not in str(each["Resource"]) or topic.name in str(each["Resource"]) for each in consumer)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.behaviour.topic import Topic
-from tidewheel import BufferedSender, Cancelled, InvalidValue, Message, MessageState
+from tidewheel import BufferedSender, Cancelled, InvalidValue, MessageState
 
 
 @pytest.fixture
@@ -36,10 +36,6 @@ def test_a_storm_of_sends_lets_a_message_come_each_time_the_maximum_has_passed(c
     claimed.advance(minutes=2)
     assert claimed.bodies() == ["39"]
     assert claimed.bodies("audit") == [text for text, _ in came] + ["39"]
-
-
-def test_without_a_maximum_a_storm_lets_nothing_come(claimed: Topic) -> None:
-    assert burst(claimed, 20, 10, delay="30s") == []
 
 
 def test_when_it_is_quiet_the_last_message_comes_at_its_own_time(claimed: Topic) -> None:
@@ -107,6 +103,7 @@ def test_messages_of_one_batch_count_from_the_first(topic: Topic) -> None:
     assert orders.bodies() == ["2"]
 
 
+@pytest.mark.story
 def test_the_receipts_id_cancels_and_moves_the_message_that_came_earlier(topic: Topic) -> None:
     orders = topic.another("ids")
     first = orders.client.send(orders.name, "0", delay="2h", key="k", replace=True, max_wait="150m")
@@ -132,6 +129,30 @@ def test_a_cancel_by_key_ends_the_burst(claimed: Topic) -> None:
     assert burst(claimed, 4, 10, "anew ", delay="30s", max_wait="2m") == []
     claimed.advance(seconds=40)
     assert claimed.bodies() == ["anew 3"]
+
+
+def test_a_reschedule_ends_the_maximum(topic: Topic) -> None:
+    orders = topic.another("moved")
+    orders.send_and_store("0", delay="2h", key="k", replace=True, max_wait="3h")
+    assert orders.client.reschedule(orders.name, key="k", delay="5h")
+    orders.advance(minutes=10)
+    orders.send("1", delay="6h", key="k", replace=True)
+    orders.advance(minutes=359)
+    assert orders.bodies() == []
+    orders.advance(minutes=2)
+    assert orders.bodies() == ["1"]
+
+
+def test_a_reschedule_of_an_older_message_ends_the_maximum_of_the_newer_one(topic: Topic) -> None:
+    orders = topic.another("older", cancel_until="consumed", retention_s=86_400)
+    older = orders.send_and_store("0", delay="70m", key="k", replace=True)
+    orders.advance(minutes=130)  # over an hour after its time, it is not replaced
+    orders.send_and_store("1", delay="2h", key="k", replace=True, max_wait="3h")
+    assert orders.client.reschedule(orders.name, older.id, delay="5h")
+    orders.advance(minutes=299)
+    assert orders.bodies() == []
+    orders.advance(minutes=2)
+    assert orders.bodies() == ["0"]
 
 
 def test_a_large_body_an_expiry_and_a_group_come_along(topic: Topic) -> None:
@@ -191,8 +212,6 @@ def test_a_message_that_came_earlier_is_found_by_its_key_when_it_was_moved(topic
 
 
 def test_ingest_that_fails_for_an_hour_sends_one_copy_of_what_comes_earlier(topic: Topic) -> None:
-    if not topic.in_memory:
-        pytest.skip("the outage is made in memory")
     orders = topic.another("outage", "billing", cancel_until="consumed")
     orders.client.send(orders.name, "0", delay="60m", key="k", replace=True, max_wait="90m")
     orders.advance(minutes=50)
@@ -214,18 +233,3 @@ class Outage:
 
     def __call__(self, name: str, data: bytes) -> None:
         raise OSError(f"{name} is not taken")
-
-
-def test_many_messages_are_sent_with_maxima_of_their_own(topic: Topic) -> None:
-    orders = topic.another("many")
-    keys = [f"k{number}" for number in range(20)]
-    for delay in ("2h", "3h"):
-        orders.client.send_many(
-            orders.name,
-            [Message(body=delay, delay=delay, key=key, replace=True, max_wait="200m") for key in keys],
-        )
-        orders.advance(minutes=60)
-    orders.advance(minutes=79)
-    assert orders.bodies() == []
-    orders.advance(minutes=3)
-    assert orders.bodies() == ["3h"] * 20

@@ -9,8 +9,10 @@ import pytest
 
 from tests.behaviour.topic import Topic
 from tests.recorded_queues import RecordedTidewheel
-from tidewheel import InvalidValue, Rescheduled, UnknownMessage, UnknownTopic
+from tests.simulation.faults import SkewedClock
+from tidewheel import Rescheduled, UnknownMessage, UnknownTopic
 from tidewheel.errors import TopicDeleting
+from tidewheel.local import MemoryTidewheel
 
 
 def test_a_purge_drops_what_waits_and_what_is_on_its_way_and_nothing_that_follows(topic: Topic) -> None:
@@ -71,6 +73,40 @@ def test_what_is_parked_for_a_paused_subscription_stays_purged_however_long_the_
     assert state is not None and state.purges == ()
 
 
+@pytest.mark.parametrize("whole", [True, False])
+@pytest.mark.parametrize("ahead_s", [0.01, 30, 290, 3600])
+def test_a_purge_drops_what_sqs_took_before_it_from_a_sender_whose_clock_is_ahead(ahead_s: float, whole: bool) -> None:
+    stack = MemoryTidewheel()
+    purger, sender = stack.client(), stack.client()
+    sender.core.clock = SkewedClock(stack.clock, round(ahead_s * 1000))
+    purger.create_topic("orders")
+    purger.create_subscription("orders", "billing")
+    bounds = {} if whole else {"end": stack.now() + timedelta(hours=5)}
+    for delay in ("1m", "2h"):
+        sender.send("orders", "gone", delay=delay, key=delay)
+        sender.send("orders", "gone", delay=delay)
+    sender.send("orders", "outside", delay="9h", key="outside")
+    purger.purge("orders", **bounds)
+    stack.advance(seconds=5)
+    for each in (purger, sender):
+        each.send("orders", "key is free", delay="2h", key="2h")
+    stack.advance(hours=12)
+    expected = ["key is free"] + ([] if whole else ["outside"])
+    assert [each.body for each in stack.receive("orders", "billing")] == expected
+
+
+def test_what_a_client_whose_clock_is_ahead_sends_after_its_own_purge_comes() -> None:
+    stack = MemoryTidewheel()
+    client = stack.client()
+    client.core.clock = SkewedClock(stack.clock, 30_000)
+    client.create_topic("orders")
+    client.create_subscription("orders", "billing")
+    client.purge("orders")
+    client.send("orders", "kept", delay="1m")
+    stack.advance(minutes=3)
+    assert [each.body for each in stack.receive("orders", "billing")] == ["kept"]
+
+
 def test_a_pack_that_sqs_brings_again_does_not_bring_back_what_was_purged(topic: Topic) -> None:
     topic.send("gone", delay="2h")
     copies = topic.copies_of_what_is_on_its_way()
@@ -102,6 +138,7 @@ def test_a_purged_message_cannot_be_brought_back_by_a_reschedule(topic: Topic, w
     assert topic.bodies() == ([] if whole else ["in the same ledger"])
 
 
+@pytest.mark.story
 def test_nothing_of_a_deleted_topic_remains_in_s3_dynamodb_or_the_scheduler(topic: Topic) -> None:
     gone = topic.another("gone", "billing", "audit")
     gone.client.pause(gone.name, "audit")
@@ -138,16 +175,3 @@ def test_its_name_is_free_again_and_another_topic_is_not_touched(topic: Topic) -
     again.send("new", delay="1h")
     topic.advance(hours=2)
     assert (again.bodies(), topic.bodies()) == (["new"], ["stays"])
-
-
-def test_a_range_that_is_none_and_a_topic_that_is_none_are_refused(topic: Topic) -> None:
-    now = topic.stack.now()
-    with topic.nothing_is_sent():
-        with pytest.raises(InvalidValue, match="end="):
-            topic.client.purge(topic.name, start=now, end=now)
-        with pytest.raises(InvalidValue, match=r"start=.*zone"):
-            topic.client.purge(topic.name, start=now.replace(tzinfo=None))
-        with pytest.raises(UnknownTopic, match="nobody"):
-            topic.client.purge("nobody")
-        with pytest.raises(UnknownTopic, match="nobody"):
-            topic.client.delete_topic("nobody")

@@ -56,6 +56,7 @@ def test_a_time_that_is_skipped_comes_when_clocks_go_forward_and_one_that_is_rep
     assert [f"{each:%m-%dT%H:%M}" for each in due(topic)][1:4] == expected
 
 
+@pytest.mark.story
 def test_one_that_says_the_same_is_fine_another_needs_replace_and_takes_its_place(topic: Topic) -> None:
     topic.client.send_recurring(topic.name, "tick", "old", every="1h")
     same = topic.client.recurring(topic.name)

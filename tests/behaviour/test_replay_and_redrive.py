@@ -31,11 +31,7 @@ def test_dead_letters_go_back_to_the_queue_that_they_came_from(topic: Topic) -> 
     assert topic.client.stats(topic.name).dead == 0
 
 
-def test_the_services_own_dead_letters_go_back_too(topic: Topic) -> None:
-    found = topic.client.redrive_service()
-    assert len(found) == 3 and {each.messages for each in found} == {0}
-
-
+@pytest.mark.story
 def test_what_was_delivered_comes_again_for_a_time_range_to_one_subscription(topic: Topic) -> None:
     kept = topic.another("kept", "billing", "audit", retention_s=86_400)
     start = kept.stack.now()

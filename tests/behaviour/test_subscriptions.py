@@ -25,6 +25,7 @@ def test_latest_is_what_is_not_sealed_yet_and_earliest_is_all_that_is_kept(topic
 
 
 @pytest.mark.parametrize("delay", [30, "8m", "30m", "2h"])
+@pytest.mark.story
 def test_nothing_new_enters_a_paused_queue_short_delays_included_and_nothing_is_lost(topic: Topic, delay: str) -> None:
     topic.client.create_subscription(topic.name, "audit")
     topic.client.pause(topic.name, "billing")
@@ -117,16 +118,6 @@ def test_a_filter_in_snss_syntax_decides_by_attributes_what_a_subscription_gets(
     assert topic.bodies("all") == sorted([*SENT] * 2)
 
 
-def test_a_filter_is_changed_and_taken_away(topic: Topic) -> None:
-    topic.client.set_filter(topic.name, "billing", {"color": ["red"]})
-    topic.send("filtered", delay=5)
-    topic.advance(seconds=6)
-    topic.client.set_filter(topic.name, "billing", None)
-    topic.send("all again", delay=5)
-    topic.advance(seconds=6)
-    assert topic.bodies() == ["all again"]
-
-
 @pytest.mark.parametrize("policy", ["no json", "[]", "{}", {}, {"color": "red"}, {"color": [{"like": "x"}]}, 7])
 def test_a_filter_that_is_none_is_refused_and_nothing_is_made(topic: Topic, policy: Any) -> None:
     with topic.nothing_is_sent(), pytest.raises(InvalidValue, match="filter"):
@@ -155,7 +146,7 @@ def test_a_fifo_queue_is_refused_with_the_reason(topic: Topic) -> None:
 def test_a_queue_that_does_not_exist_and_a_subscription_that_does_are_said(
     topic: Topic, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tidewheel.client.subscription_queues.sleep", lambda seconds: None)
+    monkeypatch.setattr("tidewheel.client.operations.subscription_queues.sleep", lambda seconds: None)
     with pytest.raises(QueueUnavailable, match="nobody"):
         topic.client.create_subscription(topic.name, "mine", queue_url=topic.queue_url() + "-nobody")
     with pytest.raises(AlreadyExists):

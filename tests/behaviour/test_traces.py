@@ -227,6 +227,7 @@ def test_the_error_of_a_function_is_in_the_trace_and_a_wanted_retry_is_none(topi
 
 # ---- what carries the context
 @pytest.mark.parametrize("state", ["", "vendor=1", "a=" + "\\" * 252 + ",b=" + "y" * 254])
+@pytest.mark.story
 def test_beside_nine_attributes_the_context_travels_in_the_header_and_outlives_moves_and_retries(
     topic: Topic, spans: Spans, state: str
 ) -> None:

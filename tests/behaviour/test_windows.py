@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from tests.behaviour.topic import Topic
-from tidewheel import AsyncTidewheel, BufferedSender, InvalidValue, Message, SendFailed
+from tidewheel import AsyncTidewheel, BufferedSender, InvalidValue, Message
 
 MINUTE_MS = 60_000
 WINDOW_MS = 15 * MINUTE_MS
@@ -80,17 +80,6 @@ def test_a_rescheduled_message_is_due_at_the_new_time_without_its_window(topic: 
     moved = topic.client.reschedule(topic.name, sent.id, delay="90m")
     assert moved
     assert moved.receipt.deliver_at_ms == now_ms + 90 * MINUTE_MS  # type: ignore[union-attr]
-
-
-@pytest.mark.parametrize("window", [0, "0s", 0.5, "999ms", "8d", -60, "quarter", True, ""])
-def test_a_wrong_window_is_refused_at_the_sender_by_name(topic: Topic, window: object) -> None:
-    with topic.nothing_is_sent(), pytest.raises(InvalidValue, match="window="):
-        topic.send("x", delay="1h", window=window)
-    with pytest.raises(SendFailed) as caught:
-        topic.client.send_many(topic.name, [Message(body="x", window=window), Message(body="good")])  # type: ignore[arg-type]
-    assert list(caught.value.failures) == [0]
-    topic.advance(seconds=1)
-    assert topic.bodies() == ["good"]
 
 
 def test_a_window_that_ends_after_ten_years_is_refused_whatever_the_shift(topic: Topic) -> None:

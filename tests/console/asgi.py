@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
-_HOST = "any.example"
+HOST = "localhost:8000"
 
 
 class Answer(NamedTuple):
@@ -18,7 +18,7 @@ class Answer(NamedTuple):
     text: str
 
 
-def ask(application: Any, path: str, form: Mapping[str, str] | None = None) -> Answer:
+def ask(application: Any, path: str, form: Mapping[str, str] | None = None, *, host: str = HOST) -> Answer:
     """Gets a page, or posts a form as the page itself would."""
     told: list[dict[str, Any]] = []
     body = b"" if form is None else urlencode(form).encode()
@@ -30,14 +30,14 @@ def ask(application: Any, path: str, form: Mapping[str, str] | None = None) -> A
         told.append(message)
 
     path, _, query = path.partition("?")
-    headers = [(b"host", _HOST.encode()), (b"content-type", b"application/x-www-form-urlencoded")]
+    headers = [(b"host", host.encode()), (b"content-type", b"application/x-www-form-urlencoded")]
     method = "GET"
     if form is not None:
-        method, headers = "POST", [*headers, (b"origin", f"http://{_HOST}".encode())]
+        method, headers = "POST", [*headers, (b"origin", f"http://{host}".encode())]
     scope = {
         **{"type": "http", "http_version": "1.1", "method": method, "scheme": "http", "path": path, "root_path": ""},
         **{"raw_path": path.encode(), "query_string": query.encode(), "headers": headers},
-        **{"server": (_HOST, 80), "client": ("127.0.0.1", 1), "asgi": {"version": "3.0"}},
+        **{"server": (host, 80), "client": ("127.0.0.1", 1), "asgi": {"version": "3.0"}},
     }
     asyncio.run(application(scope, receive, send))
     found = {name.decode(): value.decode() for name, value in told[0]["headers"]}

@@ -29,7 +29,7 @@ class Site:
 
     Args:
         beside: another site whose stack this console shows too.
-        changes, local, hide_bodies: of the console.
+        changes, local, hide_bodies, session: of the console.
     """
 
     def __init__(
@@ -39,6 +39,7 @@ class Site:
         changes: bool = True,
         local: bool = True,
         hide_bodies: bool = False,
+        session: str = "session-of-the-test",
     ) -> None:
         self._owned = beside is None
         self.stack = LocalTidewheel(start=START).open() if beside is None else beside.stack
@@ -60,7 +61,9 @@ class Site:
             local=service if local else None,
             hide_bodies=hide_bodies,
             who="tester",
+            session=session,
         )
+        self.session = session
         self.server.start()
 
     def close(self) -> None:
@@ -76,14 +79,14 @@ class Site:
 
     @property
     def token(self) -> str:
-        """What opens the console."""
+        """What opens the console once."""
         return self.server.url.partition("token=")[2]
 
     def ask(
         self, path: str, form: Form | None = None, *, headers: Mapping[str, str] | None = None
     ) -> tuple[int, dict[str, str], str]:
         """Asks as a program would: with the cookie, and with the Origin of the console for a form."""
-        given = {"Cookie": f"tidewheel-{self.server.port}={self.token}"}
+        given = {"Cookie": f"tidewheel-{self.server.port}={self.session}"}
         body = None
         if form is not None:
             body = urlencode(form)

@@ -11,6 +11,8 @@ import pytest
 
 from tests.console.site import HOSTILE, Site, Tab
 
+pytestmark = pytest.mark.long
+
 OpenTab = Callable[..., AbstractContextManager[Tab]]
 
 
@@ -120,14 +122,6 @@ def test_selected_messages_are_cancelled_and_moved(site: Site, tab: Tab) -> None
         assert all(site.client.get("orders", id).state == "cancelled" for id in two)
 
 
-def test_all_boxes_of_the_page_are_ticked_together(site: Site, tab: Tab) -> None:
-    waiting(site)
-    page = tab.go("/topics/orders/messages")
-    page.get_by_label("Select all on this page").check()
-    boxes = page.locator("input[name=ids]")
-    assert boxes.count() == page.locator("input[name=ids]:checked").count() > 0
-
-
 def test_all_that_match_are_cancelled_after_the_name_is_typed(site: Site, tab: Tab) -> None:
     ids = [waiting(site, key=f"bulk-{i}") for i in range(3)]
     other = waiting(site, key="other")
@@ -143,18 +137,6 @@ def test_all_that_match_are_cancelled_after_the_name_is_typed(site: Site, tab: T
     page.get_by_role("status", name="Result").get_by_text("Cancelled 3 of 3.").wait_for()
     assert all(site.client.get("orders", id).state == "cancelled" for id in ids)
     assert site.client.get("orders", other).state == "waiting"
-
-
-def test_all_that_match_are_moved(site: Site, tab: Tab) -> None:
-    id = waiting(site, key="move-1")
-    page = tab.go("/topics/orders/messages?by=prefix&q=move-")
-    page.get_by_text("Change all that match").click()
-    page.get_by_label("Type the topic's name").fill("orders")
-    page.get_by_label("Later by").fill("1d")
-    page.get_by_role("button", name="Reschedule all matching").click()
-    result(tab)
-    page.get_by_role("status", name="Result").get_by_text("Moved 1 of 1.").wait_for()
-    assert site.client.get("orders", id).state == "cancelled"
 
 
 def test_a_subscription_is_paused_and_resumed(site: Site, tab: Tab) -> None:

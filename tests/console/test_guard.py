@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.console.asgi import ask
 from tests.console.site import Site
 from tidewheel import console
 from tidewheel.console.changes import ACTIONS
@@ -43,9 +44,41 @@ def test_the_token_leaves_the_address_for_a_cookie_of_this_port(site: Site) -> N
     status, headers, _ = site.ask(f"/cost?per_day=5&token={site.token}", headers={"Cookie": ""})
     assert (status, headers["location"]) == (303, "/cost?per_day=5")
     cookie = headers["set-cookie"].lower()
-    assert cookie.startswith(f"tidewheel-{site.server.port}=")
+    assert cookie.startswith(f"tidewheel-{site.server.port}={site.session}")
     assert "httponly" in cookie
     assert "samesite=strict" in cookie
+
+
+def test_the_token_opens_the_console_once_and_is_not_the_cookie(site: Site) -> None:
+    path = f"/?token={site.token}"
+    assert site.ask(path, headers={"Cookie": ""})[0] == 303
+    status, _, text = site.ask(path, headers={"Cookie": ""})
+    assert (status, "newest address" in text) == (403, True)
+    assert site.ask("/", headers={"Cookie": f"tidewheel-{site.server.port}={site.token}"})[0] == 403
+    assert site.ask(path)[:2][0] == 303, "the browser that it has opened takes the address again"
+    assert site.ask(f"/?token={site.token}", headers={"Cookie": ""})[0] == 303, "the next address opens it once more"
+
+
+def test_a_page_that_was_open_before_a_restart_stays_open(site: Site) -> None:
+    later = Site(site, session=site.session)
+    try:
+        assert later.ask("/", headers={"Cookie": f"tidewheel-{later.server.port}={site.session}"})[0] == 200
+    finally:
+        later.close()
+
+
+def test_in_a_program_of_ones_own_names_that_are_not_given_are_refused(site: Site) -> None:
+    pause = "/topics/orders/subscriptions/billing/pause"
+    application = console.app(site.client, changes=True)
+    for host in ("evil.example:8000", "127.0.0.1.evil.example", "localhost@evil.example", "localhost:x", ""):
+        assert ask(application, "/", host=host).status == 403, host
+        assert ask(application, pause, {}, host=host).status == 403, host
+    assert site.client.subscriptions("orders")[0].state == "ACTIVE"
+    for host in ("127.0.0.1", "localhost:8000", "[::1]:8000"):
+        assert ask(application, "/", host=host).status == 200, host
+    behind = console.app(site.client, hosts=["console.example"])
+    assert ask(behind, "/", host="console.example").status == 200
+    assert ask(behind, "/", host="localhost").status == 403
 
 
 def test_the_token_does_not_lead_to_another_site(site: Site) -> None:
@@ -98,7 +131,7 @@ def test_every_answer_has_the_headers_that_keep_it_in_place(site: Site) -> None:
     for path in ("/", "/static/console.js", "/nothing", "/topics/nothing"):
         _, headers, _ = site.ask(path)
         policy = headers["content-security-policy"]
-        assert "default-src 'none'" in policy
+        assert "default-src 'none'" in policy and "frame-ancestors 'none'" in policy
         assert "unsafe" not in policy
         assert headers["cache-control"] == "no-store"
         assert headers["x-content-type-options"] == "nosniff"

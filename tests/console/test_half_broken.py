@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import json
+import re
+import threading
 import time
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from botocore.exceptions import ClientError, NoCredentialsError, UnauthorizedSSOTokenError
+from botocore.exceptions import ClientError
 
 from tests.console.site import Site
 from tidewheel.console import reading
 from tidewheel.console.live import mark
-from tidewheel.console.reading import reason
 
 
 @pytest.fixture(scope="module")
@@ -92,6 +93,38 @@ def test_a_read_that_does_not_answer_is_told_and_waited_for_no_longer(
         ended = True
 
 
+def test_a_slow_page_holds_up_no_other_and_each_tells_its_own_requests(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, ends = threading.Semaphore(0), threading.Event()
+
+    def hang() -> None:
+        begun.release()
+        assert ends.wait(30)
+
+    def requests() -> list[str]:
+        return re.findall("([0-9]+) requests to AWS for this page", site.ask("/topics/retries/recurring")[2])
+
+    alone = requests()
+    fails(site, monkeypatch, "stats", hang)
+    slow: list[str] = []
+    tabs = [
+        threading.Thread(target=lambda path=path: slow.append(site.ask(path)[2]))
+        for path in ("/", *["/topics/orders"] * 3)
+    ]
+    try:
+        for each in tabs:
+            each.start()
+        assert all(begun.acquire(timeout=10) for _ in range(2))
+        assert requests() == alone != ["0"]
+        assert slow == []
+    finally:
+        ends.set()
+        for each in tabs:
+            each.join(30)
+    assert len(slow) == 4 and all("no answer within" not in page for page in slow)
+
+
 def test_the_page_comes_when_nothing_can_be_read(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("topics", "stats", "health", "recurring", "get", "subscriptions", "peek", "ledgers"):
         fails(site, monkeypatch, name, refuse("AccessDenied"))
@@ -137,26 +170,6 @@ def test_a_change_in_the_background_that_fails_by_a_defect_ends(
         time.sleep(0.01)
     assert "Then it failed by a defect" in page
     assert "KeyError: 'a defect'" in caplog.text
-
-
-@pytest.mark.parametrize(
-    ("failure", "told"),
-    [
-        (NoCredentialsError(), "aws sso login"),
-        (UnauthorizedSSOTokenError(), "has expired"),
-        (error("InvalidClientTokenId"), "renew them"),
-    ],
-)
-def test_credentials_are_told_from_other_failures(failure: Exception, told: str) -> None:
-    assert told in reason(failure)
-
-
-def test_a_page_tells_its_requests_exactly(site: Site) -> None:
-    for path in ("/topics/orders", "/topics/orders/messages", "/"):
-        before = sum(site.meter.values())
-        _, _, text = site.ask(path)
-        spent = sum(site.meter.values()) - before
-        assert f"{spent:,} requests to AWS for this page" in text, path
 
 
 def test_a_deployed_stacks_dead_letters_are_only_looked_at_on_demand(site: Site) -> None:
@@ -234,15 +247,6 @@ def test_typed_text_comes_back_as_it_was_and_its_lines_end_as_typed(site: Site) 
     assert site.client.get("orders", found.id).message.body == "a\nb"  # type: ignore[union-attr]
 
 
-@pytest.mark.parametrize("address", ["/cost?size=inf", "/cost?per_day=nan", "/cost?batch=x"])
-def test_a_number_that_is_none_is_told(site: Site, address: str) -> None:
-    assert "give a number" in site.ask(address)[2]
-
-
-def test_an_address_that_is_none_has_no_stream(site: Site) -> None:
-    assert site.ask("/changes?of=http://[")[0] == 404
-
-
 def test_a_form_with_too_many_fields_is_refused(site: Site) -> None:
     assert site.ask("/topics/orders/messages/selected", [("ids", "x")] * 2001)[0] == 413
 
@@ -267,23 +271,3 @@ def test_a_message_of_a_topic_that_nobody_reads_is_told_at_once(site: Site) -> N
     assert "nobody gets it" not in site.after("/topics/orders/send", {"body": "x", "delay": "2h"})
     site.stack.advance(minutes=6)
     assert "Topic retries has no subscription" in site.ask("/trouble")[2]
-
-
-def test_large_and_binary_bodies_are_named_in_the_list(site: Site) -> None:
-    site.client.create_topic("kinds")
-    site.client.send("kinds", b"\x00\xff", delay="2h")
-    site.client.send("kinds", "x" * 2_000_000, delay="3h")
-    site.stack.advance(minutes=6)
-    text = site.ask("/topics/kinds/messages")[2]
-    assert '<span class="hint">base64</span> <code>AP8=</code>' in text
-    assert '<span class="hint">in S3</span> </td>' in text
-
-
-def test_a_problem_is_named_by_its_title(site: Site) -> None:
-    for path, status, title in (
-        ("/topics/none", 404, "Not found"),
-        ("/nothing", 404, "Not found"),
-        ("/topics/orders/messages/none", 400, "Not valid"),
-    ):
-        found, _, text = site.ask(path)
-        assert (found, f"<h1>{title}</h1>" in text) == (status, True), path

@@ -9,6 +9,8 @@ import pytest
 
 from tests.console.site import Site, Tab
 
+pytestmark = pytest.mark.long
+
 OpenTab = Callable[..., AbstractContextManager[Tab]]
 
 HIDE = """hidden => { Object.defineProperty(document, "hidden", {value: hidden, configurable: true});
@@ -74,23 +76,6 @@ def test_what_was_opened_or_closed_stays_so(site: Site, open_tab: OpenTab) -> No
         assert tab.complaints == []
 
 
-def test_a_message_arrives_before_the_eyes(site: Site, open_tab: OpenTab) -> None:
-    with open_tab() as tab:
-        page = tab.go("/topics/orders")
-        is_live(tab)
-        page.get_by_label("Body").fill("hello")
-        page.get_by_label("Delay").fill("1h")
-        page.get_by_role("button", name="Send a message").click()
-        page.wait_for_url("**result=*")
-        row = page.get_by_role("table", name="Subscriptions").locator("tbody tr")
-        before = row.locator("td").nth(1).inner_text()
-        site.stack.advance(hours=2)
-        page.wait_for_function(
-            "before => document.querySelectorAll('[aria-label^=Subscriptions] tbody td')[1].innerText !== before",
-            arg=before,
-        )
-
-
 def test_a_hidden_tab_ends_its_stream_and_a_shown_one_takes_it_up(site: Site, open_tab: OpenTab) -> None:
     with open_tab() as tab:
         page = tab.go("/topics/orders")
@@ -104,17 +89,6 @@ def test_a_hidden_tab_ends_its_stream_and_a_shown_one_takes_it_up(site: Site, op
         page.evaluate(HIDE, False)
         page.get_by_role("button", name="Resume billing").wait_for()
         site.client.resume("orders", "billing")
-
-
-def test_a_seventh_tab_comes_although_a_browser_has_six_connections(site: Site, open_tab: OpenTab) -> None:
-    with open_tab() as tab:
-        tab.go("/topics/orders")
-        is_live(tab)
-        for _ in range(7):
-            page = tab.page.context.new_page()
-            page.goto(site.origin + "/topics/orders", wait_until="domcontentloaded")
-            page.get_by_role("heading", name="orders").wait_for()
-            page.evaluate(HIDE, True)
 
 
 def test_tabs_with_the_same_page_share_one_reading(site: Site, open_tab: OpenTab) -> None:

@@ -2,31 +2,26 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 from tests.console.asgi import ask
 from tidewheel import console
-from tidewheel.client.tidewheel import Tidewheel
 from tidewheel.local import MemoryTidewheel
 
 
-def test_a_program_serves_the_console_of_a_service_in_memory() -> None:
+def test_a_program_serves_the_console_of_a_service_in_memory_and_lists_messages_from_a_time_on() -> None:
     with MemoryTidewheel(start="2026-01-01T00:00:00Z") as stack:
-        tw: Tidewheel = stack.client()
+        tw = stack.client()
         tw.create_topic("orders")
         tw.create_subscription("orders", "billing")
-        sent = tw.send("orders", {"id": 17}, delay="3d")
+        midnight = stack.now() + timedelta(days=1)
+        ids = [tw.send("orders", "x", deliver_at=midnight + timedelta(milliseconds=ms)).id for ms in (-1, 0, 1)]
         stack.advance(minutes=6)
         application = console.app(tw)
-        for path, text in {
-            "/": "orders",
-            "/topics/orders": "billing",
-            "/topics/orders/messages": sent.id,
-            f"/topics/orders/messages/{sent.id}": "segment 1 of 1.",
-            "/trouble": "Trouble",
-            "/topics/orders/dead": "billing",
-            "/cost": "Calculate",
-        }.items():
-            status, _, page = ask(application, path)
-            assert status == 200, path
-            assert text in page, path
-        assert ask(application, "/nothing").status == 404
+        page = ask(application, f"/topics/orders/messages?from={midnight:%Y-%m-%dT%H:%M:%SZ}").text
+        assert [each in page for each in ids] == [False, True, True]
         assert "not counted here" in page
+        topic = ("/topics/orders", f"/topics/orders/messages/{ids[0]}", "/topics/orders/dead")
+        for path in ("/", *topic, "/trouble", "/cost"):
+            assert ask(application, path).status == 200, path
+        assert ask(application, "/nothing").status == 404

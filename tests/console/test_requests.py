@@ -14,7 +14,7 @@ from tidewheel.local import LocalTidewheel
 from tidewheel.model.message import Message
 
 TOPICS = ("orders", "retries")
-STATS = {"dynamodb.GetItem": 1, "dynamodb.Query": 5}
+STATS = {"dynamodb.GetItem": 1, "dynamodb.Query": 4}
 OF_A_SUBSCRIPTION = {"sqs.GetQueueAttributes": 2}
 """Its queue, and its dead-letter queue."""
 GET = {"dynamodb.GetItem": 3, "dynamodb.Query": 2, "s3.GetObject": 1}

@@ -12,7 +12,7 @@ from typing import Any
 import boto3
 from botocore.config import Config
 
-from tidewheel.storage import layout
+from tidewheel.storage import table_keys
 
 REGION = "eu-west-1"
 ACCESS_KEY, SECRET_KEY = "test", "test"
@@ -38,20 +38,20 @@ def client(service: str, **config: Any) -> Any:
 def make_table(dynamodb: Any) -> str:
     """Creates an empty table as the stack does. Returns its name."""
     name = f"table-{uuid.uuid4().hex}"
-    check_key = (layout.CHECK_PARTITION_KEY, layout.CHECK_SORT_KEY)
+    check_key = (table_keys.CHECK_PARTITION_KEY, table_keys.CHECK_SORT_KEY)
     dynamodb.create_table(
         TableName=name,
         BillingMode="PAY_PER_REQUEST",
-        KeySchema=_key_schema(layout.PARTITION_KEY, layout.SORT_KEY),
+        KeySchema=_key_schema(table_keys.PARTITION_KEY, table_keys.SORT_KEY),
         AttributeDefinitions=[
-            {"AttributeName": layout.PARTITION_KEY, "AttributeType": "S"},
-            {"AttributeName": layout.SORT_KEY, "AttributeType": "S"},
-            {"AttributeName": layout.CHECK_PARTITION_KEY, "AttributeType": "S"},
-            {"AttributeName": layout.CHECK_SORT_KEY, "AttributeType": "N"},
+            {"AttributeName": table_keys.PARTITION_KEY, "AttributeType": "S"},
+            {"AttributeName": table_keys.SORT_KEY, "AttributeType": "S"},
+            {"AttributeName": table_keys.CHECK_PARTITION_KEY, "AttributeType": "S"},
+            {"AttributeName": table_keys.CHECK_SORT_KEY, "AttributeType": "N"},
         ],
         GlobalSecondaryIndexes=[
             {
-                "IndexName": layout.CHECK_INDEX,
+                "IndexName": table_keys.CHECK_INDEX,
                 "KeySchema": _key_schema(*check_key),
                 "Projection": {"ProjectionType": "KEYS_ONLY"},
             }

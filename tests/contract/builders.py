@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from tidewheel.ledger.bucket import Bucket, bucket_id
 from tidewheel.ledger.slots import slots_of
 from tidewheel.model.message import MessageId
-from tidewheel.model.plan import Plan, PlannedSegment
-from tidewheel.model.segment import Segment
+from tidewheel.model.park import Park, ParkKey
+from tidewheel.model.plan import Plan, PlannedSegment, Segment, Trash
 from tidewheel.model.settings import TopicSettings
-from tidewheel.model.subscription_state import Delivery, DeliveryKey, SubscriptionState
+from tidewheel.model.subscription_state import Delivery, DeliveryKey, State, SubscriptionState
 from tidewheel.model.topic_state import NextWork, TopicState
-from tidewheel.model.trash import Trash
 from tidewheel.storage.deliveries import HandOut
 from tidewheel.storage.storage import Storage
 
@@ -109,7 +109,6 @@ class Store:
         self.subscriptions = storage.subscriptions
         self.deliveries = storage.deliveries
         self.parks = storage.parks
-        self.set_aside = storage.set_aside
         self.tombstones = storage.tombstones
         self.claims = storage.claims
         self.keys = storage.keys
@@ -159,3 +158,23 @@ class Store:
 def some_trash(sealed: int, id: str = "t1") -> Trash:
     """A trash item."""
     return Trash(sealed=sealed, id=id, objects=(f"ledgers/orders/{id}-1", f"ledgers/orders/{id}-2"))
+
+
+def a_park(subscription: SubscriptionState | None = None, id: str = "p1", **fields: Any) -> Park:
+    """A small park of a subscription."""
+    to = subscription or a_subscription()
+    key = ParkKey(topic=to.topic, subscription=to.name, generation=to.generation, id=id)
+    values = {"rows": 3, "size_bytes": 6, "next_check_ms": 5000, "ledger": b"ledger"} | fields
+    return Park(key=key, **values)
+
+
+def in_state(store: Store, state: State) -> SubscriptionState:
+    """The only subscription of the topic, in a state."""
+    if store.topic_states.read("orders") is None:
+        store.topic()
+    [subscription] = store.subscribed()
+    if state is State.PAUSED:
+        assert store.subscriptions.pause(subscription)
+    if state is State.BROKEN:
+        assert store.subscriptions.mark_broken("orders", "billing", subscription.generation)
+    return replace(subscription, state=state)

@@ -1,4 +1,6 @@
-"""Runs each port's suites over both implementations, on AWS with pages of two items.
+"""Runs the suites of the table's ports over two clients of DynamoDB at once, with pages of two items.
+
+The ports are the same code over both. The client in memory must answer each request as the other client does.
 
 The AWS one is on moto, or on what AWS_ENDPOINT_URL_DYNAMODB and its kin name. Then moto is not imported.
 """
@@ -16,9 +18,8 @@ from tests.contract.aws_resources import client, has_endpoints, make_s3_bucket, 
 from tests.contract.builders import Store
 from tests.contract.compared import ComparedClient
 from tidewheel.aws.s3_objects import S3Objects
-from tidewheel.clock import ManualClock
 from tidewheel.jobs.folder_objects import FolderObjects
-from tidewheel.memory import MemoryObjects, MemoryService
+from tidewheel.memory import MemoryObjects
 from tidewheel.storage.storage import Storage
 from tidewheel.storage.table import Table
 
@@ -86,13 +87,10 @@ def aws_store(dynamodb: Any, *, compared: bool = False, page_size: int | None = 
     return Store(Storage(Table(asked, table, sleep=lambda seconds: None), objects), object_names=objects.names)
 
 
-@pytest.fixture(params=["memory", "aws"])
-def store(request: pytest.FixtureRequest) -> Store:
+@pytest.fixture
+def store(dynamodb: Any) -> Store:
     """An empty store of topics."""
-    if request.param == "aws":
-        return aws_store(request.getfixturevalue("dynamodb"), compared=True, page_size=2)
-    service = MemoryService.at(ManualClock(0))
-    return Store(service, object_names=service.objects.names)
+    return aws_store(dynamodb, compared=True, page_size=2)
 
 
 @pytest.fixture(params=["memory", "aws", "folder"])

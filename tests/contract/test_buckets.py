@@ -21,7 +21,7 @@ from tidewheel.clock import ManualClock
 from tidewheel.ledger.bucket import Bucket, encode_tail
 from tidewheel.ledger.slots import slots_of
 from tidewheel.model.topic_state import NextWork
-from tidewheel.storage import layout
+from tidewheel.storage import table_keys
 from tidewheel.storage.buckets import Commit
 
 LOW = NextWork(next_slot=105, next_check_ms=7000, collect_at_ms=None)
@@ -52,13 +52,6 @@ LARGE_BITMAP = range(105, 400_000, 2)
 
 
 SMALL_BITMAP = range(105, 107)
-
-
-def test_a_bucket_is_read_by_its_id(store: Store) -> None:
-    state = store.topic()
-    assert store.buckets.read("orders", a_bucket(105).id) is None
-    store.buckets.commit(state, a_bucket(105), LOW)
-    assert store.buckets.read("orders", a_bucket(105).id) == a_bucket(105)
 
 
 def test_a_committed_bucket_is_read_as_it_was_given_and_lowers_the_next_slot(store: Store) -> None:
@@ -205,9 +198,9 @@ def test_the_table_forgets_a_mark_after_90_days(dynamodb: Any) -> None:
         item
         for table in dynamodb.list_tables()["TableNames"]
         for item in dynamodb.scan(TableName=table)["Items"]
-        if item["sk"]["S"].startswith(layout.IMPORTS + "i1#5")
+        if item["sk"]["S"].startswith(table_keys.IMPORTS + "i1#5")
     ]
-    assert [int(item[layout.TTL_ATTRIBUTE]["N"]) for item in found] == [1_767_225_600 + 90 * 86_400]
+    assert [int(item[table_keys.TTL_ATTRIBUTE]["N"]) for item in found] == [1_767_225_600 + 90 * 86_400]
 
 
 @pytest.mark.parametrize("next_work", [LOW, None])
@@ -220,13 +213,6 @@ def test_a_bucket_that_asks_for_a_merge_makes_the_sweep_check(store: Store, next
     )
     assert store.checks.due(499)[0] == []
     assert store.checks.due(500)[0] == ["orders"]
-
-
-def test_a_refused_bucket_asks_for_nothing(store: Store) -> None:
-    state = store.topic(next_check_ms=50_000, sealed=106)
-    assert store.buckets.commit(state, a_bucket(105), None, 500) is Commit.MOVED
-    assert store.current() == state
-    assert store.checks.due(500)[0] == []
 
 
 def test_a_bucket_that_asks_for_no_merge_leaves_the_request_of_another(store: Store) -> None:
@@ -252,15 +238,6 @@ def test_a_bucket_with_a_tail_is_read_whole_or_as_much_as_an_item_holds(
     assert store.buckets.all("orders") == [read]
 
 
-def test_only_a_bucket_that_is_there_is_repaired(store: Store) -> None:
-    assert not store.buckets.repair("orders", a_bucket(105))
-    assert store.buckets.all("orders") == []
-    store.buckets.restore("orders", a_bucket(105))
-    again = replace(a_bucket(106, 107), id=a_bucket(105).id)
-    assert store.buckets.repair("orders", again)
-    assert store.buckets.all("orders") == [again]
-
-
 def test_a_bucket_is_put_without_a_topic_state_and_over_another(store: Store) -> None:
     store.buckets.restore("orders", a_bucket(105))
     again = replace(a_bucket(106, 107), id=a_bucket(105).id)
@@ -269,14 +246,6 @@ def test_a_bucket_is_put_without_a_topic_state_and_over_another(store: Store) ->
     store.buckets.restore("orders", other)
     assert store.buckets.all("orders") == [again, other]
     assert store.topic_states.read("orders") is None
-
-
-def test_a_commit_that_minds_swaps_is_refused_after_a_swap(store: Store) -> None:
-    store.topic()
-    seen = store.current()
-    assert store.merges.swap(seen, [], [a_bucket(105, id="merged")], some_trash(100))
-    assert store.buckets.commit(seen, a_bucket(105), LOW, same_swaps=True) is Commit.MOVED
-    assert store.buckets.commit(store.current(), a_bucket(105), LOW, same_swaps=True) is Commit.COMMITTED
 
 
 # ---- in the order of slots

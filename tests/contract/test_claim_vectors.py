@@ -9,15 +9,14 @@ from typing import Any, cast
 
 import botocore.session
 import pytest
-from botocore.exceptions import ClientError
 from botocore.validate import validate_parameters
 
 from tests.contract.builders import a_state
 from tests.docs.recipe import ROOT
-from tidewheel.client.claiming import Claimed, claim
 from tidewheel.client.connection import Connection
-from tidewheel.cost.assumptions import Assumptions
-from tidewheel.flows.administration.cancel import cancel_late
+from tidewheel.client.worker.claiming import Claimed, claim
+from tidewheel.cost.requests import ASSUMED
+from tidewheel.flows.delivery.cancel import cancel_late
 from tidewheel.memory import MemoryDynamoDBClient, MemoryObjects
 from tidewheel.model.message import MessageId
 from tidewheel.model.received import ReceivedMessage, parse_received
@@ -28,7 +27,7 @@ from tidewheel.storage.table import Table
 
 TABLE = "service"
 VECTORS: dict[str, list[dict[str, Any]]] = json.loads((ROOT / "docs" / "vectors.json").read_text())
-ALL = VECTORS["claims"] + VECTORS["cancels"]
+MODEL = botocore.session.get_session().get_service_model("dynamodb").operation_model("UpdateItem")
 OUTCOMES = {Claimed.MINE: "claimed", Claimed.CANCELLED: "refused", Claimed.SPENT: "dead-letter queue"}
 
 
@@ -54,6 +53,7 @@ class World:
 
     def update_item(self, **request: Any) -> Any:
         self.asked.append(request)
+        validate_parameters(request, MODEL.input_shape)
         return self.dynamodb.update_item(**request)
 
     @property
@@ -94,25 +94,10 @@ def test_a_late_cancel_makes_the_request_of_its_vector(vector: dict[str, Any]) -
     assert (world.asked, outcome, world.item) == (expected(vector), vector["outcome"], vector["after"])
 
 
-@pytest.mark.parametrize("vector", ALL, ids=named)
-def test_the_request_of_a_vector_alone_has_its_outcome(vector: dict[str, Any]) -> None:
-    world = World(vector)
-    model = botocore.session.get_session().get_service_model("dynamodb").operation_model("UpdateItem")
-    for request in expected(vector):
-        validate_parameters(request, model.input_shape)
-        try:
-            world.dynamodb.update_item(**request)
-            assert vector["outcome"] != "refused"
-        except ClientError as error:
-            assert error.response["Error"]["Code"] == "ConditionalCheckFailedException"
-            assert vector["outcome"] == "refused"
-    assert world.item == vector["after"]
-
-
 def test_the_claim_of_a_message_takes_about_the_bytes_that_a_bill_assumes() -> None:
     world = World(VECTORS["claims"][1])
     index_bytes = 100  # DynamoDB's own for each item that it stores
-    assert world.dynamodb.item_bytes(world.key) + index_bytes == pytest.approx(Assumptions().claim_bytes, rel=0.1)
+    assert world.dynamodb.item_bytes(world.key) + index_bytes == pytest.approx(ASSUMED["claim_bytes"], rel=0.1)
 
 
 def test_the_command_of_the_page_claims_as_the_first_vector() -> None:

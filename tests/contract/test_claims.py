@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from tests.contract.builders import Store, a_message_id
 from tests.contract.test_keys import an_entry
-from tidewheel.model.claim import Claim, Holder
-from tidewheel.model.tombstone import Tombstone
-from tidewheel.storage.claims import superseding
+from tidewheel.model.tombstone import Claim, Holder, Tombstone
+from tidewheel.storage.tombstones import superseding
 
 MINE, OTHERS, NEXT = (a_message_id(number) for number in (1, 2, 3))
 BILLING = Holder(subscription="billing", generation="g1")

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.contract.builders import Store, a_delivery, a_state
-from tidewheel.model.subscription_state import Delivery, DeliveryKey
+from tidewheel.model.subscription_state import Delivery, DeliveryKey, Unread
 from tidewheel.storage.deliveries import HandOut, Replay
 
 
@@ -65,26 +65,15 @@ def test_all_open_deliveries_of_a_topic_are_read(store: Store) -> None:
     assert store.deliveries.all("order") == []
 
 
-def test_a_part_that_nobody_has_is_leased(store: Store) -> None:
-    delivery = store.delivered()
-    after = store.deliveries.lease_part(delivery.key, 1, 700, 400)
-    assert after == replace(delivery, leases=((1, 700),))
-    assert store.deliveries.read(delivery.key) == after
-    assert store.deliveries.lease_part(delivery.key, 0, 800, 400) == replace(delivery, leases=((0, 800), (1, 700)))
-
-
-@pytest.mark.parametrize("expired_before_ms", [699, 700])
-def test_a_leased_part_is_not_leased_again_while_the_lease_lasts(store: Store, expired_before_ms: int) -> None:
+def test_a_part_is_leased_by_one_worker_until_its_lease_ends(store: Store) -> None:
     delivery = store.delivered()
     leased = store.deliveries.lease_part(delivery.key, 1, 700, 400)
-    assert store.deliveries.lease_part(delivery.key, 1, 900, expired_before_ms) is None
+    assert leased == store.deliveries.read(delivery.key) == replace(delivery, leases=((1, 700),))
+    for expired_before_ms in (699, 700):
+        assert store.deliveries.lease_part(delivery.key, 1, 900, expired_before_ms) is None
     assert store.deliveries.read(delivery.key) == leased
-
-
-def test_an_expired_lease_is_another_s_to_take(store: Store) -> None:
-    delivery = store.delivered()
-    store.deliveries.lease_part(delivery.key, 1, 700, 400)
-    assert store.deliveries.lease_part(delivery.key, 1, 900, 701) == replace(delivery, leases=((1, 900),))
+    assert store.deliveries.lease_part(delivery.key, 0, 800, 400) == replace(delivery, leases=((0, 800), (1, 700)))
+    assert store.deliveries.lease_part(delivery.key, 1, 900, 701) == replace(delivery, leases=((0, 800), (1, 900)))
 
 
 def test_a_part_that_is_done_is_not_leased(store: Store) -> None:
@@ -115,11 +104,50 @@ def test_parts_are_done_once_each_until_the_delivery_is_complete(store: Store) -
     assert store.deliveries.read(delivery.key) == after
 
 
+UNREAD = Unread((2, 5), ("ledgers/a", "ledgers/b"), 12, lost=True)
+
+
+def test_what_could_not_be_read_of_a_part_is_noted_until_the_part_is_done(store: Store) -> None:
+    delivery = store.delivered()
+    store.deliveries.lease_part(delivery.key, 1, 700, 400)
+    assert store.deliveries.note_unread(delivery, {1: UNREAD}, "gone", 900, {0})
+    noted = replace(delivery, unread=((1, UNREAD),), unread_ms=900, reason="gone", done=frozenset({0}))
+    assert store.deliveries.read(delivery.key) == noted and not noted.stuck
+    assert store.deliveries.note_unread(noted, {1: UNREAD, 2: UNREAD}, "still", 950)
+    after = store.deliveries.read(delivery.key)
+    assert after is not None and after.stuck and (after.unread_ms, after.reason) == (900, "still")
+    assert store.deliveries.set_next_check(delivery.key, delivery.next_check_ms, 9000, 3)
+    after = store.deliveries.part_done(delivery.key, 1)
+    assert after is not None and (after.unread, after.tries, after.quarantined) == (((2, UNREAD),), 3, True)
+
+
+def test_a_note_of_a_part_that_is_done_does_not_stand_for_another_part(store: Store) -> None:
+    delivery = store.delivered()
+    store.deliveries.part_done(delivery.key, 0)
+    assert store.deliveries.note_unread(delivery, {0: UNREAD, 1: UNREAD}, "gone", 900)
+    after = store.deliveries.read(delivery.key)
+    assert after is not None and after.parts == 3 and not after.stuck
+
+
+def test_a_worker_of_an_older_edition_changes_nothing_of_a_delivery_that_began_anew(store: Store) -> None:
+    delivery = store.delivered()
+    assert store.deliveries.note_unread(delivery, {1: UNREAD}, "gone", 900, {0})
+    assert store.deliveries.restart(delivery, edition=1, parts=2)
+    anew = store.deliveries.read(delivery.key)
+    assert anew == replace(delivery, edition=1, parts=2)
+    assert not store.deliveries.restart(delivery, edition=1, parts=2)
+    assert not store.deliveries.note_unread(delivery, {1: UNREAD}, "gone", 900)
+    assert store.deliveries.part_done(delivery.key, 1) is None
+    assert store.deliveries.part_done(delivery.key, 1, edition=1) == replace(anew, done=frozenset({1}))
+
+
 def test_nothing_brings_a_deleted_delivery_back(store: Store) -> None:
     delivery = store.delivered()
     key = delivery.key
     store.deliveries.delete([key, replace(key, plan=7), replace(key, topic="unknown")])
     assert store.deliveries.part_done(key, 1) is None
+    assert not store.deliveries.note_unread(delivery, {1: UNREAD}, "gone", 900)
+    assert not store.deliveries.restart(delivery, edition=1, parts=2)
     assert store.deliveries.lease_part(key, 1, 700, 400) is None
     assert not store.deliveries.set_next_check(key, delivery.next_check_ms, 1)
     store.deliveries.release_part(key, 1)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -19,7 +18,6 @@ from tests.contract.builders import (
     a_message_id,
     a_plan,
     a_state,
-    a_subscription,
     raise_next_slot,
     some_trash,
 )
@@ -30,7 +28,7 @@ from tidewheel.model.key import KeyEntry
 from tidewheel.model.park import ParkKey
 from tidewheel.model.tombstone import Tombstone
 from tidewheel.model.topic_state import NextWork
-from tidewheel.storage import layout
+from tidewheel.storage import table_keys
 from tidewheel.storage.buckets import Commit
 from tidewheel.storage.deliveries import HandOut
 from tidewheel.storage.items import VERSION
@@ -57,89 +55,6 @@ def raw_items(dynamodb: Any, store: Store) -> dict[tuple[str, str], Any]:
 
 
 # ---- requests
-def test_each_call_makes_the_requests_that_it_says(dynamodb: Any, store: Store) -> None:
-    storage = store
-
-    def requests(call: Callable[[], object]) -> dict[str, int]:
-        with counted(dynamodb) as counts:
-            call()
-        return dict(counts)
-
-    state, subscription, delivery = a_state(), a_subscription(), a_delivery()
-    assert requests(lambda: storage.topic_states.create(state)) == {"PutItem": 1}
-    assert requests(lambda: storage.topic_states.read("orders")) == {"GetItem": 1}
-    assert requests(lambda: storage.buckets.commit(state, a_bucket(105), NEXT)) == {"TransactWriteItems": 1}
-    assert requests(lambda: storage.buckets.all("orders")) == {"Query": 1}
-    assert requests(lambda: storage.subscriptions.create(store.current(), subscription)) == {
-        "TransactWriteItems": 1,
-        "GetItem": 1,
-    }
-    assert requests(lambda: storage.subscriptions.all("orders")) == {"Query": 1}
-    step = HandOut(subscription=subscription, to=103, delivery=delivery)
-    assert requests(lambda: storage.plans.commit(state, a_plan(), 103, [step])) == {"TransactWriteItems": 1}
-    assert requests(lambda: storage.plans.commit(store.current(), None, 104)) == {"GetItem": 1, "UpdateItem": 1}
-    assert requests(lambda: storage.plans.read("orders", 100)) == {"GetItem": 1}
-    assert requests(lambda: storage.plans.next("orders", 1)) == {"Query": 1}
-    assert requests(lambda: storage.tombstones.ids("orders", 1, 200)) == {"Query": 1}
-    assert requests(lambda: storage.tombstones.ids("orders", 1, 1)) == {}
-    assert requests(lambda: storage.tombstones.cancel("orders", Tombstone(300, a_message_id(), 1))) == {
-        "TransactWriteItems": 1
-    }
-    assert requests(lambda: storage.deliveries.lease_part(delivery.key, 1, 700, 1)) == {"UpdateItem": 1}
-    assert requests(lambda: storage.deliveries.lease_part(delivery.key, 1, 700, 1)) == {"UpdateItem": 1}
-    assert requests(lambda: storage.deliveries.part_done(delivery.key, 1)) == {"UpdateItem": 1}
-    assert requests(lambda: storage.deliveries.hand_out(replace(step, delivery=None))) == {"UpdateItem": 1}
-    assert requests(lambda: storage.deliveries.delete([delivery.key])) == {"DeleteItem": 1}
-    assert requests(lambda: storage.checks.due(1)) == {"Query": 16}
-    assert requests(lambda: storage.plans.delete("orders", 100)) == {"DeleteItem": 1}
-    assert requests(lambda: storage.merges.lease("orders", 1, 2)) == {"UpdateItem": 1}
-    outputs = [a_bucket(105, id="b2")]
-    assert requests(lambda: storage.merges.swap(state, [a_bucket(105)], outputs, some_trash(104))) == {
-        "TransactWriteItems": 1
-    }
-    assert requests(lambda: storage.merges.release("orders", 2000)) == {"UpdateItem": 1}
-    assert requests(lambda: storage.topic_states.merge_considered(state, 1)) == {"UpdateItem": 1}
-    assert requests(lambda: storage.merges.delete_trash("orders", some_trash(104))) == {"DeleteItem": 1}
-
-
-def test_each_call_of_an_administrator_makes_the_requests_that_it_says(dynamodb: Any, store: Store) -> None:
-    storage = store
-
-    def requests(call: Callable[[], object]) -> dict[str, int]:
-        with counted(dynamodb) as counts:
-            call()
-        return dict(counts)
-
-    state = store.topic()
-    [subscription] = store.subscribed()
-    replay = a_delivery(subscription)
-    assert requests(lambda: storage.topic_states.update_settings(state, replace(state.settings, part_rows=7))) == {
-        "GetItem": 1,
-        "UpdateItem": 1,
-    }
-    assert requests(lambda: storage.topic_states.set_purges(state, 7, [])) == {"UpdateItem": 1}
-    assert requests(lambda: storage.deliveries.open_replay(state, replay)) == {"TransactWriteItems": 1}
-    assert requests(lambda: storage.deletions.mark(state, "g2", 5)) == {"UpdateItem": 1}
-    assert requests(lambda: storage.deletions.read("orders")) == {"GetItem": 1}
-    marked = storage.deletions.read("orders")
-    assert marked is not None
-    assert requests(lambda: storage.deletions.claim(marked, 9)) == {"UpdateItem": 1}
-    # Subscriptions, then the partitions of the topic, its tombstones, moves, notes and keys.
-    assert requests(lambda: storage.deletions.delete_items("orders")) == {"Query": 21, "DeleteItem": 2}
-    assert requests(lambda: storage.deletions.delete_items("orders")) == {"Query": 21}
-    assert requests(lambda: storage.deletions.forget(marked, 10**10)) == {
-        "PutItem": 1,
-        "TransactWriteItems": 1,
-    }
-
-
-@pytest.mark.parametrize("slot", [100, 101])
-def test_sealing_is_one_request_whether_it_changes_anything_or_not(dynamodb: Any, store: Store, slot: int) -> None:
-    state = store.topic()
-    with counted(dynamodb) as requests:
-        store.topic_states.seal(state, slot)
-        store.topic_states.seal(a_state("unknown"), slot)
-    assert requests == {"UpdateItem": 2}
 
 
 def test_reads_that_decide_are_strongly_consistent_and_go_page_by_page(dynamodb: Any) -> None:
@@ -213,16 +128,9 @@ def test_every_item_is_at_its_documented_key(dynamodb: Any, store: Store) -> Non
     assert found["T#orders#TOMB", f"000000000105#{a_message_id(1)}"]["ttl"] == {"N": "99"}
 
 
-def test_a_bucket_s_index_is_small(dynamodb: Any, store: Store) -> None:
-    store.buckets.commit(store.topic(), a_bucket(*range(105, 8745), segments=200), NEXT)
-    item = raw_items(dynamodb, store)["T#orders", "BUCKET#000000000105-b1"]
-    assert len(item["slots"]["B"]) < 100  # a run of slots is a few bytes
-    assert len(item["segments"]["B"]) < 200
-
-
 def test_an_item_is_in_the_check_index_exactly_while_it_must_be_checked(dynamodb: Any, store: Store) -> None:
     state = store.topic()
-    key = layout.topic_state_key("orders")
+    key = table_keys.topic_state_key("orders")
     assert not {"check_shard", "next_check_ms", "next_slot", "collect_at_ms"} & set(raw_items(dynamodb, store)[key])
     store.buckets.commit(state, a_bucket(105), NEXT)
     item = raw_items(dynamodb, store)[key]
@@ -231,19 +139,15 @@ def test_an_item_is_in_the_check_index_exactly_while_it_must_be_checked(dynamodb
     assert not {"check_shard", "next_check_ms", "next_slot", "collect_at_ms"} & set(raw_items(dynamodb, store)[key])
 
 
-def test_topics_are_spread_over_all_shards() -> None:
-    shards = Counter(layout.check_shard(f"topic-{number}") for number in range(1000))
-    assert set(shards) == set(layout.check_shards())
-    assert len(shards) == 16
-
-
 def test_keys_sort_as_slots_do_and_delivery_keys_are_read_back() -> None:
     slots = [0, 9, 10, 999, 5_899_393, 10**11]
-    assert sorted(layout.plan_key("t", slot) for slot in slots) == [layout.plan_key("t", slot) for slot in slots]
+    assert sorted(table_keys.plan_key("t", slot) for slot in slots) == [
+        table_keys.plan_key("t", slot) for slot in slots
+    ]
     key = a_delivery().key
-    assert layout.parse_delivery_key(layout.delivery_key(key)) == key
+    assert table_keys.parse_delivery_key(table_keys.delivery_key(key)) == key
     with pytest.raises(ValueError, match="unpack"):
-        layout.parse_delivery_key(layout.topic_state_key("t"))
+        table_keys.parse_delivery_key(table_keys.topic_state_key("t"))
 
 
 # ---- what cannot be read
@@ -484,15 +388,8 @@ def test_a_note_that_cannot_be_read_counts_as_none(dynamodb: Any, store: Store) 
 def test_a_check_that_cannot_be_read_hides_no_other(dynamodb: Any, store: Store) -> None:
     for topic in ("bad", "good"):
         store.topic_states.create(replace(a_state(), topic=topic, next_check_ms=5000))
-    damage(dynamodb, store, layout.STATE, "next_check_ms", {"N": "4999.5"})
+    damage(dynamodb, store, table_keys.STATE, "next_check_ms", {"N": "4999.5"})
     assert sorted(store.checks.due(6000).topics) == ["bad", "good"]
-
-
-def test_items_that_a_sender_put_beside_its_topic_are_no_topics(dynamodb: Any, store: Store) -> None:
-    store.topic()
-    for partition in (layout.tombstone_partition("orders"), *layout.key_partitions("orders")[:1], "T#", "orders"):
-        dynamodb.put_item(TableName=table_of(store), Item={"pk": {"S": partition}, "sk": {"S": layout.STATE}})
-    assert [each.topic for each in store.topic_states.all()] == ["orders"]
 
 
 def test_a_key_that_cannot_be_read_hides_no_other_and_few_keys_take_one_query_a_partition(
@@ -501,10 +398,10 @@ def test_a_key_that_cannot_be_read_hides_no_other_and_few_keys_take_one_query_a_
     entries = [KeyEntry(key=key, id=None, sent_ms=1, seq=1, ttl_s=9, floor=(1, 1)) for key in ("a", "b", "c")]
     for entry in entries:
         store.keys.claim("orders", entry)
-    item = raw_items(dynamodb, store)[layout.key_key("orders", "b")]
+    item = raw_items(dynamodb, store)[table_keys.key_key("orders", "b")]
     dynamodb.put_item(TableName=table_of(store), Item=item | {"seq": {"S": "one"}})
     wanted = NotInLedgers(now_ms=0, first_id=a_message_id(0), end_id=a_message_id(0), most=9)
     with counted(dynamodb) as requests:
         found = store.keys.not_in_ledgers("orders", wanted)
     assert found == FoundKeys(entries=[entries[0], entries[2]], examined=3)
-    assert dict(requests) == {"Query": layout.KEY_SHARDS}
+    assert dict(requests) == {"Query": table_keys.KEY_SHARDS}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
@@ -18,7 +17,7 @@ from tests.contract.builders import (
     a_subscription,
     some_trash,
 )
-from tidewheel.errors import UnsupportedLayout
+from tidewheel.errors import CorruptMetadata, UnsupportedLayout
 from tidewheel.model.key import KeyEntry
 from tidewheel.model.message import Encoding
 from tidewheel.model.recurring import Recurring
@@ -27,6 +26,7 @@ from tidewheel.model.tombstone import Tombstone
 from tidewheel.model.topic_state import LAYOUT, TopicState
 from tidewheel.storage.buckets import Commit
 from tidewheel.storage.deliveries import Replay
+from tidewheel.storage.items import decode_topic_state, encode_topic_state
 from tidewheel.storage.storage import Storage
 
 NEWER = LAYOUT + 1
@@ -63,7 +63,7 @@ def moved_to_a_newer_layout(store: Store) -> TopicState:
 
 READS: dict[str, Callable[[Storage, TopicState], object]] = {
     "state": lambda storage, _: storage.topic_states.read("orders"),
-    "topics": lambda storage, _: storage.topic_states.all(),
+    "topics": lambda storage, _: storage.topic_states.of(["orders"]),
     "deletion": lambda storage, _: storage.deletions.read("orders"),
     "seal": lambda storage, seen: storage.topic_states.seal(seen, 120),
 }
@@ -73,6 +73,12 @@ CHANGES: dict[str, tuple[Callable[[Storage, TopicState], object], object]] = {
     "set_collect_at": (lambda storage, seen: storage.topic_states.set_collect_at(seen, 5, 5), False),
     "merge_considered": (lambda storage, seen: storage.topic_states.merge_considered(seen, 5), False),
     "commit_plan": (lambda storage, seen: storage.plans.commit(seen, a_plan(), 103), False),
+    "plan_again": (
+        lambda storage, seen: (
+            storage.plans.commit(seen, a_plan(), 103) and storage.plans.again(seen, a_plan(), a_plan())
+        ),
+        False,
+    ),
     "swap": (lambda storage, seen: storage.merges.swap(seen, [], [], some_trash(100)), False),
     "create_subscription": (lambda storage, seen: storage.subscriptions.create(seen, a_subscription("new")), False),
     "resume": (lambda storage, seen: storage.subscriptions.resume(seen, LATE), False),
@@ -99,27 +105,15 @@ def test_whoever_reads_the_topic_state_of_a_newer_layout_is_told_what_to_do(stor
     assert (raised.value.topic, raised.value.layout, raised.value.reads) == ("orders", NEWER, LAYOUT)
 
 
-@pytest.mark.parametrize("name", CHANGES)
-def test_a_change_by_a_topic_state_that_was_read_before_the_move_is_refused(store: Store, name: str) -> None:
+def test_a_change_by_a_topic_state_that_was_read_before_the_move_is_refused(store: Store) -> None:
     seen = moved_to_a_newer_layout(store)
-    change, refused = CHANGES[name]
-    assert change(store, seen) == refused
-    storage = store
-    assert not storage.buckets.all("orders") and not storage.merges.trash("orders")
-    assert storage.subscriptions.all("orders") == [LATE] and storage.recurring.all("orders") == [WEEKLY]
-    assert not storage.plans.ranges("orders") and not storage.tombstones.all("orders")
-    assert not storage.deliveries.all("orders")
-    assert storage.checks.due(49).topics == [] and storage.checks.due(50).topics == ["orders"]
-
-
-@pytest.mark.parametrize("name", CHANGES)
-def test_each_of_these_changes_is_made_where_the_layout_is_this_release_s(store: Store, name: str) -> None:
-    change, refused = CHANGES[name]
-    deleting: dict[str, Any] = {"deleting_at_ms": 40} if name in ("claim_deletion", "forget_topic") else {}
-    state = store.topic(next_check_ms=50, **deleting)
-    store.subscriptions.restore(LATE)
-    store.recurring.restore(WEEKLY)
-    assert change(store, state) != refused
+    for name, (change, refused) in CHANGES.items():
+        assert change(store, seen) == refused, name
+    assert not store.buckets.all("orders") and not store.merges.trash("orders")
+    assert store.subscriptions.all("orders") == [LATE] and store.recurring.all("orders") == [WEEKLY]
+    assert not store.plans.ranges("orders") and not store.tombstones.all("orders")
+    assert not store.deliveries.all("orders")
+    assert store.checks.due(49).topics == [] and store.checks.due(50).topics == ["orders"]
 
 
 def test_a_key_is_not_moved_to_a_message_whose_slot_a_newer_layout_may_have_sealed(store: Store) -> None:
@@ -127,6 +121,14 @@ def test_a_key_is_not_moved_to_a_message_whose_slot_a_newer_layout_may_have_seal
     assert store.keys.claim("orders", an_entry(1)) is None
     assert not store.keys.move("orders", an_entry(1), an_entry(2), TOMBSTONE)
     assert store.keys.read("orders", "k") == an_entry(1)
+
+
+def test_a_topic_state_without_a_layout_is_damaged() -> None:
+    item = encode_topic_state(a_state())
+    assert decode_topic_state(item).layout == LAYOUT
+    del item["layout"]
+    with pytest.raises(CorruptMetadata, match="layout"):
+        decode_topic_state(item)
 
 
 def test_a_setting_of_a_newer_release_stays_when_another_is_changed() -> None:

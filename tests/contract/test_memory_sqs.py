@@ -14,7 +14,7 @@ from botocore.exceptions import ClientError
 from tests.contract.builders import a_message_id
 from tidewheel.clock import ManualClock
 from tidewheel.errors import QueueUnavailable, SqsError
-from tidewheel.flows.ports.queues import Release
+from tidewheel.flows.ports.queues import QueueMessage
 from tidewheel.local.emulator import Emulator
 from tidewheel.local.emulator.virtual_time import MotoTime
 from tidewheel.memory import MemoryService, MemorySqs, MemorySqsClient
@@ -136,14 +136,6 @@ def test_a_queue_is_made_once_and_not_with_other_attributes(sqs_under_test: SqsU
     with pytest.raises(client.exceptions.QueueNameExists) as error:
         client.create_queue(**{**request, "Attributes": {"VisibilityTimeout": "78"}})
     assert code_of(error) == "QueueAlreadyExists"
-
-
-def test_tags_are_what_they_were_set_to(sqs_under_test: SqsUnderTest) -> None:
-    client = sqs_under_test.client
-    url = client.create_queue(QueueName=f"q-{next(_numbers)}", tags={"team": "a", "role": "b"})["QueueUrl"]
-    client.tag_queue(QueueUrl=url, Tags={"team": "c"})
-    assert client.list_queue_tags(QueueUrl=url)["Tags"] == {"team": "c", "role": "b"}
-    assert client.list_queue_tags(QueueUrl=sqs_under_test.queue()).get("Tags", {}) == {}
 
 
 def test_queues_are_listed_by_prefix_until_they_are_deleted(sqs_under_test: SqsUnderTest) -> None:
@@ -270,11 +262,32 @@ def test_a_batch_that_is_none_is_refused_whole(
     assert sqs_under_test.depth(url) == (0, 0, 0)
 
 
-def test_a_message_that_is_too_long_is_refused(sqs_under_test: SqsUnderTest) -> None:
-    url = sqs_under_test.queue()
-    with pytest.raises(ClientError) as error:
-        sqs_under_test.send(url, "x" * 1_048_577)
-    assert code_of(error) == "InvalidParameterValue"
+@pytest.mark.parametrize(
+    ("body", "name", "kind", "value", "code"),
+    [
+        ("\x01", "a", "String", "x", "InvalidMessageContents"),
+        ("\ufffe", "a", "String", "x", "InvalidMessageContents"),
+        ("x", "a", "String", "\x01", "InvalidMessageContents"),
+        ("x", "a", "String", "", "InvalidParameterValue"),
+        ("x", "a", "Binary", b"", "InvalidParameterValue"),
+        ("x", "a", "Number", "x", "InvalidParameterValue"),
+        ("x", "a", "Number.int", "", "InvalidParameterValue"),
+        ("x", "a", "Text", "x", "InvalidParameterValue"),
+        ("x", "AWS.a", "String", "x", "InvalidParameterValue"),
+        ("x", "a..b", "String", "x", "InvalidParameterValue"),
+        ("x\t\U0001f600", "a.b", "String.json", "x", None),
+        ("x", "a", "Number.float", "-1.5e3", None),
+    ],
+)
+def test_a_message_that_sqs_does_not_take_is_refused(
+    body: str, name: str, kind: str, value: str | bytes, code: str | None
+) -> None:
+    queues = in_memory()
+    attributes = {name: {"DataType": kind, "BinaryValue" if kind == "Binary" else "StringValue": value}}
+    answer = queues.client.send_message_batch(
+        QueueUrl=queues.queue(), Entries=[{"Id": "1", "MessageBody": body, "MessageAttributes": attributes}]
+    )
+    assert [each["Code"] for each in answer.get("Failed", [])] == ([] if code is None else [code])
 
 
 # ---- visibility
@@ -326,13 +339,6 @@ def test_a_handle_that_is_none_is_refused(sqs_under_test: SqsUnderTest) -> None:
     with pytest.raises(ClientError) as error:
         sqs_under_test.client.delete_message(QueueUrl=url, ReceiptHandle="none")
     assert code_of(error) == "ReceiptHandleIsInvalid"
-
-
-def test_a_purged_queue_is_empty(sqs_under_test: SqsUnderTest) -> None:
-    url = sqs_under_test.queue()
-    sqs_under_test.send(url, "a")
-    sqs_under_test.client.purge_queue(QueueUrl=url)
-    assert sqs_under_test.depth(url) == (0, 0, 0)
 
 
 # ---- dead letters
@@ -387,13 +393,6 @@ def test_only_dead_letters_can_be_moved() -> None:
     queues = in_memory()
     with pytest.raises(ClientError, match="Dead Letter Queue"):
         queues.client.start_message_move_task(SourceArn=queues.arn(queues.queue()))
-
-
-def test_a_dead_letter_knows_where_it_came_from() -> None:
-    queues = in_memory()
-    url, dead = bury(queues, "a")
-    [message] = queues.receive(dead, MessageSystemAttributeNames=["All"])
-    assert message["Attributes"]["DeadLetterQueueSourceArn"] == queues.arn(url)
 
 
 # ---- where moto is not SQS
@@ -494,8 +493,8 @@ def test_quiet_groups_are_received_before_a_noisy_group(
 # ---- what the flows send is what a client receives
 
 
-def a_release(text: str, **attributes: str) -> Release:
-    return Release(START_MS, text, attributes or None, header_text(a_message_id(), 1, START_MS), len(text))
+def a_release(text: str, **attributes: str) -> QueueMessage:
+    return QueueMessage(START_MS, text, attributes or None, header_text(a_message_id(), 1, START_MS), len(text))
 
 
 def test_what_the_port_sends_a_client_receives_when_its_delay_ends() -> None:
@@ -523,6 +522,18 @@ def test_the_port_refuses_what_sqs_would_and_takes_the_rest() -> None:
         (2, True, "AWS.SimpleQueueService.BatchRequestTooLong"),
     ]
     assert [message.body for message in sqs.queue(url).messages] == ["good"]
+
+
+def test_the_port_deletes_messages_of_an_ingest_queue_ten_a_request() -> None:
+    sqs = MemorySqs(ManualClock(START_MS), on_demand=True)
+    queues, client = memory_queues(sqs), MemorySqsClient(sqs)
+    for _ in range(12):
+        queues.forward("orders", 1, b"pack", urgent=True)
+    url, handles = queues.ingest_queues("orders")[0], list[str]()
+    while found := client.receive_message(QueueUrl=url, MaxNumberOfMessages=10).get("Messages"):
+        handles += [each["ReceiptHandle"] for each in found]
+    queues.delete("orders", handles[1:], urgent=True)
+    assert [each.receipt_handle for each in sqs.queue(url).everything] == handles[:1]
 
 
 def test_a_queue_is_made_on_demand_where_that_was_asked_for() -> None:

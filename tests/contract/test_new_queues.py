@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from tests.eventual_sqs import EventualSqs
-from tidewheel.client import subscription_queues
-from tidewheel.client.subscription_queues import check_given_queue, delete_queues, make_queue, queue_name
+from tidewheel.client.operations import subscription_queues
+from tidewheel.client.operations.subscription_queues import check_given_queue, delete_queues, make_queue, queue_name
 from tidewheel.clock import ManualClock
 from tidewheel.errors import AlreadyExists, QueueDeletedRecently, QueueUnavailable
 from tidewheel.memory import MemorySqs, MemorySqsClient
@@ -59,8 +59,12 @@ def test_a_queue_whose_dead_letter_queue_is_not_known_for_seconds_is_made_with_i
     spent_s = sqs.now_s
     sqs.sleep(20)
     found = attributes(sqs, url)
-    assert json.loads(found["RedrivePolicy"])["deadLetterTargetArn"] == f"{found['QueueArn']}-dead"
+    redrive, dead = json.loads(found["RedrivePolicy"]), attributes(sqs, f"{url}-dead")
+    assert (redrive["deadLetterTargetArn"], int(redrive["maxReceiveCount"])) == (dead["QueueArn"], 5)
+    assert dead["QueueArn"] == f"{found['QueueArn']}-dead"
     assert found["VisibilityTimeout"] == "45"
+    kept = {each.get("MessageRetentionPeriod", "1209600") for each in (found, dead)}  # ElasticMQ has none
+    assert kept == {"1209600"}
     assert spent_s < 12 and (hidden_s or not spent_s)
 
 
@@ -80,14 +84,8 @@ def test_a_second_caller_finds_the_queues_that_are_not_known_yet(slow: Slow, top
     sqs = slow(2.0)
     sqs.new = dict.fromkeys((name := queue_name("stack", topic, "billing"), f"{name}-dead"), 0.0)
     assert made(sqs, topic) == url
-
-
-def test_a_queue_with_other_attributes_is_kept_as_it_is(slow: Slow, topic: str) -> None:
-    sqs = slow(0.0)
-    url = made(sqs, topic)
-    sqs.set_queue_attributes(QueueUrl=url, Attributes={"VisibilityTimeout": "77"})
-    assert made(sqs, topic) == url
-    assert attributes(sqs, url)["VisibilityTimeout"] == "77"
+    sqs.sleep(20)
+    assert attributes(sqs, url)["VisibilityTimeout"] == ("77" if changed else "45")
 
 
 def test_a_queue_that_was_just_deleted_is_not_taken_for_a_subscription_although_sqs_still_answers(

@@ -7,30 +7,10 @@ from typing import Any
 
 import pytest
 
-from tests.contract.builders import Store, a_subscription
-from tidewheel.model.park import Park, ParkKey
-from tidewheel.model.subscription_state import State, SubscriptionState
-from tidewheel.storage.parks import JobNote, Parked
-
-
-def a_park(subscription: SubscriptionState | None = None, id: str = "p1", **fields: Any) -> Park:
-    """A small park of a subscription."""
-    to = subscription or a_subscription()
-    key = ParkKey(topic=to.topic, subscription=to.name, generation=to.generation, id=id)
-    values = {"rows": 3, "size_bytes": 6, "next_check_ms": 5000, "ledger": b"ledger"} | fields
-    return Park(key=key, **values)
-
-
-def in_state(store: Store, state: State) -> SubscriptionState:
-    """The only subscription of the topic, in a state."""
-    if store.topic_states.read("orders") is None:
-        store.topic()
-    [subscription] = store.subscribed()
-    if state is State.PAUSED:
-        assert store.subscriptions.pause(subscription)
-    if state is State.BROKEN:
-        assert store.subscriptions.mark_broken("orders", "billing", subscription.generation)
-    return replace(subscription, state=state)
+from tests.contract.builders import Store, a_park, in_state
+from tidewheel.model.park import Park
+from tidewheel.model.subscription_state import State
+from tidewheel.storage.parks import Parked
 
 
 def parked(store: Store, **fields: Any) -> Park:
@@ -44,7 +24,7 @@ def parked(store: Store, **fields: Any) -> Park:
 @pytest.mark.parametrize(
     "fields",
     [
-        {"tries": 3, "refused_ms": 4000, "first_due_ms": 3000},
+        {"tries": 3, "first_due_ms": 3000},
         {"ledger": None, "object_name": "parked/orders/billing/p1-1", "size_bytes": 10**6},
     ],
 )
@@ -96,38 +76,6 @@ def test_all_parks_of_a_topic_are_read_without_their_ledgers(store: Store) -> No
     assert store.parks.of(replace(b, generation=f"{b.generation}0")) == []
 
 
-def test_a_part_is_parked_and_done_in_one(store: Store) -> None:
-    delivery = store.delivered()
-    store.deliveries.lease_part(delivery.key, 1, 700, 400)
-    park = a_park()
-    assert store.parks.park_part(delivery.key, 1, park) is Parked.PARKED
-    assert store.parks.read(park.key) == park
-    assert store.deliveries.read(delivery.key) == replace(delivery, done=frozenset({1}))
-
-
-def test_a_part_is_not_parked_twice(store: Store) -> None:
-    delivery = store.delivered()
-    park = a_park()
-    assert store.parks.park_part(delivery.key, 1, park) is Parked.PARKED
-    assert store.parks.park_part(delivery.key, 2, park) is Parked.EXISTS
-    assert store.deliveries.read(delivery.key) == replace(delivery, done=frozenset({1}))
-
-
-def test_a_part_that_is_done_is_not_parked(store: Store) -> None:
-    delivery = store.delivered()
-    store.deliveries.part_done(delivery.key, 1)
-    assert store.parks.park_part(delivery.key, 1, a_park()) is Parked.MOVED
-    assert store.parks.all("orders") == []
-
-
-def test_a_part_of_a_delivery_that_is_gone_is_not_parked(store: Store) -> None:
-    delivery = store.delivered()
-    store.deliveries.delete([delivery.key])
-    assert store.parks.park_part(delivery.key, 1, a_park()) is Parked.MOVED
-    assert store.parks.all("orders") == []
-    assert store.deliveries.read(delivery.key) is None
-
-
 def test_a_park_that_nobody_has_is_leased_once(store: Store) -> None:
     park = parked(store)
     assert store.parks.lease(park.key, 700, 400) == replace(park, leased_ms=700)
@@ -135,17 +83,11 @@ def test_a_park_that_nobody_has_is_leased_once(store: Store) -> None:
     assert store.parks.read(park.key) == replace(park, leased_ms=700)
 
 
-def test_an_expired_lease_of_a_park_is_another_s_to_take(store: Store) -> None:
-    park = parked(store)
-    store.parks.lease(park.key, 700, 400)
-    assert store.parks.lease(park.key, 900, 701) == replace(park, leased_ms=900)
-
-
 def test_a_park_that_is_put_off_keeps_its_counts_and_may_be_leased_at_once(store: Store) -> None:
     park = parked(store)
     leased = store.parks.lease(park.key, 700, 400)
     assert leased is not None
-    later = replace(park, next_check_ms=6000, tries=2, refused_ms=700)
+    later = replace(park, next_check_ms=6000, tries=2)
     assert store.parks.put_off(leased, later)
     assert store.parks.read(park.key) == later
     assert store.checks.due(5999).parks == []
@@ -154,35 +96,12 @@ def test_a_park_that_is_put_off_keeps_its_counts_and_may_be_leased_at_once(store
     assert store.parks.read(park.key) == replace(later, leased_ms=701)
 
 
-def test_a_leased_park_is_replaced_by_smaller_parks_in_one(store: Store) -> None:
+def test_a_park_is_put_off_by_whom_has_its_lease_only(store: Store) -> None:
     park = parked(store)
     leased = store.parks.lease(park.key, 700, 400)
-    assert leased is not None
-    smaller = [replace(park, key=replace(park.key, id=id), rows=1, tries=1) for id in ("p2", "p3")]
-    assert store.parks.replace(leased, smaller) is Parked.PARKED
-    assert store.parks.read(park.key) is None
-    assert [store.parks.read(each.key) for each in smaller] == smaller
-    assert store.parks.replace(leased, smaller) is Parked.MOVED
-
-
-def test_a_park_is_replaced_by_whom_has_its_lease_only_and_no_park_is_overwritten(store: Store) -> None:
-    park = parked(store)
-    leased = store.parks.lease(park.key, 700, 400)
-    assert leased is not None
-    other = parked_beside(store, park)
-    assert store.parks.replace(leased, [replace(other, rows=1)]) is Parked.EXISTS
-    assert store.parks.lease(park.key, 900, 701) is not None
-    assert store.parks.replace(leased, []) is Parked.MOVED
+    assert leased is not None and store.parks.lease(park.key, 900, 701) is not None
     assert not store.parks.put_off(leased, park)
-    assert store.parks.read(other.key) == other
     assert store.parks.read(park.key) == replace(park, leased_ms=900)
-
-
-def parked_beside(store: Store, park: Park) -> Park:
-    """A second park of the same subscription."""
-    other = replace(park, key=replace(park.key, id="p2"))
-    assert store.parks.put(other, State.PAUSED) is Parked.PARKED
-    return other
 
 
 def test_a_park_is_due_from_its_next_check_on_and_gets_its_next_check_once_by_those_who_saw_the_same(
@@ -205,23 +124,3 @@ def test_nothing_brings_a_deleted_park_back(store: Store) -> None:
     assert not store.parks.put_off(replace(park, leased_ms=700), park)
     assert store.parks.read(park.key) is None
     assert store.checks.due(10**12).parks == []
-
-
-def test_a_park_and_the_note_of_its_job_are_put_in_one(store: Store) -> None:
-    park = a_park(in_state(store, State.ACTIVE))
-    note = JobNote("hold-1", 99)
-    assert store.parks.put(park, State.PAUSED, note) is Parked.MOVED
-    assert store.notes.read("orders", "hold-1") is None
-    assert store.parks.put(park, State.ACTIVE, note) is Parked.PARKED
-    assert store.notes.read("orders", "hold-1") is not None
-    assert store.parks.put(park, State.ACTIVE, JobNote("hold-2", 99)) is Parked.EXISTS
-    assert store.notes.read("orders", "hold-2") is None
-
-
-def test_a_job_with_a_note_is_not_parked_again(store: Store) -> None:
-    park = a_park(in_state(store, State.ACTIVE))
-    assert store.parks.put(park, State.ACTIVE, JobNote("hold-1", 99)) is Parked.PARKED
-    store.parks.delete([park.key])
-    for state in (State.ACTIVE, State.PAUSED):
-        assert store.parks.put(park, state, JobNote("hold-1", 99)) is Parked.EXISTS
-    assert store.parks.read(park.key) is None

@@ -7,10 +7,9 @@ from typing import Any
 
 import pytest
 
-from tests.contract.builders import Store, a_bucket, a_delivery, a_plan, a_state, a_subscription
+from tests.contract.builders import Store, a_bucket, a_delivery, a_plan, a_state
 from tidewheel.flows.delivery import dispatch
 from tidewheel.model.plan import Plan
-from tidewheel.model.subscription_state import State
 from tidewheel.model.topic_state import NextWork
 from tidewheel.storage.deliveries import HandOut
 
@@ -39,6 +38,28 @@ def test_a_plan_is_read_as_it_was_committed_and_planned_moves(store: Store) -> N
     assert store.plans.commit(state, plan, 103)
     assert store.plans.read("orders", 100) == plan
     assert store.current() == replace(state, planned=103)
+
+
+@pytest.mark.parametrize("large", [False, True])
+def test_a_plan_is_put_again_once_as_another_edition(store: Store, large: bool) -> None:
+    state = store.topic(sealed=103)
+    forgotten = a_plan(100, 103)
+    assert store.plans.commit(state, forgotten, 103)
+    made = large_plan() if large else a_plan(100, 103, segments=9)
+    state = store.current()
+    assert store.plans.again(state, forgotten, made)
+    assert store.plans.read("orders", 100) == replace(made, edition=1)
+    assert store.current().subscriptions_version == state.subscriptions_version + 1
+    assert not store.plans.again(state, forgotten, made)
+
+
+def test_a_plan_that_may_be_collected_is_not_put_again(store: Store) -> None:
+    state = store.topic(sealed=103)
+    plan = a_plan(100, 103)
+    assert store.plans.commit(state, plan, 103)
+    store.topic_states.raise_collected_until(store.current(), 101)
+    assert not store.plans.again(store.current(), plan, a_plan(100, 103, segments=9))
+    assert store.plans.read("orders", 100) == plan
 
 
 def test_where_nothing_is_due_planned_moves_without_a_plan(store: Store) -> None:
@@ -163,20 +184,6 @@ def test_a_plan_too_large_for_an_item_is_read_and_deleted_like_any_other(store: 
     assert store.object_names() == []
 
 
-def test_a_refused_plan_too_large_for_an_item_leaves_no_object(store: Store) -> None:
-    state = store.topic()
-    assert not store.plans.commit(replace(state, planned=99), large_plan(), 103)
-    assert store.object_names() == []
-
-
-def test_a_plan_handed_to_a_paused_subscription_is_the_caller_s_choice(store: Store) -> None:
-    store.topic()
-    paused = a_subscription("paused", state=State.PAUSED)
-    assert store.subscriptions.create(store.current(), paused)
-    assert store.subscriptions.read("orders", "paused") == paused
-    assert store.deliveries.hand_out(HandOut(subscription=paused, to=103, delivery=None))
-
-
 def test_manifests_that_are_objects_are_named(store: Store) -> None:
     state = store.topic()
     assert store.plans.objects("orders") == frozenset()
@@ -184,3 +191,11 @@ def test_manifests_that_are_objects_are_named(store: Store) -> None:
     large = a_plan(103, 104, segments=1, objects=1, cancelled=40_000)
     assert store.plans.commit(store.current(), large, 104)
     assert store.plans.objects("orders") == set(store.object_names("plans/"))
+
+
+def test_a_plan_is_put_again_only_where_it_is_and_in_its_topic(store: Store) -> None:
+    state, plan = store.topic(sealed=103), a_plan(100, 103)
+    assert not store.plans.again(state, plan, plan)
+    assert store.plans.commit(state, plan, 103)
+    assert not store.plans.again(replace(store.current(), generation="other"), plan, plan)
+    assert store.plans.again(store.current(), plan, plan)

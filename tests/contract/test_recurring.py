@@ -149,6 +149,20 @@ def test_the_successor_of_a_recurring_message_is_not_ended_in_its_stead(store: S
     assert store.current().recurring == 1
 
 
+def test_an_end_knows_what_is_planned_and_refuses_each_plan_that_was_begun_before(store: Store) -> None:
+    state = store.topic()
+    assert store.recurring.put(state, a_recurring(), None, None)
+    before = store.current()
+    assert store.plans.commit(before, None, before.planned + 1)
+    begun = store.current()
+
+    assert not store.recurring.delete(before, "tick", "r1")
+    assert store.recurring.delete(begun, "tick", "r1")
+
+    assert not store.plans.commit(begun, None, begun.planned + 1)
+    assert store.plans.commit(store.current(), None, begun.planned + 1)
+
+
 def test_a_recurring_message_that_cannot_be_read_is_ended_whatever_its_generation(store: Store) -> None:
     state = store.topic()
     assert store.recurring.put(state, a_recurring(), None, None)

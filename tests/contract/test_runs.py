@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import json
-from typing import Any
-
 import pytest
 from botocore.exceptions import ClientError
 from botocore.stub import Stubber
 
 from tests.contract.aws_resources import client
 from tidewheel.aws.runs import AwsRuns
-from tidewheel.clock import ManualClock
 from tidewheel.errors import NotConfigured
 from tidewheel.flows.ports.runs import MergeSize, Runs
-from tidewheel.memory import MemoryRuns, MemoryService
+from tidewheel.memory import MemoryRuns
 
 INVOKE = {"FunctionName": "the-compact", "InvocationType": "Event", "Payload": b'{"topic": "orders"}'}
 START_JOB_RUN = {"JobName": "the-merge", "Arguments": {"--topic": "orders,mail"}}
@@ -73,11 +69,6 @@ def test_a_dispatch_is_one_request_on_aws_and_is_noted_in_memory() -> None:
     assert memory.dispatches == ["orders"]
 
 
-def test_the_payload_is_the_event_of_the_function() -> None:
-    payload: Any = INVOKE["Payload"]
-    assert json.loads(payload) == {"topic": "orders"}
-
-
 def test_a_job_that_runs_already_is_to_be_started_later() -> None:
     aws = Aws()
     aws.jobs.add_client_error("start_job_run", "ConcurrentRunsExceededException", expected_params=START_JOB_RUN)
@@ -101,9 +92,3 @@ def test_any_other_refusal_comes_out() -> None:
     aws.functions.add_client_error("invoke", "ResourceNotFoundException")
     with pytest.raises(ClientError, match="ResourceNotFoundException"):
         aws.port.merge("orders")
-
-
-def test_the_service_in_memory_starts_merges() -> None:
-    service = MemoryService.at(ManualClock(5))
-    service.runs.merge("orders")
-    assert service.runs.merges == [("orders", MergeSize.SMALL)]

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import threading
 import tomllib
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
 
 import boto3
 import botocore
@@ -16,12 +13,11 @@ import pytest
 
 from tests.conftest import REPOSITORY
 from tests.contract.aws_resources import REGION
-from tidewheel.aws.service import Service, client_config, parallel_of
+from tidewheel.aws.service import Service, parallel_of
+from tidewheel.client.connection import Connection
 from tidewheel.clock import ManualClock, current, use
 from tidewheel.errors import NotConfigured
 from tidewheel.flows.ports import Ports
-from tidewheel.flows.ports.parallel import in_order
-from tidewheel.memory import MemoryService
 from tidewheel.model.settings import ServiceSettings
 
 ENVIRONMENT = {
@@ -62,12 +58,6 @@ def test_an_environment_without_settings_names_what_is_missing() -> None:
         ServiceSettings.from_environment({name: value for name, value in ENVIRONMENT.items() if "DISPATCH" not in name})
 
 
-def test_there_are_as_many_connections_as_threads() -> None:
-    config: Any = client_config(64)
-    assert config.max_pool_connections == 64
-    assert config.retries["mode"] == "standard"
-
-
 def test_every_request_has_the_same_short_user_agent_with_the_version(
     monkeypatch: pytest.MonkeyPatch, aws: None
 ) -> None:
@@ -76,7 +66,9 @@ def test_every_request_has_the_same_short_user_agent_with_the_version(
     session, sent = boto3.session.Session(), []
     session.events.register_first("before-send", lambda request, **_: sent.append(request.headers["User-Agent"]))
     service = Service.of(ServiceSettings.from_environment(ENVIRONMENT), session, current())
+    sdk = Connection("tidewheel", session=session, settings=None, endpoint_url=None)
     calls: list[Callable[[], object]] = [
+        sdk.sqs.list_queues,
         lambda: service.topic_states.read("orders"),
         lambda: service.topic_states.read("orders"),
         lambda: service.objects.put("a", b""),
@@ -129,28 +121,3 @@ def test_calls_that_a_call_makes_side_by_side_wait_for_no_other_thread() -> None
 
     parallel(outer, range(4))
     assert sorted(done) == [(number, inner) for number in range(4) for inner in range(3)]
-
-
-def test_without_threads_calls_are_made_in_order() -> None:
-    done: list[int] = []
-    in_order(done.append, [3, 1, 2])
-    assert done == [3, 1, 2]
-
-
-def test_the_service_in_memory_is_all_ports_too() -> None:
-    service: Ports = MemoryService.at(ManualClock(5))
-    assert service.clock.now_ms() == 5
-    service.parallel(lambda number: None, range(2))
-
-
-def test_the_adapters_import_no_pyarrow() -> None:
-    code = (
-        "import sys, pkgutil, importlib, tidewheel.aws, tidewheel.memory\n"
-        "for package in (tidewheel.aws, tidewheel.memory):\n"
-        "    for module in pkgutil.iter_modules(package.__path__):\n"
-        "        importlib.import_module(f'{package.__name__}.{module.name}')\n"
-        "heavy = {'pyarrow', 'numpy', 'aws_lambda_powertools', 'aws_cdk', 'moto', 'pyspark'}\n"
-        "sys.exit(', '.join(sorted(heavy & set(sys.modules))) or 0)"
-    )
-    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert (result.returncode, result.stderr) == (0, "")

@@ -13,12 +13,12 @@ from botocore.exceptions import ClientError, EndpointConnectionError
 from tests.contract.builders import a_message_id
 from tidewheel.aws.sqs_queues import ATTEMPTS, SqsQueues, refused_body
 from tidewheel.errors import QueueUnavailable
-from tidewheel.flows.ports.queues import Release
-from tidewheel.model.job import DrainJob, PartJob, job_of
+from tidewheel.flows.ports.queues import QueueMessage
 from tidewheel.model.message import SQS_MAX_BYTES
 from tidewheel.model.park import ParkKey
 from tidewheel.model.received import header_text
 from tidewheel.model.subscription_state import DeliveryKey
+from tidewheel.model.task import PartTask, task_of
 
 KEY = DeliveryKey(topic="orders", subscription="billing", generation="s1", plan=100)
 
@@ -61,8 +61,8 @@ def queues(sqs: Sqs, pauses: list[float] | None = None) -> SqsQueues:
     )
 
 
-def releases(*texts: str) -> list[tuple[Release, int]]:
-    return [(Release(0, text, None, header_text(a_message_id(n), 1, 5), 1), n) for n, text in enumerate(texts)]
+def releases(*texts: str) -> list[tuple[QueueMessage, int]]:
+    return [(QueueMessage(0, text, None, header_text(a_message_id(n), 1, 5), 1), n) for n, text in enumerate(texts)]
 
 
 def fails(**codes: tuple[str, bool]) -> Callable[[list[Any]], list[dict[str, Any]]]:
@@ -95,7 +95,7 @@ def raises_if(code: str, applies: Callable[[list[str]], bool]) -> Callable[[list
 # ---- send
 def test_a_batch_is_one_request_with_ids_delays_and_typed_attributes() -> None:
     sqs = Sqs()
-    release = Release(0, "text", {"color": "red"}, "header", 1)
+    release = QueueMessage(0, "text", {"color": "red"}, "header", 1)
     assert queues(sqs).send("q", [(release, 7), *releases("b")]) == []
     [request] = sqs.requests
     assert request["QueueUrl"] == "q"
@@ -109,6 +109,11 @@ def test_a_batch_is_one_request_with_ids_delays_and_typed_attributes() -> None:
         },
     }
     assert request["Entries"][1]["Id"] == "1"
+
+
+def test_more_than_ten_messages_are_no_batch() -> None:
+    with pytest.raises(ValueError, match="11"):
+        queues(Sqs()).send("q", releases(*"abcdefghijk"))
 
 
 def test_entries_that_failed_are_refusals_by_whose_fault_it_was() -> None:
@@ -171,7 +176,7 @@ def test_what_a_batch_took_before_one_of_its_messages_had_an_error_is_known() ->
 
     sqs = Sqs(refuse)
     found = queues(sqs).send("q", releases("a", "b", "c", "d"))
-    assert [(r.index, r.permanent, r.throttled) for r in found] == [(1, False, True), (2, False, True)]
+    assert [(r.index, r.permanent) for r in found] == [(1, False), (2, False)]
     assert sqs.bodies == ["a", "d"]
 
 
@@ -195,7 +200,7 @@ def test_parts_go_ten_a_request() -> None:
     queues(sqs).enqueue_parts(KEY, range(23))
     assert [len(request["Entries"]) for request in sqs.requests] == [10, 10, 3]
     assert {request["QueueUrl"] for request in sqs.requests} == {"work"}
-    assert [job_of(body) for body in sqs.bodies] == [PartJob(key=KEY, part=part) for part in range(23)]
+    assert [task_of(body) for body in sqs.bodies] == [PartTask(key=KEY, part=part) for part in range(23)]
 
 
 def test_each_topic_is_a_group_of_the_work_queue() -> None:
@@ -206,14 +211,6 @@ def test_each_topic_is_a_group_of_the_work_queue() -> None:
     service.enqueue_catch_up("alarms", "billing", "s1")
     groups = [entry["MessageGroupId"] for request in sqs.requests for entry in request["Entries"]]
     assert groups == [KEY.topic, "trials", "alarms"]
-
-
-def test_parks_go_ten_a_request_too() -> None:
-    sqs = Sqs()
-    keys = [ParkKey(topic="orders", subscription="billing", generation="s1", id=str(each)) for each in range(11)]
-    queues(sqs).enqueue_parks(keys)
-    assert [len(request["Entries"]) for request in sqs.requests] == [10, 1]
-    assert [job_of(body) for body in sqs.bodies] == [DrainJob(key=key) for key in keys]
 
 
 def test_who_may_not_send_to_the_work_queue_learns_it() -> None:
@@ -234,13 +231,13 @@ def test_parts_that_were_not_taken_are_tried_again() -> None:
     queues(sqs, pauses).enqueue_parts(KEY, range(5))
     assert seen == [5, 2, 1]
     assert len(pauses) == 2
-    jobs = [job_of(body) for body in sqs.bodies]
-    assert sorted(job.part for job in jobs if isinstance(job, PartJob)) == [0, 1, 2, 3, 4]
+    jobs = [task_of(body) for body in sqs.bodies]
+    assert sorted(job.part for job in jobs if isinstance(job, PartTask)) == [0, 1, 2, 3, 4]
 
 
 def test_parts_that_are_never_taken_are_an_error() -> None:
     sqs = Sqs(lambda entries: [{"Id": entries[0]["Id"], "Code": "InternalError", "SenderFault": False, "Message": "m"}])
-    with pytest.raises(QueueUnavailable, match="work does not accept messages: 1 jobs were not taken in 4 tries: m"):
+    with pytest.raises(QueueUnavailable, match="work does not accept messages: 1 tasks were not taken in 4 tries: m"):
         queues(sqs).enqueue_parts(KEY, range(3))
     assert len(sqs.requests) == ATTEMPTS
 

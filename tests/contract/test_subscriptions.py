@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.contract.builders import Store, a_delivery, a_state, a_subscription, raise_next_slot
-from tidewheel.model.park import Park, ParkKey
+from tests.contract.builders import Store, a_delivery, a_park, a_state, a_subscription, in_state, raise_next_slot
 from tidewheel.model.subscription_state import State, SubscriptionState
 from tidewheel.model.topic_state import NextWork
 from tidewheel.storage.deliveries import HandOut
@@ -21,18 +20,6 @@ def _assert_refused(store: Store, state: Any, subscription: Any) -> None:
     assert not store.subscriptions.create(state, subscription)
     assert store.subscriptions.all("orders") == []
     assert store.current() == before
-
-
-def in_state(store: Store, state: State) -> SubscriptionState:
-    """The only subscription of the topic, in a state."""
-    if store.topic_states.read("orders") is None:
-        store.topic()
-    [subscription] = store.subscribed()
-    if state is State.PAUSED:
-        assert store.subscriptions.pause(subscription)
-    if state is State.BROKEN:
-        assert store.subscriptions.mark_broken("orders", "billing", subscription.generation)
-    return replace(subscription, state=state)
 
 
 def now(store: Store) -> SubscriptionState | None:
@@ -51,14 +38,6 @@ def _assert_not_resumed(store: Store, state: Any, subscription: Any) -> None:
 
 
 FILTER = '{"color":["red"]}'
-
-
-def a_park(subscription: SubscriptionState | None = None, id: str = "p1", **fields: Any) -> Park:
-    """A small park of a subscription."""
-    to = subscription or a_subscription()
-    key = ParkKey(topic=to.topic, subscription=to.name, generation=to.generation, id=id)
-    values = {"rows": 3, "size_bytes": 6, "next_check_ms": 5000, "ledger": b"ledger"} | fields
-    return Park(key=key, **values)
 
 
 def test_a_subscription_is_read_as_it_was_created_and_the_sweep_checks_it(store: Store) -> None:

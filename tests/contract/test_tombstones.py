@@ -106,19 +106,11 @@ def test_a_message_that_is_cancelled_or_superseded_cannot_be_moved(store: Store)
 
 def test_a_batch_is_cancelled_as_a_whole_or_not_at_all(store: Store) -> None:
     store.topic()
-    assert store.tombstones.cancel_batch("orders", [a_tombstone(100 + i, i) for i in range(90)])
-    assert len(store.tombstones.all("orders")) == 90
+    assert store.tombstones.cancel_batch("orders", [a_tombstone(100 + i, i) for i in range(12)])
+    assert len(store.tombstones.all("orders")) == 12
     store.topic_states.seal(store.current(), 102)
     assert not store.tombstones.cancel_batch("orders", [a_tombstone(101, 500), a_tombstone(300, 501)])
-    assert len(store.tombstones.all("orders")) == 90
-
-
-def test_all_that_a_tombstone_says_comes_back(store: Store) -> None:
-    store.topic()
-    written = [a_tombstone(100, 1), a_tombstone(100, 2, to=a_message_id(7)), a_tombstone(101, 3, certain=False)]
-    for each in written:
-        store.tombstones.restore("orders", each)
-    assert sorted(store.tombstones.all("orders"), key=lambda t: t[:2]) == sorted(written, key=lambda t: t[:2])
+    assert len(store.tombstones.all("orders")) == 12
 
 
 def test_a_message_may_take_the_place_of_the_message_that_was_allowed_and_of_no_other(store: Store) -> None:

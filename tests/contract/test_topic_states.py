@@ -21,9 +21,18 @@ from tidewheel.storage.buckets import Commit
 LOW = NextWork(next_slot=105, next_check_ms=7000, collect_at_ms=None)
 
 
+OLD_READS = pytest.mark.parametrize(
+    ("read", "now"),
+    [
+        ({"work_version": 0}, {"work_version": 1}),
+        ({"generation": "g1"}, {"generation": "g2"}),
+        ({"next_slot": None}, {"next_slot": 120}),
+        ({"next_slot": 120}, {"next_slot": None}),
+        ({"next_slot": 120}, {"next_slot": 121}),
+    ],
+)
+"""Of a write that is refused: the topic state as read, and as it is now."""
 ONE = Purge(first_ms=1, end_ms=2, sent_before_ms=3)
-
-
 TWO = Purge(first_ms=10, end_ms=20, sent_before_ms=30)
 
 
@@ -44,12 +53,6 @@ def test_a_topic_is_read_as_it_was_created(store: Store) -> None:
     assert store.topic_states.read("other") == other
 
 
-def test_a_topic_that_exists_is_not_created_again(store: Store) -> None:
-    state = store.topic()
-    assert not store.topic_states.create(replace(state, generation="g2", sealed=500))
-    assert store.current() == state
-
-
 def test_an_unknown_topic_has_no_topic_state_and_nothing_else(store: Store) -> None:
     storage = store
     assert storage.topic_states.read("orders") is None
@@ -63,15 +66,6 @@ def test_an_unknown_topic_has_no_topic_state_and_nothing_else(store: Store) -> N
     assert not raise_next_slot(storage, a_state(), LOW)
     assert storage.buckets.commit(a_state(), a_bucket(105), LOW) is Commit.MOVED
     assert storage.buckets.all("orders") == []
-
-
-def test_all_topics_are_listed_by_name(store: Store) -> None:
-    states = [a_state(name) for name in ("zebra", "apple", "mango", "banana", "cherry")]
-    for state in states:
-        store.topic_states.create(state)
-    store.buckets.commit(states[0], a_bucket(105), LOW)
-    names = [state.topic for state in store.topic_states.all()]
-    assert names == ["apple", "banana", "cherry", "mango", "zebra"]
 
 
 def test_sealing_raises_sealed_and_returns_the_topic_state(store: Store) -> None:
@@ -91,17 +85,6 @@ def test_sealing_never_lowers_sealed_and_still_returns_the_topic_state(store: St
     state = store.topic()
     assert store.topic_states.seal(store.current(), slot) == state
     assert store.current() == state
-
-
-def test_a_layout_is_raised_once_and_never_lowered(store: Store) -> None:
-    state = store.topic()
-    raised = replace(state, layout=2)
-    assert store.topic_states.raise_layout(state, 2) == raised
-    assert store.topic_states.raise_layout(state, 2) == store.topic_states.raise_layout(state, 1) == raised
-    assert store.current() == raised
-    assert store.topic_states.raise_layout(replace(state, generation="g0"), 2) is None
-    # A worker with the topic state from before goes on: this release reads both layouts.
-    assert store.topic_states.seal(state, 104) == replace(raised, sealed=104)
 
 
 @pytest.mark.parametrize(
@@ -157,16 +140,7 @@ def test_the_time_of_the_next_collection_is_set(
     assert store.checks.due(100)[0] == ([] if next_check_ms is None else ["orders"])
 
 
-@pytest.mark.parametrize(
-    ("read", "now"),
-    [
-        ({"work_version": 0}, {"work_version": 1}),
-        ({"generation": "g1"}, {"generation": "g2"}),
-        ({"next_slot": None}, {"next_slot": 120}),
-        ({"next_slot": 120}, {"next_slot": None}),
-        ({"next_slot": 120}, {"next_slot": 121}),
-    ],
-)
+@OLD_READS
 def test_the_time_of_the_next_collection_is_not_set_on_an_old_read(
     store: Store, read: dict[str, Any], now: dict[str, Any]
 ) -> None:
@@ -202,26 +176,12 @@ def test_a_swap_since_the_topic_state_was_read_does_not_matter_to_the_note(store
     assert store.current().merge_considered_version == 1
 
 
-@pytest.mark.parametrize(
-    ("read", "now"),
-    [
-        ({"work_version": 0}, {"work_version": 1}),
-        ({"generation": "g1"}, {"generation": "g2"}),
-        ({"next_slot": None}, {"next_slot": 120}),
-        ({"next_slot": 120}, {"next_slot": None}),
-        ({"next_slot": 120}, {"next_slot": 121}),
-    ],
-)
+@OLD_READS
 def test_a_merge_that_was_considered_on_an_old_read_is_not_noted(
     store: Store, read: dict[str, Any], now: dict[str, Any]
 ) -> None:
     state = store.topic(merge_at_ms=3, next_check_ms=3, **now)
     assert not store.topic_states.merge_considered(a_state(**read), 8)
-    assert store.current() == state
-
-
-def test_a_topic_with_marks_of_merges_is_read_as_it_was_created(store: Store) -> None:
-    state = store.topic(merge_considered_version=7, merge_at_ms=9)
     assert store.current() == state
 
 
@@ -255,11 +215,6 @@ def test_marks_of_purges_are_not_written_on_an_old_read(
     assert store.current() == state
 
 
-def test_marks_of_a_topic_that_is_gone_are_not_written(store: Store) -> None:
-    assert not store.topic_states.set_purges(a_state(), 9, [TWO])
-    assert store.topic_states.read("orders") is None
-
-
 def test_other_settings_are_written_over_those_that_were_read(store: Store) -> None:
     state = store.topic()
     changed = TopicSettings(retention_s=60, delay_levels=(1, 5), max_waiting=7)
@@ -274,11 +229,6 @@ def test_settings_are_not_written_on_an_old_read(store: Store, now: dict[str, An
     assert store.current() == state
 
 
-def test_settings_of_a_topic_that_is_gone_are_not_written(store: Store) -> None:
-    assert not store.topic_states.update_settings(a_state(), TopicSettings(retention_s=60))
-    assert store.topic_states.read("orders") is None
-
-
 def test_the_topic_state_alone_is_deleted_and_may_be_gone(store: Store) -> None:
     state = store.topic()
     store.buckets.restore("orders", a_bucket(105))
@@ -287,11 +237,3 @@ def test_the_topic_state_alone_is_deleted_and_may_be_gone(store: Store) -> None:
     assert store.topic_states.read("orders") is None
     assert store.buckets.all("orders") == [a_bucket(105)]
     assert store.topic_states.create(replace(state, work_version=7))
-
-
-def test_the_layout_of_a_topic_that_was_created_again_stays(store: Store) -> None:
-    before = store.topic(generation="g2").layout
-
-    assert store.topic_states.raise_layout(a_state(generation="g1"), 2) is None
-
-    assert store.current().layout == before

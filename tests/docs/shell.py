@@ -74,4 +74,5 @@ def _split(text: str) -> Iterator[tuple[str, ...]]:
             found = found[1:]
         if found:
             yield tuple(found)
-        words = words[ends[0] + 1 :]
+        to_file = words[ends[0] : ends[0] + 1] in ([">"], [">>"], ["<"])
+        words = words[ends[0] + 1 + to_file :]

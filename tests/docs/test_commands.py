@@ -6,7 +6,6 @@ import importlib.util
 import json
 import re
 import shlex
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from functools import cache
 from typing import Any
@@ -21,11 +20,11 @@ from typer.testing import CliRunner
 
 from infra.deploy import _parser as deploy_parser
 from tests.docs.shell import PLACE, Command, commands
-from tests.docs.test_snippets import COMMANDS_OF_THEIR_OWN, DOCUMENTS, ROOT
+from tests.docs.test_snippets import DOCUMENTS, ROOT
 from tests.e2e import removal
 from tests.e2e.account import DEPLOY, deploy_command
 from tests.e2e.cloud import PREFIX
-from tests.infra.test_client_permissions import set_aside
+from tests.infra.test_client_permissions import damage
 from tidewheel.cli.main import FIRST, app
 from tidewheel.cli.target import Target
 from tidewheel.local import LocalTidewheel
@@ -77,6 +76,22 @@ ON_SPARK = {"merge", "rebuild", "import"}
 """Commands that start Spark: `tests/spark` runs them."""
 
 
+NOT_OURS = (
+    ".venv/bin/python",
+    "aws",
+    "cd",
+    "cdk",
+    "date",
+    "docker",
+    "export",
+    "git",
+    "node",
+    "npm",
+    "npx",
+    "pip",
+    "python",
+)
+"""Commands of shell blocks that this project does not define."""
 MENTIONED = ("Exit", "MissingParameter", "NoArgsIsHelpError", "UnfinishedCommand")
 """Errors of a command that prose names without all that it takes; --help is an Exit."""
 
@@ -115,10 +130,7 @@ def test_the_command_alone_says_what_to_do_first_with_commands_that_exist() -> N
 
 def _check_ours(words: list[str]) -> None:
     """Raises an error unless these are a command and what it takes."""
-    name = next((word for word in words if not word.startswith("-")), "")
-    group = get_command(COMMANDS_OF_THEIR_OWN.get(name, app))
-    arguments = words[words.index(name) + 1 :] if name in COMMANDS_OF_THEIR_OWN else words
-    _parse(group, arguments)
+    _parse(get_command(app), words)
 
 
 def _parse(command: Any, arguments: list[str]) -> None:
@@ -148,7 +160,7 @@ def test_the_tidewheel_commands_of_an_operations_document_run_in_their_order(nam
         for command in typed:
             words = [filled.get(word, word) for word in command.words[1:]]
             if words[:2] == ["damaged", "restore"]:
-                set_aside(stack, "orders", "billing", "0")
+                damage(stack, "orders", "billing", 0)
                 words[-1] = "billing:0"
             if "--stack" in words:
                 words[words.index("--stack") + 1] = stack.stack_name
@@ -165,6 +177,17 @@ def test_a_python_module_that_is_run_exists(command: Command) -> None:
     if module == removal.__name__:
         words = [f"{PREFIX}x" if word in (PLACE, "STACK") else word for word in command.words[3:]]
         removal.parser().parse_args(words)
+
+
+@pytest.mark.parametrize("command", commands("make"), ids=ids)
+def test_a_make_target_exists(command: Command) -> None:
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
+    assert {word for word in command.words[1:] if "=" not in word} <= targets
+
+
+def test_every_command_in_a_shell_snippet_is_known() -> None:
+    for command in commands("", quoted=False):
+        assert command.words[0].rpartition("/")[2] in ("make", "tidewheel", *NOT_OURS), command
 
 
 # ---- AWS's
@@ -310,13 +333,3 @@ def test_the_smoke_test_deploys_with_options_that_exist() -> None:
 def test_a_wrong_aws_command_is_found(text: str) -> None:
     with pytest.raises((AssertionError, jmespath.exceptions.ParseError, json.JSONDecodeError)):
         check_aws(Command(document=ROOT / "README.md", line=1, words=tuple(shlex.split(text))))
-
-
-def programs() -> Iterator[str]:
-    for program in ("tidewheel", "aws", CDK, "python -m"):
-        if len(commands(program)) >= 2:
-            yield program
-
-
-def test_there_are_commands_of_each_kind_to_check() -> None:
-    assert list(programs()) == ["tidewheel", "aws", CDK, "python -m"]

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import shlex
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any
 
@@ -21,6 +23,8 @@ from tidewheel.flows.recovery.rebuild_report import RebuildReport
 from tidewheel.local import LocalTidewheel
 from tidewheel.model.message import Message
 from tidewheel.model.settings import ServiceSettings, TopicSettings, parameter_name
+
+pytestmark = pytest.mark.long
 
 TOPIC, READER = "orders", "billing"
 Item = dict[str, Any]
@@ -71,17 +75,17 @@ def replace_items(stack: LocalTidewheel, restored: list[Item]) -> None:
         dynamodb.put_item(TableName=table, Item=item)
 
 
-def begun() -> LocalTidewheel:
-    stack = LocalTidewheel().open()
-    client = stack.client()
-    client.create_topic(TOPIC)
-    client.create_subscription(TOPIC, READER)
-    return stack
+@contextmanager
+def begun() -> Iterator[LocalTidewheel]:
+    with LocalTidewheel() as stack:
+        client = stack.client()
+        client.create_topic(TOPIC)
+        client.create_subscription(TOPIC, READER)
+        yield stack
 
 
 def test_a_restored_table_and_a_rebuild_lose_nothing_that_came_after_the_point() -> None:
-    stack = begun()
-    try:
+    with begun() as stack:
         early = send(stack, "before", range(2, 40, 3))
         stack.client().pause(TOPIC, READER)
         stack.client().send(TOPIC, "parked", delay="1m")
@@ -98,13 +102,10 @@ def test_a_restored_table_and_a_rebuild_lose_nothing_that_came_after_the_point()
         stack.client().resume(TOPIC, READER)
         stack.advance(days=4)
         assert received(stack) == early + late + Counter(["parked"])
-    finally:
-        stack.close()
 
 
 def test_what_was_delivered_since_the_point_comes_again_with_its_ids() -> None:
-    stack = begun()
-    try:
+    with begun() as stack:
         sent = send(stack, "twice", range(2, 5))
         point = items(stack)
         stack.advance(hours=3)
@@ -115,16 +116,13 @@ def test_what_was_delivered_since_the_point_comes_again_with_its_ids() -> None:
         again = received(stack)
         assert set(first) == {"twice 2", "twice 3"}
         assert set(again) >= {"twice 4"} and set(again) <= set(sent)
-    finally:
-        stack.close()
 
 
 def test_a_table_made_by_the_command_is_the_stacks_table_and_takes_a_rebuild() -> None:
     found = commands("aws dynamodb create-table", quoted=False)
     [command] = [each for each in found if each.document.stem == "disaster-recovery"]
     words = dict(zip(command.words[3::2], command.words[4::2], strict=True))
-    stack = begun()
-    try:
+    with begun() as stack:
         sent = send(stack, "kept", range(2, 60, 7))
         stack.advance(hours=1)
         dynamodb, table = stack.session.client("dynamodb"), table_of(stack)
@@ -148,13 +146,10 @@ def test_a_table_made_by_the_command_is_the_stacks_table_and_takes_a_rebuild() -
         client.create_subscription(TOPIC, READER, initial_position="earliest")
         stack.advance(days=4)
         assert received(stack) == sent
-    finally:
-        stack.close()
 
 
 def test_a_deleted_object_comes_back_with_its_delete_marker_gone() -> None:
-    stack = begun()
-    try:
+    with begun() as stack:
         s3, bucket = stack.session.client("s3"), outputs(stack.session, stack.stack_name)["S3BucketName"]
         s3.put_bucket_versioning(Bucket=bucket, VersioningConfiguration={"Status": "Enabled"})
         sent = send(stack, "deleted", range(2, 30, 5))
@@ -167,21 +162,16 @@ def test_a_deleted_object_comes_back_with_its_delete_marker_gone() -> None:
         assert dry_run(stack).agrees
         stack.advance(days=2)
         assert received(stack) == sent
-    finally:
-        stack.close()
 
 
 def test_in_another_region_all_that_waited_is_delivered() -> None:
-    stack = begun()
-    try:
+    with begun() as stack:
         sent = send(stack, "moved", range(2, 60, 4))
         stack.advance(hours=1)
         s3, bucket = stack.session.client("s3"), outputs(stack.session, stack.stack_name)["S3BucketName"]
         listed = s3.list_objects_v2(Bucket=bucket, Prefix="ledgers/")["Contents"]
         replica = {each["Key"]: s3.get_object(Bucket=bucket, Key=each["Key"])["Body"].read() for each in listed}
         now = stack.now()
-    finally:
-        stack.close()
     with LocalTidewheel(start=now.astimezone(UTC)) as other:
         s3, bucket = other.session.client("s3"), outputs(other.session, other.stack_name)["S3BucketName"]
         for key, body in replica.items():

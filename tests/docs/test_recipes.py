@@ -162,24 +162,6 @@ def test_a_retry_comes_after_one_two_and_four_minutes_and_then_goes_to_the_dead_
     assert service.tw.stats(recipe.TOPIC).dead == 1
 
 
-def test_what_succeeds_at_last_is_tried_no_more() -> None:
-    recipe, service = load("retry_with_backoff"), Service()
-    consumer = recipe.set_up(service.tw)
-    attempts: list[int] = []
-
-    def call(body: Any, key: str) -> None:
-        attempts.append(service.minutes())
-        if len(attempts) < 3:
-            raise recipe.Unavailable
-
-    service.tw.send(recipe.TOPIC, {"order": 17})
-    for _ in range(30 * 60):
-        service.stack.advance(seconds=1)
-        recipe.work(service.tw, consumer, call, 0)
-    assert attempts == [0, 1, 3]
-    assert service.tw.stats(recipe.TOPIC).dead == 0
-
-
 # ---- once
 
 

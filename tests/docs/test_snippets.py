@@ -5,38 +5,27 @@ from __future__ import annotations
 import inspect
 import re
 import runpy
-import shlex
 import subprocess
 import sys
 import tomllib
-from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import duckdb
 import pytest
-from typer.testing import CliRunner
 
 from infra import doc_figures, doc_tables, settings_page
+from tests.docs.recipe import load
 from tidewheel import Message
 from tidewheel.cdk.backlog import PARTITIONS
-from tidewheel.cli import console, demo
-from tidewheel.cli.main import app
 from tidewheel.ledger.schema import COLUMNS
 from tidewheel.local import LocalTidewheel, MemoryTidewheel
 from tidewheel.model.message import id_text
 
-if TYPE_CHECKING:
-    from types import ModuleType
-
 ROOT = Path(__file__).resolve().parent.parent.parent
 EXAMPLES = ROOT / "examples"
 DOCUMENTS = sorted([*ROOT.glob("*.md"), EXAMPLES / "README.md", *(ROOT / "docs").rglob("*.md")])
-NOT_OURS = (".venv/bin/python", "aws", "cd", "cdk", "docker", "export", "git", "node", "npm", "npx", "pip", "python")
-"""Commands of shell blocks that this project does not define."""
-COMMANDS_OF_THEIR_OWN = {"demo": demo.app, "console": console.app}
 
 _STATE = re.compile(
     r"(?:^<!-- (?P<source>[^ ]+) -->\n)?^ *```(?P<language>\w*)\n(?P<text>.*?)^ *```$", re.MULTILINE | re.DOTALL
@@ -89,23 +78,6 @@ def region(source: str) -> str:
     return str(found)
 
 
-def commands() -> Iterator[tuple[Block, list[str]]]:
-    """Yields every command of the shell blocks, word by word."""
-    for block in blocks("sh", "bash", "shell", "console"):
-        for line in block.text.replace("\\\n", " ").splitlines():
-            words = shlex.split(line, comments=True)
-            while words:
-                ends = [i for i, word in enumerate(words) if word in ("&&", "|", "||", ";")] + [len(words)]
-                yield block, words[: ends[0]]
-                words = words[ends[0] + 1 :]
-
-
-def helped(words: list[str]) -> tuple[str, ...]:
-    """Returns the words of a command up to its name."""
-    name = next((word for word in words[1:] if not word.startswith("-")), None)
-    return () if name is None else tuple(words[1 : words.index(name) + 1])
-
-
 def prose(document: Path) -> str:
     """Returns a document without fenced blocks."""
     return _STATE.sub("", document.read_text(encoding="utf-8"))
@@ -120,11 +92,6 @@ def anchors(document: Path) -> set[str]:
 # ---- what is written
 
 
-def test_there_are_python_and_shell_snippets_to_check() -> None:
-    assert len(blocks("python")) >= 6
-    assert len(list(commands())) >= 10
-
-
 @pytest.mark.parametrize("block", blocks("python", "py"), ids=str)
 def test_every_python_snippet_is_a_region_of_an_example(block: Block) -> None:
     assert block.source is not None, "put <!-- examples/file.py#region --> on the line before it"
@@ -134,35 +101,6 @@ def test_every_python_snippet_is_a_region_of_an_example(block: Block) -> None:
 def test_every_example_is_quoted_in_a_document() -> None:
     quoted = {block.source.partition("#")[0] for block in blocks("python") if block.source}
     assert {str(path.relative_to(ROOT)) for path in EXAMPLES.rglob("*.py")} == quoted
-
-
-def test_every_make_target_in_a_shell_snippet_exists() -> None:
-    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
-    for block, words in commands():
-        if words[:1] == ["make"]:
-            named = [word for word in words[1:] if "=" not in word]
-            assert named, f"{block}: {words}"
-            assert set(named) <= targets, f"{block}: {words}"
-
-
-def test_every_make_target_named_in_prose_exists() -> None:
-    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
-    for document in DOCUMENTS:
-        for named in re.findall(r"`make ([a-z -]+)`", prose(document)):
-            assert set(named.split()) <= targets, f"{document.name}: make {named}"
-
-
-def test_every_command_in_a_shell_snippet_is_known() -> None:
-    for block, words in commands():
-        called = [word for word in words if not re.match(r"[A-Z_]+=", word)]
-        if called:
-            assert called[0].rpartition("/")[2] in ("make", "tidewheel", *NOT_OURS), f"{block}: {words}"
-
-
-@pytest.mark.parametrize("words", sorted({helped(words) for _, words in commands() if words[0] == "tidewheel"}))
-def test_every_tidewheel_command_has_help(words: tuple[str, ...]) -> None:
-    shown = CliRunner().invoke(app, [*words, "--help"])
-    assert shown.exit_code == 0, shown.output
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
@@ -180,12 +118,6 @@ def test_every_relative_link_leads_to_a_file(document: Path) -> None:
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
 def test_no_document_names_a_place_on_somebodys_machine(document: Path) -> None:
     assert _FORBIDDEN.findall(document.read_text(encoding="utf-8")) == []
-
-
-@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
-def test_no_document_has_anything_left_to_do(document: Path) -> None:
-    lines = document.read_text(encoding="utf-8").splitlines()
-    assert [f"{i}: {line}" for i, line in enumerate(lines, 1) if "TODO" in line] == []
 
 
 def test_the_paths_that_documents_name_in_the_package_exist() -> None:
@@ -227,13 +159,6 @@ def test_a_figure_of_a_document_is_the_one_that_the_code_makes(name: str) -> Non
     assert (doc_figures.DOCS / name).read_text(encoding="utf-8") == doc_figures.page(name), "make derived"
 
 
-def test_a_page_without_the_words_around_a_figure_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "monitoring.md").write_text("Nothing.\n")
-    monkeypatch.setattr(doc_figures, "DOCS", tmp_path)
-    with pytest.raises(SystemExit, match=r"monitoring\.md: nothing is like"):
-        doc_figures.page("monitoring.md")
-
-
 def test_every_argument_of_the_local_stack_is_listed() -> None:
     arguments = set(inspect.signature(LocalTidewheel).parameters) - {"topic_settings"}
     assert _table_names("local.md", "Arguments") - {"slot_s", "lookahead_s"} == arguments
@@ -256,17 +181,6 @@ def test_the_picture_of_the_imports_is_the_one_that_is_checked() -> None:
 # ---- what is run
 
 
-def _load(name: str) -> ModuleType:
-    from importlib.util import module_from_spec, spec_from_file_location
-
-    spec = spec_from_file_location(f"example_{name}", EXAMPLES / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 def _run(*arguments: str) -> None:
     done = subprocess.run([sys.executable, *arguments], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -285,7 +199,7 @@ def test_the_tests_of_the_fixture_example_pass() -> None:
 
 
 def test_the_example_that_cancels_a_group_asks_what_it_costs(capsys: pytest.CaptureFixture[str]) -> None:
-    example = _load("cancel_many")
+    example = load("cancel_many", EXAMPLES)
     stack = MemoryTidewheel()
     tw = stack.client()
     tw.create_topic("reminders")
@@ -298,7 +212,7 @@ def test_the_example_that_cancels_a_group_asks_what_it_costs(capsys: pytest.Capt
 
 
 def test_the_deployed_example_sends_and_receives_on_the_local_stack(capsys: pytest.CaptureFixture[str]) -> None:
-    example = _load("deploy_and_send")
+    example = load("deploy_and_send", EXAMPLES)
     with LocalTidewheel(start=datetime.now(UTC)) as stack:  # the example says "tomorrow"
         tw = stack.client()
         example.set_up(tw)
@@ -313,7 +227,7 @@ def test_the_deployed_example_sends_and_receives_on_the_local_stack(capsys: pyte
 
 
 def test_the_error_example_tells_what_is_worth_another_try() -> None:
-    example = _load("handle_errors")
+    example = load("handle_errors", EXAMPLES)
     good, bad = Message(body="good", delay="1d"), Message(body="")
     with LocalTidewheel() as stack:
         tw = stack.client()
@@ -343,7 +257,7 @@ def ledger(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_pyarrow_example_reads_a_ledger_and_a_segment(ledger: Path) -> None:
     import pyarrow.parquet as pq
 
-    example = _load("read_ledger")
+    example = load("read_ledger", EXAMPLES)
     assert example.count_by_day(ledger) == {"2026-01-02": 2, "2026-01-03": 1}
     ending_bytes = 4 + int.from_bytes(ledger.read_bytes()[-8:-4], "little") + 8
     segment = ledger.read_bytes()[4:-ending_bytes]
@@ -393,7 +307,9 @@ def test_the_duckdb_line_shows_each_message_that_is_not_due_once_with_those_that
     backlog: tuple[str, set[str], str],
 ) -> None:
     folder, not_due, cancelled = backlog
-    found = _ids([row[0] for row in _load("query_backlog").with_duckdb(folder).select("message_id").fetchall()])
+    found = _ids(
+        [row[0] for row in load("query_backlog", EXAMPLES).with_duckdb(folder).select("message_id").fetchall()]
+    )
     assert (set(found), len(found)) == (not_due, len(not_due))
     assert cancelled in found
     assert _stored_rows(folder) > len(not_due)  # delivered messages, too
@@ -401,7 +317,7 @@ def test_the_duckdb_line_shows_each_message_that_is_not_due_once_with_those_that
 
 def test_the_pandas_line_shows_the_same(backlog: tuple[str, set[str], str]) -> None:
     folder, not_due, _ = backlog
-    found = _load("query_backlog").with_pandas(folder)
+    found = load("query_backlog", EXAMPLES).with_pandas(folder)
     assert sorted(_ids(list(found["message_id"]))) == sorted(not_due)
     assert set(found["payload"]) <= {f"order {number}".encode() for number in range(12)}
 

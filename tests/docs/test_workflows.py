@@ -63,14 +63,6 @@ def test_an_action_is_pinned_by_its_commit_and_a_workflow_of_ours_exists(line: s
         assert PINNED.match(line)
 
 
-@pytest.mark.parametrize("workflow", WORKFLOWS, ids=lambda path: path.name)
-def test_a_job_needs_jobs_of_its_workflow_and_has_a_time_limit(workflow: Path) -> None:
-    for name, job in jobs(workflow).items():
-        needed = job.get("needs", [])
-        assert set([needed] if isinstance(needed, str) else needed) <= set(jobs(workflow)), name
-        assert "uses" in job or job["timeout-minutes"] > 0, name
-
-
 def test_ci_does_not_end_before_its_script_ends_by_itself() -> None:
     [seconds] = re.findall(r"timeout --kill-after=60 (\d+)", (ROOT / ".ci" / "run").read_text(encoding="utf-8"))
     assert jobs(ROOT / ".github" / "workflows" / "ci.yml")["checks"]["timeout-minutes"] * 60 > int(seconds) + 60

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
 from tidewheel.clock import Clock
@@ -16,7 +14,6 @@ if TYPE_CHECKING:
 
 PREFIX = "tidewheel-smoke-"
 """The start of the name of every stack that the suite makes. The suite removes no other stack."""
-JOB_OUTPUTS = {"merge_buckets": "MergeJob", "rebuild_index": "RebuildJob", "import_messages": "ImportJob"}
 
 Take = Callable[[int], bool]
 """Receives all messages of one subscription and waits up to so many seconds for the first. False: it failed."""
@@ -24,25 +21,6 @@ Take = Callable[[int], bool]
 
 class DeployFailed(Exception):
     """The stack was not deployed. The output above says why."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Usage:
-    """The usage of a stack.
-
-    Attributes:
-        units: by kind of bill, as `tidewheel.local.meter` names them.
-        gb_seconds: function time; None if nothing measures it.
-        dpu_hours: time of the workers of Glue jobs.
-        invocations, errors, throttles: by function.
-    """
-
-    units: Mapping[str, float]
-    gb_seconds: float | None = None
-    dpu_hours: float = 0.0
-    invocations: Mapping[str, int] = field(default_factory=dict)
-    errors: Mapping[str, int] = field(default_factory=dict)
-    throttles: Mapping[str, int] = field(default_factory=dict)
 
 
 class Cloud(Protocol):
@@ -81,25 +59,6 @@ class Cloud(Protocol):
 
     def sleep(self, seconds: float) -> None:
         """Lets time pass."""
-
-    def hastened_bulk(self) -> AbstractContextManager[None]:
-        """Shortens the batch window of the bulk queue from 300 s to 1 s inside the block."""
-
-    def throttled(self, function: str) -> AbstractContextManager[None]:
-        """Refuses all invocations of a function inside the block."""
-
-    def file(self, name: str, text: str) -> str:
-        """Writes a file for an import and returns its URI or path."""
-
-    def run_job(self, job: str, **arguments: str) -> None:
-        """Runs a Glue job to the end, given its script, such as "merge_buckets".
-
-        Raises:
-            Exception: the run failed.
-        """
-
-    def usage(self) -> Usage:
-        """Returns the usage since the deployment. May wait for metrics."""
 
     def close(self) -> None:
         """Frees the resources of this process, and removes nothing from the account."""

@@ -1,4 +1,4 @@
-"""Options, environment and verdict of the suite.
+"""Options and environment of the suite.
 
 `pytest tests/e2e` rehearses on the local stack. `pytest tests/e2e --account`, or `make aws-smoke`, deploys a stack to
 the account that is logged in, runs the same scenarios there, and removes it whatever happens.
@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import secrets
 import signal
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,31 +23,26 @@ from tests.e2e.cloud import PREFIX, Cloud, DeployFailed
 from tests.e2e.local import LocalCloud
 from tests.e2e.removal import Removal, patient, remove
 from tests.e2e.stage import Stage
-from tests.e2e.usage import MOST_DOLLARS, NOT_COUNTED, price
 
-HERE = Path(__file__).parent
 SUITE = "test_suite.py"
 """The tests of the suite itself: no scenarios."""
-OUTCOMES = ("passed", "skipped", "failed", "error")
-SCENARIO_S = 7_200
+SCENARIO_S = 10_800
 """The longest that a scenario on an account may take."""
+MOST_DOLLARS = 1.0
+"""A whole run at most, rounded up: requests, alarms and the hours of the KMS key come to cents."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Trial:
-    """Additional data for the verdict, besides the tests' outcomes.
+    """A run's cloud and removals.
 
     Attributes:
         account: the account's cloud; None in a rehearsal.
-        dollars: the price of what was counted, by service.
         removals: what was removed, and what is left.
-        kept: the stack, if it was to be kept.
     """
 
     account: AccountCloud | None = None
-    dollars: Counter[str] = field(default_factory=Counter)
     removals: list[Removal] = field(default_factory=list)
-    kept: str | None = None
 
     @property
     def clean(self) -> bool:
@@ -67,8 +61,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--profile", help="profile of the credentials")
     group.addoption("--yes", action="store_true", help="do not ask before the deployment")
     group.addoption("--keep", action="store_true", help="leave the stack for a look at it")
-    group.addoption("--minutes", type=int, help="how long precision is measured [default: 60, in a rehearsal 1]")
-    group.addoption("--rate", type=int, default=5, help="messages a second while it is measured [default: 5]")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -89,12 +81,7 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     for item in items if config.getoption("account", False) else []:
         # By a signal: a thread would end the process, and leave the stack.
-        item.add_marker(pytest.mark.timeout(_scenario_s(config), func_only=True, method="signal"))
-
-
-def _scenario_s(config: pytest.Config) -> int:
-    """Returns the longest time for a scenario, including the requested minutes for precision."""
-    return SCENARIO_S + 60 * (config.getoption("minutes") or 0)
+        item.add_marker(pytest.mark.timeout(SCENARIO_S, func_only=True, method="signal"))
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
@@ -114,7 +101,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     print(
         f"\naccount {caller['Account']}, Region {aws.region_name}, as {caller['Arn']}\n"
         f"The stack {stack} (environment {config.option.environment}) is deployed, used for up to "
-        f"six hours, and {end}.\n"
+        f"four hours, and {end}.\n"
         f"It costs about ${MOST_DOLLARS:.2f} at most. The bootstrap bucket of the CDK keeps the archives.",
         flush=True,
     )
@@ -148,13 +135,11 @@ def cloud(request: pytest.FixtureRequest) -> Iterator[Cloud]:
             pytest.fail(str(error), pytrace=False)
         deployed = True
         yield cloud
-        if not _interrupted(session):
-            trial.dollars.update(price(cloud.usage()))
     finally:
         if not deployed:
             session.shouldfail = f"{cloud.stack_name} was not deployed"
         if deployed and request.config.getoption("keep", False) and not _interrupted(session):
-            trial.kept = cloud.stack_name
+            print(f"\nkept; remove it with: python -m tests.e2e.removal {cloud.stack_name}", flush=True)
         else:
             _remove(cloud, trial)
         cloud.close()
@@ -174,6 +159,7 @@ def _remove(cloud: Cloud, trial: Trial) -> None:
             remove(cloud.session, cloud.stack_name, removal)
     except KeyboardInterrupt:
         removal.left.append(f"the removal was broken off; go on with: python -m tests.e2e.removal {cloud.stack_name}")
+    print(removal, flush=True)
 
 
 @pytest.fixture
@@ -188,34 +174,3 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     """Fails a run with unremoved resources, after pytest has torn down all fixtures."""
     if session.exitstatus == pytest.ExitCode.OK and not session.config.stash[TRIAL].clean:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
-
-
-def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
-    """Prints the verdict with a line per scenario, the cost, and the remaining resources."""
-    found = [
-        (report.start, outcome, report)
-        for outcome in OUTCOMES
-        for report in terminalreporter.stats.get(outcome, [])
-        if isinstance(report, pytest.TestReport)  # and no file that could not be imported
-    ]
-    found = [each for each in found if config.rootpath.joinpath(each[2].fspath).parent == HERE]
-    found = [each for each in found if not each[2].fspath.endswith(SUITE)]
-    rows = [(outcome, report.duration, report.nodeid) for _, outcome, report in sorted(found, key=lambda each: each[0])]
-    trial = config.stash[TRIAL]
-    if not rows and not trial.removals:
-        return
-    write = terminalreporter.write_line
-    terminalreporter.section("verdict")
-    for outcome, seconds, name in rows:
-        write(f"{outcome:8}{seconds:9,.1f} s  {name.partition('::')[2]}")
-    if trial.dollars:
-        spent = ", ".join(f"{service} ${dollars:.4f}" for service, dollars in trial.dollars.items() if dollars)
-        write(f"cost ${sum(trial.dollars.values()):.4f}: {spent}; not counted: {NOT_COUNTED}")
-    for removal in trial.removals:
-        write(f"removed: {', '.join(removal.removed) or 'nothing'}")
-        for left in removal.left:
-            write(f"LEFT: {left}")
-    if trial.kept:
-        write(f"kept; remove it with: python -m tests.e2e.removal {trial.kept}")
-    good = trial.clean and rows and all(outcome in ("passed", "skipped") for outcome, _, _ in rows)
-    write("passed" if good and not terminalreporter._session.shouldfail else "FAILED")

@@ -2,20 +2,12 @@
 
 from __future__ import annotations
 
-import tempfile
-from collections import Counter
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
-from copy import deepcopy
-from functools import cache
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
-from unittest.mock import patch
+from typing import TYPE_CHECKING
 
-from tests.e2e.cloud import Take, Usage
+from tests.e2e.cloud import Take
+from tests.infra.variants import template_of
 from tidewheel.clock import Clock
 from tidewheel.errors import SqsError
-from tidewheel.model.prices import ASSUMED_GLUE_RUN_DPU_HOURS
 
 if TYPE_CHECKING:
     import boto3
@@ -28,10 +20,6 @@ SKEW = {"TIDEWHEEL_MAX_SKEW_MS": "100"}
 """As deployed. The local runtime alone has one clock and would leave no room for skew."""
 
 
-class Throttled(Exception):
-    """The function may not run now."""
-
-
 class LocalCloud:
     """The port `Cloud` on the local runtime. Time advances by a second at a time, only in `sleep`."""
 
@@ -40,7 +28,6 @@ class LocalCloud:
         self._environment = environment
         self._stack: LocalTidewheel | None = None
         self._takes: list[tuple[str, Take]] = []
-        self._files = ExitStack()
 
     @property
     def stack(self) -> LocalTidewheel:
@@ -60,14 +47,14 @@ class LocalCloud:
 
     def deploy(self) -> None:
         """Opens a local stack with the same template as an account."""
-        from tidewheel.local import LocalTidewheel  # a run on an account need not wait for the emulator
+        from tests.iam.stack import EnforcedTidewheel  # a run on an account need not wait for the emulator
 
-        template = _template(self._environment)
-        stack = LocalTidewheel(stack_name=self.stack_name, template=template, environment=SKEW, enforce_iam=True)
+        template = template_of(self._environment)
+        stack = EnforcedTidewheel(stack_name=self.stack_name, template=template, environment=SKEW)
         self._stack = stack.open()
 
     def client(self) -> Tidewheel:
-        """Returns a client whose requests are counted."""
+        """Returns a client of the stack."""
         return self.stack.client()
 
     def listen(self, url: str, take: Take) -> None:
@@ -95,57 +82,7 @@ class LocalCloud:
             return True  # `take` meets that, too
         return ready_ms is not None and ready_ms <= self.clock.now_ms()
 
-    def hastened_bulk(self) -> AbstractContextManager[None]:
-        """Does nothing, since a running local runtime cannot change a window. `_template` shortens the window."""
-        return nullcontext()
-
-    @contextmanager
-    def throttled(self, function: str) -> Iterator[None]:
-        """Fails every invocation of a function before the handler begins."""
-        [handler] = [each for each in self.stack._handlers if each.spec.folder == function]
-        with patch.object(handler, "invoke", side_effect=Throttled("Rate exceeded")):
-            yield
-
-    def file(self, name: str, text: str) -> str:
-        """Writes a file on this machine, since local Spark reads only paths."""
-        path = Path(self._files.enter_context(tempfile.TemporaryDirectory())) / name
-        path.write_text(text, encoding="utf-8")
-        return str(path)
-
-    def run_job(self, job: str, **arguments: str) -> None:
-        """Runs the job on local Spark."""
-        self.stack.run_job(job, **arguments)
-
-    def usage(self) -> Usage:
-        """Returns the local runtime's counts. An emulator cannot know the duration of functions."""
-        units = Counter({name: float(count) for name, count in self.stack.requests.units.items()})
-        return Usage(
-            dpu_hours=units.pop("glue.run", 0) * ASSUMED_GLUE_RUN_DPU_HOURS,
-            units=units,
-            invocations=self.stack.invocations,
-            errors=Counter(failure.function for failure in self.stack.failures),
-        )
-
     def close(self) -> None:
         """Closes the local stack."""
-        self._files.close()
         if self._stack is not None:
             self._stack.close()
-
-
-@cache
-def _synthesized(environment: str) -> dict[str, Any]:
-    from infra.environments import environment_named
-    from infra.local_template import synthesize
-
-    return synthesize(environment_named(environment))
-
-
-def _template(environment: str) -> dict[str, Any]:
-    """Returns the template of an environment with a short window of the bulk queue."""
-    template = deepcopy(_synthesized(environment))
-    for resource in template["Resources"].values():
-        properties = resource.get("Properties", {})
-        if properties.get("MaximumBatchingWindowInSeconds"):
-            properties["MaximumBatchingWindowInSeconds"] = 1
-    return template

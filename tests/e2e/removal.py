@@ -43,6 +43,9 @@ class Removal:
     left: list[str] = field(default_factory=list)
     finished: bool = False
 
+    def __str__(self) -> str:
+        return "\n".join([f"removed: {', '.join(self.removed) or 'nothing'}", *(f"LEFT: {each}" for each in self.left)])
+
     def attempt(self, name: str, command: str, action: Callable[[], object], *, silent: bool = False) -> None:
         """Does one step, and ignores resources already removed."""
         try:
@@ -186,9 +189,7 @@ def main(arguments: list[str] | None = None) -> int:
     removal = Removal()
     with patient(print):
         remove(boto3.Session(profile_name=options.profile, region_name=options.region), options.stack, removal)
-    print(
-        "\n".join([f"removed: {', '.join(removal.removed) or 'nothing'}", *(f"LEFT: {each}" for each in removal.left)])
-    )
+    print(removal)
     return 1 if removal.left else 0
 
 

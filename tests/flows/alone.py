@@ -1,16 +1,16 @@
-"""Runs one step of an upkeep flow by itself, in this process."""
+"""Runs one step of a maintenance flow by itself, in this process."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass
 
+from tidewheel.flows.maintenance import orphans, payloads
+from tidewheel.flows.maintenance.daily import walk
+from tidewheel.flows.maintenance.merge_outputs import UNREADABLE, Written, in_process
+from tidewheel.flows.maintenance.merge_rows import MergeWork
 from tidewheel.flows.ports import Ports
 from tidewheel.flows.ports.tasks import InThisProcess
-from tidewheel.flows.upkeep import orphans, payloads
-from tidewheel.flows.upkeep.daily import walk
-from tidewheel.flows.upkeep.merge_outputs import UNREADABLE, Written, in_process
-from tidewheel.flows.upkeep.merge_rows import MergeWork
 from tidewheel.jobs.rebuild_engine import Engine
 from tidewheel.ledger.bucket import Bucket
 from tidewheel.model.object_names import PAYLOADS
@@ -39,7 +39,7 @@ def local_engine(ports: Ports) -> Engine:
     return Engine(
         tasks=lambda _: InThisProcess(),
         objects=lambda: ports.objects,
-        ports=lambda: ports,
+        ports=lambda: (ports, ports.parallel),
         write=in_process(ports.objects),
         threads=0,
     )

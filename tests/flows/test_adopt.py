@@ -5,16 +5,15 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any
 from unittest.mock import patch
 
 import pytest
 
 from tests.flows.world import HOUR, TOPIC, World, ids_of
-from tidewheel.errors import QueueUnavailable, TopicReplaced, UnknownTopic
-from tidewheel.flows.administration.cancel import cancel_as_sent
+from tidewheel.errors import QueueUnavailable, TopicReplaced
 from tidewheel.flows.delivery.adopt import FORWARD_MS, Adopted, adopt
+from tidewheel.flows.delivery.cancel import cancel_as_sent
 from tidewheel.flows.delivery.ingest_batch import pack_of
 from tidewheel.model.key import KeyEntry
 from tidewheel.model.message import SQS_MAX_BYTES
@@ -112,7 +111,7 @@ def test_a_forwarded_pack_keeps_ids_sending_times_and_the_generation() -> None:
 
     assert pack.generation == world.state.generation
     assert ids_of(pack) == [*ids_of(batch[0][1]), *ids_of(batch[1][1])]
-    assert [each.sent_at_ms for each in pack.options or () if each is not None] == [now_ms - 70_000, now_ms]
+    assert pack.own_sent_ms == [now_ms - 70_000, now_ms] and pack.options is not None and pack.options[0] is None
 
 
 def test_messages_that_the_bulk_queue_refuses_are_ingested_here() -> None:
@@ -138,12 +137,6 @@ def test_a_message_that_was_tried_before_is_not_forwarded() -> None:
 
     assert names(adopted(world, [plain(world, "a", delay=FAR_S, retried=True)], bulk)) == ["a"]
     assert not bulk.packs
-
-
-def test_a_message_from_the_bulk_queue_is_not_forwarded() -> None:
-    world = World()
-
-    assert names(adopted(world, [plain(world, "a", delay=FAR_S)])) == ["a"]
 
 
 # ---- large bodies
@@ -339,65 +332,4 @@ def test_a_topic_whose_creation_time_is_unknown_asks_when_the_name_was_deleted()
         assert not adopted(world, [sent]).packs
 
 
-def test_nothing_is_done_for_an_unknown_topic() -> None:
-    world, bulk = World(), Bulk()
-
-    with pytest.raises(UnknownTopic):
-        adopt(world.ports, "unknown", [cancel_of(world)], "bucket", bulk)
-
-
 # ---- requests
-def calls(world: World, batch: Sequence[Named], forward: Bulk | None) -> tuple[dict[str, int], Adopted]:
-    """Returns the requests of DynamoDB of an adoption, by operation."""
-    counts: dict[str, int] = {}
-    client = world.service.dynamodb
-
-    def counting(name: str, call: Callable[..., Any], **given: Any) -> Any:
-        counts[name] = counts.get(name, 0) + 1
-        return call(**given)
-
-    wrapped = {
-        name: partial(counting, name, getattr(client, name))
-        for name in ("get_item", "put_item", "update_item", "transact_write_items", "query")
-    }
-    with patch.multiple(client, **wrapped):
-        done = adopted(world, batch, forward)
-    return counts, done
-
-
-def test_ten_far_messages_of_a_batch_take_one_read_and_one_request_of_sqs() -> None:
-    world, bulk = World(), Bulk()
-    world.clock.advance_ms(1000)
-
-    counts, done = calls(world, [plain(world, f"{i}", delay=FAR_S) for i in range(10)], bulk)
-
-    assert (counts, len(bulk.packs), done.packs) == ({"get_item": 1}, 1, [])
-
-
-def test_a_near_message_takes_one_read_more_than_a_pack() -> None:
-    world, bulk = World(), Bulk()
-    world.clock.advance_ms(1000)
-
-    counts, done = calls(world, [plain(world, "near", delay=60)], bulk)
-
-    assert (counts, bulk.packs, names(done)) == ({"get_item": 1}, [], ["near"])
-
-
-def test_a_cancel_of_a_waiting_message_takes_two_reads_and_a_transaction() -> None:
-    world = World()
-    world.send(HOUR, key="k")
-    world.clock.advance_ms(1000)
-
-    counts, _ = calls(world, [cancel_of(world)], None)
-
-    assert counts == {"get_item": 2, "transact_write_items": 1}
-
-
-def test_a_cancel_that_comes_again_takes_two_reads_and_no_write() -> None:
-    world = World()
-    world.clock.advance_ms(1000)
-    adopted(world, [cancel_of(world)])
-
-    counts, _ = calls(world, [cancel_of(world)], None)
-
-    assert counts == {"get_item": 2}

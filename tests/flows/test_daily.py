@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.flows.world import DAY, MINUTE
 from tidewheel.clock import ManualClock
-from tidewheel.flows.upkeep.daily import PORTION_MS, walk_daily
+from tidewheel.flows.maintenance.daily import PORTION_MS, walk_daily
 from tidewheel.memory import MemoryService
 from tidewheel.model.object_names import LEDGERS, PLANS
 from tidewheel.storage.objects import StoredObject

@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from contextlib import suppress
 
 import pytest
 
-from tests.flows.alone import OneByOne, local_engine, sweep_orphans
-from tests.flows.world import DAY, HOUR, MINUTE, TOPIC, Crash, CrashingPorts, World, once
+from tests.flows.alone import local_engine
+from tests.flows.world import DAY, HOUR, MINUTE, TOPIC, Crash, CrashingPorts, World, deaths
 from tests.stored import stored
 from tidewheel.errors import TopicDeleting, TopicReplaced, UnknownTopic
 from tidewheel.flows.administration.delete_topic import LATE_MS, delete_topic, finish_deletion
 from tidewheel.flows.administration.pause import pause, resume
 from tidewheel.flows.administration.subscribe import create_subscription, create_topic
 from tidewheel.flows.delivery.dispatch import dispatch
+from tidewheel.flows.maintenance.collect import collect
+from tidewheel.flows.maintenance.merge import in_process, merge
 from tidewheel.flows.recovery.rebuild import rebuild
-from tidewheel.flows.upkeep.collect import collect
-from tidewheel.flows.upkeep.merge import in_process, merge
-from tidewheel.flows.upkeep.merge_rows import MergeWork
-from tidewheel.flows.upkeep.orphans import ORPHAN_GRACE_S
-from tidewheel.ledger.bucket import Bucket
 from tidewheel.model.settings import TopicSettings
-from tidewheel.storage.layout import note_key
+from tidewheel.storage.table_keys import note_key
 
 QUARTER = 15 * MINUTE
 
@@ -57,14 +53,6 @@ def end(world: World) -> None:
     delete_topic(world.ports, world.clock, TOPIC)
 
 
-def test_nothing_of_a_topic_remains_after_a_quarter_of_an_hour() -> None:
-    world = a_busy_world()
-    assert len(left(world)) > 8
-    end(world)
-    world.run(QUARTER, sweeps=True)
-    assert left(world) == []
-
-
 def test_a_topic_whose_name_begins_with_the_same_letters_keeps_everything() -> None:
     world = a_busy_world()
     for name in ("orders-2", "order"):
@@ -76,7 +64,7 @@ def test_a_topic_whose_name_begins_with_the_same_letters_keeps_everything() -> N
     world.run(QUARTER, sweeps=True)
     assert world.service.objects.names("ledgers/") == ["ledgers/order/x", "ledgers/orders-2/x"]
     assert set(world.service.wheel.schedules) == {"orders-2.5", "order.5"}
-    assert [each.topic for each in world.service.topic_states.all()] == ["order", "orders-2"]
+    assert world.service.topic_list.read() == ["order", "orders-2"]
     assert all(world.service.subscriptions.all(name) for name in ("orders-2", "order"))
 
 
@@ -94,7 +82,7 @@ def test_a_topic_that_is_being_deleted_is_no_topic_to_anybody() -> None:
     opened = world.service.deliveries.all(TOPIC)
     end(world)
     storage = world.service
-    assert storage.topic_states.read(TOPIC) is None and storage.topic_states.all() == []
+    assert storage.topic_states.read(TOPIC) is None and storage.topic_states.of([TOPIC]) == []
     assert dispatch(world.ports, TOPIC) is None
     assert collect(world.ports, TOPIC) is None
     assert merge(world.ports, TOPIC, in_process(world.ports.objects), lease_s=60) is None
@@ -105,21 +93,6 @@ def test_a_topic_that_is_being_deleted_is_no_topic_to_anybody() -> None:
     assert opened
     world.work()
     assert not world.received()
-
-
-def test_a_name_is_free_again_only_when_nothing_is_left() -> None:
-    world = a_busy_world()
-    end(world)
-    for _ in range(2):
-        with pytest.raises(TopicDeleting, match=r"'orders' is being deleted; wait about ten minutes"):
-            create_topic(world.service, world.clock, TOPIC, TopicSettings())
-        world.run(5 * MINUTE, sweeps=True)
-    world.run(5 * MINUTE, sweeps=True)
-    create_topic(world.service, world.clock, TOPIC, TopicSettings())
-    world.subscribe("billing")
-    ids = world.send(HOUR)
-    world.run(2 * HOUR, sweeps=True)
-    assert world.received() == once(ids)
 
 
 def test_packs_for_a_topic_that_was_deleted_are_not_those_of_its_successor() -> None:
@@ -178,26 +151,6 @@ def test_an_ingest_that_had_read_the_topic_state_leaves_nothing(dies_after: int 
     raise AssertionError("the ingest never ended")
 
 
-def test_what_a_job_puts_when_the_topic_is_gone_the_orphan_sweep_deletes() -> None:
-    world = World()
-    world.service.objects._now_ms = world.clock.now_ms
-    for _ in range(3):
-        world.send(5 * DAY)
-
-    def engine(_: MergeWork) -> Iterable[Bucket | None]:
-        end(world)
-        world.run(QUARTER, sweeps=True)
-        assert left(world) == []
-        world.service.objects.put("ledgers/orders/late", b"x")
-        raise Crash
-
-    with pytest.raises(Crash):
-        merge(world.ports, TOPIC, OneByOne(engine), lease_s=60, everything=True)
-    world.clock.advance_ms(ORPHAN_GRACE_S * 1000 + 1)
-    sweep_orphans(world.ports)
-    assert left(world) == []
-
-
 def test_a_large_topic_takes_several_sweeps() -> None:
     world = a_busy_world()
     end(world)
@@ -235,20 +188,12 @@ def test_two_sweeps_do_not_delete_the_same_topic_at_once() -> None:
 
 
 def test_a_deletion_that_dies_at_any_call_goes_on_with_the_next_sweep() -> None:
-    for when in ("before", "after"):
-        for at in range(1, 200):
-            world = a_busy_world(wrap=CrashingPorts)
-            end(world)
-            world.clock.advance_ms(LATE_MS)
-            world.ports.plan.schedule(at, when)
-            try:
-                finish_deletion(world.ports, TOPIC)
-            except Crash:
-                world.ports.plan.disarm()
-                world.run(QUARTER, sweeps=True)
-                assert left(world) == []
-            else:
-                assert left(world) == []
-                break
-        else:
-            raise AssertionError("it never ended without a crash")
+    for death in deaths():
+        world = a_busy_world(wrap=CrashingPorts)
+        end(world)
+        world.clock.advance_ms(LATE_MS)
+        with death.of(world):
+            finish_deletion(world.ports, TOPIC)
+        if death.died:
+            world.run(QUARTER, sweeps=True)
+        assert left(world) == []

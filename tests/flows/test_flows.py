@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import random
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -15,77 +13,21 @@ from tests.flows.world import (
     MINUTE,
     START_MS,
     TOPIC,
-    Crash,
     CrashingPorts,
     World,
+    deaths,
     ids_of,
     once,
-    seeds,
 )
-from tidewheel.errors import CorruptMetadata, DelayTooLong, PartLeased, TopicReplaced
+from tidewheel.errors import CorruptMetadata, DelayTooLong, PartLeased
 from tidewheel.flows.delivery.deliver import deliver_part
 from tidewheel.flows.delivery.dispatch import dispatch
 from tidewheel.flows.delivery.planning import DueBuckets
-from tidewheel.flows.upkeep.collect import collect
-from tidewheel.flows.upkeep.sweep import sweep
-from tidewheel.model.message import MessageId
+from tidewheel.flows.maintenance.collect import collect
+from tidewheel.flows.maintenance.sweep import sweep
 from tidewheel.model.settings import LEASE_MS
-from tidewheel.model.tombstone import Tombstone
 from tidewheel.model.wheel import fine_delay_s
 from tidewheel.storage.buckets import Commit
-
-
-def test_a_message_due_in_three_days_waits_in_a_ledger_and_arrives_once_in_its_second() -> None:
-    world = World()
-    [sent] = world.send(3 * DAY)
-    assert len(world.service.objects.names("ledgers/")) == 1
-    assert not world.service.queues.sent()
-    world.run(3 * DAY)
-    assert world.received() == once([sent])
-    world.assert_in_time()
-
-
-def test_every_subscription_gets_every_message() -> None:
-    world = World("billing", "audit", "mail")
-    ids = world.send(*(i * 37 * MINUTE for i in range(1, 60)))
-    world.run(2 * DAY)
-    for name in ("billing", "audit", "mail"):
-        assert world.received(name) == once(ids)
-    world.assert_in_time()
-
-
-def test_a_message_due_within_the_lookahead_is_sent_at_once_with_the_fine_delay() -> None:
-    world = World()
-    ids = world.send(0, 1000, 5 * MINUTE)
-    assert world.received() == once(ids)
-    assert not world.service.objects.names("ledgers/")
-    world.assert_in_time()
-
-
-def test_one_batch_of_near_and_far_messages_takes_both_ways() -> None:
-    world = World()
-    done = world.ingest(world.pack(MINUTE, 2 * HOUR, DAY))
-    assert (done.direct_rows, done.ledger_rows) == (1, 2)
-
-
-def test_a_batch_delivered_again_by_the_queue_doubles_nothing_that_was_committed() -> None:
-    world = World()
-    pack = world.pack(HOUR, DAY)
-    world.ingest(pack)
-    world.ingest(pack)
-    assert len(world.service.objects.names("ledgers/")) == 1
-    world.run(2 * DAY)
-    assert world.received() == once(ids_of(pack))
-
-
-def test_a_batch_delivered_again_after_its_slots_were_dispatched_loses_nothing() -> None:
-    world = World()
-    pack = world.pack(HOUR, DAY)
-    world.ingest(pack)
-    world.run(2 * HOUR)
-    world.ingest(pack)
-    world.run(2 * DAY)
-    assert set(world.received()) == set(ids_of(pack))
 
 
 def test_a_commit_whose_answer_was_lost_keeps_its_ledger() -> None:
@@ -99,8 +41,7 @@ def test_a_commit_whose_answer_was_lost_keeps_its_ledger() -> None:
 
     world.service.buckets.commit = answer_lost  # type: ignore[method-assign]
     ids = world.send(HOUR)
-    world.run(DAY, sweeps=True)
-    assert world.received() == once(ids)
+    assert world.received_after(DAY, sweeps=True) == once(ids)
 
 
 def test_a_commit_that_the_topic_s_state_has_overtaken_is_tried_again_at_once() -> None:
@@ -112,31 +53,7 @@ def test_a_commit_that_the_topic_s_state_has_overtaken_is_tried_again_at_once() 
 
     world.service.buckets.commit = overtaken  # type: ignore[method-assign]
     ids = world.send(HOUR)
-    world.run(DAY)
-    assert world.received() == once(ids)
-
-
-def test_packs_regrouped_by_the_queue_lose_nothing() -> None:
-    world = World()
-    first, second, third = world.pack(HOUR), world.pack(2 * HOUR), world.pack(3 * HOUR)
-    world.ingest(first, second)
-    world.ingest(second, third)
-    world.run(DAY)
-    assert set(world.received()) == {*ids_of(first), *ids_of(second), *ids_of(third)}
-
-
-def test_a_pack_of_a_topic_that_was_created_again_is_refused() -> None:
-    world = World()
-    with pytest.raises(TopicReplaced):
-        world.ingest(replace(world.pack(HOUR), generation="another"))
-
-
-def test_schedules_that_never_fire_are_healed_by_the_sweep() -> None:
-    world = World("billing", "audit")
-    ids = world.send(*(i * 13 * MINUTE for i in range(1, 100)))
-    world.run(2 * DAY, sweeps=True, schedules=False)
-    assert world.received("billing") == world.received("audit") == once(ids)
-    world.assert_in_time()
+    assert world.received_after(DAY) == once(ids)
 
 
 def test_a_schedule_that_fires_twice_or_for_nothing_changes_nothing() -> None:
@@ -148,21 +65,6 @@ def test_a_schedule_that_fires_twice_or_for_nothing_changes_nothing() -> None:
         dispatch(world.ports, TOPIC)
     assert world.received() == once(ids)
     world.assert_in_time()
-
-
-def test_a_schedule_for_a_topic_that_is_gone_does_nothing() -> None:
-    assert dispatch(World().ports, "elsewhere") is None
-
-
-def test_a_latest_subscription_gets_what_becomes_due_after_it_was_made_and_nothing_sealed_before() -> None:
-    world = World()
-    before = world.send(HOUR)
-    after = world.send(3 * HOUR)
-    world.run(HOUR + MINUTE)
-    world.subscribe("late")
-    world.run(DAY)
-    assert world.received("late") == once(after)
-    assert world.received() == once(before + after)
 
 
 def test_a_topic_without_subscriptions_is_dispatched_and_collected() -> None:
@@ -216,15 +118,13 @@ def test_a_pack_that_comes_twice_in_one_batch_is_stored_once() -> None:
     world = World()
     pack = world.pack(MINUTE, HOUR, DAY)
     world.ingest(pack, pack)
-    world.run(2 * DAY)
-    assert world.received() == once(ids_of(pack))
+    assert world.received_after(2 * DAY) == once(ids_of(pack))
 
 
 def test_a_part_that_another_worker_leased_is_left_alone_until_the_lease_ends() -> None:
     world = World(inline_rows=1)
     ids = world.send(HOUR, HOUR + 1, HOUR + 2)
-    world.clock.set_ms(START_MS + HOUR - 8 * MINUTE)
-    dispatch(world.ports, TOPIC)
+    world.dispatch_at(HOUR - 8 * MINUTE)
     [(key, part)] = world.service.queues.take_parts()
     world.service.deliveries.lease_part(key, part, world.clock.now_ms(), world.clock.now_ms() - LEASE_MS)
     with pytest.raises(PartLeased):
@@ -238,8 +138,7 @@ def test_a_part_that_another_worker_leased_is_left_alone_until_the_lease_ends() 
 def test_a_part_that_its_queue_does_not_take_for_now_is_done_and_its_messages_are_drained() -> None:
     world = World(inline_rows=1)
     ids = world.send(HOUR, HOUR + 1, HOUR + 2)
-    world.clock.set_ms(START_MS + HOUR - 8 * MINUTE)
-    dispatch(world.ports, TOPIC)
+    world.dispatch_at(HOUR - 8 * MINUTE)
     [(key, part)] = world.service.queues.take_parts()
     world.service.queues.refuse_if(lambda _: True, permanent=False, times=3 * len(ids))
     done = deliver_part(world.ports, key, part)
@@ -261,31 +160,6 @@ def test_a_plan_that_a_queue_does_not_take_at_once_is_parked_and_drained() -> No
     assert world.received() == once(ids) and not world.service.parks.all(TOPIC)
 
 
-def test_a_cancelled_message_is_not_delivered_from_its_plan_nor_directly() -> None:
-    world = World()
-    keep, drop = world.send(HOUR, HOUR)
-    assert world.service.tombstones.cancel(TOPIC, Tombstone(slot(world, HOUR), MessageId(drop), 1)).done
-    late = world.pack(HOUR)
-    [late_id] = ids_of(late)
-    world.service.tombstones.cancel(TOPIC, Tombstone(slot(world, HOUR), MessageId(late_id), 1))
-    world.run(HOUR - 5 * MINUTE)
-    world.ingest(late)
-    world.run(HOUR)
-    assert world.received() == once([keep])
-
-
-def test_a_queue_that_is_gone_keeps_no_other_subscription_waiting() -> None:
-    world = World("billing", "audit")
-    world.service.queues.remove("queue-audit")
-    ids = world.send(HOUR)
-    world.clock.set_ms(START_MS + HOUR - 8 * MINUTE)
-    dispatch(world.ports, TOPIC)
-    assert world.received("billing") == once(ids)
-    world.service.queues.restore("queue-audit")
-    world.work()
-    assert world.received("audit") == once(ids)
-
-
 def test_a_queue_that_takes_nothing_for_now_does_not_make_the_batch_come_again() -> None:
     world = World()
     world.service.queues.refuse_if(lambda _: True, permanent=False, times=3)
@@ -301,8 +175,7 @@ def test_a_message_that_sqs_refuses_is_kept_with_the_reason_and_stops_nothing() 
     world.service.queues.refuse_if(lambda message: message.text == "bad", permanent=True, reason="told to")
     bad = world.send(HOUR, body="bad")
     good = world.send(HOUR, HOUR)
-    world.run(DAY)
-    assert world.received() == once(good)
+    assert world.received_after(DAY) == once(good)
     [document] = world.service.queues.refused
     assert (document["body"], document["reason"]) == ("bad", "told to")
     assert bad[0] in document["header"]
@@ -312,64 +185,13 @@ def test_messages_that_sqs_does_not_take_at_first_are_tried_again() -> None:
     world = World()
     world.service.queues.refuse_if(lambda _: True, permanent=False, times=2)
     ids = world.send(HOUR, HOUR + 1)
-    world.run(DAY)
-    assert world.received() == once(ids)
-
-
-def test_a_damaged_segment_is_set_aside_with_a_clear_reason_and_stops_no_other_ledger() -> None:
-    world = World(inline_rows=1, part_rows=1)
-    world.send(HOUR)
-    [name] = world.service.objects.names("ledgers/")
-    good = world.send(HOUR, HOUR)
-    world.service.objects.put(name, b"\0" * 10_000)
-    world.clock.set_ms(START_MS + HOUR - 8 * MINUTE)
-    dispatch(world.ports, TOPIC)
-    for key, part in world.service.queues.take_parts():
-        deliver_part(world.ports, key, part)
-    assert world.received() == once(good)
-    [item] = world.service.set_aside.all(TOPIC)
-    assert item.objects == (name,) and "checksum" in item.reason
-    assert world.service.deliveries.all(TOPIC) == []
-
-
-def test_each_part_of_a_damaged_ledger_is_set_aside_and_comes_when_the_ledger_is_back() -> None:
-    world = World(inline_rows=1, part_rows=1, segment_rows=1)
-    ids = world.send(HOUR, HOUR + 1)
-    [name] = world.service.objects.names("ledgers/")
-    whole = world.service.objects.get_range(name, 0, 1 << 20)
-    world.service.objects.put(name, bytes(len(whole)))
-    world.run(HOUR)
-    assert world.received() == once([])
-    assert len(world.service.set_aside.all(TOPIC)) == len(ids)
-    world.service.objects.put(name, whole)
-    world.run(HOUR, sweeps=True)
-    assert world.received() == once(ids)
-
-
-def test_what_is_set_aside_is_tried_again_after_5_10_and_20_minutes() -> None:
-    world = World(inline_rows=1)
-    world.send(HOUR)
-    [name] = world.service.objects.names("ledgers/")
-    world.service.objects.put(name, bytes(10_000))
-    world.clock.set_ms(START_MS + HOUR - 8 * MINUTE)
-    dispatch(world.ports, TOPIC)
-    world.work()
-    [item] = world.service.set_aside.all(TOPIC)
-    waits = []
-    for _ in range(3):
-        assert item.next_check_ms is not None
-        waits.append(item.next_check_ms - world.clock.now_ms())
-        world.clock.advance_ms(waits[-1])
-        world.sweep()
-        [item] = world.service.set_aside.all(TOPIC)
-    assert waits == [each * MINUTE for each in (5, 10, 20)]
+    assert world.received_after(DAY) == once(ids)
 
 
 def test_an_open_delivery_is_enqueued_again_when_it_is_old_and_not_before() -> None:
     world = World(inline_rows=1)
     ids = world.send(HOUR, HOUR + 1, HOUR + 2)
-    world.clock.set_ms(START_MS + HOUR - 8 * MINUTE)
-    dispatch(world.ports, TOPIC)
+    world.dispatch_at(HOUR - 8 * MINUTE)
     world.service.queues.take_parts()
     assert sweep(world.ports).redriven == 0
     world.clock.advance_ms(31 * MINUTE)
@@ -377,16 +199,6 @@ def test_an_open_delivery_is_enqueued_again_when_it_is_old_and_not_before() -> N
     assert sweep(world.ports).redriven == 0
     world.work()
     assert world.received() == once(ids)
-
-
-def test_everything_is_collected_once_every_subscription_is_past_it() -> None:
-    world = World("billing", "audit")
-    world.send(*(i * HOUR for i in range(1, 30)))
-    world.run(40 * HOUR, sweeps=True)
-    assert not world.service.objects.names("ledgers/")
-    assert not world.service.buckets.all(TOPIC)
-    assert not world.service.plans.ranges(TOPIC)
-    assert world.state.next_check_ms is None, "an idle topic costs the sweep nothing"
 
 
 def test_a_collection_that_cannot_read_an_item_deletes_nothing_and_tries_again_an_interval_later(
@@ -410,8 +222,7 @@ def test_a_collection_that_cannot_read_an_item_deletes_nothing_and_tries_again_a
 def test_collection_keeps_what_an_open_delivery_still_needs() -> None:
     world = World(inline_rows=1)
     ids = world.send(HOUR, HOUR + 1, HOUR + 2)
-    world.clock.set_ms(START_MS + HOUR - 8 * MINUTE)
-    dispatch(world.ports, TOPIC)
+    world.dispatch_at(HOUR - 8 * MINUTE)
     world.clock.advance_ms(2 * HOUR)
     collect(world.ports, TOPIC)
     assert world.service.objects.names("ledgers/")
@@ -455,16 +266,7 @@ def test_an_alarm_that_cannot_be_set_holds_up_nothing_that_is_due(monkeypatch: p
         )
         dispatch(world.ports, TOPIC)
     assert world.received() == once(ids[:1])
-    world.run(DAY, sweeps=True)
-    assert world.received() == once(ids)
-    world.assert_in_time()
-
-
-def test_short_slots_deliver_within_the_promise_too() -> None:
-    world = World(slot_s=1, lookahead_s=2)
-    ids = world.send(*(i * 700 for i in range(1, 100)))
-    world.run(3 * MINUTE)
-    assert world.received() == once(ids)
+    assert world.received_after(DAY, sweeps=True) == once(ids)
     world.assert_in_time()
 
 
@@ -479,14 +281,10 @@ def test_the_fine_wheel_is_never_early_and_never_clamped() -> None:
 
 @pytest.mark.parametrize("flow", ["ingest", "dispatch", "dispatch in parts", "deliver", "sweep", "collect"])
 @DEATHS
-def test_a_crash_at_any_call_loses_nothing_and_delivers_nothing_early(flow: str, when: str, every: int) -> None:
-    at = 0
-    crashed = True
-    while crashed:
-        at += every
+def test_a_crash_at_any_call_loses_nothing_and_delivers_nothing_early(flow: str, every: int) -> None:
+    for death in deaths(every):
         settings = {} if flow in ("ingest", "dispatch") else {"inline_rows": 1, "part_rows": 2}
         world = World("billing", "audit", wrap=CrashingPorts, **settings)
-        plan = world.ports.plan
         pack = world.pack(MINUTE, HOUR, HOUR + 1, HOUR + 2, 5 * HOUR)
         steps = {
             "ingest": lambda world=world, pack=pack: world.ingest(pack),
@@ -506,47 +304,18 @@ def test_a_crash_at_any_call_loses_nothing_and_delivers_nothing_early(flow: str,
             world.clock.advance_ms(HOUR)
             if flow == "collect":
                 world.sweep()
-        plan.schedule(at, when)
-        try:
+        with death.of(world):
             steps[flow]()
-            crashed = False
-        except Crash:
-            pass
-        plan.disarm()
         world.service.wheel.take_due(world.clock.now_ms() + DAY)
         if flow == "ingest":
             world.ingest(pack)
         world.run_on(2 * DAY)
         for name in ("billing", "audit"):
-            assert set(world.received(name)) == set(ids_of(pack)), f"{flow} crashed {when} call {at}"
+            assert set(world.received(name)) == set(ids_of(pack)), f"{flow} {death}"
         early = [m for m in world.service.queues.sent() if m.visible_at_ms < m.deliver_at_ms]
         assert not early
         assert not world.service.deliveries.all(TOPIC)
         assert not world.service.buckets.all(TOPIC)
-    assert at > 5
-
-
-@pytest.mark.parametrize("seed", seeds(30, few=8))
-def test_random_streams_arrive_once_each(seed: int) -> None:
-    rng = random.Random(seed)
-    slot_s = rng.choice([1, 60, 300])
-    lookahead_s = rng.choice([2, 120, 480]) if slot_s < 300 else 480
-    world = World("billing", "audit", slot_s=slot_s, lookahead_s=lookahead_s, inline_rows=rng.choice([5, 2000]))
-    ids: list[str] = []
-    scale = slot_s * 1000
-    for _ in range(rng.randint(5, 40)):
-        delays = [int(rng.choice([0, 1, 5, 50]) * scale * rng.random()) for _ in range(rng.randint(1, 20))]
-        ids += world.send(*delays)
-        world.run(int(rng.random() * 4 * scale), sweeps=rng.random() < 0.5, schedules=rng.random() < 0.9)
-    world.run(120 * scale + DAY, sweeps=True)
-    assert world.received("billing") == world.received("audit") == once(ids)
-    early = [m for m in world.service.queues.sent() if m.visible_at_ms < m.deliver_at_ms]
-    assert not early
-    assert not world.service.objects.names("ledgers/")
-
-
-def slot(world: World, delay_ms: int) -> int:
-    return (START_MS + delay_ms) // world.state.slot_ms
 
 
 def test_a_dispatch_keeps_no_ledger_that_is_only_kept_for_replays_or_for_a_paused_subscription() -> None:
@@ -556,7 +325,7 @@ def test_a_dispatch_keeps_no_ledger_that_is_only_kept_for_replays_or_for_a_pause
     spanning = world.send(HOUR, 3 * DAY)
     world.run(2 * DAY, sweeps=True)
     assert len(world.service.buckets.all(TOPIC)) == 41
-    [kept] = DueBuckets(world.ports, world.state, {}).indexes.buckets
+    [kept] = DueBuckets(world.ports, world.state).indexes.buckets
     assert kept.rows == len(spanning)
     world.run(2 * DAY, sweeps=True)
     assert world.received()[spanning[1]] == 1

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from tests.flows.test_tails import shrunk
-from tests.flows.world import DAY, HOUR, MINUTE, START_MS, TOPIC, World
+from tests.flows.world import DAY, HOUR, MINUTE, START_MS, TOPIC, World, failing_reads
 from tests.stored_ports import TABLE_PORTS
-from tidewheel.errors import CorruptMetadata
+from tidewheel.errors import CorruptMetadata, ObjectRefused
 from tidewheel.flows.administration.pause import pause, resume
 from tidewheel.flows.delivery.dispatch import dispatch
-from tidewheel.flows.upkeep import health as module
-from tidewheel.flows.upkeep.health import Health, health
+from tidewheel.flows.maintenance import health as module
+from tidewheel.flows.maintenance.health import Health, health
 from tidewheel.memory import MemoryService
 
 QUIET = Health()
@@ -109,6 +109,17 @@ def test_a_delivery_that_stays_open_is_counted_with_the_age_of_its_first_message
     found = look(world)
     assert found == Health(open_deliveries=1, late_ms=found.late_ms)
     assert 40 * MINUTE <= found.oldest_due_age_ms <= 45 * MINUTE
+
+
+@pytest.mark.parametrize(("error", "late"), [(TimeoutError(), True), (ObjectRefused("a ledger", "denied"), False)])
+def test_trouble_of_s3_makes_messages_late_and_what_is_lost_is_told_as_damage(error: Exception, late: bool) -> None:
+    world = World(inline_rows=1)
+    world.send(HOUR, HOUR + 1)
+    with failing_reads(world, dict.fromkeys(world.service.objects.names("ledgers/"), error)):
+        world.run(2 * HOUR, sweeps=True)
+    world.clock.set_ms(world.service.deliveries.all(TOPIC)[0].next_check_ms)
+    found = look(world)
+    assert (found.open_deliveries, found.oldest_due_age_ms >= HOUR) == (int(late), late)
 
 
 def test_parts_that_are_done_make_an_open_delivery_no_older() -> None:

@@ -7,12 +7,11 @@ from dataclasses import replace
 import pytest
 
 from tests.flows.world import DAY, MINUTE, TOPIC, World
-from tidewheel.errors import CorruptMetadata, CorruptPack, KeysNotSettled
+from tidewheel.errors import CorruptMetadata, CorruptPack
 from tidewheel.flows.delivery.ingest import Ingested, ingest
-from tidewheel.flows.delivery.ingest_batch import MAX_HELD_BYTES, NamedPack, PendingPacks, groups, ingest_group
-from tidewheel.flows.delivery.keys import candidates_of
+from tidewheel.flows.delivery.ingest_batch import MAX_HELD_BYTES, NamedPack, groups, ingest_group
+from tidewheel.flows.delivery.refusing import PendingPacks
 from tidewheel.model.key import KeyEntry
-from tidewheel.model.message import MessageId
 from tidewheel.model.pack import Arrival, Pack
 from tidewheel.model.triggers import RETENTION_S
 
@@ -40,115 +39,50 @@ def test_a_portion_is_dealt_with_before_the_next_is_read() -> None:
     assert found == [(["m0", "m1", "m2"], 3, 2), (["m3", "m4", "m5"], 6, 2)], "a portion leaves time for the next"
 
 
-def unsettled(*packs: Pack) -> KeysNotSettled:
-    """Returns the error for the messages of the packs, each with a single message."""
-    names = [each.name for pack in packs for each in candidates_of(pack)]
-    return KeysNotSettled(TOPIC, {name: CorruptMetadata(f"entry {name[1]}") for name in names})
+def test_packs_that_come_again_are_in_portions_that_double_and_first_tries_are_together() -> None:
+    arrival = Arrival(name="m", retried=True)
+    packs = [(name, replace(pack, arrival=arrival)) for name, pack in named(World(), 1)] * 120
+    assert [(len(group), of) for group, of in groups(packs)] == [(32, 2), (64, 2), (24, 1)]
+    keyed = [(name, replace(pack, options=[None] * len(pack))) for name, pack in packs[:20]]
+    assert [len(group) for group, _ in groups(keyed)] == [16, 4]
+    assert [len(group) for group, _ in groups(named(World(), 120))] == [120]
 
 
-class Refusing:
-    """Records refusals, and raises for the packs named in `down`."""
+def test_messages_whose_keys_cannot_be_read_wait_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World()
+    claim = world.service.keys.claim
 
-    def __init__(self, *down: str) -> None:
-        self.refused: list[tuple[str, int, str]] = []
-        self._down = down
+    def unread(topic: str, entry: KeyEntry) -> KeyEntry | None:
+        if entry.key.startswith("bad"):
+            raise CorruptMetadata(f"entry {entry.key}")
+        return claim(topic, entry)
 
-    def __call__(self, name: str, pack: Pack, error: Exception) -> None:
-        if name in self._down:
-            raise ConnectionError("the queue of refused messages")
-        self.refused.append((name, len(pack), str(error).rpartition(": ")[2]))
+    monkeypatch.setattr(world.service.keys, "claim", unread)
+    keys = [*(f"bad-{i}" for i in range(30)), *(f"key-{i}" for i in range(30))]
+    packs = [(key, world.pack(DAY, key=key)) for key in keys]
 
+    left = ingest_group(packs, lambda some: ingest(world.service, TOPIC, some), always)
 
-def test_messages_whose_keys_cannot_be_settled_are_refused_and_fail_no_other() -> None:
-    world, tries, refusing = World(), [], Refusing()
-    packs = [(f"m{i}", world.pack(DAY, key=f"key-{i}")) for i in range(64)]
-    bad = [packs[20][1], packs[40][1]]
-
-    def ingest_packs(some: list[Pack]) -> Ingested:
-        tries.append(len(some))
-        if any(pack in some for pack in bad):
-            raise unsettled(*bad)
-        return ingest(world.service, TOPIC, some)
-
-    assert ingest_group(packs, ingest_packs, refusing, always) == []
-    assert refusing.refused == [("m20", 1, "entry key-20"), ("m40", 1, "entry key-40")], "each with its own reason"
-    assert tries == [64, 62]
-    assert sum(bucket.rows for bucket in world.service.buckets.all(TOPIC)) == 62
+    assert sorted(name for each in left for name in each.names) == sorted(keys[:30])
+    assert {str(each.error) for each in left} == {f"entry {key}" for key in keys[:30]}
+    assert sum(bucket.rows for bucket in world.service.buckets.all(TOPIC)) == 30
 
 
-def test_another_senders_message_with_the_same_id_is_not_refused() -> None:
-    world, refusing = World(), Refusing()
+def test_another_senders_message_with_the_same_id_does_not_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World()
     bad = world.pack(DAY, key="cart-17")
     victim = replace(world.pack(DAY), ids=bad.ids)
-
-    def ingest_packs(some: list[Pack]) -> Ingested:
-        if bad in some:
-            raise unsettled(bad)
-        return ingest(world.service, TOPIC, some)
-
-    assert ingest_group([("bad", bad), ("victim", victim)], ingest_packs, refusing, always) == []
-    assert [name for name, *_ in refusing.refused] == ["bad"]
-    assert [bucket.rows for bucket in world.service.buckets.all(TOPIC)] == [1]
-
-
-def test_nothing_of_a_pack_is_ingested_before_its_messages_are_refused() -> None:
-    """Otherwise a failing refusal would duplicate the other messages."""
-    world, ingested = World(), []
-    packs = [(name, world.pack(DAY, key=name)) for name in ("down", "up", "good")]
-
-    def ingest_packs(some: list[Pack]) -> Ingested:
-        if len(some) > 1:
-            raise unsettled(packs[0][1], packs[1][1])
-        ingested.extend(some)
-        return ingest(world.service, TOPIC, some)
-
-    [left] = ingest_group(packs, ingest_packs, refusing := Refusing("down"), always)
-    assert (left.names, type(left.error)) == (["down"], ConnectionError)
-    assert (refusing.refused, ingested) == ([("up", 1, "entry up")], [packs[2][1]])
-
-
-def test_a_message_whose_move_nobody_allowed_is_refused_alone_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    world, refusing = World(), Refusing()
-    [old] = world.send(DAY)
-    bad = world.pack(DAY, key="cart-17")
-    [options] = bad.options or [None]
-    assert options is not None
-    bad = replace(bad, options=[replace(options, moves=MessageId(old))])
 
     def unread(_: str, entry: KeyEntry) -> None:
         raise CorruptMetadata(f"entry {entry.key}")
 
     monkeypatch.setattr(world.service.keys, "claim", unread)
-    packs = [("bad", bad), *named(world, 2)]
-    assert ingest_group(packs, lambda some: ingest(world.service, TOPIC, some), refusing, always) == []
-    assert refusing.refused == [("bad", 1, "entry cart-17")]
-    assert sum(bucket.rows for bucket in world.service.buckets.all(TOPIC)) == 1 + 2
+    packs = [("bad", bad), ("victim", victim)]
 
+    [left] = ingest_group(packs, lambda some: ingest(world.service, TOPIC, some), always)
 
-def test_keys_that_cannot_be_settled_and_are_of_no_pack_end_the_tries() -> None:
-    world = World()
-    packs, tries, error = named(world, 4), [], unsettled(world.pack(DAY, key="other"))
-
-    def ingest_packs(some: list[Pack]) -> Ingested:
-        tries.append(len(some))
-        raise error
-
-    assert ingest_group(packs, ingest_packs, Refusing(), always) == [
-        PendingPacks(names=["m0", "m1", "m2", "m3"], error=error)
-    ]
-    assert tries == [4]
-
-
-def test_what_there_is_no_time_to_refuse_comes_again() -> None:
-    world, answers, refusing = World(), iter([True, True, False]), Refusing()
-    packs = [(f"m{i}", world.pack(DAY, key=f"key-{i}")) for i in range(3)]
-
-    def ingest_packs(some: list[Pack]) -> Ingested:
-        raise unsettled(*some)
-
-    left = ingest_group(packs, ingest_packs, refusing, lambda: next(answers))
-    assert left == [PendingPacks(names=["m1", "m2"], error=None)]
-    assert [name for name, *_ in refusing.refused] == ["m0"]
+    assert left.names == ["bad"]
+    assert [bucket.rows for bucket in world.service.buckets.all(TOPIC)] == [1]
 
 
 def test_what_fails_after_the_commit_comes_again_together_and_is_stored_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -160,9 +94,9 @@ def test_what_fails_after_the_commit_comes_again_together_and_is_stored_once(mon
 
     with monkeypatch.context() as patch:
         patch.setattr("tidewheel.flows.delivery.ingest.send_direct", failing)
-        [left] = ingest_group(packs, lambda some: ingest(world.service, TOPIC, some), Refusing(), always)
+        [left] = ingest_group(packs, lambda some: ingest(world.service, TOPIC, some), always)
     assert left.names == ["now", "m0", "m1", "m2"]
-    assert ingest_group(packs, lambda some: ingest(world.service, TOPIC, some), Refusing(), always) == []
+    assert ingest_group(packs, lambda some: ingest(world.service, TOPIC, some), always) == []
     assert [bucket.rows for bucket in world.service.buckets.all(TOPIC)] == [3]
 
 
@@ -190,7 +124,7 @@ def test_a_topic_whose_topic_state_cannot_be_read_is_asked_for_once(monkeypatch:
         raise CorruptMetadata("the topic state")
 
     monkeypatch.setattr(world.service.topic_states, "read", failing)
-    [left] = ingest_group(packs, lambda some: ingest(world.service, TOPIC, some), Refusing(), always)
+    [left] = ingest_group(packs, lambda some: ingest(world.service, TOPIC, some), always)
     assert (len(left.names), asked) == (20, [TOPIC])
 
 
@@ -203,7 +137,5 @@ def test_what_there_is_no_time_for_comes_again_and_is_not_begun() -> None:
             raise CorruptPack("a message")
         return ingest(world.service, TOPIC, some)
 
-    assert ingest_group(packs, ingest_packs, Refusing(), lambda: next(answers)) == [
-        PendingPacks(names=["m2", "m3"], error=None)
-    ]
+    assert ingest_group(packs, ingest_packs, lambda: next(answers)) == [PendingPacks(names=["m2", "m3"], error=None)]
     assert sum(bucket.rows for bucket in world.service.buckets.all(TOPIC)) == 2

@@ -10,7 +10,7 @@ import pytest
 from tests.flows.test_keys import cancel_by_id, cancel_by_key, id_of, keyed
 from tests.flows.world import DAY, HOUR, TOPIC, World, once
 from tests.stored import stored
-from tidewheel.flows.administration.cancel import Cancelled, cancel_many
+from tidewheel.flows.delivery.cancel import Cancelled, cancel_many
 from tidewheel.model.message import MessageId
 
 

@@ -1,47 +1,52 @@
-"""Measures the path of a plain message by the called files of `src`."""
+"""Measures the road of a message by the files of `src` and `functions` that its calls enter.
+
+The stack is in memory. On AWS, ingest enters five files more, and a client one: the adapters to AWS and the telemetry.
+"""
 
 import sys
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FrameType
 from typing import Any
+from unittest.mock import patch
+
+import pytest
 
 import tidewheel
-from tests.flows.world import HOUR, MINUTE, TOPIC, World
-from tidewheel.flows.delivery.dispatch import dispatch
-from tidewheel.model.pack import Arrival
+from tests.flows.world import HOUR, World
+from tidewheel.local import MemoryTidewheel
+from tidewheel.local.memory_functions import MemoryFunctions
+from tidewheel.model.plain import PREFIX
 
 SRC = Path(tidewheel.__file__).parent
-MEMORY = "memory/"
-STORAGE = ("aws/", "storage/")
+FUNCTIONS = SRC.parent.parent / "functions"
+STAND_INS = ("memory/", "local/")
+TOPIC, SUBSCRIPTION = "orders", "billing"
 EXCEPTIONS = {
-    "away",
-    "buckets_again",
-    "damage",
+    "cancel",
     "drain",
     "keys",
     "load_index",
     "occurrences",
     "parking",
-    "plan_anew",
+    "plan_again",
     "progress",
     "recur",
     "refusing",
-    "replaced",
-    "set_aside",
-    "try_again",
 }
 """Files about keys, notes, parks, holds, damage, recurring messages, and indexes that no item can hold."""
 
 
 def entered(call: Callable[[], object]) -> set[str]:
-    """Returns the files of `src` of which a call enters a function, without the clients in memory."""
+    """Returns the files of which a call enters a function, without the stand-ins for AWS."""
     found: set[str] = set()
 
     def note(frame: FrameType, event: str, _: Any) -> None:
-        if event == "call" and frame.f_code.co_name != "<module>":
+        if event == "call" and frame.f_code.co_name != "<module>" and not of_memory(frame.f_back):
             found.add(frame.f_code.co_filename)
+
+    def of_memory(frame: FrameType | None) -> bool:
+        return frame is not None and (f"{SRC}/memory/sqs" in frame.f_code.co_filename or of_memory(frame.f_back))
 
     before = sys.getprofile()
     sys.setprofile(note)
@@ -49,48 +54,112 @@ def entered(call: Callable[[], object]) -> set[str]:
         call()
     finally:
         sys.setprofile(before)
-    files = {str(Path(name).relative_to(SRC)) for name in found if Path(name).is_relative_to(SRC)}
-    return {each for each in files if not each.startswith(MEMORY)}
-
-
-def of_flows(files: set[str]) -> set[str]:
-    return {each for each in files if not each.startswith(STORAGE)}
+    files = {f"functions/{Path(name).relative_to(FUNCTIONS)}" for name in found if Path(name).is_relative_to(FUNCTIONS)}
+    files |= {str(Path(name).relative_to(SRC)) for name in found if Path(name).is_relative_to(SRC)}
+    return {each for each in files if not each.startswith(STAND_INS)}
 
 
 def exceptions(files: set[str]) -> set[str]:
     return {Path(each).stem for each in files if each.startswith("flows/delivery/")} & EXCEPTIONS
 
 
-def a_message_on_its_way() -> tuple[World, Callable[[], object]]:
-    """Returns a world, and the ingest of a message received for the first time."""
-    world = World()
-    world.send(HOUR)
-    world.run(2 * HOUR)  # lazily made caches are there
-    pack = replace(world.pack(HOUR), arrival=Arrival(name="pack", retried=False))
-    return world, lambda: world.ingest(pack)
+class Road:
+    """A stack with a topic, which notes the files that the calls of its functions enter.
+
+    Attributes:
+        calls: each call's function, with the files.
+    """
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[str, set[str]]] = []
+        self.stack = MemoryTidewheel()
+        self.client = self.stack.client()
+        self.client.create_topic(TOPIC)
+        self.client.create_subscription(TOPIC, SUBSCRIPTION)
+        for send in (self.send, self.send_plain):  # lazily made caches are there
+            send()
+            self.stack.advance(hours=2)
+        self.received()
+
+    def send(self) -> None:
+        self.client.send(TOPIC, "x", delay="1h")
+
+    def send_plain(self, **options: str) -> None:
+        """Sends as a program does that has SQS alone."""
+        given = {"topic": TOPIC, "delay": "1h", **options}
+        attributes = {PREFIX + name: {"DataType": "String", "StringValue": value} for name, value in given.items()}
+        self.stack.sqs.send_message(QueueUrl="tidewheel_urgent", MessageBody="x", MessageAttributes=attributes)
+
+    def received(self) -> int:
+        return len(self.stack.receive(TOPIC, SUBSCRIPTION))
+
+    def until_received(self) -> dict[str, list[set[str]]]:
+        """Advances until one message was received. Returns the files of each call, by function."""
+        self.calls.clear()
+        self.stack.advance(hours=2)
+        assert self.received() == 1
+        found: dict[str, list[set[str]]] = {}
+        for function, files in self.calls:
+            found.setdefault(function, []).append(files)
+        return found
 
 
-def test_ingest_of_a_plain_message_enters_few_files_and_no_exception() -> None:
-    _, ingest = a_message_on_its_way()
+@pytest.fixture(scope="module")
+def road() -> Iterator[Road]:
+    made = Road()
+    call = MemoryFunctions._call
 
-    files = entered(ingest)
+    def watched(self: MemoryFunctions, function: str, *given: Any) -> Any:
+        answers: list[Any] = []
+        made.calls.append((function, entered(lambda: answers.append(call(self, function, *given)))))
+        return answers[0]
 
-    assert not exceptions(files)
-    assert len(of_flows(files)) <= 21, sorted(files)
-    assert len(files) <= 27, sorted(files)
+    with patch.object(MemoryFunctions, "_call", watched):
+        yield made
 
 
-def test_dispatch_and_delivery_of_a_plain_message_enter_few_files_and_no_exception() -> None:
-    world, ingest = a_message_on_its_way()
-    ingest()
-    world.clock.advance_ms(HOUR - 5 * MINUTE)
+def test_a_message_of_the_sdk_enters_few_files_and_no_exception(road: Road) -> None:
+    road.client.stats(TOPIC)  # the client knows the topic now, for a minute
+    sending = entered(road.send)
+    calls = road.until_received()
+    road.send()
+    [ingest] = calls["ingest"]
+    dispatch = min(calls["dispatch"] + road.until_received()["dispatch"], key=len)  # one of two may also collect
+    receiving = entered(lambda: road.client.receive(TOPIC, SUBSCRIPTION))
 
-    files = entered(lambda: dispatch(world.ports, TOPIC))
+    assert not exceptions(ingest) and not exceptions(dispatch)
+    assert len(sending) <= 17, sorted(sending)
+    assert len(ingest) <= 31, sorted(ingest)
+    assert len(dispatch) <= 38, sorted(dispatch)
+    assert len(receiving) <= 16, sorted(receiving)
+    union = sending | ingest | dispatch | receiving
+    assert len(union) <= 57, sorted(union)
 
-    assert len(world.service.queues.sent()) == 2
-    assert not exceptions(files)
-    assert len(of_flows(files)) <= 24, sorted(files)
-    assert len(files) <= 36, sorted(files)
+
+def test_a_message_of_sqs_alone_becomes_a_pack_and_walks_the_road_of_the_sdk(road: Road) -> None:
+    road.send()
+    [of_sdk] = road.until_received()["ingest"]
+    road.send_plain()
+    forwards, ingests = road.until_received()["ingest"]
+
+    assert ingests == of_sdk
+    assert not exceptions(forwards) and "flows/delivery/ingest.py" not in forwards
+    assert len(forwards) <= 31, sorted(forwards)
+
+
+def test_a_message_of_sqs_alone_that_is_due_soon_enters_few_files_and_no_exception(road: Road) -> None:
+    road.send_plain(delay="16m")
+    [ingest] = road.until_received()["ingest"]
+
+    assert not exceptions(ingest)
+    assert len(ingest) <= 33, sorted(ingest)
+
+
+def test_a_sweep_without_work_enters_few_files(road: Road) -> None:
+    road.stack.advance(hours=2)
+    road.stack._functions.call("sweep", {})
+
+    assert len(road.calls[-1][1]) <= 20, sorted(road.calls[-1][1])
 
 
 def test_a_message_with_a_key_enters_the_files_of_keys() -> None:

@@ -16,25 +16,24 @@ from tests.flows.world import (
     MINUTE,
     START_MS,
     TOPIC,
-    Crash,
     CrashingPorts,
     World,
+    deaths,
     ids_of,
     once,
-    seeds,
 )
-from tests.stored import altered, stored
+from tests.stored import altered
 from tidewheel.clock import ManualClock
-from tidewheel.errors import CorruptLedger, NotConfigured
+from tidewheel.errors import NotConfigured
 from tidewheel.flows.delivery.dispatch import dispatch
 from tidewheel.flows.delivery.ingest import ingest
+from tidewheel.flows.maintenance import merge_rows
+from tidewheel.flows.maintenance.collect import collect
+from tidewheel.flows.maintenance.consider_merge import consider_merge
+from tidewheel.flows.maintenance.merge import Merged, in_process, merge
+from tidewheel.flows.maintenance.merge_planning import Merge
+from tidewheel.flows.maintenance.merge_rows import MergeWork
 from tidewheel.flows.ports.runs import MergeSize
-from tidewheel.flows.upkeep import merge_rows
-from tidewheel.flows.upkeep.collect import collect
-from tidewheel.flows.upkeep.consider_merge import consider_merge
-from tidewheel.flows.upkeep.merge import Merged, in_process, merge
-from tidewheel.flows.upkeep.merge_planning import Merge
-from tidewheel.flows.upkeep.merge_rows import MergeWork
 from tidewheel.ledger.bucket import Bucket
 from tidewheel.model.message import id_bytes, id_deliver_at_ms
 
@@ -83,9 +82,7 @@ def test_messages_due_exactly_at_a_cut_are_in_one_output(segment_rows: int, step
     assert all((id_deliver_at_ms(id_bytes(each)) - START_MS) % step_ms == 0 for each in ids)
 
     work = MergeWork(
-        topic=TOPIC,
-        generation=world.state.generation,
-        settings=world.state.settings,
+        state=world.state,
         merge=Merge(sources=tuple(buckets), cuts=(*slots, slots[-1] + 1), live_bytes=1),
     )
     outputs = list(in_process(world.service.objects)(work))
@@ -103,26 +100,16 @@ def test_copies_due_exactly_when_the_next_batch_begins_are_dropped(monkeypatch: 
     world.ingest(pack, again)  # SQS brings a pack twice, in another group
     assert len(world.service.buckets.all(TOPIC)) == 2
     assert run_merge(world).rows == 6
-    world.run(3 * DAY, sweeps=True)
-    assert world.received() == once([*ids_of(pack), *ids_of(again)])
-
-
-def test_a_topic_with_few_ledgers_is_left_alone() -> None:
-    world = World(max_buckets=20)
-    spread(world, 20)
-    assert run_merge(world, everything=False).merges == 0
-    assert len(world.service.buckets.all(TOPIC)) == 20
+    assert world.received_after(3 * DAY, sweeps=True) == once([*ids_of(pack), *ids_of(again)])
 
 
 def test_rows_of_planned_slots_are_not_rewritten() -> None:
     world = World()
     early = world.send(*(HOUR + i for i in range(10)), 5 * DAY)
     late = world.send(*(4 * DAY + i for i in range(10)))
-    world.clock.set_ms(START_MS + HOUR - 8 * MINUTE)
-    dispatch(world.ports, TOPIC)
+    world.dispatch_at(HOUR - 8 * MINUTE)
     assert run_merge(world).rows == 11
-    world.run(6 * DAY, sweeps=True)
-    assert world.received() == once(early + late)
+    assert world.received_after(6 * DAY, sweeps=True) == once(early + late)
 
 
 def test_a_dispatch_during_a_merge_still_finds_the_sources() -> None:
@@ -139,51 +126,8 @@ def test_a_dispatch_during_a_merge_still_finds_the_sources() -> None:
     assert merged is not None and merged.merges == 1
     collect(world.ports, TOPIC)
     assert len(world.service.merges.trash(TOPIC)) == 1
-    world.run(2 * DAY, sweeps=True)
-    assert world.received() == once(ids)
+    assert world.received_after(2 * DAY, sweeps=True) == once(ids)
     assert not world.service.objects.names("ledgers/")
-
-
-def test_a_merge_that_lost_its_sources_to_another_leaves_nothing_behind() -> None:
-    world = World()
-    ids = spread(world, 4)
-
-    def engine(work: MergeWork) -> Iterable[Bucket | None]:
-        outputs = list(in_process(world.service.objects)(work))
-        world.service.merges.release(TOPIC, world.clock.now_ms() + LEASE_S * 1000)
-        if len(world.service.buckets.all(TOPIC)) > 1:
-            run_merge(world)
-        return outputs
-
-    merged = merge(world.ports, TOPIC, OneByOne(engine), lease_s=LEASE_S, everything=True)
-    assert merged is not None and (merged.merges, merged.refused) == (0, 1)
-    assert len(world.service.objects.names("ledgers/")) == 5  # four in the trash, and the other merge's output
-    world.run(6 * DAY, sweeps=True)
-    assert world.received() == once(ids)
-
-
-def test_a_second_run_waits_until_the_first_ends_or_its_lease_does() -> None:
-    world = World()
-    spread(world, 4)
-    assert world.service.merges.lease(TOPIC, START_MS, START_MS + 1000)
-    engine = in_process(world.ports.objects)
-    assert merge(world.ports, TOPIC, OneByOne(engine), lease_s=LEASE_S, everything=True) is None
-    world.clock.advance_ms(1000)
-    assert run_merge(world).merges == 1
-
-
-def test_a_damaged_source_is_left_out_and_the_others_are_merged() -> None:
-    world = World()
-    spread(world, 5)
-    damaged = world.service.objects.names("ledgers/")[0]
-    data = bytearray(world.service.objects.get_range(damaged, 0, 10**6))
-    data[200] ^= 0xFF
-    world.service.objects.put(damaged, bytes(data))
-    merged = run_merge(world)
-    assert [error.object_name for error in merged.skipped] == [damaged]
-    assert isinstance(merged.skipped[0], CorruptLedger)
-    assert (merged.merges, merged.sources) == (1, 4)
-    assert {b.object_name == damaged for b in world.service.buckets.all(TOPIC)} == {True, False}
 
 
 def test_what_a_function_cannot_merge_is_handed_over(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -192,7 +136,7 @@ def test_what_a_function_cannot_merge_is_handed_over(monkeypatch: pytest.MonkeyP
     spread(world, 9)
     world.sweep()
     assert world.service.runs.merges == [(TOPIC, MergeSize.SMALL)]
-    monkeypatch.setattr("tidewheel.flows.upkeep.consider_merge.SMALL_BYTES", 100)
+    monkeypatch.setattr("tidewheel.flows.maintenance.consider_merge.SMALL_BYTES", 100)
     merged = run_merge(world, everything=False, largest=MergeSize.SMALL)
     assert merged.handed_over and merged.merges == 0
     assert world.service.merges.lease(TOPIC, START_MS, START_MS + 1)
@@ -203,7 +147,7 @@ def test_what_a_function_cannot_merge_is_handed_over(monkeypatch: pytest.MonkeyP
 def test_large_merges_of_a_sweep_are_one_run_and_wait_while_another_is_under_way(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("tidewheel.flows.upkeep.consider_merge.SMALL_BYTES", 100)
+    monkeypatch.setattr("tidewheel.flows.maintenance.consider_merge.SMALL_BYTES", 100)
     world = World(max_buckets=4)
     world.service.topic_states.create(replace(world.state, topic="mail"))
     world.sweep()
@@ -233,7 +177,7 @@ def test_large_merges_of_a_sweep_are_one_run_and_wait_while_another_is_under_way
 
 
 def test_a_large_run_asks_the_sweep_for_what_has_come_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tidewheel.flows.upkeep.consider_merge.SMALL_BYTES", 100)
+    monkeypatch.setattr("tidewheel.flows.maintenance.consider_merge.SMALL_BYTES", 100)
     world = World(max_buckets=4)
     world.sweep()
     spread(world, 9)
@@ -250,14 +194,13 @@ def test_without_spark_a_function_merges_in_steps_what_is_too_large_for_it(monke
     world.sweep()
     ids = spread(world, 20)
     [size] = {bucket.size_bytes // 1000 for bucket in world.service.buckets.all(TOPIC)}
-    monkeypatch.setattr("tidewheel.flows.upkeep.consider_merge.SMALL_BYTES", 4 * (size + 1) * 1000)
+    monkeypatch.setattr("tidewheel.flows.maintenance.consider_merge.SMALL_BYTES", 4 * (size + 1) * 1000)
     assert consider_merge(world.ports, world.state) is MergeSize.SMALL
     merged = run_merge(world, everything=False, largest=MergeSize.SMALL)
     assert (merged.handed_over, merged.merges > 1) == (False, True)
     assert world.service.runs.merges == [(TOPIC, MergeSize.SMALL)]
     assert len(world.service.buckets.all(TOPIC)) <= 8
-    world.run(6 * DAY, sweeps=True)
-    assert world.received() == once(ids)
+    assert world.received_after(6 * DAY, sweeps=True) == once(ids)
 
 
 def test_without_spark_a_ledger_that_fits_with_no_other_waits(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -265,33 +208,11 @@ def test_without_spark_a_ledger_that_fits_with_no_other_waits(monkeypatch: pytes
     world.service.runs.largest = MergeSize.SMALL
     world.sweep()
     spread(world, 9)
-    monkeypatch.setattr("tidewheel.flows.upkeep.consider_merge.SMALL_BYTES", 100)
+    monkeypatch.setattr("tidewheel.flows.maintenance.consider_merge.SMALL_BYTES", 100)
     assert consider_merge(world.ports, world.state) is None
     merged = run_merge(world, largest=MergeSize.SMALL)
     assert (merged.handed_over, merged.merges, world.service.runs.merges) == (False, 0, [])
     assert run_merge(world).sources == 9
-
-
-def test_a_run_that_merges_everything_takes_every_ledger_once() -> None:
-    world = World()
-    ids = spread(world, 100)
-    merged = run_merge(world)
-    assert (merged.sources, merged.outputs) == (100, 2)
-    assert len(world.service.buckets.all(TOPIC)) == 2
-    world.run(6 * DAY, sweeps=True)
-    assert world.received() == once(ids)
-
-
-def test_purged_rows_are_dropped() -> None:
-    world = World()
-    spread(world, 3)
-    world.clock.advance_ms(1000)
-    kept = world.send(2 * DAY)
-    items = stored(world.service).of(TOPIC)
-    items.state = replace(world.state, purge_ms=START_MS + 500)
-    assert run_merge(world).rows == 1
-    world.run(6 * DAY, sweeps=True)
-    assert world.received() == once(kept)
 
 
 def test_the_sweep_starts_a_merge_when_half_the_limit_has_come_and_not_again_before() -> None:
@@ -320,29 +241,20 @@ def test_a_request_for_a_merge_survives_other_writers_of_the_look() -> None:
 
 
 @DEATHS
-def test_a_crash_at_any_call_of_a_merge_loses_and_doubles_nothing(when: str, every: int) -> None:
-    at = 0
-    crashed = True
-    while crashed:
-        at += every
+def test_a_crash_at_any_call_of_a_merge_loses_and_doubles_nothing(every: int) -> None:
+    for death in deaths(every, least=8):
         world = World("billing", "audit", wrap=CrashingPorts)
         ids = spread(world, 3, days=2)
-        world.ports.plan.schedule(at, when)
-        try:
+        with death.of(world):
             run_merge(world)
-            crashed = False
-        except Crash:
-            pass
-        world.ports.plan.disarm()
         world.run(HOUR)
-        if crashed:
+        if death.died:
             merge(world.ports, TOPIC, in_process(world.ports.objects), lease_s=LEASE_S, everything=True)
-        assert len(world.service.buckets.all(TOPIC)) == 1, f"{when} call {at}"
+        assert len(world.service.buckets.all(TOPIC)) == 1, death
         world.run_on(3 * DAY)
         for name in ("billing", "audit"):
-            assert world.received(name) == once(ids), f"crashed {when} call {at}"
+            assert world.received(name) == once(ids), death
         assert not world.service.buckets.all(TOPIC)
-    assert at > 8
 
 
 @pytest.mark.parametrize("lookahead_s", [2, 60])
@@ -355,8 +267,7 @@ def test_a_merge_on_a_machine_whose_clock_is_ahead_drops_nothing_that_has_not_ex
         merged = merge(elsewhere, TOPIC, in_process(elsewhere.objects), lease_s=LEASE_S, everything=True)
         assert merged is not None and merged.error is None
     assert len(world.service.buckets.all(TOPIC)) == 1
-    world.run(3 * HOUR, sweeps=True)
-    assert world.received() == once(ids)
+    assert world.received_after(3 * HOUR, sweeps=True) == once(ids)
 
 
 def test_a_merge_drops_what_expired_long_ago() -> None:
@@ -365,39 +276,4 @@ def test_a_merge_drops_what_expired_long_ago() -> None:
     [kept] = world.send(2 * DAY)
     world.clock.advance_ms(3 * HOUR)
     assert run_merge(world).rows == 1
-    world.run(3 * DAY, sweeps=True)
-    assert world.received() == once([kept])
-
-
-@pytest.mark.parametrize("seed", seeds(40, few=8))
-def test_any_sequence_of_ingest_merge_dispatch_and_collect_delivers_every_message_once(seed: int) -> None:
-    rng = random.Random(seed)
-    slot_s = rng.choice([1, 60, 300])
-    lookahead_s = rng.choice([2, 120, 480]) if slot_s < 300 else 480
-    world = World("billing", "audit", slot_s=slot_s, lookahead_s=lookahead_s, max_buckets=rng.choice([2, 8]))
-    ids: list[str] = []
-    scale = slot_s * 1000
-    for _ in range(rng.randint(5, 60)):
-        match rng.choice(["send", "send", "merge", "merge all", "dispatch", "collect", "run", "again"]):
-            case "send":
-                ids += world.send(*(int(rng.choice([1, 5, 50]) * scale * rng.random()) for _ in range(8)))
-            case "merge":
-                run_merge(world, everything=False)
-            case "merge all":
-                run_merge(world)
-            case "dispatch":
-                dispatch(world.ports, TOPIC)
-            case "collect":
-                collect(world.ports, TOPIC)
-            case "again":
-                pack = world.pack((lookahead_s + 30) * 1000 + scale, 40 * scale + lookahead_s * 1000)
-                world.ingest(pack)
-                world.ingest(pack)
-                ids += ids_of(pack)
-            case _:
-                world.run(int(rng.random() * 4 * scale), sweeps=rng.random() < 0.5, schedules=rng.random() < 0.9)
-        world.work()
-    world.run(120 * scale + DAY, sweeps=True)
-    assert world.received("billing") == world.received("audit") == once(ids)
-    assert not [m for m in world.service.queues.sent() if m.visible_at_ms < m.deliver_at_ms]
-    assert not world.service.objects.names("ledgers/")
+    assert world.received_after(3 * DAY, sweeps=True) == once([kept])

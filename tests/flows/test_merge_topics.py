@@ -14,18 +14,18 @@ from unittest.mock import patch
 import pytest
 
 from tests.flows.alone import sweep_orphans
-from tests.flows.world import DAY, HOUR, START_MS, TOPIC, World, once
-from tidewheel.errors import CorruptLedger
+from tests.flows.world import DAY, HOUR, START_MS, TOPIC, World, failing_reads, once
+from tidewheel.errors import CorruptLedger, ObjectRefused
 from tidewheel.flows.administration.subscribe import create_subscription, create_topic
 from tidewheel.flows.delivery.dispatch import dispatch
+from tidewheel.flows.maintenance import merge_planning
+from tidewheel.flows.maintenance.merge import Merged, in_process, merge_topics
+from tidewheel.flows.maintenance.merge_outputs import SideBySide, Written
+from tidewheel.flows.maintenance.merge_rows import MergeWork
+from tidewheel.flows.maintenance.merge_swaps import APART_MS, LONGEST_WAIT_MS, QUIET_MS
+from tidewheel.flows.maintenance.orphans import ORPHAN_GRACE_S
 from tidewheel.flows.ports.runs import MergeSize
 from tidewheel.flows.ports.tasks import InThisProcess, Item, Result
-from tidewheel.flows.upkeep import merge_planning
-from tidewheel.flows.upkeep.merge import Merged, in_process, merge_topics
-from tidewheel.flows.upkeep.merge_outputs import SideBySide, Written
-from tidewheel.flows.upkeep.merge_rows import MergeWork
-from tidewheel.flows.upkeep.merge_swaps import APART_MS, LONGEST_WAIT_MS, QUIET_MS
-from tidewheel.flows.upkeep.orphans import ORPHAN_GRACE_S
 from tidewheel.ledger.bucket import Bucket
 from tidewheel.model.settings import TopicSettings
 from tidewheel.model.wheel import fires_at_ms
@@ -99,21 +99,10 @@ def test_all_disjoint_merges_of_all_topics_are_one_round() -> None:
     watched = Watched(world)
     found = run(world, TOPIC, OTHER, writer=watched)
     assert [(found[name].merges, found[name].sources, found[name].rows) for name in (TOPIC, OTHER)] == [(3, 9, 90)] * 2
-    assert sorted(work.topic for work in watched.works) == [OTHER] * 3 + [TOPIC] * 3
+    assert sorted(work.state.topic for work in watched.works) == [OTHER] * 3 + [TOPIC] * 3
     for name in (TOPIC, OTHER):
-        sources = [source.id for work in watched.works if work.topic == name for source in work.merge.sources]
+        sources = [source.id for work in watched.works if work.state.topic == name for source in work.merge.sources]
         assert len(sources) == len(set(sources)) == 9
-
-
-def test_merged_messages_arrive_once_each() -> None:
-    world = World("billing", "audit")
-    ids = spread(world, 20)
-    merged = run(world)[TOPIC]
-    assert (merged.sources, merged.rows) == (20, 200)
-    world.run(8 * DAY, sweeps=True)
-    assert world.received("billing") == world.received("audit") == once(ids)
-    world.assert_in_time()
-    assert not world.service.objects.names("ledgers/")
 
 
 def test_outputs_count_as_live_and_are_merged_in_the_next_round(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -213,8 +202,7 @@ def test_a_swap_that_a_dispatch_has_overtaken_is_tried_again() -> None:
     world.service.merges.swap = overtaken  # type: ignore[method-assign]
     merged = run(world)[TOPIC]
     assert (answers, merged.merges, merged.refused) == ([False, True], 1, 0)
-    world.run(8 * DAY, sweeps=True)
-    assert world.received() == once(ids)
+    assert world.received_after(8 * DAY, sweeps=True) == once(ids)
 
 
 def test_a_clock_that_only_its_owner_moves_does_not_stop_a_run() -> None:
@@ -224,14 +212,16 @@ def test_a_clock_that_only_its_owner_moves_does_not_stop_a_run() -> None:
     assert run(world, pause=lambda _: None)[TOPIC].merges == 3
 
 
-def test_a_damaged_source_stops_neither_its_merge_nor_the_others() -> None:
+@pytest.mark.parametrize("refused", [False, True])
+def test_a_damaged_source_stops_neither_its_merge_nor_the_others(refused: bool) -> None:
     world = World()
     spread(world, 9)
     damaged = world.service.buckets.all(TOPIC)[4].object_name
     data = bytearray(world.service.objects.get_range(damaged, 0, 10**7))
     data[50] ^= 1
     world.service.objects.put(damaged, bytes(data))
-    merged = run(world)[TOPIC]
+    with failing_reads(world, {damaged: ObjectRefused(damaged, "403")} if refused else {}):
+        merged = run(world)[TOPIC]
     assert [error.object_name for error in merged.skipped] == [damaged]
     assert (merged.sources, merged.rows, merged.refused) == (8, 80, 0)
     assert damaged in {bucket.object_name for bucket in world.service.buckets.all(TOPIC)}
@@ -316,8 +306,7 @@ def test_after_a_killed_driver_the_next_run_does_the_rest_and_orphans_last_a_day
     assert len(world.service.buckets.all(TOPIC)) <= 3
     world.clock.advance_ms(ORPHAN_GRACE_S * 1000 + 1)
     assert sweep_orphans(world.ports).objects == 1
-    world.run(8 * DAY, sweeps=True)
-    assert world.received() == once(ids)
+    assert world.received_after(8 * DAY, sweeps=True) == once(ids)
 
 
 def test_of_two_runs_at_once_the_loser_deletes_its_outputs() -> None:
@@ -337,8 +326,7 @@ def test_of_two_runs_at_once_the_loser_deletes_its_outputs() -> None:
     live = {bucket.object_name for bucket in world.service.buckets.all(TOPIC)}
     trash = {name for each in world.service.merges.trash(TOPIC) for name in each.objects}
     assert set(world.service.objects.names("ledgers/")) == live | trash
-    world.run(8 * DAY, sweeps=True)
-    assert world.received() == once(ids)
+    assert world.received_after(8 * DAY, sweeps=True) == once(ids)
 
 
 @dataclass(frozen=True, slots=True)
@@ -365,8 +353,7 @@ def test_repeated_tasks_leave_orphans_only() -> None:
     assert (merged.merges, merged.outputs) == (3, 3)
     world.clock.advance_ms(ORPHAN_GRACE_S * 1000 + 1)
     assert sweep_orphans(world.ports).objects == 3
-    world.run(8 * DAY, sweeps=True)
-    assert world.received() == once(ids)
+    assert world.received_after(8 * DAY, sweeps=True) == once(ids)
 
 
 def test_a_task_gets_only_the_sources_of_its_window_and_large_outputs_come_first() -> None:
@@ -385,9 +372,7 @@ def test_a_task_gets_only_the_sources_of_its_window_and_large_outputs_come_first
     sources = tuple(sorted(world.service.buckets.all(TOPIC), key=lambda each: each.id))
     first, middle, end = ((START_MS + days * DAY) // slot_ms for days in (2, 8, 11))
     work = MergeWork(
-        topic=TOPIC,
-        generation=world.state.generation,
-        settings=world.state.settings,
+        state=world.state,
         merge=merge_planning.Merge(sources=sources, cuts=(first, middle, end), live_bytes=1),
     )
     writer = SideBySide(tasks=lambda _: Noted(), objects=lambda: world.service.objects)
@@ -410,8 +395,7 @@ def test_no_segments_come_back_to_the_driver_that_an_item_would_not_hold(monkeyp
     monkeypatch.setattr(world.service.merges, "swap", noted)
     assert run(world)[TOPIC].merges == 2
     assert held and not [bucket for bucket in held if bucket.segments]
-    world.run(8 * DAY, sweeps=True)
-    assert world.received() == once(ids)
+    assert world.received_after(8 * DAY, sweeps=True) == once(ids)
 
 
 def test_a_run_without_time_swaps_what_is_written_and_begins_nothing() -> None:
@@ -427,7 +411,7 @@ def test_a_large_merge_is_handed_over_after_the_small_ones(monkeypatch: pytest.M
     world = World()
     spread(world, 9)
     sizes = iter([MergeSize.SMALL, MergeSize.LARGE])
-    monkeypatch.setattr("tidewheel.flows.upkeep.merge_round.size_of", lambda _: next(sizes))
+    monkeypatch.setattr("tidewheel.flows.maintenance.merge_round.size_of", lambda _: next(sizes))
     merged = run(world, largest=MergeSize.SMALL)[TOPIC]
     assert (merged.merges, merged.handed_over) == (1, True)
     assert world.service.runs.merges == []

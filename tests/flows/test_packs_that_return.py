@@ -9,36 +9,14 @@ from unittest.mock import Mock, patch
 
 import pytest
 
-from tests.flows.alone import local_engine
 from tests.flows.world import DAY, HOUR, MINUTE, TOPIC, Crash, World, ids_of, once
 from tests.stored import stored
-from tidewheel.flows.recovery.rebuild import rebuild
-from tidewheel.flows.upkeep.checkpoint import checkpoint_topic
-from tidewheel.flows.upkeep.merge import in_process, merge
+from tidewheel.flows.maintenance.merge import in_process, merge
 from tidewheel.model.pack import Arrival, Pack
 from tidewheel.model.triggers import RETENTION_S
 
 LATEST = 2 * RETENTION_S * 1000 - HOUR
 """A pack was in its queue for two weeks, then in that of dead letters, and somebody moved it back in the last hour."""
-
-
-def one_row_a_part() -> World:
-    """Returns a world with one row per part, so that a message in two ledgers arrives twice."""
-    return World(segment_rows=1, part_rows=1, inline_rows=1)
-
-
-def with_a_far_pack() -> tuple[World, Pack]:
-    """Such a world, whose ledger has the pack's messages, due in two months."""
-    world = one_row_a_part()
-    pack = world.pack(60 * DAY, 61 * DAY)
-    world.ingest(first_time(pack))
-    return world, pack
-
-
-def comes_once_when_returned(world: World, pack: Pack, others: list[str]) -> None:
-    world.ingest(returned(pack))
-    world.run(62 * DAY, sweeps=True, every_ms=HOUR)
-    assert world.received() == once(ids_of(pack) + others)
 
 
 def first_time(pack: Pack) -> Pack:
@@ -84,8 +62,7 @@ def test_what_was_sent_of_a_pack_is_known_when_it_returns_after_four_weeks(later
     ingest_fails(world, first_time(pack))
     let_pass(world, LATEST)
     world.ingest(returned(pack))
-    world.run(60 * DAY, sweeps=True, every_ms=HOUR)
-    assert world.received() == once(ids_of(pack))
+    assert world.received_after(60 * DAY, sweeps=True, every_ms=HOUR) == once(ids_of(pack))
 
 
 def test_a_failed_retry_beside_another_pack_forgets_nothing_that_was_sent(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -98,8 +75,7 @@ def test_a_failed_retry_beside_another_pack_forgets_nothing_that_was_sent(monkey
         with pytest.raises(ConnectionError):
             world.ingest(*both)
     world.ingest(*both)
-    world.run(2 * DAY, sweeps=True)
-    assert world.received() == once(ids_of(pack) + ids_of(other))
+    assert world.received_after(2 * DAY, sweeps=True) == once(ids_of(pack) + ids_of(other))
 
 
 def test_a_retry_that_dies_after_it_has_sent_sends_nothing_again() -> None:
@@ -127,42 +103,14 @@ def test_a_pack_of_which_nothing_was_sent_comes_whole() -> None:
     assert world.received() == once(ids_of(pack))
 
 
-# ---- whose ledger was merged
-@pytest.mark.parametrize("merged_after_ms", [0, 15 * DAY, LATEST - DAY])
-def test_a_pack_whose_ledger_was_merged_makes_no_second_one_within_four_weeks(merged_after_ms: int) -> None:
-    world, pack = with_a_far_pack()
-    others = world.send(60 * DAY)
-    let_pass(world, merged_after_ms)
-    merge_all(world)
-    let_pass(world, LATEST - merged_after_ms)
-    comes_once_when_returned(world, pack, others)
-
-
-def test_a_pack_whose_merged_ledger_was_merged_again_makes_no_second_one_within_four_weeks() -> None:
-    world, pack = with_a_far_pack()
-    others: list[str] = []
-    for _ in range(4):
-        others += world.send(60 * DAY)
+# ---- whose ledger was committed
+@pytest.mark.parametrize(("merged", "copies"), [(False, 1), (True, 2)])
+def test_a_pack_that_was_committed_comes_once_and_once_more_if_its_ledger_was_merged(merged: bool, copies: int) -> None:
+    world = World(segment_rows=1, part_rows=1, inline_rows=1)  # with one row a part, no part drops repeated rows
+    pack = world.pack(DAY, 2 * DAY)
+    world.ingest(first_time(pack))
+    others = world.send(DAY)
+    if merged:
         merge_all(world)
-        let_pass(world, LATEST // 4)
-    comes_once_when_returned(world, pack, others)
-
-
-def test_a_pack_whose_ledger_was_merged_after_a_rebuild_makes_no_second_one() -> None:
-    world, pack = with_a_far_pack()
-    others = world.send(60 * DAY)
-    checkpoint_topic(world.ports, TOPIC)
-    stored(world.service).clear()  # the table is lost, and with it when the ledgers were made
-    rebuild(world.ports, TOPIC, local_engine(world.ports), lease_s=60)
-    merge_all(world)
-    let_pass(world, DAY)
-    comes_once_when_returned(world, pack, others)
-
-
-def test_after_four_weeks_no_merge_remembers_the_ledgers_of_packs_that_cannot_return() -> None:
-    world = one_row_a_part()
-    world.ingest(world.pack(60 * DAY), world.pack(61 * DAY))
-    world.send(60 * DAY)
-    let_pass(world, 2 * RETENTION_S * 1000 + DAY)
-    merge_all(world)
-    assert not stored(world.service).of(TOPIC).notes
+    world.ingest(returned(pack))
+    assert world.received_after(3 * DAY, sweeps=True, every_ms=HOUR) == once(ids_of(pack) * copies + others)

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from tests.flows.test_find import gets
 from tests.flows.test_tails import shrunk
 from tests.flows.world import DAY, HOUR, MINUTE, START_MS, TOPIC, World
-from tidewheel.flows.administration.cancel import cancel_many
+from tidewheel.flows.delivery.cancel import cancel_many
 from tidewheel.flows.waiting.peek import FoundMessage, peek_messages
-from tidewheel.model.message import MessageId, id_bytes, id_floor, id_text
+from tidewheel.model.message import MessageId, id_bytes, id_text
 from tidewheel.model.topic_state import Purge
 
 
@@ -29,25 +29,6 @@ def peek(world: World, count: int, after: bytes | None = None) -> list[str]:
 def cancel(world: World, *ids: str) -> None:
     results = cancel_many(world.service, world.state, [MessageId(each) for each in ids], world.clock.now_ms())
     assert all(results)
-
-
-def test_the_next_messages_come_from_all_ledgers_in_the_order_of_their_due_times() -> None:
-    world = World()
-    sent = sorted(id for start in (3, 1, 2) for id in world.send(*(start * HOUR + i * 7 * HOUR for i in range(20))))
-    assert peek(world, 60) == sent
-    assert peek(world, 7) == sent[:7]
-    assert peek(world, 1000) == sent
-
-
-def test_pages_follow_one_another_after_the_last_id_or_a_time() -> None:
-    world = World()
-    sent = sorted(world.send(*(HOUR + i % 4 * 1000 for i in range(10)), *(DAY + i for i in range(10))))
-    pages, after = [], None
-    while page := peek(world, 3, after):
-        pages += page
-        after = id_bytes(page[-1])
-    assert pages == sent
-    assert peek(world, 100, id_floor(START_MS + DAY + 5)) == sent[15:]
 
 
 def test_far_segments_are_not_read_and_a_ledger_without_an_earlier_row_is_not_touched(
@@ -90,15 +71,6 @@ def test_tails_are_read_only_of_ledgers_that_may_hold_the_next_rows(
     assert list(counts.values()) == [2]  # a tail and a segment of one ledger
 
 
-def test_cancelled_messages_are_passed_over_however_many_there_are() -> None:
-    world = World()
-    sent = world.send(*(HOUR + i * 1000 for i in range(300)))
-    cancel(world, *sent[:250], sent[260])
-    assert peek(world, 12) == [*sent[250:260], *sent[261:263]]
-    cancel(world, *sent[250:260], *sent[261:])
-    assert peek(world, 12) == []
-
-
 def test_purged_and_expired_messages_are_not_shown() -> None:
     world = World()
     kept = world.send(2 * HOUR)
@@ -131,20 +103,6 @@ def test_copies_in_two_ledgers_are_one_message() -> None:
     assert len(world.service.buckets.all(TOPIC)) == 2
     shown = peek(world, 9)
     assert len(shown) == len(set(shown)) == 3
-
-
-def test_an_empty_topic_shows_nothing() -> None:
-    assert peek(World(), 10) == []
-
-
-def test_a_message_is_shown_as_it_was_sent() -> None:
-    world = World()
-    world.send(HOUR, body="héllo", attributes={"kind": "x"}, key="k", expires_in=600)
-    [message] = found(world, 1)
-    checked = message.checked
-    assert (checked.text, dict(checked.attributes), message.sent_at_ms) == ("héllo", {"kind": "x"}, START_MS)
-    assert checked.options is not None
-    assert (checked.options.key, checked.options.expires_at_ms) == ("k", START_MS + HOUR + 600_000)
 
 
 @settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow], deadline=None)

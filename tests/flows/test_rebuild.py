@@ -14,34 +14,44 @@ import pytest
 
 from tests.flows.alone import OneByOne, local_engine, sweep_orphans
 from tests.flows.test_recurring import make as make_recurring
-from tests.flows.world import DAY, DEATHS, HOUR, MINUTE, START_MS, TOPIC, Crash, CrashingPorts, World, ids_of, once
+from tests.flows.world import (
+    DAY,
+    DEATHS,
+    HOUR,
+    MINUTE,
+    START_MS,
+    TOPIC,
+    Crash,
+    CrashingPorts,
+    World,
+    deaths,
+    ids_of,
+    once,
+)
 from tests.stored import stored
 from tidewheel.client.changes import reschedule
 from tidewheel.errors import ConcurrentModification, InvalidValue, UnknownTopic
-from tidewheel.flows.administration.cancel import cancel
 from tidewheel.flows.administration.pause import pause, resume
 from tidewheel.flows.administration.purge import purge
 from tidewheel.flows.administration.subscribe import create_subscription
+from tidewheel.flows.delivery.cancel import cancel
 from tidewheel.flows.delivery.dispatch import dispatch
-from tidewheel.flows.delivery.work import do_job
+from tidewheel.flows.delivery.work import do_task
+from tidewheel.flows.maintenance.checkpoint import checkpoint_topic, find_checkpoints
+from tidewheel.flows.maintenance.merge import Merged, in_process, merge, merge_topics
+from tidewheel.flows.maintenance.merge_outputs import Written
+from tidewheel.flows.maintenance.merge_rows import MergeWork
+from tidewheel.flows.maintenance.orphans import ORPHAN_GRACE_S
 from tidewheel.flows.recovery.audit import audit
 from tidewheel.flows.recovery.rebuild import rebuild
 from tidewheel.flows.recovery.rebuild_report import RebuildReport
-from tidewheel.flows.upkeep.checkpoint import checkpoint_topic, find_checkpoints
-from tidewheel.flows.upkeep.merge import Merged, in_process, merge, merge_topics
-from tidewheel.flows.upkeep.merge_outputs import Written
-from tidewheel.flows.upkeep.merge_rows import MergeWork
-from tidewheel.flows.upkeep.orphans import ORPHAN_GRACE_S
 from tidewheel.ledger.bucket import bucket_id
 from tidewheel.model.filter_policy import FilterPolicy
-from tidewheel.model.job import PartJob
 from tidewheel.model.message import MessageId, Receipt, id_bytes, id_deliver_at_ms, id_text
-from tidewheel.model.object_names import ASIDE, LEDGERS, checkpoint_name, ledger_bucket_id, ledger_name
-from tidewheel.model.plan import Plan, PlannedSegment
-from tidewheel.model.segment import Segment
-from tidewheel.model.set_aside import SetAside, SetAsideKey
+from tidewheel.model.object_names import ASIDE, LEDGERS, ledger_bucket_id, ledger_name
 from tidewheel.model.settings import StoredSettings, TopicSettings
 from tidewheel.model.subscription_state import State
+from tidewheel.model.task import PartTask
 from tidewheel.model.tombstone import Tombstone, tombstone
 from tidewheel.model.validation import OutgoingMessage
 from tidewheel.model.wheel import open_from
@@ -64,6 +74,13 @@ def run_rebuild(world: World, **options: Any) -> RebuildReport:
     return rebuild(world.ports, TOPIC, local_engine(world.ports), lease_s=LEASE_S, **options)
 
 
+def restored(world: World) -> RebuildReport:
+    """Rebuilds the topic from a checkpoint of now, after its table is lost."""
+    checkpoint(world)
+    lose_table(world)
+    return run_rebuild(world)
+
+
 def run_audit(world: World, **options: Any) -> RebuildReport:
     return audit(world.ports, TOPIC, local_engine(world.ports), **options)
 
@@ -75,11 +92,6 @@ def run_merge(world: World) -> None:
 
 def checkpoint(world: World) -> None:
     assert checkpoint_topic(world.ports, TOPIC)
-
-
-def copies(world: World, name: str = "billing") -> Counter[str]:
-    """Returns the ids received more than once, with their counts."""
-    return Counter({id: count for id, count in world.received(name).items() if count > 1})
 
 
 def damage(world: World, name: str, segment: int | None) -> None:
@@ -118,24 +130,21 @@ def test_a_message_sent_after_a_rebuild_needs_no_sweep_to_be_in_time() -> None:
     ids = world.send(15 * MINUTE)
     world.run(3 * MINUTE)
     assert world.state.sealed > START_MS // 1000 // 60 + 14
-    checkpoint(world)
-    lose_table(world)
-    run_rebuild(world)
+    restored(world)
     # The schedule of the next slot, which nobody has created, would now be due later.
     assert world.service.topic_states.update_settings(world.state, replace(world.state.settings, lookahead_s=150))
     ids += world.send(14 * MINUTE)
-    world.run(15 * MINUTE)
-    assert world.received() == once(ids)
+    assert world.received_after(15 * MINUTE) == once(ids)
 
 
-def test_groups_stay_and_the_layout_is_that_of_the_ledgers_though_the_checkpoint_is_older() -> None:
+def test_groups_stay_and_the_topic_is_listed_again() -> None:
     world = a_world()
     world.send(HOUR)
     checkpoint(world)
     world.send(HOUR, group="tenant-1")
     lose_table(world)
     run_rebuild(world)
-    assert (world.state.layout, sorted(each.schema_version for each in world.service.buckets.all(TOPIC))) == (2, [1, 2])
+    assert world.service.topic_list.read() == [TOPIC]
     world.run(2 * HOUR, sweeps=True)
     groups = [json.loads(each.header).get("group") for each in world.service.queues.sent()]
     assert sorted(groups, key=str) == [None, "tenant-1"]
@@ -151,8 +160,7 @@ def test_only_what_was_delivered_since_the_checkpoint_comes_again() -> None:
     third = world.send(HOUR)
     lose_table(world)
     run_rebuild(world)
-    world.run(2 * HOUR, sweeps=True)
-    assert world.received() == once(first + third) + Counter(second * 2)
+    assert world.received_after(2 * HOUR, sweeps=True) == once(first + third) + Counter(second * 2)
 
 
 def test_a_lagging_subscription_gets_its_rows_and_the_others_theirs_once() -> None:
@@ -175,17 +183,13 @@ def test_what_was_handed_out_and_not_delivered_comes() -> None:
     world = a_world(inline_rows=1, part_rows=5)
     ids = world.send(*(HOUR + i for i in range(20)))
     late = world.send(5 * HOUR)
-    world.clock.set_ms(START_MS + HOUR)
-    dispatch(world.ports, TOPIC)
+    world.dispatch_at(HOUR)
     parts = world.service.queues.take_parts()
     assert len(parts[0][1:]) and world.service.deliveries.all(TOPIC)
-    checkpoint(world)
-    lose_table(world)
-    run_rebuild(world)
+    restored(world)
     for key, part in [each for group in [parts] for each in group]:
         world.service.queues.enqueue_parts(key, [part])  # of a delivery that is no more
-    world.run(6 * HOUR, sweeps=True)
-    assert world.received() == once(ids + late)
+    assert world.received_after(6 * HOUR, sweeps=True) == once(ids + late)
 
 
 def test_cancelled_messages_stay_cancelled() -> None:
@@ -196,8 +200,7 @@ def test_cancelled_messages_stay_cancelled() -> None:
     checkpoint(world)
     lose_table(world)
     assert run_rebuild(world).tombstones == 1
-    world.run(3 * DAY, sweeps=True)
-    assert world.received() == once([kept])
+    assert world.received_after(3 * DAY, sweeps=True) == once([kept])
 
 
 @pytest.mark.parametrize("lost", [False, True])
@@ -214,20 +217,7 @@ def test_a_cancelled_message_of_a_long_pause_stays_cancelled_after_a_rebuild(kep
         lose_table(world)
     run_rebuild(world, replace_index=True)
     resume(world.service, world.service.queues, world.clock, TOPIC, "billing")
-    world.run(DAY, sweeps=True)
-    assert world.received() == once([waits])
-
-
-def test_tombstones_are_renewed_only_while_somebody_has_still_to_read_their_slots() -> None:
-    world = a_world()
-    early, late = world.send(2 * DAY, 90 * DAY)
-    for id in (early, late):
-        assert cancel(world.service, world.state, MessageId(id), START_MS)
-    before = world.service.tombstones.all(TOPIC)
-    world.run(40 * DAY, sweeps=True, every_ms=12 * HOUR)
-    assert [each for each in world.service.tombstones.all(TOPIC) if each.slot > world.state.sealed] == before[1:]
-    stored(world.service).expire(world.clock.now_ms() // 1000)
-    assert world.service.tombstones.all(TOPIC) == before[1:]
+    assert world.received_after(DAY, sweeps=True) == once([waits])
 
 
 @pytest.mark.parametrize("lost", [False, True])
@@ -264,34 +254,24 @@ def test_packs_that_wait_in_the_queue_are_ingested_afterwards() -> None:
     world.service.objects.put("ledgers/orders/README", b"no ledger")
     run_rebuild(world)
     world.ingest(pack)
-    world.run(2 * DAY, sweeps=True)
-    assert world.received() == once(ids_of(pack))
+    assert world.received_after(2 * DAY, sweeps=True) == once(ids_of(pack))
 
 
-def test_a_purged_topic_stays_purged() -> None:
+@pytest.mark.parametrize("whole", [False, True])
+def test_what_was_purged_stays_purged_also_where_ledgers_are_rewritten(whole: bool) -> None:
     world = a_world()
-    world.send(2 * DAY)
-    world.clock.advance_ms(1000)
-    kept = world.send(2 * DAY)
-    stored(world.service).of(TOPIC).state = replace(world.state, purge_ms=START_MS + 500)
-    checkpoint(world)
-    lose_table(world)
-    run_rebuild(world)
-    world.run(3 * DAY, sweeps=True)
-    assert world.received() == once(kept)
-
-
-def test_a_purged_range_stays_purged_also_where_ledgers_are_rewritten() -> None:
-    world = a_world()
-    [_, kept] = world.send(2 * DAY, 4 * DAY)
-    purge(world.ports, world.clock, TOPIC, first_ms=START_MS + DAY, end_ms=START_MS + 3 * DAY)
-    checkpoint(world)
-    marks = world.state.purges
-    lose_table(world)
-    run_rebuild(world)
-    assert world.state.purges == marks and len(marks) == 1
-    world.run(5 * DAY, sweeps=True)
-    assert world.received() == once([kept])
+    ids = world.send(2 * DAY, 4 * DAY)
+    if whole:
+        purge(world.ports, world.clock, TOPIC)
+        world.clock.advance_ms(1000)
+        kept = world.send(2 * DAY)
+    else:
+        purge(world.ports, world.clock, TOPIC, first_ms=START_MS + DAY, end_ms=START_MS + 3 * DAY)
+        kept = ids[1:]
+    marks = world.state.purges, world.state.purge_ms
+    restored(world)
+    assert (world.state.purges, world.state.purge_ms) == marks
+    assert world.received_after(5 * DAY, sweeps=True) == once(kept)
 
 
 def test_marks_start_from_the_clock_and_the_least_cursor_and_counters_from_above() -> None:
@@ -329,8 +309,7 @@ def test_without_a_checkpoint_settings_are_needed_and_subscriptions_are_made_aft
     from tidewheel.flows.administration.subscribe import create_subscription
 
     create_subscription(world.service, world.clock, TOPIC, "billing", "queue-billing", "earliest")
-    world.run(2 * DAY, sweeps=True)
-    assert world.received() == once(ids)
+    assert world.received_after(2 * DAY, sweeps=True) == once(ids)
 
 
 def test_nothing_is_made_from_nothing() -> None:
@@ -341,17 +320,6 @@ def test_nothing_is_made_from_nothing() -> None:
     assert world.service.topic_states.read(TOPIC) is None
 
 
-def test_an_unreadable_checkpoint_leads_to_the_one_before() -> None:
-    world = a_world()
-    ids = world.send(DAY)
-    checkpoint(world)
-    world.service.objects.put(checkpoint_name(TOPIC, 9 * 10**14, "f00d"), b"damaged")
-    lose_table(world)
-    run_rebuild(world)
-    world.run(2 * DAY, sweeps=True)
-    assert world.received() == once(ids)
-
-
 # --- merges ---------------------------------------------------------------------------------------------------
 
 
@@ -359,44 +327,21 @@ def spread(world: World) -> list[str]:
     return [id for _ in range(4) for id in world.send(HOUR, 2 * DAY, 3 * DAY)]
 
 
-def test_after_a_merge_sources_count_while_all_are_there() -> None:
+@pytest.mark.parametrize(
+    ("collected", "live", "dropped", "joined"),
+    [(0, 4, 1, []), (4, 1, 0, []), (2, 1, 0, [3])],
+    ids=["sources count while all are there", "then outputs", "half-collected sources are joined with the outputs"],
+)
+def test_after_a_merge_each_message_counts_once(collected: int, live: int, dropped: int, joined: list[int]) -> None:
     world = a_world()
     ids = spread(world)
     run_merge(world)
-    checkpoint(world)
-    lose_table(world)
-    report = run_rebuild(world)
-    assert (report.live, len(report.dropped), report.overlapping) == (4, 1, ())
-    world.run(4 * DAY, sweeps=True)
-    assert world.received() == once(ids)
-
-
-def test_after_a_merge_outputs_count_once_the_sources_are_collected() -> None:
-    world = a_world()
-    ids = spread(world)
-    run_merge(world)
-    checkpoint(world)
     [trash] = world.service.merges.trash(TOPIC)
-    world.service.objects.delete(trash.objects)
-    lose_table(world)
-    report = run_rebuild(world)
-    assert (report.live, report.dropped, report.overlapping) == (1, (), ())
-    world.run(4 * DAY, sweeps=True)
-    assert world.received() == once(ids)
-
-
-def test_half_collected_sources_are_joined_with_the_outputs() -> None:
-    world = a_world()
-    ids = spread(world)
-    run_merge(world)
-    checkpoint(world)
-    [trash] = world.service.merges.trash(TOPIC)
-    world.service.objects.delete(trash.objects[:2])
-    lose_table(world)
-    report = run_rebuild(world)
-    assert report.live == 1 and [len(each) for each in report.overlapping] == [3]
-    world.run(4 * DAY, sweeps=True)
-    assert world.received() == once(ids)
+    world.service.objects.delete(trash.objects[:collected])
+    report = restored(world)
+    assert (report.live, len(report.dropped)) == (live, dropped)
+    assert [len(each) for each in report.overlapping] == joined
+    assert world.received_after(4 * DAY, sweeps=True) == once(ids)
     world.clock.advance_ms(ORPHAN_GRACE_S * 1000 + 1)
     sweep_orphans(world.ports)
     assert not world.service.objects.names(LEDGERS)
@@ -415,8 +360,7 @@ def test_outputs_that_were_never_committed_double_nothing() -> None:
     checkpoint(world)
     lose_table(world)
     assert len(run_rebuild(world).dropped) == 1
-    world.run(4 * DAY, sweeps=True)
-    assert world.received() == once(ids)
+    assert world.received_after(4 * DAY, sweeps=True) == once(ids)
 
 
 def test_an_output_stays_if_a_source_is_damaged() -> None:
@@ -429,8 +373,7 @@ def test_an_output_stays_if_a_source_is_damaged() -> None:
     lose_table(world)
     report = run_rebuild(world)
     assert [each.object_name for each in report.damaged] == [source]
-    world.run(4 * DAY, sweeps=True)
-    assert world.received() == once(ids)
+    assert world.received_after(4 * DAY, sweeps=True) == once(ids)
 
 
 # --- damage and overlaps --------------------------------------------------------------------------------------
@@ -447,8 +390,7 @@ def test_a_ledger_that_is_not_readable_is_moved_aside_and_stops_nothing() -> Non
     report = run_rebuild(world)
     assert [(each.object_name, each.lost_rows) for each in report.damaged] == [(damaged, None)]
     assert world.service.objects.names(ASIDE) == [ASIDE + damaged]
-    world.run(3 * DAY, sweeps=True)
-    assert world.received() == once(kept)
+    assert world.received_after(3 * DAY, sweeps=True) == once(kept)
 
 
 @pytest.mark.parametrize("segment", [0, 1, 3])
@@ -462,8 +404,7 @@ def test_the_readable_segments_of_a_damaged_ledger_are_rewritten(segment: int) -
     report = run_rebuild(world)
     assert [each.lost_rows for each in report.damaged] == [5] and report.rows == 15
     assert world.service.objects.names(ASIDE) == [ASIDE + damaged]
-    world.run(3 * DAY, sweeps=True)
-    assert world.received() == once(ids[: 5 * segment] + ids[5 * segment + 5 :])
+    assert world.received_after(3 * DAY, sweeps=True) == once(ids[: 5 * segment] + ids[5 * segment + 5 :])
 
 
 def test_the_ledger_of_a_crashed_ingest_whose_packs_came_again_otherwise_doubles_nothing() -> None:
@@ -479,12 +420,9 @@ def test_the_ledger_of_a_crashed_ingest_whose_packs_came_again_otherwise_doubles
     assert not world.service.buckets.all(TOPIC)
     world.ingest(one)
     world.ingest(two, three)
-    checkpoint(world)
-    lose_table(world)
-    report = run_rebuild(world)
+    report = restored(world)
     assert [len(each) for each in report.overlapping] == [3] and report.live == 1
-    world.run(3 * DAY, sweeps=True)
-    assert world.received() == once(ids_of(one) + ids_of(two) + ids_of(three))
+    assert world.received_after(3 * DAY, sweeps=True) == once(ids_of(one) + ids_of(two) + ids_of(three))
 
 
 def test_the_same_bucket_twice_counts_once() -> None:
@@ -493,12 +431,9 @@ def test_the_same_bucket_twice_counts_once() -> None:
     [name] = world.service.objects.names(LEDGERS)
     again = ledger_name(TOPIC, str(ledger_bucket_id(name)), world.state.slot_ms, "f00d")
     world.service.objects.put(again, world.service.objects.get_range(name, 0, 10**6))
-    checkpoint(world)
-    lose_table(world)
-    report = run_rebuild(world)
+    report = restored(world)
     assert (report.live, len(report.dropped)) == (1, 1)
-    world.run(2 * DAY, sweeps=True)
-    assert world.received() == once(ids)
+    assert world.received_after(2 * DAY, sweeps=True) == once(ids)
 
 
 def test_ledgers_of_another_generation_are_left_alone() -> None:
@@ -513,16 +448,15 @@ def test_ledgers_of_another_generation_are_left_alone() -> None:
     foreign = name.replace("00000001", "f00d")
     world.service.objects.put(foreign, other.service.objects.get_range(name, 0, 10**6))
     assert run_rebuild(world).foreign == (foreign,)
-    world.run(2 * DAY, sweeps=True)
-    assert world.received() == once(ids)
+    assert world.received_after(2 * DAY, sweeps=True) == once(ids)
 
 
 # --- repeated, and in the way of others -----------------------------------------------------------------------
 
 
 @DEATHS
-def test_a_rebuild_that_dies_anywhere_is_done_by_the_next(when: str, every: int) -> None:
-    for at in range(1, 200, every):
+def test_a_rebuild_that_dies_anywhere_is_done_by_the_next(every: int) -> None:
+    for death in deaths(every, least=20):
         world = a_world("billing", "audit", segment_rows=5)
         ids = world.send(*(DAY + i * HOUR for i in range(20)))
         ids += spread(world)
@@ -531,41 +465,29 @@ def test_a_rebuild_that_dies_anywhere_is_done_by_the_next(when: str, every: int)
         [trash] = world.service.merges.trash(TOPIC)
         world.service.objects.delete(trash.objects[:1])
         lose_table(world)
-        world.ports.plan.schedule(at, when)
-        try:
+        with death.of(world):
             run_rebuild(world)
-            assert at > 20
-            return
-        except Crash:
-            world.ports.plan.disarm()
         if world.service.topic_states.read(TOPIC) is None:
             world.clock.advance_ms(LEASE_S * 1000)
             run_rebuild(world)
         world.run_on(5 * DAY)
-        assert world.received("billing") == world.received("audit") == once(ids), at
-    raise AssertionError("the rebuild did not end")
+        assert world.received("billing") == world.received("audit") == once(ids), death
 
 
 @DEATHS
-def test_a_replacement_that_dies_anywhere_is_done_by_the_next(when: str, every: int) -> None:
-    for at in range(1, 200, every):
+def test_a_replacement_that_dies_anywhere_is_done_by_the_next(every: int) -> None:
+    for death in deaths(every, least=20):
         world = a_world(inline_rows=1, part_rows=5)
         ids = world.send(*(HOUR + i for i in range(10)), *(DAY + i * HOUR for i in range(10)))
-        world.clock.set_ms(START_MS + HOUR)
-        dispatch(world.ports, TOPIC)
+        world.dispatch_at(HOUR)
         world.service.queues.take_parts()
-        world.ports.plan.schedule(at, when)
-        try:
+        with death.of(world):
             run_rebuild(world, replace_index=True)
-            assert at > 20
-            return
-        except Crash:
-            world.ports.plan.disarm()
-        world.clock.advance_ms(LEASE_S * 1000)
-        run_rebuild(world, replace_index=True)
+        if death.died:
+            world.clock.advance_ms(LEASE_S * 1000)
+            run_rebuild(world, replace_index=True)
         world.run_on(3 * DAY)
-        assert world.received() == once(ids), at
-    raise AssertionError("the rebuild did not end")
+        assert world.received() == once(ids), death
 
 
 def test_an_index_that_is_there_is_kept_unless_it_is_to_be_replaced() -> None:
@@ -579,8 +501,7 @@ def test_an_index_that_is_there_is_kept_unless_it_is_to_be_replaced() -> None:
         world.clock.advance_ms(1000)
         run_rebuild(world, replace_index=True)
         assert [each.object_name for each in world.service.buckets.all(TOPIC)] == [lose_some.object_name]
-    world.run(3 * DAY, sweeps=True)
-    assert world.received() == once(ids)
+    assert world.received_after(3 * DAY, sweeps=True) == once(ids)
 
 
 def test_a_subscription_that_only_the_table_has_survives() -> None:
@@ -588,8 +509,7 @@ def test_a_subscription_that_only_the_table_has_survives() -> None:
     checkpoint(world)
     world.subscribe("audit")
     ids = world.send(HOUR, DAY)
-    world.clock.set_ms(START_MS + HOUR)
-    dispatch(world.ports, TOPIC)
+    world.dispatch_at(HOUR)
     world.service.queues.take_parts()
     world.service.topic_states.delete(TOPIC)
     run_rebuild(world)
@@ -650,8 +570,7 @@ def test_a_merge_that_outlives_a_rebuild_whose_marks_did_not_go_back_is_swapped(
     checkpoint(world)
     done = merge_during_a_rebuild(world)
     assert (done.merges, done.refused) == (1, 0)
-    world.run(4 * DAY, sweeps=True)
-    assert world.received() == once(ids)
+    assert world.received_after(4 * DAY, sweeps=True) == once(ids)
 
 
 def test_a_dry_run_of_a_healthy_topic_finds_nothing_and_changes_nothing() -> None:
@@ -769,8 +688,7 @@ def test_a_ledger_with_a_tail_is_whole_and_its_messages_come() -> None:
     assert run_audit(world).agrees
     lose_table(world)
     assert not run_rebuild(world).damaged
-    world.run(DAY, sweeps=True)
-    assert world.received() == once(ids)
+    assert world.received_after(DAY, sweeps=True) == once(ids)
 
 
 def test_a_ledger_whose_tail_is_damaged_is_rewritten() -> None:
@@ -784,8 +702,7 @@ def test_a_ledger_whose_tail_is_damaged_is_rewritten() -> None:
     checkpoint(world)
     report = run_rebuild(world, replace_index=True)
     assert [each.lost_rows for each in report.damaged] == [0]
-    world.run(DAY, sweeps=True)
-    assert world.received() == once(ids)
+    assert world.received_after(DAY, sweeps=True) == once(ids)
 
 
 def test_a_replacement_waits_for_a_collection_that_is_under_way() -> None:
@@ -835,32 +752,22 @@ def test_a_rebuild_keeps_what_is_parked_and_it_arrives_when_it_may() -> None:
         assert world.received(name) == once(direct + later)
 
 
-def test_a_rebuild_keeps_what_is_damaged_and_direct_suspects_and_plans_the_other_suspects_anew() -> None:
+def test_a_rebuild_keeps_quarantined_messages_and_sends_no_other_again() -> None:
     world = a_world("billing")
-    [late] = world.send(2 * HOUR)
-    [bucket] = world.service.buckets.all(TOPIC)
-    [subscription] = world.service.subscriptions.all(TOPIC)
-    for id, name, next_check_ms in (("p", bucket.object_name, DAY), ("d", "parked/orders/x", DAY), ("b", "x", None)):
-        segment = Segment(
-            offset=4, length=9, rows=1, raw_bytes=9, first_deliver_at_ms=START_MS, last_deliver_at_ms=START_MS
-        )
-        planned = PlannedSegment(object_name=name, segment=segment, due_rows=1)
-        item = SetAside(
-            key=SetAsideKey(topic=TOPIC, subscription="billing", generation=subscription.generation, id=id),
-            plan=Plan(topic=TOPIC, first_slot=bucket.first_slot, end_slot=bucket.first_slot + 1, segments=(planned,)),
-            ranges=((0, 0, 1),),
-            start=0,
-            reason="throttled",
-            first_seen_ms=START_MS,
-            next_check_ms=next_check_ms,
-        )
-        world.service.set_aside.put(item)
+    [lost] = world.send(2 * HOUR)
+    [name] = world.service.objects.names("ledgers/")
+    [kept] = world.send(2 * HOUR)
+    whole = world.service.objects.get_range(name, 0, 1 << 30)
+    world.service.objects.delete([name])
+    world.run(8 * HOUR, sweeps=True)
+    [delivery] = world.service.deliveries.all(TOPIC)
+    assert delivery.quarantined
+    world.send(DAY)
+    world.collect()
     run_rebuild(world, replace_index=True)
-    assert {each.key.id for each in world.service.set_aside.all(TOPIC)} == {"d", "b"}
-    assert all(each.key.is_of(subscription) for each in world.service.set_aside.all(TOPIC))
-    world.service.set_aside.delete([each.key for each in world.service.set_aside.all(TOPIC)])
-    world.run(3 * HOUR, sweeps=True)
-    assert world.received() == once([late])
+    world.service.objects.put(name, whole)
+    world.run(2 * DAY, sweeps=True)
+    assert world.received()[kept] == 1 and world.received()[lost] == 1
 
 
 def test_no_sweep_takes_a_park_for_nobody_s_while_the_topic_is_rebuilt() -> None:
@@ -888,9 +795,7 @@ def test_a_filter_outlives_the_table() -> None:
         world.service, world.clock, TOPIC, "red", "queue-red", settings=StoredSettings(filter_policy=policy)
     )
     [red], [blue] = world.send(HOUR, attributes={"color": "red"}), world.send(HOUR, attributes={"color": "blue"})
-    checkpoint(world)
-    lose_table(world)
-    run_rebuild(world)
+    restored(world)
     world.run(2 * HOUR, sweeps=True)
     assert world.received("red") == once([red])
     assert world.received("billing") == once([red, blue])
@@ -916,9 +821,7 @@ def test_a_reschedule_while_the_topic_is_rebuilt_does_not_say_that_it_is_too_lat
 def test_a_job_from_before_a_rebuild_whose_new_plan_has_fewer_parts_ends_well() -> None:
     world = a_world(inline_rows=1, part_rows=5)
     ids = world.send(*(HOUR + i for i in range(20)))
-    world.clock.set_ms(START_MS + HOUR)
-    dispatch(world.ports, TOPIC)
+    world.dispatch_at(HOUR)
     [delivery] = world.service.deliveries.all(TOPIC)
-    assert do_job(world.ports, PartJob(key=delivery.key, part=delivery.parts)) is None
-    world.run(HOUR, sweeps=True)
-    assert world.received() == once(ids)
+    assert do_task(world.ports, PartTask(key=delivery.key, part=delivery.parts)) is None
+    assert world.received_after(HOUR, sweeps=True) == once(ids)

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from tests.flows.test_rebuild import LEASE_S, a_world, checkpoint, lose_table, run_rebuild
-from tests.flows.world import DAY, DEATHS, HOUR, MINUTE, TOPIC, Crash, World, ids_of, once, seeds
+from tests.flows.world import DAY, DEATHS, HOUR, MINUTE, TOPIC, World, deaths, ids_of, once, seeds
 from tests.stored import stored
 from tidewheel.client.changes import reschedule
 from tidewheel.errors import UnknownTopic
-from tidewheel.flows.administration.cancel import Cancelled, CancelResult, TooLate, cancel, cancel_key
 from tidewheel.flows.administration.purge import purge
-from tidewheel.flows.upkeep.checkpoint import checkpoint_topic, find_checkpoints
+from tidewheel.flows.delivery.cancel import Cancelled, CancelResult, TooLate, cancel, cancel_key
+from tidewheel.flows.maintenance.checkpoint import checkpoint_topic, find_checkpoints
 from tidewheel.model.message import MessageId, Receipt, id_bytes, id_deliver_at_ms, id_text
 from tidewheel.model.pack import Pack, decode_pack, packs
 from tidewheel.model.topic_state import TopicState
@@ -41,28 +41,7 @@ def test_a_cancel_by_key_finds_the_message_of_a_ledger() -> None:
     checkpoint(world)
     lost_and_rebuilt(world)
     assert cancel_by_key(world) == Cancelled(id=MessageId(sent))
-    world.run(2 * DAY, sweeps=True)
-    assert not world.received()
-
-
-def test_a_message_with_replace_replaces_the_message_of_a_ledger() -> None:
-    world = a_world()
-    world.send(DAY, key="k")
-    checkpoint(world)
-    lost_and_rebuilt(world)
-    newer = world.send(2 * DAY, key="k", replace=True)
-    world.run(3 * DAY, sweeps=True)
-    assert world.received() == once(newer)
-
-
-def test_a_key_that_waits_in_a_ledger_deduplicates() -> None:
-    world = a_world()
-    first = world.send(DAY, key="k")
-    checkpoint(world)
-    lost_and_rebuilt(world)
-    world.send(DAY, key="k")
-    world.run(2 * DAY, sweeps=True)
-    assert world.received() == once(first)
+    assert not world.received_after(2 * DAY, sweeps=True)
 
 
 def test_of_several_messages_of_a_key_the_newest_that_is_not_cancelled_has_the_key() -> None:
@@ -77,57 +56,7 @@ def test_of_several_messages_of_a_key_the_newest_that_is_not_cancelled_has_the_k
     checkpoint(world)
     lost_and_rebuilt(world)
     assert cancel_by_key(world) == Cancelled(id=MessageId(third))
-    world.run(4 * DAY, sweeps=True)
-    assert not world.received()
-
-
-def test_a_cancelled_key_is_free() -> None:
-    world = a_world()
-    world.send(DAY, key="k")
-    world.clock.advance_ms(1000)
-    assert cancel_by_key(world)
-    checkpoint(world)
-    lost_and_rebuilt(world)
-    newer = world.send(DAY, key="k")
-    world.run(2 * DAY, sweeps=True)
-    assert world.received() == once(newer)
-
-
-def test_a_message_that_was_sent_before_a_cancel_by_key_and_is_ingested_after_the_rebuild_does_not_come() -> None:
-    world = a_world()
-    pack = world.pack(DAY, key="k")
-    world.clock.advance_ms(1000)
-    assert cancel_by_key(world) == Cancelled(id=None)
-    checkpoint(world)
-    lost_and_rebuilt(world)
-    world.ingest(pack)
-    world.run(2 * DAY, sweeps=True)
-    assert not world.received()
-
-
-def test_a_message_that_was_replaced_and_is_ingested_after_the_rebuild_does_not_come() -> None:
-    world = a_world()
-    older = world.pack(DAY, key="k", replace=True)
-    world.clock.advance_ms(1000)
-    [newer] = world.send(2 * DAY, key="k", replace=True)
-    assert cancel(world.service, world.state, MessageId(newer), world.clock.now_ms())
-    checkpoint(world)
-    lost_and_rebuilt(world)
-    world.ingest(older)
-    world.run(3 * DAY, sweeps=True)
-    assert not world.received()
-
-
-def test_a_pack_with_a_key_that_waits_in_the_queue_is_settled_after_the_rebuild() -> None:
-    world = a_world()
-    world.send(DAY, key="k")
-    world.clock.advance_ms(1000)
-    newer = world.pack(2 * DAY, key="k", replace=True)
-    checkpoint(world)
-    lost_and_rebuilt(world)
-    world.ingest(newer)
-    world.run(3 * DAY, sweeps=True)
-    assert world.received() == once(ids_of(newer))
+    assert not world.received_after(4 * DAY, sweeps=True)
 
 
 def test_of_a_sealed_message_a_cancel_by_key_says_that_it_is_too_late() -> None:
@@ -144,7 +73,7 @@ def test_of_a_sealed_message_a_cancel_by_key_says_that_it_is_too_late() -> None:
 
 def keys_are_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Keeps the first checkpoint's keys in later checkpoints, as for a topic with many keys."""
-    monkeypatch.setattr("tidewheel.flows.upkeep.checkpoint._READ_AGAIN_MS", 10 * DAY)
+    monkeypatch.setattr("tidewheel.flows.maintenance.checkpoint._READ_AGAIN_MS", 10 * DAY)
 
 
 def rebuilt_after_it_was_handed_out(monkeypatch: pytest.MonkeyPatch) -> tuple[World, str]:
@@ -165,15 +94,13 @@ def test_of_a_message_sealed_since_the_keys_were_read_a_cancel_by_key_says_that_
     world, sent = rebuilt_after_it_was_handed_out(monkeypatch)
     assert world.state.planned * world.state.slot_ms > id_deliver_at_ms(id_bytes(MessageId(sent))), "it was handed out"
     assert cancel_by_key(world) == TooLate(id=MessageId(sent))
-    world.run(HOUR, sweeps=True)
-    assert world.received() == once([sent])
+    assert world.received_after(HOUR, sweeps=True) == once([sent])
 
 
 def test_a_message_whose_ledger_was_handed_out_keeps_its_key_until_it_is_due(monkeypatch: pytest.MonkeyPatch) -> None:
     world, first = rebuilt_after_it_was_handed_out(monkeypatch)
     world.send(DAY, key="k")
-    world.run(2 * DAY, sweeps=True)
-    assert world.received() == once([first])
+    assert world.received_after(2 * DAY, sweeps=True) == once([first])
 
 
 def test_a_key_of_a_kept_ledger_is_free_once_its_message_is_due(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -185,8 +112,7 @@ def test_a_key_of_a_kept_ledger_is_free_once_its_message_is_due(monkeypatch: pyt
     lost_and_rebuilt(world)
     assert not stored(world.service).of(TOPIC).keys
     newer = world.send(DAY, key="k")
-    world.run(2 * DAY, sweeps=True)
-    assert world.received() == once(first + newer)
+    assert world.received_after(2 * DAY, sweeps=True) == once(first + newer)
 
 
 def test_of_a_message_that_became_due_while_the_table_was_gone_a_cancel_by_key_says_that_it_is_too_late() -> None:
@@ -197,8 +123,7 @@ def test_of_a_message_that_became_due_while_the_table_was_gone_a_cancel_by_key_s
     world.clock.advance_ms(3 * HOUR)
     run_rebuild(world)
     assert cancel_by_key(world) == TooLate(id=MessageId(sent))
-    world.run(HOUR, sweeps=True)
-    assert world.received() == once([sent])
+    assert world.received_after(HOUR, sweeps=True) == once([sent])
 
 
 def test_a_purged_message_has_no_key() -> None:
@@ -210,8 +135,7 @@ def test_a_purged_message_has_no_key() -> None:
     world.clock.advance_ms(10 * MINUTE)
     lost_and_rebuilt(world)
     newer = world.send(DAY, key="k")
-    world.run(2 * DAY, sweeps=True)
-    assert world.received() == once(newer)
+    assert world.received_after(2 * DAY, sweeps=True) == once(newer)
 
 
 def test_keys_in_the_table_stay_as_they_are() -> None:
@@ -230,8 +154,7 @@ def test_a_reschedule_by_key_finds_the_message_of_a_ledger() -> None:
     checkpoint(world)
     lost_and_rebuilt(world)
     moved = rescheduled(world, "k", 3 * DAY)
-    world.run(4 * DAY, sweeps=True)
-    assert world.received() == once(moved)
+    assert world.received_after(4 * DAY, sweeps=True) == once(moved)
 
 
 def rescheduled(world: World, key: str, delay_ms: int) -> list[str]:
@@ -267,8 +190,7 @@ def test_a_cancel_by_key_while_the_topic_is_away_promises_nothing_and_holds_afte
     run_rebuild(world)
     world.clock.advance_ms(1000)
     assert cancel_by_key(world)
-    world.run(2 * DAY, sweeps=True)
-    assert not world.received()
+    assert not world.received_after(2 * DAY, sweeps=True)
 
 
 def test_a_cancel_by_key_that_a_rebuild_overtakes_says_that_it_is_too_late(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -369,8 +291,8 @@ def test_a_rebuild_from_s3_alone_answers_as_one_with_the_table(seed: int) -> Non
 
 
 @DEATHS
-def test_a_rebuild_that_dies_anywhere_and_begins_again_restores_all_keys(when: str, every: int) -> None:
-    for at in range(1, 1000, every):
+def test_a_rebuild_that_dies_anywhere_and_begins_again_restores_all_keys(every: int) -> None:
+    for death in deaths(every, least=30):
         world = a_world()
         [waits] = world.send(DAY, key="waits")
         cancelled = world.pack(DAY, key="cancelled")
@@ -379,23 +301,16 @@ def test_a_rebuild_that_dies_anywhere_and_begins_again_restores_all_keys(when: s
         checkpoint(world)
         lose_table(world)
         world.clock.advance_ms(1000)
-        world.ports.plan.schedule(at, when)
-        try:
+        with death.of(world):
             run_rebuild(world)
-        except Crash:
-            world.ports.plan.disarm()
-            world.clock.advance_ms(LEASE_S * 1000 + 1000)
-            if world.service.topic_states.read(TOPIC) is None:
-                run_rebuild(world)
-            world.clock.advance_ms(1000)
-            world.ingest(cancelled)
-            assert cancel_by_key(world, "waits") == Cancelled(id=MessageId(waits))
-            world.run(2 * DAY, sweeps=True, every_ms=HOUR)
-            assert not world.received(), at
-        else:
-            assert at > 30
-            return
-    raise AssertionError("the rebuild makes too many calls")
+        world.clock.advance_ms(LEASE_S * 1000 + 1000)
+        if world.service.topic_states.read(TOPIC) is None:
+            run_rebuild(world)
+        world.clock.advance_ms(1000)
+        world.ingest(cancelled)
+        assert cancel_by_key(world, "waits") == Cancelled(id=MessageId(waits))
+        world.run(2 * DAY, sweeps=True, every_ms=HOUR)
+        assert not world.received(), death
 
 
 # --- checkpoints ------------------------------------------------------------------------------------------------

@@ -5,25 +5,24 @@ from __future__ import annotations
 import json
 from collections import Counter
 from dataclasses import replace
-from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
 from tests.flows.alone import local_engine, sweep_orphans
-from tests.flows.world import DAY, HOUR, MINUTE, START_MS, TOPIC, Crash, CrashingPorts, World
+from tests.flows.world import DAY, HOUR, MINUTE, START_MS, TOPIC, CrashingPorts, World, deaths
 from tests.stored import stored
 from tidewheel.client import recurring
 from tidewheel.client.recurring import RecurringMessage
-from tidewheel.errors import AlreadyExists, InvalidValue, UnknownMessage
+from tidewheel.errors import AlreadyExists, InvalidValue
 from tidewheel.flows.administration.pause import pause, resume
 from tidewheel.flows.administration.purge import purge
 from tidewheel.flows.delivery.dispatch import dispatch
-from tidewheel.flows.delivery.occurrences import store_occurrences
+from tidewheel.flows.delivery.occurrences import MAX_PLAN_BYTES, store_occurrences
 from tidewheel.flows.delivery.recur import next_occupied_by
+from tidewheel.flows.maintenance.checkpoint import checkpoint_topic
+from tidewheel.flows.maintenance.collect import collect
 from tidewheel.flows.recovery.rebuild import rebuild
-from tidewheel.flows.upkeep.checkpoint import checkpoint_topic
-from tidewheel.flows.upkeep.collect import collect
 from tidewheel.model.message import Message, id_bytes, id_deliver_at_ms
 from tidewheel.model.object_names import CHECKPOINTS
 from tidewheel.model.pack import decode_pack, packs
@@ -62,15 +61,6 @@ def due_minutes(world: World, name: str = "billing") -> list[float]:
     return sorted((id_deliver_at_ms(id_bytes(each)) - START_MS) / MINUTE for each in found)
 
 
-def test_each_time_comes_once_from_the_first_minute_on() -> None:
-    world = World("billing", "audit")
-    make(world, every="10m")
-    world.run(6 * HOUR + MINUTE, sweeps=True)
-    for name in ("billing", "audit"):
-        assert [each for each in due_minutes(world, name) if each <= 360] == [10.0 * i for i in range(37)]
-    world.assert_in_time()
-
-
 @pytest.mark.parametrize("settings", [{"slot_s": 1, "lookahead_s": 3}, {"slot_s": 60, "lookahead_s": 150}, {}])
 def test_any_slot_length_will_do(settings: dict[str, int]) -> None:
     world = World(**settings)
@@ -101,16 +91,6 @@ def test_the_next_slot_in_which_one_is_due_is_that_of_its_first_millisecond() ->
     assert next_occupied_by(recurring_ones, slot_ms, first + 1) == (START_MS + 2 * DAY) // slot_ms
 
 
-def test_the_time_is_that_of_the_zone_across_a_clock_change() -> None:
-    world = World()
-    world.clock.set_ms(round(datetime(2026, 3, 27, tzinfo=UTC).timestamp() * 1000))
-    make(world, cron="30 9 * * *", timezone="Europe/Berlin")
-    world.run(5 * DAY, sweeps=True)
-    hours = [datetime.fromtimestamp(id_deliver_at_ms(id_bytes(each)) / 1000, UTC).hour for each in world.received()]
-    assert sorted(hours) == [7, 7, 7, 8, 8]  # 09:30 is 08:30 UTC until the 29th, 07:30 from then on
-    world.assert_in_time()
-
-
 def shift(world: World, name: str = "daily") -> float:
     """Returns the shift of a recurring message in minutes."""
     [found] = [each for each in world.service.recurring.all(TOPIC) if each.name == name]
@@ -129,15 +109,6 @@ def test_a_window_shifts_each_time_by_the_same_across_slots(settings: dict[str, 
     assert [each for each in due_minutes(world) if each <= 540] == pytest.approx(expected)
     assert all(f'"exp":{sent.deliver_at_ms + HOUR}' in sent.header for sent in world.service.queues.sent())
     world.assert_in_time()
-
-
-def test_recurring_messages_of_one_time_and_window_come_at_different_times() -> None:
-    world = World()
-    for n in range(20):
-        make(world, f"tenant-{n}", cron="0 9 * * *", window="15m")
-    world.run(DAY, sweeps=True)
-    hour = due_minutes(world)
-    assert len(set(hour)) == 20 and max(hour) - min(hour) < 15
 
 
 def test_another_window_is_another_recurring_message_whose_occurrences_are_others() -> None:
@@ -195,37 +166,42 @@ def test_a_plan_of_a_paused_subscription_keeps_what_recurring_messages_added() -
     assert [each for each in due_minutes(world, "audit") if each >= 60] == expected
 
 
-def test_the_same_again_changes_nothing_and_something_else_must_be_meant() -> None:
-    world = World()
-    first = make(world, every="1h")
-    assert make(world, every="1h") == first
-    assert world.state.recurring == 1
-    with pytest.raises(AlreadyExists, match="daily"):
-        make(world, every="2h")
-    world.run(5 * HOUR + MINUTE, sweeps=True)
-    assert [each for each in due_minutes(world) if each <= 300] == [0.0, 60.0, 120.0, 180.0, 240.0, 300.0]
-
-
-def test_a_replaced_one_ends_and_its_successor_begins_without_a_gap_or_a_copy() -> None:
-    world = World()
-    make(world, every="10m", body="old")
-    world.run(6 * HOUR + 5 * MINUTE, sweeps=True)
-    make(world, cron="*/10 * * * *", body="new", replaces=True)
-    world.run(6 * HOUR, sweeps=True)
-    assert [each for each in due_minutes(world) if each <= 12 * 60] == [10.0 * i for i in range(73)]
-    assert {sent.text for sent in world.service.queues.sent()} == {"old", "new"}
-
-
-def test_a_cancelled_one_comes_no_more_once_what_is_sealed_has_come() -> None:
-    world = World()
-    make(world, every="1m")
-    world.run(2 * HOUR, sweeps=True)
-    end(world)
-    sealed_minutes = (world.state.sealed * world.state.slot_ms - START_MS) / MINUTE
-    world.run(6 * HOUR, sweeps=True)
-    assert max(due_minutes(world)) == sealed_minutes - 1
-    with pytest.raises(UnknownMessage, match="daily"):
+@pytest.mark.parametrize(
+    ("rule", "after_ms"),
+    [
+        ({"cron": "*/10 * * * *"}, HOUR + MINUTE),
+        ({"every": "10m"}, 6 * HOUR + 5 * MINUTE),
+        ({"every": "7h", "window": "1h"}, 6 * HOUR + 52 * MINUTE),
+    ],
+)
+def test_one_that_is_removed_and_added_again_at_a_deployment_goes_on_without_a_copy_or_a_gap(
+    rule: dict[str, Any], after_ms: int
+) -> None:
+    world, undisturbed = World(), World()
+    for each in (world, undisturbed):
+        make(each, **rule)
+        each.run(after_ms, sweeps=True)
+    for _ in range(2):
         end(world)
+        world.clock.advance_ms(3_000)
+        make(world, body="changed", **rule)
+    for each in (world, undisturbed):
+        each.run(START_MS + 15 * HOUR - each.clock.now_ms(), sweeps=True)
+    assert [t for t in due_minutes(world) if t <= 840] == [t for t in due_minutes(undisturbed) if t <= 840]
+
+
+def test_one_that_is_added_again_after_its_next_time_or_with_another_rule_begins_anew() -> None:
+    world = World()
+    make(world, every="1h")
+    world.run(30 * MINUTE, sweeps=True)
+    end(world)
+    make(world, every="40m")  # minutes 30, 70
+    world.run(20 * MINUTE, sweeps=True)
+    end(world)
+    world.run(45 * MINUTE, sweeps=True)
+    make(world, every="40m")
+    world.run(HOUR, sweeps=True)
+    assert [round(each) for each in due_minutes(world) if each <= 150] == [0, 30, 95, 135]
 
 
 def test_a_purge_drops_what_is_planned_and_not_the_rule() -> None:
@@ -247,34 +223,37 @@ def test_after_an_outage_all_that_was_missed_comes_at_once() -> None:
     assert [each for each in due_minutes(world) if each <= 4 * 24 * 60] == [60.0 * i for i in range(97)]
 
 
-@pytest.mark.parametrize("window", [None, "15m"])
-@pytest.mark.parametrize("when", ["before", "after"])
-@pytest.mark.parametrize("group", [None, "tenant-7"])
-def test_wherever_a_dispatch_dies_each_time_comes(group: str | None, when: str, window: str | None) -> None:
-    for at in range(1, 60):
+def test_large_occurrences_that_were_missed_for_hours_are_planned_in_parts_that_fit_into_memory() -> None:
+    world = World("billing", "audit")
+    make(world, every="1m", body="x" * 250_000)
+    world.run(HOUR, sweeps=True)
+    world.service.wheel.take_due(2**60)
+    world.clock.advance_ms(6 * HOUR)
+    done = dispatch(world.ports, TOPIC)
+    assert done is not None and done.next_slot is not None and world.state.planned == world.state.sealed
+    plans = [world.service.plans.read(TOPIC, first) for first, _ in world.service.plans.ranges(TOPIC)]
+    slot_bytes = 250_000 * world.state.settings.slot_s // 60
+    assert max(plan.raw_bytes for plan in plans if plan) <= MAX_PLAN_BYTES + slot_bytes
+    world.work()
+    for name in ("billing", "audit"):
+        assert due_minutes(world, name)[:421] == [float(i) for i in range(421)]
+
+
+@pytest.mark.parametrize(("window", "group"), [(None, None), ("15m", "tenant-7")])
+def test_wherever_a_dispatch_dies_each_time_comes(group: str | None, window: str | None) -> None:
+    for death in deaths(least=8):
         world = World(wrap=CrashingPorts)
         make(world, cron="30 * * * *", window=window, group=group)
         shifted = 30 + shift(world)
-        assert world.state.layout == 1
         world.sweep()
         world.clock.set_ms(START_MS + 8 * HOUR)
-        world.ports.plan.schedule(at, when)
-        try:
+        with death.of(world):
             dispatch(world.ports, TOPIC)
-            died = False
-        except Crash:
-            died = True
-        world.ports.plan.disarm()
         world.run(3 * HOUR, sweeps=True)
         minutes = sorted((id_deliver_at_ms(id_bytes(each)) - START_MS) / MINUTE for each in world.received())
         expected = [60 * i + shifted for i in range(11) if 60 * i + shifted <= 600]
-        assert [each for each in minutes if each <= 600] == pytest.approx(expected), (at, when)
+        assert [each for each in minutes if each <= 600] == pytest.approx(expected), death
         assert {json.loads(each.header).get("group") for each in world.service.queues.sent()} == {group}
-        assert world.state.layout == (1 if group is None else 2)
-        if not died:
-            assert at > 8
-            return
-    raise AssertionError("a dispatch makes more calls than were tried")
 
 
 @pytest.mark.parametrize(

@@ -5,16 +5,17 @@ from __future__ import annotations
 import random
 from collections import Counter
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
-from tests.flows.world import DAY, HOUR, START_MS, TOPIC, World, once
+from tests.flows.world import DAY, HOUR, START_MS, TOPIC, World, failing_reads, once
 from tests.stored import stored
+from tidewheel import deadline
+from tidewheel.flows.delivery.deliver import deliver_part
 from tidewheel.flows.delivery.dispatch import dispatch
-from tidewheel.flows.delivery.load_index import complete, completed
+from tidewheel.flows.delivery.load_index import completed
 from tidewheel.flows.delivery.planning import next_occupied
-from tidewheel.flows.upkeep.merge import in_process, merge
+from tidewheel.flows.maintenance.merge import in_process, merge
 from tidewheel.ledger.bucket import Bucket, encode_tail
 
 SLOT_MS = 300_000
@@ -88,19 +89,6 @@ def test_a_dispatch_does_with_tails_exactly_what_it_does_without(shift: int) -> 
     assert tailed.received().total() == 60
 
 
-def test_the_next_slot_that_is_armed_is_occupied_though_the_coarse_bitmap_has_earlier_ones() -> None:
-    world = World()
-    world.send(HOUR, 5 * HOUR)
-    world.send(2 * HOUR, 9 * HOUR)
-    shrunk(world, shift=6)
-    world.clock.set_ms(START_MS + HOUR - LOOKAHEAD_MS)
-    done = dispatch(world.ports, TOPIC)
-    assert done is not None
-    assert done.messages == 1
-    assert done.next_slot == world.state.next_slot == (START_MS + 2 * HOUR) // SLOT_MS
-    assert {slot for _, slot, _ in world.service.wheel.schedules.values()} >= {(START_MS + 2 * HOUR) // SLOT_MS}
-
-
 def test_a_dispatch_reads_the_tails_of_ledgers_that_are_due_once_and_no_others(monkeypatch: pytest.MonkeyPatch) -> None:
     world = World()
     world.send(HOUR, 2 * DAY)
@@ -143,7 +131,7 @@ def test_a_ledger_whose_coarse_slots_are_far_off_is_not_read(monkeypatch: pytest
     assert tails == dict.fromkeys(near, 1)
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(6))
 def test_what_is_occupied_and_what_comes_next_is_the_same_with_tails_as_without(seed: int) -> None:
     random_ = random.Random(seed)
     world = World()
@@ -169,57 +157,48 @@ def _cut(bucket: Bucket, a: int, b: int) -> Bucket:
     return replace(bucket, segments=tuple(each for each in ended if each.first_deliver_at_ms // SLOT_MS < b))
 
 
-def test_a_bucket_that_is_complete_is_not_read() -> None:
-    world = World()
-    world.send(HOUR)
-    [bucket] = world.service.buckets.all(TOPIC)
-    objects: Any = None
-    assert complete(objects, bucket) is bucket
-
-
 def test_a_merge_of_ledgers_with_tails_loses_and_doubles_nothing() -> None:
     world = World()
     ids = spread(world, 6)
     shrunk(world, shift=4)
     merged = merge(world.ports, TOPIC, in_process(world.ports.objects), lease_s=900, everything=True)
     assert merged is not None and (merged.merges, merged.rows) == (1, len(ids))
-    world.run(4 * DAY)
-    assert world.received() == once(ids)
+    assert world.received_after(4 * DAY) == once(ids)
 
 
-def test_two_ledgers_that_are_gone_are_set_aside_and_keep_no_other_waiting() -> None:
-    world = World()
-    for _ in range(2):
-        world.send(HOUR)
-    gone = world.service.objects.names("ledgers/")
+def test_a_large_ledger_that_is_gone_keeps_no_other_waiting_and_comes_when_it_is_back() -> None:
+    world = World(part_rows=2, inline_rows=1, segment_rows=1)
+    lost = world.send(*[HOUR + 1000 * each for each in range(7)])
+    [gone] = world.service.objects.names("ledgers/")
     ids = world.send(HOUR)
     shrunk(world, shift=4)
-    world.service.objects.delete(gone)
+    good = world.service.objects.get_range(gone, 0, 10**9)
+    world.service.objects.delete([gone])
     world.run(HOUR)
     assert world.received() == once(ids)
-    assert {name for item in world.service.set_aside.all(TOPIC) for name in item.objects} == set(gone)
-
-
-@pytest.mark.parametrize("gone", [False, True])
-def test_a_damaged_tail_is_replaced_by_the_footer_and_a_ledger_that_is_gone_is_set_aside(gone: bool) -> None:
-    world = World()
-    ids = world.send(HOUR)
-    shrunk(world, shift=4)
-    [bucket] = world.service.buckets.all(TOPIC)
-    good = world.service.objects.get_range(bucket.object_name, 0, 10**9)
-    world.clock.set_ms(START_MS + HOUR - LOOKAHEAD_MS)
-    assert bucket.tail is not None
-    world.service.objects.put(bucket.object_name, good[: bucket.tail.offset])
-    if gone:
-        world.service.objects.delete([bucket.object_name])
-    dispatch(world.ports, TOPIC)
-    world.work()
-    if gone:
-        assert world.received() == {}
-        [item] = world.service.set_aside.all(TOPIC)
-        assert item.objects == (bucket.object_name,)
-    else:  # the footer names the same segments
-        assert world.received() == once(ids)
-    world.service.objects.put(bucket.object_name, good)
+    assert world.service.deliveries.all(TOPIC)
+    assert all(each.stuck and each.unread_objects == {gone} for each in world.service.deliveries.all(TOPIC))
+    world.service.objects.put(gone, good)
     world.run(2 * HOUR, sweeps=True)
+    assert world.received() == once(ids + lost)
+    assert world.service.deliveries.all(TOPIC) == []
+
+
+def test_a_large_ledger_for_which_a_job_has_no_time_goes_on_in_the_next_job_at_once() -> None:
+    world = World(part_rows=2, inline_rows=1, segment_rows=1)
+    ids = world.send(*[HOUR + 1000 * each for each in range(7)])
+    [name] = world.service.objects.names("ledgers/")
+    shrunk(world, shift=4)
+    world.clock.set_ms(START_MS + HOUR - LOOKAHEAD_MS)
+    with failing_reads(world, {name: TimeoutError()}):
+        dispatch(world.ports, TOPIC)
+    sent = []
+    while jobs := world.service.queues.take_parts():
+        [(key, part)] = jobs
+        with deadline.ends_in(lambda: 10):
+            done = deliver_part(world.ports, key, part)
+        assert done is not None and len(done.failures) <= 1 and not done.unread
+        sent.append(done.messages)
+    assert sent == [2, 2, 2, 1]
     assert world.received() == once(ids)
+    assert world.service.deliveries.all(TOPIC) == []

@@ -5,10 +5,10 @@ from __future__ import annotations
 from unittest.mock import patch
 
 from tests.flows.world import DAY, HOUR, START_MS, TOPIC, World
-from tidewheel.flows.administration.cancel import cancel
 from tidewheel.flows.administration.pause import pause
-from tidewheel.flows.upkeep import tombstone_renewal as module
-from tidewheel.flows.upkeep.tombstone_renewal import renew_tombstones
+from tidewheel.flows.delivery.cancel import cancel
+from tidewheel.flows.maintenance import tombstone_renewal as module
+from tidewheel.flows.maintenance.tombstone_renewal import renew_tombstones
 from tidewheel.model.message import MessageId
 from tidewheel.model.tombstone import KEPT_S
 

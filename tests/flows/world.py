@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 from unittest.mock import patch
 
@@ -17,33 +18,30 @@ from tidewheel.errors import PartLeased, UnknownTopic
 from tidewheel.flows.administration.subscribe import create_subscription, create_topic
 from tidewheel.flows.delivery.dispatch import dispatch
 from tidewheel.flows.delivery.ingest import Ingested, ingest
-from tidewheel.flows.delivery.work import do_job
-from tidewheel.flows.upkeep.collect import collect
-from tidewheel.flows.upkeep.due_checks import SweepResult
-from tidewheel.flows.upkeep.sweep import sweep
+from tidewheel.flows.delivery.work import do_task
+from tidewheel.flows.maintenance.collect import collect
+from tidewheel.flows.maintenance.due_checks import SweepResult
+from tidewheel.flows.maintenance.sweep import sweep
 from tidewheel.memory import MemoryService
-from tidewheel.model.job import PartJob
 from tidewheel.model.message import IdSource, Message, id_bytes, id_deliver_at_ms, id_text
 from tidewheel.model.pack import Pack, decode_pack, packs
 from tidewheel.model.settings import TopicSettings
 from tidewheel.model.subscription_state import DeliveryKey
+from tidewheel.model.task import PartTask
 from tidewheel.model.topic_state import TopicState
 from tidewheel.model.validation import check_message
 from tidewheel.storage.items import next_at_ms_of
-from tidewheel.storage.layout import SERVICE
+from tidewheel.storage.table_keys import SERVICE
 
 START_MS = 1_767_225_600_000
 TOPIC = "orders"
 MINUTE = 60_000
 HOUR = 60 * MINUTE
 DAY = 24 * HOUR
-DEATHS = pytest.mark.parametrize(
-    ("when", "every"),
-    [("before", 7), ("after", 7), pytest.param("after", 1, marks=pytest.mark.long)],
-)
-"""Of a test in which a flow dies at one call after another. `make test` tries every seventh call.
+DEATHS = pytest.mark.parametrize("every", [7, pytest.param(1, marks=pytest.mark.long)])
+"""Of a test in which a flow dies after one call after another. `make test` tries every seventh call.
 
-A death before a call leaves AWS as a death after the call before it, so `before` is not tried at each.
+A death before a call leaves AWS as a death after the call before it.
 """
 
 
@@ -110,9 +108,9 @@ class World:
         while jobs := self.service.queues.take_jobs():
             for job in jobs:
                 try:
-                    do_job(self.ports, job)
+                    do_task(self.ports, job)
                 except PartLeased:  # SQS shows it again after its visibility time-out
-                    assert isinstance(job, PartJob)
+                    assert isinstance(job, PartTask)
                     self.hidden.append((self.clock.now_ms() + 12 * MINUTE, job.key, job.part))
 
     def run(
@@ -145,6 +143,16 @@ class World:
                 else:
                     self.dispatch_started()
         self.clock.set_ms(end)
+
+    def received_after(self, duration_ms: int, **options: Any) -> Counter[str]:
+        """Advances time. Counts the copies of each id in the queue of billing."""
+        self.run(duration_ms, **options)
+        return self.received()
+
+    def dispatch_at(self, delay_ms: int) -> None:
+        """Sets the clock to some time after the start, and dispatches without any schedule."""
+        self.clock.set_ms(START_MS + delay_ms)
+        dispatch(self.ports, TOPIC)
 
     def run_on(self, duration_ms: int) -> None:
         """Advances time, with sweeps as deployed for six hours, and then every hour. Days take a sixth of the time."""
@@ -258,6 +266,40 @@ class CrashPlan:
     def after(self) -> None:
         if self.calls == self.at and self.when == "after":
             raise Crash
+
+
+@dataclass
+class Death:
+    """The death of a flow after one of its calls.
+
+    Attributes:
+        died: whether the flow came so far.
+    """
+
+    at: int
+    died: bool = False
+
+    @contextmanager
+    def of(self, world: World) -> Iterator[None]:
+        """Lets what the block does die."""
+        world.ports.plan.schedule(self.at, "after")
+        try:
+            yield
+        except Crash:
+            self.died = True
+        finally:
+            world.ports.plan.disarm()
+
+
+def deaths(every: int = 1, *, least: int = 5) -> Iterator[Death]:
+    """Yields deaths after calls of a flow, until the flow ends before its death."""
+    for at in range(every, 1000, every):
+        death = Death(at)
+        yield death
+        if not death.died:
+            assert at > least, "the flow makes fewer calls than it should"
+            return
+    raise AssertionError("the flow makes more calls than were tried")
 
 
 class CrashingPorts:

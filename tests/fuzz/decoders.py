@@ -14,24 +14,25 @@ from hypothesis import strategies as st
 
 from tests.fuzz import hostile
 from tests.fuzz.good import CHECKPOINT, ITEMS, JOBS, NOW_MS, PACKS, PLAN, RECEIVED, SLOTS, TABLE
+from tests.fuzz.kinds import kind_of
 from tests.packs import parts_of
-from tidewheel.client.declared import SUBSCRIPTION_TYPE, TOPIC_TYPE, declared
+from tidewheel.client.operations.declared import SUBSCRIPTION_TYPE, TOPIC_TYPE, declared
 from tidewheel.clock import ManualClock
-from tidewheel.flows.delivery.ingest import pack_rows
-from tidewheel.flows.delivery.release import releases
+from tidewheel.flows.delivery.sending import queue_messages
 from tidewheel.ledger.bucket import Bucket, Tail
+from tidewheel.ledger.rows import pack_rows
 from tidewheel.ledger.segment_table import decode_segments
 from tidewheel.ledger.slots import decode_slots, encode_slots
 from tidewheel.model.checkpoint import decode_checkpoint, encode_checkpoint
 from tidewheel.model.checksum import CHECKSUM_BYTES, opened, sealed
 from tidewheel.model.filter_policy import FilterPolicy
-from tidewheel.model.job import job_body, job_of
 from tidewheel.model.message import SQS_MAX_BYTES
 from tidewheel.model.pack import decode_pack
 from tidewheel.model.plan import decode_plan
 from tidewheel.model.received import parse_received
 from tidewheel.model.recurrence import Rule
 from tidewheel.model.settings import ServiceSettings, TopicSettings
+from tidewheel.model.task import task_body, task_of
 from tidewheel.storage import items
 
 
@@ -49,12 +50,12 @@ class Decoder:
 
 
 def _pack_of(head: bytes, bodies: bytes) -> bytes:
-    return sealed(b"\x02" + zlib.compress(head + b"\n" + bodies))
+    return sealed(b"\x01" + zlib.compress(head + b"\n" + bodies))
 
 
 def _pack(data: bytes) -> None:
     pack = decode_pack(data, NOW_MS)
-    for release in releases(pack_rows(pack)):
+    for release in queue_messages(pack_rows(pack)):
         assert release.size <= SQS_MAX_BYTES, "SQS would refuse what ingest took"
         message = {"MessageAttributes": _attribute_values(release.attributes, release.header)}
         received = parse_received({"Body": release.text, "MessageId": "m", "ReceiptHandle": "r"} | message)
@@ -166,7 +167,7 @@ DECODERS: dict[str, Decoder] = {
         ),
         decode=_pack,
     ),
-    "job": Decoder(inputs=hostile.texts(JOBS), decode=lambda text: job_of(job_body(job_of(text)))),
+    "job": Decoder(inputs=hostile.texts(JOBS), decode=lambda text: task_of(task_body(task_of(text)))),
     "plan": Decoder(inputs=hostile.streams([json.loads(zlib.decompress(opened(PLAN)))], [PLAN]), decode=_plan),
     "checkpoint": Decoder(
         inputs=hostile.streams([json.loads(zlib.decompress(opened(CHECKPOINT)))], [CHECKPOINT]),
@@ -237,5 +238,12 @@ DECODERS: dict[str, Decoder] = {
         ).map(lambda eta: {"body": base64.b64encode(b"{}").decode(), "headers": {"eta": eta, "task": "t"}}),
         decode=_eta,
     ),
+    **{
+        name: Decoder(
+            inputs=hostile.any_bytes([opened(each) for each in kind_of(name).good]).map(sealed),
+            decode=kind_of(name).read,
+        )
+        for name in ("marks of large bodies", "input of an import")
+    },
     **{f"item of a {kind}": _item(kind) for kind in ITEMS},
 }

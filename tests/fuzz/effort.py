@@ -16,12 +16,16 @@ tried: Counter[str] = Counter()
 """Inputs so far, by decoder; `refused <decoder>`: those of them that it refused."""
 
 
+def many(count: int) -> int:
+    """Returns the number of inputs of a test. EXAMPLES overrides the default number."""
+    return int(os.environ.get(EXAMPLES) or count)
+
+
 def effort(examples: int) -> settings:
-    """Returns the settings of a test with a default number of inputs. EXAMPLES overrides the number."""
-    wanted = os.environ.get(EXAMPLES)
+    """Returns the settings of a test with a default number of inputs."""
     return settings(
-        max_examples=int(wanted) if wanted else examples,
-        derandomize=wanted is None,
+        max_examples=many(examples),
+        derandomize=EXAMPLES not in os.environ,
         database=None,
         deadline=None,
         suppress_health_check=list(HealthCheck),

@@ -14,15 +14,13 @@ from tidewheel.model.key import KeyEntry
 from tidewheel.model.message import Encoding, IdSource, Message, MessageId, id_text
 from tidewheel.model.pack import packs
 from tidewheel.model.park import Park, ParkKey
-from tidewheel.model.plan import Plan, PlannedSegment, encode_plan
+from tidewheel.model.plan import Plan, PlannedSegment, Segment, Trash, encode_plan
 from tidewheel.model.received import header_text
 from tidewheel.model.recurring import Recurring
-from tidewheel.model.segment import Segment
 from tidewheel.model.settings import TopicSettings
 from tidewheel.model.subscription_state import Delivery, DeliveryKey, SubscriptionState
 from tidewheel.model.tombstone import Tombstone
 from tidewheel.model.topic_state import Purge, TopicState
-from tidewheel.model.trash import Trash
 from tidewheel.model.validation import Options, check_message
 from tidewheel.storage import items
 from tidewheel.storage.items import PlanItem
@@ -31,13 +29,14 @@ NOW_MS = 1_800_000_000_000
 _SLOT = NOW_MS // 300_000
 IDS = [id_text((NOW_MS + i << 80 | i).to_bytes(16)) for i in range(5)]
 _PAYLOAD = f"payloads/orders/2027-01-15/{IDS[0]}-0123456789abcdef"
+_BODY: dict[str, Any] = {"payload": _PAYLOAD, "payload_sha256": "0" * 64, "payload_bytes": 9}
 
 
 def _packs() -> list[bytes]:
     ids = IdSource()
     plain = [Message(body="one", delay=5), Message(body={"n": 2}, delay="2d", attributes={"color": "red"})]
     more = [Message(body=b"\x00\xff", delay=9, key="k", replace=True, expires_in="1h"), Message(body="x", key="k2")]
-    again = Options(attempt=2, original_id=IDS[0], only="billing", payload=_PAYLOAD, first_version=("k", NOW_MS - 5, 7))
+    again = Options(attempt=2, original_id=IDS[0], only="billing", first_version=("k", NOW_MS - 5, 7), **_BODY)
     checked = [check_message(each, ids, NOW_MS) for each in plain]
     others = [check_message(each, ids, NOW_MS) for each in more]
     others.append(check_message(Message(body=b"again"), ids, NOW_MS, resend=again))
@@ -103,6 +102,7 @@ _SUBSCRIPTION = SubscriptionState(
     queue_url="https://sqs/1/q",
     cursor=_SLOT,
     start=0,
+    created_at_ms=NOW_MS,
     filter_policy='{"color":["red"]}',
 )
 _DELIVERY = Delivery(
@@ -183,8 +183,8 @@ def _received(**header: Any) -> dict[str, Any]:
     }
 
 
-_RETRY: dict[str, Any] = {"seq": 3, "attempt": 1, "of": IDS[1], "ref": _PAYLOAD, "only": "billing", "first": NOW_MS}
-RECEIVED = [_received(**_RETRY), _received(**_RETRY, sha256="0" * 64, bytes=2_000_000)]
+_RETRY: dict[str, Any] = {"seq": 3, "attempt": 1, "of": IDS[1], "only": "billing", "first": NOW_MS}
+RECEIVED = [_received(**_RETRY), _received(**_RETRY, ref=_PAYLOAD, sha256="0" * 64, bytes=2_000_000)]
 
 
 def ledger(messages: int = 60, *, segment_rows: int = 20) -> Ledger:

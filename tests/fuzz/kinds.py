@@ -4,27 +4,22 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import time
-import zlib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cache, partial
-from random import Random
+from functools import cache
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import cast
 
-from tests.fuzz.damage import damaged
 from tests.fuzz.good import CHECKPOINT, ITEMS, NOW_MS, PACKS, PLAN, RECEIVED, SLOTS, TABLE, ledger
 from tidewheel.client.connection import Connection
-from tidewheel.client.payloads import fetch_payload
+from tidewheel.client.receiving import fetch_payload
 from tidewheel.errors import CorruptLedger
 from tidewheel.flows.delivery.due_rows import due_rows
 from tidewheel.flows.delivery.parking import parked_rows
-from tidewheel.flows.delivery.release import releases
+from tidewheel.flows.delivery.sending import queue_messages
+from tidewheel.flows.maintenance.payloads import _marks
 from tidewheel.flows.ports import Ports
 from tidewheel.flows.ports.parallel import in_order
-from tidewheel.flows.upkeep.payloads import _marks
 from tidewheel.ledger.bucket import Bucket, Tail, encode_tail
 from tidewheel.ledger.inspection import inspect
 from tidewheel.ledger.joined import StoredSegment, decode_together
@@ -32,12 +27,11 @@ from tidewheel.ledger.ledger import decode_segment
 from tidewheel.ledger.reader import segments_of, tags_of
 from tidewheel.memory.objects import MemoryObjects
 from tidewheel.model.checkpoint import decode_checkpoint
-from tidewheel.model.checksum import CHECKSUM_BYTES, opened, sealed
+from tidewheel.model.checksum import sealed
 from tidewheel.model.pack import decode_pack
 from tidewheel.model.park import Park, ParkKey
-from tidewheel.model.plan import Plan, PlannedSegment, decode_plan
+from tidewheel.model.plan import Plan, PlannedSegment, Segment, decode_plan
 from tidewheel.model.received import parse_received
-from tidewheel.model.segment import Segment
 from tidewheel.model.topic_state import TopicState
 from tidewheel.storage import items
 from tidewheel.storage.objects import StoredObject
@@ -45,8 +39,6 @@ from tidewheel.storage.objects import StoredObject
 NAME = "ledgers/orders/2027-01-15/000006000000-0123456789abcdef0123456789abcdef-0123456789abcdef.parquet"
 _ENDING_BYTES = 12
 _SLOT_MS = 300_000
-
-Lie = Callable[[Random, bytes], bytes]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,43 +48,16 @@ class Kind:
     Attributes:
         good: examples.
         read: reads one as the product does; equal bytes give equal values.
-        lie: damages one and makes its checksums right again.
-        checked: all of it is read, so any damage is noticed. Of a plan's own rows one segment is read, and a large
-            body of an earlier release has no hash.
+        checked: all of it is read, so any damage is noticed. Of a plan's own rows one segment is read.
     """
 
     good: tuple[bytes, ...]
     read: Callable[[bytes], object]
-    lie: Lie | None = None
     checked: bool = True
-
-
-# ---- lies
-def _resealed(chance: Random, data: bytes) -> bytes:
-    return sealed(damaged(chance, opened(data)))
-
-
-def _recompressed(before: int = 0) -> Lie:
-    """Damages the decompressed stream behind some bytes, or the bytes and the stream."""
-
-    def lie(chance: Random, data: bytes) -> bytes:
-        rest = opened(data)
-        if chance.random() < 0.3:
-            return _resealed(chance, data)
-        raw = zlib.decompress(rest[before:])
-        return sealed(rest[:before] + zlib.compress(damaged(chance, raw), 1))
-
-    return lie
 
 
 def _ending_of(data: bytes) -> int:
     return len(data) - _ENDING_BYTES - int.from_bytes(data[-8:-4], "little")
-
-
-def _ending_resealed(chance: Random, data: bytes) -> bytes:
-    ending = _ending_of(data)
-    footer = damaged(chance, data[ending + CHECKSUM_BYTES : -8])
-    return data[:ending] + sealed(footer + len(footer).to_bytes(4, "little") + b"PAR1")
 
 
 # ---- ledgers
@@ -143,7 +108,7 @@ def _segment_bytes() -> bytes:
 
 def _read_segment(data: bytes) -> object:
     rows = decode_segment(data, object_name=NAME, segment=replace(_segment(_ledger()), length=len(data)))
-    return releases(rows)
+    return queue_messages(rows)
 
 
 def _read_among_others(data: bytes) -> object:
@@ -151,7 +116,7 @@ def _read_among_others(data: bytes) -> object:
     segments = segments_of(lambda offset, length: _ledger()[offset : offset + length], len(_ledger()), NAME)
     good = [StoredSegment(NAME, each, _ledger()[each.offset : each.last_byte + 1]) for each in segments]
     changed = StoredSegment(NAME, replace(_segment(_ledger()), length=len(data)), data)
-    return releases(decode_together([good[0], changed, good[2]]))
+    return queue_messages(decode_together([good[0], changed, good[2]]))
 
 
 def _read_planned(data: bytes) -> object:
@@ -166,7 +131,7 @@ def _read_planned(data: bytes) -> object:
     rows, unread = due_rows(cast(Ports, ports), cast(TopicState, state), plan, plan.parts()[0])
     if unread:
         raise unread[0].error
-    return releases(rows)
+    return queue_messages(rows)
 
 
 @cache
@@ -194,14 +159,14 @@ _PARK_KEY = ParkKey(topic="orders", subscription="billing", generation="s1", id=
 
 def _read_park_item(data: bytes) -> object:
     park = items.decode_park(ITEMS["park"] | {"ledger": {"B": data}})
-    return releases(parked_rows(MemoryObjects(), park))
+    return queue_messages(parked_rows(MemoryObjects(), park))
 
 
 def _read_park_object(data: bytes) -> object:
     objects, name = MemoryObjects(), "parked/orders/billing/p-1.parquet"
     objects.put(name, data)
     park = Park(key=_PARK_KEY, rows=60, size_bytes=len(_ledger()), next_check_ms=0, object_name=name)
-    return releases(parked_rows(objects, park))
+    return queue_messages(parked_rows(objects, park))
 
 
 # ---- items and documents
@@ -235,12 +200,9 @@ def _read_marks(data: bytes) -> object:
 _BODY = b"x" * 500 + "\N{WATER WAVE}".encode() * 50
 
 
-def _read_hashed_body(data: bytes) -> object:
-    return _read_body(data, payload_sha256=hashlib.sha256(_BODY).hexdigest(), payload_bytes=len(_BODY))
-
-
-def _read_body(data: bytes, **sent: Any) -> object:
-    message, objects = replace(parse_received(RECEIVED[0]), **sent), MemoryObjects()
+def _read_body(data: bytes) -> object:
+    sent = {"payload_sha256": hashlib.sha256(_BODY).hexdigest(), "payload_bytes": len(_BODY)}
+    message, objects = replace(parse_received(RECEIVED[1]), **sent), MemoryObjects()
     objects.put(str(message.payload), data)
     return fetch_payload(cast(Connection, SimpleNamespace(objects=objects)), message).body
 
@@ -262,62 +224,29 @@ def _import_input() -> Kind:
     )
     Settled(objects, "orders", "1").begin(given, "1")
     good = objects.get_range("imports/orders/_1.json", 0, 10**6)
-    return Kind(good=(good,), read=lambda data: repr(decode_input(data, "x")), lie=_resealed)
+    return Kind(good=(good,), read=lambda data: repr(decode_input(data, "x")))
 
-
-# ---- planted: what shows that a death and a hang are seen
-def _dies(data: bytes) -> object:
-    if sum(data) % 6 == 1:
-        os.abort()
-    return data
-
-
-def _hangs(data: bytes) -> object:
-    while sum(data) % 6 == 1:
-        time.sleep(1)
-    return data
-
-
-PLANTED = {"dies": _dies, "hangs": _hangs}
 
 _MAKERS: dict[str, Callable[[], Kind]] = {
-    "ledger, whole": lambda: Kind(good=(_ledger(), _ledger_with_tail()), read=_read_whole, lie=_ending_resealed),
-    "ledger's footer": lambda: Kind(
-        good=(_ledger()[_ending_of(_ledger()) :],), read=_read_ending, lie=_ending_resealed
-    ),
-    "segment": lambda: Kind(good=(_segment_bytes(),), read=_read_segment, lie=_resealed),
-    "segment among others": lambda: Kind(good=(_segment_bytes(),), read=_read_among_others, lie=_resealed),
+    "ledger, whole": lambda: Kind(good=(_ledger(), _ledger_with_tail()), read=_read_whole),
+    "ledger's footer": lambda: Kind(good=(_ledger()[_ending_of(_ledger()) :],), read=_read_ending),
+    "segment": lambda: Kind(good=(_segment_bytes(),), read=_read_segment),
+    "segment among others": lambda: Kind(good=(_segment_bytes(),), read=_read_among_others),
     "rows of recurring messages": lambda: Kind(good=(_ledger(),), read=_read_planned, checked=False),
     "tail": lambda: Kind(good=(_tail()[0],), read=_read_tail),
-    "park in an item": lambda: Kind(good=(_ledger(),), read=_read_park_item, lie=_ending_resealed),
+    "park in an item": lambda: Kind(good=(_ledger(),), read=_read_park_item),
     "park as an object": lambda: Kind(good=(_ledger(),), read=_read_park_object),
-    "bitmap in an item": lambda: Kind(
-        good=(ITEMS["bucket"]["slots"]["B"], *SLOTS), read=_read_bucket("slots"), lie=_resealed
-    ),
-    "segment table in an item": lambda: Kind(good=(TABLE,), read=_read_bucket("segments"), lie=_recompressed()),
-    "plan in an item": lambda: Kind(good=(PLAN,), read=_read_plan_item, lie=_recompressed()),
+    "bitmap in an item": lambda: Kind(good=(ITEMS["bucket"]["slots"]["B"], *SLOTS), read=_read_bucket("slots")),
+    "segment table in an item": lambda: Kind(good=(TABLE,), read=_read_bucket("segments")),
+    "plan in an item": lambda: Kind(good=(PLAN,), read=_read_plan_item),
     "plan as an object": lambda: Kind(good=(PLAN,), read=_read_plan_object),
-    "checkpoint": lambda: Kind(good=(CHECKPOINT,), read=decode_checkpoint, lie=_recompressed()),
-    "pack": lambda: Kind(good=tuple(PACKS), read=lambda data: decode_pack(data, NOW_MS), lie=_recompressed(1)),
-    "marks of large bodies": lambda: Kind(good=(_MARKS,), read=_read_marks, lie=_resealed),
-    "large body": lambda: Kind(good=(_BODY,), read=_read_hashed_body),
-    "large body of an earlier release": lambda: Kind(good=(_BODY,), read=_read_body, checked=False),
+    "checkpoint": lambda: Kind(good=(CHECKPOINT,), read=decode_checkpoint),
+    "pack": lambda: Kind(good=tuple(PACKS), read=lambda data: decode_pack(data, NOW_MS)),
+    "marks of large bodies": lambda: Kind(good=(_MARKS,), read=_read_marks),
+    "large body": lambda: Kind(good=(_BODY,), read=_read_body),
     "input of an import": _import_input,
-    **{name: partial(Kind, good=(b"\1planted" * 5,), read=read, checked=False) for name, read in PLANTED.items()},
 }
-KINDS = tuple(name for name in _MAKERS if name not in PLANTED)
-LIES = (
-    "bitmap in an item",
-    "segment table in an item",
-    "plan in an item",
-    "checkpoint",
-    "pack",
-    "marks of large bodies",
-    "input of an import",
-)
-"""What a sender or another program can write, and whatever of ours Arrow does not parse."""
-OURS = ("ledger, whole", "ledger's footer", "segment", "segment among others", "park in an item")
-"""What Arrow parses, and only the service's own functions write: it may end the process if it lies."""
+KINDS = tuple(_MAKERS)
 
 
 @cache

@@ -14,8 +14,8 @@ from tests.fuzz.good import CHECKPOINT, IDS, ITEMS, NOW_MS, PACKS, PLAN
 from tests.packs import fields_of, pack_of
 from tidewheel import InvalidValue
 from tidewheel.errors import CorruptMetadata, CorruptPack, NewerRelease, UnsupportedLayout
-from tidewheel.flows.delivery.ingest import pack_rows
-from tidewheel.flows.delivery.release import releases
+from tidewheel.flows.delivery.sending import queue_messages
+from tidewheel.ledger.rows import pack_rows
 from tidewheel.ledger.segment_table import decode_segments
 from tidewheel.local import MemoryTidewheel
 from tidewheel.model.checkpoint import decode_checkpoint
@@ -27,7 +27,7 @@ from tidewheel.model.received import parse_received
 from tidewheel.model.topic_state import LAYOUT
 from tidewheel.model.validation import Options, check_key, check_message
 from tidewheel.storage import items
-from tidewheel.storage.layout import CLIENT_ITEMS
+from tidewheel.storage.table_keys import CLIENT_ITEMS
 
 
 def _packed(message: Message, resend: Options | None = None) -> bytes:
@@ -37,13 +37,13 @@ def _packed(message: Message, resend: Options | None = None) -> bytes:
 
 
 def _changed(**changes: Any) -> bytes:
-    return pack_of(fields_of(PACKS[0]) | changes, version=2)
+    return pack_of(fields_of(PACKS[0]) | changes)
 
 
 @pytest.mark.parametrize("options", [Options(only="ref"), Options(first_version=("ref", 1, 2))])
 def test_bytes_for_a_subscription_or_with_a_key_called_ref_arrive_as_they_were_sent(options: Options) -> None:
     data = _packed(Message(body=b"\x00\xff\x80"), options)
-    [release] = releases(pack_rows(decode_pack(data, NOW_MS)))
+    [release] = queue_messages(pack_rows(decode_pack(data, NOW_MS)))
     assert release.text == "AP+A"
 
 
@@ -56,7 +56,7 @@ def test_a_time_that_no_clock_shows_is_refused_since_no_consumer_could_read_the_
         with pytest.raises(CorruptPack):
             decode_pack(_changed(**changes), NOW_MS)
     pack = decode_pack(_changed(sent=253_402_300_799_999), NOW_MS)
-    header = releases(pack_rows(pack))[0].header
+    header = queue_messages(pack_rows(pack))[0].header
     raw = {"Body": "x", "MessageId": "m", "ReceiptHandle": "r"}
     received = parse_received(raw | {"MessageAttributes": {"tidewheel": {"StringValue": header}}})
     assert received.sent_at.year == 9999

@@ -11,19 +11,19 @@ import time
 from pathlib import Path
 
 from tests.artifact.cloud import START_MS, Cloud, Parts
-from tests.artifact.conftest import package_index, parts
+from tests.artifact.conftest import built, package_index, parts, wheel
 from tests.artifact.deployment import Endpoints
 from tests.artifact.moved_clock import MovedClock
 from tests.artifact.scenario import Scenario
 from tests.artifact.service import ArtifactService
 from tests.artifact.template import REGION
-from tests.artifact.test_whole import ROLLING
+from tests.artifact.test_whole import hours
 from tests.independent.dated_front import DatedFront
 from tests.independent.fetch import fetch
 from tests.independent.s3_front import S3Front
 from tests.independent.servers import running
 
-__all__ = ["package_index", "parts"]
+__all__ = ["built", "package_index", "parts", "wheel"]
 
 
 def test_what_is_deployed_delivers_real_messages_once_and_in_time(parts: Parts, tmp_path: Path) -> None:
@@ -37,7 +37,7 @@ def test_what_is_deployed_delivers_real_messages_once_and_in_time(parts: Parts, 
         table = DatedFront(found["AWS_ENDPOINT_URL_DYNAMODB"], clock)
         endpoints = Endpoints(dynamodb=table.url, s3=front.url, sqs=found["AWS_ENDPOINT_URL_SQS"])
         with Cloud(parts, logs, endpoints, clock) as cloud:
-            verdict = Scenario(ArtifactService(cloud), ROLLING).run()
+            verdict = Scenario(ArtifactService(cloud), hours()).run()
             functions = cloud.functions
             print(f"\n{verdict}, {time.monotonic() - begin:.0f} s; calls: {dict(functions.calls)}")
             assert (verdict.faults, functions.failures) == ({}, [])

@@ -1,47 +1,14 @@
-"""Differences of DynamoDB Local, ElasticMQ and versitygw from AWS, and the tests excluded for each."""
+"""Differences of DynamoDB Local, ElasticMQ and versitygw from AWS, and the tests excluded for each.
+
+- DynamoDB Local lets a write wait while a transaction has its item. AWS refuses the write with TransactionConflict. The
+  race refuses such writes itself, before they reach the server (tests/independent/network.py).
+- DynamoDB Local gives each access key a database of its own, and is started with -sharedDb. On AWS, tables belong to an
+  account.
+- DynamoDB Local never throttles. AWS throttles a partition above 1,000 write units a second. Tests of throttling plant
+  the answer.
+"""
 
 from __future__ import annotations
-
-from dataclasses import dataclass
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Difference:
-    """A behaviour of a server that differs from AWS.
-
-    Attributes:
-        part: whose behaviour.
-        does: what the part does.
-        aws: what AWS does.
-        here: how these tests deal with the difference.
-    """
-
-    part: str
-    does: str
-    aws: str
-    here: str
-
-
-DIFFERENCES = (
-    Difference(
-        part="DynamoDB Local",
-        does="lets a write wait while a transaction has its item",
-        aws="refuses the write with TransactionConflict",
-        here="the race refuses such writes itself, before they reach the server (tests/independent/network.py)",
-    ),
-    Difference(
-        part="DynamoDB Local",
-        does="gives each access key a database of its own",
-        aws="tables belong to an account, whoever's keys it has",
-        here="started with -sharedDb",
-    ),
-    Difference(
-        part="DynamoDB Local",
-        does="never throttles",
-        aws="throttles a partition above 1,000 write units a second",
-        here="tests of throttling plant the answer",
-    ),
-)
 
 EXCLUDED = {
     "test_memory_sqs.py": "compares the SQS in memory with moto's, and moves moto's clock",

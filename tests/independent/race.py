@@ -28,19 +28,19 @@ from tests.recorded_queues import recorded_service
 from tests.stored import altered
 from tests.stored_ports import TABLE_PORTS
 from tidewheel.errors import ConcurrentModification, PartLeased
-from tidewheel.flows.administration.cancel import cancel, cancel_many
 from tidewheel.flows.administration.pause import pause, resume
 from tidewheel.flows.administration.subscribe import create_subscription, create_topic
+from tidewheel.flows.delivery.cancel import cancel, cancel_many
 from tidewheel.flows.delivery.dispatch import dispatch
 from tidewheel.flows.delivery.ingest import ingest
-from tidewheel.flows.delivery.work import do_job
-from tidewheel.flows.upkeep.collect import collect
-from tidewheel.flows.upkeep.merge import in_process, merge
-from tidewheel.flows.upkeep.sweep import sweep
-from tidewheel.model.job import Job, PartJob
+from tidewheel.flows.delivery.work import do_task
+from tidewheel.flows.maintenance.collect import collect
+from tidewheel.flows.maintenance.merge import in_process, merge
+from tidewheel.flows.maintenance.sweep import sweep
 from tidewheel.model.message import IdSource, Message, id_deliver_at_ms, id_text
 from tidewheel.model.pack import Pack, decode_pack, packs
 from tidewheel.model.settings import TopicSettings
+from tidewheel.model.task import PartTask, Task
 from tidewheel.model.topic_state import new_topic_state
 from tidewheel.model.validation import check_message
 from tidewheel.model.wheel import open_from
@@ -104,7 +104,7 @@ class Race:
     random: random.Random
     calm: Callable[[], None] = lambda: None
     record: Record = field(default_factory=Record)
-    hidden: list[tuple[int, Job]] = field(default_factory=list)
+    hidden: list[tuple[int, Task]] = field(default_factory=list)
     _stop: threading.Event = field(default_factory=threading.Event)
 
     def __post_init__(self) -> None:
@@ -304,13 +304,13 @@ class Worker:
             self._do(job)
         self._race.wait(0.01)
 
-    def _do(self, job: Job) -> None:
+    def _do(self, job: Task) -> None:
         try:
-            do_job(self._ports, job)
+            do_task(self._ports, job)
         except (PartLeased, *GIVEN_UP) as error:
             if not isinstance(error, PartLeased):
                 self._record.gave_up("work")
-                first = job.key.plan if isinstance(job, PartJob) else 0
+                first = job.key.plan if isinstance(job, PartTask) else 0
                 self._unanswered(first)
             with self._record.lock:
                 self._race.hidden.append((self._clock.now_ms() + VISIBILITY_MS, job))

@@ -52,12 +52,6 @@ def test_a_missing_tool_is_named(tmp_path: Path) -> None:
     assert "not on the PATH: mvn, go" in result.stderr and "Maven fetches" in result.stderr
 
 
-def test_a_java_that_is_too_old_is_named(tmp_path: Path) -> None:
-    result = fetch(tmp_path, **TOOLS | {"java": "echo 'openjdk version \"11.0.2\"' >&2"})
-    assert result.returncode == NO_TOOLS
-    assert "java 11 is on the PATH" in result.stderr
-
-
 def test_a_server_ends_when_the_command_is_killed(tmp_path: Path) -> None:
     log = tmp_path / "log"
     serve = "import os, time; print(os.getpid(), flush=True); time.sleep(600)"

@@ -92,14 +92,6 @@ def test_a_write_that_meets_a_transaction_is_refused_and_the_other_way_round() -
     assert len(server.bodies) == 2
 
 
-def test_two_writes_of_one_item_and_calls_on_different_items_wait_for_nobody() -> None:
-    server = Server()
-    dynamodb, _ = connected(server)
-    beside(server, lambda: put(dynamodb, "a"), lambda: put(dynamodb, "a"))
-    beside(server, lambda: transact(dynamodb, "a"), lambda: transact(dynamodb, "b"))
-    assert len(server.bodies) == 4
-
-
 def test_a_transaction_whose_answer_is_lost_comes_again_with_the_same_token() -> None:
     server = Server()
     dynamodb, network = connected(server, lost=1.0)

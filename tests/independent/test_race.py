@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import random
 from typing import Any
 
 import pytest
 
 from tests.flows.world import TOPIC
-from tests.independent.race import Race, RaceClock, race_in_memory
+from tests.independent.race import race_in_memory
 from tests.independent.record import Record, Sent
-from tests.recorded_queues import RecordedQueues, SentMessage, recorded_service
-from tests.stored import altered
+from tests.recorded_queues import SentMessage
 from tidewheel.model.message import MessageId
 from tidewheel.model.settings import TopicSettings
 from tidewheel.model.topic_state import TopicState, new_topic_state
-from tidewheel.storage.buckets import Buckets, Commit
-from tidewheel.storage.tombstones import Tombstones
 
 SECONDS = 1.5
 
@@ -26,51 +22,6 @@ def test_sixteen_threads_in_memory_lose_and_double_nothing() -> None:
     assert race.run(SECONDS) == []
     assert race.record.done["batches"] and race.record.done["cancelled"] and race.record.done["dispatches"]
     assert len(race.ports.queues.sent()) > len(race.record.sent) // 2
-
-
-# ---- a race that cannot fail would show nothing
-class Forgetful(Buckets):
-    """Loses some of the ledgers reported as committed."""
-
-    def commit(self, *arguments: Any, **options: Any) -> Commit:
-        if random.random() < 0.2:
-            return Commit.COMMITTED
-        return super().commit(*arguments, **options)
-
-
-class Hollow(Tombstones):
-    """Reports a cancellation without writing anything."""
-
-    def cancel(self, topic: str, tombstone: Any) -> Any:
-        found = super().cancel(topic, tombstone)
-        if found.done:
-            self.delete_expired(topic, end_slot=10**11, expired_before_s=10**11)
-        return found
-
-
-class Hasty(RecordedQueues):
-    """Sends some batches twice."""
-
-    def send(self, queue_url: str, batch: Any) -> Any:
-        if random.random() < 0.2:
-            super().send(queue_url, batch)
-        return super().send(queue_url, batch)
-
-
-@pytest.mark.parametrize(
-    ("broken", "noticed"), [(Forgetful, "lost"), (Hollow, "cancelled, and came"), (Hasty, "doubled")]
-)
-def test_a_race_notices_a_store_that_is_broken(broken: type[Any], noticed: str) -> None:
-    clock = RaceClock()
-    service = recorded_service(clock)
-    if broken is Hasty:
-        service = altered(service, queues=Hasty(clock))
-    elif broken is Hollow:
-        service = altered(service, tombstones=Hollow)
-    else:
-        service = altered(service, buckets=Forgetful)
-    race = Race(service, clock, random.Random(1))
-    assert any(violation.startswith(noticed) for violation in race.run(SECONDS))
 
 
 # ---- the record

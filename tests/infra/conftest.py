@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from infra.local_template import Template, synthesize
+from tests.infra.variants import Template, template_of
 
 
 @pytest.fixture(scope="session")
 def template() -> Template:
     """The synthesized template of the development stack."""
-    return synthesize()
+    return template_of("development")
 
 
 @pytest.fixture(scope="session")

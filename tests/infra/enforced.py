@@ -11,23 +11,16 @@ from typing import Any
 
 import pytest
 
+from tests.iam.stack import EnforcedTidewheel
 from tests.marks import topic_state
-from tidewheel.aws.sqs_queues import SqsQueues
 from tidewheel.client.tidewheel import Tidewheel
 from tidewheel.clock import Clock
-from tidewheel.errors import QueueUnavailable
-from tidewheel.flows.ports import Ports
-from tidewheel.flows.upkeep.health import Health, health
-from tidewheel.local import LocalTidewheel
 from tidewheel.local.jobs import JobRunner
 from tidewheel.model.message import SQS_MAX_BYTES, Message
-from tidewheel.model.object_names import ASIDE, LEDGERS, PARKED, PAYLOADS, PLANS, REFUSED, topic_prefixes
+from tidewheel.model.object_names import LEDGERS, PARKED, PLANS, REFUSED, topic_prefixes
 from tidewheel.model.pack import PACK_ATTRIBUTE
 from tidewheel.model.settings import ServiceSettings, parameter_name
 from tidewheel.model.subscription_state import State
-
-LARGE = "x" * 2_000_000
-"""Over SQS's limit."""
 
 
 @dataclass(kw_only=True)
@@ -38,7 +31,7 @@ class World:
         jobs: scripts and topics of the Glue jobs that were started.
     """
 
-    stack: LocalTidewheel
+    stack: EnforcedTidewheel
     jobs: list[tuple[str, str]] = field(default_factory=list)
 
     @property
@@ -181,34 +174,6 @@ def comes_twice(world: World) -> None:
     assert len(world.bodies(topic)) == 2
 
 
-def is_paused(world: World) -> None:
-    """Ingest parks messages in items and objects. Deliver drains parks and hands out the plans behind the cursor."""
-    topic = world.topic("paused")
-    world.client.pause(topic, "mail")
-    for delay, body in (("5s", "small"), ("10s", secrets.token_urlsafe(400_000)), ("2h", "planned")):
-        world.client.send(topic, body, delay=delay)
-        world.stack.advance(minutes=6)
-    world.stack.advance(hours=3)
-    assert len(world.names(f"{PARKED}{topic}/")) == 1
-    world.client.resume(topic, "mail")
-    world.stack.advance(minutes=5)
-    assert len(world.bodies(topic)) == 3
-    assert world.names(f"{PARKED}{topic}/") == []
-
-
-def is_held(world: World) -> None:
-    """The work queue keeps messages which ingest failed to park, and its worker parks them."""
-    topic = world.topic("held")
-    world.client.pause(topic, "mail")
-    with world.patched(tidewheel__storage__parks__Parks__put=_refuses):
-        world.client.send(topic, "held", delay=5)
-        world.stack.advance(seconds=30)
-    world.stack.advance(minutes=10)
-    world.client.resume(topic, "mail")
-    world.stack.advance(minutes=10)
-    assert world.bodies(topic) == ["held"]
-
-
 def breaks(world: World) -> None:
     """A queue is missing. Ingest and deliver park, the sweep probes, and deliver drains the restored queue."""
     topic = world.topic("broken", "mail", "audit", inline_rows=1, part_rows=2)
@@ -230,41 +195,6 @@ def breaks(world: World) -> None:
     assert world.names(f"{PARKED}{topic}/") == []
 
 
-def breaks_half_way(world: World) -> None:
-    """A queue accepts only some messages of a park. Deliver parks the rest again."""
-    topic = world.topic("half")
-    world.client.pause(topic, "mail")
-    world.client.send_many(topic, [Message(body=f"{i}", delay=5) for i in range(20)])
-    world.stack.advance(minutes=5)
-    whole, batches = SqsQueues.send, iter(range(100))
-
-    def half(queues: SqsQueues, queue_url: str, *rest: Any) -> Any:
-        if next(batches) == 1:
-            raise QueueUnavailable(queue_url, "gone for now")
-        return whole(queues, queue_url, *rest)
-
-    with world.patched(tidewheel__aws__sqs_queues__SqsQueues__send=half):
-        world.client.resume(topic, "mail")
-        world.stack.advance(seconds=5)
-    [found] = world.client.subscriptions(topic)
-    assert found.state is State.BROKEN
-    world.stack.advance(hours=1)
-    assert len(world.bodies(topic)) == 20
-
-
-def is_left_by_its_subscription(world: World) -> None:
-    """A subscription is deleted. The sweep and the work queue's reader delete its deliveries and parks."""
-    topic = world.topic("left", "mail", "audit")
-    world.client.pause(topic, "mail")
-    world.client.send(topic, secrets.token_urlsafe(400_000), delay=5)
-    world.stack.advance(minutes=5)
-    with world.patched(tidewheel__flows__administration__pause__drop_parks=lambda *_: None):
-        world.client.delete_subscription(topic, "mail", delete_queue=True)
-    assert len(world.names(f"{PARKED}{topic}/")) == 1
-    world.stack.advance(days=1)
-    assert world.names(f"{PARKED}{topic}/") == []
-
-
 def is_a_burst(world: World) -> None:
     """A large plan with a manifest object goes through the work queue to deliver, and is replayed."""
     topic = world.topic("burst", "mail", "audit", inline_rows=10, part_rows=50, retention_s=86_400)
@@ -278,18 +208,6 @@ def is_a_burst(world: World) -> None:
         assert len(world.bodies(topic)) == 200
     world.stack.advance(days=3)
     assert world.names(f"{PLANS}{topic}/") == []
-
-
-def is_large(world: World) -> None:
-    """The client stores large bodies in S3, and the sweep deletes them four weeks later."""
-    topic = world.topic("large")
-    world.client.send(topic, LARGE, delay="2h")
-    world.stack.advance(hours=3)
-    assert world.bodies(topic) == [LARGE]
-    for days in (1, 29, 2):
-        world.stack.advance(days=days)
-        world.invoke("sweep")
-    assert world.names(f"{PAYLOADS}{topic}/") == []
 
 
 def send_plain(world: World, topic: str, body: str, **options: str) -> None:
@@ -325,7 +243,7 @@ def is_claimed(world: World) -> None:
     world.client.send(topic, "newer", delay="2m", key="k", replace=True)
     world.stack.advance(minutes=3)
     assert world.bodies(topic) == ["newer"]
-    with world.patched(tidewheel__flows__administration__cancel__LATEST_CANCEL_MS=-3_600_000):
+    with world.patched(tidewheel__flows__delivery__cancel__LATEST_CANCEL_MS=-3_600_000):
         send_plain(world, topic, "-", key="k", cancel="true")
         world.stack.advance(minutes=1)
 
@@ -369,75 +287,6 @@ def lost_its_schedule(world: World) -> None:
     assert world.bodies(topic) == ["armed"] * 3
 
 
-def is_late_in_a_wide_ledger(world: World) -> None:
-    """The sweep measures the delay of a ledger with its index in the tail, while nothing dispatches.
-
-    So it does of a plan that is behind, and of a delivery, whose manifest is an object.
-    """
-    with world.patched(
-        tidewheel__ledger__bucket__INLINE_SLOTS_BYTES=20,
-        tidewheel__ledger__bucket__INLINE_SEGMENTS_BYTES=1,
-        tidewheel__storage__plans__MAX_INLINE_MANIFEST_BYTES=10,
-    ):
-        topic = world.topic("wide", inline_rows=1, part_rows=1)
-        world.client.send_many(topic, [Message(body=f"{i}", delay=7_200 + 900 * i) for i in range(20)])
-        world.stack.advance(minutes=10)
-    [bucket] = sweeps(world).buckets.all(topic)
-    assert bucket.slot_shift and not bucket.segments
-    with world.patched(tidewheel__aws__runs__AwsRuns__dispatch=lambda *_: None):
-        world.stack.drop_schedules = True
-        world.stack.advance(hours=3)
-        assert seen(world).oldest_due_age_ms >= 3_000_000
-        world.stack.drop_schedules = False
-    lost = {
-        "tidewheel__aws__sqs_queues__SqsQueues__enqueue_parts": lambda *_: None,
-        # What it has looked after is seen half an hour later only.
-        "tidewheel__flows__upkeep__sweep__check_delivery": lambda *_: None,
-        "tidewheel__storage__plans__MAX_INLINE_MANIFEST_BYTES": 10,
-    }
-    with world.patched(**lost):
-        world.invoke("dispatch", topic)
-        world.stack.advance(minutes=40)
-        assert world.names(f"{PLANS}{topic}/")
-        assert seen(world).open_deliveries >= 1
-    world.stack.advance(days=5)
-    assert len(world.bodies(topic)) == 20
-
-
-def sweeps(world: World) -> Ports:
-    """Returns the sweep's ports, which have the rights of its role."""
-    [handler] = [each for each in world.stack._handlers if each.spec.folder == "sweep"]
-    ports: Ports = handler.module.handler.telemetry.service
-    return ports
-
-
-def seen(world: World) -> Health:
-    """Returns the sweep's view of the service, and checks for read failures."""
-    found = health(sweeps(world))
-    assert found.failures == {}
-    return found
-
-
-def lost_its_parts(world: World) -> None:
-    """The sweep enqueues parts again whose jobs were lost."""
-    topic = world.topic("parts", inline_rows=1)
-    world.client.send_many(topic, [Message(body=f"{i}", delay=7_200 + i) for i in range(5)])
-    with world.patched(tidewheel__aws__sqs_queues__SqsQueues__enqueue_parts=lambda *_: None):
-        world.stack.advance(hours=2)
-    world.stack.advance(hours=2)
-    assert len(world.bodies(topic)) == 5
-
-
-def is_purged(world: World) -> None:
-    """The trash of a purge is collected."""
-    topic = world.topic("purged")
-    world.client.send(topic, "purged", delay="1d")
-    world.stack.advance(minutes=10)
-    world.client.purge(topic)
-    world.stack.advance(days=2)
-    assert world.bodies(topic) == [] and world.names(f"{LEDGERS}{topic}/") == []
-
-
 def is_merged_small(world: World) -> None:
     """The sweep starts a merge by compact, which uploads the outputs in parts."""
     topic = world.topic("merged", max_buckets=8)
@@ -449,31 +298,13 @@ def is_merged_small(world: World) -> None:
     assert world.bodies(topic) == sent
 
 
-def has_a_damaged_ledger(world: World) -> None:
-    """A failing merge aborts its upload, and leaves out unreadable ledgers."""
-    topic = world.topic("damaged", max_buckets=8)
-    s3, bucket = world.stack.session.client("s3"), world.settings.s3_bucket
-    world.send_batches(topic, 7)
-    name = world.names(f"{LEDGERS}{topic}/")[-1]
-    whole = s3.get_object(Bucket=bucket, Key=name)["Body"].read()
-    half = len(whole) // 2
-    s3.put_object(Bucket=bucket, Key=name, Body=whole[:half] + bytes([whole[half] ^ 255]) + whole[half + 1 :])
-    before = world.stack.invocations["compact"]
-    with world.patched(tidewheel__aws__s3_objects__PART_BYTES=100):
-        world.send_batches(topic, 5)
-    assert world.stack.invocations["compact"] > before
-    s3.put_object(Bucket=bucket, Key=name, Body=whole)
-    world.stack.advance(days=4)
-    assert len(world.bodies(topic)) == 36
-
-
 def is_refused_a_merge(world: World) -> None:
     """A merge whose swap is refused, or whose upload fails, leaves no object behind."""
     topic = world.topic("unmerged", max_buckets=8)
     world.send_batches(topic, 7)
     before = world.names(f"{LEDGERS}{topic}/")
     world.client.update_topic(topic, max_buckets=2)
-    with world.patched(tidewheel__flows__upkeep__merge__swap=lambda *_: False):
+    with world.patched(tidewheel__flows__maintenance__merge__swap=lambda *_: False):
         world.invoke("compact", topic)
     assert world.names(f"{LEDGERS}{topic}/") == before
     with world.patched(
@@ -496,11 +327,11 @@ def _refuses(*_: object) -> None:
 def is_merged_large(world: World) -> None:
     """The sweep starts the Glue job for a large merge, also when compact asks it."""
     topic = world.topic("heavy", max_buckets=8)
-    with world.patched(tidewheel__flows__upkeep__consider_merge__SMALL_BYTES=100):
+    with world.patched(tidewheel__flows__maintenance__consider_merge__SMALL_BYTES=100):
         world.send_batches(topic, 12)
     assert ("merge_buckets", topic) in world.jobs
     world.jobs.clear()
-    with world.patched(tidewheel__flows__upkeep__consider_merge__SMALL_BYTES=100):
+    with world.patched(tidewheel__flows__maintenance__consider_merge__SMALL_BYTES=100):
         world.invoke("compact", topic)
         world.stack.advance(minutes=11)
     assert ("merge_buckets", topic) in world.jobs
@@ -508,7 +339,7 @@ def is_merged_large(world: World) -> None:
 
 
 def lost_a_ledger(world: World) -> None:
-    """A lost object is reported as missing, not denied. Deliver sets the ledger aside, and compact leaves it out."""
+    """A lost object is reported as missing, not denied. Deliver notes its rows, and compact leaves the ledger out."""
     topic = world.topic("missing", max_buckets=8)
     sent = world.send_batches(topic, 7)
     name = world.names(f"{LEDGERS}{topic}/")[0]
@@ -523,23 +354,8 @@ def lost_a_ledger(world: World) -> None:
     assert world.bodies(topic) == sent
 
 
-def has_a_wrong_byte(world: World) -> None:
-    """Deliver keeps the readable part of a damaged ledger under `aside/`."""
-    topic = world.topic("aside")
-    sent = world.send_batches(topic, 3)
-    s3, bucket = world.stack.session.client("s3"), world.settings.s3_bucket
-    name = world.names(f"{LEDGERS}{topic}/")[0]
-    whole = s3.get_object(Bucket=bucket, Key=name)["Body"].read()
-    s3.put_object(Bucket=bucket, Key=name, Body=whole[:50] + bytes([whole[50] ^ 255]) + whole[51:])
-    world.stack.advance(days=3)
-    assert world.names(f"{ASIDE}{LEDGERS}{topic}/")
-    s3.put_object(Bucket=bucket, Key=name, Body=whole)
-    world.retry_damaged(topic)
-    assert world.bodies(topic) == sent
-
-
 def lost_a_plan(world: World) -> None:
-    """Deliver makes a plan anew whose object is gone."""
+    """Deliver makes a plan again whose object is gone."""
     topic = world.topic("planless")
     world.client.pause(topic, "mail")
     sent = world.send_batches(topic, 3)
@@ -549,7 +365,9 @@ def lost_a_plan(world: World) -> None:
     assert names
     for name in names:
         world.stack.session.client("s3").delete_object(Bucket=world.settings.s3_bucket, Key=name)
-    world.client.resume(topic, "mail")
+    with world.patched(tidewheel__storage__plans__MAX_INLINE_MANIFEST_BYTES=10):
+        world.client.resume(topic, "mail")
+        world.stack.advance(hours=1)
     world.stack.advance(days=1)
     assert world.bodies(topic) == sent
 
@@ -562,18 +380,6 @@ def is_foreign_and_large(world: World) -> None:
     world.stack.advance(hours=1)
     assert len(world.names(REFUSED)) == before + 2
     world.stack.failures.clear()
-
-
-def has_orphans(world: World) -> None:
-    """The daily sweep deletes unreferenced objects."""
-    topic = world.topic("orphans")
-    names = [f"{LEDGERS}{topic}/2026-01-01/1-a-b.parquet", f"{PLANS}{topic}/1-a.json.z", f"{PARKED}{topic}/mail/a-b"]
-    for name in names:
-        world.put(name)
-    world.client.send(topic, "x", delay="1h")
-    world.stack.advance(days=2)
-    world.invoke("sweep")
-    assert not set(names) & {name for prefix in (LEDGERS, PLANS, PARKED) for name in world.names(f"{prefix}{topic}/")}
 
 
 def is_collected_by_dispatch(world: World) -> None:
@@ -600,7 +406,7 @@ def is_paused_for_long(world: World) -> None:
         world.client.cancel(topic, world.client.send(topic, "x", delay="2h").id)
     world.client.send(topic, "y", delay="2h")
     world.client.pause(topic, "mail")
-    module = "tidewheel__flows__upkeep__tombstone_renewal__"
+    module = "tidewheel__flows__maintenance__tombstone_renewal__"
     with world.patched(**{f"{module}KEPT_S": 60, f"{module}_MARGIN_S": 60}):
         world.stack.advance(hours=3)
         for _ in range(2):
@@ -658,34 +464,23 @@ FLOWS: dict[str, Callable[[World], None]] = {
         waits_in_ledgers,
         goes_direct,
         comes_twice,
-        is_paused,
-        is_held,
         breaks,
-        breaks_half_way,
-        is_left_by_its_subscription,
         is_a_burst,
         is_refused,
         lost_its_schedule,
-        is_late_in_a_wide_ledger,
-        lost_its_parts,
-        is_purged,
         is_merged_small,
-        has_a_damaged_ledger,
         is_refused_a_merge,
         is_merged_large,
         lost_a_ledger,
-        has_a_wrong_byte,
         lost_a_plan,
         is_foreign_and_large,
         is_plain,
         is_claimed,
         is_put_off,
-        has_orphans,
         is_deleted,
         is_collected_by_dispatch,
         is_paused_for_long,
         fails_for_good,
-        is_large,
     )
 }
 """Name -> what a topic, or a message of it, goes through."""

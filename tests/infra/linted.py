@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 from cfnlint import ManualArgs, api
 
 from tidewheel.cdk.declarations import ID
-from tidewheel.client.declared import SUBSCRIPTION_TYPE, TOPIC_TYPE
+from tidewheel.client.operations.declared import SUBSCRIPTION_TYPE, TOPIC_TYPE
 
 if TYPE_CHECKING:
-    from infra.local_template import Template
+    from tests.infra.variants import Template
 
 REFERRED_TO_AS_WELL = "W3005"
 """A dependency that a reference makes already."""

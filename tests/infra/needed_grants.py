@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from unittest.mock import patch
 
-from tidewheel.local.emulator.access import Access, role_name, statements_of
-from tidewheel.local.emulator.iam_policy import Request, Statement, allowed, many
+from tests.iam.access import Access, role_name, statements_of
+from tests.iam.iam_policy import Request, Statement, allowed, many
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

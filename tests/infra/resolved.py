@@ -6,7 +6,7 @@ import json
 import re
 from typing import Any
 
-from infra.local_template import Template
+from tests.infra.variants import Template
 from tidewheel.model.settings import ServiceSettings
 
 PSEUDO = {

@@ -14,15 +14,15 @@ import pytest
 from aws_cdk import App, Stack
 from aws_cdk.assertions import Template
 
-from infra.application import BUNDLING_STACKS, build_app
+from infra.application import BUNDLING_STACKS
 from tests.conftest import REPOSITORY, SKEW, TOPIC, Orders
 from tests.infra.cloudwatch import STACK, Points, Series, fires, reference, series_in
+from tests.infra.variants import template_of
 from tests.local.told import TELLING, points
 from tidewheel.aws.scheduler_wheel import SchedulerWheel
 from tidewheel.cdk.alarms import anchor
 from tidewheel.clock import Clock
-from tidewheel.cost.assumptions import Assumptions
-from tidewheel.errors import InvalidValue
+from tidewheel.cost.requests import ASSUMED
 from tidewheel.local import LocalTidewheel
 from tidewheel.model.message import Message
 from tidewheel.model.prices import LOGS_GB
@@ -38,12 +38,9 @@ ALARM = "AWS::CloudWatch::Alarm"
 
 
 @pytest.fixture(scope="module")
-def production(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+def production() -> dict[str, Any]:
     """The resources of the production stack."""
-    folder = str(tmp_path_factory.mktemp("cdk"))
-    overrides = {BUNDLING_STACKS: [], "environment": "production", "stack": STACK}
-    assembly = build_app(outdir=folder, overrides=overrides).synth()
-    resources: dict[str, Any] = assembly.get_stack_by_name(STACK).template["Resources"]
+    resources: dict[str, Any] = template_of("production")["Resources"]
     return resources
 
 
@@ -109,14 +106,9 @@ def no_dispatch(service: Orders, patch: pytest.MonkeyPatch) -> None:
     patch.setattr(service.function("dispatch"), "dispatch", fail)
 
 
-def no_plan(service: Orders, patch: pytest.MonkeyPatch) -> None:
-    service.client.send(TOPIC, "x", delay="70m")
-    patch.setattr(type(service.function("dispatch").handler.telemetry.service.plans), "commit", fail)
-
-
 def no_deliver(service: Orders, patch: pytest.MonkeyPatch) -> None:
     service.client.send_many(TOPIC, [Message(body="x", delay="70m")] * 5)
-    patch.setattr(service.function("deliver"), "do_job", fail)
+    patch.setattr(service.function("deliver"), "do_task", fail)
 
 
 def no_queue(service: Orders, patch: pytest.MonkeyPatch) -> None:
@@ -172,7 +164,6 @@ def no_object(service: Orders, patch: pytest.MonkeyPatch) -> None:
 
 SCENARIOS: list[tuple[str, Callable[[Orders, pytest.MonkeyPatch], None], int]] = [
     ("OldestDue", no_dispatch, 90),
-    ("OldestDue", no_plan, 90),
     ("OldestDue", no_deliver, 120),
     ("BrokenSubscriptions", no_queue, 90),
     ("Failures", no_deliver, 90),
@@ -200,8 +191,6 @@ def test_an_alarm_on_the_services_own_metrics_fires_when_the_service_is_broken_s
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     calls = called(alarms)
-    quiet = watch(service, capsys, minutes=30, calls=calls)
-    assert not fires(alarms[name], quiet)
     breaking(service, monkeypatch)
     seen = watch(service, capsys, minutes=minutes, calls=calls)
     own = {series for series in series_in(alarms[name]) if series.namespace == metrics.NAMESPACE}
@@ -437,18 +426,13 @@ def test_each_alarm_is_made_to_fire_here(alarms: dict[str, dict[str, Any]]) -> N
 
 
 def test_the_documents_count_alarms_and_logs_as_they_are(alarms: dict[str, dict[str, Any]]) -> None:
-    taken = Assumptions()
     text = (REPOSITORY / "docs" / "monitoring.md").read_text(encoding="utf-8")
-    assert f"about {taken.log_bytes / 1000:.0f} KB a call, at ${LOGS_GB:.2f} a GB" in text
+    assert f"about {ASSUMED['log_bytes'] / 1000:.0f} KB a call, at ${LOGS_GB:.2f} a GB" in text
     assert f"in {len(alarms)} alarms" in text
 
 
-def test_development_has_no_alarms_no_dashboard_and_tells_of_jobs_all_the_same(tmp_path: Any) -> None:
-    overrides = {BUNDLING_STACKS: [], "environment": "development", "stack": STACK}
-    resources = (
-        build_app(outdir=str(tmp_path), overrides=overrides).synth().get_stack_by_name(STACK).template["Resources"]
-    )
-    types = [each["Type"] for each in resources.values()]
+def test_development_has_no_alarms_no_dashboard_and_tells_of_jobs_all_the_same() -> None:
+    types = [each["Type"] for each in template_of("development")["Resources"].values()]
     assert ALARM not in types and "AWS::CloudWatch::Dashboard" not in types
     assert types.count("AWS::Events::Rule") == 2 and types.count("AWS::SNS::Topic") == 1
 
@@ -476,13 +460,3 @@ def test_more_than_ten_queues_of_dead_letters_have_more_than_one_alarm() -> None
     service = TidewheelService(stack, "Default", environment=Environment.production(dedicated_topics=topics))
     names = [alarm.node.id for alarm in service.alarms.alarms]
     assert [name for name in names if name.startswith("DeadLetters")] == ["DeadLetters", "DeadLetters10"]
-
-
-@pytest.mark.parametrize(
-    ("field", "value"), [("log_level", "LOUD"), ("oldest_due_alarm_s", 1), ("queue_age_alarm_s", 900)]
-)
-def test_an_environment_that_would_be_deaf_or_cry_wolf_is_rejected(field: str, value: object) -> None:
-    from tidewheel.cdk import Environment
-
-    with pytest.raises(InvalidValue, match=field):
-        Environment.production(**{field: value})

@@ -6,7 +6,7 @@ import pytest
 
 from tests.infra.conftest import StackTemplate
 from tests.infra.variants import template_of
-from tidewheel.cost.deployed import ENVIRONMENTS
+from tidewheel.cost.bill import ENVIRONMENTS
 from tidewheel.cost.function_time import FUNCTIONS
 
 
@@ -22,4 +22,4 @@ def test_an_environment_is_billed_for_the_resources_of_its_template(name: str) -
     functions = stack.functions()
     assert not any(each.get("TracingConfig", {}).get("Mode") == "Active" for each in functions.values())
     memory = {function: each["MemorySize"] for function, each in functions.items()}
-    assert memory == {function: its.memory_mib for function, its in FUNCTIONS.items()}
+    assert memory == {function: its["memory_mib"] for function, its in FUNCTIONS.items()}

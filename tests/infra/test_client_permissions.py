@@ -12,25 +12,24 @@ from typing import Any
 
 import pytest
 
-from infra.local_template import normalized
+from tests.damaged_delivery import put_damaged
+from tests.iam.iam_policy import Request, allowed
+from tests.iam.iam_resources import asked
 from tests.iam_requests import requests_of
-from tests.infra.dedicated import synthesized
 from tests.infra.needed_grants import matching
+from tests.infra.variants import DEDICATED, MINE, OTHER, local_template_of
 from tidewheel import policies
-from tidewheel.client.consumer import Consumer
-from tidewheel.client.health import Problem
+from tidewheel.client.operations.health import Problem
 from tidewheel.client.tidewheel import Tidewheel
+from tidewheel.client.worker.consumer import Consumer
 from tidewheel.local import LocalTidewheel
-from tidewheel.local.emulator.iam_policy import Request, allowed
-from tidewheel.local.emulator.iam_resources import asked
 from tidewheel.model.message import Message
-from tidewheel.model.plan import Plan, PlannedSegment
-from tidewheel.model.set_aside import SetAside, SetAsideKey
 from tidewheel.model.settings import ServiceSettings, parameter_name
 from tidewheel.policies import Statement, consumer_statements, sender_statements
 
-MINE, OTHER, NEW = "orders", "orders2", "new"
-"""Two topics with queues of their own, of which one's name starts with the other's; and one to be created."""
+pytestmark = pytest.mark.long
+
+NEW = "new"
 SHARED = ("invoices", "letters")
 SENDER, CONSUMER, ADMINISTRATOR = "sender", "consumer", "administrator"
 LARGEST_MANAGED_POLICY = 6_144
@@ -165,11 +164,11 @@ def redrive(tw: Tidewheel, world: World, topic: str) -> None:
 def something_damaged(world: World, topic: str) -> None:
     """Prepares a damaged ledger, overwritten in an S3 bucket with versions."""
     something_waiting(world, topic)
-    set_aside(world.stack, topic, "mail", "restore", "give-up")
+    damage(world.stack, topic, "mail", 1, 2)
 
 
-def set_aside(stack: LocalTidewheel, topic: str, subscription: str, *ids: str) -> None:
-    """Overwrites a topic's last ledger in a versioned bucket, and sets the ledger aside under each id."""
+def damage(stack: LocalTidewheel, topic: str, subscription: str, *plans: int) -> None:
+    """Overwrites a topic's last ledger in a versioned bucket. Deliveries of some plans wait for it."""
     connection = stack.client().core.connection
     storage, s3_bucket = connection.storage, connection.settings.s3_bucket
     s3 = stack.session.client("s3")
@@ -184,44 +183,20 @@ def set_aside(stack: LocalTidewheel, topic: str, subscription: str, *ids: str) -
     stack.advance(seconds=1)  # moto lists versions of the same moment in any order
     s3.put_object(Bucket=s3_bucket, Key=bucket.object_name, Body=b"rubbish")
     stack.advance(seconds=1)
-    segment = PlannedSegment(object_name=bucket.object_name, segment=bucket.segments[0], due_rows=1)
-    for id in ids:
-        storage.set_aside.put(
-            SetAside(
-                key=SetAsideKey(topic=topic, subscription=subscription, generation="s1", id=id),
-                plan=Plan(topic=topic, first_slot=1, end_slot=2, segments=(segment,)),
-                ranges=((0, 0, 1),),
-                start=0,
-                reason="damaged",
-                first_seen_ms=0,
-                next_check_ms=None,
-            )
-        )
+    for plan in plans:
+        put_damaged(storage, topic, subscription, plan, object_name=bucket.object_name)
 
 
 def restore_and_give_up(tw: Tidewheel, world: World, topic: str) -> None:
     assert len(tw.damaged(topic)) == 2
-    tw.give_up_damaged(topic, "mail:give-up", "no backup")
-    tw.restore_damaged(topic, "mail:restore")
+    tw.give_up_damaged(topic, "mail:2", "no backup")
+    tw.restore_damaged(topic, "mail:1")
 
 
 def recur(tw: Tidewheel, world: World, topic: str) -> None:
     tw.send_recurring(topic, "daily", "x", every="1d")
     assert len(tw.recurring(topic)) == 1
     tw.cancel_recurring(topic, "daily")
-
-
-def all_listed(world: World, topic: str) -> None:
-    nothing_listed(world, topic)
-    world.stack.client().topics()
-
-
-def nothing_listed(world: World, topic: str) -> None:
-    """Prepares a list of topics that lacks some."""
-    world.stack.advance(minutes=6)
-    listed = world.stack.client().core.connection.storage.topic_list
-    listed.unmark()
-    listed.remove(topic)
 
 
 def look_for_health(tw: Tidewheel, world: World, topic: str | None) -> None:
@@ -258,127 +233,74 @@ class Call:
     optional: frozenset[str] = field(default=frozenset())
 
 
-SEND, CANCEL = ("send",), ("send", "cancel")
-CALLS = {
-    "send": Call(role=SENDER, actions=SEND, do=lambda tw, w, t: tw.send(t, "later", delay="2d")),
-    "send with a key": Call(role=SENDER, actions=SEND, do=lambda tw, w, t: tw.send(t, "x", key="k", replace=True)),
-    "send_many": Call(
-        role=SENDER,
-        actions=SEND,
-        do=lambda tw, w, t: tw.send_many(t, [Message(body="x", delay=s) for s in (0, 7200)]),
-    ),
-    "send a large body": Call(
-        role=SENDER, actions=("send", "large_bodies"), do=lambda tw, w, t: tw.send(t, "x" * 2_000_000)
-    ),
-    "cancel by id": Call(
-        role=SENDER, actions=CANCEL, prepare=something_waiting, do=lambda tw, w, t: tw.cancel(t, w.sent[t])
-    ),
-    "cancel by key": Call(
-        role=SENDER, actions=CANCEL, prepare=something_waiting, do=lambda tw, w, t: tw.cancel(t, key="a key")
-    ),
-    "cancel_many": Call(
-        role=SENDER, actions=CANCEL, prepare=something_waiting, do=lambda tw, w, t: tw.cancel_many(t, [w.sent[t]])
-    ),
-    "cancel by id of a sealed message": Call(
-        role=SENDER, actions=CANCEL, prepare=something_sealed, do=lambda tw, w, t: tw.cancel(t, w.sent[t])
-    ),
-    "cancel by key of a sealed message": Call(
-        role=SENDER, actions=CANCEL, prepare=something_sealed, do=lambda tw, w, t: tw.cancel(t, key="a sealed key")
-    ),
-    "reschedule": Call(
-        role=SENDER,
-        actions=("reschedule",),
-        prepare=something_waiting,
-        do=lambda tw, w, t: tw.reschedule(t, w.sent[t], delay="3d"),
-    ),
-    "reschedule by key": Call(
-        role=SENDER,
-        actions=("reschedule",),
-        prepare=something_waiting,
-        do=lambda tw, w, t: tw.reschedule(t, key="a key", delay="3d"),
-    ),
-    "reschedule a large body": Call(
-        role=SENDER,
-        actions=("reschedule", "large_bodies"),
-        prepare=something_large_waiting,
-        do=lambda tw, w, t: tw.reschedule(t, w.sent[t], delay="3d"),
-    ),
-    "get": Call(role=SENDER, actions=("look",), prepare=something_waiting, do=lambda tw, w, t: tw.get(t, w.sent[t])),
-    "peek": Call(role=SENDER, actions=("look",), prepare=something_waiting, do=lambda tw, w, t: tw.peek(t)),
-    "find by a prefix": Call(
-        role=SENDER,
-        actions=("look",),
-        prepare=something_waiting,
-        do=lambda tw, w, t: list(tw.find(t, key_prefix="a ")),
-    ),
-    "stats": Call(
-        role=SENDER,
-        actions=("look",),
-        do=lambda tw, w, t: tw.stats(t),
-        optional=frozenset({"sqs:GetQueueAttributes"}),
-    ),
-    "health of a topic": Call(
-        role=SENDER,
-        actions=("look",),
-        do=look_for_health,
-        optional=frozenset({"sqs:GetQueueAttributes"}),
-    ),
-    "ledgers": Call(role=SENDER, actions=("look",), do=lambda tw, w, t: tw.ledgers(t)),
-    "read a large body": Call(
-        role=SENDER,
-        actions=("look", "large_bodies"),
-        prepare=something_large_waiting,
-        do=lambda tw, w, t: tw.read_body(tw.peek(t)[0]),
-    ),
-    "receive": Call(role=CONSUMER, actions=("receive",), prepare=something_due, do=receive_and_delete),
-    "receive with plain boto3": Call(role=CONSUMER, actions=("receive",), prepare=something_due, do=plain_consumer),
-    "receive a large body": Call(
-        role=CONSUMER, actions=("receive",), prepare=something_large_due, do=receive_and_delete
-    ),
-    "Consumer.receive": Call(
-        role=CONSUMER,
-        actions=("receive",),
-        prepare=something_large_due,
-        do=lambda tw, w, t: Consumer(tw, t, "mail").receive(),
-    ),
-    "Consumer.retry_later": Call(
-        role=CONSUMER, actions=("receive", "retry_later"), prepare=something_due, do=retry_and_give_up
-    ),
-    "Consumer.retry_later of a large body": Call(
-        role=CONSUMER, actions=("receive", "retry_later"), prepare=something_large_due, do=retry_once
-    ),
-    "dead_letters": Call(
-        role=CONSUMER, actions=("receive",), prepare=something_dead, do=lambda tw, w, t: tw.dead_letters(t, "mail")
-    ),
-    "redrive": Call(role=CONSUMER, actions=("receive", "redrive"), prepare=something_dead, do=redrive),
-    "create_topic": Call(role=ADMINISTRATOR, do=lambda tw, w, t: tw.create_topic(NEW)),
-    "create and delete a subscription": Call(role=ADMINISTRATOR, do=subscribe_and_leave),
-    "update_topic": Call(role=ADMINISTRATOR, do=lambda tw, w, t: tw.update_topic(t, max_buckets=32)),
-    "purge": Call(role=ADMINISTRATOR, prepare=something_waiting, do=lambda tw, w, t: tw.purge(t)),
-    "replay": Call(role=ADMINISTRATOR, prepare=something_delivered, do=lambda tw, w, t: tw.replay(t, "mail")),
-    "recurring": Call(role=ADMINISTRATOR, do=recur, optional=frozenset({"sqs:SendMessage"})),
-    "delete_topic": Call(
-        role=ADMINISTRATOR,
-        prepare=lambda w, t: w.stack.client().create_topic("old"),
-        do=lambda tw, w, t: tw.delete_topic("old", delete_queues=True),
-    ),
-    "set_filter": Call(role=ADMINISTRATOR, do=lambda tw, w, t: tw.set_filter(t, "mail", None)),
-    "list": Call(role=ADMINISTRATOR, prepare=all_listed, do=lambda tw, w, t: tw.topics()),
-    "list after an upgrade": Call(
-        role=ADMINISTRATOR,
-        prepare=nothing_listed,
-        do=lambda tw, w, t: [tw.subscriptions(each.name) for each in tw.topics()],
-    ),
-    "peek of an administrator": Call(role=ADMINISTRATOR, prepare=something_waiting, do=lambda tw, w, t: tw.peek(t)),
-    "stats of an administrator": Call(role=ADMINISTRATOR, do=lambda tw, w, t: tw.stats(t)),
-    "redrive of the service": Call(role=ADMINISTRATOR, prepare=all_dead, do=lambda tw, w, t: tw.redrive_service()),
-    "refused": Call(role=ADMINISTRATOR, prepare=all_dead, do=lambda tw, w, t: tw.refused()),
-    "health": Call(role=ADMINISTRATOR, do=lambda tw, w, t: look_for_health(tw, w, None)),
-    "damaged": Call(role=ADMINISTRATOR, prepare=something_damaged, do=restore_and_give_up),
-    "pause and resume": Call(role=ADMINISTRATOR, prepare=something_waiting, do=pause_and_resume),
-}
-ONE_TOPIC = [name for name, call in CALLS.items() if call.role != ADMINISTRATOR]
+def by_sender(actions: tuple[Any, ...], do: Do, prepare: Prepare = nothing, *optional: str) -> Call:
+    return Call(role=SENDER, actions=actions, do=do, prepare=prepare, optional=frozenset(optional))
 
+
+def by_consumer(do: Do, prepare: Prepare, *more: str) -> Call:
+    return Call(role=CONSUMER, actions=("receive", *more), do=do, prepare=prepare)
+
+
+def by_administrator(do: Do, prepare: Prepare = nothing, *optional: str) -> Call:
+    return Call(role=ADMINISTRATOR, do=do, prepare=prepare, optional=frozenset(optional))
+
+
+SEND, CANCEL, MOVE, LOOK = ("send",), ("send", "cancel"), ("reschedule",), ("look",)
+LARGE = ("large_bodies",)
+TWO = [Message(body="x", delay=delay_s) for delay_s in (0, 7200)]
+QUEUES = "sqs:GetQueueAttributes"
+FILTERS: tuple[Any, ...] = ({"kind": ["a"]}, None)
+CALLS = {
+    "send": by_sender(SEND, lambda tw, w, t: tw.send(t, "later", delay="2d")),
+    "send with a key": by_sender(SEND, lambda tw, w, t: tw.send(t, "x", key="k", replace=True)),
+    "send_many": by_sender(SEND, lambda tw, w, t: tw.send_many(t, TWO)),
+    "send a large body": by_sender(SEND + LARGE, lambda tw, w, t: tw.send(t, "x" * 2_000_000)),
+    "cancel by id": by_sender(CANCEL, lambda tw, w, t: tw.cancel(t, w.sent[t]), something_waiting),
+    "cancel by key": by_sender(CANCEL, lambda tw, w, t: tw.cancel(t, key="a key"), something_waiting),
+    "cancel_many": by_sender(CANCEL, lambda tw, w, t: tw.cancel_many(t, [w.sent[t]]), something_waiting),
+    "cancel by id of a sealed message": by_sender(CANCEL, lambda tw, w, t: tw.cancel(t, w.sent[t]), something_sealed),
+    "cancel by key of a sealed message": by_sender(
+        CANCEL, lambda tw, w, t: tw.cancel(t, key="a sealed key"), something_sealed
+    ),
+    "reschedule": by_sender(MOVE, lambda tw, w, t: tw.reschedule(t, w.sent[t], delay="3d"), something_waiting),
+    "reschedule by key": by_sender(MOVE, lambda tw, w, t: tw.reschedule(t, key="a key", delay="3d"), something_waiting),
+    "reschedule a large body": by_sender(
+        MOVE + LARGE, lambda tw, w, t: tw.reschedule(t, w.sent[t], delay="3d"), something_large_waiting
+    ),
+    "get": by_sender(LOOK, lambda tw, w, t: tw.get(t, w.sent[t]), something_waiting),
+    "peek": by_sender(LOOK, lambda tw, w, t: tw.peek(t), something_waiting),
+    "find by a prefix": by_sender(LOOK, lambda tw, w, t: list(tw.find(t, key_prefix="a ")), something_waiting),
+    "stats": by_sender(LOOK, lambda tw, w, t: tw.stats(t), nothing, QUEUES),
+    "health of a topic": by_sender(LOOK, look_for_health, nothing, QUEUES),
+    "ledgers": by_sender(LOOK, lambda tw, w, t: tw.ledgers(t)),
+    "read a large body": by_sender(LOOK + LARGE, lambda tw, w, t: tw.read_body(tw.peek(t)[0]), something_large_waiting),
+    "receive": by_consumer(receive_and_delete, something_due),
+    "receive with plain boto3": by_consumer(plain_consumer, something_due),
+    "receive a large body": by_consumer(receive_and_delete, something_large_due),
+    "Consumer.receive": by_consumer(lambda tw, w, t: Consumer(tw, t, "mail").receive(), something_large_due),
+    "Consumer.retry_later": by_consumer(retry_and_give_up, something_due, "retry_later"),
+    "Consumer.retry_later of a large body": by_consumer(retry_once, something_large_due, "retry_later"),
+    "dead_letters": by_consumer(lambda tw, w, t: tw.dead_letters(t, "mail"), something_dead),
+    "redrive": by_consumer(redrive, something_dead, "redrive"),
+    "create_topic": by_administrator(lambda tw, w, t: tw.create_topic(NEW)),
+    "create and delete a subscription": by_administrator(subscribe_and_leave),
+    "update_topic": by_administrator(lambda tw, w, t: tw.update_topic(t, max_buckets=32)),
+    "purge": by_administrator(lambda tw, w, t: tw.purge(t), something_waiting),
+    "replay": by_administrator(lambda tw, w, t: tw.replay(t, "mail"), something_delivered),
+    "recurring": by_administrator(recur, nothing, "sqs:SendMessage"),
+    "delete_topic": by_administrator(
+        lambda tw, w, t: tw.delete_topic("old", delete_queues=True), lambda w, t: w.stack.client().create_topic("old")
+    ),
+    "set_filter": by_administrator(lambda tw, w, t: [tw.set_filter(t, "mail", each) for each in FILTERS]),
+    "list": by_administrator(lambda tw, w, t: [tw.subscriptions(each.name) for each in tw.topics()]),
+    "peek of an administrator": by_administrator(lambda tw, w, t: tw.peek(t), something_waiting),
+    "stats of an administrator": by_administrator(lambda tw, w, t: tw.stats(t)),
+    "redrive of the service": by_administrator(lambda tw, w, t: tw.redrive_service(), all_dead),
+    "refused": by_administrator(lambda tw, w, t: tw.refused(), all_dead),
+    "health": by_administrator(lambda tw, w, t: look_for_health(tw, w, None)),
+    "damaged": by_administrator(restore_and_give_up, something_damaged),
+    "pause and resume": by_administrator(pause_and_resume, something_waiting),
+}
 AWAITED = {
     SENDER: set(),
     CONSUMER: set(),
@@ -392,7 +314,8 @@ def statements(world: World, call: Call, topic: str) -> list[Statement]:
     if call.role == SENDER:
         return sender_statements(world.settings, topic, actions=call.actions or ())
     if call.role == CONSUMER:
-        return consumer_statements(world.settings, topic, world.queue_url(topic), actions=call.actions or ())
+        url = world.queue_url(topic)
+        return consumer_statements(world.settings, topic, url, subscription="mail", actions=call.actions or ())
     return policies.administrator_statements(world.settings, dead_letter_queues=world.dead_letter_queues())
 
 
@@ -408,7 +331,7 @@ def made(world: World, name: str, topic: str) -> list[Request]:
 
 @pytest.fixture(scope="module")
 def world() -> Iterator[World]:
-    with LocalTidewheel(template=normalized(synthesized(MINE, OTHER))) as stack:
+    with LocalTidewheel(template=local_template_of(DEDICATED)) as stack:
         yield World(stack)
 
 
@@ -420,15 +343,6 @@ def test_every_request_of_a_call_is_allowed(world: World, name: str) -> None:
     given_ = statements(world, CALLS[name], MINE)
     denied = {each for each in made(world, name, MINE) if not allowed(given_, each)}
     assert {each.action for each in denied} <= CALLS[name].optional, denied
-
-
-@pytest.mark.parametrize("name", ONE_TOPIC)
-def test_no_request_of_the_same_call_on_another_topic_is_allowed_but_reading_the_settings(
-    world: World, name: str
-) -> None:
-    given_ = statements(world, CALLS[name], MINE)
-    found = {each.action for each in made(world, name, OTHER) if allowed(given_, each)}
-    assert found <= {"ssm:GetParameter", *policies.KMS_ACTIONS}
 
 
 @pytest.mark.parametrize("role", [SENDER, CONSUMER, ADMINISTRATOR])
@@ -447,30 +361,6 @@ def shown(world: World, statement: Statement) -> str:
     """Returns a statement's first resource, with stable names."""
     name = str(statement["Resource"][0]).rpartition(":")[2]
     return name.replace(world.settings.s3_bucket, "S3").replace(world.settings.table, "T")
-
-
-def test_without_queues_of_its_own_a_sender_may_send_to_every_topic_that_has_none(world: World) -> None:
-    mine, other = SHARED
-    assert policies.shares_queues(world.settings, mine) and not policies.shares_queues(world.settings, MINE)
-    given_ = statements(world, CALLS["send"], mine)
-    assert all(allowed(given_, each) for each in made(world, "send", mine))
-    found = {each.action for each in made(world, "send", other) if allowed(given_, each)}
-    assert found == {"ssm:GetParameter", "sqs:SendMessage", *policies.KMS_ACTIONS}
-    found = {each.action for each in made(world, "send", MINE) if allowed(given_, each)}
-    assert found == {"ssm:GetParameter", *policies.KMS_ACTIONS}
-
-
-@pytest.mark.parametrize("name", CALLS)
-def test_the_key_may_be_used_through_the_services_that_a_call_uses_and_not_otherwise(world: World, name: str) -> None:
-    given_ = statements(world, CALLS[name], MINE)
-    uses = {each for each in made(world, name, MINE) if each.action in policies.KMS_ACTIONS}
-    # A queue that a client makes has SQS's own key.
-    assert bool(uses) is (name != "receive with plain boto3")
-    assert {each.resource for each in uses} <= {world.settings.encryption_key_arn}
-    for use in uses:
-        assert allowed(given_, use)
-        assert not allowed(given_, replace(use, context=()))
-        assert not allowed(given_, replace(use, resource=f"{use.resource}x"))
 
 
 def test_cancelling_and_rescheduling_are_the_only_calls_with_a_transaction_over_several_partitions(

@@ -37,6 +37,7 @@ from tidewheel.policies import (
 )
 
 DEVELOPMENT = Environment.development()
+LAMBDA = "AWS::Lambda::Function"
 
 
 def app() -> App:
@@ -63,6 +64,12 @@ def annotations(scope: App, level: str) -> list[str]:
 
 def service_in(stack: Stack, **props: Any) -> TidewheelService:
     return TidewheelService(stack, "Reminders", **{"environment": DEVELOPMENT, **props})
+
+
+@cache
+def plain() -> Template:
+    """A service without options."""
+    return synthesized(service_in)
 
 
 def role(stack: Stack, name: str) -> iam.Role:
@@ -100,20 +107,34 @@ def test_everything_that_is_named_has_its_name_from_the_services() -> None:
 
 
 def test_without_a_name_the_service_is_called_like_the_stack() -> None:
-    template = synthesized(service_in)
-    assert settings_of(template, "shop").stack == "shop"
-    assert [name for name in names_in(template) if "shop" not in name] == []
+    assert settings_of(plain(), "shop").stack == "shop"
+    assert [name for name in names_in(plain()) if "shop" not in name] == []
+
+
+@cache
+def two_services() -> Template:
+    """Two services with the same topics, one key, and a queue that both send to."""
+
+    def make(stack: Stack) -> None:
+        key, queue = kms.Key(stack, "Key"), sqs.Queue(stack, "Queue")
+        for name in ("one", "two"):
+            service = TidewheelService(stack, name, service_name=name, environment=DEVELOPMENT, encryption_key=key)
+            # Names that differ in a hyphen only, or where the subscription's begins.
+            for topic_name in ("a-b", "ab"):
+                topic = service.add_topic(topic_name)
+                topic.add_subscription("c")
+                topic.add_subscription("bc")
+            service.add_topic("orders").add_subscription("mail", queue=queue)
+
+    return synthesized(make)
 
 
 def test_two_services_fit_into_one_stack() -> None:
-    def make(stack: Stack) -> None:
-        for name in ("one", "two"):
-            TidewheelService(stack, name, service_name=name, environment=DEVELOPMENT).add_topic("orders")
-
-    template = synthesized(make)
-    functions = [resolved(template, each["FunctionName"]) for each in of_type(template, "AWS::Lambda::Function")]
+    functions = [resolved(two_services(), each["FunctionName"]) for each in of_type(two_services(), LAMBDA)]
     assert len(functions) == len(set(functions)) == 12
-    assert settings_of(template, "one").table != settings_of(template, "two").table
+    assert settings_of(two_services(), "one").table != settings_of(two_services(), "two").table
+    ids = declared_ids(two_services())
+    assert (len(set(ids["Topic"])), len(set(ids["Subscription"]))) == (6, 10)
 
 
 @pytest.mark.long
@@ -209,30 +230,19 @@ def test_an_alias_is_no_key_that_encrypts(alias: Callable[[Stack], kms.IKey]) ->
 
 @pytest.mark.long
 def test_what_two_services_add_to_the_policy_of_their_one_key_or_queue_has_no_sid_twice() -> None:
-    def make(stack: Stack) -> None:
-        key, queue = kms.Key(stack, "Key"), sqs.Queue(stack, "Queue")
-        for name in ("one", "two"):
-            service = service_in_key(stack, name, key)
-            service.add_topic("orders").add_subscription("mail", queue=queue)
-
-    template = synthesized(make)
-    [key] = of_type(template, "AWS::KMS::Key")
-    policies = [each["PolicyDocument"] for each in of_type(template, "AWS::SQS::QueuePolicy")]
+    [key] = of_type(two_services(), "AWS::KMS::Key")
+    policies = [each["PolicyDocument"] for each in of_type(two_services(), "AWS::SQS::QueuePolicy")]
     for policy in (key["KeyPolicy"], *policies):
         sids = [each["Sid"] for each in policy["Statement"] if "Sid" in each]
         assert len(sids) == len(set(sids))
-    [senders] = [
-        [each for each in policy["Statement"] if each["Action"] == "sqs:SendMessage" and each["Effect"] == "Allow"]
+    senders = [
+        each["Principal"]
         for policy in policies
-        if all("AWS" in each["Principal"] and each["Effect"] == "Allow" for each in policy["Statement"])
+        for each in policy["Statement"]
+        if each["Action"] == "sqs:SendMessage" and each["Effect"] == "Allow" and "AWS" in each["Principal"]
     ]
-    told = json.dumps([each["Principal"] for each in senders])
-    assert "oneDelivery" in told and "twoDelivery" in told
+    assert "oneDelivery" in json.dumps(senders) and "twoDelivery" in json.dumps(senders)
     assert all(f"/aws/lambda/{name}-*" in json.dumps(key["KeyPolicy"]) for name in ("one", "two"))
-
-
-def service_in_key(stack: Stack, name: str, key: kms.IKey) -> TidewheelService:
-    return TidewheelService(stack, name, service_name=name, environment=DEVELOPMENT, encryption_key=key)
 
 
 def test_a_service_warns_of_nothing_at_synthesis() -> None:
@@ -257,21 +267,18 @@ def test_a_nested_stack_and_one_with_a_long_name_need_a_name_for_the_service() -
         synthesized(service_in, name="s" * 49)
 
 
-def test_alarms_go_to_the_topic_that_is_given_and_none_is_made() -> None:
-    template = synthesized(lambda stack: service_in(stack, alarm_topic=sns.Topic(stack, "OnCall")))
+def test_alarms_go_to_the_topic_that_is_given_and_its_key_lets_alarms_and_rules_use_it() -> None:
+    def on_call(stack: Stack) -> object:
+        topic = sns.Topic(stack, "OnCall", master_key=kms.Key(stack, "OnCallKey"))
+        return service_in(stack, alarm_topic=topic)
+
+    template = synthesized(on_call)
     [topic] = [name for name, each in template["Resources"].items() if each["Type"] == "AWS::SNS::Topic"]
     assert topic.startswith("OnCall")
     told = [action for each in of_type(template, "AWS::CloudWatch::Alarm") for action in each.get("AlarmActions", [])]
     assert all(action == {"Ref": topic} for action in told)
 
-
-@pytest.mark.long
-def test_the_key_of_the_topic_that_is_given_lets_alarms_and_rules_use_it() -> None:
-    def on_call(stack: Stack) -> object:
-        topic = sns.Topic(stack, "OnCall", master_key=kms.Key(stack, "OnCallKey"))
-        return service_in(stack, alarm_topic=topic)
-
-    [key] = of_type(synthesized(on_call), "AWS::KMS::Key")
+    [key] = of_type(template, "AWS::KMS::Key")
     users = {
         each["Principal"]["Service"]: each for each in key["KeyPolicy"]["Statement"] if "Service" in each["Principal"]
     }
@@ -281,11 +288,19 @@ def test_the_key_of_the_topic_that_is_given_lets_alarms_and_rules_use_it() -> No
     assert alarms["Condition"] == {"StringEquals": {"aws:SourceAccount": {"Ref": "AWS::AccountId"}}}
 
 
+@cache
+def with_a_key() -> Template:
+    def make(stack: Stack) -> None:
+        service = service_in(stack, encryption_key=kms.Key(stack, "Own"))
+        service.add_topic("orders").grant_send(role(stack, "Sender"), actions=("send",))
+
+    return synthesized(make)
+
+
 def test_the_key_that_is_given_encrypts_and_no_other_is_made() -> None:
-    template = synthesized(lambda stack: service_in(stack, encryption_key=kms.Key(stack, "Own")).add_topic("orders"))
-    [key] = [name for name, each in template["Resources"].items() if each["Type"] == "AWS::KMS::Key"]
+    [key] = [name for name, each in with_a_key()["Resources"].items() if each["Type"] == "AWS::KMS::Key"]
     assert key.startswith("Own")
-    assert {str(each["KmsMasterKeyId"]) for each in of_type(template, "AWS::SQS::Queue")} == {
+    assert {str(each["KmsMasterKeyId"]) for each in of_type(with_a_key(), "AWS::SQS::Queue")} == {
         str({"Fn::GetAtt": [key, "Arn"]})
     }
 
@@ -313,11 +328,12 @@ def test_grants_are_the_statements_that_the_command_line_prints() -> None:
     [queue] = [name for name in queues if "MessagesQueue" in name and "Policy" not in name]
     [dead] = [name for name in queues if "MessagesDeadLetters" in name and "Policy" not in name]
     arns = [f"arn:aws:sqs:us-east-1:123456789012:{name}" for name in (queue, dead)]
+    named: Any = {"subscription": "billing", "dead_letter_queue": arns[1]}
     expected = {
         "One": sender_statements(settings, "orders", actions=("send",)),
         "Two": both,
-        "Reader": consumer_statements(settings, "orders", arns[0], dead_letter_queue=arns[1], actions=CONSUMER_ACTIONS),
-        "Plain": consumer_statements(settings, "orders", arns[0], dead_letter_queue=arns[1]),
+        "Reader": consumer_statements(settings, "orders", arns[0], **named, actions=CONSUMER_ACTIONS),
+        "Plain": consumer_statements(settings, "orders", arns[0], **named),
         "Viewer": viewer_statements(settings),
         "Beside": viewer_statements(settings, queues=arns[:1]),
         "Admin": administrator_statements(settings, dead_letter_queues=dead_letters_of(template, settings)),
@@ -364,15 +380,9 @@ def dead_letters_of(template: Template, settings: ServiceSettings) -> list[str]:
 
 
 def test_a_grant_with_a_key_lets_it_be_used_as_the_command_line_prints() -> None:
-    def make(stack: Stack) -> None:
-        service = service_in(stack, encryption_key=kms.Key(stack, "Key"))
-        service.grant_send(role(stack, "Sender"), "orders", actions=("send",))
-
-    template = synthesized(make)
-    given = statements_of(template, "Sender")
-    assert comparable(given) == comparable(
-        sender_statements(settings_of(template, "shop"), "orders", actions=("send",))
-    )
+    given = statements_of(with_a_key(), "Sender")
+    printed = sender_statements(settings_of(with_a_key(), "shop"), "orders", actions=("send",))
+    assert comparable(given) == comparable(printed)
     through = {
         tuple(each["Action"]): each["Condition"]["StringEquals"]["kms:ViaService"]
         for each in given
@@ -435,11 +445,10 @@ def test_a_grant_that_cannot_be_is_refused(grant: Callable[[TidewheelService, ia
 
 def test_a_service_without_declared_topics_has_no_function_for_them() -> None:
     def functions(template: Template) -> set[str]:
-        return {each["Handler"].split(".")[1] for each in of_type(template, "AWS::Lambda::Function")}
+        return {each["Handler"].split(".")[1] for each in of_type(template, LAMBDA)}
 
-    plain = functions(synthesized(service_in))
-    assert functions(synthesized(lambda stack: service_in(stack).add_topic("orders"))) - plain == {"declare"}
-    assert "declare" not in plain
+    assert functions(declared_in_development()) - functions(plain()) == {"declare"}
+    assert "declare" not in functions(plain())
 
 
 def declared(stack: Stack, **props: Any) -> None:
@@ -495,32 +504,15 @@ def test_cloudformation_knows_what_is_declared_by_its_name_wherever_it_stands() 
     assert before == after and sorted(before) == ["Subscription", "Topic"]
 
 
-@pytest.mark.long
-def test_the_same_topics_of_two_services_are_two_resources() -> None:
-    def make(stack: Stack) -> None:
-        for name in ("one", "two"):
-            service = TidewheelService(stack, name, service_name=name, environment=DEVELOPMENT)
-            # Names that differ in a hyphen only, or where the subscription's begins.
-            for topic_name in ("a-b", "ab"):
-                topic = service.add_topic(topic_name)
-                topic.add_subscription("c")
-                topic.add_subscription("bc")
-
-    ids = declared_ids(synthesized(make))
-    assert (len(set(ids["Topic"])), len(set(ids["Subscription"]))) == (4, 8)
-
-
-@pytest.mark.parametrize(("environment", "policy"), [(DEVELOPMENT, "Delete"), (Environment.production(), "Retain")])
-def test_what_is_declared_stays_in_production_with_its_queues_and_goes_in_development(
-    environment: Environment, policy: str
-) -> None:
-    template = synthesized(lambda stack: declared(stack, environment=environment))
-    kept = [
-        each["DeletionPolicy"]
-        for name, each in template["Resources"].items()
-        if each["Type"].startswith("Custom::") or (each["Type"] == "AWS::SQS::Queue" and "billing" in name)
-    ]
-    assert kept == [policy] * 4
+def test_what_is_declared_stays_in_production_with_its_queues_and_goes_in_development() -> None:
+    production = synthesized(lambda stack: declared(stack, environment=Environment.production()))
+    for template, policy in ((declared_in_development(), "Delete"), (production, "Retain")):
+        kept = [
+            each["DeletionPolicy"]
+            for name, each in template["Resources"].items()
+            if each["Type"].startswith("Custom::") or (each["Type"] == "AWS::SQS::Queue" and "billing" in name)
+        ]
+        assert kept == [policy] * 4
 
 
 @pytest.mark.long
@@ -548,20 +540,6 @@ def test_what_is_declared_comes_after_all_that_it_needs_and_a_subscription_after
         assert type_ in needed
 
 
-def test_a_queue_that_is_made_lets_the_roles_that_deliver_send_and_nobody_without_tls() -> None:
-    template = declared_in_development()
-    [policy] = [
-        each["PolicyDocument"]["Statement"]
-        for each in of_type(template, "AWS::SQS::QueuePolicy")
-        if "sqs:SendMessage" in str(each)
-    ]
-    allow = [each for each in policy if each["Effect"] == "Allow"]
-    deny = [each for each in policy if each["Effect"] == "Deny"]
-    [published] = [p for p in of_type(template, "AWS::SSM::Parameter") if p["Type"] == "StringList"]
-    assert [each["Principal"]["AWS"] for each in allow] == [published["Value"]["Fn::Join"][1]]
-    assert [each["Condition"] for each in deny] == [{"Bool": {"aws:SecureTransport": "false"}}]
-
-
 def test_a_queue_that_was_made_elsewhere_is_allowed_to_the_roles_that_deliver() -> None:
     arn = "arn:aws:sqs:us-east-1:123456789012:theirs"
 
@@ -574,21 +552,6 @@ def test_a_queue_that_was_made_elsewhere_is_allowed_to_the_roles_that_deliver() 
     for reference in published["Value"]["Fn::Join"][1]:
         given = statements_of(template, reference["Fn::GetAtt"][0][:-8])
         assert [arn] in [each["Resource"] for each in given if each["Action"] == ["sqs:SendMessage"]]
-
-
-@pytest.mark.long
-def test_a_topic_may_be_declared_in_another_stack_of_the_app() -> None:
-    scope = app()
-    service = service_in(Stack(scope, "shop"))
-    theirs = Stack(scope, "theirs")
-    topic = Topic(theirs, "Orders", service=service, topic_name="orders")
-    topic.add_subscription("billing")
-    topic.grant_send(role(theirs, "Sender"))
-    template = scope.synth().get_stack_by_name("theirs").template
-    types = [each["Type"] for each in template["Resources"].values()]
-    assert types.count("AWS::SQS::Queue") == 2 and "AWS::Lambda::Function" not in types
-    [made] = of_type(template, "Custom::TidewheelTopic")
-    assert "Fn::ImportValue" in str(made["ServiceToken"])
 
 
 @pytest.mark.long
@@ -608,12 +571,18 @@ def test_a_queue_of_another_stack_takes_messages_of_a_topic_of_the_services() ->
 
 
 @pytest.mark.long
-def test_a_topic_in_the_stack_of_its_queue_lets_the_roles_send_by_the_queues_policy() -> None:
+def test_a_topic_of_another_stack_lets_the_roles_send_by_the_policy_of_the_queue_there() -> None:
     scope = app()
     service = service_in(Stack(scope, "shop"))
     theirs = Stack(scope, "theirs")
-    Topic(theirs, "Orders", service=service, topic_name="orders").add_subscription("mail", queue=sqs.Queue(theirs, "Q"))
-    [policy] = of_type(scope.synth().get_stack_by_name("theirs").template, "AWS::SQS::QueuePolicy")
+    topic = Topic(theirs, "Orders", service=service, topic_name="orders")
+    topic.add_subscription("mail", queue=sqs.Queue(theirs, "Q"))
+    topic.grant_send(role(theirs, "Sender"))
+    template = scope.synth().get_stack_by_name("theirs").template
+    assert of_type(template, LAMBDA) == []
+    [made] = of_type(template, "Custom::TidewheelTopic")
+    assert "Fn::ImportValue" in str(made["ServiceToken"])
+    [policy] = of_type(template, "AWS::SQS::QueuePolicy")
     [statement] = policy["PolicyDocument"]["Statement"]
     assert statement["Action"] == "sqs:SendMessage" and "shop:ExportsOutput" in str(statement["Principal"])
 

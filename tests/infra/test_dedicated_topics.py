@@ -6,13 +6,10 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from aws_cdk import RemovalPolicy
 
 from tests.conftest import REPOSITORY
-from tests.infra.dedicated import synthesized
 from tests.infra.variants import template_of
-from tidewheel.cdk.environment import MAX_DEDICATED_TOPICS, Environment
-from tidewheel.errors import InvalidValue
+from tidewheel.cdk.environment import MAX_DEDICATED_TOPICS
 from tidewheel.model.settings import ServiceSettings
 
 if TYPE_CHECKING:
@@ -42,7 +39,7 @@ def dedicated() -> StackTemplate:
     """The stack with as many topics as can have queues of their own, with the longest names, and "Default"."""
     from tests.infra.conftest import StackTemplate
 
-    return StackTemplate(synthesized("Default", *(f"{n:048d}" for n in range(MAX_DEDICATED_TOPICS - 1))))
+    return StackTemplate(template_of("as many topics as can have queues of their own"))
 
 
 def test_a_topics_queues_are_read_and_made_like_the_shared_ones(stack: StackTemplate, dedicated: StackTemplate) -> None:
@@ -76,14 +73,6 @@ def test_the_settings_name_the_queues_and_fit_for_as_many_topics_as_are_allowed(
     assert json.loads(longest(variables["TIDEWHEEL_TOPIC_QUEUES"])) == json.loads(parameter["topic_queues"])
     assert len(longest(settings_of(dedicated))) < PARAMETER_BYTES
     assert sum(len(name) + len(longest(value)) for name, value in variables.items()) < VARIABLES_BYTES
-
-
-def test_an_environment_names_each_topic_once_and_not_more_than_fit() -> None:
-    for topics in (("orders", "orders"), tuple(map(str, range(MAX_DEDICATED_TOPICS + 1)))):
-        with pytest.raises(InvalidValue, match=f"at most {MAX_DEDICATED_TOPICS} topics, each once"):
-            Environment(name="test", removal_policy=RemovalPolicy.DESTROY, dedicated_topics=topics)
-    with pytest.raises(InvalidValue, match="dedicated_topics='no topic'"):
-        Environment(name="test", removal_policy=RemovalPolicy.DESTROY, dedicated_topics=("no topic",))
 
 
 def settings_of(stack: StackTemplate) -> Any:

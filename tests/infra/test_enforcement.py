@@ -9,20 +9,16 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
-from functools import cached_property
 from typing import Any
 
 import pytest
 
-from infra.local_template import normalized
-from tests.infra.denied import DENIED, check_denied, names_of
+from tests.iam.access import Denial
+from tests.iam.stack import EnforcedTidewheel
 from tests.infra.enforced import FLOWS, World
 from tests.infra.needed_grants import Grant, grants_of, needed_grants
-from tests.infra.roles import COMPACT, DISPATCH, FUNCTION_ROLES, INGEST, SCHEDULE, SWEEP, role_arn
-from tests.infra.variants import template_of
-from tidewheel.client.queue_tags import ROLE_TAG, STACK_TAG, SUBSCRIPTION
-from tidewheel.local import LocalTidewheel
-from tidewheel.local.emulator.access import Denial
+from tests.infra.roles import COMPACT, DISPATCH, FUNCTION_ROLES, SCHEDULE, SWEEP, role_arn
+from tests.infra.variants import local_template_of
 
 ROLES = (*FUNCTION_ROLES, SCHEDULE)
 
@@ -73,44 +69,12 @@ class Enforced:
     ran: dict[str, Ran]
     needed: set[Grant]
     _role_arns: dict[str, str] = field(default_factory=dict)
-    _clients: dict[tuple[str, str], Any] = field(default_factory=dict)
 
     def role_arn(self, role: str) -> str:
         """The ARN of the role with a logical id."""
         if role not in self._role_arns:
             self._role_arns[role] = role_arn(self.world.stack, role)
         return self._role_arns[role]
-
-    def client(self, role: str, service: str) -> Any:
-        """Returns a cached client of an AWS service with a role's rights."""
-        if (role, service) not in self._clients:
-            session = self.world.stack._emulator.core_session(role_arn=self.role_arn(role))
-            self._clients[role, service] = session.create_client(service)
-        return self._clients[role, service]
-
-    @cached_property
-    def names(self) -> dict[str, str]:
-        """Returns the values of the placeholders in the calls' parameters."""
-        return {
-            **names_of(self.world.settings),
-            "{DEAD}": self._queue("WorkQueueDeadLetters"),
-            "{INGEST_ROLE}": self.role_arn(INGEST),
-            "{LOOKALIKE}": self._lookalike("tidewheel-secrets", {}),
-            "{MAIL}": self.world.subscription_queue("ledgers"),
-            "{NEIGHBOUR}": self._lookalike(
-                "tidewheel-eu-orders-mail", {STACK_TAG: "tidewheel-eu", ROLE_TAG: SUBSCRIPTION}
-            ),
-        }
-
-    def _queue(self, logical_id: str) -> str:
-        """URL of the service's own queue with a logical id."""
-        urls = self.world.stack.session.client("sqs").list_queues(QueueNamePrefix="tidewheel-")["QueueUrls"]
-        [found] = [url for url in urls if logical_id in url]
-        return found
-
-    def _lookalike(self, name: str, tags: dict[str, str]) -> str:
-        """Creates a queue without a subscription, despite the name. Returns the URL."""
-        return self.world.stack.session.client("sqs").create_queue(QueueName=name, tags=tags)["QueueUrl"]
 
     def shown(self, grant: Grant) -> str:
         """Returns a grant's resource with stable names."""
@@ -138,8 +102,8 @@ def run(world: World, name: str) -> Ran:
 def enforced() -> Iterator[Enforced]:
     """Runs all flows in order on a stack with a KMS key."""
     jobs: list[tuple[str, str]] = []
-    template = normalized(template_of("development with a key"))
-    opened = LocalTidewheel(template=template, enforce_iam=True, job_runner=World.runner(jobs))
+    template = local_template_of("development with a key")
+    opened = EnforcedTidewheel(template=template, job_runner=World.runner(jobs))
     with needed_grants() as needed, opened as stack:
         world = World(stack=stack, jobs=jobs)
         ran = {name: run(world, name) for name in FLOWS}
@@ -183,24 +147,3 @@ def test_no_explanation_is_left_over(enforced: Enforced, role: str) -> None:
 def explains(rule: Rule, grant: Grant, where: str) -> bool:
     """Whether a rule is about a grant."""
     return fnmatchcase(grant.action, rule.actions) and fnmatchcase(where, rule.where)
-
-
-# ---- what is not allowed is denied
-
-
-CASES = [(name, role) for name, denied in DENIED.items() for role in denied.roles]
-
-
-@pytest.mark.parametrize(("name", "role"), CASES)
-def test_what_a_role_may_not_do_is_denied_by_name(enforced: Enforced, name: str, role: str) -> None:
-    denied = DENIED[name]
-    client = enforced.client(role, denied.service)
-    check_denied(enforced.world.stack, client, denied, names=enforced.names, role=role)
-
-
-def test_the_schedules_role_invokes_nothing_but_dispatch(enforced: Enforced) -> None:
-    emulator = enforced.world.stack._emulator
-    for function in ("ingest", "deliver", "compact", "sweep"):
-        arn = f"arn:aws:lambda:us-east-1:123456789012:function:tidewheel-{function}"
-        with pytest.raises(PermissionError, match="lambda:InvokeFunction"):
-            emulator.check_invocation(enforced.role_arn(SCHEDULE), arn)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from aws_cdk import RemovalPolicy
 
-from tidewheel.cdk.environment import Environment
+from tidewheel.cdk.environment import MAX_DEDICATED_TOPICS, Environment
 from tidewheel.errors import InvalidValue
 from tidewheel.model.settings import MAX_SEND_THREADS, MAX_SKEW_MS, ServiceSettings
 
@@ -31,7 +31,12 @@ IMPOSSIBLE: dict[str, tuple[Any, ...]] = {
     "send_threads": (0, MAX_SEND_THREADS + 1),
     "sweep_interval_s": (0, 90, 360),
     "subscriber_queue_arns": (QUEUE_ARN, [QUEUE_ARN], (7,), ("mail",)),
-    "dedicated_topics": ("orders", ("no topic",), ("orders", "orders")),
+    "dedicated_topics": (
+        "orders",
+        ("no topic",),
+        ("orders", "orders"),
+        tuple(map(str, range(MAX_DEDICATED_TOPICS + 1))),  # one too many
+    ),
     "encryption_key_arn": ("", 7),
     "own_key": (None, 1),
     "deleted_object_days": (0, 1.5, True),
@@ -51,7 +56,7 @@ IMPOSSIBLE: dict[str, tuple[Any, ...]] = {
     "queue_age_alarm_s": (959,),
     "runbook_url": ("", None),
     "spark": (1, None, "no"),
-    "glue_version": ("", None, "5.0", "6", "7.0"),
+    "glue_version": ("", None, "5.1", "6", "6.0 ", "7.0"),
 }
 POSSIBLE: dict[str, tuple[Any, ...]] = {
     "ingest_memory_mib": (128, 10_240),

@@ -17,15 +17,15 @@ from aws_cdk import App
 
 from infra.application import BUNDLING_STACKS
 from infra.local_template import Template
-from tests.infra.denied import DENIED_TO_DECLARE, check_denied, names_of
+from tests.iam.stack import EnforcedTidewheel
 from tests.infra.linted import findings
 from tests.infra.resolved import settings_of, statements_of
-from tests.infra.roles import role_arn
 from tidewheel import Message
 from tidewheel.errors import InvalidValue
 from tidewheel.local import LocalTidewheel
-from tidewheel.model.settings import ServiceSettings, parameter_name
 from tidewheel.policies import sender_statements
+
+pytestmark = pytest.mark.long
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "cdk_app"
 SERVICE = "shop-reminders"
@@ -48,7 +48,6 @@ def shop() -> Template:
     return template
 
 
-@pytest.mark.long
 def test_the_example_passes_cfn_lint() -> None:
     assert findings(shop()) == []
 
@@ -122,13 +121,13 @@ def test_the_sender_may_do_what_it_does_and_the_consumer_reads_its_queue_only() 
 
 
 @pytest.fixture(scope="module")
-def enforced() -> Iterator[LocalTidewheel]:
+def enforced() -> Iterator[EnforcedTidewheel]:
     """The example with IAM enforced. Only for the last tests of this file, since no other stack can be open at once."""
-    with LocalTidewheel(template=shop(), stack_name=SERVICE, enforce_iam=True) as stack:
+    with EnforcedTidewheel(template=shop(), stack_name=SERVICE) as stack:
         yield stack
 
 
-def test_what_the_example_declares_is_there_and_delivers_with_no_call_denied(enforced: LocalTidewheel) -> None:
+def test_what_the_example_declares_is_there_and_delivers_with_no_call_denied(enforced: EnforcedTidewheel) -> None:
     tw = enforced.client()
     [topic] = tw.topics()
     assert (topic.name, topic.settings.retention_s, topic.settings.max_waiting) == ("orders", 604_800, 5_000_000)
@@ -141,12 +140,18 @@ def test_what_the_example_declares_is_there_and_delivers_with_no_call_denied(enf
     assert (enforced.failures, enforced.denials[denied:]) == ([], [])
 
 
-def test_the_function_that_declares_can_do_nothing_but_that(enforced: LocalTidewheel) -> None:
-    session = enforced._emulator.core_session(role_arn=role_arn(enforced, DECLARE))
-    [billing] = [each.queue_url for each in enforced.client().subscriptions("orders") if each.name == "billing"]
-    name = parameter_name(SERVICE)
-    parameter = enforced.session.client("ssm").get_parameter(Name=name)["Parameter"]["Value"]
-    names = {**names_of(ServiceSettings.from_json(parameter, name)), "{MAIL}": billing, "{SETTINGS}": name}
-    clients = {service: session.create_client(service) for service in {d.service for d in DENIED_TO_DECLARE.values()}}
-    for denied in DENIED_TO_DECLARE.values():
-        check_denied(enforced, clients[denied.service], denied, names=names, role=DECLARE)
+def test_the_function_that_declares_may_change_items_of_topics_and_nothing_that_holds_messages() -> None:
+    given = {action: each for each in statements_of(shop(), DECLARE) for action in each["Action"]}
+    items = {f"dynamodb:{name}Item" for name in ("ConditionCheck", "Delete", "Get", "Put", "Update")}
+    others = {"s3:DeleteObject", "sqs:GetQueueAttributes", "kms:Decrypt", "kms:GenerateDataKey"}
+    told = {"logs:CreateLogStream", "logs:PutLogEvents", "xray:PutTraceSegments", "xray:PutTelemetryRecords"}
+    assert given.keys() == items | {"dynamodb:Query"} | others | told
+    of_topics = {
+        "ForAllValues:StringLike": {"dynamodb:LeadingKeys": ["T#*"]},
+        "Null": {"dynamodb:LeadingKeys": "false"},
+    }
+    for action in items:
+        assert given[action]["Condition"] == of_topics
+        assert [each.rpartition(":")[2][:21] for each in given[action]["Resource"]] == ["RemindersStorageTable"]
+    assert [each.partition("/")[2] for each in given["s3:DeleteObject"]["Resource"]] == ["parked/*"]
+    assert all("Subscription" in each for each in given["sqs:GetQueueAttributes"]["Resource"])

@@ -12,14 +12,13 @@ from zipfile import ZipFile
 
 import pytest
 
-from infra.local_template import Template, normalized, synthesize
 from tests.conftest import REPOSITORY
 from tests.infra.conftest import StackTemplate
 from tests.infra.resolved import resolved
+from tests.infra.variants import Template, local_template_of, template_of
 from tidewheel.cdk import job_code
-from tidewheel.cdk.environment import Environment
 from tidewheel.cdk.pinned_packages import GLUE, pinned
-from tidewheel.errors import BundleFailed, InvalidValue
+from tidewheel.errors import BundleFailed
 from tidewheel.shipped import GLUE_JOBS, shipped
 
 GLUE_HAS = {"boto3", "botocore", "numpy", "py4j", "pyspark"}
@@ -29,7 +28,7 @@ GLUE_HAS = {"boto3", "botocore", "numpy", "py4j", "pyspark"}
 @pytest.fixture(scope="module")
 def without_spark() -> Template:
     """The complete template of a deployment without Spark."""
-    return synthesize(Environment.production(spark=False))
+    return template_of("production without Spark")
 
 
 # ---- what is in them
@@ -148,14 +147,8 @@ def test_each_job_may_read_its_three_files_and_no_others_of_the_bootstraps_bucke
 
 
 def test_the_version_of_glue_is_a_setting() -> None:
-    template = StackTemplate(synthesize(Environment.development(glue_version="6.1")))
+    template = StackTemplate(template_of("another Glue"))
     assert {job["GlueVersion"] for job in template.jobs().values()} == {"6.1"}
-
-
-@pytest.mark.parametrize("version", ["5.1", "7.0", "6", "6.0 ", "", None])
-def test_a_version_of_glue_without_the_jobs_python_and_spark_is_refused(version: str | None) -> None:
-    with pytest.raises(InvalidValue, match="glue_version"):
-        Environment.development(glue_version=version)
 
 
 def test_without_spark_nothing_of_glues_jobs_is_left(without_spark: Template) -> None:
@@ -166,7 +159,7 @@ def test_without_spark_nothing_of_glues_jobs_is_left(without_spark: Template) ->
         "AWS::Glue::Database",
         "AWS::Glue::Table",
     }
-    text = str(normalized(without_spark))
+    text = str(local_template_of("production without Spark"))
     assert not re.findall(r"glue:\w+|aws-glue|gluewheels|glue\.amazonaws|aws\.glue|MERGE_JOB|merge_job", text)
     assert not {name for name in without_spark["Outputs"] if name.endswith("Job")}
     names = " ".join(without_spark["Resources"])
@@ -174,7 +167,7 @@ def test_without_spark_nothing_of_glues_jobs_is_left(without_spark: Template) ->
 
 
 def test_without_spark_everything_else_is_as_with_it(without_spark: Template) -> None:
-    with_spark = synthesize(Environment.production())
+    with_spark = template_of("production")
     left_out = {name: each for name, each in with_spark["Resources"].items() if name not in without_spark["Resources"]}
     assert without_spark["Resources"].keys() <= with_spark["Resources"].keys()
     assert all(

@@ -42,6 +42,12 @@ def with_pipe(queue: Callable[[Stack], sqs.IQueue] | None = None, **properties: 
     return synthesized(make)
 
 
+@cache
+def to_a_fifo_queue() -> Template:
+    """A pipe without options."""
+    return with_pipe()
+
+
 def example() -> App:
     spec = importlib.util.spec_from_file_location("cdk_app_pipes", EXAMPLE)
     assert spec is not None and spec.loader is not None
@@ -71,7 +77,7 @@ def role_of(template: Template, pipe: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def test_a_message_goes_to_the_fifo_queue_with_its_group_and_its_id_for_deduplication() -> None:
-    template = with_pipe()
+    template = to_a_fifo_queue()
     pipe = pipe_of(template)
     assert pipe["TargetParameters"] == {
         "SqsQueueParameters": {
@@ -86,7 +92,7 @@ def test_a_message_goes_to_the_fifo_queue_with_its_group_and_its_id_for_deduplic
 
 
 def test_a_new_fifo_queue_has_high_throughput_and_dead_letters_and_keeps_messages_for_14_days() -> None:
-    queues = [each for each in of_type(with_pipe(), "AWS::SQS::Queue") if each.get("FifoQueue")]
+    queues = [each for each in of_type(to_a_fifo_queue(), "AWS::SQS::Queue") if each.get("FifoQueue")]
     assert [each["MessageRetentionPeriod"] for each in queues] == [14 * 86_400] * 2
     [queue] = [each for each in queues if "RedrivePolicy" in each]
     assert (queue["DeduplicationScope"], queue["FifoThroughputLimit"]) == ("messageGroup", "perMessageGroupId")
@@ -95,7 +101,7 @@ def test_a_new_fifo_queue_has_high_throughput_and_dead_letters_and_keeps_message
 
 
 def test_the_role_may_read_one_queue_and_send_to_the_other_and_nothing_else() -> None:
-    template = with_pipe()
+    template = to_a_fifo_queue()
     pipe = pipe_of(template)
     assert role_of(template, pipe) == [
         {
@@ -106,10 +112,15 @@ def test_the_role_may_read_one_queue_and_send_to_the_other_and_nothing_else() ->
         {"Effect": "Allow", "Action": ["sqs:SendMessage"], "Resource": [resolved(template, pipe["Target"])]},
     ]
     role = template["Resources"][pipe["RoleArn"]["Fn::GetAtt"][0]]["Properties"]
+    region, account = {"Ref": "AWS::Region"}, {"Ref": "AWS::AccountId"}
+    pipes = ["arn:", {"Ref": "AWS::Partition"}, ":pipes:", region, ":", account, ":pipe/*"]
     assert role["AssumeRolePolicyDocument"]["Statement"] == [
         {
             "Action": "sts:AssumeRole",
-            "Condition": {"StringEquals": {"aws:SourceAccount": {"Ref": "AWS::AccountId"}}},
+            "Condition": {
+                "StringEquals": {"aws:SourceAccount": account},
+                "ArnLike": {"aws:SourceArn": {"Fn::Join": ["", pipes]}},
+            },
             "Effect": "Allow",
             "Principal": {"Service": "pipes.amazonaws.com"},
         }
@@ -118,7 +129,7 @@ def test_the_role_may_read_one_queue_and_send_to_the_other_and_nothing_else() ->
 
 
 def test_a_pipe_is_created_after_its_roles_policy() -> None:
-    [pipe] = [each for each in with_pipe()["Resources"].values() if each["Type"] == "AWS::Pipes::Pipe"]
+    [pipe] = [each for each in to_a_fifo_queue()["Resources"].values() if each["Type"] == "AWS::Pipes::Pipe"]
     assert [name for name in pipe["DependsOn"] if "PipeRoleDefaultPolicy" in name]
 
 
@@ -161,11 +172,11 @@ def test_dead_letters_of_a_new_fifo_queue_ring_where_the_environment_has_alarms(
     assert {name for name in names if "DeadLetters-" in name} == {
         f"shipping-DeadLetters-parcels.{name}" for name in ("packing", "packing.pipe", "refunds")
     }
-    assert of_type(with_pipe(), "AWS::CloudWatch::Alarm") == []
+    assert of_type(to_a_fifo_queue(), "AWS::CloudWatch::Alarm") == []
 
 
 def test_errors_are_logged_without_bodies() -> None:
-    template = with_pipe()
+    template = to_a_fifo_queue()
     logged = pipe_of(template)["LogConfiguration"]
     assert logged["Level"] == "ERROR" and "IncludeExecutionData" not in logged
     [group] = [each for each in of_type(template, "AWS::Logs::LogGroup") if "pipes" in str(each["LogGroupName"])]
@@ -277,7 +288,7 @@ def test_the_template_of_the_example_runs_locally_and_its_copies_carry_what_the_
 
 def test_what_a_pipe_takes_from_a_copy_deduplicates_copies_and_gives_each_group_its_turn() -> None:
     """The pipe's paths, applied to the copies of a local queue as Pipes reads them, and sent to a FIFO queue."""
-    paths = pipe_of(with_pipe())["TargetParameters"]["SqsQueueParameters"]
+    paths = pipe_of(to_a_fifo_queue())["TargetParameters"]["SqsQueueParameters"]
     with LocalTidewheel() as stack:
         tw, client = stack.client(), stack.session.client("sqs")
         tw.create_topic("orders", retention_s=86_400)

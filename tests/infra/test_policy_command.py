@@ -10,11 +10,10 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from infra.local_template import normalized
-from tests.infra.dedicated import synthesized
+from tests.infra.variants import DEDICATED, MINE, local_template_of
 from tidewheel.cli.main import app
 from tidewheel.cli.target import Target
-from tidewheel.client.redrive import service_dead_letters
+from tidewheel.client.operations.dead_letters import service_dead_letters
 from tidewheel.client.tidewheel import Tidewheel
 from tidewheel.local import LocalTidewheel
 from tidewheel.model.settings import DELIVERY_ROLES, ServiceSettings, parameter_name
@@ -28,7 +27,7 @@ from tidewheel.policies import (
     viewer_statements,
 )
 
-MINE, SHARED = "orders", "invoices"
+SHARED = "invoices"
 ARN = "arn:aws:sqs:us-east-1:123456789012:mine"
 
 
@@ -38,8 +37,8 @@ class Here(Target):
 
     local: LocalTidewheel
 
-    def client(self) -> Tidewheel:
-        return self.local.client()
+    def client(self, session: Any = None) -> Tidewheel:
+        return Tidewheel(self.stack, session=session or self.session(), clock=self.local.clock)
 
     def session(self) -> Any:
         return self.local.session
@@ -48,7 +47,7 @@ class Here(Target):
 @pytest.fixture(scope="module")
 def stack() -> Iterator[LocalTidewheel]:
     """A local stack with two topics. Only one of the topics has its own queues."""
-    with LocalTidewheel(template=normalized(synthesized(MINE, "orders2"))) as opened:
+    with LocalTidewheel(template=local_template_of(DEDICATED)) as opened:
         for topic in (MINE, SHARED):
             opened.client().create_topic(topic)
             opened.client().create_subscription(topic, "mail")
@@ -72,7 +71,8 @@ def test_the_command_prints_the_statements_with_the_values_of_the_stack(stack: L
     sender = run(stack, "sender", MINE, "--action", "send", "--json")
     assert json.loads(sender.stdout)["Statement"] == sender_statements(settings, MINE, actions=("send",))
     consumer = run(stack, "consumer", MINE, "mail")
-    assert json.loads(consumer.stdout)["Statement"] == consumer_statements(settings, MINE, subscription.queue_url)
+    expected = consumer_statements(settings, MINE, subscription.queue_url, subscription="mail")
+    assert json.loads(consumer.stdout)["Statement"] == expected
     administrator = run(stack, "administrator")
     dead = service_dead_letters(stack.session.client("sqs"), settings)
     assert len(dead) == len(settings.own_queue_urls)
@@ -109,7 +109,7 @@ def test_a_consumer_gets_the_key_behind_its_queues_alias_and_none_where_it_is_aw
             sqs.set_queue_attributes(QueueUrl=url, Attributes={"KmsMasterKeyId": named})
             told = run(stack, "consumer", MINE, "mail")
             assert decrypted(told) == services | ({needed} - {None}), named
-            assert ("alias/gone, and KMS does not name the key (NotFound" in told.stderr) is ("gone" in named)
+            assert ("AWS does not tell the KMS key of" in told.stderr) is ("gone" in named)
     finally:
         sqs.set_queue_attributes(QueueUrl=url, Attributes={"KmsMasterKeyId": ""})
 

@@ -11,7 +11,6 @@ import pytest
 from aws_cdk.assertions import Template
 
 from infra.application import BUNDLING_STACKS
-from tests.conftest import REPOSITORY
 from tests.infra.variants import template_of
 from tidewheel.cdk import Environment, TidewheelService
 from tidewheel.ledger.bucket import bucket_id
@@ -22,26 +21,6 @@ from tidewheel.model.settings import ServiceSettings
 if TYPE_CHECKING:
     from tests.infra.conftest import StackTemplate
 
-FUNCTIONS = {
-    "ingest": (60, 1024),
-    "dispatch": (120, 1024),
-    "deliver": (60, 1024),
-    "sweep": (240, 512),
-    "compact": (300, 3008),
-}
-JOBS = {
-    "merge_buckets": ("merge", 10, 1, "FLEX"),
-    "rebuild_index": ("rebuild", 10, 0, "STANDARD"),
-    "import_messages": ("import", 10, 0, "STANDARD"),
-}
-SOURCES = {"IngestionUrgentQueue": "ingest", "IngestionBulkQueue": "ingest", "DeliveryWorkQueue": "deliver"}
-ROLES = {
-    "ingest": "IngestionIngestRole",
-    "dispatch": "TimingWheelDispatchRole",
-    "deliver": "DeliveryDeliverRole",
-    "sweep": "TimingWheelSweepRole",
-    "compact": "CompactionCompactRole",
-}
 HIVE_TYPES = {
     "int64": "bigint",
     "fixed_size_binary[16]": "binary",
@@ -50,35 +29,6 @@ HIVE_TYPES = {
     "binary": "binary",
     "int8": "tinyint",
 }
-
-VARIABLES = {
-    "TIDEWHEEL_STACK",
-    "TIDEWHEEL_TABLE",
-    "TIDEWHEEL_S3_BUCKET",
-    "TIDEWHEEL_URGENT_QUEUE_URL",
-    "TIDEWHEEL_BULK_QUEUE_URL",
-    "TIDEWHEEL_WORK_QUEUE_URL",
-    "TIDEWHEEL_REFUSED_QUEUE_URL",
-    "TIDEWHEEL_SCHEDULE_GROUP",
-    "TIDEWHEEL_SCHEDULE_ROLE_ARN",
-    "TIDEWHEEL_DISPATCH_ARN",
-    "TIDEWHEEL_SCHEDULE_DEAD_LETTER_ARN",
-    "TIDEWHEEL_COMPACT_FUNCTION",
-    "TIDEWHEEL_MERGE_JOB",
-    "TIDEWHEEL_MAX_SKEW_MS",
-    "TIDEWHEEL_SEND_THREADS",
-    "TIDEWHEEL_TOPIC_QUEUES",
-}
-
-
-def test_there_are_the_five_functions_on_python_3_13_and_arm64(stack: StackTemplate) -> None:
-    functions = stack.functions()
-    assert {name: (p["Timeout"], p["MemorySize"]) for name, p in functions.items()} == FUNCTIONS
-    for name, properties in functions.items():
-        assert properties["Runtime"] == "python3.13"
-        assert properties["Architectures"] == ["arm64"]
-        assert properties["TracingConfig"] == {"Mode": "PassThrough"}
-        assert joined(properties["FunctionName"]) == f"<AWS::StackName>-{name}"
 
 
 @pytest.mark.parametrize(
@@ -101,18 +51,16 @@ def test_a_table_and_the_writes_of_its_index_are_warm_if_the_environment_says_so
     assert (properties.get("WarmThroughput"), looks.get("WarmThroughput")) == (table, index)
 
 
-def test_each_function_has_exactly_the_variables_of_the_contract(stack: StackTemplate) -> None:
-    for properties in stack.functions().values():
-        assert set(properties["Environment"]["Variables"]) == VARIABLES | {"POWERTOOLS_LOG_LEVEL"}
-
-
-def test_the_variables_are_the_fields_of_the_service_settings_and_the_key_is_one_where_there_is_a_key() -> None:
+@pytest.mark.parametrize("variant", ["development", "a key of its own", "an existing key"])
+def test_the_variables_are_the_fields_of_the_service_settings_and_the_key_is_one_where_there_is_a_key(
+    variant: str,
+) -> None:
     known = {f"TIDEWHEEL_{field.name.upper()}" for field in fields(ServiceSettings)}
-    assert known == VARIABLES | {"TIDEWHEEL_ENCRYPTION_KEY_ARN"}
-    for template in map(template_of, ("a key of its own", "an existing key")):
-        functions = [each["Properties"] for each in template["Resources"].values() if "Handler" in str(each)]
-        named = [each["Environment"]["Variables"] for each in functions if "Environment" in each]
-        assert len(named) == 5 and all(set(each) - {"POWERTOOLS_LOG_LEVEL"} == known for each in named)
+    known -= {"TIDEWHEEL_ENCRYPTION_KEY_ARN"} if variant == "development" else set()
+    resources = template_of(variant)["Resources"].values()
+    functions = [each["Properties"] for each in resources if each["Type"] == "AWS::Lambda::Function"]
+    named = [set(each["Environment"]["Variables"]) - {"POWERTOOLS_LOG_LEVEL"} for each in functions]
+    assert named == [known] * 5
 
 
 def test_the_settings_parameter_holds_the_same_values_as_the_variables(stack: StackTemplate) -> None:
@@ -134,41 +82,6 @@ def test_the_dispatch_arn_is_that_of_the_dispatch_function(stack: StackTemplate)
     assert arn.endswith(f":function:{joined(dispatch['FunctionName'])}")
 
 
-def test_there_are_the_three_jobs_on_glue_6(stack: StackTemplate) -> None:
-    jobs = stack.jobs()
-    assert set(jobs) == set(JOBS)
-    for script, (name, workers, retries, class_) in JOBS.items():
-        job = jobs[script]
-        assert joined(job["Name"]) == f"<AWS::StackName>-{name}"
-        assert (job["GlueVersion"], job["WorkerType"], job["Timeout"]) == ("6.0", "G.1X", 120)
-        assert (job["NumberOfWorkers"], job["MaxRetries"]) == (workers, retries)
-        assert (job["ExecutionProperty"], job["ExecutionClass"]) == ({"MaxConcurrentRuns": 1}, class_)
-        assert job["DefaultArguments"]["--enable-auto-scaling"] == "true"
-        assert job["Command"]["Name"] == "glueetl"
-        assert (REPOSITORY / "glue_jobs" / f"{script}.py").is_file()
-
-
-def test_a_job_finds_its_stack_its_packages_and_its_logs(stack: StackTemplate) -> None:
-    for job in stack.jobs().values():
-        arguments = job["DefaultArguments"]
-        assert joined(arguments["--stack"]) == "<AWS::StackName>"
-        assert joined(arguments["--additional-python-modules"]).startswith("s3://")
-        assert joined(arguments["--additional-python-modules"]).endswith(".gluewheels.zip")
-        assert arguments["--python-modules-installer-option"] == "--no-index"
-        assert joined(arguments["--extra-py-files"]).endswith(".zip")
-        assert joined(arguments["--custom-logGroup-prefix"]) == f"/aws-glue/{joined(job['Name'])}"
-        assert arguments["--enable-continuous-cloudwatch-log"] == "true"
-        assert "--enable-metrics" in arguments
-    groups = {joined(group["LogGroupName"]) for group in stack.of_type("AWS::Logs::LogGroup").values()}
-    assert {"/aws-glue/<AWS::StackName>-merge/error", "/aws-glue/<AWS::StackName>-merge/output"} <= groups
-
-
-def test_the_settings_name_the_compact_function_and_the_merge_job(stack: StackTemplate) -> None:
-    variables = stack.functions()["sweep"]["Environment"]["Variables"]
-    assert variables["TIDEWHEEL_COMPACT_FUNCTION"] == stack.functions()["compact"]["FunctionName"]
-    assert variables["TIDEWHEEL_MERGE_JOB"] == stack.jobs()["merge_buckets"]["Name"]
-
-
 def test_athena_sees_the_ledgers_as_they_are_named_and_written(stack: StackTemplate) -> None:
     table = stack.one("AWS::Glue::Table")["TableInput"]
     columns = {column["Name"]: column["Type"] for column in table["StorageDescriptor"]["Columns"]}
@@ -182,49 +95,6 @@ def test_athena_sees_the_ledgers_as_they_are_named_and_written(stack: StackTempl
     assert parameters["projection.enabled"] == "true"
     assert parameters["projection.topic.type"] == "injected"
     assert parameters["projection.due_day.range"] == "2020-01-01,NOW+11YEARS"
-
-
-def test_three_queues_are_read(stack: StackTemplate) -> None:
-    mappings = stack.mappings()
-    assert set(mappings) == set(SOURCES)
-
-
-@pytest.mark.parametrize(
-    ("queue", "batch_size", "window_s"),
-    [("IngestionUrgentQueue", 10, 0), ("IngestionBulkQueue", 10_000, 300), ("DeliveryWorkQueue", 1, 0)],
-)
-def test_batches_are_as_large_and_as_patient_as_the_contract_says(
-    stack: StackTemplate, queue: str, batch_size: int, window_s: int
-) -> None:
-    properties = stack.mappings()[queue]
-    assert properties["BatchSize"] == batch_size
-    assert properties.get("MaximumBatchingWindowInSeconds", 0) == window_s
-
-
-def test_a_rule_starts_the_sweep_every_five_minutes_and_no_schedule_does(stack: StackTemplate) -> None:
-    rule = stack.one("AWS::Events::Rule", "TimingWheelSweepRule")
-    assert rule["ScheduleExpression"] == "rate(5 minutes)"
-    [target] = rule["Targets"]
-    assert "TimingWheelSweep" in str(target["Arn"]) and target["Input"] == "{}"
-    assert not stack.of_type("AWS::Scheduler::Schedule")
-
-
-def test_the_table_has_the_keys_and_the_index_of_the_contract(stack: StackTemplate) -> None:
-    table = stack.one("AWS::DynamoDB::Table")
-    assert {a["AttributeName"]: a["AttributeType"] for a in table["AttributeDefinitions"]} == {
-        "pk": "S",
-        "sk": "S",
-        "check_shard": "S",
-        "next_check_ms": "N",
-    }
-    assert [key["AttributeName"] for key in table["KeySchema"]] == ["pk", "sk"]
-    assert table["BillingMode"] == "PAY_PER_REQUEST"
-    assert table["PointInTimeRecoverySpecification"] == {"PointInTimeRecoveryEnabled": True}
-    assert table["TimeToLiveSpecification"] == {"AttributeName": "ttl", "Enabled": True}
-    [index] = table["GlobalSecondaryIndexes"]
-    assert index["IndexName"] == "checks"
-    assert [key["AttributeName"] for key in index["KeySchema"]] == ["check_shard", "next_check_ms"]
-    assert index["Projection"] == {"ProjectionType": "KEYS_ONLY"}
 
 
 def joined(value: Any) -> str:

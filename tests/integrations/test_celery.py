@@ -64,11 +64,6 @@ class Tasks:
         with start_worker(self.app, pool="solo", perform_ping_check=False, shutdown_timeout=PATIENCE_S):
             yield
 
-    def next_run(self) -> tuple[str, str]:
-        """Waits for the task to run. Returns the customer and the text."""
-        customer, text, *_ = self.runs.get(timeout=PATIENCE_S)
-        return customer, text
-
 
 @contextmanager
 def _watching(signal: Any, receiver: Callable[..., None]) -> Iterator[None]:
@@ -123,48 +118,6 @@ def tasks(stack: LocalTidewheel) -> Tasks:
 # ---- with a worker
 
 
-def test_without_tidewheel_a_worker_holds_the_task_in_memory_and_sqs_hands_it_out_again(stack: LocalTidewheel) -> None:
-    tasks = Tasks(stack)
-    received: SimpleQueue[str] = SimpleQueue()
-    sent = tasks.remind.apply_async(("c-1",), countdown=THREE_DAYS.total_seconds())
-    with _watching(signals.task_received, lambda request, **_: received.put(request.id)), tasks.working():
-        assert received.get(timeout=PATIENCE_S) == sent.id  # three days early
-        stack.advance(minutes=31)  # longer than the visibility time-out
-        assert received.get(timeout=PATIENCE_S) == sent.id  # a second copy of it, in memory
-    assert tasks.runs.empty()
-
-
-def test_a_task_with_an_eta_in_three_days_runs_once_with_its_arguments_and_not_before(
-    stack: LocalTidewheel, tasks: Tasks
-) -> None:
-    sent = tasks.remind.apply_async(("c-1",), {"text": "Grüße ✓"}, eta=stack.now() + THREE_DAYS)
-    with _acknowledging() as await_acknowledgement, tasks.working():
-        stack.advance(days=2, hours=23, minutes=59)
-        tasks.remind.delay("now")
-        assert tasks.next_run() == ("now", "")
-        await_acknowledgement()
-        stack.advance(minutes=1)
-        # Its own id, and no ETA that the worker would wait for.
-        assert tasks.runs.get(timeout=PATIENCE_S) == ("c-1", "Grüße ✓", sent.id, None)
-        await_acknowledgement()
-        stack.advance(days=1)  # many visibility time-outs
-        tasks.remind.delay("last")
-        assert tasks.next_run() == ("last", "")
-        await_acknowledgement()
-    assert tasks.runs.empty()
-    assert _depth(stack) == 0
-
-
-def test_a_countdown_of_three_days_needs_no_change_of_the_task(stack: LocalTidewheel, tasks: Tasks) -> None:
-    tasks.remind.apply_async(("c-1",), countdown=THREE_DAYS.total_seconds())
-    stack.advance(days=2, hours=23, minutes=59)
-    assert _receivable(stack) == 0
-    stack.advance(hours=2)  # a countdown begins by the machine's clock, which moved since the stack's start
-    assert _receivable(stack) == 1
-    with tasks.working():
-        assert tasks.next_run() == ("c-1", "")
-
-
 def test_a_retry_after_hours_comes_after_hours(stack: LocalTidewheel, tasks: Tasks) -> None:
     tries: SimpleQueue[int] = SimpleQueue()
 
@@ -191,26 +144,6 @@ def test_a_retry_after_hours_comes_after_hours(stack: LocalTidewheel, tasks: Tas
         await_acknowledgement()
     assert tries.empty()
     assert _depth(stack) == 0
-
-
-def test_in_real_time_a_task_runs_when_it_is_due() -> None:
-    with LocalTidewheel(clock="real", slot_s=1, lookahead_s=4) as stack:
-        tasks = Tasks(stack)
-        delayed.install(tasks.app, tidewheel=stack.client(), threshold_s=0)
-        delayed.prepare(tasks.app)
-        due = datetime.now(UTC) + timedelta(seconds=8)
-        ran: SimpleQueue[datetime] = SimpleQueue()
-
-        @tasks.app.task(shared=False)
-        def stamp() -> None:
-            ran.put(datetime.now(UTC))
-
-        stamp.apply_async(eta=due)
-        with tasks.working():
-            assert ran.get(timeout=PATIENCE_S) >= due
-        assert stack.invocations["dispatch"] >= 1  # it waited in a ledger
-        assert ran.empty()
-        assert stack.failures == []
 
 
 # ---- what is sent

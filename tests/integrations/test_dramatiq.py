@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import timedelta
 from queue import SimpleQueue
 from typing import Any
 
 import dramatiq
 import pytest
 from dramatiq.middleware import Pipelines, Retries
-from dramatiq_sqs import MessageDelayTooLong, MessageTooLarge, SQSBroker
+from dramatiq_sqs import MessageTooLarge
 
 from tidewheel import InvalidValue
 from tidewheel.errors import QueueNotPrepared
@@ -90,32 +88,6 @@ def stack() -> Iterator[LocalTidewheel]:
         assert opened.failures == []
 
 
-def test_without_tidewheel_a_delay_of_three_days_is_refused(stack: LocalTidewheel) -> None:
-    remind, _ = _actor(SQSBroker(**_options(stack)))
-    with pytest.raises(MessageDelayTooLong):
-        remind.send_with_options(args=("c-1",), delay=3 * DAY_MS)
-
-
-def test_a_task_delayed_by_three_days_runs_once_with_its_arguments_and_not_before(stack: LocalTidewheel) -> None:
-    broker = _broker(stack)
-    broker.add_middleware(acknowledged := Acknowledged())
-    remind, runs = _actor(broker)
-    broker.prepare()
-    remind.send_with_options(args=("c-1",), kwargs={"text": "Grüße ✓"}, delay=timedelta(days=3))
-    with _working(broker):
-        stack.advance(days=2, hours=23, minutes=59)
-        remind.send("now")
-        assert runs.get(timeout=PATIENCE_S) == ("now", "")
-        stack.advance(minutes=1)
-        assert runs.get(timeout=PATIENCE_S) == ("c-1", "Grüße ✓")
-        acknowledged.wait(), acknowledged.wait()
-        stack.advance(days=1)  # longer than SQS's longest visibility time-out
-        remind.send("last")
-        assert runs.get(timeout=PATIENCE_S) == ("last", "")
-    assert runs.empty()
-    assert _depth(stack) == 0
-
-
 def test_what_sqs_can_hold_back_goes_to_the_queue_as_ever(stack: LocalTidewheel) -> None:
     broker = _broker(stack)
     remind, _ = _actor(broker)
@@ -127,18 +99,6 @@ def test_what_sqs_can_hold_back_goes_to_the_queue_as_ever(stack: LocalTidewheel)
     assert _depth(stack) == 1
     stack.advance(minutes=16)
     assert _depth(stack) == 2
-
-
-def test_the_queue_holds_the_same_body_either_way(stack: LocalTidewheel) -> None:
-    broker = _broker(stack)
-    remind, _ = _actor(broker)
-    broker.prepare()
-    message = remind.message("c-1", text="Grüße")
-    broker.enqueue(message, delay=60_000)
-    broker.enqueue(message, delay=DAY_MS)
-    stack.advance(days=1)
-    bodies = [each.body for each in stack.queue("default").everything]
-    assert len(bodies) == 2 and bodies[0] == bodies[1]
 
 
 def test_a_retry_after_hours_comes_after_hours(stack: LocalTidewheel) -> None:
@@ -229,18 +189,3 @@ def test_what_cannot_be_delivered_is_refused(stack: LocalTidewheel, delay_ms: in
 def test_an_undeclared_queue_cannot_be_prepared(stack: LocalTidewheel) -> None:
     with pytest.raises(dramatiq.QueueNotFound):
         _broker(stack).prepare(["nobody"])
-
-
-@pytest.mark.long
-def test_in_real_time_a_task_runs_when_it_is_due() -> None:
-    with LocalTidewheel(clock="real", slot_s=1, lookahead_s=4) as stack:
-        broker = _broker(stack, threshold_s=0)
-        runs: SimpleQueue[float] = SimpleQueue()
-        actor = dramatiq.actor(lambda: runs.put(time.monotonic()), actor_name="stamp", broker=broker)
-        broker.prepare()
-        began = time.monotonic()
-        actor.send_with_options(delay=8_000)
-        with _working(broker):
-            assert runs.get(timeout=PATIENCE_S) - began >= 8
-        assert stack.invocations["dispatch"] >= 1  # it waited in a ledger
-        assert runs.empty()

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from importlib.util import module_from_spec, spec_from_file_location
 from queue import SimpleQueue
-from types import ModuleType
 
 import dramatiq
 import pytest
 from celery.contrib.testing.worker import start_worker
 
-from tests.conftest import REPOSITORY
+from tests.docs.recipe import ROOT, load
 from tidewheel import clock
 from tidewheel.local import LocalTidewheel
 
@@ -38,18 +36,10 @@ def printed(monkeypatch: pytest.MonkeyPatch) -> SimpleQueue[str]:
     return lines
 
 
-def _load(name: str) -> ModuleType:
-    spec = spec_from_file_location(f"example_{name}", REPOSITORY / "examples" / f"{name}.py")
-    assert spec is not None and spec.loader is not None
-    module = module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-def test_the_dramatiq_example_reminds_after_three_days(stack: LocalTidewheel, printed: SimpleQueue[str]) -> None:
-    example = _load("dramatiq_tasks")
+def test_the_dramatiq_example_reminds_once_after_three_days(stack: LocalTidewheel, printed: SimpleQueue[str]) -> None:
+    example = load("dramatiq_tasks", ROOT / "examples")
     example.deploy()
-    example.sign_up("c-1")
+    example.sign_up("Grüße ✓")
     where = example.sign_up_until_cancelled("c-2")
     stack.advance(days=2, hours=23)
     assert stack.queue("default").next_ready_ms() is None
@@ -58,27 +48,27 @@ def test_the_dramatiq_example_reminds_after_three_days(stack: LocalTidewheel, pr
     worker = dramatiq.Worker(example.broker, worker_timeout=100, worker_threads=1)
     worker.start()
     try:
-        assert printed.get(timeout=PATIENCE_S) == "a reminder for c-1"
+        assert printed.get(timeout=PATIENCE_S) == "a reminder for Grüße ✓"
         example.remind.send("now")
         assert printed.get(timeout=PATIENCE_S) == "a reminder for now"
     finally:
         worker.stop()
-    assert printed.empty()
+    assert printed.empty() and stack.queue("default").everything == []
 
 
-def test_the_celery_example_reminds_after_three_days(stack: LocalTidewheel, printed: SimpleQueue[str]) -> None:
-    example = _load("celery_tasks")
+def test_the_celery_example_reminds_once_after_three_days(stack: LocalTidewheel, printed: SimpleQueue[str]) -> None:
+    example = load("celery_tasks", ROOT / "examples")
     example.app.conf.broker_transport_options |= {"wait_time_seconds": 0, "polling_interval": 0.05}
     example.app.conf.worker_enable_remote_control = False
     example.deploy()
-    example.sign_up("c-1")
+    example.sign_up("Grüße ✓")
     task_id = example.sign_up("c-2")
     stack.advance(days=2, hours=23)
     assert stack.queue("celery").next_ready_ms() is None
     assert example.sign_off(task_id)
     stack.advance(hours=2)  # a countdown begins by the machine's clock
     with start_worker(example.app, pool="solo", perform_ping_check=False, shutdown_timeout=PATIENCE_S):
-        assert printed.get(timeout=PATIENCE_S) == "a reminder for c-1"
+        assert printed.get(timeout=PATIENCE_S) == "a reminder for Grüße ✓"
         example.remind.delay("now")
         assert printed.get(timeout=PATIENCE_S) == "a reminder for now"
-    assert printed.empty()
+    assert printed.empty() and stack.queue("celery").everything == []

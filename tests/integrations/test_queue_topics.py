@@ -43,11 +43,6 @@ def test_every_sqs_queue_has_a_topic_of_its_own_with_a_name_that_can_be(names: l
         assert topic == name or len(name) > 48
 
 
-def test_queues_that_differ_after_48_characters_have_different_topics() -> None:
-    topics = QueueTopics(Tidewheel())
-    assert topics.topic("q" * 60 + "a") != topics.topic("q" * 60 + "b")
-
-
 def test_a_topic_can_be_given_by_the_queues_name() -> None:
     assert QueueTopics(Tidewheel(), {"prod_default": "tasks"}).topic("https://sqs/1/prod_default") == "tasks"
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import gzip
 import json
 import math
 import random
@@ -36,7 +35,7 @@ from tidewheel.jobs.job import Job
 from tidewheel.jobs.location import Location
 from tidewheel.ledger.ledger import decode_segment
 from tidewheel.model.message import Encoding, id_deliver_at_ms, id_text
-from tidewheel.storage import layout
+from tidewheel.storage import table_keys
 
 Row = dict[str, Any]
 
@@ -317,15 +316,6 @@ def test_every_rejected_row_says_why_and_the_others_are_imported(bench: Bench) -
     assert not any("1e99" in line for line in said), "a log must not quote what a row holds"
 
 
-def test_malformed_lines_of_csv_are_rejected(bench: Bench) -> None:
-    path = bench.folder / "in.csv"
-    path.write_text(f"deliver_at,body\n{due(2 * HOUR)},fine\n{due(2 * HOUR)},one,two\n")
-    report = bench.run(path, rejects=str(bench.folder / "rejects"))
-    assert (report.imported, dict(report.rejected)) == (1, {"the line is malformed": 1})
-    [row] = bench.rejects(bench.folder / "rejects")
-    assert row["reason"] == f"the line is malformed: {due(2 * HOUR)},one,two"
-
-
 def test_bodies_of_bytes_count_as_base64(bench: Bench) -> None:
     times = pa.array([START_MS + 2 * HOUR] * 2)
     pq.write_table(
@@ -378,16 +368,6 @@ def test_rejects_are_written_only_where_there_are_any(bench: Bench) -> None:
     path = json_lines(bench.folder / "in.json", messages(3))
     assert bench.run(path, rejects=str(bench.folder / "rejects")).imported == 3
     assert bench.rejects(bench.folder / "rejects") == []
-
-
-def test_input_that_cannot_be_read_to_its_end_is_named_in_one_line(bench: Bench) -> None:
-    for name in ("cut.csv.gz", "cut.json.gz"):
-        whole = gzip.compress("\n".join(["deliver_at,body", *(f"{due(HOUR)},{n}" for n in range(9000))]).encode())
-        (bench.folder / name).write_bytes(whole[: len(whole) // 2])
-        with pytest.raises(InvalidValue) as raised:
-            bench.run(bench.folder / name)
-        [line] = str(raised.value).splitlines()
-        assert name in line.partition(": ")[0] and "cannot be read: " in line, line
 
 
 def test_a_second_run_says_of_every_row_that_it_was_settled(bench: Bench) -> None:
@@ -460,7 +440,7 @@ def lose(bench: Bench, *numbers: int) -> None:
     marks = sorted(stored(storage).of(TOPIC).imports, key=lambda once: int(once.rpartition("#")[2]))
     buckets = sorted(storage.buckets.all(TOPIC), key=lambda bucket: bucket.first_slot)
     for number in numbers:
-        stored(storage).delete((layout.topic_partition(TOPIC), f"{layout.IMPORTS}{marks[number]}"))
+        stored(storage).delete((table_keys.topic_partition(TOPIC), f"{table_keys.IMPORTS}{marks[number]}"))
         storage.buckets.delete(TOPIC, buckets[number].id)
 
 

@@ -16,7 +16,8 @@ from tests.jobs.test_import_bad_input import problem
 from tidewheel.errors import InvalidValue
 from tidewheel.local import LocalTidewheel
 from tidewheel.model.message import Encoding
-from tidewheel.model.validation import _TO_JSON, _encode_body
+from tidewheel.model.untrusted import json_text
+from tidewheel.model.validation import _encode_body
 
 __all__ = ["bench"]
 
@@ -89,6 +90,7 @@ def test_objects_with_such_keys_are_found_and_read() -> None:
 @pytest.mark.parametrize(
     ("source", "rejects"),
     [
+        ("", "rejects"),
         ("*.json", "."),
         ("*.json", "deep/.."),
         ("*", "rejects"),
@@ -199,7 +201,7 @@ def test_archives_that_are_cut_or_end_in_other_bytes_are_refused_and_the_others_
 def test_numbers_and_flags_are_imported_as_the_sdk_sends_them(bench: Bench) -> None:
     values: list[Any] = [17, -1, 1.5, 0.1, True, False, 10**40, [], {}, [None], {"a": {"b": 1.5}}, "17", "true", "null"]
     path = bench.folder / "in.json"
-    path.write_text("".join(f'{{"deliver_at":"{due(2 * HOUR)}","body":{_TO_JSON(each)}}}\n' for each in values))
+    path.write_text("".join(f'{{"deliver_at":"{due(2 * HOUR)}","body":{json_text(each)}}}\n' for each in values))
     assert bench.run(path).imported == len(values)
     found = {(row["payload"].decode(), row["encoding"]) for row in bench.rows()}
     assert found == {_encode_body(each) for each in values}

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import random
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 from tests.flows.world import HOUR, START_MS, TOPIC, Crash, CrashingPort, CrashPlan
 from tests.jobs.test_import import Bench, bench, no_spark
 from tests.stored import altered
+from tidewheel.clock import use
 from tidewheel.errors import InvalidValue, NotAllImported
 from tidewheel.jobs.importing.driver import Imported
 from tidewheel.jobs.importing.frames import FrameImport, Kept
@@ -36,7 +39,7 @@ def table(seed: int, count: int = COUNT, step_s: int = 1) -> pa.Table:
     )
 
 
-def job_of(bench: Bench, ports: Any = None, **options: str) -> Job:
+def task_of(bench: Bench, ports: Any = None, **options: str) -> Job:
     return Job(
         arguments={"topic": TOPIC, "token": "july"} | options,
         service=ports or bench.world.service,
@@ -48,7 +51,7 @@ def job_of(bench: Bench, ports: Any = None, **options: str) -> Job:
 
 def kept(bench: Bench, rows: pa.Table, tasks: int = 3, **options: str) -> tuple[FrameImport, list[Kept]]:
     """What the tasks do. Each has chunks of ten rows."""
-    made = FrameImport.of(job_of(bench, **options), rows.schema, Limits(rows=10))
+    made = FrameImport.of(task_of(bench, **options), rows.schema, Limits(rows=10))
     size = -(-rows.num_rows // tasks)
     found = (made.keep(rows.slice(n * size, size).to_batches(max_chunksize=7), n) for n in range(tasks))
     return made, [each for each in found if each is not None]
@@ -56,7 +59,7 @@ def kept(bench: Bench, rows: pa.Table, tasks: int = 3, **options: str) -> tuple[
 
 def send(bench: Bench, rows: pa.Table, tasks: int = 3, **options: str) -> Imported:
     made, found = kept(bench, rows, tasks, **options)
-    return made.commit(job_of(bench, **options), found)
+    return made.commit(task_of(bench, **options), found)
 
 
 def mortal(bench: Bench, at: int, when: str) -> Any:
@@ -70,7 +73,7 @@ def died(bench: Bench, at: int, when: str) -> list[Kept]:
     """Returns what the tasks of a driver had done that died in its commit."""
     made, found = kept(bench, table(1))
     with pytest.raises(Crash):
-        made.commit(job_of(bench, mortal(bench, at, when)), found)
+        made.commit(task_of(bench, mortal(bench, at, when)), found)
     return found
 
 
@@ -83,7 +86,7 @@ def files(bench: Bench) -> list[str]:
 def test_a_second_run_sends_what_the_first_did_not(bench: Bench, at: int, when: str) -> None:
     made, found = kept(bench, table(1))
     try:
-        made.commit(job_of(bench, mortal(bench, at, when)), found)
+        made.commit(task_of(bench, mortal(bench, at, when)), found)
     except Crash:
         made.give_up(found)
     again = send(bench, table(2), tasks=5)
@@ -96,7 +99,7 @@ def test_a_second_run_sends_what_the_first_did_not(bench: Bench, at: int, when: 
 def test_of_two_runs_at_once_one_decides_what_is_sent(bench: Bench) -> None:
     (one, of_one), (other, of_other) = kept(bench, table(1)), kept(bench, table(2), tasks=4)
     commit = bench.world.service.buckets.commit
-    acts = [lambda: other.commit(job_of(bench), of_other)]
+    acts = [lambda: other.commit(task_of(bench), of_other)]
 
     def meanwhile(*args: Any, **options: Any) -> Any:
         if acts:
@@ -105,8 +108,20 @@ def test_of_two_runs_at_once_one_decides_what_is_sent(bench: Bench) -> None:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(bench.world.service.buckets, "commit", meanwhile)
-        report = one.commit(job_of(bench), of_one)
+        report = one.commit(task_of(bench), of_one)
     assert report.imported < COUNT
+    assert sorted(bench.bodies()) == BODIES
+
+
+def test_ledgers_of_tasks_that_are_half_a_day_old_are_written_again_since_the_orphan_sweep_may_have_taken_them(
+    bench: Bench,
+) -> None:
+    later = pc.add(table(1).column("deliver_at"), timedelta(days=1))
+    with use(bench.world.clock):
+        made, found = kept(bench, table(1).set_column(0, "deliver_at", later))
+    bench.world.clock.advance_ms(12 * HOUR)
+    bench.objects.delete([each.name for each in bench.objects.list("ledgers/")])
+    assert made.commit(task_of(bench), found).imported == COUNT
     assert sorted(bench.bodies()) == BODIES
 
 
@@ -133,7 +148,7 @@ def test_rows_that_cannot_be_sent_are_named_before_anything_is_sent(bench: Bench
     rows = table(1).set_column(1, "body", pa.array(["", *["good"] * (COUNT - 1)]))
     made, found = kept(bench, rows)
     with pytest.raises(InvalidValue, match=r"1 rows cannot be sent \(1: body is missing\), and nothing was sent"):
-        made.commit(job_of(bench), found)
+        made.commit(task_of(bench), found)
     made.give_up(found)
     assert bench.bodies() == files(bench) == []
     report = send(bench, rows, rejects=str(tmp_path / "rejects"))
@@ -149,7 +164,7 @@ def test_rows_whose_time_passed_during_the_write_are_kept_and_named(bench: Bench
         InvalidValue,
         match=r"rows cannot be sent \(\d+: became due while it was imported\), and all others were sent. Give a folder",
     ):
-        made.commit(job_of(bench), found)
+        made.commit(task_of(bench), found)
     sent = bench.bodies()
     rejects = tmp_path / "rejects"
     for _ in range(2):

@@ -85,10 +85,10 @@ def corrupt_packs(service: Orders) -> None:
         {"gen": f"{MARKER} "},
     ]
     for change in odd:
-        attribute = {"DataType": "Binary", "BinaryValue": pack_of(whole | change, version=2)}
+        attribute = {"DataType": "Binary", "BinaryValue": pack_of(whole | change)}
         sqs.send_message(QueueUrl=url, MessageBody="{}", MessageAttributes={PACK_ATTRIBUTE: attribute})
     # An unknown topic waits, so this call fails.
-    lost = pack_of(whole | {"topic": "nobody", "bodies": [MARKER]}, version=2)
+    lost = pack_of(whole | {"topic": "nobody", "bodies": [MARKER]})
     unknown = {"DataType": "Binary", "BinaryValue": lost}
     sqs.send_message(QueueUrl=url, MessageBody=MARKER, MessageAttributes={PACK_ATTRIBUTE: unknown})
     garbage = {"DataType": "Binary", "BinaryValue": sealed(b"\x01" + MARKER.encode())}

@@ -9,13 +9,11 @@ import pytest
 
 from tests.conftest import TOPIC, orders
 from tests.local.asked import send_plain
-from tidewheel.cost.assumptions import Assumptions
-from tidewheel.cost.plain_stream import stream_of
 from tidewheel.cost.requests import added
+from tidewheel.cost.stream import Stream
 from tidewheel.cost.workload import Workload
 from tidewheel.model import prices
 from tidewheel.model.message import Message
-from tidewheel.model.settings import TopicSettings
 
 HOUR_S = 3600
 
@@ -65,8 +63,7 @@ def test_the_calculator_is_within_fifteen_percent_of_a_stream_that_was_counted(
         batch=batch,
         plain=plain,
     )
-    assumed = Assumptions(batching_pollers=1, receives_a_second=1000, plain_receives_a_second=1000)
-    stream = stream_of(workload, assumed, TopicSettings())
+    stream = Stream(workload, batching_pollers=1, receives_a_second=1000, plain_receives_a_second=1000)
     expected = added((run.units(), 1) for run in stream.runs())
     days = counted_hours / 24
     a_sweep = {"lambda.invocation": 1, "dynamodb.read": 16}

@@ -15,12 +15,15 @@ from datetime import UTC, datetime, timedelta
 from http.client import HTTPConnection, HTTPResponse
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import boto3
 import pytest
 
 from tidewheel import AlreadyExists, Tidewheel
 from tidewheel.client.dev_service import ADVANCE
+
+pytestmark = pytest.mark.long
 
 TIDEWHEEL = str(Path(sys.executable).with_name("tidewheel"))
 PATIENCE_S = 120
@@ -71,8 +74,23 @@ def dev(*arguments: str, before: tuple[str, ...] = (), **variables: str) -> Iter
             process.kill()
 
 
+def cookie_of(service: Dev) -> str:
+    """Opens the console. Returns the browser's cookie."""
+    url = urlsplit(service.told["console"])
+    connection = HTTPConnection(url.netloc, timeout=PATIENCE_S)
+    connection.request("GET", f"/?{url.query}")
+    return str(connection.getresponse().getheader("Set-Cookie")).partition(";")[0]
+
+
 @pytest.fixture(scope="module")
 def served() -> Iterator[Dev]:
+    with dev("--topic", "orders:billing") as service:
+        yield service
+
+
+@pytest.fixture(scope="module")
+def moved() -> Iterator[Dev]:
+    """A service whose time tests move."""
     with dev("--topic", "orders:billing") as service:
         yield service
 
@@ -90,11 +108,9 @@ def refused(*command: str, **variables: str) -> str:
     ("before", "after"),
     [
         ((), ()),
-        ((), ("--topic", "orders:billing")),
-        pytest.param((), ("--topic", "orders"), marks=pytest.mark.long),
-        pytest.param(("--stack", "reminders"), ("--topic", "shop:mail,audit", "--slot-s", "5"), marks=pytest.mark.long),
+        (("--stack", "reminders"), ("--topic", "shop:mail,audit", "--slot-s", "5")),
     ],
-    ids=["nothing", "a topic", "a topic without subscriptions", "a stack of another name"],
+    ids=["nothing", "a stack of another name"],
 )
 def test_the_line_to_try_sends_a_first_message_when_it_is_pasted(
     before: tuple[str, ...], after: tuple[str, ...], tmp_path: Path
@@ -116,6 +132,8 @@ def test_the_line_to_try_sends_a_first_message_when_it_is_pasted(
             assert (pasted.returncode, pasted.stderr) == (0, "")
             assert pasted.stdout.splitlines()[-1].startswith("01"), "the id of the message"
         assert len(service.json("topics", "list")) == 1
+        assert service.end() == ("", "Stopped. All messages are gone.\n")
+        assert service.process.returncode == 0
 
 
 def test_what_it_prints_as_json_is_all_that_it_prints(served: Dev) -> None:
@@ -123,9 +141,6 @@ def test_what_it_prints_as_json_is_all_that_it_prints(served: Dev) -> None:
     assert served.told["state"] is None
     environment = served.told["environment"]
     assert environment["TIDEWHEEL_DEV"] == "1" and environment["AWS_ENDPOINT_URL"] == served.endpoint
-    with dev() as other:
-        out, err = other.end()
-        assert (other.process.returncode, out, err) == (0, "", "Stopped. All messages are gone.\n")
 
 
 def test_the_printed_environment_is_all_that_any_aws_client_needs(served: Dev, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -166,50 +181,46 @@ def test_a_topic_is_taken_as_it_is(served: Dev) -> None:
     assert tw.create_topic("orders").settings.slot_s == 1
 
 
-def test_time_moves_with_all_that_is_due_on_the_way_and_clients_go_with_it() -> None:
-    with dev("--topic", "orders:billing") as service:
-        [last] = service.json("send", "orders", "last", "--delay", "3d")
-        [first] = service.json("send", "orders", "first", "--delay", "2d")
-        before = datetime.now(UTC)
-        now = datetime.fromisoformat(service.json("dev", "advance", "3d 1h")["now"])
-        assert timedelta(days=3, hours=1) <= now - before < timedelta(days=3, hours=2)
-        received = service.json("receive", "orders", "billing", "--max", "2", "--wait", "20")
-        assert [each["id"] for each in received] == [first["id"], last["id"]]
-
-        [sent] = service.json("send", "orders", "after", "--delay", "1s")
-        assert datetime.fromisoformat(sent["deliver_at"]) > now
-        [message] = service.json("receive", "orders", "billing", "--wait", "20")
-        assert message["id"] == sent["id"]
-        assert service.end()[1] == "Stopped. All messages are gone.\n"
-
-
-def test_a_client_that_lives_while_time_moves_goes_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    with dev("--topic", "orders:billing") as service:
-        monkeypatch.setenv("TIDEWHEEL_DEV", "1")
-        monkeypatch.setenv("AWS_ENDPOINT_URL", service.endpoint)
-        tw = Tidewheel()
-        before = tw.send("orders", "before", delay="1h").deliver_at
-        service.run("dev", "advance", "30m")
-        assert timedelta(minutes=30) <= tw.send("orders", "after", delay="1h").deliver_at - before < timedelta(hours=1)
+def test_time_moves_with_all_that_is_due_on_the_way_and_clients_go_with_it(moved: Dev) -> None:
+    moved.run("topics", "create", "way")
+    moved.run("subscriptions", "create", "way", "billing")
+    [last] = moved.json("send", "way", "last", "--delay", "3d")
+    [first] = moved.json("send", "way", "first", "--delay", "2d")
+    before = datetime.now(UTC)
+    now = datetime.fromisoformat(moved.json("dev", "advance", "3d 1h")["now"])
+    assert timedelta(days=3, hours=1) <= now - before
+    received = moved.json("receive", "way", "billing", "--max", "2", "--wait", "20")
+    assert [each["id"] for each in received] == [first["id"], last["id"]]
+    [sent] = moved.json("send", "way", "after", "--delay", "1s")
+    assert datetime.fromisoformat(sent["deliver_at"]) > now
+    [message] = moved.json("receive", "way", "billing", "--wait", "20")
+    assert message["id"] == sent["id"]
 
 
-def test_the_console_shows_the_service_and_moves_the_time_of_its_clients() -> None:
-    with dev("--topic", "orders:billing") as service:
-        origin, _, token = service.told["console"].partition("/?token=")
-        port = origin.rpartition(":")[2]
-        form = "application/x-www-form-urlencoded"
-        headers = {"Cookie": f"tidewheel-{port}={token}", "Origin": origin, "Content-Type": form}
+def test_a_client_that_lives_while_time_moves_goes_with_it(moved: Dev, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TIDEWHEEL_DEV", "1")
+    monkeypatch.setenv("AWS_ENDPOINT_URL", moved.endpoint)
+    tw = Tidewheel()
+    before = tw.send("orders", "before", delay="1h").deliver_at
+    moved.run("dev", "advance", "30m")
+    assert timedelta(minutes=30) <= tw.send("orders", "after", delay="1h").deliver_at - before < timedelta(hours=1)
 
-        def ask(method: str, path: str, body: str | None = None) -> HTTPResponse:
-            connection = HTTPConnection("127.0.0.1", int(port), timeout=PATIENCE_S)
-            connection.request(method, path, body, headers)
-            return connection.getresponse()
 
-        assert "billing" in ask("GET", "/topics/orders").read().decode()
-        sent = service.json("send", "orders", "hello", "--delay", "2d")[0]["deliver_at"]
-        assert ask("POST", "/time", "by=3d&back=/").status == 303
-        [later] = service.json("send", "orders", "hello", "--delay", "1h")
-        assert later["deliver_at"] > sent
+def test_the_console_shows_the_service_and_moves_the_time_of_its_clients(moved: Dev) -> None:
+    origin = moved.told["console"].partition("/?token=")[0]
+    form = "application/x-www-form-urlencoded"
+    headers = {"Cookie": cookie_of(moved), "Origin": origin, "Content-Type": form}
+
+    def ask(method: str, path: str, body: str | None = None) -> HTTPResponse:
+        connection = HTTPConnection("127.0.0.1", int(origin.rpartition(":")[2]), timeout=PATIENCE_S)
+        connection.request(method, path, body, headers)
+        return connection.getresponse()
+
+    assert "billing" in ask("GET", "/topics/orders").read().decode()
+    sent = moved.json("send", "orders", "hello", "--delay", "2d")[0]["deliver_at"]
+    assert ask("POST", "/time", "by=3d&back=/").status == 303
+    [later] = moved.json("send", "orders", "hello", "--delay", "1h")
+    assert later["deliver_at"] > sent
 
 
 @pytest.mark.parametrize("duration", ["3x", "", "11y"])
@@ -229,12 +240,12 @@ def test_a_web_page_cannot_move_time(served: Dev) -> None:
     connection.close()
 
 
-def test_a_client_of_a_service_that_was_killed_is_told_how_to_start_it(tmp_path: Path) -> None:
-    with dev(XDG_RUNTIME_DIR=str(tmp_path)) as service:
+def test_a_client_of_a_service_that_was_killed_is_told_how_to_start_it() -> None:
+    with dev() as service:
         service.process.kill()
         service.process.wait(PATIENCE_S)
-        said = refused("topics", "list", TIDEWHEEL_DEV="1", XDG_RUNTIME_DIR=str(tmp_path))
-        assert "no `tidewheel dev` of this user is running: start it with `tidewheel dev`" in said
+        said = refused("topics", "list", TIDEWHEEL_DEV="1", AWS_ENDPOINT_URL=service.endpoint)
+        assert f"no `tidewheel dev` answers at {service.endpoint}: start it with `tidewheel dev`" in said
 
 
 def test_a_second_instance_at_the_same_port_is_refused_at_once(served: Dev) -> None:
@@ -272,16 +283,22 @@ def test_a_state_is_kept_for_one_process_and_moved_time_with_it(tmp_path: Path) 
         assert "in use" in refused("dev", "--port", "0", "--console-port", "0", *options)
         [sent] = service.json("send", "orders", "hello", "--delay", "3d")
         service.run("dev", "advance", "2d")
-        assert service.end()[1] == f"Stopped. Everything is kept in {tmp_path / 'state'}.\n"
+        cookie = cookie_of(service)
+        opened, stopped = service.end()[1].splitlines()
+        assert "For another: http://127.0.0.1:" in opened and service.told["console"] not in opened
+        assert stopped == f"Stopped. Everything is kept in {tmp_path / 'state'}."
+    assert {each.stat().st_mode & 0o777 for each in (tmp_path / "state").iterdir()} == {0o600}
     with dev(*options) as service:
+        assert service.told["try"] is None, "a topic that was kept may have consumers, which would do real work"
+        assert cookie_of(service).partition("=")[2] == cookie.partition("=")[2], "an open page goes on"
         assert [each["id"] for each in service.json("peek", "orders")] == [sent["id"]]
         service.run("dev", "advance", "1d 1m")
         [message] = service.json("receive", "orders", "billing", "--wait", "20")
         assert message["id"] == sent["id"]
 
 
-def test_by_its_earlier_name_it_tells_people_the_same() -> None:
-    command = [TIDEWHEEL, "local", "up", "--port", "0", "--console-port", "0", "--topic", "orders:billing"]
+def test_it_tells_people_how_to_begin_and_that_it_stopped() -> None:
+    command = [TIDEWHEEL, "dev", "--port", "0", "--console-port", "0", "--topic", "orders:billing"]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=clean()) as process:
         try:
             assert process.stderr is not None

@@ -1,4 +1,4 @@
-"""With `enforce_iam`, functions and jobs have the rights of their own roles."""
+"""With IAM enforced, functions and jobs have the rights of their own roles."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
+from tests.iam.iam_calls import read_call
+from tests.iam.iam_policy import Request, allowed
+from tests.iam.stack import EnforcedTidewheel
 from tests.iam_requests import requests_of
-from tidewheel.local import LocalTidewheel
-from tidewheel.local.emulator.iam_policy import Request, allowed
-from tidewheel.local.emulator.wire_calls import WireRequest, read_call
+from tidewheel.local.emulator.wire_calls import WireRequest
 from tidewheel.policies import queue_policy
 
 TABLE = "arn:aws:dynamodb:us-east-1:123456789012:table/t"
@@ -128,24 +129,8 @@ def test_a_transaction_over_two_partitions_asks_for_its_items_one_by_one_and_for
     ]
 
 
-def test_without_enforcement_nothing_can_be_said_of_denials() -> None:
-    with LocalTidewheel() as stack, pytest.raises(ValueError, match="enforce_iam=True"):
-        _ = stack.denials
-
-
-def test_an_enforced_stack_delivers_as_any_other_and_the_callers_own_clients_have_all_rights() -> None:
-    with LocalTidewheel(enforce_iam=True) as stack:
-        client = stack.client()
-        client.create_topic("orders")
-        client.create_subscription("orders", "mail")
-        client.send("orders", "x", delay="2h")
-        stack.advance(hours=3)
-        assert [each.body for each in stack.receive("orders", "mail")] == ["x"]
-        assert (stack.failures, stack.denials) == ([], [])
-
-
 def test_a_queue_of_ones_own_is_denied_until_its_policy_names_the_roles() -> None:
-    with LocalTidewheel(enforce_iam=True) as stack:
+    with EnforcedTidewheel() as stack:
         sqs, ssm = stack.session.client("sqs"), stack.session.client("ssm")
         url = sqs.create_queue(QueueName="legacy")["QueueUrl"]
         client = stack.client()
@@ -166,8 +151,8 @@ def test_a_queue_of_ones_own_is_denied_until_its_policy_names_the_roles() -> Non
 
 
 def test_a_call_that_is_not_known_is_denied_if_no_statement_names_it() -> None:
-    with LocalTidewheel(enforce_iam=True) as stack:
+    with EnforcedTidewheel() as stack:
         arn = stack.session.client("iam").list_roles()["Roles"][0]["Arn"]
-        sns = stack._emulator.core_session(role_arn=arn).create_client("sns")
+        sns = stack._function_session(arn).create_client("sns")
         with pytest.raises(ClientError, match="not authorized to perform: sns:ListTopics"):
             sns.list_topics()

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
+from threading import Condition
 from typing import Any
 
 import pytest
 from botocore.exceptions import ClientError
 
 from tests.local.toy import Toy
+from tidewheel.clock import MovedClock
+from tidewheel.local import background
+from tidewheel.local.background import BackgroundPump
+from tidewheel.local.pump import Invocation, Kind, Pump, Trigger
 
 
 def test_a_delayed_message_is_released_at_its_millisecond(tmp_path: Path) -> None:
@@ -280,3 +286,38 @@ def test_requests_are_counted_by_kind_with_their_billed_units(tmp_path: Path) ->
         }
         assert toy.stack.requests.units["sqs.request"] == 5
         assert toy.stack.requests.units["dynamodb.write"] == 3 + 2
+
+
+class Busy:
+    """Senders whose next message has come before the last one was handled, and a sweep each 300 s."""
+
+    def __init__(self, clock: MovedClock) -> None:
+        self.clock, self.swept = clock, clock.now_ms()
+        self.sweeps: list[int] = []
+        self.sent = 0
+
+    def waiting(self) -> Iterator[Trigger]:
+        yield self.clock.now_ms(), Kind.START, lambda: [Invocation(function="ingest", event=None, call=self.send)]
+        sweep = Invocation(function="sweep", event=None, call=self.sweep)
+        yield self.swept + 300_000, Kind.RECURRING, lambda: [sweep]
+
+    def send(self) -> None:
+        self.sent += 1
+
+    def sweep(self) -> None:
+        self.swept += 300_000
+        self.sweeps.append(self.swept)
+
+
+def test_skipped_time_comes_to_its_end_while_senders_keep_the_service_busy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(background, "_PATIENCE_S", 0.0)
+    clock = MovedClock()
+    busy, began_ms = Busy(clock), clock.now_ms()
+    pump = BackgroundPump(Pump(clock, busy, [], ["ingest", "sweep"]), Condition(), clock)
+    pump.start()
+    try:
+        pump.skip(3 * 86_400_000)
+        assert clock.now_ms() - began_ms >= 3 * 86_400_000
+        assert busy.sent > 0 and len(busy.sweeps) == 3 * 288  # all that was due on the way
+    finally:
+        pump.stop()

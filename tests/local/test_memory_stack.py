@@ -4,29 +4,22 @@ from __future__ import annotations
 
 import datetime as dt
 import json
-import random
-import string
 import subprocess
 import sys
-from collections import Counter
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from examples import local_test, memory_test
-from tests.flows.world import Crash, CrashingPorts
+from tests.flows.world import CrashingPorts
 from tidewheel import InvalidValue, Message
 from tidewheel.flows.ports import Ports
 from tidewheel.local import LocalTidewheel, MemoryTidewheel, memory_functions
 from tidewheel.memory import MemoryService
-from tidewheel.model.message import IdSource, id_bytes, id_deliver_at_ms
-from tidewheel.model.pack import packs
+from tidewheel.model.message import id_bytes, id_deliver_at_ms
 from tidewheel.model.received import ReceivedMessage
-from tidewheel.model.validation import check_message
 
 TOPIC = "orders"
 HOUR_S = 3600
@@ -49,6 +42,7 @@ def subscribed(stack: Any, *subscriptions: str) -> Any:
         ({"start": "tomorrow"}, "start='tomorrow'"),
         ({"start": 5}, "start=5"),
         ({"start": ""}, "start=''"),
+        ({"slot_s": 0}, "slot_s=0"),
         ({"slot_seconds": 60}, "slot_seconds=60: a topic has no such setting"),
         ({"stack_name": "a b"}, "stack_name='a b'"),
     ],
@@ -104,42 +98,6 @@ def test_a_message_is_received_at_its_very_second_and_not_before(delay_s: int) -
         assert_well(stack)
 
 
-def test_messages_of_many_days_come_day_by_day_to_each_subscription() -> None:
-    with MemoryTidewheel(start="2026-03-01") as stack:
-        client = subscribed(stack, "billing", "audit")
-        client.send_many(TOPIC, [Message(body=str(day), delay=day * DAY_S) for day in range(1, 31)])
-        for day in range(1, 31):
-            stack.advance(days=1)
-            for name in ("billing", "audit"):
-                assert bodies(stack.receive(TOPIC, name)) == [str(day)]
-        assert stack.now() == dt.datetime(2026, 3, 31, tzinfo=dt.UTC)
-        assert_well(stack)
-
-
-def test_slots_of_a_minute_deliver_as_well() -> None:
-    with MemoryTidewheel(slot_s=60, lookahead_s=60) as stack:
-        client = subscribed(stack)
-        assert client.topics()[0].settings.slot_s == 60
-        client.send_many(TOPIC, [Message(body=str(s), delay=s) for s in range(5, 1800, 45)])
-        stack.advance(minutes=31)
-        assert bodies(stack.receive(TOPIC, "billing")) == [str(s) for s in range(5, 1800, 45)]
-        assert_well(stack)
-
-
-def test_a_year_of_daily_messages_needs_no_wait() -> None:
-    with MemoryTidewheel() as stack:
-        client = subscribed(stack)
-        client.send_many(TOPIC, [Message(body=str(day), delay=day * DAY_S) for day in range(1, 366)])
-        found: list[str] = []
-        for _ in range(53):
-            stack.advance(days=7)
-            found += bodies(stack.receive(TOPIC, "billing"))
-        assert found == [str(day) for day in range(1, 366)]
-        # Work is done when there is some: a year has 105,120 ticks of the sweep.
-        assert sum(stack.invocations.values()) < 5 * 365
-        assert_well(stack)
-
-
 def test_all_that_is_due_far_off_waits_for_the_window_of_the_bulk_queue() -> None:
     for window_s, ingested in ((300, 0), (10, 1)):
         stack = MemoryTidewheel(bulk_window_s=window_s)
@@ -159,11 +117,6 @@ def test_time_is_told_with_its_zone() -> None:
     assert stack.now() == dt.datetime(2026, 4, 30, 22, tzinfo=dt.UTC)
 
 
-def test_settings_that_no_topic_can_have_are_refused_at_once() -> None:
-    with pytest.raises(InvalidValue, match="slot_s"):
-        MemoryTidewheel(slot_s=0)
-
-
 def test_two_services_in_memory_share_nothing() -> None:
     one, other = MemoryTidewheel(), MemoryTidewheel()
     subscribed(one).send(TOPIC, "x", delay=5)
@@ -171,32 +124,6 @@ def test_two_services_in_memory_share_nothing() -> None:
     one.advance(seconds=5)
     other.advance(seconds=5)
     assert (len(one.receive(TOPIC, "billing")), len(other.receive(TOPIC, "billing"))) == (1, 0)
-
-
-A_DELAY_S = st.one_of(st.integers(0, 1000), st.integers(0, 2 * HOUR_S), st.integers(0, 5 * DAY_S))
-
-
-@settings(max_examples=25, deadline=None)
-@given(
-    steps=st.lists(st.tuples(st.lists(A_DELAY_S, max_size=5), st.integers(0, 2 * DAY_S)), max_size=8),
-    drop_schedules=st.booleans(),
-)
-def test_whatever_is_sent_between_steps_of_time_comes_once_and_in_time(
-    steps: list[tuple[list[int], int]], drop_schedules: bool
-) -> None:
-    with MemoryTidewheel() as stack:
-        client = subscribed(stack)
-        stack.drop_schedules = drop_schedules
-        sent: list[str] = []
-        found: list[str] = []
-        for delays_s, step_s in steps:
-            sent += (client.send(TOPIC, str(delay), delay=delay).id for delay in delays_s)
-            stack.advance(seconds=step_s)
-            found += (message.id for message in in_time(stack.receive(TOPIC, "billing")))
-        stack.advance(days=5)
-        found += (message.id for message in in_time(stack.receive(TOPIC, "billing")))
-        assert sorted(found) == sorted(sent)
-        assert_well(stack)
 
 
 # ---- the same as the local stack
@@ -255,75 +182,6 @@ def test_neither_moto_nor_a_server_is_loaded() -> None:
 # ---- what goes wrong
 
 
-class Wrapped:
-    """Makes the ports die by a plan, and keeps the plan."""
-
-    ports: CrashingPorts
-
-    def __call__(self, service: MemoryService) -> Ports:
-        self.ports = CrashingPorts(service)
-        ports: Any = self.ports
-        return ports  # type: ignore[no-any-return]
-
-
-@pytest.mark.parametrize("when", ["before", "after"])
-def test_a_function_that_dies_at_some_call_loses_no_message(when: str) -> None:
-    at, died = 1, True
-    while died:
-        wrapped = Wrapped()
-        stack = MemoryTidewheel(wrap=wrapped, inline_rows=1, part_rows=2)
-        client = subscribed(stack, "billing", "audit")
-        wrapped.ports.plan.schedule(at, when)
-        sent = {"20m", "3h", "3h 1s", "2d"}
-        for delay in sent:
-            client.send(TOPIC, delay, delay=delay)
-        stack.advance(days=3)
-        for name in ("billing", "audit"):
-            copies = Counter(message.body for message in stack.receive(TOPIC, name))
-            assert set(copies) == sent and copies.total() <= len(sent) + 2, (at, name, copies, stack.failures)
-        died = [type(failure.error) for failure in stack.failures] == [Crash]
-        assert died or stack.failures == [], (at, stack.failures)
-        at += 5  # tests/flows dies at each
-    assert at > 40
-
-
-def test_lost_schedules_are_healed_by_the_sweep_in_time() -> None:
-    with MemoryTidewheel() as stack:
-        client = subscribed(stack)
-        stack.drop_schedules = True
-        delays_s = [*range(20 * 60, 6 * HOUR_S, 500), 2 * DAY_S]
-        client.send_many(TOPIC, [Message(body=str(delay), delay=delay) for delay in delays_s])
-        stack.advance(days=2)
-        assert bodies(stack.receive(TOPIC, "billing")) == [str(delay) for delay in delays_s]
-        assert 0 < stack.invocations["dispatch"] <= stack.invocations["sweep"]  # a sweep has a topic dispatched
-        assert_well(stack)
-
-
-def a_pack(stack: MemoryTidewheel, generation: str, *delays_s: float) -> bytes:
-    """Returns the pack sent by the SDK."""
-    now_ms, ids = stack.clock.now_ms(), IdSource()
-    checked = [check_message(Message(body="hello", delay=delay), ids, now_ms) for delay in delays_s]
-    [(_, data)] = packs(TOPIC, generation, now_ms, checked)
-    return data
-
-
-def test_what_a_consumer_never_deletes_is_a_dead_letter_after_five_receives_and_can_go_back() -> None:
-    with MemoryTidewheel() as stack:
-        client = subscribed(stack)
-        client.send(TOPIC, "poison")
-        stack.advance()
-        for _ in range(5):
-            [message] = client.receive(TOPIC, "billing")
-            stack.advance(seconds=60)
-        assert message.receive_count == 5
-        assert client.receive(TOPIC, "billing") == []
-        dead = stack.queue("tidewheel-orders-billing-dead")
-        assert [each.body for each in dead.messages] == ["poison"]
-        stack.sqs.start_message_move_task(SourceArn=dead.arn)
-        [again] = client.receive(TOPIC, "billing")
-        assert (again.id, again.receive_count) == (message.id, 1)
-
-
 def test_a_function_that_fails_for_a_schedule_is_tried_again_after_a_minute_and_after_two() -> None:
     def wrap(service: MemoryService) -> Ports:
         class TopicStates:
@@ -370,57 +228,7 @@ def test_a_sweep_that_fails_is_left_to_the_next_one_as_deployed(monkeypatch: pyt
     assert {later - earlier for earlier, later in pairwise(failed_at_ms)} == {300_000}
 
 
-def test_a_queue_that_is_gone_is_told_of() -> None:
-    with MemoryTidewheel() as stack:
-        client = subscribed(stack, "billing", "audit")
-        client.send(TOPIC, "x", delay="2h")
-        stack.sqs.delete_queue(QueueUrl=client.subscriptions(TOPIC)[0].queue_url)
-        stack.advance(hours=2)
-        assert len(stack.receive(TOPIC, "billing")) == 1
-        assert [(failure.function, failure.event) for failure in stack.logged] == [("dispatch", {"topic": TOPIC})]
-
-
 # ---- inside
-
-
-def test_small_ledgers_are_merged_and_every_message_comes_once() -> None:
-    with MemoryTidewheel(max_buckets=8) as stack:
-        client = subscribed(stack)
-        for batch in range(30):
-            client.send_many(TOPIC, [Message(body=f"{batch}-{day}", delay=day * DAY_S) for day in (2, 3, 4)])
-            stack.advance(minutes=10)
-        assert stack.invocations["compact"] >= 1
-        assert client.stats(TOPIC).buckets < 16
-        stack.advance(days=5)
-        expected = {f"{batch}-{day}" for batch in range(30) for day in (2, 3, 4)}
-        received = bodies(stack.receive(TOPIC, "billing"))
-        assert set(received) == expected and len(received) == len(expected)
-        assert client.stats(TOPIC).buckets == 0
-        assert_well(stack)
-
-
-def test_a_large_plan_goes_through_the_work_queue_in_parts() -> None:
-    with MemoryTidewheel(inline_rows=10, part_rows=25) as stack:
-        client = subscribed(stack)
-        client.send_many(TOPIC, [Message(body=str(n), delay="3h") for n in range(100)])
-        stack.advance(hours=3)
-        assert Counter(bodies(stack.receive(TOPIC, "billing"))) == Counter(str(n) for n in range(100))
-        assert stack.invocations["deliver"] >= 4
-        assert stack.queue("tidewheel_work").everything == []
-        assert_well(stack)
-
-
-def test_packs_that_are_too_large_together_are_ingested_in_several_batches() -> None:
-    with MemoryTidewheel() as stack:
-        client = subscribed(stack)
-        noise = "".join(random.Random(7).choices(string.printable[:94], k=900_000))
-        for n in range(8):
-            client.send(TOPIC, f"{n}{noise}", delay="2h")
-        stack.advance(minutes=5)
-        assert stack.invocations["ingest"] > 1
-        stack.advance(hours=2)
-        assert [body[0] for body in bodies(stack.receive(TOPIC, "billing"))] == list("01234567")
-        assert_well(stack)
 
 
 def test_a_batch_is_as_large_as_its_event_which_is_json() -> None:
@@ -430,29 +238,6 @@ def test_a_batch_is_as_large_as_its_event_which_is_json() -> None:
         stack.advance()
         assert stack.invocations["ingest"] == 2
         assert len(stack.queue("tidewheel_refused").everything) == 6
-
-
-def test_a_plain_consumer_sees_the_body_unchanged_and_one_more_attribute() -> None:
-    with MemoryTidewheel() as stack:
-        client = subscribed(stack)
-        client.send(TOPIC, {"id": 17}, attributes={"kind": "renewal"})
-        stack.advance()
-        [raw] = stack.sqs.receive_message(
-            QueueUrl=client.subscriptions(TOPIC)[0].queue_url, MessageAttributeNames=["All"]
-        )["Messages"]
-        assert json.loads(raw["Body"]) == {"id": 17}
-        assert set(raw["MessageAttributes"]) == {"kind", "tidewheel"}
-
-
-def test_a_queue_of_ones_own_can_be_subscribed() -> None:
-    with MemoryTidewheel() as stack:
-        url = stack.sqs.create_queue(QueueName="mine")["QueueUrl"]
-        client = stack.client()
-        client.create_topic(TOPIC)
-        client.create_subscription(TOPIC, "billing", queue_url=url)
-        client.send(TOPIC, "x", delay=60)
-        stack.advance(minutes=1)
-        assert [message.body for message in stack.queue(url).messages] == ["x"]
 
 
 def test_what_the_service_did_is_there_to_be_looked_at() -> None:

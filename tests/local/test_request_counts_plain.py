@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from tests.conftest import TOPIC, Orders, orders
-from tests.local.asked import assert_asks, batch_window, send_plain, settle
+from tests.local.asked import assert_asks, batch_window, counts, send_plain, settle
 from tidewheel.model.message import Message
 
 
@@ -51,3 +53,22 @@ def test_what_cannot_wait_reads_the_topic_state_twice_and_is_else_ingested_like_
         a_moment(service)
         send_plain(service, messages(1, "1m"))
         assert_asks(service, lambda: a_moment(service), ingest=taken | {"direct": 1, "sends": 1})
+
+
+def test_an_envelope_renews_a_thousand_keys_with_six_requests_each_and_one_pack_of_what_comes_earlier() -> None:
+    document = {
+        "tidewheel": {"topic": TOPIC, "delay": "50m", "replace": True, "max_wait": "55m"},
+        "messages": [{"body": "x", "key": str(i)} for i in range(1_100)],
+    }
+    with orders() as service:
+        settle(service)
+        connection = service.client.core.connection
+        for asked in (1, 6):
+            service.stack.advance(minutes=10)
+            before = counts(service)[0]
+            connection.sqs.send_message(QueueUrl=connection.settings.address(TOPIC), MessageBody=json.dumps(document))
+            a_moment(service)
+            made = counts(service)[0] - before
+            of_keys = sum(count for name, count in made.items() if name.startswith("dynamodb."))
+            assert of_keys // 1_000 == asked and of_keys % 1_000 < 10, of_keys
+            assert made["sqs.SendMessage"] == (2 if asked == 1 else 3)  # the envelope, what is refused, and the pack

@@ -57,17 +57,6 @@ def test_an_invoked_function_runs_next_and_not_before(tmp_path: Path, name: str)
         assert toy.stack.failures == []
 
 
-def test_an_invocation_is_counted_once_and_only_when_it_runs(tmp_path: Path) -> None:
-    with Toy(tmp_path) as toy:
-        toy.stack.requests.clear()
-        toy.stack.requests.units.clear()
-        _invoke(toy)
-        assert not toy.stack.requests
-        toy.stack.advance()
-        assert dict(toy.stack.requests) == {"lambda.Invoke": 1}
-        assert dict(toy.stack.requests.units) == {"lambda.invocation": 1}
-
-
 def test_a_failing_invocation_is_tried_again_twice(tmp_path: Path) -> None:
     with Toy(tmp_path) as toy:
         toy.answer("timer", *(RuntimeError("down") for _ in range(5)))

@@ -10,8 +10,8 @@ import pytest
 from tests.conftest import SKEW, TOPIC, Orders
 from tests.local.told import TELLING, Point, documents, points, total
 from tidewheel.errors import CorruptMetadata, InvalidValue, NewerRelease
-from tidewheel.flows.upkeep.health import Health
-from tidewheel.flows.upkeep.sweep import SweepResult
+from tidewheel.flows.maintenance.health import Health
+from tidewheel.flows.maintenance.sweep import SweepResult
 from tidewheel.local import LocalTidewheel
 from tidewheel.model.message import Message
 from tidewheel.storage.checks import Due
@@ -145,7 +145,7 @@ def test_an_item_that_cannot_be_read_is_counted_by_each_sweep_and_told_once(
     module, logged, failures = service.function("sweep"), [], {}
 
     def failing(_: object, tell_health: Callable[..., None]) -> SweepResult:
-        tell_health(Due([], [], [], []), {})
+        tell_health(Due([], [], []), {})
         return SweepResult(failures=dict(failures))
 
     monkeypatch.setattr(module, "sweep", failing)

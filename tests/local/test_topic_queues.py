@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from infra.local_template import normalized
-from tests.infra.dedicated import synthesized
+from tests.infra.variants import DEDICATED, local_template_of
+from tests.infra.variants import MINE as OWN
 from tests.marks import topic_state
 from tidewheel.errors import WrongQueue
 from tidewheel.local import LocalTidewheel
@@ -18,7 +18,7 @@ from tidewheel.model.pack import PACK_ATTRIBUTE, packs
 from tidewheel.model.settings import ServiceSettings, parameter_name
 from tidewheel.model.validation import check_message
 
-OWN, SHARED = "orders", "invoices"
+SHARED = "invoices"
 URGENT, BULK = 0, 1
 DELAYS = {URGENT: "5m", BULK: "2d"}
 ONE_RECEIVE = ({"minutes": 1}, {"minutes": 6})
@@ -56,7 +56,7 @@ class Stack:
 
 @pytest.fixture
 def stack() -> Iterator[Stack]:
-    with LocalTidewheel(template=normalized(synthesized(OWN, "orders2"))) as local:
+    with LocalTidewheel(template=local_template_of(DEDICATED)) as local:
         yield Stack(local)
 
 
@@ -74,7 +74,6 @@ def test_a_message_of_a_topic_with_queues_of_its_own_goes_through_them(stack: St
     assert stack.local.failures == []
 
 
-@pytest.mark.parametrize("kind", [URGENT, BULK])
 @pytest.mark.parametrize(
     ("queue_of", "topic"),
     [
@@ -84,20 +83,21 @@ def test_a_message_of_a_topic_with_queues_of_its_own_goes_through_them(stack: St
     ],
 )
 def test_a_pack_that_came_through_the_wrong_queue_is_refused_in_one_call_and_is_never_delivered(
-    stack: Stack, queue_of: str, topic: str, kind: int
+    stack: Stack, queue_of: str, topic: str
 ) -> None:
     if topic == "orders2":
         stack.client.create_topic(topic)
         stack.client.create_subscription(topic, "mail")
-    queue_url = stack.settings.ingest_queues(queue_of)[kind]
-    stack.put(queue_url, topic, DELAYS[kind])
-    stack.put(queue_url, queue_of, DELAYS[kind])  # the rest of the batch
-    stack.local.advance(**ONE_RECEIVE[kind])
-    assert (stack.depth(queue_url), stack.depth(stack.settings.refused_queue_url)) == (0, 1)
-    assert stack.local.invocations["ingest"] == 1
+    for kind in (URGENT, BULK):
+        queue_url = stack.settings.ingest_queues(queue_of)[kind]
+        stack.put(queue_url, topic, DELAYS[kind])
+        stack.put(queue_url, queue_of, DELAYS[kind])  # the rest of the batch
+        stack.local.advance(**ONE_RECEIVE[kind])
+        assert (stack.depth(queue_url), stack.depth(stack.settings.refused_queue_url)) == (0, 1 + kind)
+        assert stack.local.invocations["ingest"] == 1 + kind
     stack.local.advance(days=2)
     assert stack.bodies(topic) == []
-    assert stack.bodies(queue_of) == [f"for {queue_of}"]
+    assert stack.bodies(queue_of) == [f"for {queue_of}"] * 2
     assert stack.local.failures == []
 
 
@@ -124,7 +124,7 @@ def test_a_redrive_does_not_bring_a_plain_message_into_another_topics_queue(stac
 
 
 def test_the_log_says_which_queue_and_which_topic_did_not_fit(caplog: pytest.LogCaptureFixture) -> None:
-    with LocalTidewheel(template=normalized(synthesized(OWN, "orders2"))) as local:
+    with LocalTidewheel(template=local_template_of(DEDICATED)) as local:
         stack = Stack(local)
         stack.put(stack.settings.urgent_queue_url, OWN, "5m")
         with caplog.at_level(logging.WARNING, logger="ingest"):

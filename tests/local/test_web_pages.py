@@ -1,11 +1,10 @@
-"""`tidewheel dev` in a process, asked by web pages and by AWS clients."""
+"""The endpoint of `tidewheel dev`, asked by web pages and by AWS clients."""
 
 from __future__ import annotations
 
 import socket
 import urllib.request
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import boto3
@@ -13,33 +12,35 @@ import pytest
 from botocore.config import Config
 from botocore.exceptions import ClientError
 
-from tests.local.test_processes import Service, _free_port, _up
+from tidewheel import Tidewheel
+from tidewheel.local import LocalTidewheel
 
 PAGE = "http://localhost:3000"
 FORM = "application/x-www-form-urlencoded"
 
 
 @pytest.fixture(scope="module")
-def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    log: Path = tmp_path_factory.mktemp("web") / "log"
-    with _up(log, _free_port(), "--topic", "orders:billing") as up:
-        yield up
+def port() -> Iterator[int]:
+    with LocalTidewheel(clock="real") as stack:
+        stack.client().create_topic("orders")
+        stack.client().create_subscription("orders", "billing")
+        yield int(stack.endpoint_url.rpartition(":")[2])
 
 
-def ask(service: Service, line: str, *headers: str, body: str = "") -> tuple[int, str, str]:
+def ask(port: int, line: str, *headers: str, body: str = "") -> tuple[int, str, str]:
     """Sends a raw request. Returns the answer's status, lower-case headers, and body."""
     sent = [line, *headers, "Connection: close", *([f"Content-Length: {len(body)}"] if body else []), "", body]
-    with socket.create_connection(("127.0.0.1", service.port), timeout=120) as connection:
+    with socket.create_connection(("127.0.0.1", port), timeout=120) as connection:
         connection.sendall("\r\n".join(sent).encode())
         answer = b"".join(iter(lambda: connection.recv(65536), b"")).decode()
     head, _, content = answer.partition("\r\n\r\n")
     return int(head.split()[1]), head.lower(), content
 
 
-def client(service: Service, name: str, host: str = "127.0.0.1", **config: Any) -> Any:
+def client(port: int, name: str, host: str = "127.0.0.1", **config: Any) -> Any:
     return boto3.client(  # type: ignore[call-overload]
         name,
-        endpoint_url=f"http://{host}:{service.port}",
+        endpoint_url=f"http://{host}:{port}",
         region_name="us-east-1",
         aws_access_key_id="local",
         aws_secret_access_key="local",
@@ -56,10 +57,11 @@ def refused(answer: tuple[int, str, str], named: str) -> None:
     assert "access-control" not in head
 
 
-def works(service: Service) -> None:
-    """Checks that the process is alive, and that the topic and the queues are unchanged."""
-    assert service.process.poll() is None
-    assert [each["name"] for each in service("topics", "list")] == ["orders"]
+def works(port: int) -> None:
+    """Checks that the topic is unchanged."""
+    session = boto3.Session("local", "local", region_name="us-east-1")
+    tw = Tidewheel(session=session, endpoint_url=f"http://127.0.0.1:{port}")
+    assert [each.name for each in tw.topics()] == ["orders"]
 
 
 LIST_QUEUES = "Action=ListQueues&Version=2012-11-05"
@@ -82,8 +84,8 @@ LIST_QUEUES = "Action=ListQueues&Version=2012-11-05"
         ),
     ],
 )
-def test_a_web_page_is_refused(service: Service, line: str, headers: list[str], body: str, named: str) -> None:
-    refused(ask(service, line, f"Host: 127.0.0.1:{service.port}", *headers, body=body), named)
+def test_a_web_page_is_refused(port: int, line: str, headers: list[str], body: str, named: str) -> None:
+    refused(ask(port, line, f"Host: 127.0.0.1:{port}", *headers, body=body), named)
 
 
 @pytest.mark.parametrize(
@@ -101,14 +103,14 @@ def test_a_web_page_is_refused(service: Service, line: str, headers: list[str], 
         "",
     ],
 )
-def test_a_name_that_was_made_to_resolve_to_this_machine_is_refused(service: Service, host: str) -> None:
-    refused(ask(service, "GET / HTTP/1.1", f"Host: {host}"), f"Host is {host!r}")
+def test_a_name_that_was_made_to_resolve_to_this_machine_is_refused(port: int, host: str) -> None:
+    refused(ask(port, "GET / HTTP/1.1", f"Host: {host}"), f"Host is {host!r}")
 
 
-def test_a_request_without_a_host_or_with_two_is_refused(service: Service) -> None:
-    refused(ask(service, "GET / HTTP/1.0"), "Host is ''")
-    refused(ask(service, "GET / HTTP/1.1", "Host: localhost", "Host: rebound.example"), "rebound.example")
-    refused(ask(service, "GET http://rebound.example/ HTTP/1.1", "Host: localhost"), "rebound.example")
+def test_a_request_without_a_host_or_with_two_is_refused(port: int) -> None:
+    refused(ask(port, "GET / HTTP/1.0"), "Host is ''")
+    refused(ask(port, "GET / HTTP/1.1", "Host: localhost", "Host: rebound.example"), "rebound.example")
+    refused(ask(port, "GET http://rebound.example/ HTTP/1.1", "Host: localhost"), "rebound.example")
 
 
 @pytest.mark.parametrize(
@@ -130,29 +132,29 @@ def test_a_request_without_a_host_or_with_two_is_refused(service: Service) -> No
         "http://localhost/moto-api/reset",
     ],
 )
-def test_motos_own_interface_is_closed_to_everybody(service: Service, path: str) -> None:
-    refused(ask(service, f"POST {path} HTTP/1.1", "Host: localhost"), "moto-api")
-    works(service)
+def test_motos_own_interface_is_closed_to_everybody(port: int, path: str) -> None:
+    refused(ask(port, f"POST {path} HTTP/1.1", "Host: localhost"), "moto-api")
+    works(port)
 
 
-def test_a_signature_for_motos_own_interface_opens_it_to_nobody(service: Service) -> None:
+def test_a_signature_for_motos_own_interface_opens_it_to_nobody(port: int) -> None:
     signed = "Authorization: AWS4-HMAC-SHA256 Credential=a/20260101/amazonaws.com/motoapi/aws4_request, Signature=a"
     for path in ("/reset", "/x/moto-api/reset", "//x//moto-api/reset", "/favicon.ico"):
-        assert ask(service, f"POST {path} HTTP/1.1", "Host: localhost", signed)[0] >= 400
-    works(service)
+        assert ask(port, f"POST {path} HTTP/1.1", "Host: localhost", signed)[0] >= 400
+    works(port)
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "LOCALHOST", "tidewheel.localhost", "[::1]", "127.8.8.8"])
-def test_a_client_may_name_this_machine_as_it_likes(service: Service, host: str) -> None:
-    headers = f"Host: {host}:{service.port}", f"Content-Type: {FORM}", "Sec-Fetch-Mode: cors"  # Node's fetch sends it
+def test_a_client_may_name_this_machine_as_it_likes(port: int, host: str) -> None:
+    headers = f"Host: {host}:{port}", f"Content-Type: {FORM}", "Sec-Fetch-Mode: cors"  # Node's fetch sends it
     signed = "Authorization: AWS4-HMAC-SHA256 Credential=a/20260101/us-east-1/sqs/aws4_request, Signature=a"
-    status, _, text = ask(service, "POST / HTTP/1.1", *headers, signed, body=LIST_QUEUES)
+    status, _, text = ask(port, "POST / HTTP/1.1", *headers, signed, body=LIST_QUEUES)
     assert status == 200
     assert "orders" in text
 
 
-def test_sqs_and_dynamodb_answer_boto3_as_before(service: Service) -> None:
-    sqs, dynamodb = client(service, "sqs"), client(service, "dynamodb", "localhost")
+def test_sqs_and_dynamodb_answer_boto3_as_before(port: int) -> None:
+    sqs, dynamodb = client(port, "sqs"), client(port, "dynamodb", "localhost")
     url = sqs.create_queue(QueueName="mine")["QueueUrl"]
     sqs.send_message(QueueUrl=url, MessageBody="hello")
     assert sqs.receive_message(QueueUrl=url)["Messages"][0]["Body"] == "hello"
@@ -160,12 +162,10 @@ def test_sqs_and_dynamodb_answer_boto3_as_before(service: Service) -> None:
 
 
 @pytest.mark.parametrize("style", ["path", "virtual"])
-def test_s3_answers_boto3_as_before_in_both_styles(
-    service: Service, style: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_s3_answers_boto3_as_before_in_both_styles(port: int, style: str, monkeypatch: pytest.MonkeyPatch) -> None:
     resolve = socket.getaddrinfo  # not every machine resolves names below localhost
     monkeypatch.setattr(socket, "getaddrinfo", lambda host, *rest, **more: resolve("127.0.0.1", *rest, **more))
-    s3 = client(service, "s3", "localhost", s3={"addressing_style": style})
+    s3 = client(port, "s3", "localhost", s3={"addressing_style": style})
     s3.create_bucket(Bucket=f"{style}-bucket")
     s3.put_object(Bucket=f"{style}-bucket", Key="a/moto-api/b c", Body=b"content", Metadata={"its_name": "x"})
     assert s3.get_object(Bucket=f"{style}-bucket", Key="a/moto-api/b c")["Body"].read() == b"content"
@@ -177,8 +177,8 @@ def test_s3_answers_boto3_as_before_in_both_styles(
     assert [each["Key"] for each in s3.list_objects_v2(Bucket=f"{style}-bucket")["Contents"]] == ["a/moto-api/b c"]
 
 
-def test_an_sdk_that_uses_another_name_reads_why_it_is_refused(service: Service) -> None:
-    sqs = client(service, "sqs")
+def test_an_sdk_that_uses_another_name_reads_why_it_is_refused(port: int) -> None:
+    sqs = client(port, "sqs")
     sqs.meta.events.register("before-sign", lambda request, **_: request.headers.add_header("Host", "up.example"))
     with pytest.raises(ClientError, match=r"Host is 'up\.example'.*Use localhost"):
         sqs.list_queues()

@@ -7,11 +7,16 @@ import sys
 import urllib.error
 import urllib.request
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.conftest import REPOSITORY
+from tests.once import once
 from tests.packaging.installed import Environments, run
+
+if TYPE_CHECKING:
+    from tidewheel.cdk.pinned_packages import Machine
 
 
 @pytest.fixture(scope="session")
@@ -29,9 +34,8 @@ def package_index() -> None:
 @pytest.fixture(scope="session")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder with the wheel and the source distribution, built as `make build` does, without a network."""
-    folder = tmp_path_factory.mktemp("dist")
-    run([sys.executable, "-m", "hatchling", "build", "-d", folder], REPOSITORY)
-    return folder
+    build: list[str | Path] = [sys.executable, "-m", "hatchling", "build", "-d"]
+    return once(tmp_path_factory, "dist", lambda folder: run([*build, folder], REPOSITORY))
 
 
 @pytest.fixture(scope="session")
@@ -45,3 +49,10 @@ def wheel(built: Path) -> Path:
 def environments(package_index: None, wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Environments:
     """Environments with the wheel and nothing of the checkout."""
     return Environments(wheel=wheel, folder=tmp_path_factory.mktemp("environments"))
+
+
+def functions_archive(factory: pytest.TempPathFactory, machine: Machine) -> Path:
+    """Returns the content of the functions' archive for a machine, in a folder. Nothing may change it."""
+    from tidewheel.cdk.bundling import fill
+
+    return once(factory, f"functions-{machine.architecture}", lambda folder: fill(folder, machine))

@@ -19,15 +19,16 @@ import pytest
 
 from infra import local_template
 from tests.interpreter import python_of
+from tests.packaging.conftest import functions_archive
 from tidewheel.cdk.archive import files_of
-from tidewheel.cdk.bundling import LEFT_OUT, LIMIT_BYTES, PACKAGES, fill, own_files, write_bundle
+from tidewheel.cdk.bundling import LEFT_OUT, LIMIT_BYTES, PACKAGES, own_files, write_bundle
 from tidewheel.cdk.pinned_packages import LAMBDA, X86, install, pinned
 from tidewheel.model.settings import ServiceSettings
 from tidewheel.shipped import PACKAGE
 
 pytestmark = pytest.mark.usefixtures("package_index")
 
-TOOLS = Path(__file__).parent
+IMPORTER = Path(__file__).with_name("import_handlers.py")
 PATIENCE_S = 300
 ARM64_ELF = 183
 """ELF's number of the machine."""
@@ -44,9 +45,7 @@ def deployed(package_index: None, tmp_path_factory: pytest.TempPathFactory) -> Z
 @pytest.fixture(scope="module")
 def tested(package_index: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The archive's content for x86-64, in a folder."""
-    folder = tmp_path_factory.mktemp("tested")
-    fill(folder, X86)
-    return folder
+    return functions_archive(tmp_path_factory, X86)
 
 
 @pytest.fixture(scope="module")
@@ -148,38 +147,7 @@ def test_all_handlers_are_imported_from_the_archive_alone(tested: Path, python: 
         f"{name.removesuffix('.py').replace('/', '.')}.handler" for name in own_files() if "/handler.py" in name
     ]
     assert len(handlers) == 6
-    assert run(python, ["-I"], "import_handlers.py", tested, tmp_path, *handlers).split() == handlers
-
-
-def test_every_request_of_the_archives_botocore_is_that_of_a_whole_one(
-    tested: Path, whole: Path, python: str, resources: list[dict[str, Any]], tmp_path: Path
-) -> None:
-    """Covers all operations of STS and of all services allowed to a function's role."""
-    services = services_of_roles(resources)
-    # With the hashes of text fixed: botocore's user agent has a set in it.
-    bundled, expected = (
-        json.loads(run(python, ["-P", "-s"], "record_requests.py", folder, tmp_path, *services))
-        for folder in (tested, whole)
-    )
-    assert {"s3.PutObject.full", "dynamodb.TransactWriteItems.full", "sqs.SendMessageBatch.minimal"} <= set(expected)
-    assert {"scheduler.CreateSchedule.full", "glue.StartJobRun.full", "lambda.Invoke.full"} <= set(expected)
-    # A few generated parameters are refused.
-    assert sum(isinstance(request, str) for request in expected.values()) < 0.01 * len(expected)
-    assert [name for name in expected if bundled.get(name) != expected[name]] == []
-    assert set(bundled) == set(expected)
-
-
-def services_of_roles(resources: list[dict[str, Any]]) -> list[str]:
-    """Returns the IAM names of all services allowed in a function role's policy, and STS."""
-    roles = {each["Properties"]["Role"]["Fn::GetAtt"][0] for each in functions_of(resources)}
-    statements = [
-        statement
-        for each in resources
-        if each["Type"] == "AWS::IAM::Policy" and roles & {role.get("Ref") for role in each["Properties"]["Roles"]}
-        for statement in each["Properties"]["PolicyDocument"]["Statement"]
-    ]
-    actions = [each["Action"] if isinstance(each["Action"], list) else [each["Action"]] for each in statements]
-    return sorted({"sts", *(action.split(":")[0] for some in actions for action in some)})
+    assert imported(python, tested, tmp_path, *handlers).split() == handlers
 
 
 def functions_of(resources: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -192,12 +160,11 @@ def digest_of(path: Path) -> str:
     return base64.urlsafe_b64encode(hashlib.sha256(path.read_bytes()).digest()).decode().rstrip("=")
 
 
-def run(python: str, options: list[str], tool: str, folder: Path, home: Path, *arguments: str) -> str:
-    """Runs a tool like a function on Lambda, without other packages, with Lambda's variables and a writable folder."""
+def imported(python: str, folder: Path, home: Path, *handlers: str) -> str:
+    """Imports handlers like Lambda, without other packages, with Lambda's variables. Returns what is printed."""
     variables = {
         "PATH": os.environ["PATH"],
         "HOME": str(home),
-        "PYTHONHASHSEED": "0",
         "AWS_REGION": "eu-central-1",
         "AWS_DEFAULT_REGION": "eu-central-1",
         "AWS_ACCESS_KEY_ID": "testing",
@@ -209,7 +176,7 @@ def run(python: str, options: list[str], tool: str, folder: Path, home: Path, *a
     }
     # -B: the archive's folder is read-only for a function.
     done = subprocess.run(
-        [python, "-B", "-S", *options, str(TOOLS / tool), str(folder), *arguments],
+        [python, "-B", "-S", "-I", str(IMPORTER), str(folder), *handlers],
         cwd=home,
         env=variables,
         capture_output=True,

@@ -34,7 +34,7 @@ MISSING = {
     "from tidewheel.cdk.service import TidewheelService": "cdk",
     "import tidewheel.jobs": "local",
     "import tidewheel.spark": "spark",
-    "from tidewheel.spark.importing import import_on_spark": "spark",
+    "from tidewheel.spark.glue import import_on_spark": "spark",
     "from tidewheel.jobs.importing.driver import import_messages": "local",
     "import tidewheel.integrations.celery": "celery",
     "import tidewheel.integrations.dramatiq": "dramatiq",
@@ -151,7 +151,7 @@ def test_the_pytest_plugin_without_its_extra_disturbs_only_who_asks_for_it(
     environments: Environments, tmp_path: Path
 ) -> None:
     (tmp_path / "test_theirs.py").write_text(FIXTURE)
-    said = run([environments("", "pytest").programs / "pytest", "-p", "no:cacheprovider"], tmp_path, code=1)
+    said = run([environments("", "mypy", "pytest").programs / "pytest", "-p", "no:cacheprovider"], tmp_path, code=1)
     assert "1 passed, 1 error" in said
     assert "ExtraMissing" in said and "pip install 'tidewheel[local]'" in said
 
@@ -160,7 +160,7 @@ def test_the_pytest_plugin_without_its_extra_disturbs_only_who_asks_for_it(
 def test_type_checkers_find_a_name_or_a_setting_that_does_not_exist(environments: Environments, tmp_path: Path) -> None:
     (tmp_path / "good.py").write_text(GOOD)
     (tmp_path / "bad.py").write_text(BAD)
-    mypy = environments("", "mypy").programs / "mypy"
+    mypy = environments("", "mypy", "pytest").programs / "mypy"
     said = run([mypy, "--strict", "good.py", "bad.py"], tmp_path, code=1)
     found = {int(line): text for line, text in re.findall(r"^bad\.py:(\d+): error: (.*)$", said, re.MULTILINE)}
     assert set(found) == set(WRONG), said
@@ -231,7 +231,7 @@ def test_the_pages_of_the_documentation_come_with_the_wheel(environments: Enviro
 
 def test_the_page_on_imports_imports_without_spark_or_java(environments: Environments, tmp_path: Path) -> None:
     [example] = snippets("docs/import.md", "examples/import_messages.py")
-    said = environments("[local]").python(example, tmp_path)
+    said = environments("[local]", "pytest").python(example, tmp_path)
     lines = [line for line in said.splitlines() if line.strip()]
     assert lines == [
         "2 {'due is missing': 1}",

@@ -6,28 +6,24 @@
     python -m tests.simulation --seed 7 --mode faults   one; its violation with a short trace
     python -m tests.simulation --seed 7 --mode faults --trace      with every step
 
-It ends with 1 if a promise was broken, and prints each failure with the command that shows it again. Ctrl-C prints the
-sums of the runs that have ended, keeps no file of them, and ends with 130.
+It ends with 1 if a promise was broken, and prints each failure with the command that shows it again.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import secrets
 import sys
+import time
 from collections.abc import Sequence
-from pathlib import Path
 
 from rich.console import Console
 
-from benchmarks import results
-from benchmarks.arguments import INTERRUPTED, at_least, check_directory, check_file
-from tests.simulation.faults import EVERYTHING, MODES
-from tests.simulation.runs import Figures, all_runs, table
-from tests.simulation.service import STEPS, Simulation, Violation
-from tidewheel.errors import InvalidValue
+from benchmarks.arguments import at_least
+from tests.simulation.modes import MODES
+from tests.simulation.runs import Run, all_runs, one_run, table
+from tests.simulation.service import STEPS
 
 MOST_TRACES = 5
 """Failures that are shown with their traces; of others, the violation and the command."""
@@ -38,25 +34,13 @@ _SEEDS = 1 << 40
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the requested seeds. Returns the exit code."""
     given = _asked(arguments)
-    modes = list(EVERYTHING) if given.mode == "all" else [given.mode]
-    try:
-        if given.seed is not None:
-            return max(_one(given.seed, mode, given.steps, given.trace) for mode in modes)
-        figures = Figures()
-        interrupted = _count(figures, given.seeds, modes, given.steps, given.jobs or os.cpu_count() or 1)
-    except KeyboardInterrupt:
-        print("stopped before it ended")
-        return INTERRUPTED
-    print(table(figures))
-    if interrupted:
-        total = len(given.seeds) * len(modes)
-        kept = "; nothing is saved" if given.save or given.json else ""
-        print(f"stopped after {sum(figures.runs.values()):,} of {total:,} runs{kept}")
-        return INTERRUPTED
-    seeds = f"{given.seeds.start}:{given.seeds.stop}"
-    command = f"python -m tests.simulation --seeds {seeds} --mode {given.mode} --steps {given.steps} --save"
-    _keep(figures, given.json, given.save, command)
-    return 1 if figures.failed else 0
+    modes = list(MODES) if given.mode == "all" else [given.mode]
+    if given.seed is not None:
+        return max(_one(given.seed, mode, given.steps, given.trace) for mode in modes)
+    began_s = time.monotonic()
+    ended = _run_all(given.seeds, modes, given.steps, given.jobs or os.cpu_count() or 1)
+    print(table(ended, time.monotonic() - began_s))
+    return int(any(run.violation is not None for run in ended))
 
 
 def _asked(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -78,56 +62,39 @@ def _asked(arguments: Sequence[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--trace", action="store_true", help="show every step of --seed")
     parser.add_argument("--jobs", type=at_least(1), help="processes of --seeds (default: one a core)")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures of --seeds to a file")
-    parser.add_argument("--save", action="store_true", help="write them to benchmarks/results/simulation.json")
     given = parser.parse_args(arguments)
     if given.seed is None and given.trace:
         parser.error("--trace shows the steps of one run: give --seed with it")
-    if given.seed is not None and (given.json or given.save or given.jobs):
-        parser.error("--json, --save and --jobs are for the sums over --seeds: leave them out with --seed")
     if given.fresh is not None:
         first = secrets.randbelow(_SEEDS)
         given.seeds = range(first, first + given.fresh)
         print(f"seeds {first}:{first + given.fresh}", flush=True)
-    try:
-        if given.json is not None:
-            check_file(given.json)
-        if given.save:
-            check_directory(results.RESULTS)
-    except InvalidValue as error:
-        parser.error(str(error))
     return given
 
 
-def _count(figures: Figures, seeds: range, modes: Sequence[str], steps: int, jobs: int) -> bool:
-    """Adds up the runs and shows the failed runs. Returns whether Ctrl-C stopped the count."""
-    total = len(seeds) * len(modes)
+def _run_all(seeds: range, modes: Sequence[str], steps: int, jobs: int) -> list[Run]:
+    """Returns all runs. Shows each failed run as it ends."""
+    ended: list[Run] = []
+    total, failed = len(seeds) * len(modes), 0
     with Console(stderr=True).status(f"0 of {total:,} runs ...") as status:
-        try:
-            for number, run in enumerate(all_runs(seeds, modes, steps, jobs), 1):
-                figures.add(run)
-                if run.violation is not None:
-                    shown = run.story if figures.failed <= MOST_TRACES else run.story.partition("\n")[0]
-                    print(f"\nseed {run.seed}, {run.mode}: {run.violation}\n{shown}\n", flush=True)
-                status.update(f"{number:,} of {total:,} runs, {figures.failed} broke a promise ...")
-        except KeyboardInterrupt:
-            return True
-    return False
+        for run in all_runs(seeds, modes, steps, jobs):
+            ended.append(run)
+            if run.violation is not None:
+                failed += 1
+                shown = run.story if failed <= MOST_TRACES else run.story.partition("\n")[0]
+                print(f"\nseed {run.seed}, {run.mode}: {run.violation}\n{shown}\n", flush=True)
+            status.update(f"{len(ended):,} of {total:,} runs, {failed} broke a promise ...")
+    return ended
 
 
 def _one(seed: int, mode: str, steps: int, trace: bool) -> int:
-    simulation = Simulation(seed=seed, mode=MODES[mode], steps=steps)
-    violation: Violation | None = None
-    try:
-        simulation.run()
-    except Violation as error:
-        violation = error
+    run = one_run(seed, mode, steps)
     if trace:
-        print("\n".join(simulation.trace))
-    if violation is None:
-        print(f"seed {seed}, {mode}: {simulation.calls:,} steps, no promise was broken")
+        print("\n".join(run.trace))
+    if run.violation is None:
+        print(f"seed {seed}, {mode}: {run.calls:,} steps, no promise was broken")
         return 0
-    print(f"seed {seed}, {mode}: {violation}", *getattr(violation, "__notes__", ()), sep="\n")
+    print(f"seed {seed}, {mode}: {run.violation}\n{run.story}")
     return 1
 
 
@@ -142,13 +109,6 @@ def _range(text: str) -> range:
             f"{text}: give a number, or two as 100:200: at least one seed, and none below 0"
         )
     return seeds
-
-
-def _keep(figures: Figures, path: Path | None, save: bool, command: str) -> None:
-    if path is not None:
-        path.write_text(json.dumps(figures.document(), indent=2) + "\n")
-    if save:
-        results.save("simulation", figures.document(), command=command)
 
 
 if __name__ == "__main__":

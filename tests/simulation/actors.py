@@ -8,7 +8,9 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
+from tests.simulation.faults import CallFailed
 from tests.simulation.interleaving import Died, Task
+from tests.simulation.promises import Violation
 from tests.stored_ports import STORED_PORTS
 from tidewheel.clock import ManualClock
 from tidewheel.errors import ConcurrentModification, PartLeased
@@ -17,14 +19,6 @@ from tidewheel.memory import MemoryService
 
 _PASSES_ON = ("new_",)
 """Calls that ask nobody."""
-
-
-class Violation(AssertionError):
-    """A promise was broken."""
-
-
-class CallFailed(Exception):
-    """The call took effect, and its answer was lost."""
 
 
 EXPECTED = (CallFailed, ConcurrentModification, PartLeased)

@@ -21,12 +21,11 @@ from tidewheel.flows.administration.purge import purge
 from tidewheel.flows.administration.replay import replay
 from tidewheel.flows.administration.subscribe import create_subscription, create_topic
 from tidewheel.flows.administration.update_topic import update_topic
+from tidewheel.flows.maintenance.checkpoint import find_checkpoints
 from tidewheel.flows.recovery.rebuild import rebuild
-from tidewheel.flows.upkeep.checkpoint import find_checkpoints
 from tidewheel.memory import MemoryService
-from tidewheel.model.park import Park, ParkKey
 from tidewheel.model.settings import StoredSettings, TopicSettings
-from tidewheel.model.subscription_state import Delivery, State
+from tidewheel.model.subscription_state import Delivery
 from tidewheel.model.topic_state import TopicState
 from tidewheel.storage.deliveries import Replay
 
@@ -48,7 +47,7 @@ class Administrators:
     def __init__(self, world: World, settings: dict[str, TopicSettings], *, crowd: int = 0) -> None:
         self.world = world
         self.settings = settings
-        self._crowd = crowd
+        self.crowd = crowd
         self.queues_gone: set[str] = set()
         self._names = 0
 
@@ -72,39 +71,9 @@ class Administrators:
                 self._subscribe(self.world.service, life, reader, "latest")
         first = self.world.promises.life(next(iter(self.settings)))
         assert first is not None
-        for number in range(self._crowd):
+        for number in range(self.crowd):
             reader = self._reader(first, f"crowd-{number}", self.random.choice(POLICIES))
             self._subscribe(self.world.service, first, reader, "latest")
-
-    def stall(self, life: TopicLife, name: str, parks: int) -> None:
-        """Makes a paused subscription with many parks, to be deleted before a drain, if the topic exists."""
-        service = self.world.service
-        state = service.topic_states.read(life.name)
-        if life.ending or state is None:
-            return
-        reader = self._reader(life, name, None)
-        self._subscribe(service, life, reader, "latest")
-        pause(service, life.name, name)
-        reader.hindered = reader.ended = True
-        subscription = service.subscriptions.read(life.name, name)
-        assert subscription is not None
-        for number in range(parks):
-            key = ParkKey(topic=life.name, subscription=name, generation=subscription.generation, id=f"{number:032d}")
-            park = Park(
-                key=key,
-                rows=1,
-                size_bytes=1,
-                next_check_ms=self.world.now_ms,
-                ledger=b"?",
-                first_due_ms=self.world.now_ms,
-            )
-            service.parks.put(park, State.PAUSED)
-
-    def end_stalled(self, name: str) -> None:
-        """Deletes the paused subscription with its parks."""
-        for topic in self.settings:
-            if self.world.service.subscriptions.read(topic, name) is not None:
-                delete_subscription(self.world.service, topic, name)
 
     def _begun(self, topic: str, state: TopicState) -> TopicLife:
         known = self.world.promises.of_generation(topic, state.generation)
@@ -292,20 +261,19 @@ class Administrators:
             self.world.count("client: a queue is gone")
         self.world.note(f"{queue} {'is gone' if queue in self.queues_gone else 'is back'}")
 
-    def something_lasts(self, life: TopicLife) -> bool:
-        """Begins a lasting fault. Returns False if there was no room for the fault."""
+    def something_lasts(self, life: TopicLife) -> None:
+        """Begins a lasting fault, if there is room for one."""
         lasting = self.world.lasting
         assert lasting is not None
         reader = life.reader(lasting.victim)
         fault = lasting.begin(self.world.now_ms, None if reader is None or not reader.made else reader.queue_url)
         if fault is None:
-            return False
+            return
         if reader is not None and fault.queue_url is not None:
             reader.refused_for_long = True
         last_s = (fault.until_ms - self.world.now_ms) // 1000
         self.world.count(f"fault: {fault.kind} for long")
         self.world.note(f"{fault.kind} {fault.queue_url or ''} refused for {last_s} s, share {fault.share}")
-        return True
 
     # ---- purge, replay
     def purge(self, life: TopicLife) -> None:

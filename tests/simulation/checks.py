@@ -7,16 +7,15 @@ from collections.abc import Callable
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tests.simulation.damage import Damages
 from tests.simulation.key_promises import KeyPromises
 from tests.simulation.promises import Promises, Reader, Repeated, Sent, TopicLife, Violation
 from tests.simulation.world import MAX_SKEW_MS, START_MS, World
 from tests.stored import stored
-from tidewheel.ledger.rows import text_bytes, widened
+from tidewheel.ledger.rows import text_bytes
 from tidewheel.model.message import MessageId, id_text
 from tidewheel.model.recurring import occurrence_id
 
-_KINDS = ("buckets", "set_aside", "plans", "deliveries", "parks", "trash", "recurring")
+_KINDS = ("buckets", "plans", "deliveries", "parks", "trash", "recurring")
 _ROW_BYTES = 24
 """Of a row, besides its text: its id and times."""
 
@@ -28,9 +27,8 @@ class Checks:
         calm: whether nothing went wrong in the run: then every message comes once.
     """
 
-    def __init__(self, world: World, damages: Damages | None, *, calm: bool) -> None:
+    def __init__(self, world: World, *, calm: bool) -> None:
         self._world = world
-        self._damages = damages
         self._calm = calm
 
     @property
@@ -86,8 +84,7 @@ class Checks:
 
     def _most(self, reader: Reader, message_id: MessageId, due_ms: int, slot_ms: int) -> int:
         """Returns the maximum number of copies of a message, including repeats after an unanswered send."""
-        again = 0 if self._damages is None else self._damages.again[message_id]
-        return reader.most_copies(due_ms, slot_ms) + self._world.excused[reader.queue_url, message_id] + again
+        return reader.most_copies(due_ms, slot_ms) + self._world.excused[reader.queue_url, message_id]
 
     def came(self, until_ms: int) -> None:
         """Checks that each message due until a time has reached all readers that were never paused.
@@ -98,7 +95,7 @@ class Checks:
         for sent in self._promises.sent.values():
             if sent.accepted and sent.deliver_at_ms <= until_ms and self._is_promised(sent) and self._comes(sent):
                 for reader in self._takers(sent):
-                    if not reader.hindered and not (self._damages and sent.id in self._damages.touched):
+                    if not reader.hindered:
                         self._must_have(sent, reader, [sent])
 
     def few_dead_bytes(self, until_ms: int, slack_bytes: int) -> None:
@@ -116,7 +113,7 @@ class Checks:
             named |= {name for trash in items.trash.values() for name in trash.objects}
             held, live = 0, 0.0
             for each in (each for each in objects.list(f"ledgers/{topic}/") if each.name in named):
-                rows = widened(pq.read_table(pa.BufferReader(objects.get_range(each.name, 0, each.size_bytes))))
+                rows = pq.read_table(pa.BufferReader(objects.get_range(each.name, 0, each.size_bytes)))
                 sizes = text_bytes(rows) + _ROW_BYTES
                 held += each.size_bytes
                 live += each.size_bytes * sizes[rows["deliver_at_ms"].to_numpy() >= until_ms].sum() / sizes.sum()
@@ -140,17 +137,13 @@ class Checks:
 
         What expires is promised where all is calm, if it was handed out before it can have expired.
         """
-        if sent.topic.ending or sent.purge_doubt or (self._damages is not None and sent.id in self._damages.lost):
+        if sent.topic.ending or sent.purge_doubt:
             return False
         if sent.expires_at_ms is None:
             return True
         if sent.accepted_ms is None:
             return False
         from_ms = max(sent.deliver_at_ms, sent.accepted_ms)
-        if self._world.narrow is not None and self._world.narrow.family == "job":
-            suffers_ms = self._world.suffers_ms
-            in_time = suffers_ms is not None and sent.accepted_ms >= suffers_ms
-            return in_time and sent.expires_at_ms > from_ms + 2_000
         if not self._calm:
             return False
         return sent.expires_at_ms > from_ms + self._world.most_late_ms(sent.deliver_at_ms) + MAX_SKEW_MS
@@ -177,7 +170,7 @@ class Checks:
 
     # ---- recurring messages
     def _check_rule(self, life: TopicLife, rule: Repeated) -> None:
-        if rule.made_ms is None or rule.missed:
+        if rule.made_ms is None:
             return
         assert rule.planned is not None, "every rule is ended before the end"
         until_ms = max(rule.first_ms, rule.planned * life.slot_ms)
@@ -185,8 +178,6 @@ class Checks:
             if self._may_be_purged(life, rule, due_ms):
                 continue
             message_id = id_text(occurrence_id(rule.generation, rule.name, due_ms))
-            if self._damages is not None and message_id in self._damages.lost:  # the first ones are in ledgers
-                continue
             for reader in rule.due_from:
                 if reader.ended or reader.takes_colour(rule.colour) != {True}:
                     continue

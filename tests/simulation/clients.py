@@ -15,7 +15,7 @@ from tests.simulation.triggers import Queued, Triggers
 from tests.simulation.world import MAX_SKEW_MS, START_MS, World
 from tidewheel.client.changes import Rescheduled, reschedule
 from tidewheel.errors import UnknownMessage
-from tidewheel.flows.administration.cancel import Cancelled, CancelResult, TooLate, cancel, cancel_key, cancel_many
+from tidewheel.flows.delivery.cancel import Cancelled, CancelResult, TooLate, cancel, cancel_key, cancel_many
 from tidewheel.flows.delivery.ingest_batch import pack_of
 from tidewheel.model.message import IdSource, Message, MessageId, Receipt, id_text
 from tidewheel.model.pack import PACK_ATTRIBUTE, Pack, packs
@@ -25,7 +25,6 @@ from tidewheel.model.validation import Options, OutgoingMessage, check_message
 from tidewheel.storage.bodies import store_body
 
 MOST_SENT = 60
-_KNOWN_MS = 60_000
 KEYS = ("key-1", "key-2")
 COLOURS = ("red", "blue", None)
 UNSENDABLE = "SQS refuses this"
@@ -42,16 +41,13 @@ class Clients:
 
     Args:
         days: the longest delay of some messages, in days. All others are due within two hours.
-        most: how many messages are sent.
     """
 
-    def __init__(self, world: World, triggers: Triggers, *, days: int, most: int = MOST_SENT) -> None:
+    def __init__(self, world: World, triggers: Triggers, *, days: int) -> None:
         self.world = world
         self.triggers = triggers
         self._ids = IdSource()
         self.days = days
-        self._most = most
-        self._states: dict[str, tuple[int, TopicState | None]] = {}
         self.consumers: Consumers | None = None
 
     @property
@@ -69,7 +65,7 @@ class Clients:
         """Sends one to six messages."""
         random = self.random
         state = self.world.service.topic_states.read(life.name)
-        if state is None or len(self.promises.sent) >= self._most:
+        if state is None or len(self.promises.sent) >= MOST_SENT:
             return
         delays = self.delays(state)
         kind = random.choice(["plain", "plain", "plain", "key", "upsert", "expiry", "large", "refused", "only"])
@@ -89,20 +85,7 @@ class Clients:
             with self.world.unanswered("send"):
                 self._send(ports, life, wanted)
 
-        narrow = self.world.narrow
-        self.world.start("send", call, topic=life.name, unchecked_ms=None if narrow is None else narrow.sender_ms)
-
-    def send_many(self, life: TopicLife, packs: int) -> None:
-        """Sends packs of one message each, due in half an hour to two hours."""
-        delays = [self.random.randint(1_800, 7_200) for _ in range(packs)]
-
-        def call(ports: FaultyPorts) -> None:
-            with self.world.unanswered("send"):
-                for delay in delays:
-                    self._send(ports, life, [(Message(body=f"after {delay} s", delay=delay), "plain")])
-
-        if packs:
-            self.world.start("send many", call, topic=life.name)
+        self.world.start("send", call, topic=life.name)
 
     def _when(self, state: TopicState, delay: int) -> dict[str, Any]:
         """Returns a delay, or as often a time on the edge of a slot, a minute, an hour or a day."""
@@ -124,7 +107,7 @@ class Clients:
         return delays
 
     def _send(self, ports: FaultyPorts, life: TopicLife, wanted: list[tuple[Message, str]]) -> None:
-        state = self._known(ports, life.name)
+        state = ports.topic_states.read(life.name)
         if state is None or state.generation != life.generation:
             return
         now_ms = ports.clock.now_ms()
@@ -134,16 +117,6 @@ class Clients:
         if any(kind == "large" for _, kind in wanted):
             checked = [store_body(ports.objects, "bucket", life.name, each) for each in checked]
         self._put(ports, state, life, checked, now_ms)
-
-    def _known(self, ports: FaultyPorts, topic: str) -> TopicState | None:
-        """Reads a topic state. A sender with a wrong clock caches the state for a minute, as the SDK does."""
-        if self.world.narrow is None or self.world.narrow.family != "sender":
-            return ports.topic_states.read(topic)  # type: ignore[no-any-return]
-        read_ms, state = self._states.get(topic, (0, None))
-        if state is None or self.world.now_ms - read_ms > _KNOWN_MS:
-            state = ports.topic_states.read(topic)
-            self._states[topic] = self.world.now_ms, state
-        return state
 
     def put(self, ports: FaultyPorts, state: TopicState, life: TopicLife, early: list[OutgoingMessage]) -> None:
         """Sends the first occurrences of a recurring message, which are due too soon for the service to plan."""
@@ -327,7 +300,7 @@ class Clients:
                     self.world.count("client: reschedule of what is not there")
                     return
             if made:
-                self._moved(made[0], outcome)
+                self._moved(made[-1], outcome)  # the move before lost against another
 
         self.world.start(f"reschedule {message.id}", call, topic=life.name)
 

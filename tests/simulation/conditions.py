@@ -20,7 +20,7 @@ from typing import Any
 from unittest.mock import patch
 
 from tests.simulation.removal import Place, Removal
-from tidewheel.storage.layout import PARTITION_KEY, SORT_KEY
+from tidewheel.storage.table_keys import PARTITION_KEY, SORT_KEY
 from tidewheel.storage.writes import Change, Check, Delete, Put, Write
 
 _ALWAYS = f"(attribute_exists({PARTITION_KEY}) OR attribute_not_exists({PARTITION_KEY}))"

@@ -14,8 +14,8 @@ from tests.simulation.faults import FaultyPorts
 from tests.simulation.interleaving import Task
 from tests.simulation.promises import Reader, Sent, TopicLife, Violation
 from tests.simulation.world import World
-from tidewheel.flows.administration.cancel import CancelResult, TooLate
-from tidewheel.model.claim import LATEST_CANCEL_MS, Holder, claim_ttl_s
+from tidewheel.flows.delivery.cancel import CancelResult, TooLate
+from tidewheel.model.tombstone import LATEST_CANCEL_MS, Holder, claim_ttl_s
 
 _AGAIN_MS = 30_000
 _LONGEST_WAIT_MS = 120_000

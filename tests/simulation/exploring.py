@@ -93,11 +93,13 @@ class Found:
 
     Attributes:
         schedules: how many were tried, this one included.
+        schedule: the last of these.
         violation: what was broken.
         story: who did what, for people.
     """
 
     schedules: int
+    schedule: Schedule
     violation: Violation
     story: str
 
@@ -116,7 +118,7 @@ def explore(scenario: Scenario, most_schedules: int | None = None) -> Found | in
         try:
             replay(schedule)
         except Violation as error:
-            return Found(schedules=count, violation=error, story=story(scenario, schedule))
+            return Found(schedules=count, schedule=schedule, violation=error, story=story(scenario, schedule))
     return count
 
 
@@ -172,7 +174,7 @@ _READS = frozenset(
 """Calls that change nothing: to lose their answers is to die."""
 
 
-def run(scenario: Scenario, schedule: Schedule, steps: list[_Step]) -> SmallWorld:
+def run(scenario: Scenario, schedule: Schedule, steps: list[_Step] | None = None) -> SmallWorld:
     """Runs a world under one schedule, then heals and checks the world.
 
     Args:
@@ -184,7 +186,7 @@ def run(scenario: Scenario, schedule: Schedule, steps: list[_Step]) -> SmallWorl
     with _same_chance():
         world = scenario.build()
         try:
-            _move(world, schedule, steps)
+            _move(world, schedule, [] if steps is None else steps)
             for actor in world.actors:
                 _check_end(actor)
             for look in world.looks:

@@ -17,100 +17,29 @@ from tests.recorded_queues import RecordedService
 from tests.simulation.interleaving import Died, Task
 from tests.simulation.lasting import LastingFaults
 from tests.simulation.latency import Latency
-from tests.simulation.naming import named
-from tests.simulation.narrow import KINDS, NarrowFaults
+from tests.simulation.modes import NO_FAULTS, Odds
+from tests.simulation.trace import named
 from tests.stored_ports import TABLE_PORTS
 from tidewheel.clock import Clock
-from tidewheel.errors import ConcurrentModification, CorruptLedger, CorruptMetadata, ObjectMissing, QueueUnavailable
+from tidewheel.errors import ConcurrentModification, CorruptLedger, ObjectMissing, QueueUnavailable
 from tidewheel.flows.delivery.parking import parked_rows
 from tidewheel.flows.ports.parallel import in_order
-from tidewheel.flows.ports.queues import Refusal, Release
+from tidewheel.flows.ports.queues import QueueMessage, Refusal
 from tidewheel.ledger.bucket import Bucket, BucketId
 from tidewheel.memory import MemoryService
 from tidewheel.model.checked_clock import CheckedClock
-from tidewheel.model.job import HoldJob
 from tidewheel.model.message import id_text
 from tidewheel.model.pack import decode_pack, outgoing
 from tidewheel.model.park import Park, ParkKey
-from tidewheel.model.plan import Plan
-from tidewheel.model.subscription_state import Delivery, DeliveryKey
 from tidewheel.model.topic_state import TopicState
 from tidewheel.storage.buckets import Commit
-from tidewheel.storage.parks import JobNote, Parked
+from tidewheel.storage.parks import Parked
 
 
 class CallFailed(Exception):
     """AWS did not answer in time, or answered with an internal error."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Odds:
-    """How likely a call is to go wrong, each as a probability.
-
-    Attributes:
-        fails_before, fails_after: the call raises; it took no effect, or it did.
-        dies_before, dies_after: the function dies likewise.
-        throttled: the call is refused, as often as the adapter tries: what it raises then.
-        half_sent: of a batch for a queue, each message is not taken for now.
-    """
-
-    fails_before: float = 0.0
-    fails_after: float = 0.0
-    dies_before: float = 0.0
-    dies_after: float = 0.0
-    throttled: float = 0.0
-    half_sent: float = 0.0
-
-    @property
-    def none(self) -> bool:
-        """Whether nothing goes wrong."""
-        return self == NO_FAULTS
-
-
-NO_FAULTS = Odds()
-FAULTS = Odds(fails_before=0.01, fails_after=0.01, dies_before=0.005, dies_after=0.005, throttled=0.005, half_sent=0.02)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Mode:
-    """The faults of a run.
-
-    Attributes:
-        odds: how likely single calls go wrong.
-        unreliable: whether triggers come late, twice or never, and functions are killed.
-        lasting: whether AWS refuses the same calls for minutes or hours.
-        narrow: whether these are faults that are not everybody's.
-        family: what lasts then; None: the seed decides.
-        timed: whether calls take time.
-        claimed: whether consumers claim messages.
-    """
-
-    odds: Odds = NO_FAULTS
-    unreliable: bool = False
-    lasting: bool = False
-    narrow: bool = False
-    family: str | None = None
-    timed: bool = False
-    claimed: bool = False
-
-
-MODES = {
-    "calm": Mode(),
-    "late": Mode(unreliable=True),
-    "faults": Mode(odds=FAULTS, unreliable=True),
-    "half_well": Mode(lasting=True),
-    "timed": Mode(timed=True),
-    "timed_faults": Mode(odds=FAULTS, unreliable=True, timed=True),
-    "timed_half_well": Mode(lasting=True, timed=True),
-    "claims": Mode(odds=FAULTS, unreliable=True, claimed=True),
-    "claims_calm": Mode(claimed=True),
-    "claims_half_well": Mode(lasting=True, claimed=True),
-    "claims_timed": Mode(odds=FAULTS, unreliable=True, timed=True, claimed=True),
-    "narrow": Mode(lasting=True, narrow=True),
-    **{f"narrow-{kind}": Mode(lasting=True, narrow=True, family=kind) for kind in KINDS},
-}
-EVERYTHING = tuple(name for name in MODES if not name.startswith("narrow-"))
-"""The modes of `--mode all`: a run of `narrow` draws one of its kinds."""
 FORWARDED = "forwarded"
 """The queue of a task's messages that are in the bulk queue."""
 _PAGED = 0.3
@@ -118,15 +47,15 @@ _PAGED = 0.3
 
 
 class SkewedClock:
-    """A clock with a skew, which a function may tell."""
+    """A clock with a skew."""
 
-    def __init__(self, clock: Clock, skew_ms: int | Callable[[], int]) -> None:
+    def __init__(self, clock: Clock, skew_ms: int) -> None:
         self._clock = clock
         self._skew_ms = skew_ms
 
     def now_ms(self) -> int:
         """Returns the time of this machine's clock."""
-        return self._clock.now_ms() + (self._skew_ms() if callable(self._skew_ms) else self._skew_ms)
+        return self._clock.now_ms() + self._skew_ms
 
 
 def _ignore(*_: object) -> None:
@@ -147,7 +76,6 @@ class Faults:
         exercised: how often each call was made, with which answer, and each fault injected.
         lasting: faults that last, if this run has any.
         right_ms: the true time, which AWS's answers tell.
-        damaged: `item_key` of the items that cannot be read.
         latency: the time that calls take; None: none.
         timed: the service whose calls take time.
     """
@@ -155,13 +83,12 @@ class Faults:
     random: Random
     odds: Callable[[], Odds]
     trace: Callable[[str], None]
-    took: Callable[[str, Release, int], None] = _ignore
+    took: Callable[[str, QueueMessage, int], None] = _ignore
     refused: Callable[[Mapping[str, object]], None] = _ignore
     removed: Callable[[], None] = _ignore
     exercised: Counter[str] = field(default_factory=Counter)
     lasting: LastingFaults | None = None
     right_ms: Callable[[], int] = lambda: 0
-    damaged: set[ItemKey] = field(default_factory=set)
     latency: Latency | None = None
     timed: RecordedService | None = None
 
@@ -254,43 +181,12 @@ class FaultyPort:
                 answer = method(*args, **kwargs)
                 if name.startswith("delete"):
                     self._faults.removed()
-                return answer if not self._faults.damaged else self._readable(name, args, answer)
+                return answer
 
             return self._faults.around(self._task, f"{self._name}.{name}", effect, named(args), args)
 
         setattr(self, name, call)  # the same next time, without being made again
         return call
-
-    def _readable(self, name: str, args: Sequence[Any], answer: Any) -> Any:
-        """Returns the readable items of an answer. Raises the error of a damaged item if its key was asked for."""
-        damaged = self._faults.damaged
-        if name == "repair":
-            damaged.discard(item_key(args[1]))
-        if isinstance(answer, list):
-            return [each for each in answer if item_key(each) not in damaged]
-        if item_key(answer) in damaged:
-            raise unreadable(answer)
-        return answer
-
-
-ItemKey = tuple[object, ...]
-
-
-def item_key(each: object) -> ItemKey | None:
-    """Returns the key of an item that may be damaged, or None for other items."""
-    match each:
-        case Bucket():
-            return "bucket", each.object_name
-        case Plan():
-            return "plan", each.topic, each.first_slot
-        case Delivery() | Park():
-            return "delivery" if isinstance(each, Delivery) else "park", each.key
-    return None
-
-
-def unreadable(each: object) -> CorruptMetadata:
-    """Returns the error of a damaged item."""
-    return CorruptMetadata(f"item {item_key(each)} is not readable")
 
 
 def _by_key(each: Any) -> Any:
@@ -314,7 +210,7 @@ class FaultyQueries(FaultyPort):
 
     def _pages(self, name: str, order: Callable[[Any], Any], topic: str, *args: Any, **kwargs: Any) -> Any:
         pages = self._each_page(name, order, lambda: getattr(self._port, name)(topic, *args, **kwargs), topic)
-        found = (each for page in pages for each in page if self._can_be_read(each, *args))
+        found = (each for page in pages for each in page)
         if name == "in_order":
             return found  # each page when its turn comes
         return (frozenset if name == "ids" else list)(found)
@@ -333,14 +229,6 @@ class FaultyQueries(FaultyPort):
         yield [each for each in first if order(each) <= last]
         second = self._faults.around(self._task, f"{self._name}.{name} page 2", page, f" {topic}", (topic,))
         yield [each for each in second if order(each) > last]
-
-    def _can_be_read(self, each: Any, *args: Any) -> bool:
-        if item_key(each) not in self._faults.damaged:
-            return True
-        if not args or args[0] is None:
-            raise unreadable(each)
-        args[0][str(getattr(each, "id", each))] = unreadable(each)
-        return False
 
 
 class FaultyPlans(FaultyQueries):
@@ -367,22 +255,17 @@ class FaultyParks(FaultyQueries):
         super().__init__("parks", parks, task, faults, QUERIES["parks"])
         self._service = service
 
-    def put(self, park: Park, state: Any, note: JobNote | None = None) -> Parked:
+    def put(self, park: Park, state: Any) -> Parked:
         """Parks messages."""
-        return self._put("put", park, park, state, note)
 
-    def park_part(self, key: DeliveryKey, part: int, park: Park) -> Parked:
-        """Parks the messages of a part."""
-        return self._put("park_part", park, key, part, park)
-
-    def _put(self, name: str, park: Park, *args: Any) -> Parked:
         def call() -> Parked:
-            answer: Parked = getattr(self._port, name)(*args)
+            answer: Parked = self._port.put(park, state)
             if answer is Parked.PARKED:
                 note_sent(self._service, self._task, park)
             return answer
 
-        done: Parked = self._faults.around(self._task, f"parks.{name}", call, named(args), args)
+        args = (park, state)
+        done: Parked = self._faults.around(self._task, "parks.put", call, named(args), args)
         return done
 
 
@@ -468,7 +351,7 @@ class FaultyQueues(FaultyPort):
         super().__init__("queues", queues, task, faults)
         self._service = service
 
-    def send(self, queue_url: str, batch: Sequence[tuple[Release, int]]) -> list[Refusal]:
+    def send(self, queue_url: str, batch: Sequence[tuple[QueueMessage, int]]) -> list[Refusal]:
         """Sends the messages that the queue takes."""
         likely, lasting = self._faults.odds().half_sent, self._faults.lasting
         refused = [i for i in range(len(batch)) if likely and self._faults.random.random() < likely]
@@ -477,13 +360,12 @@ class FaultyQueues(FaultyPort):
         taken = [i for i in range(len(batch)) if i not in refused]
         if refused:
             self._faults.exercised["fault: half sent"] += 1
-        send = lasting.queue(queue_url, self._send) if isinstance(lasting, NarrowFaults) else self._send
 
         def call() -> list[Refusal]:
             if lasting is not None and lasting.denies(queue_url):
                 raise QueueUnavailable(queue_url, "KMS.DisabledException: the key is disabled")
             some = [batch[i] for i in taken]
-            found = send(queue_url, some) if some else []
+            found = self._send(queue_url, some) if some else []
             return [Refusal(taken[each.index], each.permanent, each.code, each.reason) for each in found] + [
                 Refusal(i, False, "ServiceUnavailable", "not now") for i in refused
             ]
@@ -492,7 +374,7 @@ class FaultyQueues(FaultyPort):
         answer: list[Refusal] = self._faults.around(self._task, "queues.send", call, detail)
         return answer
 
-    def _send(self, queue_url: str, batch: Sequence[tuple[Release, int]]) -> list[Refusal]:
+    def _send(self, queue_url: str, batch: Sequence[tuple[QueueMessage, int]]) -> list[Refusal]:
         """Sends messages, and notes which the queue took."""
         found: list[Refusal] = self._port.send(queue_url, batch)
         not_taken = {each.index for each in found}
@@ -501,17 +383,6 @@ class FaultyQueues(FaultyPort):
                 self._task.sent.append((queue_url, release.header[7:33]))
                 self._faults.took(queue_url, release, delay_s)
         return found
-
-    def enqueue_hold(self, job: HoldJob, *, delay_s: int = 0) -> None:
-        """Puts messages into the work queue while the table refuses writes."""
-
-        def call() -> None:
-            self._port.enqueue_hold(job, delay_s=delay_s)
-            key = ParkKey(topic=job.topic, subscription=job.subscription, generation=job.generation, id="")
-            park = Park(key=key, rows=0, size_bytes=len(job.ledger), next_check_ms=0, ledger=job.ledger)
-            note_sent(self._service, self._task, park)
-
-        self._faults.around(self._task, "queues.enqueue_hold", call, f" {job.topic}/{job.subscription}")
 
     def forward(self, topic: str, messages: int, pack: bytes, *, urgent: bool = False) -> None:
         """Puts a pack into an ingest queue. Its messages count as sent, since some ingest sends them."""

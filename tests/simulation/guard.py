@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from importlib import import_module
@@ -11,11 +11,10 @@ from types import FunctionType
 from typing import Any
 from unittest.mock import patch
 
-import pytest
-
 from tests.simulation.exploring import Found, Scenario, explore
 from tests.simulation.removal import Removal, without
 from tidewheel import storage
+from tidewheel.storage.storage import Storage
 
 MOST_SCHEDULES = 400
 """Of one world that are tried, the fewest deviations first."""
@@ -79,43 +78,17 @@ class Guard:
 
 
 def in_storage(name: str) -> FunctionType:
-    """Returns a function of the storage, named `<file>.<method>` or `<file>.<function>`.
+    """Returns a function of the storage, named `<attribute of Storage>.<method>` or `<file>.<function>`.
 
     Raises:
-        ValueError: the file has no such function, or more than one.
+        ValueError: there is no such function.
     """
-    file, _, method = name.partition(".")
-    module = import_module(f"{storage.__name__}.{file}")
-    holders = [module, *(each for _, each in inspect.getmembers(module, inspect.isclass))]
-    found = [
-        each
-        for each in (vars(one).get(method) for one in holders)
-        if isinstance(each, FunctionType) and each.__module__ == module.__name__
-    ]
-    if len(found) != 1:
-        raise ValueError(f"{name} is {len(found)} functions: {found}")
-    return found[0]
-
-
-def worlds_of(guards: Iterable[Guard]) -> tuple[Scenario, ...]:
-    """Returns the worlds of some guards, each once."""
-    return tuple({guard.world.name: guard.world for guard in guards if guard.world is not None}.values())
-
-
-def guard_tests(guards: Sequence[Guard]) -> tuple[Callable[..., None], Callable[..., None]]:
-    """Returns the test of each guard, and the test of each world with all guards in force."""
-
-    @pytest.mark.parametrize("guard", [each for each in guards if each.world], ids=lambda guard: guard.promise)
-    def without_a_guard(guard: Guard) -> None:
-        found = guard.hunt()
-
-        assert isinstance(found, Found), f"{found} schedules keep every promise without the guard"
-
-    @pytest.mark.parametrize("world", worlds_of(guards), ids=lambda world: world.name)
-    def with_all_guards(world: Scenario) -> None:
-        found = explore(world, MOST_SCHEDULES)
-
-        assert not isinstance(found, Found), f"{found.violation}; {found.story}"
-        assert found >= (1 if world.most == 0 else 3), "the world has no schedules to speak of"
-
-    return without_a_guard, with_all_guards
+    place, _, function = name.partition(".")
+    nothing: Any = None
+    port = vars(Storage(nothing, nothing)).get(place)
+    found = vars(type(port)).get(function)
+    if found is None:
+        found = vars(import_module(f"{storage.__name__}.{place}")).get(function)
+    if not isinstance(found, FunctionType):
+        raise ValueError(f"{name} is no function")
+    return found

@@ -10,13 +10,13 @@ from tests.simulation.actors import EXPECTED, Actor, Violation
 from tests.stored import stored
 from tidewheel.clock import ManualClock
 from tidewheel.flows.administration.pause import resume
-from tidewheel.flows.delivery.work import do_job
-from tidewheel.flows.upkeep.merge import in_process, merge
-from tidewheel.flows.upkeep.sweep import sweep
+from tidewheel.flows.delivery.work import do_task
+from tidewheel.flows.maintenance.merge import in_process, merge
+from tidewheel.flows.maintenance.sweep import sweep
 from tidewheel.local import MemoryTidewheel
 from tidewheel.local.memory_functions import MemoryFunctions
-from tidewheel.model.job import Job
 from tidewheel.model.subscription_state import State
+from tidewheel.model.task import Task
 
 START_MS = 1_767_225_600_000
 TOPIC = "orders"
@@ -154,8 +154,8 @@ class Healing:
     def _merge(self, topic: str) -> Callable[[], object]:
         return lambda: merge(self.service, topic, in_process(self.service.objects), lease_s=_LEASE_S)
 
-    def _job(self, job: Job) -> Callable[[], object]:
-        return lambda: do_job(self.service, job)
+    def _job(self, job: Task) -> Callable[[], object]:
+        return lambda: do_task(self.service, job)
 
 
 def _failed(actor: Actor) -> bool:

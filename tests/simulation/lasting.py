@@ -9,8 +9,8 @@ A run has faults of one family, so that its promises can be exact:
     objects   writes of objects are refused
     jobs      the work queue takes no jobs
     clocks    machines of functions are wrong by up to four minutes, jump or drift; no call is refused
-    damage    bits flip and objects are gone; see `damage`
-    mixed     all of these but clocks and damage
+    topic     the table refuses all calls of one topic, as when its partitions are throttled; no other topic notices
+    mixed     all of these but clocks and topic
 """
 
 from __future__ import annotations
@@ -25,8 +25,10 @@ from tests.simulation.interleaving import Task
 from tests.stored_ports import TABLE_PORTS
 from tidewheel.clock import Clock
 
-FAMILIES = ("queues", "key", "wheel", "table", "objects", "jobs", "clocks", "damage", "damage", "mixed")
+FAMILIES = ("queues", "key", "wheel", "table", "objects", "jobs", "clocks", "topic", "mixed")
 _KINDS = FAMILIES[:6]
+FAULTY_TOPIC = "orders"
+"""The topic with the faults of the family `topic`."""
 _OF_A_QUEUE = ("queues", "key")
 SKEWS_MS = (*[0] * 6, 1_500, -1_500, 3_000, -3_000, 240_000, -240_000)
 """How far the clocks of functions' machines are ahead. AWS refuses what is signed more than five minutes off."""
@@ -62,10 +64,12 @@ class Lasting:
     queue_url: str | None = None
     share: float = 1.0
 
-    def refuses(self, what: str) -> bool:
+    def refuses(self, what: str, args: Sequence[Any] = ()) -> bool:
         """Whether the fault refuses a call, except for calls of the fault's queue."""
         port, _, method = what.partition(".")
         match self.kind:
+            case "topic":
+                return port in TABLE_PORTS and topic_of(args) == FAULTY_TOPIC
             case "wheel":
                 return port == "wheel"
             case "table":
@@ -141,7 +145,7 @@ class LastingFaults:
         """
         assert self.family is not None
         kind = self.random.choice(_KINDS) if self.family == "mixed" else self.family
-        if kind in ("clocks", "damage") or len(self.faults) >= _MOST or (kind in _OF_A_QUEUE and queue_url is None):
+        if kind == "clocks" or len(self.faults) >= _MOST or (kind in _OF_A_QUEUE and queue_url is None):
             return None
         fault = Lasting(
             kind=kind,
@@ -159,13 +163,10 @@ class LastingFaults:
         return over
 
     def refuses(self, task: Task, what: str, args: Sequence[Any] = ()) -> bool:
-        """Whether a call is refused. A function may repeat sends after the table refused its progress.
-
-        It does so too when the table took no park of one subscription and the work queue no hold.
-        """
-        refused = any(each.refuses(what) for each in self.faults)
-        progress = what.partition(".")[0] in TABLE_PORTS and task.sent
-        if refused and (progress or what == "queues.enqueue_hold"):
+        """Whether a call is refused. A function may repeat sends after its progress or a park was refused."""
+        refused = any(each.refuses(what, args) for each in self.faults)
+        of_park = what == "objects.put" and str(args[0]).startswith("parked/")
+        if refused and (of_park or what.partition(".")[0] in TABLE_PORTS) and task.sent:
             task.troubled = True
         return refused
 
@@ -193,3 +194,13 @@ class LastingFaults:
         """Ends all faults, and sets all clocks."""
         self.faults.clear()
         self.healed = True
+
+
+def topic_of(args: Sequence[Any]) -> str | None:
+    """Returns the topic of a call by its first argument, or None for a call for all topics."""
+    first = args[0] if args else None
+    if isinstance(first, list | tuple) and first:
+        first = first[0]
+    first = getattr(first, "key", first)
+    found = getattr(first, "topic", first)
+    return found if isinstance(found, str) else None

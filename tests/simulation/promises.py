@@ -199,7 +199,6 @@ class Repeated:
         text, colour: of each occurrence.
         made_ms: when its maker was told so; None: never.
         planned, sealed: the topic's marks before somebody began to end it, and after; None: nobody did.
-        missed: whether its item was damaged: occurrences are then missing.
     """
 
     name: str
@@ -212,7 +211,6 @@ class Repeated:
     made_ms: int | None = None
     planned: int | None = None
     sealed: int | None = None
-    missed: bool = False
 
 
 @dataclass(slots=True, kw_only=True)

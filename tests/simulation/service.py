@@ -27,28 +27,24 @@ from tests.simulation.administrators import LASTING, REBUILD_LEASE_S, Administra
 from tests.simulation.checks import Checks
 from tests.simulation.clients import UNSENDABLE, Clients
 from tests.simulation.consumers import Consumers
-from tests.simulation.damage import Damages
-from tests.simulation.faults import MODES, NO_FAULTS, Mode
 from tests.simulation.lasting import LastingFaults
-from tests.simulation.late_index import LateIndex
 from tests.simulation.latency import Latency
-from tests.simulation.narrow import PARKS, NarrowFaults
+from tests.simulation.modes import MODES, NO_FAULTS, Mode
 from tests.simulation.plain_senders import PlainSenders
 from tests.simulation.promises import Promises, TopicLife, Violation
 from tests.simulation.rules import Rules
-from tests.simulation.story import story
 from tests.simulation.thresholds import SLACKS, drawn
-from tests.simulation.triggers import STALLED, SWEEP_MS, Triggers
+from tests.simulation.trace import story
+from tests.simulation.triggers import SWEEP_MS, Triggers
 from tests.simulation.watching import Watch
 from tests.simulation.world import CALM_MS, MAX_SKEW_MS, START_MS, Running, World
 from tests.stored import stored
 from tidewheel.clock import ManualClock
 from tidewheel.errors import UnknownSubscription
 from tidewheel.flows.administration.pause import resume
+from tidewheel.flows.maintenance import retention
 from tidewheel.flows.ports.runs import MergeSize
-from tidewheel.flows.upkeep import retention
 from tidewheel.ledger import ledger
-from tidewheel.model.set_aside import REFUSED_AFTER_MS
 from tidewheel.model.settings import TopicSettings
 from tidewheel.storage.topic_states import AT_ONCE_MS
 
@@ -61,23 +57,15 @@ LIVELY_MS = 610_000 + CALM_MS
 """How long a message waits at most after the last fault has ended, beside the time that functions take."""
 _HEALED_MS = 8 * 3_600_000
 """From the last message that is due: some sweeps find what is left, and what they start may find more."""
-_SOON_MS = 5_000
-"""After a purge, messages are sent."""
 _RULES_MS = 1_800_000
 """How long recurring messages go on while all is well."""
 _CROWDS = (*[0] * 20, 3, 12, 47, 60)
 _MANY = (*[0] * 30, *_CROWDS, 120, 198)
 """Subscriptions besides the others. A dispatch hands out to 49 in one transaction."""
-_MOST_PACKS = 1_000
-"""Of a batch of ingest, where many packs come again."""
-_MOST_NARROW = 300
-"""Messages of a run with narrow faults."""
 _REBUILDS = 3
 """Of a topic whose rebuild has died, when nothing goes wrong any more: the first waits for a lease at most."""
 _EXPIRES = 0.7
 """How likely the table's TTL deletes an item that it may: the others go some days later."""
-_LAGS = 0.3
-"""How likely the index does not show a write before time passes."""
 _RARE_SWEEP_MS = 3_600_000
 """How often the sweep comes while there is nothing but time to pass: none is needed more often."""
 _DAYS = {0: 1, 5: 30}
@@ -105,7 +93,6 @@ class Simulation:
     mode: Mode = MODES["late"]
     steps: int = STEPS
     random: Random = field(init=False)
-    table: LateIndex = field(init=False)
     world: World = field(init=False)
     triggers: Triggers = field(init=False)
     clients: Clients = field(init=False)
@@ -120,15 +107,11 @@ class Simulation:
     wheel_alone: bool = field(init=False)
     unasked: bool = field(init=False)
     rebuilds: float = field(init=False)
-    damages: Damages | None = field(init=False)
 
     def __post_init__(self) -> None:
         random = self.random = Random(self.seed)
         clock = ManualClock(START_MS)
-        # Apart from the run's chance, so that a seed's story stays.
-        lags, lagging = Random(f"lags {self.seed}"), self.mode.unreliable or self.mode.lasting
-        self.table = LateIndex(lambda: lagging and self.world.healed_ms is None and lags.random() < _LAGS)
-        service = recorded_service(clock, max_skew_ms=MAX_SKEW_MS, dynamodb=self.table)
+        service = recorded_service(clock, max_skew_ms=MAX_SKEW_MS)
         service.queues.refuse_if(lambda release: release.text == UNSENDABLE, permanent=True)
         least_ms = random.choice([-MAX_SKEW_MS, -MAX_SKEW_MS // 2, 0])
         self.world = World(
@@ -148,27 +131,23 @@ class Simulation:
         self.unasked = self.wheel_alone or (self.mode.lasting and self.seed % 2 == 1)
         self.triggers = Triggers(self.world, _RARE_SWEEP_MS if self.wheel_alone else SWEEP_MS)
         # What is rebuilt comes late, and some of it again: most runs do without, so that they can be exact.
-        damaged = self.world.lasting is not None and self.world.lasting.family == "damage"
-        self.damages = Damages(self.world) if damaged else None
-        self.rebuilds = 1 if self.seed % 8 == 2 and not damaged else 0
-        most = {"most": _MOST_NARROW} if self.mode.narrow else {}
-        self.clients = Clients(self.world, self.triggers, days=_DAYS.get(self.seed % 8, 0), **most)
-        topics = TOPICS[: 3 if self.mode.narrow else random.choice([1, 1, 2, 3])]
+        self.rebuilds = 1 if self.seed % 8 == 2 else 0
+        self.clients = Clients(self.world, self.triggers, days=_DAYS.get(self.seed % 8, 0))
+        one_of_three = self.world.lasting is not None and self.world.lasting.family == "topic"
+        topics = TOPICS[: 3 if one_of_three else random.choice([1, 1, 2, 3])]
         self.plain = PlainSenders(self.world, self.clients)
         self.consumers = Consumers(self.world) if self.mode.claimed else None
         self.clients.consumers = self.consumers
         self.world.promises.claimed = self.mode.claimed
         self.triggers.sources += [self.plain] if self.consumers is None else [self.plain, self.consumers]
         settings = {each: self._settings() for each in topics}
-        crowd = 0 if self.mode.narrow else random.choice(_MANY if self.mode.lasting else _CROWDS)
+        crowd = random.choice(_MANY if self.mode.lasting else _CROWDS)
         self.administrators = Administrators(self.world, settings, crowd=crowd)
         self.rules = Rules(self.world, self.clients)
-        self.watch = Watch(self.world, self.damages, self.consumers)
-        self.checks = Checks(self.world, self.damages, calm=self.world.calm)
+        self.watch = Watch(self.world, self.consumers)
+        self.checks = Checks(self.world, calm=self.world.calm)
         self.at_once = random.randint(3, 8)
         # Apart from the run's chance, so that a seed's story stays.
-        if self.mode.narrow:
-            self.triggers.most_packs = _MOST_PACKS
         self.slack_bytes = Random(f"slack {self.seed}").choice(SLACKS)
 
     @property
@@ -211,8 +190,6 @@ class Simulation:
                 self.administrators.prepare()
                 for _ in range(self.steps):
                     self._move()
-                if isinstance(self.world.lasting, NarrowFaults):
-                    self._suffer(self.world.lasting)
                 self.heal()
                 self.checks.all()
             except Violation as error:
@@ -231,8 +208,6 @@ class Simulation:
         return self.random.randbytes(length).hex()
 
     def _lasting(self) -> LastingFaults | None:
-        if self.mode.narrow:
-            return NarrowFaults(self.random, self.mode.family, topic=self.random.choice(TOPICS))
         return LastingFaults(self.random, self.mode.family) if self.mode.lasting else None
 
     def _latency(self, clock: ManualClock) -> Latency | None:
@@ -282,8 +257,6 @@ class Simulation:
         if self.world.lasting is not None:
             for fault in self.world.lasting.ended(self.world.now_ms):
                 self.world.note(f"{fault.kind} {fault.queue_url or ''} work again")
-        if self.damages is not None:
-            self.damages.mend(self.world.now_ms)
         self.world.advance(running)
         self.watch.marks()
 
@@ -321,7 +294,6 @@ class Simulation:
 
     def _pass_to(self, until_ms: int) -> None:
         self.world.clock.set_ms(until_ms)
-        self.table.catch_up()
 
     def _client(self) -> None:
         life = self.promises.life(self.random.choice(list(self.administrators.settings)))
@@ -345,58 +317,19 @@ class Simulation:
             (0.4, administrators.purge),
             (0.4, administrators.change_settings),
             (1, administrators.replay),
-            (0.7 if self.damages is None else 2, self.rules.make_or_end),
+            (0.7, self.rules.make_or_end),
             (1 if life.ending else 0.1, administrators.delete_topic),
             (self.rebuilds, administrators.rebuild),
             (2, self._merge),
             (0 if self.unasked else 4, lambda life: self.triggers.dispatch_now(life.name)),
         ]
         if self.world.lasting is not None:
-            actions.append((3, self._something_lasts))
-            actions.append((0 if self.damages is None else 3, self._damage))
-            actions.append((0.5, lambda _: self.triggers.strangers.put()))
+            actions.append((3, self.administrators.something_lasts))
         weights = [weight for weight, _ in actions]
         self.random.choices([action for _, action in actions], weights)[0](life)
 
-    def _something_lasts(self, life: TopicLife) -> None:
-        lasting = self.world.lasting
-        if not isinstance(lasting, NarrowFaults):
-            self.administrators.something_lasts(life)
-            return
-        victim = self._life(lasting.topic)
-        if self.administrators.something_lasts(victim):
-            self.clients.send_many(victim, lasting.kind.gathers)
-
-    def _damage(self, life: TopicLife) -> None:
-        assert self.damages is not None
-        self.damages.begin(life)
-
     def _merge(self, life: TopicLife) -> None:
         self.triggers.merge(life.name, MergeSize.LARGE, everything=self.random.random() < 0.7)
-
-    def _suffer(self, lasting: NarrowFaults) -> None:
-        """Lets hours pass in which a narrow fault lasts, while clients go on sending."""
-        self._until_idle()
-        now_ms = self.world.suffers_ms = self.world.now_ms
-        if lasting.family == "backlog":
-            self.administrators.stall(self._life(lasting.topic), STALLED, PARKS)
-        while self.world.now_ms < now_ms + lasting.longest_ms:
-            self._something_lasts(self._life(lasting.topic))
-            lives = [each for each in map(self._life, self.administrators.settings) if not each.ending]
-            if lasting.family == "sender" and lives:
-                self.administrators.purge(self.random.choice(lives))
-                self._until_ms(self.world.now_ms + _SOON_MS)
-            for life in lives:
-                self.clients.send(life)
-                if lasting.family == "job":
-                    self._merge(life)
-            self._until_ms(self.world.now_ms + lasting.kind.pause_ms)
-        self.administrators.end_stalled(STALLED)
-
-    def _life(self, topic: str) -> TopicLife:
-        life = self.promises.life(topic)
-        assert life is not None
-        return life
 
     # ---- the end
     def heal(self) -> None:
@@ -411,32 +344,23 @@ class Simulation:
         while world.running:  # what they have in hands may come as late as before
             self._step(world.running[0])
         world.healed_ms = world.now_ms
-        self.table.catch_up()
         for queue in self.administrators.queues_gone:
             world.service.queues.restore(queue)
         self._rebuild_what_is_at_rest()
         if world.lasting is not None:
-            if self.damages is not None:
-                self.damages.mend(float("inf"))
             self._all_comes_soon(world.healed_ms)
         self.administrators.subscribe_where_nobody_is()
         self._until_ms(world.now_ms + _RULES_MS)
         self._end_all_rules()
         self._resume_all()
-        if self.clients.days > 1 and self.damages is None:
+        if self.clients.days > 1:
             self._until_ms(world.now_ms + _REWRITTEN_MS)
             self.checks.few_dead_bytes(world.now_ms - _REWRITTEN_MS, self.slack_bytes)
         last_ms = max((each.deliver_at_ms for each in self.promises.sent.values()), default=0)
-        until_ms = max(last_ms, world.now_ms) + _HEALED_MS
-        if self.damages is not None and self.damages.losses:
-            until_ms += REFUSED_AFTER_MS  # where all ledgers of a topic are lost, they are damaged then
-        self._until_ms(until_ms)
-        self.triggers.strangers.check()
+        self._until_ms(max(last_ms, world.now_ms) + _HEALED_MS)
         self.plain.check()
         if self.consumers is not None:
             self.consumers.check()
-        if self.damages is not None:
-            self.damages.give_up()
         for days in _HEALED_DAYS:
             for _ in range(2):
                 self._long(days * DAY_MS // 2)

@@ -1,4 +1,4 @@
-"""A guard is found in a function by name, exactly once, for any lines and local variables."""
+"""A guard is found by name, exactly once, in a function or in the condition of a stored write."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.simulation.conditions import checked, kind_of, unallowed, unchecked, unwritten
 from tests.simulation.guard import Guard, in_storage
 from tests.simulation.removal import (
     Removal,
@@ -18,6 +19,7 @@ from tests.simulation.removal import (
     together,
     wrapped,
 )
+from tidewheel.storage.writes import Change, Put
 
 LIMIT = 3
 
@@ -53,26 +55,6 @@ def _commit(seen: _State, current: _State, *, wanted: int = 1) -> _State | None:
     return current
 
 
-# fmt: off
-def _commit_as_another_wrote_it(seen: _State, current: _State, *, wanted: int = 1) -> _State | None:
-    if (
-        seen is None or
-        current.planned > LIMIT  # too much
-    ):
-        return None
-    found = current
-    if ((found.planned,
-         found.version) != (seen.planned, seen.version)):
-        return None
-    found = _first(found)
-    found = _second(found)
-    if (wanted > 0):
-        found = replace(
-            found, version=found.version + 1, planned=wanted)
-    return found
-# fmt: on
-
-
 _BOTH = ("first", "second")
 _TAKEN_AWAY: dict[str, tuple[Removal, _State, _State, _State | None]] = {
     "an operand of or": (never("LIMIT"), _State(9), _State(9), _State(1, 1, _BOTH)),
@@ -97,17 +79,16 @@ _TAKEN_AWAY: dict[str, tuple[Removal, _State, _State, _State | None]] = {
 }
 
 
-@pytest.mark.parametrize("function", [_commit, _commit_as_another_wrote_it], ids=["one way", "another way"])
 @pytest.mark.parametrize("what", _TAKEN_AWAY)
-def test_a_guard_is_taken_away_by_name_in_any_spelling(function: Any, what: str) -> None:
+def test_a_guard_is_taken_away_by_name(what: str) -> None:
     removal, seen, current, expected = _TAKEN_AWAY[what]
-    before = function(seen, current)
+    before = _commit(seen, current)
 
-    with Guard("none", function, removal).taken_away():
-        without = function(seen, current)
+    with Guard("none", _commit, removal).taken_away():
+        without = _commit(seen, current)
 
     assert without == expected != before
-    assert function(seen, current) == before
+    assert _commit(seen, current) == before
 
 
 @pytest.mark.parametrize(
@@ -115,9 +96,6 @@ def test_a_guard_is_taken_away_by_name_in_any_spelling(function: Any, what: str)
     [
         (never("sealed"), r"_commit has 0 matches of a condition 'sealed', among: .*seen is None"),
         (never("planned"), r"2 matches of a condition 'planned', among: .*current.planned > LIMIT"),
-        (keyword("replace", "waiting"), r"0 matches of replace\(waiting=...\), among: replace\(current, "),
-        (instead("_third"), r"0 matches of a call of '_third', among: replace; _first; _second|_first; _second"),
-        (reads("sealed", bool), r"0 matches of a read of 'sealed', among: .*current.version"),
     ],
 )
 def test_a_selector_that_does_not_match_once_says_its_findings(removal: Removal, said: str) -> None:
@@ -127,5 +105,78 @@ def test_a_selector_that_does_not_match_once_says_its_findings(removal: Removal,
 
 def test_a_method_of_the_storage_is_found_by_its_file_and_an_unknown_method_is_refused() -> None:
     assert in_storage("plans.commit").__qualname__ == "Plans.commit"
-    with pytest.raises(ValueError, match="wait_for_it is 0 functions"):
+    with pytest.raises(ValueError, match="wait_for_it is no function"):
         in_storage("plans.wait_for_it")
+
+
+# ---- conditions of stored writes
+_KEY = ("T#orders", "DELIVERY#billing#1")
+
+
+def _leases(part: int) -> Change:
+    return Change(
+        key=_KEY,
+        condition="attribute_exists(pk) AND NOT contains(done, :part) AND "
+        f"(attribute_not_exists(leases.#{part}) OR leases.#{part} < :expired) AND #state = :state",
+        values={"part": part, "expired": 7, "state": "open"},
+        sets={f"leases.#{part}": 9, "#state": "leased"},
+        adds={"tries": 1},
+    )
+
+
+def _puts(part: int) -> list[Any]:
+    put = Put(item={"pk": {"S": "T#orders"}, "sk": {"S": "PARK#7"}}, if_absent=True)
+    return [put, _leases(part)]
+
+
+_EXISTS = "attribute_exists(pk)"
+_DONE = "NOT contains(done, :part)"
+_LEASE = "(attribute_not_exists(leases.#3) OR leases.#3 < :expired)"
+_OPEN = "#state = :state"
+
+
+@pytest.mark.parametrize(
+    ("removal", "left", "values"),
+    [
+        (unchecked("leases"), [_EXISTS, _DONE, _OPEN], {"part", "state"}),
+        (unallowed("leases"), [_EXISTS, _DONE, "(attribute_not_exists(leases.#3))", _OPEN], {"part", "state"}),
+        (together(unchecked("pk"), unchecked("done")), [_LEASE, _OPEN], {"expired", "state"}),
+    ],
+)
+def test_a_clause_is_taken_out_with_its_values(removal: Removal, left: list[str], values: set[str]) -> None:
+    with Guard("none", _leases, removal).taken_away():
+        without = _leases(3)
+
+    assert without.condition == " AND ".join(left)
+    assert without.values.keys() == values
+    assert (without.sets, without.adds) == (_leases(3).sets, _leases(3).adds)
+
+
+def test_a_part_of_an_update_is_taken_out() -> None:
+    with Guard("none", _leases, together(unwritten("leases"), unwritten("tries"))).taken_away():
+        without = _leases(3)
+
+    assert (without.sets, without.adds) == ({"#state": "leased"}, {})
+    assert without.condition == _leases(3).condition
+
+
+def test_a_write_of_one_kind_of_item_is_chosen_and_the_others_stay() -> None:
+    with Guard("none", _puts, unchecked("pk", "PARK#")).taken_away():
+        put, change = _puts(3)
+
+    assert (put.if_absent, checked(put)) == (False, {"pk"})
+    assert put.condition == "(attribute_exists(pk) OR attribute_not_exists(pk))"
+    assert (kind_of(put), kind_of(change)) == ("PARK", "DELIVERY")
+    assert checked(change) == {"pk", "done", "leases", "state"}
+
+
+@pytest.mark.parametrize(
+    ("removal", "said"),
+    [
+        (unwritten("done"), "'done': none"),
+        (unchecked("pk"), "'pk': .*Put.*Change"),
+    ],
+)
+def test_a_clause_that_does_not_match_once_is_an_error_at_the_end(removal: Removal, said: str) -> None:
+    with pytest.raises(ValueError, match=said), Guard("none", _puts, removal).taken_away():
+        _puts(3)

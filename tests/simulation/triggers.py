@@ -11,28 +11,24 @@ from typing import Any, Protocol
 from tests.simulation.faults import FaultyPorts
 from tests.simulation.interleaving import Task
 from tests.simulation.promises import Violation
-from tests.simulation.strangers import Strangers
 from tests.simulation.world import START_MS, World
-from tests.stored import stored
-from tidewheel.client.sender import URGENT_MS
 from tidewheel.flows.delivery.deliver import Delivered
 from tidewheel.flows.delivery.dispatch import dispatch
 from tidewheel.flows.delivery.ingest import ingest
 from tidewheel.flows.delivery.ingest_batch import pack_of
-from tidewheel.flows.delivery.work import do_job
+from tidewheel.flows.delivery.work import do_task
+from tidewheel.flows.maintenance.collect import Collected, collect
+from tidewheel.flows.maintenance.due_checks import SweepResult
+from tidewheel.flows.maintenance.merge import Merged, in_process, merge
+from tidewheel.flows.maintenance.sweep import sweep
 from tidewheel.flows.ports.runs import MergeSize
 from tidewheel.flows.ports.tasks import Item, Result
-from tidewheel.flows.upkeep.collect import Collected, collect
-from tidewheel.flows.upkeep.due_checks import SweepResult
-from tidewheel.flows.upkeep.merge import Merged, in_process, merge
-from tidewheel.flows.upkeep.sweep import sweep
 from tidewheel.local import MemoryTidewheel
 from tidewheel.local.event_source import record_of
-from tidewheel.model.job import job_of
-from tidewheel.model.message import id_deliver_at_ms, id_text
+from tidewheel.model.message import id_text
 from tidewheel.model.pack import Pack
 from tidewheel.model.refused import QueuedMessage
-from tidewheel.model.subscription_state import State
+from tidewheel.model.task import task_of
 from tidewheel.model.triggers import BULK_WINDOW_S, SWEEP_INTERVAL_S, URGENT_QUEUE, WORK_QUEUE, bulk_queue
 
 BULK_URL = MemoryTidewheel().queue("tidewheel_bulk").url
@@ -44,16 +40,13 @@ WORK_VISIBILITY_MS = WORK_QUEUE.visibility_s * 1000
 MOST_RECEIVES = WORK_QUEUE.receives
 """Of a job, before the work queue gives it up."""
 _DAY_MS = 86_400_000
+_MOST_PACKS = 10
 _MOST_DAYS_ASIDE = 27
 """A pack is kept for 14 days in its queue and 14 in its dead-letter queue, from which somebody moves it back."""
 PACKS_OF_NOBODY = 3
 """Receives after which a pack of a topic that is no more is given up here; SQS does after some hours."""
 START_TAKES_MS = 500
 """How long a schedule takes to start a function, at most, when all is well."""
-STALLED = "stalled"
-"""The paused subscription whose parks are more than a sweep can look after."""
-MOST_SWEEPS = 6
-"""After so many, one has come to everything that is due."""
 RETRY_MS = (60_000, 120_000)
 """When Lambda repeats an asynchronous call that failed."""
 
@@ -143,9 +136,7 @@ class Triggers:
         packs: the ingest queue.
         jobs: the work queue.
         calls: asynchronous calls of dispatch that are to come.
-        strangers: messages of other programs, in both queues.
         sources: all that bring messages to the functions' handlers.
-        most_packs: of a batch of ingest.
         next_sweep_ms: when the sweep's schedule fires.
         sweep_asked: whether somebody relies on the next sweep.
     """
@@ -155,9 +146,7 @@ class Triggers:
         self.packs: list[Queued] = []
         self.jobs: list[Queued] = []
         self.calls: list[Call] = []
-        self.strangers = Strangers(world)
-        self.sources: list[Source] = [self.strangers]
-        self.most_packs = 10
+        self.sources: list[Source] = []
         self._sweep_ms = sweep_ms
         self.next_sweep_ms = START_MS + sweep_ms
         self.sweep_asked = False
@@ -202,7 +191,7 @@ class Triggers:
         """Takes the triggers from the work queue, the schedules and the functions."""
         world, service, now_ms = self.world, self.world.service, self.world.now_ms
         if waiting := service.queues.work_queue.everything:
-            self.jobs += (Queued(content=job_of(each.body), visible_ms=each.visible_at_ms) for each in waiting)
+            self.jobs += (Queued(content=task_of(each.body), visible_ms=each.visible_at_ms) for each in waiting)
             service.queues.work_queue.purge()
         self._take_forwarded()
         for topic, _, _ in service.wheel.take_due(now_ms):
@@ -240,19 +229,14 @@ class Triggers:
     # ---- ingest
     def comes_ms(self, pack: Pack, *, again: bool = False) -> int:
         """Returns when ingest gets a pack, sent now or received now without an acknowledgement."""
-        now_ms, narrow = self.world.now_ms, self.world.narrow
-        window_ms = 0 if narrow is None else narrow.kind.window_ms
-        if not window_ms or min(map(id_deliver_at_ms, _ids_of(pack))) < now_ms + URGENT_MS:
-            return now_ms + again * URGENT_VISIBILITY_MS
-        waits_ms = again * bulk_queue(window_ms / 1000).visibility_s * 1000
-        return -(-(now_ms + waits_ms) // window_ms) * window_ms
+        return self.world.now_ms + again * URGENT_VISIBILITY_MS
 
     def _ingest(self, due: list[Queued]) -> None:
         first: Pack = self.world.random.choice(due).content
         alike = [
             each for each in due if (each.content.topic, each.content.generation) == (first.topic, first.generation)
         ]
-        batch = alike[: self.world.random.randint(1, self.most_packs)]
+        batch = alike[: self.world.random.randint(1, _MOST_PACKS)]
         aside_ms = 0
         if self._goes_wrong("packs to dead letters", 0.02):
             aside_ms = self.world.random.randint(1, _MOST_DAYS_ASIDE) * _DAY_MS
@@ -264,9 +248,6 @@ class Triggers:
             return
         packs = [each.pack for each in batch]
         self.world.promises.tried(_ids(batch))
-        narrow, new = self.world.narrow, [each for each in batch if each.received == 1]
-        if narrow is not None and narrow.family == "notes" and narrow.topic == first.topic and len(new) < len(batch):
-            narrow.beside.update(_ids(new))
 
         def call(ports: FaultyPorts) -> None:
             done = ingest(ports, first.topic, packs)
@@ -306,13 +287,13 @@ class Triggers:
         topic = job.topic if hasattr(job, "topic") else job.key.topic
 
         def call(ports: FaultyPorts) -> None:
-            done = do_job(ports, job)
+            done = do_task(ports, job)
             self._count(done, topic)
             # As the handler does: what the job left to the work queue is in there as jobs of its own.
             self.jobs = [each for each in self.jobs if each is not queued]
 
         start = partial(self.world.start, topic=topic, limit_ms=DELIVER_MS)
-        kind = type(job).__name__.removesuffix("Job").lower()
+        kind = type(job).__name__.removesuffix("Task").lower()
         start(f"deliver {kind}", call)
         if self._goes_wrong("job twice", 0.1):
             start(f"deliver {kind} again", call)
@@ -367,39 +348,7 @@ class Triggers:
         self.next_sweep_ms = self.world.now_ms + self._sweep_ms
         self.sweep_asked = False
         if not self._goes_wrong("sweep lost", 0.1):
-            narrow = self.world.narrow
-            call_ms = 0 if narrow is None else narrow.call_ms
-            self.world.start(
-                "sweep",
-                lambda ports: self._swept(sweep(ports)),
-                limit_ms=SWEEP_LIFE_MS,
-                call_ms=call_ms,
-                ended=lambda _: self.starved() if call_ms else None,
-            )
-
-    def starved(self) -> None:
-        """Checks that sweeps reach all due work, while a subscription has too much work for a sweep.
-
-        Raises:
-            Violation: something was due for long.
-        """
-        narrow = self.world.narrow
-        assert narrow is not None
-        for topic, items in stored(self.world.service).topics().items():
-            due_ms: dict[str, int | None] = {}
-            if items.state is not None and topic not in self.world.at_rest:
-                due_ms = {"collection": items.state.collect_at_ms, "merge": items.state.merge_at_ms}
-            due_ms |= {str(key): each.next_check_ms for key, each in items.set_aside.items()}
-            due_ms |= {str(key): each.next_check_ms for key, each in items.deliveries.items()}
-            # Of a queue that is gone three parks are tried in each sweep, and of a paused subscription none.
-            active = {each.name for each in items.subscriptions.values() if each.state is State.ACTIVE}
-            parks = {key: each for key, each in items.parks.items() if key.subscription in active}
-            due_ms |= {str(key): each.next_check_ms for key, each in parks.items()}
-            for what, at_ms in due_ms.items():
-                since_ms = max(at_ms or self.world.now_ms, self.world.suffers_ms or self.world.now_ms)
-                if self.world.now_ms - since_ms > MOST_SWEEPS * SWEEP_MS:
-                    late_s = (self.world.now_ms - since_ms) // 1000
-                    raise Violation(f"{topic}: {what} was due {late_s} s ago, and no sweep came to it", topic)
+            self.world.start("sweep", lambda ports: self._swept(sweep(ports)), limit_ms=SWEEP_LIFE_MS)
 
     def _swept(self, swept: SweepResult) -> None:
         self.world.exercised["sweep: dispatches started"] += len(swept.dispatched)
@@ -428,9 +377,7 @@ class Triggers:
             done = merge(ports, topic, writer, lease_s=lease_s, largest=size, everything=everything)
             self._merged(done, topic)
 
-        narrow = self.world.narrow
-        unchecked_ms = None if narrow is None or size is not MergeSize.LARGE else narrow.job_ms
-        self.world.start("merge", call, topic=topic, limit_ms=MERGE_MS, unchecked_ms=unchecked_ms)
+        self.world.start("merge", call, topic=topic, limit_ms=MERGE_MS)
 
     def _merged(self, done: Merged | None, topic: str) -> None:
         if done is not None:
@@ -438,7 +385,3 @@ class Triggers:
             self.world.exercised["merge: ledgers rewritten alone"] += 0 < done.merges == done.sources
             self.world.exercised["merge: refused"] += done.refused
             self._only_expected(done.skipped, topic)
-
-
-def _ids_of(pack: Pack) -> list[bytes]:
-    return [pack.ids[i : i + 16] for i in range(0, len(pack.ids), 16)]

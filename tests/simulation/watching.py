@@ -8,11 +8,11 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from tests.simulation.consumers import Consumers
-from tests.simulation.damage import Damages
+from tests.simulation.lasting import FAULTY_TOPIC
 from tests.simulation.promises import Promises, Reader, Repeated, Sent, TopicLife, Violation
-from tests.simulation.world import CALM_MS, LONGEST_MS, MAX_SKEW_MS, World
+from tests.simulation.world import LONGEST_MS, MAX_SKEW_MS, World
 from tests.stored import TopicItems, stored
-from tidewheel.flows.ports.queues import Release
+from tidewheel.flows.ports.queues import QueueMessage
 from tidewheel.model.message import MessageId, id_bytes, id_deliver_at_ms, id_text
 from tidewheel.model.recurring import occurrence_id
 from tidewheel.model.topic_state import TopicState
@@ -26,12 +26,9 @@ class Watch:
     A promise that is broken inside a function is kept, since the function's own error handling must not hide it.
     """
 
-    def __init__(self, world: World, damages: Damages | None, consumers: Consumers | None = None) -> None:
+    def __init__(self, world: World, consumers: Consumers | None = None) -> None:
         self._world = world
-        self._damages = damages
         self._consumers = consumers
-        self._gone: set[str] = set() if damages is None else damages.gone
-        self._flipped: set[str] = set() if damages is None else damages.flipped
         self._calm = world.calm
         self._states: dict[str, TopicState] = {}
         self._writes = 0
@@ -48,7 +45,7 @@ class Watch:
         self._world.broken.append(Violation(what, *about))
 
     # ---- a message enters a queue
-    def took(self, queue_url: str, release: Release, delay_s: int) -> None:
+    def took(self, queue_url: str, release: QueueMessage, delay_s: int) -> None:
         """Checks a message accepted by a queue."""
         header = json.loads(release.header)
         message_id = MessageId(header["id"])
@@ -74,23 +71,20 @@ class Watch:
             if came != asked:
                 self._break(f"{message_id} came as {came}, and was sent as {asked}", life.name, message_id)
             if reader in sent.due_from and reader.takes(sent) == {True}:
-                self._check_late(life, reader, message_id, due_ms, sent.accepted_ms, visible_ms, sent.key)
+                self._check_late(life, reader, message_id, due_ms, sent.accepted_ms, visible_ms)
         elif (rule := self._rule_of(life, message_id, due_ms, header.get("key"))) is not None:
             self._check_occurrence(life, reader, rule, message_id, release)
-            # A rule that is restored is found by the next dispatch.
-            if reader in rule.due_from and reader.takes_colour(rule.colour) == {True} and not rule.missed:
+            if reader in rule.due_from and reader.takes_colour(rule.colour) == {True}:
                 self._check_late(life, reader, message_id, due_ms, rule.made_ms, visible_ms)
         else:
             self._break(f"{message_id} came to {reader.name}, but nobody sent it", life.name, message_id)
-        if "ref" in header and header["ref"] not in self._gone:
+        if "ref" in header:
             self._check_body(life, message_id, header)
 
     def _check_body(self, life: TopicLife, message_id: MessageId, header: Mapping[str, Any]) -> None:
         objects, name = self._world.service.objects, header["ref"]
         if not objects.names(name):
             self._break(f"{message_id} was handed out without its body {name}", life.name, message_id)
-            return
-        if name in self._flipped:  # whoever reads it notices
             return
         data = objects.get_range(name, 0, 1 << 20)
         if (hashlib.sha256(data).hexdigest(), len(data)) != (header["sha256"], header["bytes"]):
@@ -129,7 +123,7 @@ class Watch:
                 self._break(f"{sent.id} and {other.id}, one moved to the other, both came", life.name, sent.id)
 
     def _check_occurrence(
-        self, life: TopicLife, reader: Reader, rule: Repeated, message_id: MessageId, release: Release
+        self, life: TopicLife, reader: Reader, rule: Repeated, message_id: MessageId, release: QueueMessage
     ) -> None:
         came, asked = (release.text, (release.attributes or {}).get("colour")), (rule.text, rule.colour)
         if came != asked:
@@ -145,32 +139,24 @@ class Watch:
         due_ms: int,
         known_ms: int | None,
         visible_ms: int,
-        key: str | None = None,
     ) -> None:
         """Bounds the lateness of a first copy in a calm run. `known_ms` is the time of the sender's answer."""
         first = self._promises.copies[reader.queue_url, message_id] == 1
-        touched = self._damages is not None and message_id in self._damages.touched
-        if known_ms is None or not self._timely(life, reader, key, known_ms) or not first or touched:
+        if known_ms is None or not self._timely(life, reader) or not first:
             return
-        from_ms, most_ms, narrow = max(due_ms, known_ms), self._world.most_late_ms(due_ms), self._world.narrow
-        if narrow is not None and message_id in narrow.beside:
-            return  # packs of a batch become one ledger, and one of them waits for its note
-        if narrow is not None and narrow.waits(due_ms, known_ms):
-            from_ms, most_ms = narrow.in_service_ms(from_ms), narrow.kind.longest_wait_ms + CALM_MS
-        late_ms = visible_ms - from_ms
-        if late_ms > most_ms:
+        late_ms = visible_ms - max(due_ms, known_ms)
+        if late_ms > self._world.most_late_ms(due_ms):
             self._break(f"{message_id} came to {reader.name} {late_ms} ms late", message_id)
 
-    def _timely(self, life: TopicLife, reader: Reader, key: str | None, known_ms: int) -> bool:
+    def _timely(self, life: TopicLife, reader: Reader) -> bool:
         """Whether all messages of a reader must be in time."""
         lasting = self._world.lasting
-        if self._world.narrow is not None:
-            spared = self._world.narrow.spares(life.name, key, known_ms)
-            return spared and not reader.hindered and not reader.refused_for_long
         if lasting is None:
             return self._calm and not reader.hindered
-        known = lasting.family in ("queues", "key", "wheel", "damage")
-        return known and not reader.hindered and not reader.refused_for_long
+        spared = lasting.family in ("queues", "key", "wheel") or (
+            lasting.family == "topic" and life.name != FAULTY_TOPIC
+        )
+        return spared and not reader.hindered and not reader.refused_for_long
 
     def _rule_of(self, life: TopicLife, message_id: MessageId, due_ms: int, name: str | None) -> Repeated | None:
         """Returns the recurring message of an occurrence. Returns None for any other message."""
@@ -198,7 +184,7 @@ class Watch:
             if items.state is None or items.state.deleting_at_ms is not None:
                 continue
             for name, why in _needed(items):
-                if name not in there and name not in self._gone:
+                if name not in there:
                     self._break(f"{name} is gone, but {why} needs it", topic, name)
 
     # ---- marks
@@ -250,17 +236,15 @@ def _needed(items: TopicItems) -> Iterator[tuple[str, str]]:
         owner = owners.get(park.key.subscription)
         if park.object_name is not None and owner is not None and owner.generation == park.key.generation:
             yield park.object_name, f"a park of {owner.name}"
-    for item in items.set_aside.values():
-        # Of a deleted subscription nothing is tried: the sweep deletes the item.
-        if not item.damaged and item.key.is_of(owners.get(item.key.subscription)):
-            for name in item.objects:
-                yield name, f"suspect {item.key.id}"
     cursors = [each.cursor for each in owners.values()]
     wanted = {plan for plan in items.plans if any(cursor <= plan for cursor in cursors)}
-    for key in items.deliveries:
-        owner = owners.get(key.subscription)
-        if owner is not None and owner.generation == key.generation:
-            wanted.add(key.plan)
+    for each in items.deliveries.values():
+        owner = owners.get(each.key.subscription)
+        if owner is not None and owner.generation == each.key.generation:
+            if not each.quarantined:
+                wanted.add(each.key.plan)
+            for name in each.unread_objects:
+                yield name, f"delivery {each.key.plan} of {owner.name}"
     for plan in items.plans.values():
         if plan.first_slot in wanted:
             for segment in plan.segments:

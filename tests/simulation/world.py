@@ -10,22 +10,17 @@ from random import Random
 from typing import Any
 
 from tests.recorded_queues import RecordedService
-from tests.simulation.faults import CallFailed, Faults, FaultyPorts, Odds, SkewedClock
+from tests.simulation.faults import CallFailed, Faults, FaultyPorts, SkewedClock
 from tests.simulation.interleaving import Died, Task
 from tests.simulation.lasting import UNDOUBTED_SLOWLY_MS, LastingFaults
 from tests.simulation.latency import Latency
-from tests.simulation.narrow import NarrowFaults
+from tests.simulation.modes import Odds
 from tests.simulation.promises import Promises, Violation
 from tidewheel.aws.tries import AWS_ERRORS
 from tidewheel.clock import Clock, ManualClock
 from tidewheel.errors import (
-    BodyChanged,
     ClockDoubted,
     ConcurrentModification,
-    CorruptLedger,
-    CorruptMetadata,
-    InvalidValue,
-    ObjectMissing,
     PartLeased,
     QueueUnavailable,
     TidewheelError,
@@ -48,9 +43,6 @@ _SWEEP_MS = SWEEP_INTERVAL_S * 1000 + CALM_MS
 """Until a sweep has come, and has started a dispatch."""
 EXPECTED = (CallFailed, ClockDoubted, ConcurrentModification, PartLeased, QueueUnavailable, Died, *AWS_ERRORS)
 """What a function may end with, besides well."""
-
-DAMAGE = (BodyChanged, CorruptLedger, CorruptMetadata, InvalidValue, ObjectMissing)
-"""What a function that meets damage may end with, or report."""
 
 Ended = Callable[[Task], None]
 
@@ -88,7 +80,6 @@ class World:
         healed_ms: when everything was healed; from then on nothing takes any time but the wheel; None: not yet.
         broken: promises that were broken inside a function, which may not notice.
         deleted: names of topics that somebody ever began to delete: their functions may find nothing.
-        suffers_ms: since when time passes with a narrow fault, and functions take little time; None: it does not.
         at_rest: topics that are being rebuilt, or whose rebuild died: there is no topic state.
         rested_ms: topic -> when its last rebuild ended.
     """
@@ -110,7 +101,6 @@ class World:
     healed_ms: int | None = None
     broken: list[Violation] = field(default_factory=list)
     deleted: set[str] = field(default_factory=set)
-    suffers_ms: int | None = None
     at_rest: set[str] = field(default_factory=set)
     rested_ms: dict[str, int] = field(default_factory=dict)
     trace: list[str] = field(default_factory=list)
@@ -127,11 +117,6 @@ class World:
     def exercised(self) -> Counter[str]:
         """The counts of events."""
         return self.faults.exercised
-
-    @property
-    def narrow(self) -> NarrowFaults | None:
-        """The run's narrow faults, or None."""
-        return self.lasting if isinstance(self.lasting, NarrowFaults) else None
 
     @property
     def calm(self) -> bool:
@@ -184,28 +169,21 @@ class World:
         limit_ms: int | None = None,
         ended: Ended | None = None,
         administers: bool = False,
-        unchecked_ms: int | None = None,
-        call_ms: int = 0,
     ) -> None:
         """Begins a function or client with its own clock, stopped before its first call.
 
         Args:
             limit_ms: how long the function lives; None: it is a client.
-            unchecked_ms: how far its clock is ahead, which it does not doubt. None: it does.
-            call_ms: how long each of its calls takes by its clock.
         """
         self.names += 1
         skew_ms = self.random.randint(*self.skews_ms)
         clock: Clock = SkewedClock(self.clock, skew_ms)
-        if unchecked_ms is not None:
-            clock = SkewedClock(self.clock, skew_ms + unchecked_ms)
-        elif self.lasting is not None and limit_ms is not None and not call_ms:
+        if self.lasting is not None and limit_ms is not None:
             clock = CheckedClock(self.lasting.clock(self.clock, skew_ms))
 
         def run(task: Task) -> None:
-            own = SkewedClock(clock, lambda: call_ms * len(task.calls)) if call_ms else clock
             with nullcontext() if self.latency is None else self.latency.budget(task, limit_ms):
-                call(FaultyPorts(self.service, task, self.faults, own))
+                call(FaultyPorts(self.service, task, self.faults, clock))
 
         task = Task(f"{name} {self.names}", run, self.now_ms)
         self.note(f"{task.name}: begins")
@@ -264,8 +242,6 @@ class World:
     def tolerates(self, error: BaseException, topic: str | None) -> bool:
         """Whether a function may end with an error."""
         if isinstance(error, EXPECTED):
-            return True
-        if self.lasting is not None and self.lasting.family == "damage" and isinstance(error, DAMAGE):
             return True
         some = self.deleted or self.at_rest or self.rested_ms
         gone = topic in self.deleted or self.was_at_rest(topic) if topic is not None else bool(some)

@@ -29,9 +29,9 @@ from tidewheel.ledger.ledger import Ledger, encode_ledger, rows_table
 from tidewheel.ledger.rows import sort_rows
 from tidewheel.memory import MemoryService
 from tidewheel.model.object_names import ledger_bucket_id, ledger_name
+from tidewheel.model.plan import Trash
 from tidewheel.model.settings import TopicSettings
 from tidewheel.model.topic_state import TopicState, new_topic_state
-from tidewheel.model.trash import Trash
 from tidewheel.spark.ledger_files import ledger_files
 from tidewheel.spark.ledger_source import SPARK_SCHEMA, LedgerReader, Stretches
 from tidewheel.spark.live_ledgers import in_listing, snapshot

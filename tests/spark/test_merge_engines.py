@@ -14,20 +14,21 @@ import pyarrow.parquet as pq
 import pytest
 
 from tidewheel.errors import CorruptLedger, ObjectMissing
-from tidewheel.flows.upkeep.merge import in_process
-from tidewheel.flows.upkeep.merge_outputs import SideBySide
-from tidewheel.flows.upkeep.merge_planning import Merge, choose
-from tidewheel.flows.upkeep.merge_rows import MergeWork
+from tidewheel.flows.maintenance.merge import in_process
+from tidewheel.flows.maintenance.merge_outputs import SideBySide
+from tidewheel.flows.maintenance.merge_planning import Merge, choose
+from tidewheel.flows.maintenance.merge_rows import MergeWork
 from tidewheel.jobs.folder_objects import FolderObjects
 from tidewheel.jobs.location import Location
 from tidewheel.jobs.tasks import InThreads, Tasks
 from tidewheel.ledger.bucket import Bucket, bucket_id, content_id
 from tidewheel.ledger.ledger import encode_ledger, rows_table
-from tidewheel.ledger.rows import in_order, sort_rows, widened
+from tidewheel.ledger.rows import in_order, sort_rows
 from tidewheel.ledger.writer import SOURCES_TAG
 from tidewheel.model.message import Encoding
 from tidewheel.model.object_names import ledger_name
 from tidewheel.model.settings import TopicSettings
+from tidewheel.model.topic_state import new_topic_state
 from tidewheel.spark.tasks import OnSpark
 
 START_MS = 1_767_225_600_000
@@ -73,7 +74,7 @@ def a_work(sources: list[Bucket], *cuts: int, purge_ms: int = 0) -> MergeWork:
     """A merge of these sources, cut at these slots."""
     ordered = tuple(sorted(sources, key=lambda source: source.id))
     merge = Merge(sources=ordered, cuts=cuts, live_bytes=1)
-    return MergeWork(topic="orders", generation="g1", settings=SETTINGS, merge=merge, purge_ms=purge_ms)
+    return MergeWork(state=replace(new_topic_state("orders", "g1", SETTINGS, 0), purge_ms=purge_ms), merge=merge)
 
 
 def all_slots(*inner: int) -> tuple[int, ...]:
@@ -83,7 +84,7 @@ def all_slots(*inner: int) -> tuple[int, ...]:
 
 def read(location: Location, bucket: Bucket) -> pa.Table:
     """The rows of an output, by pyarrow alone."""
-    return widened(pq.ParquetFile(Path(location.root) / bucket.object_name).read())
+    return pq.ParquetFile(Path(location.root) / bucket.object_name).read()
 
 
 def sorted_rows(tables: list[pa.Table]) -> list[dict[str, Any]]:
@@ -91,77 +92,52 @@ def sorted_rows(tables: list[pa.Table]) -> list[dict[str, Any]]:
     return sorted(rows, key=lambda row: (row["deliver_at_ms"], row["message_id"]))
 
 
-def test_outputs_hold_every_row_once_in_order_within_their_cuts(make_engine: MakeEngine, tmp_path: Path) -> None:
-    location = Location(root=str(tmp_path))
-    rng = random.Random(3)
-    tables = [rows_of(rng, 700) for _ in range(12)]
-    work = a_work([put_ledger(location.objects(), table) for table in tables], *all_slots(288, 3 * 288, 500 * 288))
-    outputs = [output for output in make_engine(location)(work) if output is not None]
-    assert len(outputs) == 3  # the window of 500 days is empty beyond the rows
-    read_back = [read(location, output) for output in outputs]
-    assert sorted_rows(tables) == [row for table in read_back for row in table.to_pylist()]
-    for table, output, (a, b) in zip(
-        read_back, outputs, zip(work.merge.cuts, work.merge.cuts[1:], strict=False), strict=False
-    ):
-        assert in_order(table.cast(tables[0].schema))
-        slots = {ms // SETTINGS.slot_ms for ms in table.column("deliver_at_ms").to_pylist()}
-        assert a <= min(slots) and max(slots) < b
-        assert set(output.slots) == slots and output.rows == table.num_rows
-
-
-def test_all_engines_write_the_same_bytes(spark: Any, tmp_path: Path) -> None:
+def test_all_engines_write_the_same_bytes_of_each_row_that_lives_once_and_within_its_cuts(
+    spark: Any, tmp_path: Path
+) -> None:
     location = Location(root=str(tmp_path))
     rng = random.Random(4)
     keys = [rng.choice([None, "k1", "k2"]) for _ in range(900)]
     attributes = [rng.choice([None, {}, {"a": "b", "tenant": "x" * 30}]) for _ in range(900)]
     tables = [rows_of(rng, 900, key=keys, attributes=attributes) for _ in range(9)]
-    work = a_work([put_ledger(location.objects(), table) for table in tables], *all_slots(300, 2000))
-    others: tuple[Tasks, ...] = (InThreads(2), OnSpark(lambda: spark))
-    with_tasks = (SideBySide(tasks=lambda _, t=tasks: t, objects=location.objects) for tasks in others)
+    copies = tables[0].slice(100)
+    first = START_MS // SETTINGS.slot_ms + 288  # what is due before was planned
+    cuts = [first, first + 300, first + 20 * 288, first + 500 * 288]
+    sources = [put_ledger(location.objects(), table) for table in (*tables, copies)]
+    work = a_work(sources, *cuts, purge_ms=START_MS + 200)
+
+    tasks: tuple[Tasks, ...] = (InThreads(2), OnSpark(lambda: spark))
+    with_tasks = (SideBySide(tasks=lambda _, t=each: t, objects=location.objects) for each in tasks)
     engines = [in_process(location.objects()), *with_tasks]
-    first, *rest = [[output for output in engine(work) if output is not None] for engine in engines]
-    for written in rest:
-        assert [replace(each, object_name="") for each in first] == [replace(each, object_name="") for each in written]
-        for one, other in zip(first, written, strict=True):
+    outputs, *others = [[output for output in engine(work) if output is not None] for engine in engines]
+    assert len(outputs) == 2  # the last window has no rows
+    for written in others:
+        assert [replace(each, object_name="") for each in outputs] == [
+            replace(each, object_name="") for each in written
+        ]
+        for one, other in zip(outputs, written, strict=True):
             assert one.object_name != other.object_name
             assert (tmp_path / one.object_name).read_bytes() == (tmp_path / other.object_name).read_bytes()
 
-
-def test_copies_of_a_message_become_one(make_engine: MakeEngine, tmp_path: Path) -> None:
-    location = Location(root=str(tmp_path))
-    rng = random.Random(5)
-    table, more = rows_of(rng, 300), rows_of(rng, 300)
-    sources = [put_ledger(location.objects(), each) for each in (table, pa.concat_tables([table.slice(100), more]))]
-    [output] = [each for each in make_engine(location)(a_work(sources, *all_slots())) if each is not None]
-    assert read(location, output).to_pylist() == sorted_rows([table, more])
-
-
-def test_purged_and_planned_rows_are_left_out(make_engine: MakeEngine, tmp_path: Path) -> None:
-    location = Location(root=str(tmp_path))
-    table = rows_of(random.Random(6), 400)
-    first = START_MS // SETTINGS.slot_ms + 288
-    work = a_work([put_ledger(location.objects(), table)], first, first + 20 * 288, purge_ms=START_MS + 200)
-    [output] = [each for each in make_engine(location)(work) if each is not None]
     expected = [
         row
-        for row in table.to_pylist()
+        for row in sorted_rows(tables)
         if row["deliver_at_ms"] >= first * SETTINGS.slot_ms and row["sent_at_ms"] >= START_MS + 200
     ]
-    assert read(location, output).to_pylist() == expected
+    read_back = [read(location, output) for output in outputs]
+    assert [row for table in read_back for row in table.to_pylist()] == expected
+    for table, output, start, end in zip(read_back, outputs, cuts, cuts[1:], strict=False):
+        assert in_order(table.cast(tables[0].schema))
+        slots = {ms // SETTINGS.slot_ms for ms in table.column("deliver_at_ms").to_pylist()}
+        assert start <= min(slots) and max(slots) < end
+        assert set(output.slots) == slots and output.rows == table.num_rows
 
 
-def test_a_window_without_rows_makes_no_ledger(make_engine: MakeEngine, tmp_path: Path) -> None:
-    location = Location(root=str(tmp_path))
-    source = put_ledger(location.objects(), rows_of(random.Random(7), 10, days=1))
-    far = source.last_slot + 1000
-    assert not [each for each in make_engine(location)(a_work([source], far, far + 10)) if each is not None]
-
-
-def test_an_output_names_its_sources(make_engine: MakeEngine, tmp_path: Path) -> None:
+def test_an_output_names_its_sources(tmp_path: Path) -> None:
     location = Location(root=str(tmp_path))
     rng = random.Random(8)
     sources = [put_ledger(location.objects(), rows_of(rng, 20)) for _ in range(3)]
-    [output] = [each for each in make_engine(location)(a_work(sources, *all_slots())) if each is not None]
+    [output] = [each for each in in_process(location.objects())(a_work(sources, *all_slots())) if each is not None]
     tags = pq.ParquetFile(tmp_path / output.object_name).metadata.metadata
     assert {source.object_name for source in sources} == set(json.loads(tags[SOURCES_TAG.encode()]))
 

@@ -14,11 +14,11 @@ from tests.flows.alone import local_engine
 from tests.flows.world import DAY, HOUR, TOPIC, World
 from tests.stored import altered, stored
 from tidewheel.errors import InvalidValue
+from tidewheel.flows.maintenance.checkpoint import checkpoint_topic
+from tidewheel.flows.maintenance.merge import in_process, merge
+from tidewheel.flows.maintenance.merge_outputs import SideBySide
 from tidewheel.flows.recovery.audit import audit
 from tidewheel.flows.recovery.rebuild import rebuild
-from tidewheel.flows.upkeep.checkpoint import checkpoint_topic
-from tidewheel.flows.upkeep.merge import in_process, merge
-from tidewheel.flows.upkeep.merge_outputs import SideBySide
 from tidewheel.jobs.job import Job
 from tidewheel.jobs.location import Location, key_ports
 from tidewheel.jobs.rebuild_engine import Engine

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import datasource as spark
 
-from tidewheel.model.segment import Segment
+from tidewheel.model.plan import Segment
 from tidewheel.spark.time_range import TimeRange
 
 TIME = ("deliver_at_ms",)

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from benchmarks.bench_ten_billion import of
-from tidewheel.client import stats
-from tidewheel.flows.upkeep import consider_merge
+from tidewheel.client.operations import stats
+from tidewheel.flows.maintenance import consider_merge
 
 pytestmark = pytest.mark.long
 

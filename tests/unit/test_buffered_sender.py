@@ -142,13 +142,6 @@ def test_a_body_that_is_changed_after_adding_is_sent_as_it_was() -> None:
     assert service.received() == ['{"id":1}']
 
 
-def test_a_body_too_large_for_sqs_is_kept_in_s3() -> None:
-    service = Service()
-    with BufferedSender(service.client) as sender:
-        sender.add(TOPIC, "x" * 1_500_000)
-    assert service.received() == ["x" * 1_500_000]
-
-
 def test_a_topic_whose_large_bodies_are_refused_fails_no_other_topics(monkeypatch: pytest.MonkeyPatch) -> None:
     service = Service()
     service.client.create_topic("other")
@@ -167,16 +160,6 @@ def test_a_topic_whose_large_bodies_are_refused_fails_no_other_topics(monkeypatc
         sender.close()
     assert isinstance(refused.exception(), ClientError)
     assert taken.exception() is None
-
-
-def test_a_future_that_is_cancelled_takes_its_message_out() -> None:
-    service = Service()
-    with BufferedSender(service.client, max_age_s=LONG_S) as sender:
-        dropped = sender.add(TOPIC, "dropped")
-        sender.add(TOPIC, "kept")
-        assert dropped.cancel()
-    assert service.received() == ["kept"]
-    assert sender.pending == 0
 
 
 @settings(max_examples=30, deadline=None)
@@ -330,13 +313,6 @@ def test_what_sqs_refuses_is_raised_by_flush_with_the_messages_and_by_each_futur
     assert all("Refused" in str(future.exception()) for future in sent)
     assert good.result()
     assert service.received() == ["good"]
-
-
-def test_a_failure_that_nobody_flushed_is_raised_at_the_end() -> None:
-    service = Service()
-    service.refusals = 1
-    with pytest.raises(FlushFailed), BufferedSender(service.client) as sender:
-        sender.add(TOPIC, "bad")
 
 
 def test_an_error_of_the_block_is_not_hidden_by_a_failure_to_send() -> None:

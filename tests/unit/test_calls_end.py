@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from math import isinf
 from types import SimpleNamespace
@@ -13,32 +15,33 @@ import boto3
 import botocore.session
 import pytest
 from botocore.config import Config
-from botocore.exceptions import BotoCoreError, ClientError, EndpointConnectionError, ReadTimeoutError
+from botocore.exceptions import ClientError, EndpointConnectionError, ProxyConnectionError, ReadTimeoutError
 
 from tests.slow_endpoint import Asked, Mode, SlowEndpoint
 from tidewheel import deadline
 from tidewheel.aws import tries
 from tidewheel.aws.service import Service
-from tidewheel.aws.tries import Tries
+from tidewheel.aws.tries import CALL_S, Tries, classified
 from tidewheel.client import buffered, connection
-from tidewheel.client.bounded import CALL_S
+from tidewheel.client.asynchronous import AsyncTidewheel
 from tidewheel.client.buffered import BufferedSender
 from tidewheel.client.connection import Connection
-from tidewheel.client.consumer import Consumer
-from tidewheel.client.health import Problem
+from tidewheel.client.operations.health import Problem
 from tidewheel.client.tidewheel import Tidewheel
 from tidewheel.client.waiting import WaitingMessage
+from tidewheel.client.worker.consumer import Consumer
 from tidewheel.clock import SystemClock
-from tidewheel.errors import FlushFailed, OutOfTime, QueueUnavailable, SendFailed
+from tidewheel.errors import FlushFailed, OutOfTime, QueueUnavailable, SendFailed, TemporaryFailure, TidewheelError
 from tidewheel.jobs import location
 from tidewheel.jobs.job import make_job
 from tidewheel.local import LocalTidewheel
 from tidewheel.model.message import Encoding, Message, MessageId
+from tidewheel.storage import table
 
-QUICK = Tries(connect_s=2, read_s=0.5, silent=2, refused=3)
-"""For what hangs."""
-CALM = Tries(connect_s=2, read_s=3, silent=2, refused=3)
-"""For what moto answers, on a machine that is busy."""
+QUICK = Tries(connect_s=2, read_s=0.05, silent=2, refused=3)
+"""For an endpoint that never answers."""
+CALM = Tries(connect_s=2, read_s=2, silent=2, refused=3)
+"""For moto's answers, which take some 20 ms, on a busy machine."""
 LARGE = "x" * 2_000_000
 WAITING = WaitingMessage(
     id=MessageId("01M89Q21GM5BYH7NQ9AJ4M8DT0"),
@@ -50,7 +53,13 @@ WAITING = WaitingMessage(
     payload="payloads/orders/x",
 )
 """A message whose body is in S3."""
-REFUSED = (ClientError, BotoCoreError, QueueUnavailable, SendFailed, OutOfTime)
+
+
+@pytest.fixture
+def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Gives objects no more time than other requests, and shortens the pauses between tries."""
+    monkeypatch.setattr(Tries, "for_objects", property(lambda tries: tries))
+    monkeypatch.setattr(tries, "_BACKOFF_S", 0.01)
 
 
 @pytest.fixture(scope="module")
@@ -91,19 +100,18 @@ def a_session() -> boto3.Session:
 
 
 @pytest.fixture
-def world(stack: LocalTidewheel, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
-    """A client with short timeouts."""
-    monkeypatch.setattr(connection, "SDK", QUICK)
+def calm(stack: LocalTidewheel, short_waits: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
+    """A client with time for AWS's answers."""
+    monkeypatch.setattr(connection, "SDK", CALM)
     with SlowEndpoint(stack.endpoint_url) as endpoint:
         yield World(stack, endpoint)
 
 
 @pytest.fixture
-def calm(stack: LocalTidewheel, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
-    """A client with time for AWS's answers."""
-    monkeypatch.setattr(connection, "SDK", CALM)
-    with SlowEndpoint(stack.endpoint_url) as endpoint:
-        yield World(stack, endpoint)
+def world(calm: World, monkeypatch: pytest.MonkeyPatch) -> World:
+    """A client with short timeouts."""
+    monkeypatch.setattr(connection, "SDK", QUICK)
+    return calm
 
 
 CALLS: dict[str, Callable[[World], object]] = {
@@ -157,21 +165,55 @@ def test_these_are_all_calls_of_the_client() -> None:
     assert CALLS.keys() == {name for name in vars(Tidewheel) if not name.startswith("_")}
 
 
-@pytest.mark.parametrize("name", [each for each in CALLS if each != "health"])
-def test_a_call_tries_a_request_that_hangs_twice_and_ends(world: World, name: str) -> None:
-    world.endpoint.be(Mode.HANG)
-    with pytest.raises(REFUSED):
-        CALLS[name](world)
-    assert len(world.endpoint.asked) == 2
-    # A call that waits for nothing else than AWS has a deadline, even if AWS answers, but never what it was asked.
-    if name not in ("send_many", "receive", "find", "cancel_where", "reschedule_where"):
-        assert name in {each for each in vars(Tidewheel) if hasattr(getattr(Tidewheel, each), "__wrapped__")}
+@pytest.mark.parametrize("mode", [Mode.REFUSE, Mode.RESET, Mode.HANG, Mode.ERROR, Mode.THROTTLE])
+def test_each_call_ends_with_an_error_of_one_class_and_asks_an_aws_that_hangs_twice(
+    world: World, mode: Mode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection, "SDK", replace(QUICK, refused=1))
+    monkeypatch.setattr(table, "_THROTTLED_BACKOFF_S", 0)
+    calls = CALLS | {
+        "send a large body": lambda world: world.tw.send("orders", LARGE),
+        "receive as a consumer": lambda world: Consumer(world.tw, "orders", "new").receive(),
+        "add": lambda world: BufferedSender(world.tw).add("new", "x"),
+        "a new client": lambda world: Tidewheel("toy", session=a_session(), endpoint_url=world.endpoint.url).topics(),
+        "send as a coroutine": lambda world: asyncio.run(AsyncTidewheel(client=world.tw).send("new", "x")),
+    }
+    world.endpoint.be(mode)
+    for name in calls.keys() - {"health"}:
+        world.endpoint.asked.clear()
+        fails_for_now(lambda name=name: calls[name](world))  # type: ignore[misc]
+        if mode is Mode.HANG:
+            until(lambda: len(world.endpoint.asked) >= 2)
+            assert len(world.endpoint.asked) == 2, name
+
+
+def until(condition: Callable[[], bool]) -> None:
+    """Waits for what another thread does."""
+    end_s = time.monotonic() + 10
+    while not condition() and time.monotonic() < end_s:
+        time.sleep(0.005)
+
+
+def fails_for_now(call: Callable[[], object]) -> None:
+    """Checks that a call raises a TemporaryFailure, or one for each of its messages."""
+    with pytest.raises(TidewheelError) as caught:
+        call()
+    failed = caught.value.failures.values() if isinstance(caught.value, SendFailed) else [caught.value]
+    assert {isinstance(each, TemporaryFailure) for each in failed} == {True}, repr(caught.value)
+    assert "try" in str(caught.value)
+
+
+def test_what_aws_refuses_for_good_is_no_temporary_failure() -> None:
+    answer: Any = {"Error": {"Code": "AccessDenied"}, "ResponseMetadata": {"HTTPStatusCode": 403}}
+    with pytest.raises(ClientError), classified():
+        raise ClientError(answer, "Query")
 
 
 def test_health_of_an_aws_that_hangs_ends_and_says_of_each_part_that_it_cannot_be_read(world: World) -> None:
     world.endpoint.be(Mode.HANG)
     findings = world.tw.health()
     assert {each.problem for each in findings} == {Problem.NOT_READABLE}
+    until(lambda: len(world.endpoint.asked) >= 2 * len(findings))
     assert len(world.endpoint.asked) == 2 * len(findings)  # the sweep, three queues, refused messages, topics
 
 
@@ -213,16 +255,9 @@ def test_what_is_refused_at_once_is_tried_more_often(calm: World, mode: Mode) ->
     assert calm.endpoint.count("sqs") == 6
 
 
-def test_an_answer_that_is_late_is_waited_for(calm: World) -> None:
-    calm.endpoint.late_s = 0.2
-    calm.be(Mode.LATE, "sqs")
-    calm.tw.send("orders", "x", delay="1h")
-    assert calm.endpoint.count("sqs") == 1
-
-
-def test_a_send_names_the_messages_of_the_queue_that_hangs_and_sends_all_others(calm: World) -> None:
+def test_a_send_names_the_messages_of_the_queue_that_fails_and_sends_all_others(calm: World) -> None:
     urgent = calm.tw.core.connection.settings.urgent_queue_url.rpartition("/")[2].encode()
-    calm.be(Mode.HANG, "sqs", lambda asked: urgent in asked.body)
+    calm.be(Mode.ERROR, "sqs", lambda asked: urgent in asked.body)
     messages = [Message(body=str(i), delay="1m" if i % 2 else "1d") for i in range(6)]
     with pytest.raises(SendFailed) as caught:
         calm.tw.send_many("orders", messages)
@@ -252,20 +287,20 @@ def test_a_buffered_batch_asks_a_queue_that_hangs_once_for_all_topics(world: Wor
 
 
 def test_a_poll_waits_as_long_as_it_was_asked_to_and_no_other_request_does(calm: World) -> None:
-    calm.endpoint.late_s = 4  # later than other requests wait
+    calm.endpoint.late_s = 1.5 * CALM.read_s  # later than other requests wait
     calm.be(Mode.LATE, "sqs")
     assert calm.tw.receive("orders", "billing", wait_s=20) == []
     assert calm.endpoint.count("sqs") == 1
-    with pytest.raises(ReadTimeoutError):
+    with pytest.raises(TemporaryFailure, match="Read timeout"):
         calm.tw.receive("orders", "billing")
 
 
-def test_messages_that_were_taken_are_returned_when_the_next_request_hangs(calm: World) -> None:
+def test_messages_that_were_taken_are_returned_when_the_next_request_fails(calm: World) -> None:
     for i in range(12):
         calm.tw.send("carts", str(i))
     calm.stack.advance(minutes=1)
     calm.endpoint.asked.clear()
-    calm.be(Mode.HANG, "sqs", lambda _: calm.endpoint.count("sqs") > 1)
+    calm.be(Mode.ERROR, "sqs", lambda _: calm.endpoint.count("sqs") > 1)
     assert len(calm.tw.receive("carts", "billing", max_messages=20)) == 10
 
 
@@ -275,7 +310,8 @@ def test_a_large_body_that_cannot_be_had_leaves_time_for_the_other_messages(calm
     calm.stack.advance(minutes=1)
     calm.be(Mode.HANG, "s3")
     calm.endpoint.asked.clear()
-    with deadline.patience(CALM.for_objects.try_s + 1):  # for one try
+    assert calm.tw.core.connection.sqs  # its client is made before the time begins
+    with deadline.patience(CALM.for_objects.try_s + CALM.read_s - 0.1):  # for one try, which ends after read_s
         found = calm.tw.receive("orders", "billing", max_messages=4)
     assert [each.body for each in found] == ["small"]
     assert calm.endpoint.count("s3") == 1
@@ -286,11 +322,11 @@ def test_a_retry_of_a_consumer_ends_and_the_message_stays(calm: World) -> None:
     calm.stack.advance(minutes=1)
     consumer = Consumer(calm.tw, "carts", "billing")
     [message] = [each for each in consumer.receive(max_messages=50) if each.body == "again"]
-    calm.be(Mode.HANG, "sqs")
+    calm.be(Mode.ERROR, "sqs")
     calm.endpoint.asked.clear()
     with pytest.raises(QueueUnavailable):
         consumer.retry_later(message)
-    assert calm.endpoint.count("sqs") == 2
+    assert calm.endpoint.count("sqs") == CALM.refused
 
 
 # ---- time
@@ -300,7 +336,7 @@ def test_a_throttled_table_is_asked_while_there_is_time_and_no_longer(world: Wor
     world.be(Mode.THROTTLE, "dynamodb")
     assert world.tw.core.connection.storage  # its client is made before the time begins
     begin_s = time.monotonic()
-    with deadline.patience(QUICK.try_s + 1), pytest.raises((ClientError, OutOfTime)):
+    with deadline.patience(QUICK.try_s + 1), pytest.raises(TemporaryFailure):
         world.tw.stats("orders")
     assert time.monotonic() - begin_s < 10  # needs 1 s; without a deadline, 15 requests and 6 s
     assert 1 <= world.endpoint.count("dynamodb") < 15
@@ -319,7 +355,7 @@ def test_a_refusal_gives_a_call_no_more_time_and_an_answer_does(calm: World) -> 
 
 def test_a_call_without_time_for_another_try_raises_what_aws_said(calm: World) -> None:
     calm.be(Mode.THROTTLE, "sqs")
-    with deadline.ends_in(lambda: CALM.try_s + 0.05), pytest.raises(ClientError, match="tried 1 times"):
+    with deadline.ends_in(lambda: CALM.try_s + 0.005), pytest.raises(ClientError, match="tried 1 times"):
         calm.tw.core.connection.sqs.list_queues()
 
 
@@ -369,7 +405,7 @@ def test_settings_that_the_caller_gave_to_the_session_come_first(stack: LocalTid
 @pytest.mark.parametrize("mode", [Mode.HANG, Mode.THROTTLE, Mode.ERROR])
 def test_a_function_tries_twice(stack: LocalTidewheel, mode: Mode, monkeypatch: pytest.MonkeyPatch) -> None:
     settings = stack.client().core.connection.settings
-    read_s = 1 if mode is Mode.HANG else 60
+    read_s = 0.2 if mode is Mode.HANG else 60
     function = Tries(connect_s=2, read_s=read_s, silent=tries.FUNCTION.silent, refused=tries.FUNCTION.refused)
     with SlowEndpoint(mode=mode) as endpoint:
         service = Service.of(settings, a_session(), SystemClock(), endpoint_url=endpoint.url, tries=function)
@@ -379,7 +415,7 @@ def test_a_function_tries_twice(stack: LocalTidewheel, mode: Mode, monkeypatch: 
 
 
 def test_a_job_is_patient_with_what_its_driver_and_its_tasks_ask_for(
-    stack: LocalTidewheel, monkeypatch: pytest.MonkeyPatch
+    stack: LocalTidewheel, short_waits: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real = tries.JOB.for_objects
     monkeypatch.setattr("tidewheel.aws.tries.JOB", Tries(connect_s=2, read_s=0.2, silent=3, refused=4))
@@ -412,8 +448,7 @@ def test_a_buffered_sender_that_is_closed_soon_gives_up_a_queue_that_hangs(
     world.be(Mode.HANG, "sqs")
     sender = BufferedSender(world.tw, max_age_s=0)
     sender.add("orders", "x", delay="3d")
-    while not world.endpoint.count("sqs"):
-        time.sleep(0.01)
+    until(lambda: world.endpoint.count("sqs") > 0)
     began_s = time.monotonic()
     with pytest.raises(FlushFailed):
         sender.close()
@@ -434,3 +469,21 @@ def test_a_buffered_sender_that_is_closed_soon_gives_up_a_queue_that_hangs(
 def test_throttling_and_errors_of_aws_itself_pass_and_refusals_do_not(status: int, code: str, expected: bool) -> None:
     answer: Any = {"Error": {"Code": code}, "ResponseMetadata": {"HTTPStatusCode": status}}
     assert tries.passes(ClientError(answer, "ReceiveMessage")) is expected
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
+def test_an_endpoint_on_this_machine_is_asked_without_the_environments_proxy(
+    stack: LocalTidewheel, host: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    endpoint_url = stack.endpoint_url.replace("127.0.0.1", host)
+    for name in ("NO_PROXY", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    for name in ("HTTP_PROXY", "http_proxy", "HTTPS_PROXY"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    Tidewheel("toy", session=a_session(), endpoint_url=endpoint_url, clock=stack.clock).topics()
+    make_job({"stack": "toy"}, session=a_session(), clock=SystemClock(), endpoint_url=endpoint_url)
+    other = Connection("toy", session=a_session(), settings=None, endpoint_url="http://aws.example").sqs
+    with pytest.raises(ProxyConnectionError):
+        other.list_queues()
+    monkeypatch.setenv("AWS_ENDPOINT_URL", endpoint_url)
+    Tidewheel("toy", session=a_session(), clock=stack.clock).topics()

@@ -19,7 +19,6 @@ CHECKING = {
     "flows/recovery/scan.py",
     "jobs/importing/csv_rows.py",
     "jobs/importing/parquet.py",
-    "ledger/inspection.py",
     "ledger/joined.py",
     "ledger/ledger.py",
     "ledger/reader.py",

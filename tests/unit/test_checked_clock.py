@@ -8,7 +8,7 @@ import boto3
 import pytest
 from botocore.awsrequest import AWSResponse
 
-from tidewheel.aws.dates import watch_dates
+from tidewheel.aws.service import watch_dates
 from tidewheel.clock import ManualClock
 from tidewheel.errors import ClockDoubted
 from tidewheel.model.checked_clock import CheckedClock, begin_invocation, unchecked_ms

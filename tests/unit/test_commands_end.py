@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import pty
 import signal
 import subprocess
 import sys
@@ -15,6 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 from tests.slow_endpoint import Mode, SlowEndpoint
+from tidewheel.aws import tries
 from tidewheel.aws.tries import Tries
 from tidewheel.cli import INTERRUPTED
 from tidewheel.cli.main import app
@@ -33,7 +32,8 @@ COMMANDS = {
 
 @pytest.fixture
 def endpoint(monkeypatch: pytest.MonkeyPatch) -> Iterator[SlowEndpoint]:
-    monkeypatch.setattr(connection, "SDK", Tries(connect_s=2, read_s=0.4, silent=2, refused=3))
+    monkeypatch.setattr(connection, "SDK", Tries(connect_s=2, read_s=0.1, silent=2, refused=3))
+    monkeypatch.setattr(tries, "_BACKOFF_S", 0.01)
     for name, value in (
         ("AWS_ACCESS_KEY_ID", "a"),
         ("AWS_SECRET_ACCESS_KEY", "b"),
@@ -44,8 +44,13 @@ def endpoint(monkeypatch: pytest.MonkeyPatch) -> Iterator[SlowEndpoint]:
         yield endpoint
 
 
-@pytest.mark.parametrize("name", COMMANDS)
-@pytest.mark.parametrize("mode", [Mode.HANG, Mode.THROTTLE, Mode.ERROR, Mode.REFUSE])
+@pytest.mark.parametrize(
+    ("mode", "name"),
+    [
+        *((Mode.HANG, name) for name in COMMANDS),
+        *((mode, "topics") for mode in (Mode.THROTTLE, Mode.ERROR, Mode.REFUSE)),
+    ],
+)
 def test_a_command_says_in_one_line_which_service_failed_where_and_what_to_do(
     endpoint: SlowEndpoint, mode: Mode, name: str
 ) -> None:
@@ -68,7 +73,8 @@ def test_a_command_says_in_one_line_which_service_failed_where_and_what_to_do(
 def test_a_signal_ends_a_command_that_waits_for_aws(
     endpoint: SlowEndpoint, number: signal.Signals, command: tuple[str, ...]
 ) -> None:
-    endpoint.be(Mode.HANG)
+    endpoint.be(Mode.ERROR)  # it is no `tidewheel dev`
+    endpoint.be(Mode.HANG, lambda asked: asked.service == "ssm")
     code = "import sys; from tidewheel.cli import run; run()"
     asks = subprocess.Popen(
         [sys.executable, "-c", code, "--endpoint-url", endpoint.url, *command],
@@ -76,7 +82,7 @@ def test_a_signal_ends_a_command_that_waits_for_aws(
         stderr=subprocess.PIPE,
         text=True,
     )
-    while not endpoint.asked and asks.poll() is None:
+    while not endpoint.count("ssm") and asks.poll() is None:
         time.sleep(0.02)
     asks.send_signal(number)
     _, shown = asks.communicate(timeout=60)
@@ -98,25 +104,14 @@ LONG = {
 
 
 @pytest.mark.parametrize("what", LONG)
-def test_long_work_has_a_progress_bar_on_a_terminal(endpoint: SlowEndpoint, what: str) -> None:
-    endpoint.be(Mode.HANG)
-    code = "import sys; from tidewheel.cli import run; run()"
-    terminal, end = pty.openpty()
-    asks = subprocess.Popen(
-        [sys.executable, "-c", code, "--endpoint-url", endpoint.url, *LONG[what]],
-        stdout=subprocess.PIPE,
-        stderr=end,
-        env={**os.environ, "TERM": "xterm"},
-    )
-    os.close(end)
-    try:
-        shown = b""
-        while what.strip().encode() not in shown:
-            shown += os.read(terminal, 1_000)  # fails when the process has ended
-    finally:
-        asks.kill()
-        asks.communicate()
-        os.close(terminal)
+def test_long_work_has_a_progress_bar_on_a_terminal(
+    endpoint: SlowEndpoint, what: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("FORCE_COLOR", "1")  # rich takes any stream for a terminal then
+    endpoint.be(Mode.ERROR)
+    result = CliRunner().invoke(app, ["--endpoint-url", endpoint.url, *LONG[what]])
+    assert what.strip() in result.stderr and "\x1b[" in result.stderr
 
 
 @pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
@@ -124,7 +119,7 @@ def test_a_job_that_cannot_release_its_leases_ends_soon_after_a_signal(name: str
     code = (
         "import os, signal, time\n"
         "from tidewheel.cli import jobs\n"
-        "jobs.RELEASE_S = 0.2\n"
+        "jobs.END_S = 0.2\n"
         f"signal.signal(signal.{name}, jobs._interrupted)\n"
         f"try:\n    os.kill(os.getpid(), signal.{name}); time.sleep(60)\n"
         "finally:\n    time.sleep(60)\n"

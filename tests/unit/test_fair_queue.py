@@ -56,13 +56,6 @@ def test_quiet_groups_come_before_a_group_with_a_tenth_and_thirty_of_the_message
     assert fair.bodies(4) == ["quiet-1", "quiet-2", "loud", "loud"]
 
 
-def test_a_group_with_fewer_than_thirty_in_flight_keeps_its_place(fair: FairQueue) -> None:
-    fair.put("loud", 100)
-    fair.put("quiet")
-    assert fair.bodies(NOISY_LEAST - 1) == ["loud"] * (NOISY_LEAST - 1)
-    assert fair.bodies() == ["loud"]
-
-
 def test_a_group_with_a_tenth_of_the_messages_in_flight_or_less_keeps_its_place(fair: FairQueue) -> None:
     for number in range(10):
         fair.put(f"group-{number}", 40)
@@ -85,23 +78,6 @@ def test_messages_without_a_group_are_never_noisy_and_stay_in_their_place(fair: 
     fair.put("group")
     assert fair.bodies(100) == ["flood"] * 100
     assert fair.bodies() == ["group"]
-
-
-def test_messages_without_a_group_in_flight_count_in_the_share_of_a_group(fair: FairQueue) -> None:
-    fair.put("other")
-    fair.put_without_group("flood", 301)
-    fair.take(302)
-    fair.put("group", 31)
-    fair.put("other")
-    assert fair.bodies(32) == ["group"] * 31 + ["other"], "30 of 332 messages are less than a tenth"
-
-
-def test_a_queue_without_groups_keeps_the_order_of_today(fair: FairQueue) -> None:
-    for body in "cab":
-        fair.queue.put(body)
-    fair.queue.put("delayed", delay_s=1)
-    fair.move_s(2)
-    assert fair.bodies(10) == ["c", "a", "b", "delayed"]
 
 
 def test_a_message_whose_visibility_timeout_ended_is_no_longer_in_flight(fair: FairQueue) -> None:

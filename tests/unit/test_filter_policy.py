@@ -190,38 +190,6 @@ def test_a_message_without_attributes_is_never_taken(attributes: dict[str, str] 
 
 # ---- policies
 
-ORDERS = {
-    "store": ["example_corp"],
-    "event": [{"anything-but": "order_cancelled"}],
-    "customer_interests": ["rugby", "football", "baseball"],
-    "price_usd": [{"numeric": [">=", 100]}],
-}
-
-
-@pytest.mark.parametrize(
-    ("change", "taken"),
-    [
-        ({}, True),
-        ({"store": "other"}, False),
-        ({"event": "order_cancelled"}, False),
-        ({"event": None}, False),
-        ({"price_usd": "99.99"}, False),
-        ({"customer_interests": '["hockey"]'}, False),
-        ({"region": "eu"}, True),
-    ],
-)
-def test_every_name_must_match_and_names_outside_the_policy_do_not_count(
-    change: dict[str, str | None], taken: bool
-) -> None:
-    message: dict[str, str | None] = {
-        "store": "example_corp",
-        "event": "order_placed",
-        "customer_interests": '["soccer", "rugby", "hockey"]',
-        "price_usd": "210.75",
-    }
-    attributes = {name: value for name, value in (message | change).items() if value is not None}
-    assert FilterPolicy.parse(ORDERS).matches(attributes) is taken
-
 
 def test_or_takes_what_one_of_its_policies_takes() -> None:
     policy = FilterPolicy.parse(
@@ -292,12 +260,6 @@ def test_names_are_and_and_conditions_are_or(policy: dict[str, Any], attributes:
     assert FilterPolicy.parse(policy).matches(attributes) == all(parts)
 
 
-@given(st.lists(TEXTS, min_size=1), VALUES)
-def test_anything_but_is_the_opposite_for_a_value_that_is_there(refused: list[str], value: str) -> None:
-    if value.strip() != "[]":
-        assert takes([{"anything-but": refused}], value) != takes(list(refused), value)
-
-
 # ---- what is refused
 
 
@@ -305,9 +267,7 @@ def test_anything_but_is_the_opposite_for_a_value_that_is_there(refused: list[st
     ("policy", "field", "advice"),
     [
         ("", "filter_policy", "not JSON"),
-        ("{'a': ['b']}", "filter_policy", "not JSON"),
         ('{"a": [NaN]}', "filter_policy", "NaN is not JSON"),
-        ({"a": [float("inf")]}, "filter_policy", "not JSON"),
         ({1: ["a"]}, "filter_policy", "a name is text"),
         ({"$or": [{"a": ["b"]}, {None: ["b"]}]}, "filter_policy", "a name is text"),
         ({"a": {1, 2}}, "filter_policy", "set is not JSON"),
@@ -315,57 +275,38 @@ def test_anything_but_is_the_opposite_for_a_value_that_is_there(refused: list[st
         pytest.param('{"a":' * 100_000, "filter_policy", "characters", id="long"),
         pytest.param('{"a":' * 50_000, "filter_policy", "nested too deeply", id="deep"),
         ('["a"]', "filter_policy", "give an object"),
-        ("null", "filter_policy", "give an object"),
         (None, "filter_policy", "give a JSON object"),
-        (5, "filter_policy", "give a JSON object"),
         ({}, "filter_policy", "empty policy"),
         ('{"a": ["b"], "a": ["c"]}', "filter_policy", "twice"),
         ('{"a": ["\\ud800"]}', "filter_policy", "surrogate"),
         ({"": ["x"]}, "filter_policy", "1 to 256 characters"),
-        ({"a" * 257: ["x"]}, "filter_policy", "1 to 256 characters"),
         ({"a": "b"}, "filter_policy a", "list of at least one"),
-        ({"a": []}, "filter_policy a", "list of at least one"),
         ({"a": {"b": ["c"]}}, "filter_policy a", "not nested"),
         ({"a": ["x", ["y"]]}, "filter_policy a[1]", "give text, a number"),
         ({"a": [{}]}, "filter_policy a[0]", "one operator"),
         ({"a": [{"prefix": "x", "suffix": "y"}]}, "filter_policy a[0]", "one operator"),
         ({"a": ["x", {"like": "y"}]}, "filter_policy a[1]", "unknown operator; use anything-but,"),
         ({"a": [{"prefix": ""}]}, "filter_policy a[0] prefix", "at least one character"),
-        ({"a": [{"suffix": 5}]}, "filter_policy a[0] suffix", "give text"),
-        ({"a": [{"equals-ignore-case": ["x"]}]}, "filter_policy a[0] equals-ignore-case", "give text"),
         ({"a": [{"exists": "true"}]}, "filter_policy a[0] exists", "true or false"),
-        ({"a": [{"exists": 1}]}, "filter_policy a[0] exists", "true or false"),
         ({"a": [{"anything-but": []}]}, "filter_policy a[0] anything-but", "at least one value"),
-        ({"a": [{"anything-but": None}]}, "filter_policy a[0] anything-but", "give text, a number"),
         ({"a": [{"anything-but": [True]}]}, "filter_policy a[0] anything-but", "give text, a number"),
         ({"a": [{"anything-but": {"exists": True}}]}, "filter_policy a[0] anything-but", "prefix"),
-        ({"a": [{"anything-but": {"prefix": 5}}]}, "filter_policy a[0] anything-but prefix", "give text"),
         ({"a": [{"wildcard": "*a*b*c*"}]}, "filter_policy a[0] wildcard", "at most 3 wildcards"),
         ({"a": [{"wildcard": "a\\*"}]}, "filter_policy a[0] wildcard", "no backslash"),
-        ({"a": [{"wildcard": 5}]}, "filter_policy a[0] wildcard", "give text"),
         ({"a": [{"anything-but": {"wildcard": "****"}}]}, "filter_policy a[0] anything-but wildcard", "at most 3"),
-        ({"a": [{"anything-but": {"cidr": "10.0.0.0/8"}}]}, "filter_policy a[0] anything-but", "prefix"),
         ({"a": [{"cidr": "not a network"}]}, "filter_policy a[0] cidr", 'such as "10.0.0.0/24"'),
-        ({"a": [{"cidr": "10.0.0.0/33"}]}, "filter_policy a[0] cidr", 'such as "10.0.0.0/24"'),
-        ({"a": [{"cidr": 10}]}, "filter_policy a[0] cidr", "give text"),
         ({"a": [{"numeric": 5}]}, "filter_policy a[0] numeric", "one comparison"),
-        ({"a": [{"numeric": ["="]}]}, "filter_policy a[0] numeric", "one comparison"),
         ({"a": [{"numeric": ["==", 5]}]}, "filter_policy a[0] numeric", "use one of = < <= > >="),
-        ({"a": [{"numeric": [[], 5]}]}, "filter_policy a[0] numeric", "use one of = < <= > >="),
         ({"a": [{"numeric": ["=", "5"]}]}, "filter_policy a[0] numeric", "without quotation marks"),
         ({"a": [{"numeric": ["=", True]}]}, "filter_policy a[0] numeric", "without quotation marks"),
         ({"a": [{"numeric": ["<", 5, ">", 0]}]}, "filter_policy a[0] numeric", "lower bound"),
         ({"a": [{"numeric": [">", 5, "<", 5]}]}, "filter_policy a[0] numeric", "nothing would match"),
         ({"a": [10**9 + 1]}, "filter_policy a[0]", "from -1000000000"),
-        ({"a": [-(10**400)]}, "filter_policy a[0]", "from -1000000000"),
         ({"$or": [{"a": ["b"]}]}, "filter_policy $or", "at least two policies"),
-        ({"$or": ["a", "b"]}, "filter_policy $or", "at least two policies"),
         ({"$or": [{"a": ["b"]}, {}]}, "filter_policy $or[1]", "empty policy"),
         ({"$or": [{"numeric": ["b"]}, {"a": ["b"]}]}, "filter_policy $or[0]", "'numeric' is an operator"),
-        ({"$or": [{"cidr": ["b"]}, {"a": ["b"]}]}, "filter_policy $or[0]", "'cidr' is an operator"),
         ({"$or": [{"a": ["b"]}, {"b": [{"x": 1}]}]}, "filter_policy $or[1] b[0]", "unknown operator"),
         ({name: ["x"] for name in "abcdef"}, "filter_policy", "6 names"),
-        ({"$or": [{name: ["x"]} for name in "abcdef"]}, "filter_policy", "6 names"),
         ({name: [f"{name}{i}" for i in range(6)] for name in "abc"}, "filter_policy", "216 combinations"),
         ({"a": ["x" * MAX_BYTES]}, "filter_policy", "at most 262144 bytes"),
         pytest.param('{"a": ["' + "é" * (MAX_BYTES // 2) + '"]}', "filter_policy", "at most 262144", id="bytes"),
@@ -405,22 +346,3 @@ def test_a_policy_may_have_five_names_and_150_combinations() -> None:
     assert FilterPolicy.parse({**policy, "e": ["x"]}).matches({"a": "3", "b": "1", "d": "3", "e": "x"})
     with pytest.raises(InvalidValue, match="165 combinations"):
         FilterPolicy.parse({"a": [f"{i}" for i in range(33)], "$or": policy["$or"]})
-
-
-JSON_VALUES = st.recursive(
-    st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=4)),
-    lambda inner: st.one_of(
-        st.lists(inner, max_size=3),
-        st.dictionaries(
-            st.sampled_from(["a", "$or", "prefix", "suffix", "exists", "numeric", "anything-but"]), inner, max_size=2
-        ),
-    ),
-)
-
-
-@given(st.one_of(JSON_VALUES, st.text(), JSON_VALUES.map(json.dumps), st.dictionaries(st.text(), JSON_VALUES)))
-def test_anything_is_either_a_policy_or_refused(policy: Any) -> None:
-    try:
-        FilterPolicy.parse(policy).matches({"a": "1"})
-    except InvalidValue as error:
-        assert error.field.startswith("filter_policy")

@@ -1,9 +1,8 @@
-"""The functions load only modules in their archive."""
+"""Functions, the SDK and the command line load only what they need."""
 
 from __future__ import annotations
 
 import importlib.util
-import json
 import os
 import subprocess
 import sys
@@ -14,20 +13,16 @@ import pytest
 from tests.conftest import REPOSITORY
 from tidewheel.model.settings import ServiceSettings
 
-PROGRAM = """
-import importlib, json, sys
-
-for name in sys.argv[1:]:
-    importlib.import_module(f"functions.{name}.handler")
-print(json.dumps(sorted(sys.modules)))
-"""
-PATIENCE_S = 120
+FUNCTIONS = ", ".join(
+    f"functions.{name}.handler" for name in ("compact", "declare", "deliver", "dispatch", "ingest", "sweep")
+)
 ROWS = ("numpy", "pyarrow")
 """What rows are read and written with."""
 NEVER = (
     "aws_cdk",
     "aws_xray_sdk",
     "moto",
+    "opentelemetry",
     "pyspark",
     "rich",
     "tidewheel.cdk",
@@ -37,51 +32,77 @@ NEVER = (
     "tidewheel.spark",
     "typer",
 )
+"""What no function's archive has."""
+ADAPTERS = """pkgutil, importlib, tidewheel.aws, tidewheel.memory
+for package in (tidewheel.aws, tidewheel.memory):
+    for module in pkgutil.iter_modules(package.__path__):
+        importlib.import_module(f"{package.__name__}.{module.name}")"""
+HELP = """tidewheel.cli.main
+try: tidewheel.cli.main.app(["--help"])
+except SystemExit: pass"""
+LIGHT = {
+    "the package": ("tidewheel", ("boto3", "botocore", "pyarrow", "typer")),
+    "the service in memory": ("tidewheel.memory", ("boto3", "botocore.client", "botocore.session")),
+    "the client": ("tidewheel.client.worker.consumer, tidewheel.client.buffered", ("opentelemetry",)),
+    "the adapters": (ADAPTERS, (*ROWS, "aws_lambda_powertools", "aws_cdk", "moto", "pyspark")),
+    "--help": (HELP, ("boto3", "moto", "pyarrow", "matplotlib")),
+}
+"""Name -> what is imported, and what is not loaded by this."""
 
 
-def loaded_by(*functions: str) -> set[str]:
-    """Imports handlers in a new process. Returns all loaded modules."""
+def python(program: str) -> str:
+    """Runs a program in a process of its own with a function's environment. Returns the output."""
     values = {"max_skew_ms": "100", "send_threads": "8", "topic_queues": "{}"}
     variables = {
         f"TIDEWHEEL_{field.name.upper()}": values.get(field.name, "arn:aws:sqs:eu-central-1:1:q")
         for field in fields(ServiceSettings)
     }
+    here = {"PATH": os.environ["PATH"], "HOME": os.environ.get("HOME", "/"), "PYTHONPATH": str(REPOSITORY / "src")}
+    aws = {
+        "AWS_DEFAULT_REGION": "eu-central-1",
+        "AWS_ACCESS_KEY_ID": "testing",
+        "AWS_SECRET_ACCESS_KEY": "testing",
+    }
     done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, *functions],
+        [sys.executable, "-c", program],
         cwd=REPOSITORY,
-        env={
-            "PATH": os.environ["PATH"],
-            "HOME": os.environ.get("HOME", "/"),
-            "PYTHONPATH": str(REPOSITORY / "src"),
-            "AWS_DEFAULT_REGION": "eu-central-1",
-            "AWS_ACCESS_KEY_ID": "testing",
-            "AWS_SECRET_ACCESS_KEY": "testing",
-            **variables,
-        },
+        env={**here, **aws, **variables},
         capture_output=True,
         text=True,
-        timeout=PATIENCE_S,
+        timeout=120,
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    return set(json.loads(done.stdout))
+    return done.stdout
+
+
+def loaded_by(imports: str) -> set[str]:
+    """Returns all modules loaded by imports."""
+    return set(python(f"import sys, {imports}\nprint(*sys.modules)").split())
 
 
 def test_no_function_loads_a_package_that_the_archive_does_not_have() -> None:
-    loaded = loaded_by("compact", "declare", "deliver", "dispatch", "ingest", "sweep")
+    loaded = loaded_by(FUNCTIONS)
     assert set(ROWS) <= loaded and loaded & set(NEVER) == set()
 
 
-def test_the_service_in_memory_needs_nothing_of_botocore_but_its_exceptions() -> None:
-    program = "import sys, tidewheel.memory; print(*(each for each in sys.modules if each.startswith('boto')))"
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, timeout=PATIENCE_S, check=True
+@pytest.mark.parametrize("name", LIGHT)
+def test_what_starts_often_loads_little(name: str) -> None:
+    imports, heavy = LIGHT[name]
+    assert loaded_by(imports) & set(heavy) == set()
+
+
+def test_the_sdk_needs_boto3_and_pyroaring_only() -> None:
+    blocked = ["pyarrow", "aws_lambda_powertools", "numpy", "moto", "typer", "rich", "aws_cdk", "matplotlib"]
+    python(
+        f"import sys\nfor name in {blocked}: sys.modules[name] = None\n"
+        "import tidewheel\n"
+        "for name in tidewheel.__all__: getattr(tidewheel, name)\n"
+        "import tidewheel.storage.storage, tidewheel.aws.s3_objects"
     )
-    assert "botocore.exceptions" in done.stdout
-    assert not {"boto3", "botocore.client", "botocore.session"} & set(done.stdout.split())
 
 
-@pytest.mark.parametrize("name", [*ROWS, *NEVER])
+@pytest.mark.parametrize("name", sorted({*ROWS, *NEVER, *(each for _, heavy in LIGHT.values() for each in heavy)}))
 def test_what_must_not_be_loaded_exists_under_this_name(name: str) -> None:
     """The absence of an unknown name would prove nothing."""
     assert importlib.util.find_spec(name) is not None
@@ -92,20 +113,10 @@ def test_each_file_of_the_storage_can_be_imported_first() -> None:
     names = sorted(
         f"tidewheel.storage.{each.stem}" for each in (REPOSITORY / "src" / "tidewheel" / "storage").glob("*.py")
     )
-    again = (
+    python(
         "import importlib, sys\n"
         f"for name in {names}:\n"
         "    for each in [each for each in sys.modules if each.startswith('tidewheel.storage')]:\n"
         "        del sys.modules[each]\n"
         "    importlib.import_module(name.removesuffix('.__init__'))\n"
     )
-    subprocess.run([sys.executable, "-c", again], check=True)
-
-
-def test_neither_a_function_nor_the_client_loads_opentelemetry() -> None:
-    assert "opentelemetry" not in loaded_by("compact", "declare", "deliver", "dispatch", "ingest", "sweep")
-    program = "import sys, tidewheel.client.consumer, tidewheel.client.buffered; print('opentelemetry' in sys.modules)"
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, timeout=PATIENCE_S, check=True
-    )
-    assert done.stdout == "False\n"

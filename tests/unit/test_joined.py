@@ -11,7 +11,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.unit.test_ledger import START_MS, Row, a_row, cuts, encode, many_rows, part, row_lists, table_of, thorough
+from tests.unit.test_ledger import (
+    START_MS,
+    Row,
+    a_row,
+    cuts,
+    encode,
+    many_rows,
+    part,
+    row_lists,
+    table_of,
+    thorough,
+    unlike_its_bucket,
+)
 from tidewheel.errors import CorruptLedger
 from tidewheel.ledger import joined
 from tidewheel.ledger.joined import StoredSegment, decode_together
@@ -90,15 +102,7 @@ def outcome(decode: Callable[[], pa.Table]) -> object:
         return error.first_byte, error.reason
 
 
-@pytest.mark.parametrize(
-    ("changes", "reason"),
-    [
-        ({"rows": 4}, "3 rows instead of 4"),
-        ({"first_deliver_at_ms": START_MS + 1}, "delivery times"),
-        ({"last_deliver_at_ms": START_MS + 1}, "delivery times"),
-        ({"length": 1}, "bytes instead of 1"),
-    ],
-)
+@unlike_its_bucket
 def test_a_segment_among_others_that_is_not_what_its_bucket_says_is_noticed(
     changes: dict[str, int], reason: str
 ) -> None:

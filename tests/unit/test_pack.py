@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import base64
 import random
-import tracemalloc
-import zlib
+from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.packs import fields_of, pack_of, raw_pack
+from tests.packs import fields_of, pack_of
 from tidewheel.errors import CorruptPack, NewerRelease
 from tidewheel.model.checksum import opened, sealed
 from tidewheel.model.duration import MAX_DELAY_MS
@@ -20,7 +19,6 @@ from tidewheel.model.message import (
     MAX_MESSAGE_BYTES,
     SQS_MAX_BYTES,
     TIMES_END_MS,
-    Encoding,
     IdSource,
     Message,
     id_text,
@@ -29,7 +27,7 @@ from tidewheel.model.pack import (
     _MOST_HEADER_BYTES,
     MAX_MESSAGES,
     MAX_PACK_BYTES,
-    MAX_RAW_BYTES,
+    SENDER_SKEW_MS,
     _header_bytes,
     decode_pack,
     packs,
@@ -44,10 +42,6 @@ MESSAGES = st.builds(
     body=st.one_of(TEXTS, st.binary(min_size=1, max_size=60), st.lists(st.integers(), max_size=5)),
     delay=st.integers(0, MAX_DELAY_MS // 1000),
     attributes=st.dictionaries(st.from_regex(r"[a-z]{1,8}", fullmatch=True), TEXTS, max_size=3),
-)
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
-    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
 )
 
 
@@ -121,84 +115,37 @@ def test_a_pack_holds_at_most_ten_thousand_messages() -> None:
     assert [len(indexes) for indexes, _ in packs("orders", "g1", NOW_MS, sent)] == [MAX_MESSAGES, 1]
 
 
-@given(st.binary(max_size=300))
-def test_hostile_bytes_only_ever_raise_corrupt_pack(data: bytes) -> None:
-    for each in (data, sealed(data), sealed(b"\x01" + data), sealed(b"\x01" + zlib.compress(data))):
-        with pytest.raises((CorruptPack, NewerRelease)):
-            decode_pack(each, NOW_MS)
-
-
-@settings(max_examples=300)
-@given(st.sampled_from(["topic", "gen", "sent", "ids", "enc", "sizes", "attrs"]), JSON)
-def test_a_field_of_any_other_value_is_read_or_refused_never_worse(field: str, value: Any) -> None:
-    try:
-        pack = decode_pack(pack_of(document(**{field: value})), NOW_MS)
-    except CorruptPack:
-        return
-    assert len(pack) == len(pack.encodings) == 2
-    for text in [pack.topic, pack.generation, *pack.texts]:
-        text.encode()
-
-
-@given(JSON)
-def test_json_that_is_no_pack_is_refused(value: Any) -> None:
-    with pytest.raises(CorruptPack):
-        decode_pack(raw_pack(value, b"onedHdv"), NOW_MS)
-
-
-@given(st.integers(0), st.integers(0, 255))
-def test_a_good_pack_with_a_changed_byte_is_refused_or_still_whole(place: int, byte: int) -> None:
-    [(_, data)] = packs("orders", "g1", NOW_MS, checked(Message(body="one"), Message(body=b"two")))
-    changed = bytearray(data)
-    changed[place % len(data)] = byte
-    try:
-        pack = decode_pack(bytes(changed), NOW_MS)
-    except CorruptPack:
-        return
-    assert pack.texts == ["one", "dHdv"]
-
-
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
         ({"topic": "no topic"}, "bad field"),
-        ({"topic": None}, "bad field"),
         ({"topic": "orders\n"}, "bad field"),
         ({"gen": ""}, "generation"),
-        ({"gen": "g" * 65}, "generation"),
         ({"gen": "\ud800"}, "generation"),
         ({"sent": True}, "sending time"),
-        ({"sent": -1}, "sending time"),
-        ({"sent": 1.5}, "sending time"),
+        ({"times": {}}, "sending times"),
+        ({"times": [1]}, "sending times"),
+        ({"times": [1, NOW_MS + SENDER_SKEW_MS + 1]}, "later than the pack"),
+        ({"times": [True, 1]}, "bad field"),
         ({"ids": "AAAA"}, "columns"),
-        ({"ids": "?"}, "bad field"),
         ({"enc": "03"}, "bad field"),
         ({"enc": "\u0660\u0660"}, "bad field"),
-        ({"enc": [0, 2]}, "bad field"),
         ({"enc": "0"}, "columns"),
-        ({"bodies": []}, "columns"),
-        ({"sizes": "ab"}, "columns"),
         ({"sizes": [3]}, "columns"),
         ({"sizes": [3, 5]}, "sizes"),
-        ({"sizes": [3, 3]}, "sizes"),
         ({"sizes": [7, 0]}, "whole number"),
         ({"sizes": [8, -1]}, "whole number"),
-        ({"sizes": [3, 4.0]}, "whole number"),
         ({"sizes": [True, 6]}, "whole number"),
         ({"bodies": ["a", ""]}, "whole number"),
         ({"bodies": [b"\xff", "dHdv"]}, "UTF-8"),
-        ({"bodies": [b"\xed\xa0\x80", "dHdv"]}, "UTF-8"),
         ({"bodies": ["\u00e9", "dHdv"], "sizes": [1, 5]}, "UTF-8"),
         ({"bodies": ["x\uffff", "dHdv"]}, "SQS refuses"),
-        ({"bodies": ["\0", "dHdv"]}, "SQS refuses"),
         ({"bodies": ["one", "no base64"]}, "cannot be delivered"),
         ({"bodies": ["x" * (MAX_MESSAGE_BYTES + 1), "dHdv"]}, "come to"),
-        ({"attrs": {}}, "do not fit"),
         ({"attrs": [{}]}, "do not fit"),
         ({"attrs": [{}, []]}, "not an object"),
         ({"attrs": [{}, {"a": 1}]}, "attribute a"),
         ({"attrs": [{}, {"a": "\ud800"}]}, "SQS refuses"),
-        ({"attrs": [{}, {"\ud800": "a"}]}, "attribute name"),
         ({"attrs": [{}, {f"a{i}": "x" for i in range(10)}]}, "at most 9"),
     ],
 )
@@ -207,9 +154,11 @@ def test_a_column_that_no_sender_writes_is_refused_with_the_reason(change: dict[
         decode_pack(pack_of(document(**change)), NOW_MS)
 
 
-def test_a_good_pack_of_two_is_read() -> None:
-    pack = decode_pack(pack_of(document()), NOW_MS)
-    assert (pack.texts, list(pack.encodings)) == (["one", "dHdv"], [Encoding.TEXT, Encoding.BYTES])
+def test_messages_keep_their_own_sending_times() -> None:
+    one, two = checked(Message(body="one"), Message(body="two"))
+    [(_, data)] = packs("orders", "g1", NOW_MS, [replace(one, sent_at_ms=NOW_MS - 7), two])
+    pack = decode_pack(data, NOW_MS)
+    assert [pack.sent_ms(0), pack.sent_ms(1)] == [NOW_MS - 7, NOW_MS] and pack.options is None
 
 
 def test_a_delivery_time_over_ten_years_and_a_day_ahead_is_refused() -> None:
@@ -235,29 +184,8 @@ def test_other_versions_cut_packs_and_trailing_bytes_are_refused() -> None:
     ):
         with pytest.raises(CorruptPack, match=reason):
             decode_pack(data, NOW_MS)
-    with pytest.raises(NewerRelease, match="version 4"):
-        decode_pack(sealed(b"\x04" + opened(good)[1:]), NOW_MS)
-
-
-@pytest.mark.parametrize(
-    ("unit", "size"),
-    [
-        (b" ", 100 * MAX_RAW_BYTES),
-        (b"[", MAX_RAW_BYTES - 9),
-        pytest.param(b"[],", MAX_RAW_BYTES - 9, marks=pytest.mark.long),
-        pytest.param(b"{},", MAX_RAW_BYTES - 9, marks=pytest.mark.long),
-    ],
-)
-def test_a_bomb_is_refused_within_bounded_memory(unit: bytes, size: int) -> None:
-    whole = b"[" + unit * (size // len(unit))
-    bomb = sealed(b"\x01" + zlib.compress(whole + b"0]", 9))
-    del whole
-    tracemalloc.start()
-    with pytest.raises(CorruptPack):
-        decode_pack(bomb, NOW_MS)
-    _, peak = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
-    assert peak < 40 * MAX_RAW_BYTES
+    with pytest.raises(NewerRelease, match="version 2"):
+        decode_pack(sealed(b"\x02" + opened(good)[1:]), NOW_MS)
 
 
 # ---- large bodies
@@ -268,10 +196,9 @@ _LARGE = {
 }
 
 
-@pytest.mark.parametrize("given", [_LARGE, {"payload": _LARGE["payload"]}])
-def test_the_hash_and_the_length_of_a_body_in_s3_come_in_a_pack_or_neither_does(given: dict[str, Any]) -> None:
-    [options, _] = decode_pack(pack_of(document(opts=[given, None]), version=2), NOW_MS).options or []
-    assert options is not None and options.document() == given
+def test_the_name_hash_and_length_of_a_body_in_s3_come_in_a_pack() -> None:
+    [options, _] = decode_pack(pack_of(document(opts=[_LARGE, None])), NOW_MS).options or []
+    assert options is not None and options.document() == _LARGE
 
 
 @pytest.mark.parametrize(
@@ -282,11 +209,9 @@ def test_the_hash_and_the_length_of_a_body_in_s3_come_in_a_pack_or_neither_does(
         {"payload": None},
         {"payload_sha256": "A" * 64},
         {"payload_sha256": "a" * 63},
-        {"payload_sha256": "a" * 65},
         {"payload_sha256": "a" * 64 + "\n"},
         {"payload_sha256": 7},
         {"payload_bytes": -1},
-        {"payload_bytes": 9.0},
         {"payload_bytes": True},
         {"payload_bytes": MAX_PAYLOAD_BYTES + 1},
     ],
@@ -294,14 +219,14 @@ def test_the_hash_and_the_length_of_a_body_in_s3_come_in_a_pack_or_neither_does(
 def test_a_hash_or_length_that_no_body_has_is_refused(wrong: dict[str, Any]) -> None:
     given = {name: value for name, value in (_LARGE | wrong).items() if value is not None}
     with pytest.raises(CorruptPack, match=r"payload|body in S3"):
-        decode_pack(pack_of(document(opts=[given, None]), version=2), NOW_MS)
+        decode_pack(pack_of(document(opts=[given, None])), NOW_MS)
 
 
 @pytest.mark.parametrize("wrong", ["", "x" * 513, "é", "a\n", 7, {}])
 @pytest.mark.parametrize("name", ["traceparent", "tracestate"])
 def test_a_trace_context_that_no_header_takes_is_refused(name: str, wrong: object) -> None:
     with pytest.raises(CorruptPack, match="trace context"):
-        decode_pack(pack_of(document(opts=[{name: wrong}, None]), version=2), NOW_MS)
+        decode_pack(pack_of(document(opts=[{name: wrong}, None])), NOW_MS)
 
 
 def test_the_largest_header_is_as_large_as_is_reckoned_with() -> None:

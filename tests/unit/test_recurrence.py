@@ -110,24 +110,13 @@ FORWARD = [
     (BERLIN, "2027-03-27T12:00", "0,30 2,3 * * *", ["03-28 03:00 +0200", "03-28 03:30 +0200", "03-29 02:00 +0200"]),
     (BERLIN, "2027-03-28T00:45", "30 0-23 * * *", ["03-28 03:00 +0200", "03-28 03:30 +0200", "03-28 04:30 +0200"]),
     (BERLIN, "2027-03-27T12:00", "0 3 * * *", ["03-28 03:00 +0200", "03-29 03:00 +0200"]),
-    (BERLIN, "2027-03-28T00:20", "30 * * * *", ["03-28 01:30 +0100", "03-28 03:30 +0200", "03-28 04:30 +0200"]),
-    (BERLIN, "2027-03-28T00:40", "*/15 * * * *", ["03-28 01:45 +0100", "03-28 03:00 +0200", "03-28 03:15 +0200"]),
     (BERLIN, "2027-03-27T12:00", "*/30 2 * * *", ["03-29 02:00 +0200", "03-29 02:30 +0200"]),
-    (BERLIN, "2027-03-27T20:00", "30 */2 * * *", ["03-27 22:30 +0100", "03-28 00:30 +0100", "03-28 04:30 +0200"]),
-    # New York, 2027-03-14: 02:00 -05:00 becomes 03:00 -04:00.
-    (NEW_YORK, "2027-03-13T12:00", "30 2 * * *", ["03-14 03:00 -0400", "03-15 02:30 -0400"]),
-    (NEW_YORK, "2027-03-14T06:20", "30 * * * *", ["03-14 01:30 -0500", "03-14 03:30 -0400"]),
     # Lord Howe, 2027-10-03: 02:00 +10:30 becomes 02:30 +11:00.
     (LORD_HOWE, "2027-10-02T00:00", "15 2 * * *", ["10-03 02:30 +1100", "10-04 02:15 +1100"]),
     (LORD_HOWE, "2027-10-02T00:00", "45 2 * * *", ["10-03 02:45 +1100", "10-04 02:45 +1100"]),
-    (LORD_HOWE, "2027-10-02T15:00", "15 * * * *", ["10-03 03:15 +1100"]),
-    (LORD_HOWE, "2027-10-02T15:10", "*/20 * * * *", ["10-03 02:40 +1100"]),
     # Cairo, 2027-04-30: midnight becomes 01:00 +03:00.
     (CAIRO, "2027-04-29T12:00", "0 0 * * FRI", ["04-30 01:00 +0300", "05-07 00:00 +0300"]),
     (CAIRO, "2027-04-29T12:00", "*/30 0 * * FRI", ["05-07 00:00 +0300", "05-07 00:30 +0300"]),
-    # Kolkata never changes its clocks.
-    (KOLKATA, "2027-03-27T20:00", "30 2 * * *", ["03-28 02:30 +0530", "03-29 02:30 +0530"]),
-    (KOLKATA, "2027-03-27T20:00", "30 * * * *", ["03-28 02:30 +0530", "03-28 03:30 +0530"]),
 ]
 BACK = [
     # Berlin, 2027-10-31: 03:00 +02:00 becomes 02:00 +01:00.
@@ -136,23 +125,14 @@ BACK = [
     (BERLIN, "2027-10-31T01:10", "30 2 * * *", ["11-01 02:30 +0100"]),
     (BERLIN, "2027-10-31T00:40", "10,50 2 * * *", ["10-31 02:50 +0200", "11-01 02:10 +0100"]),
     (BERLIN, "2027-10-30T22:40", "30 0-23 * * *", ["10-31 01:30 +0200", "10-31 02:30 +0200", "10-31 03:30 +0100"]),
-    (BERLIN, "2027-10-30T22:40", "30 * * * *", ["10-31 01:30 +0200", "10-31 02:30 +0200", "10-31 02:30 +0100"]),
-    (BERLIN, "2027-10-31T00:40", "30 * * * *", ["10-31 02:30 +0100", "10-31 03:30 +0100"]),
     (
         BERLIN,
         "2027-10-31T00:20",
         "*/30 2 * * *",
         ["10-31 02:30 +0200", "10-31 02:00 +0100", "10-31 02:30 +0100", "11-01 02:00 +0100"],
     ),
-    # New York, 2027-11-07: 02:00 -04:00 becomes 01:00 -05:00.
-    (NEW_YORK, "2027-11-06T12:00", "30 1 * * *", ["11-07 01:30 -0400", "11-08 01:30 -0500"]),
-    (NEW_YORK, "2027-11-07T05:00", "30 * * * *", ["11-07 01:30 -0400", "11-07 01:30 -0500", "11-07 02:30 -0500"]),
     # Lord Howe, 2027-04-04: 02:00 +11:00 becomes 01:30 +10:30.
     (LORD_HOWE, "2027-04-03T00:00", "45 1 * * *", ["04-04 01:45 +1100", "04-05 01:45 +1030"]),
-    (LORD_HOWE, "2027-04-03T14:10", "15 * * * *", ["04-04 01:15 +1100", "04-04 02:15 +1030"]),
-    (LORD_HOWE, "2027-04-03T14:20", "45 * * * *", ["04-04 01:45 +1100", "04-04 01:45 +1030", "04-04 02:45 +1030"]),
-    (LORD_HOWE, "2027-04-03T14:20", "*/5 */2 * * *", ["04-04 02:00 +1030", "04-04 02:05 +1030"]),
-    (KOLKATA, "2027-10-30T20:00", "30 2 * * *", ["10-31 02:30 +0530", "11-01 02:30 +0530"]),
 ]
 
 
@@ -216,16 +196,6 @@ def test_an_interval_is_due_at_each_minute_of_real_time_whose_clock_matches(
 # ---- a fixed rate
 
 
-def test_a_fixed_rate_counts_from_its_anchor() -> None:
-    rule = parse_rule(None, "1h 30m", BERLIN, start_ms=ms("2027-03-27T23:10:07"))
-    assert rule.between(0, ms("2027-03-28T03:00"), 9) == [
-        ms("2027-03-27T23:10:07"),
-        ms("2027-03-28T00:40:07"),
-        ms("2027-03-28T02:10:07"),
-    ]
-    assert rule.next_after(rule.start_ms) == rule.start_ms + 90 * MINUTE_MS
-
-
 @pytest.mark.parametrize(("every", "period_s"), [(60, 60), (timedelta(days=1), 86_400), ("3653d", MAX_PERIOD_S)])
 def test_a_fixed_rate_is_written_as_a_delay_is(every: Any, period_s: int) -> None:
     assert parse_rule(None, every, start_ms=0) == Rule(period_s=period_s, start_ms=0)
@@ -239,11 +209,6 @@ def test_a_fixed_rate_has_no_drift(period_s: int, start_s: int, at_ms: int) -> N
     assert (next_ms - rule.start_ms) % (period_s * 1000) == 0
     assert next_ms > at_ms
     assert next_ms == rule.start_ms or next_ms - period_s * 1000 <= at_ms
-
-
-def test_a_start_between_two_seconds_is_moved_to_the_later_one() -> None:
-    assert parse_rule(None, 60, start_ms=1001).start_ms == 2000
-    assert parse_rule(None, 60, start_ms=2000).start_ms == 2000
 
 
 # ---- any rule
@@ -283,16 +248,6 @@ def test_next_after_is_monotonic_and_skips_nothing(rule: Rule, at_ms: int, more_
         assert later == first
 
 
-@given(RULES, TIMES_MS, st.integers(0, 3 * 86_400_000), st.integers(1, 50))
-def test_between_is_next_after_again_and_again(rule: Rule, from_ms: int, span_ms: int, limit: int) -> None:
-    expected: list[int] = []
-    at_ms = rule.next_after(from_ms - 1)
-    while at_ms is not None and at_ms < from_ms + span_ms and len(expected) < limit:
-        expected.append(at_ms)
-        at_ms = rule.next_after(at_ms)
-    assert rule.between(from_ms, from_ms + span_ms, limit) == expected
-
-
 @given(RULES)
 def test_a_rule_is_read_back_from_its_json(rule: Rule) -> None:
     again = Rule.from_json(rule.to_json())
@@ -305,11 +260,6 @@ def test_a_rules_json_names_only_what_it_has() -> None:
         '{"cron":"0 9 * * *","start_ms":86400000,"timezone":"Europe/Berlin"}'
     )
     assert parse_rule(None, 60, start_ms=0).to_json() == '{"period_s":60,"start_ms":0,"timezone":"UTC"}'
-
-
-def test_a_rule_does_not_change() -> None:
-    with pytest.raises(dataclasses.FrozenInstanceError):
-        cron("0 9 * * *").cron = "0 8 * * *"  # type: ignore[misc]
 
 
 # ---- every shape of a field, beside the words of Debian's crontab(5)
@@ -346,6 +296,7 @@ def fields(draw: st.DrawFn, name: str) -> tuple[str, frozenset[int]]:
     return ",".join(terms), frozenset(values)
 
 
+@settings(max_examples=50)
 @given(fields("minute"), fields("hour"))
 def test_each_shape_of_minutes_and_hours_has_its_values(
     minute: tuple[str, frozenset[int]], hour: tuple[str, frozenset[int]]
@@ -379,12 +330,6 @@ def test_each_shape_of_days_months_and_weekdays_has_its_values(
     ]
 
 
-@pytest.mark.parametrize("term", ["14-14/3", "14-14/1", "014-14/3"])
-def test_a_range_of_one_value_has_this_value_only_whatever_its_step(term: str) -> None:
-    assert due(cron(f"{term} 9 * * *"), "2027-01-01", 2) == ["01-01 09:14 +0000", "01-02 09:14 +0000"]
-    assert due(cron(f"0 9 {term} * *"), "2027-01-01", 2) == ["01-14 09:00 +0000", "02-14 09:00 +0000"]
-
-
 # ---- what is refused
 
 
@@ -393,30 +338,20 @@ def test_a_range_of_one_value_has_this_value_only_whatever_its_step(term: str) -
     [
         ("60 * * * *", "minute field '60' is wrong; use 0-59"),
         ("*/0 * * * *", "minute field '\\*/0'"),
-        ("5-5/0 * * * *", "minute field '5-5/0'"),
-        ("5-5/x * * * *", "minute field '5-5/x'"),
-        ("5-5/1/2 * * * *", "minute field '5-5/1/2'"),
         ("70-70/2 * * * *", "minute field '70-70/2'"),
         ("* 24 * * *", "hour field '24'"),
-        ("* * 0 * *", "day-of-month field '0'"),
         ("* * 5-1 * *", "day-of-month field '5-1'"),
-        ("* * * 13 *", "month field '13'"),
         ("* * * MAY-JAN *", "month field 'MAY-JAN'"),
-        ("* * * * 8", "day-of-week field '8'"),
         ("* * * * MONDAY", "day-of-week field 'MONDAY'"),
         ("* * * * ?", "day-of-week field '\\?'"),
         ("1,,2 * * * *", "minute field '1,,2'"),
         ("* * * *", "it has 4 fields"),
-        ("0 * * * * *", "it has 6 fields"),
-        ("@daily", "it has 1 fields"),
         ("", "it has 0 fields"),
         ("0 0 30 2 *", "never due"),
-        ("0 0 31 4,6,9,11 *", "never due"),
         ("0 0 */28 * MON#2", "never due in the next fifty years"),
         ("\u0665 * * * *", "five fields"),
         ("0 0 * * " + "1," * 100 + "1", "five fields"),
         (5, "five fields"),
-        (b"* * * * *", "five fields"),
     ],
 )
 def test_a_bad_expression_is_refused_by_its_field(expression: Any, advice: str) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import base64
 import json
 
-from tidewheel.model.refused import QueuedMessage, read_document, refused_document, restored
+from tidewheel.model.refused import QueuedMessage, refused_document, restored
+from tidewheel.model.untrusted import json_object_of
 
 
 def test_a_message_of_lambdas_event_is_restored_whole() -> None:
@@ -26,4 +27,4 @@ def test_a_message_of_lambdas_event_is_restored_whole() -> None:
         "bytes": {"DataType": "Binary", "BinaryValue": b"\0\xff"},
         "text": {"DataType": "String", "StringValue": "x"},
     }
-    assert restored(read_document(kept)) == ("a pack, or whatever it is", attributes)
+    assert restored(json_object_of(kept)) == ("a pack, or whatever it is", attributes)

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import pairwise
 
 import numpy as np
 import pytest
 
-from tests.unit.test_merge import HOUR, KIB, PLANNED, SLOT_MS, START_MS, a_bucket
-from tidewheel.flows.upkeep.merge_planning import choose
-from tidewheel.flows.upkeep.retention import EXPIRED_FOR_MS, NOTHING_DEAD, SLACK_BYTES, STRICT_MS, dead_of
-from tidewheel.ledger.bucket import Bucket, BucketId
-from tidewheel.ledger.slots import slots_of
-from tidewheel.ledger.weighing import joined
-from tidewheel.ledger.weights import Weight
+from tests.unit.test_merge import KIB, PLANNED, SLOT_MS, START_MS, a_bucket
+from tidewheel.flows.maintenance.merge_planning import choose
+from tidewheel.flows.maintenance.retention import EXPIRED_FOR_MS, STRICT_MS, dead_of
+from tidewheel.ledger.bucket import Bucket
+from tidewheel.ledger.slots import Weight
+from tidewheel.ledger.writer import join_weights
 from tidewheel.model.message import MessageId
 from tidewheel.model.settings import TopicSettings
 from tidewheel.model.tombstone import Tombstone
@@ -31,7 +28,7 @@ def a_state(planned: int = PLANNED, **changes: object) -> TopicState:
 
 
 def weights_of(slots: dict[int, int]) -> tuple[Weight, ...]:
-    return tuple(joined(np.array([Weight(slot, slot, raw) for slot, raw in sorted(slots.items())])))
+    return tuple(join_weights(np.array([Weight(slot, slot, raw) for slot, raw in sorted(slots.items())])))
 
 
 def a_ledger(number: int, weights: dict[int, int], size: int = 100 * KIB, checked_ms: int = 0) -> Bucket:
@@ -108,11 +105,6 @@ def test_a_single_ledger_is_rewritten_when_its_dead_bytes_pass_its_live_bytes_an
     assert sources_of([a_ledger(1, {-5: 60, 1000: 40})]) == [], "20 KB more dead than alive: less than the slack"
 
 
-def test_nothing_of_a_topic_below_the_slack_is_rewritten() -> None:
-    assert sources_of([a_ledger(1, {-5: 99, 1000: 1}, SLACK_BYTES)]) == []
-    assert sources_of([a_ledger(1, {-5: 999, 1000: 1}, SLACK_BYTES + 2 * KIB)]) == ["b0001"]
-
-
 def test_the_deadest_are_rewritten_and_all_that_are_more_dead_than_alive() -> None:
     shares = [97, 91, 80, 55, 40, 10]
     ledgers = [a_ledger(number, {-5: share, 1000: 100 - share}) for number, share in enumerate(shares)]
@@ -145,78 +137,3 @@ def test_strict_erasure_rewrites_every_ledger_with_a_dead_byte_once_in_twenty_ho
     )
     assert sources_of([old, new, live], strict) == ["b0001"]
     assert sources_of([old, new, live]) == []
-
-
-# ---- in the long run
-class Life:
-    """A topic over some days, in slots of an hour. Ledgers hold bytes by slot, and merges are idealised."""
-
-    def __init__(self, seed: int, *, rewriting: bool, days: int = 120) -> None:
-        self.ledgers: list[tuple[Bucket, dict[int, int]]] = []
-        self.sent = self.rewritten = self.merges = self.names = 0
-        rng = random.Random(seed)
-        kinds = rng.sample([(1, 2), (2, 24), (24, 24 * 30), (24 * 30, 24 * 365), (24 * 365, 24 * 3650)], 3)
-        weights = [rng.random() ** 3 for _ in kinds]
-        start = START_MS // HOUR
-        for hour in range(start, start + days * 24):
-            self.ledgers = [each for each in self.ledgers if each[0].last_slot >= hour]
-            rows: dict[int, int] = {}
-            for _ in range(rng.randint(0, 12)):
-                least, most = rng.choices(kinds, weights)[0]
-                slot = hour + rng.randint(least, most)
-                rows[slot] = rows.get(slot, 0) + rng.randint(100, 4000)
-            self.sent += sum(rows.values())
-            self._add(rows)
-            self._merge(hour, rewriting=rewriting)
-            if rewriting:
-                self._check(hour)
-
-    def _add(self, rows: dict[int, int]) -> int:
-        if not rows:
-            return 0
-        self.names += 1
-        size = sum(rows.values())
-        bucket = Bucket(
-            id=BucketId(f"{self.names:06d}"),
-            object_name="",
-            size_bytes=size,
-            rows=len(rows),
-            slots=slots_of(rows),
-            segments=(),
-            weights=weights_of(rows),
-        )
-        self.ledgers.append((bucket, rows))
-        return size
-
-    def _merge(self, hour: int, *, rewriting: bool) -> None:
-        while True:
-            buckets = [bucket for bucket, _ in self.ledgers]
-            dead = dead_of(a_state(hour), buckets, [], 0) if rewriting else NOTHING_DEAD
-            merge = choose(buckets, hour, HOUR, 64, dead=dead)
-            if merge is None:
-                return
-            self.merges += 1
-            gone = {each.id for each in merge.sources}
-            taken = [rows for bucket, rows in self.ledgers if bucket.id in gone]
-            self.ledgers = [each for each in self.ledgers if each[0].id not in gone]
-            for a, b in pairwise(merge.cuts):
-                rows: dict[int, int] = {}
-                for each in taken:
-                    for slot, raw in each.items():
-                        if a <= slot < b:
-                            rows[slot] = rows.get(slot, 0) + raw
-                self.rewritten += self._add(rows)
-
-    def _check(self, hour: int) -> None:
-        """Checks the true number of dead bytes. Ledgers with an end within the hour are about to be deleted."""
-        lasting = [rows for bucket, rows in self.ledgers if bucket.last_slot > hour]
-        live = sum(raw for rows in lasting for slot, raw in rows.items() if slot >= hour)
-        dead = sum(raw for rows in lasting for slot, raw in rows.items() if slot < hour)
-        assert dead <= live + SLACK_BYTES, f"{dead:,} dead bytes beside {live:,}"
-
-
-@pytest.mark.parametrize("seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(2, 5))])
-def test_dead_bytes_stay_few_for_at_most_one_byte_rewritten_a_byte_sent(seed: int) -> None:
-    ours, before = Life(seed, rewriting=True), Life(seed, rewriting=False)
-    assert ours.rewritten <= before.rewritten + ours.sent
-    assert ours.merges <= before.merges + ours.sent / SLACK_BYTES + 1

@@ -11,12 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidewheel import Consumer, InvalidValue, ReceivedMessage, Tidewheel
-from tidewheel.client.retries import sent_again, supersedes
+from tidewheel.client.worker.retries import sent_again
 from tidewheel.flows.delivery.due_rows import has_addressed, rows_for
-from tidewheel.flows.delivery.ingest import pack_rows
-from tidewheel.flows.delivery.release import releases
+from tidewheel.flows.delivery.sending import queue_messages
 from tidewheel.flows.waiting.find import found_messages
-from tidewheel.model.key import KeyEntry
+from tidewheel.ledger.rows import pack_rows
 from tidewheel.model.message import HEADER_ATTRIBUTE, HEADER_BYTES, Encoding, IdSource, id_text
 from tidewheel.model.pack import decode_pack, packs
 from tidewheel.model.received import header_extras, header_text, parse_received
@@ -71,12 +70,12 @@ def delivered(rows: pa.Table) -> list[ReceivedMessage]:
                 },
             }
         )
-        for release in releases(rows)
+        for release in queue_messages(rows)
     ]
 
 
 def texts(rows: pa.Table) -> list[str]:
-    return sorted(each.text for each in releases(rows))
+    return sorted(each.text for each in queue_messages(rows))
 
 
 # ---- what a retry carries
@@ -161,19 +160,7 @@ def test_options_of_a_retry_that_nobody_could_have_sent_are_refused(wrong: dict[
         Options.of_document(wrong, "orders", NOW_MS)
 
 
-def test_options_of_a_retry_come_back_from_json_as_they_were() -> None:
-    options = Options(only="billing", first_version=("k", 1, 2), attempt=1)
-    assert Options.of_document(json.loads(json.dumps(options.document())), "orders", NOW_MS) == options
-
-
 # ---- which rows a subscription gets
-
-
-def test_rows_without_an_addressee_go_to_all_whom_the_filter_lets_have_them() -> None:
-    rows = rows_of(checked("a", attributes={"kind": "x"}), checked("b", attributes={"kind": "y"}), checked("c"))
-    assert not has_addressed(rows)
-    assert texts(rows_for(rows, "billing", None)) == ["a", "b", "c"]
-    assert texts(rows_for(rows, "billing", '{"kind": ["x"]}')) == ["a"]
 
 
 def test_a_row_with_an_addressee_goes_to_it_alone_whatever_its_filter_says() -> None:
@@ -190,12 +177,6 @@ def test_a_row_with_an_addressee_goes_to_it_alone_whatever_its_filter_says() -> 
     assert rows_for(rows, "billing", None).schema == rows.schema
 
 
-def test_other_extras_of_a_header_make_no_addressee() -> None:
-    rows = rows_of(checked("a", attempt=1), checked("b", key='"only":', seq=1))
-    assert not has_addressed(rows)
-    assert texts(rows_for(rows, "billing", None)) == ["a", "b"]
-
-
 @given(st.lists(st.tuples(st.sampled_from([None, "a", "b", "c"]), st.booleans()), min_size=1, max_size=20))
 def test_each_row_reaches_exactly_those_whom_it_is_for_in_order(kinds: list[tuple[str | None, bool]]) -> None:
     messages = [
@@ -205,35 +186,7 @@ def test_each_row_reaches_exactly_those_whom_it_is_for_in_order(kinds: list[tupl
     rows = pa.concat_tables([rows_of(each) for each in messages])  # as many chunks as rows
     for name in ("a", "b", "d"):
         wanted = [str(i) for i, (only, _) in enumerate(kinds) if only in (None, name)]
-        assert [each.text for each in releases(rows_for(rows, name, None))] == wanted
-
-
-# ---- superseded
-
-
-def entry(**changes: Any) -> KeyEntry:
-    values: dict[str, Any] = {"key": "k", "id": None, "sent_ms": NOW_MS, "seq": 5, "ttl_s": 0, **changes}
-    return KeyEntry(**values)
-
-
-@pytest.mark.parametrize(
-    ("found", "expected"),
-    [
-        (entry(), False),
-        (entry(replace=True, floor=(NOW_MS, 5)), False),  # its own entry
-        (entry(replace=True, floor=(NOW_MS, 6), seq=6), True),
-        (entry(replace=True, floor=(NOW_MS + 1, 0), sent_ms=NOW_MS + 1, seq=0), True),
-        (entry(replace=True, seq=4), False),
-        (entry(seq=6), False),  # a later one that does not replace
-        (entry(floor=(NOW_MS, 6), cancelled=True, seq=6), True),
-        (entry(floor=(NOW_MS, 4), seq=7), False),
-        (entry(floor=(NOW_MS, 6), seq=7, id="later"), True),  # cancelled, and then sent once more
-    ],
-)
-def test_a_message_is_superseded_by_a_later_cancel_or_a_later_one_that_replaces(
-    found: KeyEntry, expected: bool
-) -> None:
-    assert supersedes(found, received(key="k", seq=5)) is expected
+        assert [each.text for each in queue_messages(rows_for(rows, name, None))] == wanted
 
 
 # ---- the consumer

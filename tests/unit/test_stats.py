@@ -18,23 +18,21 @@ from hypothesis import strategies as st
 from rich.console import Console, RenderableType
 from typer.testing import CliRunner
 
+from tests.behaviour.topic import Here
 from tests.flows.test_tails import shrunk
 from tests.flows.world import World
-from tests.local.test_look_inside import Here
 from tests.stored import altered
 from tests.stored_ports import STORED_PORTS
 from tidewheel import EstimatedHistogram, Message, Tidewheel
 from tidewheel.cli import inspection
-from tidewheel.cli.histogram import Bars, histogram_parts
-from tidewheel.cli.inspection import print_messages, stats_parts
+from tidewheel.cli.inspection import Bars, histogram_parts, print_messages
 from tidewheel.cli.main import app
-from tidewheel.client import in_flight
-from tidewheel.client.histogram import DAY_S, DUE_S, HOUR_S, due_bars, histogram, loads
+from tidewheel.client.operations import in_flight
+from tidewheel.client.operations.histogram import DAY_S, DUE_S, HOUR_S, due_bars, histogram, loads
 from tidewheel.ledger.bucket import Bucket, bucket_id
 from tidewheel.ledger.slots import slots_of
 from tidewheel.local.memory_stack import MemoryTidewheel
-from tidewheel.model.plan import Unindexed
-from tidewheel.model.segment import Segment
+from tidewheel.model.plan import Segment, Unindexed
 
 NOW_MS = 1_800_000_000_000  # 8:00 UTC
 SLOT_MS = 300_000
@@ -247,19 +245,6 @@ def test_what_a_paused_subscription_lacks_is_late_once_it_is_due(memory: MemoryT
     assert late(client) == {"audit": (None, 0), "billing": (None, 0)}
 
 
-def test_what_a_long_pause_keeps_late_is_estimated_from_the_first_plans(
-    memory: MemoryTidewheel, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    client = topic(memory, "audit", "billing")
-    client.send_many("orders", [Message(body="x", delay=f"{i}h") for i in range(2, 42)])
-    client.pause("orders", "audit")
-    memory.advance(hours=42)
-    monkeypatch.setattr(in_flight, "MAX_PLANS", 10)
-    found = late(client)
-    assert found["billing"] == (None, 0)
-    assert found["audit"][0] == memory.now() - timedelta(hours=40) and 35 <= found["audit"][1] <= 45
-
-
 def test_a_plan_whose_ledgers_have_no_index_is_late_from_its_first_slot_on(
     memory: MemoryTidewheel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -269,7 +254,7 @@ def test_a_plan_whose_ledgers_have_no_index_is_late_from_its_first_slot_on(
     memory.advance(hours=2)
     plan = memory.service.plans.next("orders", 0)
     assert plan is not None
-    ledger = Unindexed(object_name="x", tail="", size_bytes=9, rows=1)
+    ledger = Unindexed(object_name="x", tail="", rows=1)
     unindexed = replace(plan, segments=(), unindexed=(ledger,))
     monkeypatch.setattr(memory.service.plans, "next", lambda _, at: unindexed if at <= plan.first_slot else None)
     assert late(client)["billing"][0] == datetime.fromtimestamp(plan.first_slot * SLOT_MS // 1000, UTC)
@@ -307,21 +292,6 @@ def test_what_a_queue_does_not_take_is_late_and_so_is_what_cannot_be_read(memory
     other.service.objects.put(ledger.object_name, b"rubbish" * 1000)
     other.advance(hours=2)
     assert late(client) == {"billing": (other.now().replace(hour=2, minute=0), 1)}
-
-
-def test_what_a_paused_subscription_lacks_is_sealed_and_the_oldest(memory: MemoryTidewheel) -> None:
-    client = topic(memory, "billing", "audit")
-    client.send_many("orders", [Message(body="x", delay=f"{i}h") for i in (2, 2, 3, 9)])
-    client.pause("orders", "audit")
-    memory.advance(hours=4)
-    stats = client.stats("orders")
-    assert (stats.waiting, stats.sealed, stats.in_flight) == (1, 3, 3)
-    assert stats.oldest_due_at == memory.now().replace(hour=2)
-    assert stats.next_due_at == memory.now().replace(hour=9)
-    client.resume("orders", "audit")
-    memory.advance(minutes=6)
-    stats = client.stats("orders")
-    assert (stats.sealed, stats.in_flight, stats.oldest_due_at) == (0, 6, stats.next_due_at)
 
 
 def test_sealed_slots_that_are_not_planned_yet_are_sealed(memory: MemoryTidewheel) -> None:
@@ -375,23 +345,9 @@ def test_a_long_pause_is_estimated_from_the_first_plans(
     looking, calls = counted(memory)
     assert 35 <= looking.stats("orders").sealed <= 45
     assert calls["plans.next"] == 10
-
-
-def test_a_look_at_a_quiet_topic_reads_a_fixed_list_and_no_message(memory: MemoryTidewheel) -> None:
-    client = topic(memory, "billing", "audit")
-    client.send_many("orders", [Message(body="x", delay=7200 + i) for i in range(500)])
-    memory.advance(minutes=6)
-    looking, calls = counted(memory)
-    assert looking.stats("orders").waiting == 500
-    assert calls == {
-        "topic_states.read": 1,
-        "buckets.in_order": 1,
-        "subscriptions.all": 1,
-        "deliveries.all": 1,
-        "parks.all": 1,
-        "set_aside.all": 1,
-        "get_queue_attributes": 4,
-    }
+    found = late(client)
+    assert found["billing"] == (None, 0)
+    assert found["audit"][0] == memory.now() - timedelta(hours=40) and 35 <= found["audit"][1] <= 45
 
 
 def test_each_large_ledger_costs_one_read_of_its_tail() -> None:
@@ -459,23 +415,6 @@ def test_a_histogram_of_nothing_is_one_line_and_plain_where_blocks_cannot_be_sho
     assert [line.count("#") for line in plain[1:]] == [40, 20]
 
 
-def test_statistics_fit_80_columns(memory: MemoryTidewheel) -> None:
-    client = topic(memory, "short", "a-subscription-with-the-longest-name-possible-12")
-    client.send_many("orders", [Message(body="x", delay=f"{i}h") for i in range(2, 200)])
-    memory.advance(minutes=6)
-    for by in (None, *Bars):
-        text = lines(stats_parts(client.stats("orders"), by, blocks=True))
-        assert max(map(len, text)) <= 80, text
-    assert any("2026-01-01 02:00:00 UTC" in line for line in text)
-
-
-def test_statistics_tell_how_much_could_not_be_read_and_where_to_look(memory: MemoryTidewheel) -> None:
-    found = topic(memory).stats("orders")
-    assert not any("unreadable" in line for line in lines(stats_parts(found, None, blocks=True)))
-    text = lines(stats_parts(replace(found, unreadable=2), None, blocks=True))
-    assert any(re.search(r"unreadable +2 \(see tidewheel damaged list orders\)", line) for line in text)
-
-
 def test_messages_are_one_line_each_with_whole_ids_and_bodies_cut_to_a_terminals_width(
     memory: MemoryTidewheel, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -528,7 +467,7 @@ def looks(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[float]]:
 
 
 def test_watching_looks_again_until_it_is_interrupted(memory: MemoryTidewheel, looks: list[float]) -> None:
-    target = Here(topic(memory))
+    target = Here(made=topic(memory))
     result = CliRunner().invoke(app, ["stats", "orders", "--watch", "2", "--json"], obj=target)
     assert (result.exit_code, looks) == (130, [2.0] * 3)
     assert [json.loads(line)["topic"] for line in result.stdout.splitlines()] == ["orders"] * 3
@@ -539,6 +478,6 @@ def test_watching_looks_again_until_it_is_interrupted(memory: MemoryTidewheel, l
 
 
 def test_a_pause_without_watch_is_refused(memory: MemoryTidewheel) -> None:
-    result = CliRunner().invoke(app, ["stats", "orders", "2"], obj=Here(topic(memory)))
+    result = CliRunner().invoke(app, ["stats", "orders", "2"], obj=Here(made=topic(memory)))
     assert result.exit_code == 1
     assert "give --watch too" in result.stderr

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidewheel.errors import CorruptMetadata
-from tidewheel.ledger import weighing
-from tidewheel.ledger.weights import Weight, decode_weights, encode_weights
+from tidewheel.ledger.slots import Weight, decode_weights, encode_weights
+from tidewheel.ledger.writer import join_weights
 
 steps = st.lists(
     st.tuples(st.integers(1, 10**6), st.integers(1, 10**7), st.sampled_from([0, 5, 2_000_000_000])), min_size=1
@@ -27,7 +27,7 @@ def weights_of(drawn: list[tuple[int, int, int]]) -> list[Weight]:
 
 
 def joined(weights: list[Weight]) -> list[Weight]:
-    return weighing.joined(np.array(weights))
+    return join_weights(np.array(weights))
 
 
 @given(steps)

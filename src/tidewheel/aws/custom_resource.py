@@ -23,13 +23,13 @@ from __future__ import annotations
 
 import json
 import random
-import threading
 import time
 import urllib.request
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import count
+from threading import Lock, Timer
 from typing import Any
 
 from tidewheel import deadline
@@ -46,7 +46,7 @@ MAX_REASON = 900
 
 
 class Kind(StrEnum):
-    """The action that CloudFormation requests."""
+    """The action requested by CloudFormation."""
 
     CREATE = "Create"
     UPDATE = "Update"
@@ -108,7 +108,7 @@ def answered(
     remaining_s: Callable[[], float],
     where: str,
     put: Put | None = None,
-    timer: Callable[[float, Callable[[], None]], threading.Timer] = threading.Timer,
+    timer: Callable[[float, Callable[[], None]], Timer] = Timer,
 ) -> str | None:
     """Does a request's work and answers the request exactly once.
 
@@ -126,56 +126,42 @@ def answered(
     Raises:
         OSError: the answer could not be put.
     """
-    answer = _Answer(request, put or put_answer)
+    reasons: list[str] = []
+    lock = Lock()
+
+    def answer(reason: str, physical_id: str | None = None) -> None:
+        with lock:  # Held during the put: a second caller must not end the function first.
+            if not reasons:
+                (put or put_answer)(request.answer_url, _document(request, reason, physical_id))
+                reasons.append(reason)
+
     seconds = max(0.0, remaining_s() - RESERVE_S)
     late = f"not done within {seconds:.0f} s; deploy again, which goes on from there (see {where})"
-    guard = timer(seconds, lambda: answer.failed(late))
+    guard = timer(seconds, lambda: answer(late))
     guard.start()
     try:
         with deadline.ends_in(lambda: remaining_s() - RESERVE_S):
             physical_id = work(request)
     except Exception as error:
         guard.cancel()
-        answer.failed(late if isinstance(error, OutOfTime) else _reason(error, where))
+        answer(late if isinstance(error, OutOfTime) else _reason(error, where))
     else:
         guard.cancel()
-        answer.succeeded(physical_id)
-    return answer.reason
+        answer("", physical_id)
+    return reasons[0] or None
 
 
-class _Answer:
-    """The only answer to a request, from the timer or the work, whichever is first."""
-
-    def __init__(self, request: Request, put: Put) -> None:
-        self._request = request
-        self._put = put
-        self._lock = threading.Lock()
-        self._given = False
-        self.reason: str | None = None
-
-    def succeeded(self, physical_id: str) -> None:
-        self._give("SUCCESS", "", physical_id)
-
-    def failed(self, reason: str) -> None:
-        # A failed creation needs an id too, for the Delete that follows.
-        self._give("FAILED", reason, self._request.physical_id or self._request.request_id)
-
-    def _give(self, status: str, reason: str, physical_id: str) -> None:
-        request = self._request
-        document = {
-            "Status": status,
-            "Reason": reason,
-            "PhysicalResourceId": physical_id,
-            "StackId": request.stack_id,
-            "RequestId": request.request_id,
-            "LogicalResourceId": request.logical_id,
-        }
-        with self._lock:  # Held during the put: a second caller must not end the function first.
-            if self._given:
-                return
-            self._put(request.answer_url, json.dumps(document, ensure_ascii=False).encode())
-            self._given = True
-            self.reason = reason or None
+def _document(request: Request, reason: str, physical_id: str | None) -> bytes:
+    """Returns the answer to a request. A failed creation needs a physical id too, for the Delete that follows."""
+    document = {
+        "Status": "FAILED" if reason else "SUCCESS",
+        "Reason": reason,
+        "PhysicalResourceId": physical_id or request.physical_id or request.request_id,
+        "StackId": request.stack_id,
+        "RequestId": request.request_id,
+        "LogicalResourceId": request.logical_id,
+    }
+    return json.dumps(document, ensure_ascii=False).encode()
 
 
 def put_answer(url: str, body: bytes, *, seconds: float = PUT_S) -> None:

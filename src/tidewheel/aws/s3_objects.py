@@ -148,7 +148,7 @@ class S3Objects:
         self._client.delete_object(Bucket=self._s3_bucket, Key=name)
 
     def restore(self, name: str, whole: Callable[[Callable[[int, int], bytes]], bool]) -> bool:
-        """Lists the object's versions, reads them from the newest on, and copies the first that is whole."""
+        """Lists the object's versions, reads the newest first, and copies the first whole version."""
         paginator: Any = self._client.get_paginator("list_object_versions")
         for page in paginator.paginate(Bucket=self._s3_bucket, Prefix=name):
             for found in page.get("Versions", ()):
@@ -191,7 +191,7 @@ class S3Objects:
 
 
 class _Upload:
-    """A sink that becomes an object when finished."""
+    """A sink for the bytes of a new object."""
 
     def __init__(self, client: S3Client, s3_bucket: str, name: str) -> None:
         self._client = client

@@ -49,7 +49,7 @@ class SchedulerWheel:
     sleep: Callable[[float], None] = time.sleep
 
     def schedule(self, topic: str, slot: int, fires_at_ms: int) -> None:
-        """Creates a schedule that deletes itself after firing. An existing schedule is no error.
+        """Creates a schedule, deleted after firing. An existing schedule is no error.
 
         A refusal leads to a second request after a random wait. A scheduler that does not answer is asked once.
         """

@@ -11,14 +11,13 @@ from botocore.exceptions import ClientError
 
 from tidewheel import deadline
 from tidewheel.errors import QueueUnavailable
-from tidewheel.flows.ports.queues import Refusal, Release
-from tidewheel.model.job import CatchUpJob, DrainJob, HoldJob, Job, PartJob, SetAsideJob, job_body, topic_of
+from tidewheel.flows.ports.queues import QueueMessage, Refusal
 from tidewheel.model.message import HEADER_ATTRIBUTE, SQS_MAX_BYTES
 from tidewheel.model.pack import PACK_ATTRIBUTE, pack_body
 from tidewheel.model.park import ParkKey
-from tidewheel.model.set_aside import SetAside
 from tidewheel.model.settings import ServiceSettings
 from tidewheel.model.subscription_state import DeliveryKey
+from tidewheel.model.task import CatchUpTask, DrainTask, PartTask, Task, task_body, topic_of
 
 if TYPE_CHECKING:
     from mypy_boto3_sqs import SQSClient
@@ -27,7 +26,6 @@ if TYPE_CHECKING:
 BATCH = 10
 ATTEMPTS = 4
 _BACKOFF_S = 0.1
-_IDS = tuple(str(i) for i in range(BATCH))
 
 # The last part of a code's dotted name. KMS has its own exceptions for every problem with a key.
 # A queue of the wrong type (FIFO) does not take our messages either.
@@ -90,7 +88,7 @@ class SqsQueues:
             ingest_queues=settings.ingest_queues,
         )
 
-    def send(self, queue_url: str, batch: Sequence[tuple[Release, int]]) -> list[Refusal]:
+    def send(self, queue_url: str, batch: Sequence[tuple[QueueMessage, int]]) -> list[Refusal]:
         """Sends a batch with a single request.
 
         If SQS refuses the whole batch, sends each message in its own request, to find the bad message.
@@ -98,15 +96,20 @@ class SqsQueues:
         Raises:
             QueueUnavailable: the queue does not exist, or the queue or its key denies access. Nothing was taken.
         """
-        entries: list[Entry] = [
-            {"Id": id_, "MessageBody": release.text, "DelaySeconds": delay_s, "MessageAttributes": _attributes(release)}
-            for id_, (release, delay_s) in zip(_IDS, batch, strict=False)
-        ]
-        for entry, (release, _) in zip(entries, batch, strict=False):
-            if release.group is not None:
-                entry["MessageGroupId"] = release.group
-        if len(entries) != len(batch):
+        if len(batch) > BATCH:
             raise ValueError(f"a batch has at most {BATCH} messages, not {len(batch)}")
+        entries: list[Entry] = [
+            {
+                "Id": str(i),
+                "MessageBody": message.text,
+                "DelaySeconds": delay_s,
+                "MessageAttributes": _attributes(message),
+            }
+            for i, (message, delay_s) in enumerate(batch)
+        ]
+        for entry, (message, _) in zip(entries, batch, strict=True):
+            if message.group is not None:
+                entry["MessageGroupId"] = message.group
         return self._send(queue_url, entries)
 
     def _send(self, queue_url: str, entries: list[Entry]) -> list[Refusal]:
@@ -129,17 +132,17 @@ class SqsQueues:
         status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 500)
         if fault or status >= 500 or status == 429 or _throttled(code):
             # The request failed as a whole, so no single message is the reason.
-            return [Refusal(int(entry["Id"]), fault, code, reason, throttled=not fault) for entry in entries]
+            return [Refusal(int(entry["Id"]), fault, code, reason) for entry in entries]
         raise error
 
     def _sent_alone(self, queue_url: str, entries: list[Entry]) -> list[Refusal]:
-        """Sends each entry in its own request. An error refuses its entry alone, so what was taken is known."""
+        """Sends each entry in a request of its own. An error refuses only this entry, so taken entries are known."""
         refusals = []
         for entry in entries:
             try:
                 refusals += self._send(queue_url, [entry])
             except Exception as error:
-                refusals.append(Refusal(int(entry["Id"]), False, type(error).__name__, str(error), throttled=True))
+                refusals.append(Refusal(int(entry["Id"]), False, type(error).__name__, str(error)))
         return refusals
 
     def enqueue_parts(self, key: DeliveryKey, parts: Sequence[int]) -> None:
@@ -148,30 +151,22 @@ class SqsQueues:
         Raises:
             QueueUnavailable: some parts were not taken after all tries.
         """
-        self._enqueue([PartJob(key=key, part=part) for part in parts])
+        self._enqueue([PartTask(key=key, part=part) for part in parts])
 
     def enqueue_parks(self, keys: Sequence[ParkKey], *, delay_s: int = 0) -> None:
         """Sends parks to the work queue to be drained, as `enqueue_parts` does."""
-        self._enqueue([DrainJob(key=key) for key in keys], delay_s)
-
-    def enqueue_hold(self, job: HoldJob, *, delay_s: int = 0) -> None:
-        """Sends held messages to the work queue, as `enqueue_parts` does."""
-        self._enqueue([job], delay_s)
-
-    def enqueue_set_aside(self, items: Sequence[SetAside]) -> None:
-        """Sends tries of set-aside items to the work queue, as `enqueue_parts` does."""
-        self._enqueue([SetAsideJob(key=each.key, tries=each.tries) for each in items])
+        self._enqueue([DrainTask(key=key) for key in keys], delay_s)
 
     def enqueue_catch_up(self, topic: str, subscription: str, generation: str) -> None:
-        """Sends a resumed subscription's job to the work queue, as `enqueue_parts` does."""
-        self._enqueue([CatchUpJob(topic=topic, subscription=subscription, generation=generation)])
+        """Sends a resumed subscription's task to the work queue, as `enqueue_parts` does."""
+        self._enqueue([CatchUpTask(topic=topic, subscription=subscription, generation=generation)])
 
-    def _enqueue(self, jobs: Sequence[Job], delay_s: int = 0) -> None:
-        for start in range(0, len(jobs), BATCH):
+    def _enqueue(self, tasks: Sequence[Task], delay_s: int = 0) -> None:
+        for start in range(0, len(tasks), BATCH):
             entries: list[Entry] = [
                 # SQS's fair queues: a topic with many parts does not keep other topics' parts waiting.
-                {"Id": id_, "MessageBody": job_body(job), "MessageGroupId": topic_of(job)}
-                for id_, job in zip(_IDS, jobs[start : start + BATCH], strict=False)
+                {"Id": str(i), "MessageBody": task_body(task), "MessageGroupId": topic_of(task)}
+                for i, task in enumerate(tasks[start : start + BATCH])
             ]
             if delay_s:
                 for entry in entries:
@@ -185,28 +180,33 @@ class SqsQueues:
                 refused = {refusal.index for refusal in refusals}
                 entries = [entry for entry in entries if int(entry["Id"]) in refused]
             else:
-                reason = f"{len(entries)} jobs were not taken in {ATTEMPTS} tries: {refusals[0].reason}"
+                reason = f"{len(entries)} tasks were not taken in {ATTEMPTS} tries: {refusals[0].reason}"
                 raise QueueUnavailable(self.work_queue_url, reason)
 
     def forward(self, topic: str, messages: int, pack: bytes, *, urgent: bool = False) -> None:
         """Sends a pack to an ingest queue with a single request, as the client does."""
-        urgent_url, bulk_url = self.ingest_queues(topic)
         attribute: Any = {PACK_ATTRIBUTE: {"DataType": "Binary", "BinaryValue": pack}}
-        body = pack_body(topic, messages)
         self.client.send_message(
-            QueueUrl=urgent_url if urgent else bulk_url,
-            MessageBody=body,
+            QueueUrl=self.ingest_queues(topic)[not urgent],
+            MessageBody=pack_body(topic, messages),
             MessageAttributes=attribute,
             MessageGroupId=topic,
         )
+
+    def delete(self, topic: str, receipt_handles: Sequence[str], *, urgent: bool) -> None:
+        """Deletes messages of an ingest queue, ten with a single request."""
+        for start in range(0, len(receipt_handles), BATCH):
+            some = enumerate(receipt_handles[start : start + BATCH])
+            entries: Any = [{"Id": str(i), "ReceiptHandle": each} for i, each in some]
+            self.client.delete_message_batch(QueueUrl=self.ingest_queues(topic)[not urgent], Entries=entries)
 
     def refuse(self, document: Mapping[str, object]) -> None:
         """Sends a document as JSON with a single request. An oversized field is cut and named in the document."""
         self.client.send_message(QueueUrl=self.refused_queue_url, MessageBody=refused_body(document))
 
 
-def _attributes(release: Release) -> dict[str, Any]:
-    values = {HEADER_ATTRIBUTE: release.header, **(release.attributes or {})}
+def _attributes(message: QueueMessage) -> dict[str, Any]:
+    values = {HEADER_ATTRIBUTE: message.header, **(message.attributes or {})}
     return {name: {"DataType": "String", "StringValue": value} for name, value in values.items()}
 
 
@@ -225,7 +225,7 @@ def _unavailable(code: str) -> bool:
 def _refusal(entry: Mapping[str, Any]) -> Refusal:
     code, reason = str(entry["Code"]), str(entry.get("Message", ""))
     alike = _throttled(code) or _unavailable(code)
-    return Refusal(int(entry["Id"]), bool(entry["SenderFault"]) and not alike, code, reason, alike)
+    return Refusal(int(entry["Id"]), bool(entry["SenderFault"]) and not alike, code, reason)
 
 
 def refused_body(document: Mapping[str, object]) -> str:

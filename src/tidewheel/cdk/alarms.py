@@ -123,7 +123,7 @@ class Alarms(Construct):
             self._alarm(
                 f"DeadLetters{first or ''}",
                 "Dead letters",
-                "Packs, jobs or invocations were given up and wait in a dead-letter queue.",
+                "Packs, tasks or invocations were given up and wait in a dead-letter queue.",
                 _together(ALL, map(visible, queues)),
             )
         self._alarm(

@@ -16,7 +16,7 @@ from tidewheel.cdk.job_code import JobCode
 from tidewheel.cdk.names import resource_name, service_name
 from tidewheel.cdk.spark_jobs import JobSpec, SparkJob
 from tidewheel.cdk.statements import allow
-from tidewheel.cdk.storage import ITEM_WRITES, KEYS, NOTES, TOMBSTONES, TOPICS, Storage
+from tidewheel.cdk.storage import ITEM_WRITES, KEYS, LISTED, NOTES, TOMBSTONES, TOPICS, Storage
 from tidewheel.model.object_names import ASIDE, CHECKPOINTS, IMPORTS, LEDGERS, PLANS
 from tidewheel.model.settings import MAX_FUNCTION_S, parameter_name
 from tidewheel.model.triggers import RETRIES
@@ -105,6 +105,7 @@ class Compaction(Construct):
         _allow_merging(merge, storage)
         storage.grant_items(rebuild, TOPICS, *ITEM_WRITES)
         storage.grant_items(rebuild, TOMBSTONES, "dynamodb:PutItem", "dynamodb:Query")
+        storage.grant_items(rebuild, LISTED, "dynamodb:PutItem")
         storage.grant_items(rebuild, NOTES, "dynamodb:PutItem")  # the note that a topic is away
         storage.grant_items(rebuild, KEYS, "dynamodb:PutItem", "dynamodb:Query")
         # What is left of a damaged ledger is written anew.
@@ -120,8 +121,7 @@ class Compaction(Construct):
 
 
 def _allow_merging(grantee: iam.IGrantable, storage: Storage) -> None:
-    """Allows to merge a topic's ledgers. A merge leaves cancelled rows out, and notes which buckets it took away."""
+    """Allows to merge a topic's ledgers. A merge leaves cancelled rows out."""
     storage.grant_items(grantee, TOPICS, *ITEM_WRITES)
     storage.grant_items(grantee, TOMBSTONES, "dynamodb:Query")
-    storage.grant_items(grantee, NOTES, "dynamodb:PutItem")
     storage.grant_objects(grantee, *WRITING, prefixes=(LEDGERS,))

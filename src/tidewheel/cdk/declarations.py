@@ -16,13 +16,13 @@ from constructs import Construct
 from tidewheel.cdk.functions import Foundation, python_function
 from tidewheel.cdk.statements import allow
 from tidewheel.cdk.storage import ITEM_WRITES, OF_TOPICS
-from tidewheel.client.declared import SUBSCRIPTION_TYPE, TOPIC_TYPE, DeclaredTopic
+from tidewheel.client.operations.declared import SUBSCRIPTION_TYPE, TOPIC_TYPE, DeclaredTopic
 from tidewheel.errors import InvalidValue
 from tidewheel.model.object_names import PARKED
 
 if TYPE_CHECKING:
     from tidewheel.cdk.service import TidewheelService
-    from tidewheel.client.declared import Declared
+    from tidewheel.client.operations.declared import Declared
 
 ID = "Declarations"
 

@@ -12,9 +12,9 @@ from tidewheel.cdk.nag_suppressions import acknowledge_wildcards
 from tidewheel.cdk.names import service_name
 from tidewheel.cdk.queues import grant_queue_sends, read_queue, source_queue, terminal_queue
 from tidewheel.cdk.statements import allow
-from tidewheel.cdk.storage import NOTES, TOMBSTONES, TOPICS, TOPICS_AND_NOTES
-from tidewheel.client.queue_tags import ROLE_TAG, STACK_TAG, SUBSCRIPTION
-from tidewheel.model.object_names import ASIDE, LEDGERS, PARKED, PLANS, REFUSED
+from tidewheel.cdk.storage import TOMBSTONES, TOPICS
+from tidewheel.model.object_names import LEDGERS, PARKED, PLANS, REFUSED
+from tidewheel.model.settings import ROLE_TAG, STACK_TAG, SUBSCRIPTION
 from tidewheel.model.triggers import WORK_QUEUE
 
 DELIVER_TIMEOUT = Duration.seconds(60)
@@ -49,14 +49,13 @@ class Delivery(Construct):
         )
         read_queue(self.deliver, self.work_queue, WORK_QUEUE, max_concurrency=environment.work_concurrency)
         reads = ("dynamodb:GetItem", "dynamodb:Query")
-        storage.grant_items(self.deliver, TOPICS, *reads, "dynamodb:DeleteItem", "dynamodb:UpdateItem")
-        storage.grant_items(self.deliver, TOMBSTONES, "dynamodb:Query")  # a plan that is made anew needs them
-        storage.grant_items(self.deliver, NOTES, "dynamodb:GetItem")
-        # One transaction puts a park and the note of its job, and checks the subscription.
-        storage.grant_items(self.deliver, TOPICS_AND_NOTES, "dynamodb:ConditionCheckItem", "dynamodb:PutItem")
+        writes = ("dynamodb:DeleteItem", "dynamodb:PutItem", "dynamodb:UpdateItem")
+        # One transaction puts a park and checks the subscription.
+        storage.grant_items(self.deliver, TOPICS, *reads, *writes, "dynamodb:ConditionCheckItem")
+        storage.grant_items(self.deliver, TOMBSTONES, "dynamodb:Query")  # a plan that is made again needs them
         storage.grant_objects(self.deliver, "s3:GetObject", prefixes=(LEDGERS, PLANS, PARKED))
         storage.grant_objects(self.deliver, "s3:PutObject", "s3:DeleteObject", prefixes=(PARKED,))
-        storage.grant_objects(self.deliver, "s3:PutObject", prefixes=(ASIDE, REFUSED))
+        storage.grant_objects(self.deliver, "s3:PutObject", prefixes=(PLANS, REFUSED))
         grant_queue_sends(self.deliver, self.work_queue)
         storage.grant_listing(self.deliver)
         self.grant_sends(self.deliver)

@@ -21,7 +21,7 @@ from tidewheel.cdk.storage import Storage
 CHAINED = ("ingest", "deliver")
 """Functions that may run repeatedly in a chain of SQS messages. Lambda would stop the 16th call of a chain as a loop.
 
-Deliver enqueues the rest of a long catch-up as a new job, until no rest is left. A consumer may send a received message
+Deliver enqueues the rest of a long catch-up as new work, until no rest is left. A consumer may send a received message
 again, each time with a delay, without limit.
 """
 

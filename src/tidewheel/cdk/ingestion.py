@@ -58,7 +58,7 @@ class Ingestion(Construct):
         storage.grant_objects(self.ingest, "s3:PutObject", prefixes=(PAYLOADS, REFUSED))
         timing_wheel.grant_schedule(self.ingest)
         delivery.grant_sends(self.ingest)
-        # Parks of direct messages are drained by jobs.
+        # The work queue has the drains of parks of direct messages.
         grant_queue_sends(self.ingest, delivery.work_queue)
         for queue in self.queues:
             # Plain messages that may wait are gathered in the bulk queue. See `flows.delivery.keys` for the other.

@@ -12,7 +12,7 @@ from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_sqs as sqs
 
 from tidewheel.cdk.spark_jobs import SparkJob
-from tidewheel.storage.layout import CHECK_INDEX
+from tidewheel.storage.table_keys import CHECK_INDEX
 from tidewheel.telemetry.metrics import DIMENSION, NAMESPACE, Metric
 
 PERIOD = Duration.minutes(5)

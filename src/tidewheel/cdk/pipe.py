@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
-from aws_cdk import Aws, Duration
+from aws_cdk import Aws, Duration, Stack
 from aws_cdk import aws_events as events
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_pipes as pipes
@@ -19,7 +19,7 @@ from tidewheel.cdk.queues import READS, encrypted_queue
 from tidewheel.cdk.statements import allow
 from tidewheel.errors import InvalidValue
 from tidewheel.model.message import ID_ATTRIBUTE
-from tidewheel.policies import KMS_ACTIONS
+from tidewheel.policies import KMS_ACTIONS, SOURCE_ARN
 
 if TYPE_CHECKING:
     from tidewheel.cdk.topics import Subscription
@@ -80,8 +80,12 @@ class SubscriptionPipe(Construct):
         self._service = subscription.topic.service
         # Names have no dots, so nothing else has the same name.
         self._name = f"{subscription.topic.topic_name}.{subscription.subscription_name}"
-        account = {"StringEquals": {"aws:SourceAccount": Aws.ACCOUNT_ID}}
-        principal = iam.ServicePrincipal("pipes.amazonaws.com", conditions=account)
+        own = {
+            "StringEquals": {"aws:SourceAccount": Aws.ACCOUNT_ID},
+            # CloudFormation names the pipe, after its role.
+            "ArnLike": {SOURCE_ARN: Stack.of(self).format_arn(service="pipes", resource="pipe", resource_name="*")},
+        }
+        principal = iam.ServicePrincipal("pipes.amazonaws.com", conditions=own)
         self.role = iam.Role(self, "Role", assumed_by=principal)
         self._allow(subscription.queue, READS, "kms:Decrypt")
         self.queue: sqs.IQueue | None = None

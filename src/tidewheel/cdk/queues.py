@@ -15,7 +15,7 @@ from tidewheel.cdk.encryption import DATA_KEY_REUSE, key_of
 from tidewheel.cdk.environment import Environment
 from tidewheel.cdk.nag_suppressions import acknowledge
 from tidewheel.cdk.statements import allow
-from tidewheel.client.queue_tags import ROLE_TAG, SERVICE
+from tidewheel.model.settings import ROLE_TAG, SERVICE
 from tidewheel.model.triggers import RETENTION_S, SourceQueue
 
 RETENTION = Duration.seconds(RETENTION_S)

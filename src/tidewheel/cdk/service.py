@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
+from functools import reduce
 from typing import Unpack
 
-from aws_cdk import Stack, Tags
+from aws_cdk import Annotations, ArnFormat, Aws, Stack, Tags
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_lambda as lambda_
@@ -25,18 +26,38 @@ from tidewheel.cdk.delivery import Delivery
 from tidewheel.cdk.encryption import Encryption
 from tidewheel.cdk.environment import Environment
 from tidewheel.cdk.functions import Foundation
-from tidewheel.cdk.grants import grant_administer, grant_consume, grant_send, grant_view
 from tidewheel.cdk.ingestion import Ingestion
 from tidewheel.cdk.metric_sources import Watched
 from tidewheel.cdk.names import set_service_name
 from tidewheel.cdk.storage import Storage
 from tidewheel.cdk.timing_wheel import TimingWheel
 from tidewheel.cdk.topics import Subscription, Topic, TopicProperties
-from tidewheel.client.queue_tags import STACK_TAG
 from tidewheel.errors import InvalidValue
 from tidewheel.model.setting import settings_of
-from tidewheel.model.settings import VARIABLE_PREFIX, FunctionSettings, parameter_name, roles_parameter_name
-from tidewheel.policies import RECEIVE, SENDER_ACTIONS, ConsumerAction, SenderAction
+from tidewheel.model.settings import (
+    STACK_TAG,
+    VARIABLE_PREFIX,
+    FunctionSettings,
+    ServiceSettings,
+    parameter_name,
+    roles_parameter_name,
+)
+from tidewheel.policies import (
+    RECEIVE,
+    SENDER_ACTIONS,
+    ConsumerAction,
+    Place,
+    SenderAction,
+    Statement,
+    administrator_statements,
+    consumer_statements,
+    sender_statements,
+    shares_queues,
+    viewer_statements,
+)
+
+_PLACE = Place(partition=Aws.PARTITION, region=Aws.REGION, account=Aws.ACCOUNT_ID, dns_suffix=Aws.URL_SUFFIX)
+"""The stack's place, for the functions of `tidewheel.policies`."""
 
 
 class TidewheelService(Construct):
@@ -168,7 +189,18 @@ class TidewheelService(Construct):
         Raises:
             InvalidValue: A topic's name is not valid, no topic is given, or an action is unknown.
         """
-        return grant_send(self, grantee, topics, actions)
+        names = [topic if isinstance(topic, str) else topic.topic_name for topic in topics]
+        if not names:
+            raise InvalidValue("topics", names, "name at least one topic")
+        settings = self._policy_settings()
+        statements = [each for name in names for each in sender_statements(settings, name, actions=actions, **_PLACE)]
+        for name in names:
+            if shares_queues(settings, name):
+                Annotations.of(self).add_info(
+                    f"Topic {name!r} has no ingest queues of its own: who may send to it may send to every topic that "
+                    "has none. To give it its own, list it in dedicated_topics of the environment."
+                )
+        return _grant(grantee, statements)
 
     def grant_consume(
         self, grantee: iam.IGrantable, *subscriptions: Subscription, actions: Collection[ConsumerAction] = RECEIVE
@@ -186,7 +218,23 @@ class TidewheelService(Construct):
         Raises:
             InvalidValue: No subscription is given, or an action is unknown.
         """
-        return grant_consume(self, grantee, subscriptions, actions)
+        if not subscriptions:
+            raise InvalidValue("subscriptions", subscriptions, "give at least one declared subscription")
+        statements, own_key = [], self.encryption.key
+        for each in subscriptions:
+            statements += consumer_statements(
+                self._policy_settings(),
+                each.topic.topic_name,
+                queue_arn(each.queue),
+                subscription=each.subscription_name,
+                dead_letter_queue=None if each.dead_letters is None else queue_arn(each.dead_letters),
+                actions=actions,
+                **_PLACE,
+            )
+            key = each.queue.encryption_master_key
+            if key is not None and (own_key is None or key.key_arn != own_key.key_arn):
+                key.grant_decrypt(grantee)
+        return _grant(grantee, statements)
 
     def grant_view(self, grantee: iam.IGrantable, *queues: sqs.IQueue) -> iam.Grant:
         """Allows to look at all topics, and to change nothing.
@@ -197,14 +245,18 @@ class TidewheelService(Construct):
             grantee: Such as a person's role.
             *queues: Queues that are not in the service's construct, and their dead-letter queues, to see their depths.
         """
-        return grant_view(self, grantee, queues)
+        own = [queue_arn(queue) for queue in queues]
+        return _grant(grantee, viewer_statements(self._policy_settings(), queues=own, **_PLACE))
 
     def grant_administer(self, grantee: iam.IGrantable) -> iam.Grant:
         """Allows to create, change and delete topics and subscriptions.
 
         The policy is the policy of `tidewheel policy administrator`.
         """
-        return grant_administer(self, grantee)
+        read = [*self.ingestion.queues, self.delivery.work_queue]
+        dead = [queue_arn(each.dead_letter_queue.queue) for each in read if each.dead_letter_queue is not None]
+        statements = administrator_statements(self._policy_settings(), dead_letter_queues=dead, **_PLACE)
+        return _grant(grantee, statements)
 
     def declarations(self) -> Declarations:
         """Returns the construct that creates declared topics and subscriptions, made at the first call."""
@@ -227,10 +279,7 @@ class TidewheelService(Construct):
             "stack": self.service_name,
             "table": self.storage.table.table_name,
             "s3_bucket": self.storage.s3_bucket.bucket_name,
-            "urgent_queue_url": self.ingestion.urgent_queue.queue_url,
-            "bulk_queue_url": self.ingestion.bulk_queue.queue_url,
-            "work_queue_url": self.delivery.work_queue.queue_url,
-            "refused_queue_url": self.delivery.refused_queue.queue_url,
+            **{name: queue.queue_url for name, queue in self._own_queues().items()},
             "schedule_group": self.timing_wheel.group_name,
             "schedule_role_arn": self.timing_wheel.role.role_arn,
             "dispatch_arn": self.timing_wheel.dispatch_arn,
@@ -239,6 +288,25 @@ class TidewheelService(Construct):
             **{name: str(getattr(environment, name)) for name in settings_of(FunctionSettings)},
             "topic_queues": Stack.of(self).to_json_string(topic_queues),
         }
+
+    def _own_queues(self) -> dict[str, sqs.Queue]:
+        """Returns the queues that all topics share, by the names of the settings."""
+        return {
+            "urgent_queue_url": self.ingestion.urgent_queue,
+            "bulk_queue_url": self.ingestion.bulk_queue,
+            "work_queue_url": self.delivery.work_queue,
+            "refused_queue_url": self.delivery.refused_queue,
+        }
+
+    def _policy_settings(self) -> ServiceSettings:
+        """Returns the settings for policies, with queues' ARNs instead of URLs."""
+        topic_queues = self.ingestion.topic_queues
+        values = {
+            **self.settings,
+            **{name: queue_arn(queue) for name, queue in self._own_queues().items()},
+            "topic_queues": {topic: [queue_arn(queue) for queue in queues] for topic, queues in topic_queues.items()},
+        }
+        return ServiceSettings.from_mapping(values, "the construct of the service")
 
     def _publish(self, settings: dict[str, str]) -> None:
         """Creates the parameters with the settings, for the SDK, and with the roles that deliver."""
@@ -278,3 +346,30 @@ def _check_constructs(environment: Environment, key: object, topic: object) -> N
     if key is not None and (environment.own_key or environment.encryption_key_arn is not None):
         advice = "encryption_key is given as well: leave one of the two out"
         raise InvalidValue("environment", environment.name, f"it names a key or has one made, and {advice}")
+
+
+def queue_arn(queue: sqs.IQueue) -> str:
+    """Returns a queue's ARN as text that begins with `arn:`. CDK's `queue_arn` is a single reference.
+
+    The ARN of an imported queue keeps its own Region and account.
+    """
+    return Stack.of(queue).format_arn(
+        service="sqs",
+        region=queue.env.region,
+        account=queue.env.account,
+        resource=queue.queue_name,
+        arn_format=ArnFormat.NO_RESOURCE_NAME,
+    )
+
+
+def _grant(grantee: iam.IGrantable, statements: Iterable[Statement]) -> iam.Grant:
+    given = [
+        iam.Grant.add_to_principal(
+            grantee=grantee,
+            actions=statement["Action"],
+            resource_arns=statement["Resource"],
+            conditions=statement.get("Condition"),
+        )
+        for statement in statements
+    ]
+    return reduce(lambda one, other: one.combine(other), given)

@@ -18,7 +18,7 @@ from tidewheel.cdk.nag_suppressions import acknowledge, acknowledge_wildcards
 from tidewheel.cdk.names import service_name
 from tidewheel.cdk.statements import allow
 from tidewheel.model.object_names import REFUSED
-from tidewheel.storage import layout
+from tidewheel.storage import table_keys
 
 TLS_VERSION = 1.2
 """The oldest TLS version that the S3 bucket accepts."""
@@ -42,26 +42,21 @@ class Partitions:
     not_like: tuple[str, ...] = ()
 
 
-TOPICS = Partitions(like=(layout.EVERY_TOPIC,), not_like=(layout.EVERY_BESIDE,))
+TOPICS = Partitions(like=(table_keys.EVERY_TOPIC,), not_like=(table_keys.EVERY_BESIDE,))
 """All topics' items except tombstones and keys, which have partitions beside the topic's."""
-OF_TOPICS = Partitions(like=(layout.EVERY_TOPIC,))
+OF_TOPICS = Partitions(like=(table_keys.EVERY_TOPIC,))
 """All topics' items, for transactions that use several of these partitions.
 
 A single statement must allow such a transaction, since IAM may compare the statement with the keys of the whole
 transaction.
 """
-TOMBSTONES = Partitions(like=(layout.EVERY_TOMBSTONES,))
-OF_PACKS = Partitions(like=(layout.EVERY_MOVES, layout.EVERY_NOTES))
-NOTES = Partitions(like=(layout.EVERY_NOTES,))
-TOPICS_AND_NOTES = Partitions(
-    like=(layout.EVERY_TOPIC,),
-    not_like=(layout.EVERY_CLAIMS, layout.EVERY_KEYS, layout.EVERY_MOVES, layout.EVERY_TOMBSTONES),
-)
-"""Both, for a transaction that puts a park and the note of its job."""
-KEYS = Partitions(like=(layout.EVERY_KEYS,))
-CLAIMS = Partitions(like=(layout.EVERY_CLAIMS,))
-DAILY_WORK = Partitions(like=(layout.SERVICE,))
-LISTED = Partitions(like=(layout.LISTED,))
+TOMBSTONES = Partitions(like=(table_keys.EVERY_TOMBSTONES,))
+OF_PACKS = Partitions(like=(table_keys.EVERY_MOVES, table_keys.EVERY_NOTES))
+NOTES = Partitions(like=(table_keys.EVERY_NOTES,))
+KEYS = Partitions(like=(table_keys.EVERY_KEYS,))
+CLAIMS = Partitions(like=(table_keys.EVERY_CLAIMS,))
+DAILY_WORK = Partitions(like=(table_keys.SERVICE,))
+LISTED = Partitions(like=(table_keys.LISTED,))
 """The list of topics."""
 
 
@@ -80,9 +75,9 @@ class Storage(Construct):
         self.s3_bucket = self._s3_bucket(environment, key)
         self.table = self._table(environment, key)
         self.table.add_global_secondary_index(
-            index_name=layout.CHECK_INDEX,
-            partition_key=_string(layout.CHECK_PARTITION_KEY),
-            sort_key=dynamodb.Attribute(name=layout.CHECK_SORT_KEY, type=dynamodb.AttributeType.NUMBER),
+            index_name=table_keys.CHECK_INDEX,
+            partition_key=_string(table_keys.CHECK_PARTITION_KEY),
+            sort_key=dynamodb.Attribute(name=table_keys.CHECK_SORT_KEY, type=dynamodb.AttributeType.NUMBER),
             projection_type=dynamodb.ProjectionType.KEYS_ONLY,
             # A slow index delays the table's writes.
             warm_throughput=_warm(None, environment.warm_write_units),
@@ -123,8 +118,8 @@ class Storage(Construct):
         return dynamodb.Table(
             self,
             "Table",
-            partition_key=_string(layout.PARTITION_KEY),
-            sort_key=_string(layout.SORT_KEY),
+            partition_key=_string(table_keys.PARTITION_KEY),
+            sort_key=_string(table_keys.SORT_KEY),
             billing_mode=dynamodb.BillingMode.PAY_PER_REQUEST,
             point_in_time_recovery_specification=dynamodb.PointInTimeRecoverySpecification(
                 point_in_time_recovery_enabled=True
@@ -132,7 +127,7 @@ class Storage(Construct):
             encryption=owned if key is None else dynamodb.TableEncryption.CUSTOMER_MANAGED,
             encryption_key=key,
             warm_throughput=_warm(environment.warm_read_units, environment.warm_write_units),
-            time_to_live_attribute=layout.TTL_ATTRIBUTE,
+            time_to_live_attribute=table_keys.TTL_ATTRIBUTE,
             deletion_protection=environment.protected,
             removal_policy=environment.removal_policy,
         )
@@ -154,7 +149,7 @@ class Storage(Construct):
 
     def grant_check_queries(self, grantee: iam.IGrantable) -> None:
         """Allows to query the index of topics and deliveries with a next check."""
-        allow(grantee, ["dynamodb:Query"], [f"{self.table.table_arn}/index/{layout.CHECK_INDEX}"])
+        allow(grantee, ["dynamodb:Query"], [f"{self.table.table_arn}/index/{table_keys.CHECK_INDEX}"])
 
     def grant_objects(self, grantee: iam.IGrantable, *actions: str, prefixes: tuple[str, ...]) -> None:
         """Allows S3 actions on the objects under some prefixes.

@@ -28,7 +28,7 @@ from tidewheel.model.triggers import RETRIES
 
 DISPATCH_TIMEOUT = Duration.seconds(MAX_DELIVERY_S)
 SWEEP_TIMEOUT = Duration.seconds(240)
-"""A minute more than `tidewheel.flows.upkeep.sweep.SWEEP_MS`, after which a sweep begins no further work."""
+"""A minute more than `tidewheel.flows.maintenance.sweep.SWEEP_MS`, after which a sweep begins no further work."""
 DISPATCH_AGE = Duration.seconds(600)
 """Enough time for both retries of a call that timed out. Within this time, two sweeps have found the topic too."""
 
@@ -176,8 +176,8 @@ class TimingWheel(Construct):
     def _allow_sweeping(self, storage: Storage) -> None:
         """Allows the sweep to find topics and deliveries to check, and orphaned objects."""
         storage.grant_check_queries(self.sweep)
-        storage.grant_items(self.sweep, DAILY_WORK, "dynamodb:GetItem", "dynamodb:UpdateItem")
-        storage.grant_items(self.sweep, LISTED, "dynamodb:DeleteItem", "dynamodb:PutItem", "dynamodb:Query")
+        storage.grant_items(self.sweep, DAILY_WORK, "dynamodb:UpdateItem")
+        storage.grant_items(self.sweep, LISTED, "dynamodb:DeleteItem")
         allow(self.sweep, ["lambda:InvokeFunction"], [self.dispatch.function_arn])
         # All items of a deleted topic are deleted.
         storage.grant_items(self.sweep, KEYS, "dynamodb:DeleteItem")

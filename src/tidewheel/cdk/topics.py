@@ -13,8 +13,8 @@ from constructs import Construct
 from tidewheel.cdk.encryption import key_of
 from tidewheel.cdk.pipe import PipeProperties, SubscriptionPipe
 from tidewheel.cdk.subscriber_queue import SubscriberQueue, allow_deliveries
-from tidewheel.client.declared import DeclaredSubscription, DeclaredTopic
-from tidewheel.client.subscription_queues import CLAIMED_RECEIVE_COUNT, MAX_RECEIVE_COUNT
+from tidewheel.client.operations.declared import DeclaredSubscription, DeclaredTopic
+from tidewheel.client.operations.subscription_queues import CLAIMED_RECEIVE_COUNT, MAX_RECEIVE_COUNT
 from tidewheel.errors import InvalidValue
 from tidewheel.flows.administration.subscribe import check_new_subscription
 from tidewheel.model.setting import check_names

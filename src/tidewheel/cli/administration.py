@@ -14,8 +14,7 @@ from tidewheel.errors import InvalidValue
 from tidewheel.model.settings import SubscriptionSettings, TopicSettings
 
 if TYPE_CHECKING:
-    from tidewheel.model.subscription import Subscription
-    from tidewheel.model.topic import Topic
+    from tidewheel.model.topic import Subscription, Topic
 
 topics = typer.Typer(no_args_is_help=True, help="Create, list, update and delete topics.")
 subscriptions = typer.Typer(no_args_is_help=True, help="Create, list, pause, resume, filter and delete subscriptions.")
@@ -23,6 +22,7 @@ subscriptions = typer.Typer(no_args_is_help=True, help="Create, list, pause, res
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 TopicName = Annotated[str, typer.Argument(help="The topic's name.")]
 SubscriptionName = Annotated[str, typer.Argument(help="The subscription's name.")]
+_TOPIC_NAMES = ("name", "settings", "created_at", "waiting", "recurring")
 Yes = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
 
 
@@ -154,10 +154,17 @@ def pairs(option: str, texts: list[str] | None) -> list[tuple[str, str]]:
 
 
 def _show_topics(found: list[Topic], as_json: bool, also: Sequence[str] = ()) -> None:
-    settings = ("slot_s", "lookahead_s", *also)
-    rows = [(each.name, *(getattr(each.settings, name) for name in settings)) for each in found]
-    columns = ["topic", "slot (s)", "lookahead (s)", *also]
-    show(found, as_json, columns, rows, "no topics. Create a topic with: tidewheel topics create NAME")
+    settings, columns = ("slot_s", "lookahead_s", *also), ["topic", "slot (s)", "lookahead (s)", *also]
+    rows: list[list[object]] = [
+        [each.name, *(None if each.problem else getattr(each.settings, name) for name in settings)] for each in found
+    ]
+    if any(each.problem for each in found):
+        columns, rows = [*columns, "problem"], [[*row, each.problem] for row, each in zip(rows, found, strict=True)]
+    documents = [
+        {"name": it.name, "problem": it.problem} if it.problem else {name: getattr(it, name) for name in _TOPIC_NAMES}
+        for it in found
+    ]
+    show(documents, as_json, columns, rows, "no topics. Create a topic with: tidewheel topics create NAME")
 
 
 def _show_subscriptions(found: list[Subscription], as_json: bool) -> None:

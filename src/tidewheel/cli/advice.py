@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 
 from tidewheel.cli.target import LOCAL, Target
+from tidewheel.errors import TemporaryFailure
 
 _RENEW = "renew the credentials, such as with: aws sso login"
 _UNKNOWN = "check the credentials, and that they are for this endpoint: aws sts get-caller-identity"
@@ -29,6 +30,8 @@ def advised(error: Exception, target: Target | None) -> str:
         error: of any kind. Without botocore in memory, no error is botocore's.
         target: the global options, if they were read.
     """
+    if isinstance(error, TemporaryFailure) and isinstance(error.__cause__, Exception):
+        error = error.__cause__
     text = str(error) or type(error).__name__
     boto = sys.modules.get("botocore.exceptions")
     if boto is None:

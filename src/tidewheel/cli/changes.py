@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tidewheel.cli.administration import AsJson, TopicName, pairs
-from tidewheel.cli.messages import STANDARD_INPUT, Attribute, JsonBody, body_of, delay_of, time_of
+from tidewheel.cli.messages import STANDARD_INPUT, Attribute, JsonBody, body_of, delay_of, selection, time_of
 from tidewheel.cli.output import progress_bar, show
 from tidewheel.cli.target import client
 
@@ -50,8 +50,7 @@ def cancel(
     if bool(ids) + (key is not None) + many > 1:
         raise typer.BadParameter("give ids, --key, or what selects many")
     if many:
-        selected: Selected = {"key_prefix": key_prefix, "group": group, "everything": everything}
-        selected |= {"first": time_of(first, "--from"), "end": time_of(end, "--until")}
+        selected = selection(key_prefix, group, first, end, everything)
         _cancel_all(service, topic, selected, dry_run=dry_run, yes=yes, as_json=as_json)
         return
     if key is not None:
@@ -146,7 +145,7 @@ def create_recurring(
         str | None, typer.Option(help="Shift all times by a constant below this, such as 15m.", show_default="none")
     ] = None,
     replace: Annotated[bool, typer.Option("--replace", help="Replace the recurring message with this key.")] = False,
-    json_body: JsonBody = False,
+    json_body: JsonBody = None,
     as_json: AsJson = False,
 ) -> None:
     """Create a message that comes again and again, by a cron rule or at a fixed rate."""

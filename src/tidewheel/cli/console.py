@@ -9,22 +9,18 @@ from threading import Event
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from botocore.exceptions import BotoCoreError, ClientError
 
 from tidewheel.cli.administration import AsJson
 from tidewheel.cli.output import print_json
 from tidewheel.cli.target import target
-from tidewheel.console import ConsoleServer, RequestMeter
+from tidewheel.errors import needs_extra
 
 if TYPE_CHECKING:
     import boto3
 
-app = typer.Typer()
-
 NOBODY = "unknown: AWS did not tell"
 
 
-@app.command()
 def console(
     ctx: typer.Context,
     stack: Annotated[str | None, typer.Option(help="Name of the deployed stack; also before the command.")] = None,
@@ -41,6 +37,9 @@ def console(
 
     The page uses your own AWS credentials, and listens on 127.0.0.1 only. Without --allow-changes it only reads.
     """
+    with needs_extra("tidewheel console", "console"):
+        from tidewheel.console import ConsoleServer, RequestMeter
+
     chosen = target(ctx)
     if stack is not None:
         chosen = replace(chosen, stack=stack)
@@ -56,9 +55,9 @@ def console(
         requests=meter,
         hide_bodies=hide_bodies,
         who="local" if chosen.here else caller(session),
+        opened=tell_opened,
     )
-    server.start()
-    try:
+    with server:
         if as_json:
             print_json({"console": server.url, "stack": chosen.stack, "changes": allow_changes})
             sys.stdout.flush()
@@ -66,12 +65,17 @@ def console(
             rights = "It may change the stack" if allow_changes else "It only reads: --allow-changes lets it change"
             typer.echo(f"The console of stack {chosen.stack}: {server.url}\n{rights}. Ctrl-C stops it.")
         Event().wait()
-    finally:
-        server.stop()
+
+
+def tell_opened(next_url: str) -> None:
+    """Prints that a browser has opened the console, and the address for another."""
+    typer.echo(f"A browser has opened the console. For another: {next_url}", err=True)
 
 
 def caller(session: boto3.Session) -> str:
     """Returns the ARN of the session's credentials, for the audit line."""
+    from botocore.exceptions import BotoCoreError, ClientError
+
     try:
         return str(session.client("sts").get_caller_identity()["Arn"])
     except (BotoCoreError, ClientError):

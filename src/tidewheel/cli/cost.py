@@ -45,8 +45,7 @@ def cost(
     The command calls no AWS service. It multiplies list prices of us-east-1, without free tiers, by counted
     requests and measured time.
     """
-    from tidewheel.cost.bill import bill
-    from tidewheel.cost.deployed import ENVIRONMENTS
+    from tidewheel.cost.bill import ENVIRONMENTS, bill
     from tidewheel.cost.rivals import rivals
     from tidewheel.cost.workload import Spread, Workload
     from tidewheel.model.duration import delay_ms

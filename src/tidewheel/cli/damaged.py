@@ -18,7 +18,7 @@ Id = Annotated[str, typer.Argument(help="The id that `damaged list` prints.")]
 
 @damaged.command("list")
 def list_(ctx: typer.Context, topic: TopicName, as_json: AsJson = False) -> None:
-    """List what cannot be read: messages that are set aside or parked, and items of the table."""
+    """List what cannot be read: messages, and items of the table."""
     found = client(ctx).damaged(topic)
     states = {True: "damaged", False: "tried again"}
     rows = [
@@ -29,7 +29,7 @@ def list_(ctx: typer.Context, topic: TopicName, as_json: AsJson = False) -> None
 
 @damaged.command()
 def retry(ctx: typer.Context, topic: TopicName, id: Id) -> None:
-    """Read a part again. The next sweep sends what can be read now, except what was purged or cancelled."""
+    """Read messages again. The next sweep sends what can be read now, except what was purged or cancelled."""
     client(ctx).retry_damaged(topic, id)
     typer.echo("the next sweep tries, within five minutes")
 
@@ -49,7 +49,7 @@ def give_up(
     reason: Annotated[str, typer.Option("--reason", help="For the record in the queue of refused messages.")],
     yes: Yes = False,
 ) -> None:
-    """Delete a part permanently. Bytes of a ledger that could be read stay under aside/ in S3 for 28 days."""
+    """Give messages up, with a record in the queue of refused messages."""
     tidewheel = client(ctx)
     if not yes:
         what = next((each for each in tidewheel.damaged(topic) if each.id == id), None)

@@ -3,27 +3,30 @@
 from __future__ import annotations
 
 import gc
+import json
 import os
 import shlex
 import signal
 import sys
 import webbrowser
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
+from dataclasses import asdict, replace
 from importlib import import_module
 from pathlib import Path
-from threading import Event, Lock
+from threading import Event
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from tidewheel.cli.administration import AsJson
-from tidewheel.cli.output import print_error, print_json
+from tidewheel.cli.messages import delay_of
+from tidewheel.cli.output import print_error, print_json, progress_bar
+from tidewheel.cli.pair import pair
 from tidewheel.cli.settings import takes_settings
 from tidewheel.cli.target import Target
 from tidewheel.client import dev_service
-from tidewheel.client.dev_service import ACCESS_KEY, ADVANCE, DevService
+from tidewheel.client.dev_service import ABOUT, ACCESS_KEY, ADVANCE, ADVANCED, PORT, DevService, check_free
 from tidewheel.clock import MovedClock
 from tidewheel.errors import InvalidValue, needs_extra
 from tidewheel.model.duration import delay_ms
@@ -31,6 +34,7 @@ from tidewheel.model.settings import TopicSettings
 
 if TYPE_CHECKING:
     from tidewheel.client.tidewheel import Tidewheel
+    from tidewheel.console import ConsoleServer
     from tidewheel.local import LocalTidewheel
 
 SLOT_S, LOOKAHEAD_S, BULK_WINDOW_S = 1, 4, 1
@@ -39,21 +43,14 @@ _CHECK_S = 1.0
 _FIRST_TOPIC, _FIRST_SUBSCRIPTION = "orders", "billing"
 
 app = typer.Typer(help="Run the whole service on this machine, without an AWS account.")
-local = typer.Typer(help="The same as `tidewheel dev`, by its earlier name.", no_args_is_help=True)
 
 
-@local.callback()
-def _local() -> None:
-    """The same as `tidewheel dev`, by its earlier name."""
-
-
-@local.command("up")
 @app.callback(invoke_without_command=True)
 @takes_settings(TopicSettings, defaults={"slot_s": SLOT_S, "lookahead_s": LOOKAHEAD_S})
 def dev(
     ctx: typer.Context,
     settings: dict[str, Any],
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Port for AWS clients, on 127.0.0.1. 0: any.")] = 4566,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port for AWS clients, on 127.0.0.1. 0: any.")] = PORT,
     console_port: Annotated[int, typer.Option(min=0, max=65535, help="Port of the console. 0: any.")] = 4567,
     state: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="Keep everything in this folder. Without it, nothing is kept.")
@@ -98,12 +95,16 @@ def dev(
     ended = Event()
     with stack:
         client = stack.client()
+        known = client.topics()
         for name, subscriptions in wanted:
             _create(client, name, subscriptions, settings)
-        with _found_by_clients(stack) as (service, skip), _console(stack, console_port, skip) as console:
+        service = _answer_clients(stack)
+        with _console(stack, console_port, state) as console:
+            address = console.url
             for number in (signal.SIGINT, signal.SIGTERM):
                 signal.signal(number, lambda *_: ended.set())  # an exception could end anything half done
-            told = _told(service, console, state, client, [name for name, _ in wanted])
+            first = None if known else _first_message(service, [name for name, _ in wanted])
+            told = _told(service, address, state, first)
             gc.freeze()
             gc.enable()
             if as_json:
@@ -113,7 +114,7 @@ def dev(
                 for line in _lines(told):
                     typer.echo(line, err=True)
             if open_console:
-                webbrowser.open(console)
+                webbrowser.open(address)
             _watch(stack, ended)
     kept = "All messages are gone" if state is None else f"Everything is kept in {state}"
     typer.echo(f"Stopped. {kept}.", err=True)
@@ -143,50 +144,45 @@ def advance(
 ) -> None:
     """Move the time of the running `tidewheel dev` forward. All messages due on the way come, in order of time."""
     target: Target = ctx.obj
-    given = None if target.endpoint_url is None else dev_service.chosen(target.endpoint_url)
-    now = (given or dev_service.found()).advance(duration)
+    given = None if target.endpoint_url is None else dev_service.service_for(target.endpoint_url)
+    duration += "" if isinstance(delay_of(duration), str) else "s"
+    with progress_bar(f"Moving time by {duration}") as (_, move):
+        now = (given or dev_service.running()).advance(duration, move)
     if as_json:
         print_json({"now": now})
     else:
         typer.echo(f"It is now {now.isoformat(timespec='seconds')}.")
 
 
-@contextmanager
-def _found_by_clients(stack: LocalTidewheel) -> Iterator[tuple[DevService, Callable[[int], None]]]:
-    """Lets clients with TIDEWHEEL_DEV=1 find the service, and `advance` move its time.
-
-    Yields the service, and what moves its time by milliseconds.
-    """
+def _answer_clients(stack: LocalTidewheel) -> DevService:
+    """Lets the endpoint tell clients with TIDEWHEEL_DEV=1 of the service, and move its time. Returns the service."""
     from tidewheel.local.emulator import REGION
 
-    clock, endpoint = stack.clock, stack.endpoint_url
+    clock = stack.clock
     assert isinstance(clock, MovedClock)  # of real time
-    service = DevService(endpoint=endpoint, process=os.getpid(), stack=stack.stack_name, region=REGION)
+    service = DevService(endpoint=stack.endpoint_url, process=os.getpid(), stack=stack.stack_name, region=REGION)
 
-    published = Lock()
+    def advance(duration: str) -> Iterator[str]:
+        return moving(delay_ms(duration, "duration"))  # refuses before the answer begins
 
-    def skip(duration_ms: int) -> None:
-        stack.skip(milliseconds=duration_ms)
-        with published:  # the console and `advance` may skip at the same time
-            replace(service, offset_ms=clock.offset_ms).publish()
+    def moving(duration_ms: int) -> Iterator[str]:
+        with ThreadPoolExecutor(1) as pool:
+            skipped = pool.submit(stack.skip, milliseconds=duration_ms)
+            while wait([skipped], _CHECK_S).not_done:
+                yield f"{stack.now().isoformat()}\n"
+            skipped.result()
+        yield f"{stack.now().isoformat()} {ADVANCED}\n"
 
-    def answer(duration: str) -> str:
-        skip(delay_ms(duration, "duration"))
-        return stack.now().isoformat()
-
-    stack.commands[ADVANCE] = answer
-    skip(0)
-    try:
-        yield service, skip
-    finally:
-        service.withdraw()
+    stack.commands[ABOUT] = lambda _: json.dumps(asdict(replace(service, offset_ms=clock.offset_ms)))
+    stack.commands[ADVANCE] = advance
+    return service
 
 
-@contextmanager
-def _console(stack: LocalTidewheel, port: int, skip: Callable[[int], None]) -> Iterator[str]:
-    """Serves the console. Yields its address."""
-    from tidewheel.cli.console import log_audit
+def _console(stack: LocalTidewheel, port: int, state: Path | None) -> ConsoleServer:
+    """Makes the console. With a state, pages that were open before are open still."""
+    from tidewheel.cli.console import log_audit, tell_opened
     from tidewheel.console import ConsoleServer, LocalService, RequestMeter
+    from tidewheel.local.state_folder import session_in
 
     log_audit()
     meter = RequestMeter(stack.session)
@@ -194,21 +190,22 @@ def _console(stack: LocalTidewheel, port: int, skip: Callable[[int], None]) -> I
         requests=stack.requests,
         units=stack.requests.units,
         since=stack.now(),
-        move_time=lambda seconds: skip(round(seconds * 1000)),
+        move_time=lambda seconds: stack.skip(seconds=seconds),
         dead_letters=stack.dead_letters,
         queued=stack.queued,
     )
-    server = ConsoleServer(stack.client(), port=port, changes=True, requests=meter, local=local)
-    server.start()
-    try:
-        yield server.url
-    finally:
-        server.stop()
+    return ConsoleServer(
+        stack.client(),
+        port=port,
+        changes=True,
+        requests=meter,
+        local=local,
+        session=None if state is None else session_in(state),
+        opened=tell_opened,
+    )
 
 
-def _told(
-    service: DevService, console: str, state: Path | None, client: Tidewheel, wanted: Sequence[str]
-) -> dict[str, Any]:
+def _told(service: DevService, console: str, state: Path | None, first: str | None) -> dict[str, Any]:
     """Returns what a program must know of the service, which `--json` prints."""
     environment = {
         dev_service.VARIABLE: "1",
@@ -223,7 +220,7 @@ def _told(
         "console": console,
         "endpoint": service.endpoint,
         "environment": environment,
-        "try": _first_message(service, [*wanted, *(each.name for each in client.topics())]),
+        "try": first,
         "state": None if state is None else str(state.absolute()),
     }
 
@@ -252,16 +249,15 @@ def _lines(told: dict[str, Any]) -> Iterator[str]:
     yield f"State: kept in {told['state']}" if told["state"] else "State: nothing is kept. --state FOLDER keeps it."
     yield "For programs, in another shell:"
     yield "  export " + " ".join(f"{name}={shlex.quote(value)}" for name, value in told["environment"].items())
-    yield "Send a first message:"
-    yield f"  {told['try']}"
+    if told["try"] is not None:
+        yield "Send a first message:"
+        yield f"  {told['try']}"
     yield "Ctrl-C stops it."
 
 
 def _check_ports(port: int, console_port: int) -> None:
     """Raises InvalidValue if a port is in use, before the service is started."""
-    from tidewheel.local.ports import check_free
-
-    if (other := dev_service.chosen(f"http://127.0.0.1:{port}")) is not None:
+    if (other := dev_service.service_for(f"http://127.0.0.1:{port}")) is not None:
         advice = f"`tidewheel dev` uses it already, as process {other.process}; stop that, or give another port"
         raise InvalidValue("--port", port, advice)
     check_free("--port", port)
@@ -280,7 +276,7 @@ def _create(client: Tidewheel, topic: str, subscriptions: Sequence[str], setting
 
 
 def _topic(text: str) -> tuple[str, list[str]]:
-    name, colon, subscriptions = text.partition(":")
-    if colon and not subscriptions:
+    name, *subscriptions = pair(text)
+    if subscriptions == [""]:
         raise InvalidValue("--topic", text, "give the subscriptions after the colon, as in NAME:SUBSCRIPTION,...")
-    return name, [each for each in subscriptions.split(",") if each]
+    return name, [each for names in subscriptions for each in names.split(",") if each]

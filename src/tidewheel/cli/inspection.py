@@ -7,24 +7,26 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
-from itertools import islice
+from enum import StrEnum
+from itertools import groupby, islice
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, cast
 
 import typer
 
 from tidewheel.cli.administration import AsJson, TopicName
-from tidewheel.cli.histogram import Bars, histogram_parts
-from tidewheel.cli.messages import time_of
+from tidewheel.cli.messages import selection
 from tidewheel.cli.output import console, is_utf8, print_json, show, table
 from tidewheel.cli.target import client
 from tidewheel.errors import InvalidValue, PeekIncomplete, TidewheelError, UnknownTopic
+from tidewheel.model.duration import read_time
+from tidewheel.model.untrusted import visible
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.text import Text
 
-    from tidewheel.client.finding import Selected
-    from tidewheel.client.stats import SubscriptionStats, TopicStats
+    from tidewheel.client.operations.histogram import EstimatedHistogram
+    from tidewheel.client.operations.stats import SubscriptionStats, TopicStats
     from tidewheel.client.tidewheel import Tidewheel
     from tidewheel.client.waiting import MessageStatus, WaitingMessage
 
@@ -36,6 +38,15 @@ MOST_TOPICS = 100
 _SHOWN = 1000
 """Characters of a key or body that `peek` shows at most."""
 _ID_CHARACTERS = 26
+_LONGEST = 40
+"""Characters of a histogram's longest bar."""
+
+
+class Bars(StrEnum):
+    """The time that a bar of a histogram stands for."""
+
+    HOUR = "hour"
+    DAY = "day"
 
 
 def get(
@@ -85,8 +96,7 @@ def find(
     as_json: AsJson = False,
 ) -> None:
     """Find waiting messages by the prefix of their key, their group or due time. The messages stay in the topic."""
-    selected: Selected = {"key_prefix": key_prefix, "group": group, "everything": everything, "after": after}
-    selected |= {"first": time_of(first, "--from"), "end": time_of(end, "--until")}
+    selected = selection(key_prefix, group, first, end, everything) | {"after": after}
     found = list(islice(client(ctx).find(topic, **selected), count))
     rows = [(each.id, each.deliver_at, each.key) for each in found]
     columns = ["id", "due", "key"]
@@ -140,7 +150,7 @@ def doctor(
     as_json: AsJson = False,
 ) -> None:
     """Find what is wrong, the worst first. The exit code is 1 if anything but a pause is."""
-    from tidewheel.client.health import Problem
+    from tidewheel.client.operations.health import Problem
 
     found = client(ctx).health(topic)
     rows = [(each.problem.value, each.what, each.since, each.remedy, f"tidewheel docs {each.page}") for each in found]
@@ -162,11 +172,10 @@ def print_messages(found: Sequence[WaitingMessage]) -> None:
 
 
 def _line(text: str) -> Text:
-    """Returns the beginning of a text as one line of printable characters, which a terminal cuts to its width."""
+    """Returns the beginning of a text as one line, which a terminal cuts to its width."""
     from rich.text import Text
 
-    line = " ".join(text[:_SHOWN].split())
-    return Text("".join(c if c.isprintable() else " " for c in line), no_wrap=True, overflow="ellipsis")
+    return Text(visible(" ".join(text[:_SHOWN].split())), no_wrap=True, overflow="ellipsis")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -215,7 +224,7 @@ def _parts(found: Looked, by: Bars | None, blocks: bool) -> list[RenderableType]
     parts: list[RenderableType] = [table(_TOPIC_COLUMNS, [_topic_row(each) for each in found.topics])]
     if not found.topics:
         parts = ["no topics"]
-    parts += [Text(f"{name}: cannot be read: {error}") for name, error in found.failures.items()]
+    parts += [Text(visible(f"{name}: cannot be read: {error}")) for name, error in found.failures.items()]
     if found.more:
         parts.append(f"and {found.more:,} more topics: name one, or list them with: tidewheel topics list")
     return parts
@@ -270,6 +279,29 @@ def stats_parts(found: TopicStats, by: Bars | None, blocks: bool) -> list[Render
     return parts
 
 
+def histogram_parts(histogram: EstimatedHistogram, by: Bars, blocks: bool) -> list[RenderableType]:
+    """Returns a histogram with a heading. A run of empty bars is a single line with its length.
+
+    Args:
+        histogram: the counts.
+        by: the time that a bar stands for.
+        blocks: whether the terminal shows block characters. Otherwise bars are made of '#'.
+    """
+    pattern = "%Y-%m-%d %H:%M" if by is Bars.HOUR else "%Y-%m-%d"
+    most = max(histogram.bars)
+    rows: list[tuple[str, object, str]] = []
+    for count, bars in groupby(zip(histogram.starts(), histogram.bars, strict=True), key=lambda bar: bar[1]):
+        starts = [at for at, _ in bars]
+        if not count:
+            rows.append((f"({len(starts)} empty {by.value}{'s' if len(starts) > 1 else ''})", "", ""))
+        else:
+            bar = ("█" if blocks else "#") * max(1, round(count / most * _LONGEST))
+            rows += [(f"{at:{pattern}}", count, bar) for at in starts]
+    if histogram.later:
+        rows.append(("later", histogram.later, ""))
+    return [f"waiting by {by.value}, UTC (estimated)", table(["", "", ""], rows)]
+
+
 _TOPIC_COLUMNS = ("topic", "next due (UTC)", "waiting", "sealed", "in flight", "dead", "damaged", "stopped")
 _SUBSCRIPTION_COLUMNS = ("subscription", "state", "receivable", "delayed", "taken", "dead", "parked", "lag", "parts")
 
@@ -285,13 +317,12 @@ def _time(at: datetime | None, zone: str = "") -> str:
 
 
 def _after(text: str | None) -> str | datetime | None:
+    found = None if text is None else read_time(text)
     if text is None or (len(text) == _ID_CHARACTERS and text.isalnum()):
         return text
-    try:
-        return datetime.fromisoformat(text)
-    except ValueError:
-        how = "give a message id, or a time such as 2027-01-31T09:00:00Z"
-        raise InvalidValue("--after", text, how) from None
+    if found is None:
+        raise InvalidValue("--after", text, "give a message id, or a time such as 2027-01-31T09:00:00Z")
+    return found
 
 
 def _status_pairs(status: MessageStatus) -> list[tuple[str, str]]:

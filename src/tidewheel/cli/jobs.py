@@ -16,8 +16,8 @@ from tidewheel.cli.output import print_error, print_json, progress_bar
 from tidewheel.cli.target import target
 from tidewheel.errors import InvalidValue
 
-RELEASE_S = 10
-"""How long a job may go on after Ctrl-C, until its running tasks have ended and its leases are released."""
+END_S = 10
+"""How long a job may go on after Ctrl-C, until its running tasks have ended and its leases are given back."""
 SCHEDULES = "eventbridge-schedules"
 _ENDS = (signal.SIGINT, signal.SIGTERM)
 Cores = Annotated[int | None, typer.Option(min=1, help="Parallel tasks. The default is one for each processor.")]
@@ -192,10 +192,10 @@ def _run(
 
 
 def _interrupted(_signal: int, _frame: object) -> NoReturn:
-    """Lets the job release its leases, for RELEASE_S. A second signal ends the process at once."""
+    """Lets the job give back its leases, for END_S. A second signal ends the process at once."""
     for number in _ENDS:
         signal.signal(number, lambda *_: _end())
-    end = Timer(RELEASE_S, _end)
+    end = Timer(END_S, _end)
     end.daemon = True
     end.start()
     raise KeyboardInterrupt

@@ -9,23 +9,24 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager, suppress
 from dataclasses import asdict
 from datetime import UTC, datetime
 from threading import Event
 from typing import TYPE_CHECKING, Annotated, Any
+from urllib.parse import urlsplit
 
 import typer
 
-from tidewheel.cli.administration import AsJson
+from tidewheel.cli.administration import AsJson, SubscriptionName, TopicName
 from tidewheel.cli.output import print_error, print_json
 from tidewheel.cli.target import target
 from tidewheel.errors import InvalidValue
 from tidewheel.model.message import Encoding
+from tidewheel.model.untrusted import visible
 
 if TYPE_CHECKING:
-    from tidewheel.cli.hook import Hook
     from tidewheel.client.tidewheel import Tidewheel
     from tidewheel.model.received import ReceivedMessage
     from tidewheel.model.subscription_state import SubscriptionState
@@ -34,6 +35,10 @@ _POLL_S = 1
 """How long a poll waits, and so the longest that Ctrl-C waits if no POST is under way."""
 _FINISH_S = 5
 """How long a POST under way may wait for its answer after Ctrl-C. Then its message goes back."""
+_MOST_TIMEOUT_S = 12 * 3600
+"""SQS's longest visibility time-out."""
+_ANSWER_BYTES = 65_536
+"""How much of an answer's body is read, so that a usual answer is not cut off."""
 _TYPES = {
     Encoding.TEXT: "text/plain; charset=utf-8",
     Encoding.JSON: "application/json",
@@ -43,10 +48,11 @@ _TYPES = {
 
 def listen(
     ctx: typer.Context,
-    source: Annotated[str, typer.Argument(metavar="TOPIC/SUBSCRIPTION", help="Such as orders/billing.")],
+    topic: TopicName,
     forward_to: Annotated[
         str, typer.Option(metavar="URL", help="Where to post messages, such as http://localhost:3000/hook.")
     ],
+    subscription: SubscriptionName = "",
     timeout: Annotated[float, typer.Option(help="Seconds that a POST waits for its answer.")] = 30,
     take: Annotated[
         bool, typer.Option("--take", help="On a deployed stack: take the messages from their consumers.")
@@ -58,24 +64,24 @@ def listen(
     An answer of 2xx acknowledges a message. Otherwise the message comes again after its queue's visibility time-out,
     and goes to the dead-letter queue after its queue's maximum of receives.
     """
-    from tidewheel.cli.hook import Hook
-    from tidewheel.client.consumer import Consumer
+    from tidewheel.client.worker.consumer import Consumer
 
     chosen = target(ctx)
-    topic, _, subscription = source.partition("/")
-    if not topic or not subscription:
-        raise InvalidValue("TOPIC/SUBSCRIPTION", source, "give both names, such as orders/billing")
-    hook = Hook.of(forward_to, timeout)
+    if not subscription:
+        raise InvalidValue("SUBSCRIPTION", subscription, "give both names, such as orders billing")
+    _check_hook(forward_to)
+    if not 0.1 <= timeout <= _MOST_TIMEOUT_S:
+        raise InvalidValue("--timeout", timeout, f"give seconds from 0.1 to {_MOST_TIMEOUT_S}")
     if not chosen.here and not take:
         print_error(
-            f"stack {chosen.stack!r} is not on this machine: listen takes the messages of {source} from their "
-            "consumers. Give --take to do so, or listen to a service on this machine"
+            f"stack {chosen.stack!r} is not on this machine: listen takes the messages of {topic}/{subscription} "
+            "from their consumers. Give --take to do so, or listen to a service on this machine"
         )
         raise typer.Exit(1)
     service = chosen.client()
     found = service.core.cache.subscription(topic, subscription)
     consumer = Consumer(service, topic, subscription)
-    listener = _Listener(hook=hook, source=found, as_json=as_json)
+    listener = _Listener(forward_to, timeout, source=found, as_json=as_json)
     with _warnings_as_lines(), suppress(KeyboardInterrupt):  # before the run, or a second one
         _tell_ready(service, found, forward_to, timeout, as_json)
         # One message at a time: no other waits invisibly for a slow hook.
@@ -90,7 +96,7 @@ def _tell_ready(
     service: Tidewheel, source: SubscriptionState, forward_to: str, timeout_s: float, as_json: bool
 ) -> None:
     """Prints what is listened to, the queue's rule for messages that are not taken, and why messages may not come."""
-    from tidewheel.client.redrive import attributes_of
+    from tidewheel.client.operations.dead_letters import attributes_of
 
     rule = attributes_of(service.core.connection.sqs, source.queue_url, "VisibilityTimeout", "RedrivePolicy")
     hidden_s = int(rule["VisibilityTimeout"])
@@ -110,7 +116,7 @@ def _tell_ready(
         print_json({"ready": {**ready, "state": source.state, "filter_policy": source.filter_policy, "notes": notes}})
     else:
         typer.echo(f"Ready: {source.topic}/{source.name} to {forward_to}. Ctrl-C ends it.")
-        typer.echo("\n".join(notes))
+        typer.echo(visible("\n".join(notes)))
     typer.get_text_stream("stdout").flush()
 
 
@@ -126,10 +132,10 @@ class _Listener:
         error: the error of standard output.
     """
 
-    def __init__(self, *, hook: Hook, source: SubscriptionState, as_json: bool) -> None:
+    def __init__(self, url: str, timeout_s: float, *, source: SubscriptionState, as_json: bool) -> None:
         self.stop = Event()
         self.error: OSError | None = None
-        self._hook, self._source, self._as_json = hook, source, as_json
+        self._url, self._timeout_s, self._source, self._as_json = url, timeout_s, source, as_json
 
     def forward(self, message: ReceivedMessage) -> None:
         """Posts a message.
@@ -137,13 +143,13 @@ class _Listener:
         Raises:
             _NotTaken: the hook did not take it.
         """
-        from tidewheel.cli.hook import NoAnswer
+        from urllib3.exceptions import HTTPError
 
         begun_s, status, error = time.monotonic(), None, None
         try:
-            status = self._hook.post(message.bytes(), self._headers(message))
-        except NoAnswer as failed:
-            error = str(failed)
+            status = post(self._url, message.bytes(), self._headers(message), self._timeout_s)
+        except HTTPError as failed:
+            error = getattr(failed.__cause__, "strerror", None) or f"no answer ({type(failed).__name__})"
         except ValueError as failed:
             error = f"the body cannot be decoded ({type(failed).__name__})"
         try:
@@ -177,6 +183,30 @@ class _Listener:
             again = f"  attempt {attempt}" if attempt > 1 else ""
             typer.echo(f"{datetime.now(UTC):%H:%M:%SZ}  {message.id}  {status or error}  {took_ms:,} ms{again}")
         typer.get_text_stream("stdout").flush()
+
+
+def _check_hook(url: str) -> None:
+    """Raises InvalidValue if messages cannot be posted to a URL."""
+    from tidewheel.client.connection import is_http_url
+
+    plain = url.isascii() and url.isprintable() and " " not in url
+    if not plain or not is_http_url(url) or "@" in urlsplit(url).netloc:
+        how = "give a URL that starts with http:// or https://, without a user, such as http://localhost:3000/hook"
+        raise InvalidValue("--forward-to", url, how)
+
+
+def post(url: str, body: bytes, headers: Mapping[str, str], timeout_s: float) -> int:
+    """Posts a body once, without redirects and proxies. Returns the status."""
+    import urllib3
+    from urllib3.exceptions import HTTPError
+
+    last, timeout = {**headers, "Connection": "close"}, urllib3.Timeout(total=timeout_s)
+    answer = urllib3.request(
+        "POST", url, body=body, headers=last, timeout=timeout, redirect=False, retries=False, preload_content=False
+    )
+    with closing(answer), suppress(HTTPError):  # the status is what counts
+        answer.read1(_ANSWER_BYTES, decode_content=False)
+    return answer.status
 
 
 def _attempt(message: ReceivedMessage) -> int:

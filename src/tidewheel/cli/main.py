@@ -10,7 +10,6 @@ import os
 import signal
 import sys
 from collections.abc import Callable
-from importlib import import_module
 from typing import Annotated
 
 import typer
@@ -21,8 +20,10 @@ from tidewheel.cli import (
     address,
     administration,
     changes,
+    console,
     cost,
     damaged,
+    demo,
     dev,
     documentation,
     history,
@@ -35,8 +36,9 @@ from tidewheel.cli import (
 )
 from tidewheel.cli.advice import advised
 from tidewheel.cli.output import print_error
+from tidewheel.cli.pair import PairCommand
 from tidewheel.cli.target import Target
-from tidewheel.errors import TidewheelError, needs_extra
+from tidewheel.errors import TidewheelError
 
 FIRST = """Tidewheel delays messages for Amazon SQS, from a second to ten years.
 
@@ -49,7 +51,6 @@ Read the documentation:   tidewheel docs
 List all commands:        tidewheel --help
 """
 """What `tidewheel` alone prints."""
-_PASS_ON = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
 
 
 class _Group(TyperGroup):
@@ -75,9 +76,9 @@ app = typer.Typer(
 _START, _MESSAGES, _LOOK = "Start here", "Send and receive messages", "Look inside"
 _TOPICS, _OPERATE, _PROGRAMS = "Topics and subscriptions", "Operate", "Other programs"
 _COMMANDS: dict[str, tuple[Callable[..., None], ...]] = {
-    _START: (documentation.docs, cost.cost),
+    _START: (documentation.docs, cost.cost, demo.demo),
     _MESSAGES: (messages.send, messages.receive, listen.listen, changes.cancel, changes.reschedule),
-    _LOOK: (inspection.stats, inspection.get, inspection.peek, inspection.find),
+    _LOOK: (inspection.stats, inspection.get, inspection.peek, inspection.find, console.console),
     _OPERATE: (
         inspection.doctor,
         history.purge,
@@ -94,12 +95,14 @@ for panel, commands in _COMMANDS.items():
     for command in commands:
         app.command("import" if command is jobs.import_messages else None, rich_help_panel=panel)(command)
 app.add_typer(dev.app, name="dev", rich_help_panel=_START)
-app.add_typer(dev.local, name="local", rich_help_panel=_START)
 app.add_typer(changes.recurring, name="recurring", rich_help_panel=_MESSAGES)
 app.add_typer(administration.topics, name="topics", rich_help_panel=_TOPICS)
 app.add_typer(administration.subscriptions, name="subscriptions", rich_help_panel=_TOPICS)
 app.add_typer(damaged.damaged, name="damaged", rich_help_panel=_OPERATE)
 app.add_typer(policies.policy, name="policy", rich_help_panel=_PROGRAMS)
+for each in (app, administration.subscriptions, policies.policy):
+    for registered in each.registered_commands:
+        registered.cls = PairCommand
 
 
 def _version(asked: bool) -> None:
@@ -133,18 +136,6 @@ def options(
         typer.echo(FIRST, nl=False)
 
 
-@app.command(context_settings=_PASS_ON, rich_help_panel=_LOOK)
-def console(ctx: typer.Context) -> None:
-    """Serve a page that shows what waits, for when, and what is wrong."""
-    _load("console", ctx, "console")
-
-
-@app.command(context_settings=_PASS_ON, rich_help_panel=_START)
-def demo(ctx: typer.Context) -> None:
-    """Replay real messages over 60 days of virtual time, then for half a minute of real time."""
-    _load("demo", ctx)
-
-
 def run() -> None:
     """Runs the command line. SIGTERM is Ctrl-C, unless it is ignored. A closed stream is empty, or takes everything."""
     if signal.getsignal(signal.SIGTERM) == signal.SIG_DFL:
@@ -160,12 +151,6 @@ def run() -> None:
             sys.stdout.flush()
         except OSError:  # told already: Python would try again at its end
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
-def _load(name: str, ctx: typer.Context, extra: str = "local") -> None:
-    with needs_extra(f"tidewheel {name}", extra):
-        loaded: typer.Typer = import_module(f"tidewheel.cli.{name}").app
-    loaded(args=ctx.args, prog_name=f"tidewheel {name}", obj=ctx.obj)
 
 
 def _expected(error: Exception) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Iterator
 from datetime import datetime
@@ -14,19 +13,27 @@ from tidewheel.cli.administration import AsJson, SubscriptionName, TopicName, pa
 from tidewheel.cli.output import print_error, show
 from tidewheel.cli.target import client
 from tidewheel.errors import InvalidValue, SendFailed
+from tidewheel.model.duration import read_time
+from tidewheel.model.untrusted import exact_json_of
 
 if TYPE_CHECKING:
+    from tidewheel.client.finding import Selected
     from tidewheel.model.message import Message, Receipt
     from tidewheel.model.received import ReceivedMessage
 
 Attribute = Annotated[
     list[str] | None, typer.Option(help="A message attribute, NAME=VALUE. Repeat the option for more.")
 ]
-JsonBody = Annotated[bool, typer.Option("--json-body", help="Refuse a body that is not JSON.")]
+JsonBody = Annotated[
+    bool | None,
+    typer.Option(
+        "--json-body/--text",
+        help="Refuse a body that is not JSON; or send every body as text.",
+        show_default="JSON objects and arrays are JSON, and other bodies are text",
+    ),
+]
 
 STANDARD_INPUT = "-"
-_MOST_RANGES = 50
-"""Runs of lines that one command of the shell names."""
 
 
 def send(
@@ -66,7 +73,7 @@ def send(
         str | None,
         typer.Option(help="With --replace: how long newer messages may put off the delivery.", show_default="forever"),
     ] = None,
-    json_body: JsonBody = False,
+    json_body: JsonBody = None,
     as_json: AsJson = False,
 ) -> None:
     """Send a message, or a message for each line of standard input."""
@@ -109,22 +116,10 @@ def send(
             raise InvalidValue("BODY", STANDARD_INPUT, "standard input has no lines") from None
     _show_receipts(receipts, as_json)
     if failures:
-        _tell_unsent(failures, len(receipts))
+        for number in sorted(failures):
+            print_error(f"line {number}: {failures[number]}")
+        print_error(f"{len(failures)} of {len(failures) + len(receipts)} lines were not sent; all others were sent")
         raise typer.Exit(1)
-
-
-def _tell_unsent(failures: dict[int, Exception], sent: int) -> None:
-    """Prints the number of each line that was not sent, the reason, and how to get these lines again."""
-    ranges: list[list[int]] = []
-    for number in sorted(failures):
-        print_error(f"line {number}: {failures[number]}")
-        if ranges and ranges[-1][1] == number - 1:
-            ranges[-1][1] = number
-        else:
-            ranges.append([number, number])
-    wanted = ";".join(f"{first}p" if first == last else f"{first},{last}p" for first, last in ranges)
-    again = f", and sed -n '{wanted}' gives them again" if len(ranges) <= _MOST_RANGES else ""
-    print_error(f"{len(failures)} of {len(failures) + sent} lines were not sent{again}; all others were sent")
 
 
 def receive(
@@ -149,18 +144,34 @@ def receive(
         service.delete(topic, subscription, found)
 
 
-def body_of(text: str, is_json: bool) -> Any:
-    """Reads a body as text or JSON.
+def body_of(text: str, is_json: bool | None) -> Any:
+    """Reads a body as text or JSON. None: JSON if the text is an object or an array.
 
     Raises:
-        InvalidValue: the text is not JSON.
+        InvalidValue: the text shall be JSON, and is not.
     """
-    if not is_json:
-        return text
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise InvalidValue("BODY", text, f"give JSON, or leave --json-body out ({error})") from None
+    if is_json or (is_json is None and text.lstrip()[:1] in ("{", "[")):
+        try:
+            return exact_json_of(text)
+        except ValueError as error:
+            if is_json:
+                raise InvalidValue("BODY", text, f"give JSON, or leave --json-body out ({error})") from None
+    return text
+
+
+def selection(
+    key_prefix: str | None, group: str | None, first: str | None, end: str | None, everything: bool
+) -> Selected:
+    """Reads the options that select many messages.
+
+    Raises:
+        InvalidValue: none is given, or a time cannot be read.
+    """
+    if not (key_prefix or group or first or end or everything):
+        how = "select by --key-prefix, --group, --from or --until. For all messages of the topic, give --everything"
+        raise InvalidValue("--key-prefix", key_prefix, how)
+    selected: Selected = {"key_prefix": key_prefix, "group": group, "everything": everything}
+    return selected | {"first": time_of(first, "--from"), "end": time_of(end, "--until")}
 
 
 def delay_of(text: str | None) -> float | str | None:
@@ -179,10 +190,7 @@ def time_of(text: str | None, option: str = "--deliver-at") -> datetime | None:
     """
     if text is None:
         return None
-    try:
-        found = datetime.fromisoformat(text)
-    except ValueError:
-        found = None
+    found = read_time(text)
     if found is None or found.tzinfo is None:
         raise InvalidValue(option, text, "give an ISO 8601 time with a time zone, such as 2027-01-31T09:00:00Z")
     return found

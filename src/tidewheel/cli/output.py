@@ -11,13 +11,15 @@ from dataclasses import fields, is_dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from tidewheel.model.untrusted import visible
+
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
 _UNCUT = 1_000_000
 """The width, in characters, without a terminal: each row is one line, and nothing is cut."""
-_NUMBER = re.compile(r"|-|\$?[\d,.]+")
+_NUMBER = re.compile(r"|-|\$?[\d,.]+(?: s)?")
 
 
 def show(
@@ -32,7 +34,7 @@ def show(
 
 def print_json(value: object) -> None:
     """Prints JSON, with times as ISO 8601 text and dataclasses as objects."""
-    sys.stdout.write(json.dumps(value, ensure_ascii=not is_utf8(), default=_plain) + "\n")
+    sys.stdout.write(visible(json.dumps(value, ensure_ascii=not is_utf8(), default=_plain)) + "\n")
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]], nothing: str = "") -> None:
@@ -61,7 +63,7 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> Table:
     from rich.text import Text
 
     found = Table(box=None, pad_edge=False, show_header=any(columns), header_style="bold")
-    texts = [[cell if isinstance(cell, Text) else Text(_shown(cell)) for cell in row] for row in rows]
+    texts = [[cell if isinstance(cell, Text) else Text(visible(_shown(cell))) for cell in row] for row in rows]
     for number, column in enumerate(columns):
         numbers = all(_NUMBER.fullmatch(row[number].plain) for row in texts)
         found.add_column(column, justify="right" if numbers else "left", overflow="fold", no_wrap=numbers)
@@ -82,6 +84,7 @@ def progress_bar(what: str) -> Iterator[tuple[Callable[[str], None], Callable[[f
         task = progress.add_task(what, total=None)
 
         def say(line: str) -> None:
+            line = visible(line)
             if sys.stdout.isatty():
                 progress.console.print(line, markup=False, highlight=False)
             else:
@@ -97,7 +100,7 @@ def is_utf8() -> bool:
 
 def print_error(message: str) -> None:
     """Prints one line to standard error."""
-    sys.stderr.write("tidewheel: " + " ".join(message.split()) + "\n")
+    sys.stderr.write("tidewheel: " + visible(" ".join(message.split())) + "\n")
 
 
 def _shown(cell: object) -> str:

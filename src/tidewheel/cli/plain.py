@@ -16,6 +16,7 @@ from tidewheel.cli.output import print_json, show
 from tidewheel.cli.target import client
 from tidewheel.clock import current, utc
 from tidewheel.errors import InvalidValue
+from tidewheel.model.untrusted import visible
 
 if TYPE_CHECKING:
     from tidewheel.model.plain import PlainMessages
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 _LAST_MS = 4_102_444_800_000
 """The year 2100. SQS's times are earlier."""
 _UNKNOWN_ID = "00000000-0000-0000-0000-000000000000"
+_OPTIONS = ("key", "replace", "max_wait_ms", "expires_at_ms", "group", "attributes")
 _HOW = (
     "give what `aws sqs send-message --cli-input-json` takes: MessageBody, and MessageAttributes of DataType and value"
 )
@@ -54,11 +56,12 @@ def explain(
     if as_json:
         print_json(found)
     else:
-        columns = ["does", "due", "id", "key", "group", "body"]
-        rows = [[each.get(name, "") for name in columns] for each in found["messages"]]
-        show(found, False, columns, rows)
+        messages = [{"topic": read.topic, **each} for each in found["messages"]]
+        given = [name for name in _OPTIONS if any(name in each for each in messages)]
+        columns = ["does", "topic", "due", "id", *given, "body"]
+        show(found, False, columns, [[each.get(name, "") for name in columns] for each in messages])
         for each in read.bad:
-            typer.echo(f"refused: messages[{each.place}]: {each.error}")
+            typer.echo(visible(f"refused: messages[{each.place}]: {each.error}"))
     if read.bad:
         raise typer.Exit(1)
 
@@ -90,7 +93,7 @@ def _text_of(given: str) -> str:
     if given.lstrip().startswith("{"):
         return given
     try:
-        return Path(given).read_text(encoding="utf-8")
+        return Path(given).read_text(encoding="utf-8-sig")
     except UnicodeDecodeError:
         raise InvalidValue("message", given, "give a file in UTF-8") from None
 
@@ -102,7 +105,7 @@ def _queued(text: str) -> QueuedMessage:
     from tidewheel.model.untrusted import text as as_text
 
     try:
-        given = json_object_of(text)
+        given = {name: value for name, value in json_object_of(text).items() if value is not None}
         attributes = {name: _attribute(mapping(each)) for name, each in given.get("MessageAttributes", {}).items()}
         return QueuedMessage(
             id=as_text(given.get("MessageId", _UNKNOWN_ID)),
@@ -118,7 +121,7 @@ def _queued(text: str) -> QueuedMessage:
 
 
 def _attribute(given: dict[str, Any]) -> dict[str, Any]:
-    if "BinaryValue" in given:
+    if given.get("BinaryValue") is not None:
         return {**given, "BinaryValue": base64.b64decode(given["BinaryValue"], validate=True)}
     return given
 

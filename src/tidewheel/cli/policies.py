@@ -3,26 +3,23 @@
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
 from tidewheel.cli.administration import AsJson, SubscriptionName, TopicName
 from tidewheel.cli.output import print_json
-from tidewheel.cli.target import client, target
+from tidewheel.cli.target import client
 from tidewheel.errors import UnknownSubscription
-from tidewheel.model.settings import ServiceSettings, parameter_name, roles_parameter_name
+from tidewheel.model.settings import ServiceSettings, roles_parameter_name
 
 if TYPE_CHECKING:
+    from tidewheel.client.connection import Connection
     from tidewheel.policies import ConsumerAction, SenderAction
 
 policy = typer.Typer(no_args_is_help=True, help="Print the IAM policies that programs and queues need.")
 
-ALIAS = re.compile(r"(arn:[^:]+:kms:[^:]*:[^:]*:)?alias/(?P<name>.+)")
-"""An alias of a KMS key, or the ARN of an alias."""
-AWS_OWN = "aws/"
+_AWS_OWN = "alias/aws/"
 """Begins the alias of an AWS managed key, such as the key of SQS. Such a key needs no permission."""
 
 Actions = Annotated[
@@ -61,13 +58,16 @@ def consumer(
     """Print the policy of a program that works on a subscription. Actions: receive, retry_later, redrive."""
     from tidewheel.policies import RECEIVE, consumer_statements, policy_document
 
-    found = [each for each in client(ctx).subscriptions(topic) if each.name == subscription]
+    service = client(ctx)
+    found = [each for each in service.subscriptions(topic) if each.name == subscription]
     if not found:
         raise UnknownSubscription(topic, subscription)
     actions = cast("list[ConsumerAction]", action) or RECEIVE
     url = found[0].queue_url
+    connection = service.core.connection
+    key = _key_of_queue(connection, url)
     statements = consumer_statements(
-        service_settings(ctx), topic, url, queue_key=_key_of_queue(ctx, url), actions=actions
+        connection.settings, topic, url, subscription=subscription, queue_key=key, actions=actions
     )
     _show(policy_document(statements), as_json)
 
@@ -90,11 +90,12 @@ def viewer(
 @policy.command()
 def administrator(ctx: typer.Context, as_json: AsJson = False) -> None:
     """Print the policy of a program that creates topics and subscriptions of any name."""
-    from tidewheel.client.redrive import service_dead_letters
+    from tidewheel.client.operations.dead_letters import service_dead_letters
     from tidewheel.policies import administrator_statements, policy_document
 
-    settings = service_settings(ctx)
-    dead = service_dead_letters(_aws(ctx, "sqs"), settings)
+    connection = client(ctx).core.connection
+    settings = connection.settings
+    dead = service_dead_letters(connection.sqs, settings)
     _show(policy_document(administrator_statements(settings, dead_letter_queues=dead)), as_json)
 
 
@@ -107,7 +108,8 @@ def queue(
     """Print the policy that a queue of your own needs to be a subscription's queue."""
     from tidewheel.policies import queue_policy
 
-    role_arns = _parameter(ctx, roles_parameter_name).split(",")
+    connection = client(ctx).core.connection
+    role_arns = connection.parameter(roles_parameter_name(connection.stack)).split(",")
     _show(queue_policy(queue_url, role_arns=role_arns), as_json)
 
 
@@ -119,12 +121,13 @@ def address(
     as_json: AsJson = False,
 ) -> None:
     """Print the policy with which SNS topics and EventBridge rules may send to the queue of `tidewheel address`."""
+    from tidewheel.client.operations.dead_letters import attributes_of
     from tidewheel.policies import address_arn, policy_document, source_key_statements, source_statements
 
-    settings = service_settings(ctx)
+    connection = client(ctx).core.connection
+    settings = connection.settings
     added = source_statements(address_arn(settings, topic), sources)
-    asked = {"QueueUrl": settings.address(topic), "AttributeNames": ["Policy"]}
-    found = _aws(ctx, "sqs").get_queue_attributes(**asked).get("Attributes", {})
+    found = attributes_of(connection.sqs, settings.address(topic), "Policy")
     kept = json.loads(found.get("Policy", '{"Statement": []}'))["Statement"]
     if settings.encryption_key_arn is not None:
         needed = json.dumps(source_key_statements(sources))
@@ -134,35 +137,25 @@ def address(
     _show(policy_document([*kept, *(each for each in added if each not in kept)]), as_json)
 
 
-def _key_of_queue(ctx: typer.Context, queue_url: str) -> str | None:
-    """Returns the KMS key of a queue. None if SQS owns the key, or the queue cannot be read."""
-    sqs = _aws(ctx, "sqs")
-    try:
-        found = sqs.get_queue_attributes(QueueUrl=queue_url, AttributeNames=["KmsMasterKeyId"])
-    except sqs.exceptions.ClientError as error:
-        typer.echo(
-            f"Note: SQS does not show {queue_url} ({error.response['Error']['Code']}). If the queue is encrypted with "
-            "a KMS key other than the service's, add kms:Decrypt on this key to the policy.",
-            err=True,
-        )
-        return None
-    key = found.get("Attributes", {}).get("KmsMasterKeyId")
-    alias = None if key is None else ALIAS.fullmatch(key)
-    if alias is None:
-        return key if key is None else str(key)
-    return None if alias["name"].startswith(AWS_OWN) else _key_of_alias(ctx, queue_url, alias[0])
+def _key_of_queue(connection: Connection, queue_url: str) -> str | None:
+    """Returns the KMS key of a queue. None if AWS owns the key, or does not tell the key, which is then noted."""
+    from botocore.exceptions import ClientError
 
+    from tidewheel.client.operations.dead_letters import attributes_of
 
-def _key_of_alias(ctx: typer.Context, queue_url: str, alias: str) -> str | None:
-    """Returns the ARN of the key behind an alias, since IAM takes no alias. None if KMS refuses."""
-    kms = _aws(ctx, "kms")
     try:
-        return str(kms.describe_key(KeyId=alias)["KeyMetadata"]["Arn"])
-    except kms.exceptions.ClientError as error:
+        key = attributes_of(connection.sqs, queue_url, "KmsMasterKeyId").get("KmsMasterKeyId")
+        if key is None or _AWS_OWN in key:
+            return None
+        if "alias/" not in key:
+            return key
+        # IAM takes no alias.
+        return str(connection.client("kms").describe_key(KeyId=key)["KeyMetadata"]["Arn"])
+    except ClientError as error:
         typer.echo(
-            f"Note: {queue_url} is encrypted with {alias}, and KMS does not name the key "
-            f"({error.response['Error']['Code']}). Run the command again with permission for kms:DescribeKey, or add "
-            "kms:Decrypt on the key to the policy.",
+            f"Note: AWS does not tell the KMS key of {queue_url} ({error.operation_name}: "
+            f"{error.response['Error']['Code']}). If the queue has a KMS key other than the service's, add kms:Decrypt "
+            "on this key to the policy.",
             err=True,
         )
         return None
@@ -170,30 +163,7 @@ def _key_of_alias(ctx: typer.Context, queue_url: str, alias: str) -> str | None:
 
 def service_settings(ctx: typer.Context) -> ServiceSettings:
     """Returns the settings of the service that the global options name."""
-    return ServiceSettings.from_json(_parameter(ctx, parameter_name), "the stack's SSM parameter")
-
-
-def _parameter(ctx: typer.Context, name_of: Callable[[str], str]) -> str:
-    """Reads one of the stack's SSM parameters.
-
-    Raises:
-        NotConfigured: the parameter does not exist.
-    """
-    ssm = _aws(ctx, "ssm")
-    name = name_of(target(ctx).stack)
-    try:
-        return str(ssm.get_parameter(Name=name)["Parameter"]["Value"])
-    except ssm.exceptions.ParameterNotFound:
-        from tidewheel.client.connection import no_stack
-
-        raise no_stack(target(ctx).stack, name, ssm.meta.region_name) from None
-
-
-def _aws(ctx: typer.Context, service: str) -> Any:
-    """Makes boto3's client of a service."""
-    chosen = target(ctx)
-    session: Any = chosen.session()
-    return session.client(service, endpoint_url=chosen.endpoint_url)
+    return client(ctx).core.connection.settings
 
 
 def _show(document: dict[str, Any], as_json: bool) -> None:

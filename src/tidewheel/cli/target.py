@@ -93,13 +93,13 @@ def target(ctx: typer.Context) -> Target:
     """Returns the global options of a command. The running `tidewheel dev` may give what the command line does not.
 
     Raises:
-        NotConfigured: TIDEWHEEL_DEV=1 is set, and there is no `tidewheel dev`, or are several.
+        NotConfigured: TIDEWHEEL_DEV=1 is set, and no `tidewheel dev` answers.
     """
     given: Target = ctx.obj
     if dev_service.is_wanted() and given.profile is None and "endpoint_url" not in given.typed:
-        dev: DevService | None = dev_service.found()
+        dev: DevService | None = dev_service.running()
     else:
-        dev = None if given.endpoint_url is None else dev_service.chosen(given.endpoint_url)
+        dev = None if given.endpoint_url is None else dev_service.service_for(given.endpoint_url)
     if dev is None:
         return given
     stack = given.stack if "stack" in given.typed else dev.stack

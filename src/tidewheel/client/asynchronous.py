@@ -22,8 +22,7 @@ from tidewheel.model.settings import (
     ServiceSettings,
     TopicSettings,
 )
-from tidewheel.model.subscription import Subscription
-from tidewheel.model.topic import Topic
+from tidewheel.model.topic import Subscription, Topic
 from tidewheel.storage.storage import Storage
 
 if TYPE_CHECKING:

@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Self, TypedDict, Unpack
 
+from tidewheel.aws.tries import CALL_S
 from tidewheel.client import tracing
-from tidewheel.client.bounded import CALL_S
 from tidewheel.client.tidewheel import Tidewheel
 from tidewheel.errors import BufferFull, Closed, FlushFailed, InvalidValue
 from tidewheel.model.message import Message, Receipt, id_text

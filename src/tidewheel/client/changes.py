@@ -7,17 +7,19 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from tidewheel.client.connection import Connection
-from tidewheel.client.payloads import move_payload
+from tidewheel.client.core import Core
+from tidewheel.client.receiving import move_payload
 from tidewheel.client.sender import Sender
-from tidewheel.errors import InvalidValue, UnknownMessage, UnknownTopic
-from tidewheel.flows.administration.cancel import (
+from tidewheel.errors import InvalidValue, UnknownMessage
+from tidewheel.flows.delivery.cancel import (
     Cancelled,
     CancelResult,
     TooLate,
     cancel,
     cancel_key,
-    cancel_late,
     cancel_many,
+    read_fate,
+    stop,
 )
 from tidewheel.model.message import IdSource, MessageId, Receipt, id_bytes, id_deliver_at_ms, id_text
 from tidewheel.model.tombstone import tombstone, ttl_s
@@ -54,13 +56,13 @@ def check_one_of(message_id: str | None, key: str | None) -> None:
         check_key(key)
 
 
-def cancel_one(
-    storage: Storage, state: TopicState, ids: IdSource, now_ms: int, message_id: str | None, key: str | None
-) -> CancelResult:
+def cancel_one(core: Core, topic: str, message_id: str | None, key: str | None) -> CancelResult:
     """Cancels by id or by key. See `Tidewheel.cancel`."""
+    storage, state = core.connection.storage, core.cache.state(topic)
+    now_ms = state.sent_at_ms(core.clock.now_ms())
     check_one_of(message_id, key)
     if key is not None:
-        return cancel_key(storage, state, key, (now_ms, ids.sequence()), now_ms)
+        return cancel_key(storage, state, key, (now_ms, core.ids.sequence()), now_ms)
     return cancel(storage, state, MessageId(str(message_id)), now_ms)
 
 
@@ -122,54 +124,40 @@ def reschedule(
     from tidewheel.client.waiting import find
 
     storage = connection.storage
-    state = storage.topic_states.read(state.topic) or state
-    old = _current(storage, state, message_id, key)
-    if isinstance(old, Cancelled):
-        return old
-    if id_deliver_at_ms(id_bytes(old)) // state.slot_ms < state.sealed and not state.settings.claimed:
-        return TooLate(id=old)
+    old, cancelled = (MessageId(str(message_id)), False) if key is None else _named(storage, state, key)
+    for _ in range(_MOST_MOVES):
+        slot = id_deliver_at_ms(id_bytes(old)) // state.slot_ms
+        state, known = read_fate(storage, state.topic, slot, old, now_ms)
+        if not isinstance(known, str):
+            break
+        old = known
+    if isinstance(known, Cancelled | TooLate):
+        return known
+    if cancelled:  # the successor is still in an ingest queue, and loses against the cancel
+        return Cancelled(id=old)
     found = find(connection, state, old)
+    if found is None and slot < state.sealed:
+        return TooLate(id=old)
     if found is None:
         how = "if it was sent within the last minutes, try again; otherwise correct the id"
         raise UnknownMessage(state.topic, old, how)
     if state.purged(found.checked.deliver_at_ms, found.sent_at_ms):
-        return Cancelled(id=old)
+        return cancel(storage, state, old, now_ms)
     new = move_payload(connection, state.topic, moved(found.checked, ids, due_ms, id_bytes(old)), old)
     storage.tombstones.allow_move(state.topic, id_text(new.id), old, ttl_s(due_ms, now_ms))
     [receipt] = sender.send_checked([new])
-    wanted = tombstone(old, state.slot_ms, now_ms, to=id_text(new.id))
-    outcome = storage.tombstones.cancel(state.topic, wanted)
-    if outcome.done or (outcome.found is not None and outcome.found.to == receipt.id):
+    answer = stop(storage, state, tombstone(old, state.slot_ms, now_ms, to=receipt.id), now_ms)
+    if answer == receipt.id:
         return Rescheduled(receipt=receipt, old_id=old)
-    if outcome.found is not None:
-        return Cancelled(id=old)
-    now = storage.topic_states.read(state.topic)
-    if now is None or id_deliver_at_ms(id_bytes(old)) // now.slot_ms >= now.sealed:
-        raise UnknownTopic(state.topic)  # its index is being rebuilt, or was just now: ingest decides afterwards
-    claim = cancel_late(storage, state, wanted, now_ms)
-    if claim.comes:
-        return TooLate(id=old, subscriptions=claim.holders)
-    return Rescheduled(receipt=receipt, old_id=old) if claim.to == receipt.id else Cancelled(id=old)
+    if isinstance(answer, str):  # another move came first
+        return reschedule(connection, sender, state, ids, now_ms, due_ms, answer, None)
+    return answer
 
 
-def _current(storage: Storage, state: TopicState, message_id: str | None, key: str | None) -> MessageId | Cancelled:
-    """Returns the id of the message that an id or a key refers to now."""
-    if key is not None:
-        entry = storage.keys.read(state.topic, key)
-        if entry is None or entry.id is None:
-            how = "no message with this key was ingested yet; if one was sent just now, try again"
-            raise UnknownMessage(state.topic, key, how)
-        if entry.cancelled:
-            return Cancelled(id=entry.id)
-        message_id = entry.id
-    current = MessageId(str(message_id))
-    for _ in range(_MOST_MOVES):
-        cancelled = storage.tombstones.read(state.topic, id_deliver_at_ms(id_bytes(current)) // state.slot_ms, current)
-        if cancelled is None:
-            break
-        if cancelled.to is None:
-            slot = cancelled.slot
-            # A tombstone that may have come too late counts only while its slot is open.
-            return Cancelled(id=current) if cancelled.certain or slot >= state.sealed else current
-        current = cancelled.to
-    return current
+def _named(storage: Storage, state: TopicState, key: str) -> tuple[MessageId, bool]:
+    """Returns the id of a key's message, and whether the key was cancelled, in time or not."""
+    entry = storage.keys.read(state.topic, key)
+    if entry is None or entry.id is None:
+        how = "no message with this key was ingested yet; if one was sent just now, try again"
+        raise UnknownMessage(state.topic, key, how)
+    return entry.id, entry.cancelled

@@ -14,6 +14,7 @@ import boto3
 from botocore.config import Config
 from botocore.exceptions import ClientError
 
+from tidewheel.aws.sqs_queues import SqsQueues
 from tidewheel.aws.tries import SDK, Tries
 from tidewheel.clock import Clock, SystemClock
 from tidewheel.errors import InvalidValue, NotConfigured
@@ -35,14 +36,20 @@ _MOST_SKEW_S = 900
 """AWS refuses the requests of a machine whose clock is off by more."""
 
 
+def is_http_url(text: str) -> bool:
+    """Returns whether a text is a URL of HTTP or HTTPS with a host."""
+    try:
+        parts = urlsplit(text)
+        return bool(
+            parts.scheme in ("http", "https") and parts.hostname and parts.port != 0 and " " not in parts.netloc
+        )
+    except ValueError:  # of the host, or of the port
+        return False
+
+
 def check_endpoint(name: str, url: str | None) -> None:
     """Raises InvalidValue if an endpoint is given and is not a URL."""
-    try:
-        parts = urlsplit(url or "http://none")
-        good = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0 and " " not in parts.netloc
-    except ValueError:  # of the host, or of the port
-        good = False
-    if not good:
+    if url and not is_http_url(url):
         raise InvalidValue(name, url, "give a URL that starts with http:// or https://, such as http://localhost:4566")
 
 
@@ -107,7 +114,12 @@ class Connection:
     @property
     def sqs(self) -> SQSClient:
         """The SQS client."""
-        return cast("SQSClient", self._client("sqs"))
+        return cast("SQSClient", self.client("sqs"))
+
+    @property
+    def queues(self) -> SqsQueues:
+        """The service's queues."""
+        return SqsQueues.of(self.sqs, self.settings)
 
     def polling(self, wait_s: int) -> SQSClient:
         """Returns the SQS client for receives that wait so long for a message."""
@@ -125,13 +137,14 @@ class Connection:
                     found = self._made[name] = make()
         return cast(T, found)
 
-    def _client(self, service: str) -> Any:
+    def client(self, service: str) -> Any:
+        """Returns the client of an AWS service."""
         return self._once(service, partial(self._make_client, service, SDK.for_objects if service == "s3" else SDK))
 
     def _make_client(self, service: str, tries: Tries) -> Any:
         if self._session is None:
             self._session = boto3.Session()
-        config = tries.config(_CONNECTIONS)
+        config = tries.config(_CONNECTIONS, self._endpoint_url)
         # Settings that the caller gave to the session come first.
         core = getattr(self._session, "_session", None)  # not public: a session of the caller's own may have none
         given = getattr(core, "get_default_client_config", lambda: None)()
@@ -152,38 +165,42 @@ class Connection:
         from tidewheel.storage.storage import Storage
         from tidewheel.storage.table import Table
 
-        dynamodb = cast("DynamoDBClient", self._client("dynamodb"))
+        dynamodb = cast("DynamoDBClient", self.client("dynamodb"))
         return Storage(Table(dynamodb, self.settings.table), self.objects)
 
     def _make_objects(self) -> Objects:
         from tidewheel.aws.s3_objects import S3Objects
 
-        return S3Objects(cast("S3Client", self._client("s3")), s3_bucket=self.settings.s3_bucket)
+        return S3Objects(cast("S3Client", self.client("s3")), s3_bucket=self.settings.s3_bucket)
 
-    def _read_settings(self) -> ServiceSettings:
-        name = parameter_name(self._stack)
-        ssm = cast("SSMClient", self._client("ssm"))
+    def parameter(self, name: str) -> str:
+        """Reads one of the stack's SSM parameters.
+
+        Raises:
+            NotConfigured: the parameter does not exist.
+        """
+        ssm = cast("SSMClient", self.client("ssm"))
         try:
             answer = ssm.get_parameter(Name=name)
         except ClientError as error:
             if error.response["Error"]["Code"] != "ParameterNotFound":
                 raise
-            raise no_stack(self._stack, name, ssm.meta.region_name) from None
+            raise NotConfigured(
+                f"no stack {self._stack!r} in region {ssm.meta.region_name} (no SSM parameter {name}): deploy it "
+                "there, or correct the stack's name, the Region or the account; a program may also give "
+                "settings=ServiceSettings(...)"
+            ) from None
         if isinstance(self._clock, SystemClock):
             date = answer.get("ResponseMetadata", {}).get("HTTPHeaders", {}).get("date")
             _check_time(date, self._clock.now_ms() / 1000)
-        found = answer["Parameter"]["Value"]
+        return answer["Parameter"]["Value"]
+
+    def _read_settings(self) -> ServiceSettings:
+        name = parameter_name(self._stack)
+        found = self.parameter(name)
         settings = ServiceSettings.from_json(found, f"SSM parameter {name}")
         self.topic_defaults = topic_defaults_in(found)
         return settings
-
-
-def no_stack(stack: str, parameter: str, region: str) -> NotConfigured:
-    """Returns the error for a stack without its SSM parameter."""
-    return NotConfigured(
-        f"no stack {stack!r} in region {region} (no SSM parameter {parameter}): deploy it there, or correct the "
-        "stack's name, the Region or the account; a program may also give settings=ServiceSettings(...)"
-    )
 
 
 def _check_time(date: str | None, now_s: float) -> None:

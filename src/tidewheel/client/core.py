@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from tidewheel import deadline
-from tidewheel.client.bounded import CALL_S
+from tidewheel.aws.tries import patient
 from tidewheel.client.connection import Connection
 from tidewheel.client.sender import Sender
 from tidewheel.client.topic_cache import TopicCache
@@ -18,7 +17,7 @@ from tidewheel.model.validation import OutgoingMessage, check_message
 
 @dataclass(slots=True, kw_only=True)
 class Core:
-    """The objects that the parts of a client share. Programs that send and receive do not need these.
+    """The objects that the parts of a client share, for consumers, buffered senders and integrations.
 
     Attributes:
         connection: the AWS clients and the stack's settings.
@@ -39,7 +38,7 @@ class Core:
         """Returns the sender of a topic, with the options of `Sender`."""
         return Sender(self.connection, self.cache, state, self.clock, self.ids, **options)
 
-    @deadline.patience(CALL_S)
+    @patient()
     def check(self, topic: str, message: Message) -> tuple[TopicState, OutgoingMessage]:
         """Does all steps of `Tidewheel.send` before the sending."""
         state = self.cache.state(topic)

@@ -15,7 +15,7 @@ from tidewheel.client.finding import Selected, find
 from tidewheel.client.waiting import MAX_PEEK
 from tidewheel.model.duration import at_ms
 from tidewheel.model.prices import dollars
-from tidewheel.storage.layout import KEY_SHARDS
+from tidewheel.storage.table_keys import KEY_SHARDS
 from tidewheel.storage.tombstones import MAX_CANCELS
 
 _MOVED = ("dynamodb.write", "dynamodb.read", "s3.get", "sqs.request")
@@ -23,7 +23,7 @@ _MOVED = ("dynamodb.write", "dynamodb.read", "s3.get", "sqs.request")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate:
-    """About what `find` or a dry run costs, by list prices of us-east-1 without free tiers.
+    """The approximate cost of `find` or a dry run, by list prices of us-east-1 without free tiers.
 
     By a prefix, nothing tells beforehand how many keys there are. Then `requests` and `dollars` are those of an empty
     find, and each key that is read adds `key_dollars`, also if its message came in the last 28 days.
@@ -79,7 +79,7 @@ def estimate(core: Core, topic: str, **selected: Unpack[Selected]) -> Estimate:
         dollars=dollars("dynamodb.read", reads) + dollars("s3.get", gets),
         key_dollars=dollars("dynamodb.read", 160 / 4096 + 1),  # the bytes of a key's item, and a tombstone
         cancel_dollars=dollars("dynamodb.write", 2 + 2 / MAX_CANCELS),
-        # The seal refuses a transaction. A claim, and a tombstone with a check of the topic state, follow.
-        late_cancel_dollars=dollars("dynamodb.write", 9 if state.settings.claimed else 4),
+        # The seal refuses a transaction, and is read. A claim, and a tombstone with a check of the topic state, follow.
+        late_cancel_dollars=dollars("dynamodb.write", 9 if state.settings.claimed else 4) + dollars("dynamodb.read", 1),
         move_dollars=sum(map(dollars, _MOVED, (5, 2 + index_reads, 1, 1))),
     )

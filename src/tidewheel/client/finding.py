@@ -1,4 +1,4 @@
-"""Finds waiting messages, and cancels or moves together what was found.
+"""Finds waiting messages, and cancels or moves the found messages.
 
 By a prefix of the key, the keys' entries are read: sixteen queries a page, a read of tombstones for a hundred messages,
 and no ledger. So answers come in the order of keys, without bodies. Messages that are not ingested yet (up to five
@@ -14,11 +14,12 @@ from datetime import datetime
 from itertools import chain, islice, repeat
 from typing import TypedDict, cast
 
+from tidewheel.aws.tries import classified
 from tidewheel.client import changes, waiting
 from tidewheel.client.core import Core
 from tidewheel.clock import utc
 from tidewheel.errors import InvalidValue, PeekIncomplete, UnknownMessage
-from tidewheel.flows.administration.cancel import Cancelled, TooLate
+from tidewheel.flows.delivery.cancel import Cancelled, TooLate
 from tidewheel.model.duration import at_ms
 from tidewheel.model.message import MessageId
 from tidewheel.model.topic_state import TopicState
@@ -111,9 +112,15 @@ def find(
     first_ms = core.clock.now_ms() if first is None else at_ms("first", first)
     end_ms = None if end is None else at_ms("end", end)
     if key_prefix is not None and group is None:
-        return _by_key(core, core.cache.read(topic), key_prefix, first_ms, end_ms, after)  # with the newest purge
+        state = core.cache.read(topic)  # with the newest purge
+        return _classified(_by_key(core, state, key_prefix, first_ms, end_ms, after))
     core.cache.state(topic)
-    return _in_ledgers(core, topic, group, first_ms, end_ms, after)
+    return _classified(_in_ledgers(core, topic, group, first_ms, end_ms, after))
+
+
+def _classified(found: Iterator[MatchedMessage]) -> Iterator[MatchedMessage]:
+    with classified():
+        yield from found
 
 
 def _by_key(
@@ -139,7 +146,8 @@ def _by_key(
 def _in_ledgers(
     core: Core, topic: str, group: str | None, first_ms: int, end_ms: int | None, after: str | None
 ) -> Iterator[MatchedMessage]:
-    behind: str | datetime | None = utc(first_ms) if after is None else after.partition(_BEGUN)[0]
+    # Those behind a time are due later, and those at `first` count.
+    behind: str | datetime | None = utc(max(first_ms, 1) - 1) if after is None else after.partition(_BEGUN)[0]
     while True:
         missing: PeekIncomplete | None = None
         try:
@@ -161,7 +169,7 @@ def _in_ledgers(
 def cancel_where(
     core: Core, topic: str, found: Iterator[MatchedMessage], *, dry_run: bool, progress: Progress
 ) -> ChangedMessages:
-    """Cancels what was found, ninety in a transaction. See `Tidewheel.cancel_where`."""
+    """Cancels the found messages, ninety in a transaction. See `Tidewheel.cancel_where`."""
     done = ChangedMessages()
     while batch := list(islice(found, MAX_CANCELS)):
         state = core.cache.state(topic)
@@ -190,7 +198,7 @@ def reschedule_where(
     dry_run: bool,
     progress: Progress,
 ) -> ChangedMessages:
-    """Moves what was found, one by one. See `Tidewheel.reschedule_where`.
+    """Moves the found messages one by one. See `Tidewheel.reschedule_where`.
 
     Ledgers are read by due time, so a run may find what it has moved. `after` has the beginning of the run.
     """

@@ -1,17 +1,22 @@
-"""Receives and acknowledges the messages of a subscription's queue."""
+"""Receives and acknowledges the messages of a subscription's queue, with the bodies that are kept in S3."""
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import logging
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from tidewheel.aws.tries import AWS_ERRORS
 from tidewheel.client.connection import Connection
-from tidewheel.client.payloads import fetch_payload
-from tidewheel.errors import DeleteFailed, InvalidValue
+from tidewheel.errors import BodyChanged, DeleteFailed, InvalidValue
+from tidewheel.model.message import Encoding
 from tidewheel.model.received import ReceivedMessage, parse_received
 from tidewheel.model.setting import is_whole
+from tidewheel.model.validation import MAX_PAYLOAD_BYTES, OutgoingMessage
+from tidewheel.storage.bodies import put_body
 
 if TYPE_CHECKING:
     from mypy_boto3_sqs import SQSClient
@@ -35,10 +40,11 @@ def receive(
 ) -> list[ReceivedMessage]:
     """Receives up to max_messages, each once, without the bodies kept in S3.
 
-    Only the first call of SQS waits. If a later call fails, the messages taken so far are returned. A queue with a
-    visibility time-out of 0 gives the same messages again: the receiving ends when a call gives nothing new, and a
-    message has its last receipt handle. A message that Tidewheel did not deliver is skipped with a warning: it comes
-    again after its visibility time-out, until the queue's dead-letter policy removes it.
+    Up to ten are one call of SQS. Of several calls, only the first waits. If a later call fails, the messages taken so
+    far are returned. A queue with a visibility time-out of 0 gives the same messages again: the receiving ends when a
+    call gives nothing new, and a message has its last receipt handle. A message that Tidewheel did not deliver is
+    skipped with a warning: it comes again after its visibility time-out, until the queue's dead-letter policy removes
+    it.
 
     Args:
         hidden_s: the visibility time-out. None: the queue's own.
@@ -67,7 +73,7 @@ def receive(
             except InvalidValue as error:
                 found[raw["MessageId"]] = None
                 _log.warning("message %s of queue %s passed over: %s", raw["MessageId"], queue_url, error)
-        new = len(found) > known
+        new = len(found) > known and max_messages > RECEIVE_BATCH
     return [message for message in found.values() if message is not None]
 
 
@@ -142,3 +148,44 @@ def _delete_batch(sqs: SQSClient, queue_url: str, batch: list[ReceivedMessage]) 
 
 def _tens(messages: list[ReceivedMessage]) -> list[list[ReceivedMessage]]:
     return [messages[i : i + RECEIVE_BATCH] for i in range(0, len(messages), RECEIVE_BATCH)]
+
+
+def move_payload(connection: Connection, topic: str, message: OutgoingMessage, old_id: str) -> OutgoingMessage:
+    """Stores a large body of an old message again, since an object's lifetime depends on the due time in its name.
+
+    S3 takes no CopyObject where policies demand that objects are created only, so the body is read and put.
+
+    Raises:
+        BodyChanged, InvalidValue, ObjectMissing: as of `fetch_payload`.
+    """
+    options = message.options
+    if options is None or options.payload is None:
+        return message
+    data = _read(connection, old_id, options.payload, options.payload_sha256, options.payload_bytes)
+    return put_body(connection.objects, connection.settings.s3_bucket, topic, message, data)
+
+
+def fetch_payload(connection: Connection, message: ReceivedMessage) -> ReceivedMessage:
+    """Returns a received message with its own body, read from S3 if the message has a pointer.
+
+    Raises:
+        BodyChanged: the object is not the body that was sent.
+        ObjectMissing: the body was handed out more than 28 days ago and is collected.
+        InvalidValue: the object is not a body that the client could have written.
+    """
+    if message.payload is None:
+        return message
+    data = _read(connection, message.id, message.payload, message.payload_sha256, message.payload_bytes)
+    try:
+        body = base64.b64encode(data).decode() if message.encoding is Encoding.BYTES else data.decode()
+    except UnicodeDecodeError:
+        raise InvalidValue("payload", message.payload, "its body is not text in UTF-8; drop the message") from None
+    return replace(message, body=body, payload=None)
+
+
+def _read(connection: Connection, message_id: str, name: str, sha256: str | None, length: int | None) -> bytes:
+    """Reads a body, and checks its hash and length. See `fetch_payload`."""
+    data = connection.objects.get_range(name, 0, min(length or 0, MAX_PAYLOAD_BYTES) + 1)
+    if len(data) != length or hashlib.sha256(data).hexdigest() != sha256:
+        raise BodyChanged(message_id, name)
+    return data

@@ -6,12 +6,16 @@
 
 Occurrences due before `first` are too early for planning to know the rule, so they are sent like any message. `first`
 is so far ahead that the sweep has created the schedule by then.
+
+Whoever ends a message notes when it would come next. One that is made again before this time, with the same name and
+rule, goes on there.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -25,7 +29,7 @@ from tidewheel.errors import (
     UnknownRecurring,
 )
 from tidewheel.model.duration import delay_ms, window_ms
-from tidewheel.model.message import IdSource, Message
+from tidewheel.model.message import TIMES_END_MS, IdSource, Message
 from tidewheel.model.recurrence import Rule, rule_of
 from tidewheel.model.recurring import MAX_BODY_BYTES, MAX_NAME_BYTES, Recurring, occurrence_id
 from tidewheel.model.topic_state import TopicState, above
@@ -104,10 +108,16 @@ def make(
         end(storage, read_topic_state, key)
         known = None
     if starts_now and known is not None:
-        rule = _as_begun(rule, Rule.from_json(known.rule))
+        begun = Rule.from_json(known.rule)
+        if replace(rule, start_ms=begun.start_ms) == begun:
+            rule = begun
     wanted = _checked(state, key, message, rule, now_ms)
+    note = storage.notes.read(state.topic, _series(wanted)) if known is None else None
+    next_ms = None if note is None or note.number <= now_ms else note.number
+    if next_ms is not None and starts_now:
+        wanted = _checked(state, key, message, replace(rule, start_ms=next_ms - rule_of(wanted).shift_ms), now_ms)
     rule = rule_of(wanted)
-    sent_until_ms: int | None = None
+    sent_until_ms = next_ms if next_ms is not None and rule.next_after(next_ms - 1) == next_ms else None
     for _ in range(_ATTEMPTS):
         state = read_topic_state()
         seen = storage.recurring.read(state.topic, key)
@@ -115,7 +125,7 @@ def make(
             return described(seen, now_ms)
         if seen is not None and not replaces:
             raise AlreadyExists("recurring message", key, "another rule or body; give replace=True")
-        first_ms = _first_ms(state, now_ms)
+        first_ms = max(state.sealed, open_from(now_ms + SWEEP_MS, state.settings)) * state.slot_ms
         if sent_until_ms is None:
             # Occurrences of the old rule in sealed slots, and those sent at its creation, are already on their way.
             sent_until_ms = now_ms if seen is None else max(now_ms, state.sealed * state.slot_ms, seen.first_ms)
@@ -151,6 +161,7 @@ def end(storage: Storage, read_topic_state: Callable[[], TopicState], key: str) 
             if seen is None:
                 raise UnknownRecurring(state.topic, key)
             generation = seen.generation
+            _note_next(storage, state, seen)
         if storage.recurring.delete(state, key, generation):
             return
     raise ConcurrentModification("cancel_recurring", state.topic, _ATTEMPTS)
@@ -163,11 +174,7 @@ def described(recurring: Recurring, now_ms: int) -> RecurringMessage:
         CorruptMetadata: its rule cannot be read.
     """
     rule = _rule(recurring)
-    next_times: list[datetime] = []
-    at_ms = rule.next_after(now_ms)
-    while at_ms is not None and len(next_times) < _SHOWN:
-        next_times.append(utc(at_ms))
-        at_ms = rule.next_after(at_ms)
+    next_times = tuple(map(utc, rule.between(now_ms + 1, TIMES_END_MS, _SHOWN)))
     return RecurringMessage(
         topic=recurring.topic,
         key=recurring.name,
@@ -176,7 +183,7 @@ def described(recurring: Recurring, now_ms: int) -> RecurringMessage:
         timezone=rule.timezone,
         window_s=None if recurring.window_ms is None else recurring.window_ms / 1000,
         next_at=next(iter(next_times), None),
-        next_times=tuple(next_times),
+        next_times=next_times,
         body=recurring.text,
         group=recurring.group,
     )
@@ -230,15 +237,18 @@ def _checked(state: TopicState, key: str, message: Message, rule: Rule, now_ms: 
     return replace(recurring, generation=hashlib.blake2b(repr(content).encode(), digest_size=8).hexdigest())
 
 
-def _as_begun(rule: Rule, known: Rule) -> Rule:
-    """Returns a rule with the start of a known rule, if they are otherwise equal."""
-    begun = replace(rule, start_ms=known.start_ms)
-    return begun if begun == known else rule
+def _note_next(storage: Storage, state: TopicState, ended: Recurring) -> None:
+    """Notes when a message would come next, if it ends now. Earlier occurrences are on their way."""
+    with suppress(TidewheelError, ValueError):  # a rule that cannot be read does not go on
+        next_ms = rule_of(ended).next_after(max(state.planned * state.slot_ms, ended.first_ms) - 1)
+        if next_ms is not None:
+            storage.notes.put(state.topic, _series(ended), next_ms, next_ms // 1000)
 
 
-def _first_ms(state: TopicState, now_ms: int) -> int:
-    slot = max(state.sealed, open_from(now_ms + SWEEP_MS, state.settings))
-    return slot * state.slot_ms
+def _series(recurring: Recurring) -> str:
+    """Returns the name of the note of all messages with a name and rule, whenever they start."""
+    content = recurring.name, replace(Rule.from_json(recurring.rule), start_ms=0).to_json(), recurring.window_ms
+    return f"recurring {hashlib.blake2b(repr(content).encode(), digest_size=16).hexdigest()}"
 
 
 def _early(recurring: Recurring, due_ms: int) -> OutgoingMessage:

@@ -16,13 +16,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from tidewheel import deadline
-from tidewheel.aws.tries import AWS_ERRORS
+from tidewheel.aws.tries import AWS_ERRORS, CALL_S, classified, passes
 from tidewheel.client import tracing
-from tidewheel.client.bounded import CALL_S
 from tidewheel.client.connection import Connection
 from tidewheel.client.topic_cache import TopicCache
 from tidewheel.clock import Clock
-from tidewheel.errors import InvalidValue, LimitExceeded, QueueUnavailable, SendFailed
+from tidewheel.errors import InvalidValue, LimitExceeded, QueueBusy, QueueUnavailable, SendFailed
 from tidewheel.model.message import SQS_MAX_BYTES, IdSource, Message, Receipt, id_floor, id_text
 from tidewheel.model.pack import MAX_MESSAGES, PACK_ATTRIBUTE, pack_body, packs
 from tidewheel.model.topic_state import TopicState
@@ -193,7 +192,7 @@ class Sender:
         if place in self.broken:
             raise self.broken[place]
         try:
-            with deadline.patience(self.call_s):
+            with classified(), deadline.patience(self.call_s):
                 bucket = self.connection.settings.s3_bucket
                 return store_body(self.connection.objects, bucket, self.state.topic, message)
         except AWS_ERRORS as error:
@@ -205,7 +204,8 @@ class Sender:
         first_bulk_id, first_keyed_id = id_floor(now_ms + URGENT_MS + 1), id_floor(now_ms + KEYED_URGENT_MS + 1)
         urgent, bulk = list[int](), list[int]()
         for i, message in enumerate(chunk):
-            soon = message.id < (first_keyed_id if _takes_a_place(message) else first_bulk_id)
+            affects_others = message.options is not None and message.options.affects_others
+            soon = message.id < (first_keyed_id if affects_others else first_bulk_id)
             (urgent if soon else bulk).append(i)
         ways = ((self._urgent_url, urgent, URGENT_PACK_MESSAGES), (self._bulk_url, bulk, MAX_MESSAGES))
         for queue_url, places, most in ways:
@@ -215,8 +215,10 @@ class Sender:
                     self._send_batch(queue_url, batch)
 
     def _entries(self, indexes: list[int], messages: list[OutgoingMessage], now_ms: int, most: int) -> Iterator[_Entry]:
-        topic = self.state.topic
-        for places, data in packs(topic, self.state.generation, now_ms, messages, max_messages=most):
+        topic, known_ms = self.state.topic, self.state.sent_at_ms(0)
+        for places, data in packs(
+            topic, self.state.generation, now_ms, messages, max_messages=most, known_purge_ms=known_ms
+        ):
             body = pack_body(topic, len(places))
             yield _Entry(body, data, [indexes[i] for i in places])
 
@@ -239,7 +241,7 @@ class Sender:
                 QueueUrl=queue_url, Entries=[_request(i, entry, self.state.topic) for i, entry in enumerate(batch)]
             )
         except AWS_ERRORS as error:  # the SQS client has already retried
-            failure = QueueUnavailable(queue_url, str(error))
+            failure = (QueueBusy if passes(error) else QueueUnavailable)(queue_url, str(error))
             failure.__cause__ = error
             self.broken[queue_url] = failure
             return batch, failure
@@ -250,9 +252,10 @@ class Sender:
             if i in taken:
                 continue
             refusal = refused.get(i)
-            if last or (refusal is not None and refusal["SenderFault"]):
+            theirs = refusal is not None and refusal["SenderFault"]
+            if last or theirs:
                 shown = "no answer" if refusal is None else f"{refusal['Code']}: {refusal.get('Message', '')}"
-                self._fail([entry], QueueUnavailable(queue_url, shown))
+                self._fail([entry], (QueueUnavailable if theirs else QueueBusy)(queue_url, shown))
             else:
                 left.append(entry)
         return left, None
@@ -260,12 +263,6 @@ class Sender:
     def _fail(self, entries: list[_Entry], error: Exception) -> None:
         for entry in entries:
             self._failures.update(dict.fromkeys(entry.indexes, error))
-
-
-def _takes_a_place(message: OutgoingMessage) -> bool:
-    """Returns whether the ingestion of a message can affect another message."""
-    options = message.options
-    return options is not None and (options.key is not None or options.moves is not None)
 
 
 def _batches(entries: Iterable[_Entry]) -> Iterator[list[_Entry]]:

@@ -13,43 +13,29 @@ from typing import TYPE_CHECKING, Any, Unpack, cast
 
 from tidewheel import clock as _clock
 from tidewheel import deadline
-from tidewheel.client import (
-    administration,
-    changes,
-    damaged,
-    dead_letters,
-    dev_service,
-    finding,
-    ledgers,
-    receiving,
-    recurring,
-    tracing,
-    waiting,
-)
-from tidewheel.client.administration import check_both
-from tidewheel.client.bounded import CALL_S, bounded_but
+from tidewheel.aws.tries import CALL_S, bounded_but
+from tidewheel.client import changes, dev_service, finding, receiving, recurring, tracing, waiting
 from tidewheel.client.changes import Rescheduled
-from tidewheel.client.claiming import claim_all
 from tidewheel.client.connection import Connection
 from tidewheel.client.core import Core
-from tidewheel.client.damaged import Damaged
-from tidewheel.client.dead_letters import DeadLetter
 from tidewheel.client.finding import ChangedMessages, MatchedMessage, Selected
-from tidewheel.client.health import Finding, Health
-from tidewheel.client.ledgers import LedgerInfo
+from tidewheel.client.operations import administration, damaged, dead_letters
+from tidewheel.client.operations.administration import check_both
+from tidewheel.client.operations.damaged import Damaged
+from tidewheel.client.operations.dead_letters import DeadLetter, RedriveResult, redrive_queue
+from tidewheel.client.operations.health import Finding, Health
+from tidewheel.client.operations.service_redrive import RefusedMessage, redrive_service_queues, refused_messages
+from tidewheel.client.operations.stats import LedgerInfo, TopicStats, topic_ledgers, topic_stats
 from tidewheel.client.recurring import RecurringMessage
-from tidewheel.client.redrive import RedriveResult, redrive_queue
-from tidewheel.client.service_redrive import RefusedMessage, redrive_service_queues, refused_messages
-from tidewheel.client.spelling import names_near_topics
-from tidewheel.client.stats import TopicStats, topic_stats
 from tidewheel.client.waiting import MessageStatus, WaitingMessage
+from tidewheel.client.worker.claiming import claim_all
 from tidewheel.clock import Clock
 from tidewheel.errors import InvalidValue, SendFailed
 from tidewheel.flows.administration import pause as states
-from tidewheel.flows.administration.cancel import CancelResult
-from tidewheel.flows.administration.purge import PurgeResult
-from tidewheel.flows.administration.replay import ReplayResult
+from tidewheel.flows.administration.purge import PurgeResult, purge
+from tidewheel.flows.administration.replay import ReplayResult, replay
 from tidewheel.flows.administration.update_topic import update_topic
+from tidewheel.flows.delivery.cancel import CancelResult
 from tidewheel.model.duration import at_ms, delay_ms
 from tidewheel.model.message import Message, MessageId, Receipt
 from tidewheel.model.received import ReceivedMessage
@@ -65,8 +51,7 @@ from tidewheel.model.settings import (
     TopicSettings,
     stored_settings,
 )
-from tidewheel.model.subscription import Subscription
-from tidewheel.model.topic import Topic, check_name
+from tidewheel.model.topic import Subscription, Topic, check_name
 from tidewheel.model.validation import MAX_PAYLOAD_BYTES
 from tidewheel.storage.storage import Storage
 
@@ -78,11 +63,11 @@ if TYPE_CHECKING:
 
 
 @bounded_but("send_many", "receive", "find", "cancel_where", "reschedule_where")
-@names_near_topics
 class Tidewheel:
     """A deployed Tidewheel service. One client serves any number of threads.
 
-    A call ends at most 30 s after AWS last did what it was asked. docs/sdk.md tells more.
+    A call ends at most 30 s after AWS last did what it was asked, and raises TemporaryFailure if AWS cannot be reached.
+    docs/sdk.md tells more.
 
     Example:
         >>> tw = Tidewheel()
@@ -116,9 +101,9 @@ class Tidewheel:
 
         Raises:
             InvalidValue: a value is not usable.
-            NotConfigured: TIDEWHEEL_DEV=1 is set, and there is no `tidewheel dev`, or are several.
+            NotConfigured: TIDEWHEEL_DEV=1 is set, and no `tidewheel dev` answers.
         """
-        dev = dev_service.chosen(endpoint_url) if session is None and storage is None else None
+        dev = dev_service.service_for(endpoint_url) if session is None and storage is None else None
         if dev is not None:
             stack_name, session, endpoint_url = stack_name or dev.stack, dev.session(), dev.endpoint
         clock = clock or _clock.of(session)
@@ -171,7 +156,8 @@ class Tidewheel:
             InvalidValue: a value is not usable; nothing was sent.
             UnknownTopic: the topic does not exist; nothing was sent.
             LimitExceeded: the topic's limit is reached; nothing was sent.
-            QueueUnavailable: SQS did not accept the message, or did not answer for 7 s.
+            TemporaryFailure: AWS was not reached, or does not take the message for now.
+            QueueUnavailable: SQS refuses the message.
         """
         message = Message(
             body=body,
@@ -228,9 +214,7 @@ class Tidewheel:
             UnknownTopic: the topic does not exist.
             ConcurrentModification: others changed the topic at every attempt; try again.
         """
-        state = self.core.cache.state(topic)
-        now_ms = state.sent_at_ms(self.core.clock.now_ms())
-        return changes.cancel_one(self.core.connection.storage, state, self.core.ids, now_ms, id, key)
+        return changes.cancel_one(self.core, topic, id, key)
 
     def cancel_many(self, topic: str, ids: Iterable[str]) -> list[CancelResult]:
         """Cancels many messages by their ids, in few requests. Returns one result for each id, in order.
@@ -265,13 +249,13 @@ class Tidewheel:
             deliver_at, delay_level: instead of delay, as in `send`.
 
         Returns:
-            Rescheduled (true, with the new receipt), TooLate (false: the message comes at its old time), or Cancelled.
+            Rescheduled (true, with the new receipt), TooLate (false: the message comes at its old time, or came), or
+            Cancelled.
 
         Raises:
             InvalidValue: a value is not usable; nothing was changed.
             UnknownTopic: the topic does not exist.
-            UnknownMessage: no ledger holds the message: it is not ingested yet (up to five minutes), or was delivered
-                and collected.
+            UnknownMessage: no ledger holds the message: it is not ingested yet (up to five minutes), or was purged.
         """
         changes.check_one_of(id, key)
         state, now_ms = self.core.cache.state(topic), self.core.clock.now_ms()
@@ -304,8 +288,8 @@ class Tidewheel:
 
         Args:
             topic: the topic.
-            **selected: `key_prefix`; or `group`; `first` and `end`, the due times, by default from now on;
-                `everything=True` if nothing else selects; `after`, to go on behind a found message.
+            **selected: `key_prefix`; or `group`; `first` and `end`: due at `first` or later, by default now, and before
+                `end`; `everything=True` if nothing else selects; `after`, to go on behind a found message.
 
         Raises:
             InvalidValue: a value is not usable, or nothing selects.
@@ -413,6 +397,9 @@ class Tidewheel:
     ) -> RecurringMessage:
         """Creates a recurring message, which comes until cancelled. An equal existing message is kept.
 
+        A message that was cancelled goes on where it ended, if it is created again before its next time with the same
+        key, rule and window.
+
         Args:
             topic: the topic.
             key: the message's name, for replacing and cancelling.
@@ -495,8 +482,9 @@ class Tidewheel:
             queue_url = self.core.cache.subscription(topic, subscription).queue_url
             connection, now_ms = self.core.connection, self.core.clock.now_ms()
             taken = receiving.receive(connection.polling(wait_s), queue_url, max_messages, wait_s)
-            mine = claim_all(connection, topic, subscription, queue_url, taken, now_ms)
-            found.extend(receiving.with_bodies(connection, mine))
+            if any(each.claim for each in taken):
+                taken = claim_all(connection, topic, subscription, queue_url, taken, now_ms)
+            found.extend(receiving.with_bodies(connection, taken))
         return found
 
     def delete(self, topic: str, subscription: str, messages: Iterable[ReceivedMessage]) -> None:
@@ -557,7 +545,7 @@ class Tidewheel:
         Args:
             topic: the topic.
             n: 1 to 1000.
-            after: return only messages after this: the id of the last message seen, or a time with its zone.
+            after: return only messages after this: the id of the last message seen, or due after a time with its zone.
 
         Raises:
             InvalidValue: a value is not usable.
@@ -582,7 +570,7 @@ class Tidewheel:
             InvalidValue: a value is not usable.
             UnknownTopic: the topic does not exist.
         """
-        return ledgers.ledgers(self.core.connection, check_name("topic", topic), n, after)
+        return topic_ledgers(self.core.connection, check_name("topic", topic), n, after)
 
     # ---- topics
 
@@ -601,9 +589,8 @@ class Tidewheel:
             AlreadyExists: the topic exists with other settings.
             TopicDeleting: an earlier topic of this name is still being deleted.
         """
-        core = self.core
-        state = administration.create_topic(core.connection, core.clock, name, settings, changes)
-        core.cache.remember(state)
+        state = administration.create_topic(self.core, name, settings, changes)
+        self.core.cache.remember(state)
         return Topic.of(state)
 
     def update_topic(self, name: str, **changes: Unpack[ChangeableSettings]) -> Topic:
@@ -641,18 +628,18 @@ class Tidewheel:
             InvalidValue: the name is not a topic's name.
             UnknownTopic: the topic does not exist.
         """
-        administration.delete_topic(self.core.connection, self.core.clock, name, delete_queues)
+        administration.delete_topic(self.core, name, delete_queues)
         self.core.cache.forget(name)
 
     def topics(self) -> list[Topic]:
         """Lists all topics by name, with a query and a read a hundred topics.
 
-        While the list of topics is not complete, as after an upgrade, this reads the whole table, and then completes
-        the list if the caller may. A topic that a client of an earlier release creates is listed by a sweep once it has
-        a subscription.
+        A topic that cannot be read has a `problem`.
         """
-        found = administration.topics(self.core.connection.storage, self.core.clock.now_ms())
-        return [Topic.of(each) for each in found]
+        storage, unreadable = self.core.connection.storage, dict[str, Exception]()
+        found = [Topic.of(each) for each in storage.topic_states.of(storage.topic_list.read(), unreadable)]
+        found += [Topic.unreadable(*each) for each in unreadable.items()]
+        return sorted(found, key=lambda topic: topic.name)
 
     def purge(
         self, topic: str, *, start: datetime | float | None = None, end: datetime | float | None = None
@@ -660,8 +647,9 @@ class Tidewheel:
         """Drops all messages sent to a topic before now, or only messages due from `start` until before `end`.
 
         Messages that are already in the subscriptions' queues (of slots that are sealed) stay
-        there; purge these queues with SQS. A message that SQS takes after this client's time of the purge is not
-        dropped, unless its sender's clock is behind by more than five minutes.
+        there; purge these queues with SQS. What SQS took before this client's time of the purge is dropped, but in a
+        ledger partly inside the range, the sender's clock counts. What SQS takes later is not dropped, unless its
+        sender's clock is behind by more than five minutes.
 
         Args:
             topic: the topic.
@@ -672,7 +660,9 @@ class Tidewheel:
             UnknownTopic: the topic does not exist.
             TooManyPurges: 20 purged ranges are in force.
         """
-        purged = administration.purge(self.core.connection, self.core.clock, topic, start, end)
+        check_name("topic", topic)
+        first_ms, end_ms = _range_ms(start, end)
+        purged = purge(self.core.connection.storage, self.core.clock, topic, first_ms=first_ms, end_ms=end_ms)
         # The state read anew tells the time of the purge, so this client never gives a message an earlier send time.
         self.core.cache.forget(topic)
         return purged
@@ -700,8 +690,7 @@ class Tidewheel:
         given = cast("dict[str, Any]", settings)
         check_names(SubscriptionSettings, given, "a subscription")
         wanted = SubscriptionSettings(**given)
-        core = self.core
-        return Subscription.of(administration.create_subscription(core.connection, core.clock, topic, name, wanted))
+        return Subscription.of(administration.create_subscription(self.core, topic, name, wanted))
 
     def subscriptions(self, topic: str) -> list[Subscription]:
         """Lists a topic's subscriptions by name.
@@ -736,7 +725,9 @@ class Tidewheel:
             UnknownTopic, UnknownSubscription: it does not exist.
             ConcurrentModification: other changes of the topic came first at every attempt.
         """
-        return Subscription.of(administration.resume(self.core.connection, self.core.clock, topic, subscription))
+        check_both(topic, subscription)
+        connection, clock = self.core.connection, self.core.clock
+        return Subscription.of(states.resume(connection.storage, connection.queues, clock, topic, subscription))
 
     def set_filter(self, topic: str, subscription: str, filter_policy: FilterDocument | None) -> Subscription:
         """Changes which messages a subscription gets from now on.
@@ -804,7 +795,18 @@ class Tidewheel:
             UnknownTopic, UnknownSubscription: it does not exist.
             RetentionExpired: nothing of the range is kept any more.
         """
-        return administration.replay(self.core.connection, self.core.clock, topic, subscription, start, end)
+        check_both(topic, subscription)
+        first_ms, end_ms = _range_ms(start, end)
+        connection, enqueue = self.core.connection, self.core.connection.queues.enqueue_parts
+        return replay(
+            connection.storage,
+            self.core.clock,
+            topic,
+            subscription,
+            first_ms=first_ms,
+            end_ms=end_ms,
+            enqueue=enqueue,
+        )
 
     def redrive(self, topic: str, subscription: str) -> RedriveResult:
         """Moves a subscription's dead letters, unchanged, back to its queue.
@@ -835,7 +837,7 @@ class Tidewheel:
         return dead_letters.dead_letters(self.core.connection, queue_url, n)
 
     def damaged(self, topic: str) -> list[Damaged]:
-        """Lists what cannot be read: messages that are set aside or parked, and items of the table.
+        """Lists what cannot be read: messages, and items of the table.
 
         Raises:
             InvalidValue: the name is not usable.
@@ -844,10 +846,9 @@ class Tidewheel:
         return damaged.listed(self.core.connection, check_name("topic", topic))
 
     def retry_damaged(self, topic: str, id: str) -> None:
-        """Lets the next sweep read a part that is set aside again.
+        """Lets the next sweep read damaged messages again.
 
-        Messages that can be read then are sent, without those that were cancelled or purged. If the part still cannot
-        be read, it is damaged again.
+        Messages that can be read then are sent, without those that were cancelled or purged.
 
         Raises:
             UnknownTopic, UnknownDamaged: it does not exist, or was sent since.
@@ -856,7 +857,7 @@ class Tidewheel:
         damaged.retry(self.core.connection, self.core.clock, check_name("topic", topic), id)
 
     def restore_damaged(self, topic: str, id: str) -> None:
-        """Copies S3's last good versions of a part's objects back, and then retries.
+        """Copies S3's last good versions of the objects back, and then retries.
 
         Raises:
             NothingToRestore: S3 keeps no good version of the named objects; all others are restored. Production keeps
@@ -866,13 +867,12 @@ class Tidewheel:
         damaged.restore(self.core.connection, self.core.clock, check_name("topic", topic), id)
 
     def give_up_damaged(self, topic: str, id: str, reason: str) -> None:
-        """Deletes a damaged part permanently, and puts a record with the reason into the queue of refused messages.
+        """Gives damaged messages up, and puts a record with the reason into the queue of refused messages.
 
-        Bytes of a ledger that could be read stay under `aside/` in S3 for 28 days after they were found damaged.
+        Objects that nothing else names are deleted a day later.
 
         Raises:
-            InvalidValue: the service still tries to read the part, the message of a cancellation is not due yet, or the
-                reason is empty.
+            InvalidValue: the service still tries to read the messages often, or the reason is empty.
             UnknownTopic, UnknownDamaged: it does not exist, or was sent since.
         """
         damaged.give_up(self.core.connection, check_name("topic", topic), id, reason)
@@ -880,7 +880,7 @@ class Tidewheel:
     # ---- the service
 
     def health(self, topic: str | None = None) -> list[Finding]:
-        """Finds what is wrong, the worst first. An empty list: all is well.
+        """Finds problems, the worst first. An empty list: all is well.
 
         What cannot be read is a finding too, and hides no other. A topic takes the requests of `stats`, and two more if
         some of its messages cannot be read. All topics take these for each topic, and some requests for the service.
@@ -923,3 +923,7 @@ class Tidewheel:
         if type(limit) is not int or limit < 1:
             raise InvalidValue("limit", limit, "give a whole number of at least 1")
         return refused_messages(self.core.connection, limit)
+
+
+def _range_ms(start: datetime | float | None, end: datetime | float | None) -> tuple[int | None, int | None]:
+    return None if start is None else at_ms("start", start), None if end is None else at_ms("end", end)

@@ -9,10 +9,7 @@ the messages of BURST_S seconds.
 from __future__ import annotations
 
 import threading
-from contextlib import suppress
-from difflib import get_close_matches
 
-from tidewheel import deadline
 from tidewheel.aws.tries import passes
 from tidewheel.client.connection import Connection
 from tidewheel.clock import Clock
@@ -25,10 +22,6 @@ CACHE_MS = 60_000
 """How long a topic state and a subscription are cached."""
 FRESH_MS = 5_000
 BURST_S = 10
-_LISTED_ITEMS = 1_000
-"""Items of the table in which topics with a similar name are looked for. At most a megabyte, for 0.003 cents."""
-_NEAR = 0.7
-"""The least ratio of similar names. One wrong letter of four has 0.75."""
 
 
 class TopicCache:
@@ -41,8 +34,6 @@ class TopicCache:
         self._limits: dict[str, Limits] = {}
         self._states: dict[str, tuple[int, TopicState]] = {}
         self._subscriptions: dict[tuple[str, str], tuple[int, SubscriptionState]] = {}
-        self._listed: list[str] = []
-        self._list_again_ms = 0
 
     def state(self, topic: str) -> TopicState:
         """Returns a topic state, read at most CACHE_MS ago.
@@ -68,7 +59,7 @@ class TopicCache:
         check_name("topic", topic)
         state = self._connection.storage.topic_states.read(topic)
         if state is None:
-            raise UnknownTopic(topic, self.near(topic))
+            raise UnknownTopic(topic)
         self.remember(state)
         return state
 
@@ -84,21 +75,6 @@ class TopicCache:
             self._limits.pop(topic, None)
             for known in [each for each in self._subscriptions if each[0] == topic]:
                 del self._subscriptions[known]
-
-    def near(self, topic: str) -> list[str]:
-        """Returns up to three topics with a name like an unknown topic's, best first.
-
-        They are topics that this client has used, or topics among the table's first items. The table is read at most
-        once in CACHE_MS.
-        """
-        now_ms = self._clock.now_ms()
-        if now_ms >= self._list_again_ms:
-            self._list_again_ms = now_ms + CACHE_MS
-            with suppress(Exception), deadline.within(deadline.TRY_S):  # only a hint
-                self._listed = self._connection.storage.topic_states.names_among(_LISTED_ITEMS)
-        with self._lock:
-            names = {*self._listed, *self._states} - {topic}
-        return get_close_matches(topic, names, cutoff=_NEAR)
 
     def subscription(self, topic: str, name: str) -> SubscriptionState:
         """Returns a subscription's state, read at most CACHE_MS ago, or before if the table cannot be reached.

@@ -45,7 +45,7 @@ def sending(topic: str) -> AbstractContextManager[Span | None]:
 
 
 def sent(span: Span | None, receipts: Sequence[Receipt]) -> None:
-    """Notes in a span what was sent."""
+    """Notes the sent messages in a span."""
     if span is not None:
         span.set_attributes({_ID: receipts[0].id} if len(receipts) == 1 else {_COUNT: len(receipts)})
 
@@ -91,7 +91,7 @@ def processing(topic: str, subscription: str, message: ReceivedMessage) -> Abstr
 
 @contextmanager
 def receiving(topic: str, subscription: str) -> Iterator[list[ReceivedMessage]]:
-    """Records what a block puts into the list, in a new trace. A poll without messages is not recorded."""
+    """Records the messages that a block puts into the list, in a new trace. An empty poll is not recorded."""
     began_ns, received = time.time_ns(), list[ReceivedMessage]()
     yield received
     if received:

@@ -22,10 +22,11 @@ from typing import TYPE_CHECKING, Any
 from tidewheel.client.connection import Connection
 from tidewheel.clock import utc
 from tidewheel.errors import InvalidValue, PeekIncomplete, needs_extra
-from tidewheel.model.claim import Claim
+from tidewheel.flows.delivery.cancel import Cancelled, fate
 from tidewheel.model.message import Encoding, MessageId, id_bytes, id_deliver_at_ms, id_floor, id_text
 from tidewheel.model.setting import is_whole
-from tidewheel.model.subscription_state import State, SubscriptionState
+from tidewheel.model.subscription_state import Delivery, State, SubscriptionState
+from tidewheel.model.tombstone import Claim
 from tidewheel.model.topic_state import TopicState
 from tidewheel.model.validation import Options
 from tidewheel.storage.storage import Storage
@@ -65,9 +66,7 @@ class Place(StrEnum):
     PLANNED = "planned"
     """The plan was not handed out yet: the subscription is paused, or the hand-out runs."""
     DELIVERING = "delivering"
-    """The subscription's delivery of the plan is open."""
-    SET_ASIDE = "set aside"
-    """The message's part of the ledger, or the subscription's filter, cannot be read."""
+    """The subscription's delivery of the plan is open. Perhaps the message's part of the ledger cannot be read."""
     PARKED = "parked"
     """The subscription has parked messages, and this message may be among them."""
     SENT = "sent"
@@ -215,9 +214,8 @@ def get(connection: Connection, topic: str, message_id: MessageId, now_ms: int) 
     unreadable: dict[str, Exception] = {}
     subscriptions = [] if found is None else storage.subscriptions.all(topic, unreadable)
     progress: tuple[SubscriptionProgress, ...] = ()
-    in_time = tombstone is not None and (tombstone.certain or slot >= state.sealed)
-    stopped = claim.cancelled and not claim.holders
-    if stopped or (not claim.holders and in_time) or (found is not None and found.cancelled):
+    known = fate(state, message_id, tombstone, claim, now_ms)
+    if isinstance(known, Cancelled | str) or (found is not None and found.cancelled):
         message_state = MessageState.CANCELLED
     elif found is None:
         message_state = MessageState.UNKNOWN
@@ -227,7 +225,7 @@ def get(connection: Connection, topic: str, message_id: MessageId, now_ms: int) 
         if planned:
             if unreadable:
                 raise next(iter(unreadable.values()))
-            progress = _progress(storage, topic, subscriptions, due_ms, slot, found.plan)
+            progress = _progress(storage, topic, subscriptions, slot, found)
         if planned and tombstone is not None and found.plan is None:
             message_state = MessageState.UNKNOWN  # the plan that would tell is collected
         else:
@@ -240,9 +238,11 @@ def get(connection: Connection, topic: str, message_id: MessageId, now_ms: int) 
         deliver_at=utc(due_ms),
         seals_at=utc(slot * state.slot_ms - state.settings.lookahead_ms),
         message=None if found is None else waiting_message(found),
-        ledger=None if found is None else _ledger_place(found),
+        ledger=None
+        if found is None
+        else LedgerPlace(object=found.object_name, segment=found.segment, segments=found.segments),
         recipients=() if found is None else tuple(_recipient(each, found, slot) for each in subscriptions),
-        moved_to=tombstone.to if tombstone is not None and message_state is MessageState.CANCELLED else None,
+        moved_to=known if isinstance(known, str) else None,
         subscriptions=progress,
         claimed_by=claim.holders,
         cancelled_late=claim.cancelled,
@@ -315,10 +315,6 @@ def _waiting_state(state: TopicState, found: FoundMessage, waits: bool, now_ms: 
     return MessageState.WAITING if waits else MessageState.SEALED
 
 
-def _ledger_place(found: FoundMessage) -> LedgerPlace:
-    return LedgerPlace(object=found.object_name, segment=found.segment, segments=found.segments)
-
-
 def _recipient(each: SubscriptionState, found: FoundMessage, slot: int) -> Recipient:
     """Returns whether a subscription gets a message that is due in a slot."""
     from tidewheel.flows.waiting.peek import is_taken
@@ -335,20 +331,23 @@ def _progress(
     storage: Storage,
     topic: str,
     subscriptions: Sequence[SubscriptionState],
-    due_ms: int,
     slot: int,
-    plan: int | None,
+    message: FoundMessage,
 ) -> tuple[SubscriptionProgress, ...]:
     """Reads the progress of those of a topic's subscriptions whose start is at or before a slot.
 
     The order of the reads follows the way of a message: from the subscription's cursor to a delivery, and from there
-    perhaps to a set-aside item or a park.
+    perhaps to a park.
     """
     subscriptions = [each for each in subscriptions if each.start <= slot]
-    opened = (plan, None, False)
+
+    def delivering(it: Delivery) -> bool:
+        """Whether a delivery may have yet to send the message. A stuck delivery only has what it cannot read."""
+        opened = (it.key.plan, it.key.replay, it.complete) == (message.plan, None, False)
+        return opened and (not (it.stuck and it.names_all) or message.object_name in it.unread_objects)
+
     stored: tuple[tuple[Place, Any, Callable[[Any], bool]], ...] = (
-        (Place.DELIVERING, storage.deliveries, lambda it: (it.key.plan, it.key.replay, it.complete) == opened),
-        (Place.SET_ASIDE, storage.set_aside, lambda item: item.may_hold(slot, due_ms)),
+        (Place.DELIVERING, storage.deliveries, delivering),
         (Place.PARKED, storage.parks, lambda _: True),
     )
     owners: dict[Place, set[tuple[str, str]]] = {}

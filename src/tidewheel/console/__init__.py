@@ -12,11 +12,11 @@ pages are made on the server. Each works without scripts, which only keep it up 
 | changes | the forms, and the audit line of each |
 | results | the outcomes of the last actions |
 | text, wheel | values as text, and the picture of the wheel |
-| pages | one module a screen |
+| pages | the screens |
 """
 
 from tidewheel.console.app import LocalService, app
-from tidewheel.console.requests import RequestMeter
+from tidewheel.console.reading import RequestMeter
 from tidewheel.console.serving import ConsoleServer
 
 __all__ = ["ConsoleServer", "LocalService", "RequestMeter", "app"]

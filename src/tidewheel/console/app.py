@@ -6,13 +6,14 @@ import logging
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlsplit
+from weakref import WeakValueDictionary
 
 import jinja2
 from starlette.applications import Starlette
@@ -22,13 +23,13 @@ from starlette.responses import HTMLResponse, Response, StreamingResponse
 from starlette.routing import Match, Mount, Route
 from starlette.staticfiles import StaticFiles
 
-from tidewheel.client.dead_letters import DeadLetter
+from tidewheel.client.operations.dead_letters import DeadLetter
 from tidewheel.client.tidewheel import Tidewheel
 from tidewheel.clock import utc
 from tidewheel.console import changes, live, text
-from tidewheel.console.guard import Guard
-from tidewheel.console.pages import cost, dead, message, messages, overview, recurring, topic, trouble
-from tidewheel.console.reading import Reader, reason
+from tidewheel.console.guard import LOOPBACK, Guard
+from tidewheel.console.pages import cost, message, messages, overview, topic
+from tidewheel.console.reading import Reader, RequestMeter, reason
 from tidewheel.console.results import Results
 from tidewheel.errors import TidewheelError, UnknownTopic
 from tidewheel.model.message import MessageId
@@ -83,49 +84,44 @@ class Console:
         client: Tidewheel,
         *,
         may_change: bool,
-        requests: Mapping[str, int] | None,
+        requests: RequestMeter | None,
         local: LocalService | None,
         hide_bodies: bool,
         who: str,
     ) -> None:
-        self.client, self.may_change, self.local, self.hide_bodies, self.who = (
-            client,
-            may_change,
-            local,
-            hide_bodies,
-            who,
-        )
+        self.client, self.may_change, self.local = client, may_change, local
+        self.hide_bodies, self.who = hide_bodies, who
         self.reader, self.results = Reader(requests), Results()
         self.every_s = live.LOCAL_S if local else live.DEPLOYED_S
         self._kept: OrderedDict[str, Page] = OrderedDict()
-        self._changes, self._lock = 0, threading.Lock()  # of the line above
+        self._made: WeakValueDictionary[str, threading.Lock] = WeakValueDictionary()
+        self._changes, self._lock = 0, threading.Lock()  # of the lines above
         self._templates = jinja2.Environment(
             loader=jinja2.FileSystemLoader(_HERE / "templates"),
             autoescape=True,
-            finalize=text.visible,
+            finalize=text.printed,
             undefined=jinja2.StrictUndefined,
             trim_blocks=True,
             lstrip_blocks=True,
         )
-        filters = {
-            "short": text.short,
-            "exact": text.exact,
-            "number": text.number,
-            "size": text.size,
-            "money": text.money,
-        }
-        self._templates.filters.update(filters, path=partial(quote, safe=""), duration=text.duration)
+        filters = {name: getattr(text, name) for name in ("short", "exact", "number", "size", "money", "duration")}
+        self._templates.filters.update(filters, path=partial(quote, safe=""))
 
     def now(self) -> datetime:
         """Returns the service's time."""
         return utc(self.client.core.clock.now_ms())
 
-    def page(self, request: Request, screen: Screen, *, newest_s: float = 0.0) -> Page:
-        """Returns a page. With newest_s, a page of this address that is younger will do."""
+    def page(self, request: Request, screen: Screen, newest_s: float = 0.0) -> Page:
+        """Returns a page. With newest_s, a page of this address that is younger will do.
+
+        Pages of one address are read one after the other, and share a reading. Others are read meanwhile.
+        """
         address = request.url.path + "?" + request.url.query
         if (kept := self._kept_since(address, newest_s)) is not None:
             return kept
-        with self.reader:
+        with self._lock:
+            same_page = self._made.setdefault(address, threading.Lock())
+        with same_page, self.reader.page():
             if (kept := self._kept_since(address, newest_s)) is not None:  # another tab has read it meanwhile
                 return kept
             changes, status = self._changes, 200
@@ -191,9 +187,9 @@ _SCREENS: dict[str, Screen] = {
     "/topics/{topic}": topic.screen,
     "/topics/{topic}/messages": messages.screen,
     "/topics/{topic}/messages/{id}": message.screen,
-    "/topics/{topic}/recurring": recurring.screen,
-    "/topics/{topic}/dead": dead.screen,
-    "/trouble": trouble.screen,
+    "/topics/{topic}/recurring": topic.recurring,
+    "/topics/{topic}/dead": topic.dead,
+    "/trouble": overview.trouble,
     "/cost": cost.screen,
 }
 
@@ -202,11 +198,13 @@ def app(
     client: Tidewheel,
     *,
     changes: bool = False,
-    requests: Mapping[str, int] | None = None,
+    requests: RequestMeter | None = None,
     local: LocalService | None = None,
     hide_bodies: bool = False,
     who: str = "local",
+    hosts: Collection[str] = LOOPBACK,
     token: str | None = None,
+    session: str | None = None,
     port: int | None = None,
 ) -> Guard:
     """Returns the console as an ASGI application.
@@ -217,15 +215,18 @@ def app(
     Args:
         client: the client, with the rights that the console shall have. `MemoryService().client()` will do.
         changes: whether pages have buttons that change something. Otherwise all changes are refused.
-        requests: AWS requests of this client so far, by operation, such as a `RequestMeter`.
+        requests: counts the AWS requests of this client.
         local: the powers over a service on this machine.
         hide_bodies: whether bodies and attributes are left out of all pages.
         who: the person, for the audit line.
-        token: the first address must have it as `?token=`.
-        port: the port of 127.0.0.1 that serves it. Other names of the host are refused.
+        hosts: the names in the addresses that browsers open, without a port. Requests by other names are refused, since
+            a web page can make a name of its own lead here.
+        token: the first address must have it as `?token=`, which opens the console once. `Guard.token` is the next.
+        session: the cookie's value after that. None: a new one. Keep it, and open pages outlive a restart.
+        port: the only port at which browsers ask. None: any.
     """
     console = Console(client, may_change=changes, requests=requests, local=local, hide_bodies=hide_bodies, who=who)
-    routes = [Route(path, _getting(console, screen)) for path, screen in _SCREENS.items()]
+    routes = [Route(path, partial(_get, console, screen)) for path, screen in _SCREENS.items()]
     starlette = Starlette(
         routes=[
             *routes,
@@ -236,23 +237,18 @@ def app(
         ],
         exception_handlers={404: partial(_missing, console), 405: partial(_missing, console)},
     )
-    return Guard(starlette, token=token, port=port)
+    return Guard(starlette, hosts=hosts, token=token, session=session, port=port)
 
 
-def _getting(console: Console, screen: Screen) -> Callable[[Request], Response]:
-    def get(request: Request) -> Response:
-        fresh = request.headers.get("hx-request") is None
-        page = console.page(request, screen, newest_s=0.0 if fresh else console.every_s)
-        return HTMLResponse(page.text, status_code=page.status)
-
-    return get
+def _get(console: Console, screen: Screen, request: Request) -> Response:
+    fresh = request.headers.get("hx-request") is None
+    page = console.page(request, screen, newest_s=0.0 if fresh else console.every_s)
+    return HTMLResponse(page.text, status_code=page.status)
 
 
 def _changing(console: Console) -> list[Route]:
-    return [
-        Route(path, partial(changes.change, console, action), methods=["POST"])
-        for path, action in changes.ACTIONS.items()
-    ]
+    actions = changes.ACTIONS.items()
+    return [Route(path, partial(changes.change, console, action), methods=["POST"]) for path, action in actions]
 
 
 async def _stream(console: Console, routes: Sequence[Route], request: Request) -> Response:
@@ -261,28 +257,21 @@ async def _stream(console: Console, routes: Sequence[Route], request: Request) -
         wanted = urlsplit(request.query_params.get("of", "/"))
     except ValueError:
         return Response("no such page\n", status_code=404)
-    scope = {
-        **request.scope,
-        "path": wanted.path,
-        "raw_path": wanted.path.encode(),
-        "query_string": wanted.query.encode(),
-    }
-    for route in routes:
-        match, more = route.matches(scope)
-        if match is Match.FULL:
-            make = partial(_mark, console, Request({**scope, **more}), _SCREENS[route.path])
-            lines = live.changes(make, request.query_params.get("seen", ""), console.every_s, scope["tidewheel.ended"])
-            return StreamingResponse(lines, media_type="text/event-stream")
-    return Response("no such page\n", status_code=404)
-
-
-def _mark(console: Console, request: Request, screen: Screen, newest_s: float) -> str:
-    return console.page(request, screen, newest_s=newest_s).mark
+    scope = {**request.scope, "path": wanted.path, "raw_path": wanted.path.encode()}
+    scope["query_string"] = wanted.query.encode()
+    matches = ((route, *route.matches(scope)) for route in routes)
+    found = next(((route, more) for route, match, more in matches if match is Match.FULL), None)
+    if found is None:
+        return Response("no such page\n", status_code=404)
+    page = partial(console.page, Request({**scope, **found[1]}), _SCREENS[found[0].path])
+    seen, ended = request.query_params.get("seen", ""), scope["tidewheel.ended"]
+    lines = live.changes(lambda newest_s: page(newest_s).mark, seen, console.every_s, ended)
+    return StreamingResponse(lines, media_type="text/event-stream")
 
 
 async def _missing(console: Console, request: Request, error: Exception) -> Response:
     def make() -> str:
-        with console.reader:
+        with console.reader.page():
             return console.problem(request, "Not found", "There is no such page.")
 
     return HTMLResponse(await run_in_threadpool(make), status_code=getattr(error, "status_code", 404))

@@ -6,6 +6,7 @@ import json
 import logging
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
@@ -23,7 +24,7 @@ from tidewheel.console.reading import reason
 from tidewheel.console.results import Result
 from tidewheel.console.text import BODY_IN_LISTS
 from tidewheel.errors import InvalidValue, TidewheelError, UnknownMessage
-from tidewheel.model.duration import delay_ms
+from tidewheel.model.duration import delay_ms, read_time
 
 if TYPE_CHECKING:
     from tidewheel.console.app import Console
@@ -36,7 +37,6 @@ LETTERS_RECEIVED = 10
 
 _audit = logging.getLogger("tidewheel.console.audit")
 
-Form = dict[str, str]
 Action = Callable[["Console", "Asked"], Result]
 
 
@@ -53,16 +53,34 @@ class Asked:
         """Returns a field without spaces around it, or nothing."""
         return self.many.get(name, [""])[0].strip()
 
-    def when(self) -> dict[str, Any]:
+    def when(self, *, needed: bool = False) -> dict[str, Any]:
         """Returns the arguments `delay` or `deliver_at`.
 
         Raises:
-            InvalidValue: both are given, or the time cannot be read.
+            InvalidValue: both are given, or the time cannot be read, or none is given and one is needed.
         """
         delay, at = self.value("delay"), self.value("deliver_at")
+        if needed and not delay and not at:
+            raise InvalidValue("delay", "", "give a delay such as 2h, or a time")
         if delay and at:
             raise InvalidValue("deliver_at", at, "give a delay or a time, not both")
         return {"deliver_at": time_of("deliver_at", at)} if at else {"delay": _seconds(delay) if delay else 0}
+
+    def change(self) -> str:
+        """Returns the change of several messages.
+
+        Raises:
+            InvalidValue: there is no such change.
+        """
+        do = self.value("do")
+        if do not in ("cancel", "now", "reschedule"):
+            raise InvalidValue("do", do, "choose cancel, now or reschedule")
+        return do
+
+    def check_typed(self, why: str) -> None:
+        """Raises InvalidValue unless the topic's name was typed."""
+        if self.value("typed") != self.topic:
+            raise InvalidValue("typed", self.value("typed"), f"type the topic's name, {self.topic}, to {why}")
 
 
 def time_of(field: str, text: str) -> datetime:
@@ -71,10 +89,9 @@ def time_of(field: str, text: str) -> datetime:
     Raises:
         InvalidValue: it is none.
     """
-    try:
-        at = datetime.fromisoformat(text.removesuffix(" UTC").strip())
-    except ValueError:
-        raise InvalidValue(field, text, "give a time such as 2026-12-01T09:00Z or 2026-12-01 09:00 UTC") from None
+    at = read_time(text)
+    if at is None:
+        raise InvalidValue(field, text, "give a time such as 2026-12-01T09:00Z or 2026-12-01 09:00 UTC")
     return at.replace(tzinfo=UTC) if at.tzinfo is None else at
 
 
@@ -112,7 +129,8 @@ async def change(console: Console, action: tuple[str, Action], request: Request)
 def _outcome(console: Console, name: str, act: Action, asked: Asked) -> Result:
     typed = {field: values[0] for field, values in asked.many.items()}
     try:
-        result = act(console, asked)
+        with console.reader.page():
+            result = act(console, asked)
     except InvalidValue as error:
         told = f"Not done. {error.field.replace('_', ' ').capitalize()}: {error.advice}."
         result = Result(told, good=False, errors={error.field: error.advice}, typed=typed)
@@ -169,8 +187,7 @@ def _send(console: Console, asked: Asked) -> Result:
 
 
 def _purge(console: Console, asked: Asked) -> Result:
-    if asked.value("typed") != asked.topic:
-        raise InvalidValue("typed", asked.value("typed"), f"type the topic's name, {asked.topic}, to purge it")
+    asked.check_typed("purge it")
     done = console.client.purge(asked.topic)
     return Result(f"Purged {asked.topic}. Messages dropped: about {done.messages:,}. Messages in queues still come.")
 
@@ -205,9 +222,7 @@ def _cancel(console: Console, asked: Asked) -> Result:
 
 
 def _reschedule(console: Console, asked: Asked) -> Result:
-    if not asked.value("delay") and not asked.value("deliver_at"):
-        raise InvalidValue("delay", "", "give a delay such as 2h, or a time")
-    return _moved(asked, console.client.reschedule(asked.topic, asked.id, **asked.when()))
+    return _moved(asked, console.client.reschedule(asked.topic, asked.id, **asked.when(needed=True)))
 
 
 def _now(console: Console, asked: Asked) -> Result:
@@ -227,35 +242,30 @@ def _moved(asked: Asked, outcome: object) -> Result:
 
 def _selected(console: Console, asked: Asked) -> Result:
     """Cancels or moves the messages that are ticked, each by itself."""
-    ids, do = asked.many.get("ids", []), asked.value("do")
+    ids = asked.many.get("ids", [])
     if not ids:
         raise InvalidValue("ids", "", "tick at least one message")
-    if do not in ("cancel", "now", "reschedule"):
-        raise InvalidValue("do", do, "choose cancel, now or reschedule")
-    if do == "reschedule" and not asked.value("delay") and not asked.value("deliver_at"):
-        raise InvalidValue("delay", "", "give a delay such as 2h, or a time")
+    do = asked.change()
     verb = "Cancelled" if do == "cancel" else "Moved"
-    when = {"delay": 0} if do == "now" else asked.when()
-    done = late = 0
+    when = {"delay": 0} if do == "now" else asked.when(needed=do == "reschedule")
+    done = tried = 0
     stopped = ""
     try:
         if do == "cancel":
             results = console.client.cancel_many(asked.topic, ids)
-            done, late = sum(map(bool, results)), sum(not each for each in results)
+            done, tried = sum(map(bool, results)), len(results)
         else:
             for id in ids:
-                try:
-                    moved = isinstance(console.client.reschedule(asked.topic, id, **when), Rescheduled)
-                except UnknownMessage:
-                    moved = False
-                done, late = done + moved, late + (not moved)
+                with suppress(UnknownMessage):
+                    done += isinstance(console.client.reschedule(asked.topic, id, **when), Rescheduled)
+                tried += 1
     except InvalidValue:
         if not done:
             raise
         stopped = " Then it stopped: a value is not valid."
     except (TidewheelError, BotoCoreError, ClientError) as error:
         stopped = f" Then it stopped: {reason(error)}"
-    told = f" Too late or gone: {late}." if late else ""
+    told = f" Too late or gone: {tried - done}." if tried > done else ""
     return Result(f"{verb} {done} of {len(ids)} selected.{told}{stopped}", good=done > 0 and not stopped)
 
 
@@ -279,13 +289,8 @@ def selection(by: str, q: str, first: str) -> Selected:
 
 def _matching(console: Console, asked: Asked) -> Result:
     """Changes all messages of the view's filter, in the background. The result tells how far it has come."""
-    do, chosen = asked.value("do"), selection(asked.value("by"), asked.value("q"), asked.value("from"))
-    if do not in ("cancel", "now", "reschedule"):
-        raise InvalidValue("do", do, "choose cancel, now or reschedule")
-    if asked.value("typed") != asked.topic:
-        raise InvalidValue(
-            "typed", asked.value("typed"), f"type the topic's name, {asked.topic}, to change all of these"
-        )
+    chosen, do = selection(asked.value("by"), asked.value("q"), asked.value("from")), asked.change()
+    asked.check_typed("change all of these")
     if do == "cancel":
         verb, start = "Cancelled", partial(console.client.cancel_where, asked.topic, **chosen)
     else:

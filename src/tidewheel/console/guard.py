@@ -1,11 +1,12 @@
-"""Decides who may ask the console: the person with the token, from the console's own pages.
+"""Decides who may ask the console: the person who opened it with the token, from the console's own pages.
 
 A web page of another origin can send forms and start reads here, with the console's cookie if it is on another port of
-this machine. It cannot know the token, and it cannot choose `Host` and `Origin`:
+this machine. It cannot know the cookie, and it cannot choose `Host` and `Origin`:
 
 | attack | refused by |
 |---|---|
-| another user of the machine, a guessing page | no token |
+| another user of the machine, a guessing page | no cookie |
+| a token out of a process list, a log or a history | the token opens the console once; the cookie is another secret |
 | a form or a fetch of another page, other ports included | Origin is not this origin |
 | a name that was made to resolve to 127.0.0.1 (DNS rebinding) | Host is not this host |
 | a frame around the page | frame-ancestors |
@@ -15,6 +16,9 @@ this machine. It cannot know the token, and it cannot choose `Host` and `Origin`
 from __future__ import annotations
 
 import hmac
+import re
+import secrets
+from collections.abc import Callable, Collection
 from http.cookies import CookieError, SimpleCookie
 from threading import Event
 from typing import Any
@@ -37,25 +41,40 @@ HEADERS = {
     "Cache-Control": "no-store",
 }
 _TOKEN = "token"
+_CLOSED = "this page needs a token, which opens it once. Open the newest address that the command printed"
+LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 
 
 class Guard:
     """Wraps an ASGI application.
 
     Attributes:
+        token: opens the console once. Then another takes its place. None: everybody may ask.
+        opened: called when a token has opened the console.
         ended: set it before the server stops, and streams end.
 
     Args:
         application: the console.
-        token: the address must have it once, and the cookie after that; None asks for none.
-        port: the port of this machine; None takes any Host, for an application that others serve.
+        hosts: the names by which browsers may ask, without a port.
+        token: the first token.
+        session: the cookie of a browser that had a token. None: a new one.
+        port: the only port that `Host` may have; None takes any.
     """
 
-    def __init__(self, application: ASGIApp, *, token: str | None = None, port: int | None = None) -> None:
-        self._application, self._token = application, token
+    def __init__(
+        self,
+        application: ASGIApp,
+        *,
+        hosts: Collection[str] = LOOPBACK,
+        token: str | None = None,
+        session: str | None = None,
+        port: int | None = None,
+    ) -> None:
+        self._application, self.token, self._session = application, token, session or secrets.token_urlsafe(24)
+        self.opened: Callable[[], object] = lambda: None
         self.ended = Event()
         self._cookie = f"tidewheel-{port}"  # cookies know no ports
-        self._hosts = None if port is None else {f"{name}:{port}" for name in ("127.0.0.1", "localhost", "[::1]")}
+        self._hosts = re.compile(f"({'|'.join(map(re.escape, hosts))}){r'(:[0-9]+)?' if port is None else f':{port}'}")
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answers a request, or refuses it."""
@@ -78,8 +97,8 @@ class Guard:
     def _refusal(self, scope: Scope) -> PlainTextResponse | None:
         headers = Headers(scope=scope)
         host, origin = headers.get("host", ""), headers.get("origin")
-        if self._hosts is not None and host not in self._hosts:
-            return _refused(f"the header Host is {host!a}. Open the address that the command printed")
+        if self._hosts.fullmatch(host) is None:
+            return _refused(f"the header Host is {host!a}. Open the address that the command printed, or add to hosts=")
         site = headers.get("sec-fetch-site", "same-origin")
         own = f"{scope['scheme']}://{host}"
         if scope["method"] in ("GET", "HEAD"):
@@ -92,27 +111,30 @@ class Guard:
         return None
 
     def _entry(self, scope: Scope) -> RedirectResponse | PlainTextResponse | None:
-        """Takes the token out of the address into a cookie. None if the request has the cookie."""
-        if self._token is None:
+        """Takes the token out of the address, for a cookie. None if the request has the cookie."""
+        if self.token is None:
             return None
-        query = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
-        given = dict(query).get(_TOKEN)
-        if given is not None and scope["method"] == "GET" and self._is_token(given):
-            rest = urlencode([(name, value) for name, value in query if name != _TOKEN])
-            path = "/" + scope["raw_path"].decode("latin-1").lstrip("/")
-            answer = RedirectResponse(path + ("?" + rest if rest else ""), status_code=303)
-            answer.set_cookie(self._cookie, self._token, httponly=True, samesite="strict", path="/")
-            return answer
         try:
             cookies: Any = SimpleCookie(Headers(scope=scope).get("cookie", ""))
         except CookieError:
             cookies = {}
-        if self._cookie in cookies and self._is_token(cookies[self._cookie].value):
-            return None
-        return _refused("this page needs its token. Open the address that the command printed")
+        is_open = self._cookie in cookies and _same(cookies[self._cookie].value, self._session)
+        query = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
+        given = dict(query).get(_TOKEN)
+        if given is None or scope["method"] != "GET" or not (is_open or _same(given, self.token)):
+            return None if is_open else _refused(_CLOSED)
+        rest = urlencode([(name, value) for name, value in query if name != _TOKEN])
+        path = "/" + scope["raw_path"].decode("latin-1").lstrip("/")
+        answer = RedirectResponse(path + ("?" + rest if rest else ""), status_code=303)
+        if not is_open:
+            self.token = secrets.token_urlsafe(24)
+            answer.set_cookie(self._cookie, self._session, httponly=True, samesite="strict", path="/")
+            self.opened()
+        return answer
 
-    def _is_token(self, given: str) -> bool:
-        return hmac.compare_digest(given.encode(), (self._token or "").encode())
+
+def _same(given: str, secret: str) -> bool:
+    return hmac.compare_digest(given.encode(), secret.encode())
 
 
 def _refused(why: str) -> PlainTextResponse:

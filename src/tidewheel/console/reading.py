@@ -1,15 +1,19 @@
-"""Reads that may fail one by one, so that the rest of the page comes."""
+"""Reads that may fail one by one, so that the rest of the page comes. Counts the requests of a page."""
 
 from __future__ import annotations
 
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager
+from contextvars import ContextVar, copy_context
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
+import boto3
 from botocore.exceptions import (
     BotoCoreError,
     ClientError,
@@ -18,6 +22,7 @@ from botocore.exceptions import (
     TokenRetrievalError,
     UnauthorizedSSOTokenError,
 )
+from botocore.model import OperationModel
 
 from tidewheel.errors import InvalidValue, PeekIncomplete, TidewheelError, UnknownTopic
 from tidewheel.model.prices import dollars
@@ -29,6 +34,7 @@ PAGE_S = 10.0
 _LAST_S = 1.0
 """What reads after a slow one have in any case."""
 AT_ONCE = 8
+"""Threads of a page. Each page has its own, so that a slow page holds up no other."""
 
 _log = logging.getLogger(__name__)
 
@@ -62,6 +68,35 @@ class Cost:
     so_far: int
 
 
+@dataclass(frozen=True, slots=True)
+class _Page:
+    ends_s: float
+    pool: ThreadPoolExecutor
+
+
+_PAGE: ContextVar[_Page] = ContextVar("tidewheel.console.reading")
+
+
+_COUNTED: ContextVar[Counter[str] | None] = ContextVar("tidewheel.console.page", default=None)
+"""The requests of the page that this thread reads for."""
+
+
+class RequestMeter(Counter[str]):
+    """Counts calls by "service.Operation". Make it before the client: a boto3 client copies its session's handlers."""
+
+    def __init__(self, session: boto3.Session) -> None:
+        super().__init__()
+        self._lock = threading.Lock()
+        session.events.register_first("before-call", self._count)
+
+    def _count(self, model: OperationModel, **_: Any) -> None:
+        name, page = f"{model.service_model.service_name}.{model.name}", _COUNTED.get()
+        with self._lock:
+            self[name] += 1
+            if page is not None:
+                page[name] += 1
+
+
 def reason(error: BaseException) -> str:
     """Returns an error as a sentence for the page. Credentials and request ids are left out."""
     cause = error.__cause__ if isinstance(error, TidewheelError) else error
@@ -83,38 +118,36 @@ def reason(error: BaseException) -> str:
 
 
 class Reader:
-    """Reads for one page at a time, so that the requests of a page can be told.
+    """Reads for pages, side by side.
 
     Args:
-        requests: counts so far by operation; None if nobody counts.
+        requests: counts the client's requests; None if nobody counts.
     """
 
-    def __init__(self, requests: Mapping[str, int] | None) -> None:
+    def __init__(self, requests: RequestMeter | None) -> None:
         self._requests = requests
-        self._page = threading.RLock()
-        self._before: Mapping[str, int] = {}
-        self._ends_s = 0.0
-        self._pool = ThreadPoolExecutor(AT_ONCE, "tidewheel-console")
 
-    def __enter__(self) -> Reader:
-        self._page.acquire()
-        self._ends_s = time.monotonic() + PAGE_S
-        self._before = dict(self._requests or {})
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._page.release()
+    @contextmanager
+    def page(self) -> Iterator[None]:
+        """Gives the reads inside the time, the threads and the count of a page."""
+        page = _Page(time.monotonic() + PAGE_S, ThreadPoolExecutor(AT_ONCE, "tidewheel-console"))
+        before, counted = _PAGE.set(page), _COUNTED.set(Counter())
+        try:
+            yield
+        finally:
+            _PAGE.reset(before)
+            _COUNTED.reset(counted)
+            page.pool.shutdown(wait=False, cancel_futures=True)
 
     def cost(self) -> Cost | None:
         """Returns the requests since the page began."""
         if self._requests is None:
             return None
-        now = dict(self._requests)
-        new = {name: count - self._before.get(name, 0) for name, count in now.items()}
+        new = dict(_COUNTED.get() or {})
         paid = sum(
             dollars(_UNITS[name.split(".")[0]], count) for name, count in new.items() if name.split(".")[0] in _UNITS
         )
-        return Cost(sum(new.values()), paid, sum(now.values()))
+        return Cost(sum(new.values()), paid, sum(dict(self._requests).values()))
 
     def read(self, call: Callable[..., T], *given: Any, **named: Any) -> Read[T]:
         """Reads one thing. See `read_all`."""
@@ -126,8 +159,9 @@ class Reader:
         Raises:
             UnknownTopic, InvalidValue: the address names an unknown thing.
         """
-        futures = [self._pool.submit(call) for call in calls]
-        wait(futures, max(_LAST_S, self._ends_s - time.monotonic()))
+        page = _PAGE.get()
+        futures = [page.pool.submit(copy_context().run, call) for call in calls]
+        wait(futures, max(_LAST_S, page.ends_s - time.monotonic()))
         return [_outcome(each) for each in futures]
 
 

@@ -6,7 +6,7 @@ import secrets
 from collections import OrderedDict
 from dataclasses import dataclass, field
 
-from tidewheel.client.dead_letters import DeadLetter
+from tidewheel.client.operations.dead_letters import DeadLetter
 
 _KEPT = 200
 _KEPT_CHARACTERS = 8_000_000

@@ -2,79 +2,141 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import secrets
 import socket
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable
+from functools import cache, partial
+from typing import Any, Self
 
 import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from tidewheel.client.dev_service import check_free
 from tidewheel.client.tidewheel import Tidewheel
-from tidewheel.console.app import LocalService, app
-from tidewheel.errors import InvalidValue
+from tidewheel.console.app import app
 
 _END_S = 2
 """How long open streams may hold up the end."""
+REQUEST_S = 10.0
+"""How long a connection may take to bring a whole request."""
+WAITING = 100
+"""Connections without a whole request. A process may have about 1,000 files, and the oldest of more are closed."""
+
+_BACKLOG = 256
+"""Connections that are taken at a time, before the oldest are closed."""
+
+_log = logging.getLogger(__name__)
+
+
+class _Connection(H11Protocol):
+    """A connection that is closed if it brings no whole request in time, or keeps newer ones from being answered.
+
+    Args:
+        waiting: the connections without a whole request, the oldest first, with their time-outs.
+    """
+
+    def __init__(self, *given: Any, waiting: dict[_Connection, asyncio.TimerHandle], **named: Any) -> None:
+        super().__init__(*given, **named)
+        self._waiting = waiting
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._note()
+        if len(self._waiting) > WAITING:
+            next(iter(self._waiting)).abort()
+            tell_closed()
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        self._note()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        self._note()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._forget()
+        super().connection_lost(exc)
+
+    def abort(self) -> None:
+        """Closes the connection at once."""
+        self._forget()
+        self.transport.abort()
+
+    def _note(self) -> None:
+        if self.cycle is not None and not (self.cycle.more_body or self.cycle.response_complete):
+            self._forget()
+        elif self not in self._waiting:
+            self._waiting[self] = self.loop.call_later(REQUEST_S, self.abort)
+
+    def _forget(self) -> None:
+        if (timer := self._waiting.pop(self, None)) is not None:
+            timer.cancel()
+
+
+@cache
+def tell_closed() -> None:
+    """Logs once that connections are closed."""
+    _log.warning("the console has over %d connections without a request: the oldest are closed", WAITING)
 
 
 class ConsoleServer:
     """A console on 127.0.0.1.
 
     Args:
-        client, changes, requests, local, hide_bodies, who: as of `app`.
+        client: as of `app`.
         port: where to listen; 0 for any free port.
+        opened: called when a browser has opened the console, with the address for another.
+        options: of `app`, without those about its address.
 
     Raises:
         InvalidValue: another program listens on the port.
     """
 
     def __init__(
-        self,
-        client: Tidewheel,
-        *,
-        port: int = 0,
-        changes: bool = False,
-        requests: Mapping[str, int] | None = None,
-        local: LocalService | None = None,
-        hide_bodies: bool = False,
-        who: str = "local",
+        self, client: Tidewheel, *, port: int = 0, opened: Callable[[str], object] = lambda _: None, **options: Any
     ) -> None:
+        check_free("port", port)
         # With the protocol named, asyncio sends each answer at once. Otherwise its last part waits 40 ms.
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            self._socket.bind(("127.0.0.1", port))
-        except OSError as error:
-            self._socket.close()
-            advice = f"stop what listens there, or give another port ({error.strerror})"
-            raise InvalidValue("port", port, advice) from None
+        self._socket.bind(("127.0.0.1", port))
         self.port: int = self._socket.getsockname()[1]
-        token = secrets.token_urlsafe(24)
-        self.url = f"http://127.0.0.1:{self.port}/?token={token}"
-        self._application = app(
-            client,
-            changes=changes,
-            requests=requests,
-            local=local,
-            hide_bodies=hide_bodies,
-            who=who,
-            token=token,
-            port=self.port,
-        )
+        self._application = app(client, token=secrets.token_urlsafe(24), port=self.port, **options)
+        self._application.opened = lambda: opened(self.url)
         config = uvicorn.Config(
             self._application,
+            http=partial(_Connection, waiting={}),  # type: ignore[arg-type]
+            backlog=_BACKLOG,
             log_config=None,
+            log_level="error",  # no line for each bad request
             access_log=False,
             lifespan="off",
             server_header=False,
             timeout_graceful_shutdown=_END_S,
         )
         self._server = uvicorn.Server(config)
-        self._thread = threading.Thread(target=self._run, name="tidewheel-console", daemon=True)
+        run = partial(self._server.run, sockets=[self._socket])
+        self._thread = threading.Thread(target=run, name="tidewheel-console", daemon=True)
+
+    @property
+    def url(self) -> str:
+        """The address that opens the console once. Then there is another."""
+        return f"http://127.0.0.1:{self.port}/?token={self._application.token}"
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
 
     def start(self) -> None:
         """Listens, and answers in a thread."""
-        self._socket.listen(128)
+        self._socket.listen(_BACKLOG)
         self._thread.start()
 
     def stop(self) -> None:
@@ -84,6 +146,3 @@ class ConsoleServer:
         if self._thread.is_alive():
             self._thread.join(_END_S + 3)
         self._socket.close()
-
-    def _run(self) -> None:
-        self._server.run(sockets=[self._socket])

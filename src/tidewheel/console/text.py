@@ -2,35 +2,32 @@
 
 from __future__ import annotations
 
-import re
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from jinja2 import Undefined
 from markupsafe import Markup, escape
 
+from tidewheel.model.untrusted import DECEIVING, visible
+
 BODY_IN_LISTS = 200
 """Characters of a body in a list."""
 BODY_IN_DETAIL = 64 * 1024
 """Characters of a body on the message's own page."""
 
-_DECEIVING = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]"
-)
-"""Control and bidirectional characters, and most without width. Tab, newline and joiners of emoji remain."""
 _UNITS = ((31_536_000, "y"), (86_400, "d"), (3600, "h"), (60, "min"), (1, "s"))
 
 
-def visible(value: Any) -> Any:
-    """Returns text with each deceiving character as its code. Jinja calls this for all that a template prints."""
+def printed(value: Any) -> Any:
+    """Returns a value as Jinja prints it: text without deceiving characters, and nothing for None."""
     if isinstance(value, (Markup, Undefined)) or not isinstance(value, str):
         return "" if value is None else value
-    return _DECEIVING.sub(lambda found: f"\\u{ord(found[0]):04x}", value)
+    return visible(value)
 
 
 def exact(value: str) -> Markup:
     """Returns text for the value of a field. The browser sends it back as it is, deceiving characters included."""
-    return Markup(_DECEIVING.sub(lambda found: f"&#x{ord(found[0]):x};", escape(value)))
+    return Markup(DECEIVING.sub(lambda found: f"&#x{ord(found[0]):x};", escape(value)))
 
 
 def short(text: str, most: int = BODY_IN_LISTS) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from tidewheel.client.histogram import DueBar
+from tidewheel.client.operations.histogram import DueBar
 from tidewheel.console.text import duration
 
 WIDTH, FLOOR = 880, 220

@@ -2,28 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from tidewheel.cost.assumptions import Assumptions
-from tidewheel.cost.deployed import POLLERS, Deployed
 from tidewheel.cost.function_time import gb_seconds
-from tidewheel.cost.plain_stream import stream_of
-from tidewheel.cost.requests import FLOWS
-from tidewheel.cost.stream import Runs, Stream
+from tidewheel.cost.requests import ASSUMED, FLOWS
+from tidewheel.cost.stream import Runs, Stream, any_of
 from tidewheel.cost.workload import DAY_S, Workload
 from tidewheel.model import prices
-from tidewheel.model.prices import DAYS_A_MONTH, SERVICES
-from tidewheel.model.settings import TopicSettings
+from tidewheel.model.prices import ALARM_MONTH, DAYS_A_MONTH, SERVICES
 from tidewheel.model.tombstone import KEPT_S
+from tidewheel.model.triggers import SWEEP_INTERVAL_S
+from tidewheel.telemetry.metrics import METRICS
 
-GB = 1e9
 STORAGE, LOGS, POLLS, ALARMS, CLAIMS = "storage", "logs", "pollers", "alarms", "claims"
 """Parts of a bill beside the requests and the function time of each AWS service."""
 MOST_TOPICS = 1000
-"""Maximum topics whose backlog is counted (`tidewheel.flows.upkeep.health`)."""
-LOGS_COMPRESSED = 0.15
-"""Stored bytes for each byte of logs. https://docs.aws.amazon.com/AmazonCloudWatch/latest/logs/"""
+"""Maximum topics whose backlog is counted (`tidewheel.flows.maintenance.health`)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deployed:
+    """Fixed-cost resources of an environment. Tests compare these with the templates.
+
+    Attributes:
+        alarms: metrics with alarms.
+        polled_queues: queues that Lambda polls; two more for each dedicated topic.
+        deleted_object_days: days for which S3 keeps deleted objects.
+    """
+
+    alarms: int
+    polled_queues: int = 3
+    deleted_object_days: int = 0
+
+
+_ALARMS = 18 + sum(metric.alarm is not None for metric in METRICS)
+"""The metrics that alarms read: of AWS, and the service's own."""
+ENVIRONMENTS = {"development": Deployed(alarms=0), "production": Deployed(alarms=_ALARMS, deleted_object_days=7)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +49,7 @@ class Bill:
         workload: the billed workload.
         messages: part -> dollars that grow with the messages. A part is an AWS service, or a name such as `STORAGE`.
         standing: part -> dollars of a stack without any message.
-        consumers: dollars for the consumers' own requests; not in the totals.
+        consumers: dollars for the requests of a `Consumer.run` on each subscription; not in the totals.
     """
 
     workload: Workload
@@ -58,41 +73,41 @@ class Bill:
         return dollars / sent * 1e6 if sent else None
 
 
-def bill(
-    workload: Workload,
-    deployed: Deployed,
-    assumptions: Assumptions | None = None,
-    settings: TopicSettings | None = None,
-) -> Bill:
-    """Returns the bill of a workload.
+def bill(workload: Workload, deployed: Deployed) -> Bill:
+    """Returns the bill of a workload in a stack of this environment."""
+    messages, consumers = dict[str, float](), 0.0
+    if workload.per_day:
+        stream = Stream(workload)
+        runs = stream.runs()
+        messages = _by_service(runs)
+        if workload.claimed:
+            messages[CLAIMS] = _dollars("dynamodb.write", workload.per_day * workload.subscriptions)
+        messages |= {STORAGE: _storage(stream, deployed), LOGS: _logs(runs)}
+        consumers = _consumers(workload)
+    return Bill(workload=workload, messages=messages, standing=_standing(workload, deployed), consumers=consumers)
 
-    Args:
-        workload: the messages.
-        deployed: the stack's environment.
-        assumptions: the assumed figures.
-        settings: of each topic.
+
+def _dollars(unit: str, a_day: float) -> float:
+    return prices.dollars(unit, a_day * DAYS_A_MONTH)
+
+
+def _consumers(workload: Workload) -> float:
+    """Returns dollars for a `Consumer.run` on each subscription.
+
+    Messages due in one second become receivable together. A receive takes ten of them, and an acknowledgement follows.
     """
-    taken = assumptions or Assumptions()
-    stream = stream_of(workload, taken, settings or TopicSettings())
-    runs = stream.runs()
-    messages = _by_service(runs)
-    copies = workload.per_day * workload.subscriptions * DAYS_A_MONTH
-    if runs:
-        messages |= {CLAIMS: prices.dollars("dynamodb.write", copies)} if workload.claimed else {}
-        messages |= {STORAGE: _storage(stream, deployed), LOGS: _logs(runs, taken)}
-    return Bill(
-        workload=workload,
-        messages=messages,
-        standing=_standing(workload, deployed, taken),
-        consumers=prices.dollars("sqs.request", FLOWS["receive"].units({"ten": copies / 10}).get("sqs.request", 0.0)),
-    )
+    a_second = workload.per_day / workload.topics / DAY_S
+    receives = workload.per_day / min(10.0, max(1.0, a_second))
+    empty = workload.topics * DAY_S / ASSUMED["idle_poll_s"] * (1 - any_of(a_second * ASSUMED["idle_poll_s"]))
+    units = FLOWS["receive"].units({"ten": receives})["sqs.request"] + empty
+    return _dollars("sqs.request", units * workload.subscriptions)
 
 
-def _by_service(runs: Iterable[Runs]) -> dict[str, float]:
+def _by_service(runs: Sequence[Runs]) -> dict[str, float]:
     dollars = dict.fromkeys(SERVICES.values(), 0.0)
     for run in runs:
         for unit, count in run.units().items():
-            dollars[SERVICES[unit.split(".")[0]]] += prices.dollars(unit, count * DAYS_A_MONTH)
+            dollars[SERVICES[unit.split(".")[0]]] += _dollars(unit, count)
         function = FLOWS[run.flow].function
         if function is not None:
             taken = gb_seconds(function, run.calls, run.messages, run.requests())
@@ -100,32 +115,26 @@ def _by_service(runs: Iterable[Runs]) -> dict[str, float]:
     return {service: each for service, each in dollars.items() if each}
 
 
-def _logs(runs: Iterable[Runs], taken: Assumptions) -> float:
+def _logs(runs: Sequence[Runs]) -> float:
     """Returns dollars for logs that are kept for a month."""
-    bytes_a_day = sum(
-        run.calls * (taken.forward_log_bytes if run.flow == "forward" else taken.log_bytes) for run in runs
-    )
-    gigabytes = bytes_a_day * DAYS_A_MONTH / GB
-    return gigabytes * (prices.LOGS_GB + LOGS_COMPRESSED * prices.LOGS_GB_MONTH)
+    logged = sum(run.calls * ASSUMED["forward_log_bytes" if run.flow == "forward" else "log_bytes"] for run in runs)
+    return logged * DAYS_A_MONTH / 1e9 * (prices.LOGS_GB + ASSUMED["logs_compressed"] * prices.LOGS_GB_MONTH)
 
 
 def _storage(stream: Stream, deployed: Deployed) -> float:
-    """Returns dollars for waiting messages, deleted ledgers, and metadata and claims with point-in-time recovery."""
-    workload, taken = stream.workload, stream.assumptions
-    written = workload.per_day * stream.stored_bytes * (1 + taken.rewrites * stream.merges)
-    objects = workload.waiting * stream.stored_bytes + written * deployed.deleted_object_days
-    claims = workload.claimed * workload.per_day * KEPT_S / DAY_S * taken.claim_bytes
-    table = stream.live * workload.topics * taken.bucket_bytes + claims
-    return (objects * prices.S3_GB_MONTH + table * (prices.TABLE_GB_MONTH + prices.RECOVERY_GB_MONTH)) / GB
+    """Returns dollars for waiting messages, deleted ledgers, and claims with point-in-time recovery."""
+    workload = stream.workload
+    written = workload.per_day * (1 + ASSUMED["rewrites"] * bool(stream.merges))
+    stored_bytes = stream.stored_bytes * (workload.waiting + written * deployed.deleted_object_days)
+    claims = workload.claimed * workload.per_day * KEPT_S / DAY_S * ASSUMED["claim_bytes"]
+    return (stored_bytes * prices.S3_GB_MONTH + claims * (prices.TABLE_GB_MONTH + prices.RECOVERY_GB_MONTH)) / 1e9
 
 
-def _standing(workload: Workload, deployed: Deployed, taken: Assumptions) -> dict[str, float]:
-    sweeps = DAY_S / deployed.sweep_interval_s
-    measures = {"call": sweeps, "hour": 24, "orphans": 1}
+def _standing(workload: Workload, deployed: Deployed) -> dict[str, float]:
+    measures = {"call": DAY_S / SWEEP_INTERVAL_S, "hour": 24, "orphans": 1}
     if workload.per_day:
         measures |= {"hour_topic": 24 * min(MOST_TOPICS, workload.topics), "orphans_topic": workload.topics}
-    polls = deployed.polled_queues * POLLERS * DAY_S / taken.idle_poll_s * DAYS_A_MONTH
-    runs = [Runs(flow="sweep", calls=sweeps, measures=measures)]
-    standing = _by_service(runs)
-    standing |= {LOGS: _logs(runs, taken), POLLS: prices.dollars("sqs.request", polls)}
-    return standing | ({ALARMS: deployed.alarms * prices.ALARM_MONTH} if deployed.alarms else {})
+    polls = deployed.polled_queues * ASSUMED["pollers"] * DAY_S / ASSUMED["idle_poll_s"]
+    runs = [Runs("sweep", measures)]
+    parts = {LOGS: _logs(runs), POLLS: _dollars("sqs.request", polls), ALARMS: deployed.alarms * ALARM_MONTH}
+    return _by_service(runs) | {part: dollars for part, dollars in parts.items() if dollars}

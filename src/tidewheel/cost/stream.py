@@ -2,6 +2,10 @@
 
 Rates come from the arithmetic of Poisson streams. With `m` events in an average slot, a slot has at least one event
 with probability `1 - exp(-m)`.
+
+    program --pack--> urgent queue, or bulk queue --> ingest --> ledger, or direct
+    program --plain message--> urgent queue --> ingest --+-- due soon ---> ledger, or direct
+                                                         +-- due later --> pack --> bulk queue --> ledger
 """
 
 from __future__ import annotations
@@ -10,8 +14,7 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from tidewheel.cost.assumptions import Assumptions
-from tidewheel.cost.requests import FLOWS, added
+from tidewheel.cost.requests import ASSUMED, FLOWS, added
 from tidewheel.cost.workload import DAY_S, Spread, Workload
 from tidewheel.model.message import HEADER_BYTES, SQS_MAX_BYTES
 from tidewheel.model.pack import MAX_PACK_BYTES
@@ -21,34 +24,39 @@ from tidewheel.model.triggers import BULK_WINDOW_S
 from tidewheel.storage.plans import MAX_INLINE_MANIFEST_BYTES
 
 CHUNK_BYTES = 64 * 1024
+"""Bytes that SQS bills as a request; bytes of a segment."""
 URGENT_S = 1800
 """Messages due within half an hour go through the urgent queue (`tidewheel.client.sender`)."""
+FORWARD_S = 1020
+"""Plain messages due later than this are forwarded (`tidewheel.flows.delivery.adopt`)."""
 ENDS_SOON_S = 3600
-"""Ledgers that end within an hour are not merged (`tidewheel.flows.upkeep.merge_planning`)."""
+"""Ledgers that end within an hour are not merged (`tidewheel.flows.maintenance.merge_planning`)."""
 MAX_EVENT_BYTES = 6_000_000
 """Maximum size of a Lambda event."""
-SEGMENT_BYTES = 64 * 1024
 MERGE_LOOK = 2
 """A merge is considered when half of `max_buckets` ledgers are new."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Runs:
     """A day's runs of a flow.
 
     Attributes:
         flow: its name in `tidewheel.cost.requests.FLOWS`.
         measures: measure -> number.
-        calls: of the flow's function.
         messages: that the flow processes.
         more: units beyond those of the table, for larger items than the table's small items.
     """
 
     flow: str
     measures: Mapping[str, float]
-    calls: float = 0.0
     messages: float = 0.0
     more: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def calls(self) -> float:
+        """Calls of the flow's function."""
+        return self.requests().get("lambda.Invoke", 0.0)
 
     def units(self) -> dict[str, float]:
         """Returns the billed units, in the units of `tidewheel.local.meter`."""
@@ -73,110 +81,109 @@ def whole(number: float, size: float) -> float:
 
 
 class Stream:
-    """A workload's runs in a day."""
+    """A workload's runs in a day, if messages are sent.
 
-    def __init__(self, workload: Workload, assumptions: Assumptions, settings: TopicSettings) -> None:
-        self.workload, self.assumptions, self.settings = workload, assumptions, settings
-        self.stored_bytes = assumptions.stored_bytes(workload.size_bytes)
-        self.urgent = self._urgent_share()
-        self.direct = workload.share_within(settings.lookahead_s + settings.slot_s / 2)
-        self.urgent_packs, self.bulk_packs = self._packs() if workload.per_day else (0.0, 0.0)
-        self._urgent = self._urgent_ingest() if self.urgent_packs else Runs(flow="ingest", measures={"ledger": 0.0})
-        self._bulk = self._bulk_ingest() if self.bulk_packs else Runs(flow="ingest", measures={"ledger": 0.0})
-        # Of all topics. Ledgers of the urgent queue end within the hour, so they are never merged.
-        self.urgent_ledgers, self.bulk_ledgers = (each.measures["ledger"] for each in (self._urgent, self._bulk))
+    Attributes:
+        stored_bytes: of a message in S3.
+        urgent: share of the messages that the urgent queue brings to a ledger, or directly to queues.
+        direct: share of the messages without a ledger.
+        dispatches: daily dispatches of a topic, a dispatch for each slot with messages from ledgers.
+        merges: daily merges of all topics. Ledgers of the urgent queue end within the hour, so they are never merged.
+        large: average ledgers of a topic from the bulk queue.
+        small: average ledgers of a topic from the urgent queue.
+    """
+
+    def __init__(self, workload: Workload, settings: TopicSettings | None = None, **assumed: float) -> None:
+        self.workload, self.settings, self._assumed = workload, settings or TopicSettings(), {**ASSUMED, **assumed}
+        self.stored_bytes = ASSUMED["stored_fixed_bytes"] + ASSUMED["stored_share"] * workload.size_bytes
+        self.direct = workload.share_within(self.settings.lookahead_s + self.settings.slot_s / 2)
+        self.urgent = workload.share_within(URGENT_S)
+        if workload.plain:  # all messages of an envelope go the same way
+            self.urgent = 1 - (1 - workload.share_within(FORWARD_S)) ** workload.batch
+        self._waiting_a_topic = workload.per_day * (1 - self.direct) / workload.topics
+        slots = DAY_S / self.settings.slot_s
+        self.dispatches = slots * any_of(self._waiting_a_topic / slots)
+        self._arrive()
+        self._wait()
+
+    def _arrive(self) -> None:
+        """Calculates the runs from the clients to the ledgers."""
+        sends, self._packs_a_call, urgent_packs, bulk_packs = self._plain() if self.workload.plain else self._packs()
+        urgent = self._urgent_ingest(urgent_packs) if urgent_packs else None
+        bulk = self._bulk_ingest(bulk_packs) if bulk_packs else None
+        self.urgent_ledgers, self.bulk_ledgers = (run.measures["ledger"] if run else 0.0 for run in (urgent, bulk))
+        self._arrivals = [*sends, *(run for run in (urgent, bulk) if run)]
+
+    def _wait(self) -> None:
+        """Calculates the ledgers that wait, with and without merges."""
+        topics, most = self.workload.topics, self.settings.max_buckets
+        a_second = self.bulk_ledgers / topics / DAY_S
+        merged = a_second * max(0.0, self.workload.longest_s - ENDS_SOON_S) > most
+        self.merges = self.bulk_ledgers / (most / MERGE_LOOK) if merged else 0.0
+        self.large = max(
+            1.0, min(a_second * self.workload.longest_s, self._assumed["live_ledgers"] if merged else math.inf)
+        )
+        self.small = self.urgent_ledgers / topics * URGENT_S / 2 / DAY_S
 
     def runs(self) -> list[Runs]:
         """Returns all runs of a day."""
-        if not self.workload.per_day:
-            return []
-        return [*self._sends(), self._urgent, self._bulk, *self._dispatches(), *self._collects(), *self._merges()]
+        return [*self._arrivals, *(self._dispatches() if self.dispatches else ()), *self._merges()]
 
-    def _urgent_share(self) -> float:
-        """Returns the share of messages that the urgent queue's packs bring to a ledger, or directly to queues."""
-        return self.workload.share_within(URGENT_S)
+    def _packs(self) -> tuple[list[Runs], float, float, float]:
+        """Returns the sends, the urgent packs a call, and daily urgent and bulk packs.
 
-    def _packs(self) -> tuple[float, float]:
-        """Returns daily packs through the urgent and the bulk queue. A batch with both kinds makes two packs."""
-        batch = self.workload.batch
-        sends = self.workload.per_day / batch
-        most = max(1.0, batch * self.stored_bytes / MAX_PACK_BYTES)
-        return sends * most * (1 - (1 - self.urgent) ** batch), sends * most * (1 - self.urgent**batch)
-
-    def _sends(self) -> Iterator[Runs]:
-        packs = self.urgent_packs + self.bulk_packs
-        pack_bytes = self.workload.per_day * self.stored_bytes / packs
-        more = {"sqs.request": packs * (math.ceil(pack_bytes / CHUNK_BYTES) - 1)}
-        yield Runs(flow="send", measures={"call": packs}, more=more)
-        minutes = self.assumptions.clients * min(self.workload.topics * DAY_S / 60, packs)
-        yield Runs(flow="client", measures={"minute": minutes})
-
-    def _urgent_ingest(self) -> Runs:
-        """Returns the urgent queue's runs of ingest.
-
-        Each poll that returns packs is a call. A call writes a ledger for each topic with rows for a ledger.
+        A batch with both kinds makes two packs. Each poll of the urgent queue that returns packs is a call.
         """
-        packs, workload = self.urgent_packs, self.workload
-        a_call = self._packs_a_call(packs)
-        calls = packs / a_call
-        messages = workload.per_day * self.urgent
-        a_pack = messages / packs
-        later = 1 - self.direct / self.urgent
-        with_rows = packs * (1 - (1 - later) ** a_pack)
-        ledgers = min(with_rows, calls * workload.topics)
-        with_direct = min(packs * (1 - later**a_pack), calls * workload.topics)
-        direct = workload.per_day * self.direct * workload.subscriptions
-        queues = with_direct * workload.subscriptions
-        batches = queues * self._batches(direct / queues if queues else 0)
-        return Runs(
-            flow="ingest",
-            calls=calls,
-            messages=messages,
-            measures={
-                "call": calls,
-                "ten_packs": calls,
-                "topic": min(packs, calls * workload.topics),
-                "ledger": ledgers,
-                "lowered": ledgers * self._lowers(messages * later / ledgers if ledgers else 0),
-                "direct": with_direct,
-                "sends": batches,
-            },
-            more={"sqs.request": batches * self._more_chunks(direct / batches if batches else 0)},
-        )
+        workload = self.workload
+        each = workload.per_day / workload.batch * max(1.0, workload.batch * self.stored_bytes / MAX_PACK_BYTES)
+        urgent, bulk = each * (1 - (1 - self.urgent) ** workload.batch), each * (1 - self.urgent**workload.batch)
+        packs = urgent + bulk
+        more = {"sqs.request": packs * _more(workload.per_day * self.stored_bytes / packs)}
+        reads = {"minute": min(workload.topics * DAY_S / 60, packs)}
+        sends = [Runs("send", {"call": packs}, more=more), Runs("client", reads)]
+        return sends, _polled(urgent, self._assumed["receives_a_second"]), urgent, bulk
 
-    def _bulk_ingest(self) -> Runs:
+    def _plain(self) -> tuple[list[Runs], float, float, float]:
+        """Returns the same for plain messages: sent and forwarded, a call, ingested at once, and forwarded packs."""
+        per_day, each_bytes = self.workload.per_day, self.workload.size_bytes + self._assumed["plain_bytes"]
+        sent = per_day / min(self.workload.batch, SQS_MAX_BYTES // each_bytes)
+        a_call, sent_bytes = _polled(sent, self._assumed["plain_receives_a_second"]), per_day / sent * each_bytes
+        later, messages = sent * (1 - self.urgent), per_day * (1 - self.urgent)
+        calls = later / a_call
+        packs = min(later, calls * self.workload.topics)
+        more = calls * _more(a_call * sent_bytes) + packs * _more(messages * self.stored_bytes / max(1.0, packs))
+        measures = {"call": calls, "ten_packs": calls, "topic": packs}
+        sends = Runs("plain", {"call": sent}, more={"sqs.request": sent * _more(sent_bytes)})
+        return [sends, Runs("forward", measures, messages, {"sqs.request": more})], a_call, sent * self.urgent, packs
+
+    def _urgent_ingest(self, packs: float) -> Runs:
+        """Returns the urgent queue's runs of ingest. A call writes a ledger for each topic with rows for a ledger."""
+        workload = self.workload
+        messages = workload.per_day * self.urgent
+        calls, a_pack, later = packs / self._packs_a_call, messages / packs, 1 - self.direct / self.urgent
+        most = calls * workload.topics
+        ledgers, direct = (min(packs * (1 - share**a_pack), most) for share in (1 - later, later))
+        sends, more = self._sent(direct * workload.subscriptions, messages * (1 - later) * workload.subscriptions)
+        lowered = ledgers * self._lowers(messages * later / ledgers) if ledgers else 0.0
+        measures = {"call": calls, "ten_packs": calls, "ledger": ledgers, "direct": direct, "sends": sends}
+        topics = min(packs, most) * (2 if workload.plain else 1)  # plain messages read a topic state twice
+        return Runs("ingest", {**measures, "topic": topics, "lowered": lowered}, messages, more)
+
+    def _bulk_ingest(self, packs: float) -> Runs:
         """Returns the bulk queue's runs of ingest.
 
         Each poller fills a batch, from its first pack until the window ends or the batch is full.
         """
-        packs, workload = self.bulk_packs, self.workload
-        pollers = self.assumptions.batching_pollers
+        topics, pollers = self.workload.topics, self._assumed["batching_pollers"]
         windows = pollers * DAY_S / (BULK_WINDOW_S + pollers * DAY_S / packs)
-        messages = workload.per_day * (1 - self.urgent)
+        messages = self.workload.per_day * (1 - self.urgent)
         calls = max(windows, packs / 10_000, messages * self.stored_bytes * 4 / 3 / MAX_EVENT_BYTES)
-        ledgers = calls * workload.topics * any_of(packs / calls / workload.topics)
-        receives = packs / self._packs_a_poll(packs)
+        ledgers = calls * topics * any_of(packs / calls / topics)
         tens = max(calls, packs / 10)
-        return Runs(
-            flow="ingest",
-            calls=calls,
-            messages=messages,
-            measures={
-                "call": calls,
-                "ten_packs": tens,
-                "topic": ledgers,
-                "ledger": ledgers,
-                "lowered": ledgers * self._lowers(messages / ledgers),
-            },
-            more={"sqs.request": max(0.0, receives - tens)},
-        )
-
-    def _packs_a_call(self, packs: float) -> float:
-        """Returns the packs in a call of the urgent queue, whose polls are its calls."""
-        return self._packs_a_poll(packs)
-
-    def _packs_a_poll(self, packs: float) -> float:
-        return min(10.0, max(1.0, packs / DAY_S / self.assumptions.receives_a_second))
+        lowered = ledgers * self._lowers(messages / ledgers)
+        measures = {"call": calls, "ten_packs": tens, "topic": ledgers, "ledger": ledgers, "lowered": lowered}
+        more = max(0.0, packs / _polled(packs, self._assumed["receives_a_second"]) - tens)
+        return Runs("ingest", measures, messages, {"sqs.request": more})
 
     def _lowers(self, rows: float) -> float:
         """Returns the chance that a new ledger's first row is due before all waiting messages."""
@@ -184,171 +191,75 @@ class Stream:
             return 0.0
         return rows / (rows + self.workload.waiting / self.workload.topics)
 
-    def _batches(self, messages: float) -> float:
-        """Returns the SendMessageBatch requests for messages to a queue, each of at most ten messages and 1 MiB."""
+    def _sent(self, queues: float, messages: float) -> tuple[float, dict[str, float]]:
+        """Returns the SendMessageBatch requests for messages to queues, and the units of their further 64 KiB."""
+        if not queues:
+            return 0.0, {}
         size = self.workload.size_bytes + HEADER_BYTES
-        return whole(messages, min(10.0, max(1.0, SQS_MAX_BYTES // size)))
-
-    def _more_chunks(self, messages: float) -> float:
-        return math.ceil(messages * (self.workload.size_bytes + HEADER_BYTES) / CHUNK_BYTES) - 1 if messages else 0.0
-
-    @property
-    def dispatches(self) -> float:
-        """Daily dispatches of a topic, a dispatch for each slot with messages from ledgers."""
-        slots = DAY_S / self.settings.slot_s
-        return slots * any_of(self._a_topic / slots)
-
-    @property
-    def _a_topic(self) -> float:
-        return self.workload.per_day * (1 - self.direct) / self.workload.topics
-
-    def _lasting(self, less_s: float = 0.0) -> float:
-        """Returns the average ledgers of the bulk queue in a topic without merges.
-
-        Args:
-            less_s: excludes this last part of each ledger's life.
-        """
-        reach_s = self.workload.spread.reach_s(self.workload.delay_mean_s)
-        return self.bulk_ledgers / self.workload.topics * max(0.0, reach_s - less_s) / DAY_S
-
-    @property
-    def merges(self) -> bool:
-        """Whether topics have enough ledgers for merges. Ledgers that end within the hour do not count."""
-        return self._lasting(ENDS_SOON_S) > self.settings.max_buckets
-
-    @property
-    def _large(self) -> float:
-        """Average ledgers of a topic from the bulk queue."""
-        return max(1.0, min(self._lasting(), self.assumptions.live_ledgers) if self.merges else self._lasting())
-
-    @property
-    def _small(self) -> float:
-        """Average ledgers of a topic from the urgent queue."""
-        return self.urgent_ledgers / self.workload.topics * URGENT_S / 2 / DAY_S
-
-    @property
-    def live(self) -> float:
-        """Average ledgers of a topic."""
-        return self._large + self._small
+        batches = queues * whole(messages / queues, min(10.0, max(1.0, SQS_MAX_BYTES // size)))
+        return batches, {"sqs.request": batches * _more(messages / batches * size)}
 
     def _dispatches(self) -> Iterator[Runs]:
-        workload, dispatches = self.workload, self.dispatches
-        if not dispatches:
-            return
-        rows = self._a_topic / dispatches
+        """Returns the runs of dispatch, which delivers a slot's rows itself if they are few, deliver, and collect."""
+        subscriptions, calls = self.workload.subscriptions, self.dispatches * self.workload.topics
+        rows = self._waiting_a_topic / self.dispatches
         segments = self._segments(rows)
-        subscriptions = workload.subscriptions
-        inline = self._inline(rows, segments)
-        parts = 0.0 if inline else whole(rows, self.settings.part_rows)
-        total = dispatches * workload.topics
-        sends = self._batches(rows) if inline else 0.0
-        plan_bytes = segments * self.assumptions.plan_segment_bytes
-        more = {
-            "dynamodb.write": 2 * (math.ceil(_in_item(plan_bytes) / 1024) - 1),
-            "dynamodb.read": max(0.0, self.live * self.assumptions.bucket_bytes / 4096 - 1),
-            "sqs.request": sends * subscriptions * self._more_chunks(rows / sends if sends else 0),
-        }
-        measures = {
-            "call": 1.0,
-            "subscription": subscriptions,
-            "armed": 1.0,
-            "segment": segments if inline else 0.0,
-            "sends": sends * subscriptions,
-            "inline": subscriptions if inline else 0.0,
-            "ten_parts": 0.0 if inline else subscriptions * math.ceil(parts / 10),
-        }
-        yield Runs(
-            flow="dispatch",
-            calls=total,
-            messages=total * rows * subscriptions if inline else 0.0,
-            measures={name: total * count for name, count in measures.items()},
-            more={name: total * count for name, count in more.items()},
-        )
-        if not inline:
-            yield self._parts(total * subscriptions, rows, parts, segments + parts - 1, plan_bytes)
-
-    def _inline(self, rows: float, segments: float) -> bool:
-        """Returns whether a dispatch delivers a slot's rows itself (`tidewheel.flows.delivery.dispatch`)."""
-        raw_bytes = segments * SEGMENT_BYTES * self.workload.size_bytes / self.stored_bytes
-        few = rows * self.workload.subscriptions <= self.settings.inline_rows
-        return few and segments <= MAX_PART_SEGMENTS and raw_bytes <= 2 * MAX_PART_RAW_BYTES
+        raw_bytes = segments * CHUNK_BYTES * self.workload.size_bytes / self.stored_bytes
+        deliveries, messages = calls * subscriptions, calls * rows * subscriptions
+        measures = {"call": calls, "subscription": deliveries, "armed": calls}
+        plan_bytes = segments * self._assumed["plan_segment_bytes"]
+        is_object = plan_bytes > MAX_INLINE_MANIFEST_BYTES
+        more = {"dynamodb.read": calls * max(0.0, (self.large + self.small) * self._assumed["bucket_bytes"] / 4096 - 1)}
+        more["dynamodb.write"] = 0.0 if is_object else 2 * calls * _more(plan_bytes, 1024)
+        small = segments <= MAX_PART_SEGMENTS and raw_bytes <= 2 * MAX_PART_RAW_BYTES
+        if small and rows * subscriptions <= self.settings.inline_rows:
+            sends, chunks = self._sent(deliveries, messages)
+            measures |= {"segment": calls * segments, "sends": sends, "inline": deliveries}
+            yield Runs("dispatch", measures, messages, more | chunks)
+        else:
+            parts = whole(rows, self.settings.part_rows)
+            yield Runs("dispatch", measures | {"ten_parts": deliveries * math.ceil(parts / 10)}, more=more)
+            each = deliveries * parts
+            sends, more = self._sent(each, messages)
+            more |= {"s3.get": each} if is_object else {"dynamodb.read": each * _more(plan_bytes, 4096)}
+            measures = {"call": each, "segment": deliveries * (segments + parts - 1), "sends": sends}
+            yield Runs("deliver", measures | {"complete": deliveries}, messages, more)
+        collects = min(DAY_S / self.settings.collect_interval_s * self.workload.topics, calls)
+        measures = dict.fromkeys(("call", "again", "checkpoint"), collects) | {"plan": calls, "trash": self.merges}
+        measures["bucket"] = self.urgent_ledgers + (self.merges or self.bulk_ledgers)
+        yield Runs("collect", measures)
+        if collects == calls:  # with rare dispatches, the sweep starts the collections
+            yield Runs("sweep", {"topic": collects})
 
     def _segments(self, rows: float) -> float:
         """Returns the segments with a slot's rows.
 
         Each ledger with rows has a segment, and each further 64 KiB adds a segment.
         """
-        ledgers = self._large
-        if self.workload.spread is Spread.SAME:
-            ledgers = min(
-                ledgers, max(1.0, 2 * self.bulk_ledgers / self.workload.topics * self.settings.slot_s / DAY_S)
-            )
+        a_slot = self.bulk_ledgers / self.workload.topics * self.settings.slot_s / DAY_S
+        ledgers = min(self.large, max(1.0, 2 * a_slot)) if self.workload.spread is Spread.SAME else self.large
         urgent = rows * (self.urgent - self.direct) / (1 - self.direct)
-        of_large = ledgers * any_of((rows - urgent) / ledgers)
-        of_small = self._small * any_of(urgent / self._small) if self._small else 0.0
-        return of_large + of_small + rows * self.stored_bytes / SEGMENT_BYTES
-
-    def _parts(self, deliveries: float, rows: float, parts: float, segments: float, plan_bytes: float) -> Runs:
-        sends = self._batches(rows / parts) * parts
-        return Runs(
-            flow="deliver",
-            calls=deliveries * parts,
-            messages=deliveries * rows,
-            measures={
-                "call": deliveries * parts,
-                "segment": deliveries * segments,
-                "sends": deliveries * sends,
-                "complete": deliveries,
-            },
-            more={
-                "sqs.request": deliveries * sends * self._more_chunks(rows / sends),
-                "dynamodb.read": deliveries * parts * (math.ceil(_in_item(plan_bytes) / 4096) - 1),
-                "s3.get": deliveries * parts * (plan_bytes > MAX_INLINE_MANIFEST_BYTES),
-            },
-        )
-
-    def _collects(self) -> Iterator[Runs]:
-        topics, dispatches = self.workload.topics, self.dispatches
-        if not dispatches:
-            return
-        collects = topics * min(DAY_S / self.settings.collect_interval_s, dispatches)
-        merges = self._merges_a_day
-        measures = {
-            "call": collects,
-            "again": collects,
-            "checkpoint": collects,
-            "plan": topics * dispatches,
-            "bucket": self.urgent_ledgers + (merges if self.merges else self.bulk_ledgers),
-            "trash": merges,
-        }
-        yield Runs(flow="collect", calls=0.0, measures=measures)
-        # With rare dispatches, the sweep starts the collections.
-        if dispatches < DAY_S / self.settings.collect_interval_s:
-            yield Runs(flow="sweep", measures={"topic": collects})
-
-    @property
-    def _merges_a_day(self) -> float:
-        return self.bulk_ledgers / (self.settings.max_buckets / MERGE_LOOK) if self.merges else 0.0
+        of_small = self.small * any_of(urgent / self.small) if self.small else 0.0
+        return ledgers * any_of((rows - urgent) / ledgers) + of_small + rows * self.stored_bytes / CHUNK_BYTES
 
     def _merges(self) -> Iterator[Runs]:
         looks = (self.bulk_ledgers + self.urgent_ledgers) / (self.settings.max_buckets / MERGE_LOOK)
-        yield Runs(flow="sweep", measures={"merge": looks, "topic": looks})
-        merges = self._merges_a_day
-        if not merges:
-            return
-        topics, taken = self.workload.topics, self.assumptions
-        incoming = self._a_topic * topics * self.stored_bytes
-        # The merge job merges topics with too many waiting bytes for a function.
-        too_large = self.workload.waiting * self.stored_bytes / topics > taken.glue_waiting_bytes
-        yield Runs(
-            flow="merge",
-            calls=merges,
-            messages=self._a_topic * topics * taken.rewrites,
-            measures={"call": merges, "source": self.bulk_ledgers * taken.sources_a_ledger, "output": merges},
-            more={"glue.run": incoming / taken.glue_run_bytes} if too_large else {},
-        )
+        yield Runs("sweep", {"merge": looks, "topic": looks})
+        if self.merges:
+            taken, waits = self._assumed, self._waiting_a_topic * self.workload.topics
+            # The merge job merges topics with too many waiting bytes for a function.
+            too_large = self.workload.waiting * self.stored_bytes / self.workload.topics > taken["glue_waiting_bytes"]
+            more = {"glue.run": waits * self.stored_bytes / taken["glue_run_bytes"]} if too_large else {}
+            sources = self.bulk_ledgers * taken["sources_a_ledger"]
+            measures = dict.fromkeys(("call", "output"), self.merges) | {"source": sources}
+            yield Runs("merge", measures, waits * taken["rewrites"], more)
 
 
-def _in_item(plan_bytes: float) -> float:
-    """Returns the bytes of a plan in its item, at least 1. If the manifest is an object, returns 1."""
-    return max(1.0, plan_bytes) if plan_bytes <= MAX_INLINE_MANIFEST_BYTES else 1.0
+def _polled(packs: float, receives_a_second: float) -> float:
+    """Returns the packs that a poll returns, by the packs a day and the polls a second."""
+    return min(10.0, max(1.0, packs / DAY_S / receives_a_second))
+
+
+def _more(size_bytes: float, unit_bytes: float = CHUNK_BYTES) -> float:
+    """Returns the units billed for an item or a payload beyond the first."""
+    return max(0, math.ceil(size_bytes / unit_bytes) - 1)

@@ -24,18 +24,6 @@ class Spread(StrEnum):
     SAME = "same"
     """All delays are equal."""
 
-    def share_within(self, seconds: float, mean_s: float) -> float:
-        """Returns the share of messages whose delay is at most this long."""
-        if self is Spread.EVEN:
-            return min(1.0, seconds / (2 * mean_s))
-        if self is Spread.EXPONENTIAL:
-            return 1 - math.exp(-seconds / mean_s)
-        return 1.0 if mean_s <= seconds else 0.0
-
-    def reach_s(self, mean_s: float) -> float:
-        """Returns the delay within which nearly all messages are due, which is the lifetime of a ledger."""
-        return {Spread.EVEN: 2.0, Spread.EXPONENTIAL: 3.0, Spread.SAME: 1.0}[self] * mean_s
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workload:
@@ -67,17 +55,15 @@ class Workload:
     claimed: bool = False
 
     def __post_init__(self) -> None:
-        longest_s = MAX_DELAY_MS / 1000
         for name, least, most, what in (
             ("per_day", 0, 1e12, "messages a day, 0 for an idle service"),
-            ("delay_mean_s", 1, longest_s, "seconds, from 1 to ten years"),
+            ("delay_mean_s", 1, MAX_DELAY_MS / 1000, "seconds, from 1 to ten years"),
             ("size_bytes", 1, MAX_MESSAGE_BYTES, "bytes; a larger body is an object in S3, which is not counted here"),
             ("subscriptions", 1, 1000, "subscriptions of each topic"),
             ("topics", 1, 10_000_000, "topics"),
             ("batch", 1, MAX_MESSAGES, "messages that a client sends at once"),
         ):
-            value = getattr(self, name)
-            if not least <= value <= most:
+            if not least <= (value := getattr(self, name)) <= most:
                 raise InvalidValue(name, value, f"give {least:,} to {most:,.0f} {what}")
 
     @property
@@ -85,6 +71,15 @@ class Workload:
         """Average number of waiting messages."""
         return self.per_day * self.delay_mean_s / DAY_S
 
+    @property
+    def longest_s(self) -> float:
+        """The delay within which nearly all messages are due, which is the lifetime of a ledger."""
+        return {Spread.EVEN: 2.0, Spread.EXPONENTIAL: 3.0, Spread.SAME: 1.0}[self.spread] * self.delay_mean_s
+
     def share_within(self, seconds: float) -> float:
         """Returns the share of messages whose delay is at most this long."""
-        return self.spread.share_within(seconds, self.delay_mean_s)
+        if self.spread is Spread.EVEN:
+            return min(1.0, seconds / (2 * self.delay_mean_s))
+        if self.spread is Spread.EXPONENTIAL:
+            return 1 - math.exp(-seconds / self.delay_mean_s)
+        return 1.0 if self.delay_mean_s <= seconds else 0.0

@@ -17,8 +17,9 @@ from tidewheel.client.tidewheel import Tidewheel
 from tidewheel.clock import Clock, utc
 from tidewheel.errors import InvalidValue, NotConfigured, needs_extra
 from tidewheel.integrations.queue_topics import MAX_THRESHOLD_S, QueueTopics, check_threshold
+from tidewheel.model.duration import read_time
 from tidewheel.model.settings import NewTopicSettings
-from tidewheel.model.subscription import Subscription
+from tidewheel.model.topic import Subscription
 
 with needs_extra(__name__, "celery"):
     from celery.utils.dispatch import Signal
@@ -58,9 +59,8 @@ class DelayedTasks:
         # A redelivered message is in its queue already. kombu only changes its visibility.
         if not isinstance(text, str) or message.get("redelivered"):
             return None
-        try:
-            eta = datetime.fromisoformat(text)
-        except ValueError:
+        eta = read_time(text)
+        if eta is None:
             return None  # The worker reports the error.
         if eta.tzinfo is None:
             eta = eta.replace(tzinfo=UTC)  # as the worker does

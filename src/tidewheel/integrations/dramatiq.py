@@ -15,7 +15,7 @@ from tidewheel.client.tidewheel import Tidewheel
 from tidewheel.errors import needs_extra
 from tidewheel.integrations.queue_topics import MAX_THRESHOLD_S, QueueTopics, check_threshold
 from tidewheel.model.settings import NewTopicSettings
-from tidewheel.model.subscription import Subscription
+from tidewheel.model.topic import Subscription
 
 with needs_extra(__name__, "dramatiq"):
     from dramatiq_sqs import MessageTooLarge, SQSBroker

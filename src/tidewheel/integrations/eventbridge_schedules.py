@@ -16,10 +16,11 @@ from zoneinfo import ZoneInfo
 
 from tidewheel.clock import utc
 from tidewheel.errors import InvalidValue
-from tidewheel.model.duration import at_ms
+from tidewheel.model.duration import at_ms, read_time
 from tidewheel.model.message import IdSource, Message
 from tidewheel.model.recurrence import parse_rule
 from tidewheel.model.schedule_expressions import Once, parse
+from tidewheel.model.untrusted import json_of
 from tidewheel.model.validation import check_message
 
 _HOW = "give the output of `aws scheduler get-schedule`"
@@ -97,7 +98,7 @@ def scheduled_message(schedule: Any, now_ms: int, from_ms: int | None = None) ->
     Raises:
         InvalidValue, ValueError: the schedule cannot be taken.
     """
-    if (state := schedule.get("State", "ENABLED")) != "ENABLED":
+    if (state := schedule.get("State") or "ENABLED") != "ENABLED":
         raise InvalidValue("State", state, "only enabled schedules are taken")
     key, target = key_of(schedule), _get(schedule, "Target", dict)
     body, group = _content(target)
@@ -125,8 +126,8 @@ def _content(target: dict[str, Any]) -> tuple[str, str | None]:
     if call != "sqs:sendMessage":
         raise InvalidValue("Target", call, "of API calls only sqs:sendMessage is taken")
     try:
-        sent = json.loads(text)
-    except (ValueError, RecursionError):
+        sent = json_of(text)
+    except ValueError:
         sent = text
     _check_carried("Input", _get({"Input": sent}, "Input", dict), _SEND_MESSAGE)
     return _get(sent, "MessageBody", str), sent.get("MessageGroupId")
@@ -185,12 +186,13 @@ def _cron(expression: str) -> str:
 
 def _date_ms(schedule: dict[str, Any], name: str) -> int | None:
     """Returns a date of get-schedule: ISO 8601 text, or Unix seconds."""
-    given = schedule.get(name)
-    return None if given is None else at_ms(name, datetime.fromisoformat(given) if isinstance(given, str) else given)
+    given: Any = schedule.get(name)
+    given = read_time(given) or given if isinstance(given, str) else given
+    return None if given is None else at_ms(name, given)
 
 
 def _get(fields: dict[str, Any], name: str, kind: type[_Kind], default: _Kind | None = None) -> _Kind:
-    found = fields.get(name, default)
+    found = default if fields.get(name) is None else fields[name]
     if not isinstance(found, kind):
         raise InvalidValue(name, found, _HOW)
     return found

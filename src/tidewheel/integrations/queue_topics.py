@@ -21,8 +21,7 @@ from tidewheel.errors import InvalidValue, QueueNotPrepared, UnknownTopic
 from tidewheel.model.message import MAX_MESSAGE_BYTES, Receipt
 from tidewheel.model.setting import is_whole
 from tidewheel.model.settings import NewTopicSettings
-from tidewheel.model.subscription import Subscription
-from tidewheel.model.topic import check_name
+from tidewheel.model.topic import Subscription, check_name
 
 SUBSCRIPTION = "workers"
 """Name of the subscription that `prepare` makes."""

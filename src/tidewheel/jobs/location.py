@@ -9,12 +9,9 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from tidewheel.flows.ports.parallel import Parallel
 from tidewheel.flows.recovery.rebuild_keys import KeyPorts
 from tidewheel.jobs.folder_objects import FolderObjects
-from tidewheel.storage.keys import Keys
 from tidewheel.storage.objects import Objects
-from tidewheel.storage.tombstones import Tombstones
 
 S3 = "s3://"
 _OPTIONAL = ("endpoint_url", "region", "profile")
@@ -58,13 +55,6 @@ class Location:
         return S3Objects(client(self, "s3"), s3_bucket=self.root.removeprefix(S3))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _KeyPorts:
-    keys: Keys
-    tombstones: Tombstones
-    parallel: Parallel
-
-
 @cache
 def key_ports(location: Location) -> KeyPorts:
     """Returns the ports to keys, over this process's connections."""
@@ -74,7 +64,7 @@ def key_ports(location: Location) -> KeyPorts:
 
     assert location.table is not None
     storage = Storage(Table(client(location, "dynamodb"), location.table), location.objects())
-    return _KeyPorts(keys=storage.keys, tombstones=storage.tombstones, parallel=parallel_of(_CONNECTIONS))
+    return storage, parallel_of(_CONNECTIONS)
 
 
 @cache
@@ -86,8 +76,9 @@ def client(location: Location, service: str) -> Any:
     """
     from tidewheel.aws.tries import JOB
 
+    config = JOB.config(_CONNECTIONS, location.endpoint_url)
     made = _session(location).create_client(
-        service, region_name=location.region, endpoint_url=location.endpoint_url, config=JOB.config(_CONNECTIONS)
+        service, region_name=location.region, endpoint_url=location.endpoint_url, config=config
     )
     JOB.watch(made)
     return made

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from tidewheel.clock import pauses
-from tidewheel.flows.upkeep.merge import Merged, merge_topics
-from tidewheel.flows.upkeep.merge_outputs import SideBySide
-from tidewheel.flows.upkeep.merge_planning import Merge
+from tidewheel.flows.maintenance.merge import Merged, merge_topics
+from tidewheel.flows.maintenance.merge_outputs import SideBySide
+from tidewheel.flows.maintenance.merge_planning import Merge
 from tidewheel.jobs.job import Job
 
 LEASE_S = 1_800
@@ -24,7 +24,7 @@ def merge_buckets(job: Job) -> Merged | None:
         Exception: the merges of a topic ended early. The other topics' did not.
     """
     given = list(dict.fromkeys(name for name in job.arguments.get("topic", "").split(",") if name))
-    topics = given or [state.topic for state in job.service.topic_states.all()]
+    topics = given or job.service.topic_list.read()
 
     def progress(topic: str, chosen: Merge) -> None:
         job.say(f"topic {topic}: merging {len(chosen.sources)} ledgers, about {chosen.live_bytes / 1e6:.1f} MB")

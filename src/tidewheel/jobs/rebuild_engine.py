@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from tidewheel.flows.maintenance.merge_rows import MergeWork
 from tidewheel.flows.recovery.rebuild_engine import Overlaps
 from tidewheel.flows.recovery.rebuild_keys import KeyPorts, KeyRestore
 from tidewheel.flows.recovery.scan import (
@@ -25,7 +26,6 @@ from tidewheel.flows.recovery.scan import (
     keys_in,
     read_share,
 )
-from tidewheel.flows.upkeep.merge_rows import MergeWork
 from tidewheel.jobs.tasks import Tasks
 from tidewheel.ledger.bucket import Bucket
 from tidewheel.ledger.inspection import Inspected

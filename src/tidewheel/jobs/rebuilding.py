@@ -6,10 +6,10 @@ import time
 from functools import partial
 
 from tidewheel.clock import SystemClock
+from tidewheel.flows.maintenance.merge_outputs import SideBySide
 from tidewheel.flows.recovery.audit import audit
 from tidewheel.flows.recovery.rebuild import rebuild
 from tidewheel.flows.recovery.rebuild_report import RebuildReport
-from tidewheel.flows.upkeep.merge_outputs import SideBySide
 from tidewheel.jobs.job import MAX_JOB_S, Job
 from tidewheel.jobs.location import key_ports
 from tidewheel.jobs.rebuild_engine import Engine

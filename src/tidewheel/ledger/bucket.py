@@ -28,10 +28,8 @@ from pyroaring import BitMap
 
 from tidewheel.errors import CorruptLedger, CorruptMetadata
 from tidewheel.ledger.segment_table import SegmentTable, decode_segments, encode_segments, touching
-from tidewheel.ledger.slots import decode_slots, encode_slots
-from tidewheel.ledger.weights import Weight
-from tidewheel.model.plan import PlannedSegment
-from tidewheel.model.segment import Segment
+from tidewheel.ledger.slots import Weight, decode_slots, encode_slots
+from tidewheel.model.plan import PlannedSegment, Segment
 
 BucketId = NewType("BucketId", str)
 """`<slot, 12 digits>-<hash of the content>`. The ledger has no message of an earlier slot, so ids sort by time."""
@@ -113,7 +111,6 @@ class LedgerSummary:
         weights: where the bytes lie in time. Empty: unknown, as after a rebuild.
         checked_ms: no row was cancelled or purged before this time. A merge leaves such rows out; in a new ledger no
             row was sent before.
-        schema_version: the version of the ledger's schema.
     """
 
     size_bytes: int
@@ -124,7 +121,6 @@ class LedgerSummary:
     slot_shift: int = 0
     weights: tuple[Weight, ...] = ()
     checked_ms: int = 0
-    schema_version: int = 1
 
     def bucket(self, bucket_id: BucketId, object_name: str) -> Bucket:
         """Returns the bucket of this ledger."""
@@ -203,7 +199,7 @@ class Bucket(LedgerSummary):
         return self.rows - round(self.rows * before / len(self.slots))
 
     def with_tail(self, data: bytes) -> Bucket:
-        """Returns the complete bucket, given the bytes of its tail.
+        """Returns the complete bucket, given the bytes of the tail.
 
         Raises:
             CorruptLedger: the bytes are not the tail.
@@ -213,7 +209,7 @@ class Bucket(LedgerSummary):
         return replace(self, slots=slots, segments=segments, slot_shift=0)
 
     def without_tail(self) -> Bucket:
-        """Returns the bucket as an item holds it.
+        """Returns the stored form of the bucket.
 
         If the ledger has a tail, the parts that are too large for the item are left out.
         """
@@ -251,7 +247,7 @@ def due_segments(buckets: Iterable[Bucket], first_slot: int, end_slot: int, slot
 
 
 def due_rows_of(segment: Segment, from_ms: int, until_ms: int) -> int:
-    """Estimates the rows of a segment that are due in [from_ms, until_ms).
+    """Estimates the rows of a segment due in [from_ms, until_ms).
 
     The estimate spreads the rows evenly over the segment's span.
     """
@@ -308,6 +304,6 @@ def content_id(data: bytes | memoryview) -> str:
 
 
 def encode_tail(slots: BitMap, segments: Sequence[Segment], *, offset: int) -> tuple[bytes, Tail]:
-    """Returns a ledger's tail and its place, given its offset."""
+    """Returns a ledger's tail and the tail's place, given the offset."""
     bitmap, table = encode_slots(slots), encode_segments(segments)
     return bitmap + table, Tail(offset=offset, slots_bytes=len(bitmap), segments_bytes=len(table))

@@ -1,7 +1,17 @@
 r"""Writes the two kinds of Parquet footer in a ledger.
 
 pyarrow encodes every row group once and reads all footers, but cannot give a row group a second footer. So only
-`ledger/` uses Thrift's compact protocol (`thrift.py`). A footer has these fields, with the numbers of parquet.thrift
+`ledger/` uses Thrift's compact protocol:
+
+    varint      7 bits a byte, lowest first, high bit set on all but the last byte
+    integer     varint of its zigzag form: 0, -1, 1, -2, ... -> 0, 1, 2, 3, ...
+    string      varint length | bytes
+    list        1 byte: length << 4 | element type (length >= 15: 0xF0 | type, then varint length) | elements
+    struct      fields | 0x00
+    field       1 byte: (its number - the number of the field before) << 4 | type | value
+    types       1 true, 2 false, 5 i32, 6 i64, 8 string, 9 list, 12 struct
+
+A footer has these fields, with the numbers of parquet.thrift
 (* in the ledger's own footer only):
 
     FileMetaData    1 version = 2 | 2 schema | 3 num_rows | 4 row_groups | 5 key_value_metadata | 6 created_by
@@ -19,10 +29,57 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from enum import IntEnum
+from functools import lru_cache
 from typing import NamedTuple
 
-from tidewheel.ledger.schema import COLUMNS, SCHEMA_VERSIONS, Column, ColumnType, columns_of
-from tidewheel.ledger.thrift import I32, STOP, STRING, STRUCT, integer, list_head, string
+from tidewheel.ledger.schema import COLUMNS, Column, ColumnType
+
+STOP = b"\x00"
+I32, I64, STRING, LIST, STRUCT = 5, 6, 8, 9, 12
+
+
+def varint(value: int) -> bytes:
+    """Encodes a number that is not negative."""
+    # A ledger's footers hold thousands of these, nearly all of one to three bytes, and many are equal.
+    if value < 0x80:
+        return bytes((value,))
+    if value < 0x4000:
+        return bytes((value & 0x7F | 0x80, value >> 7))
+    if value < 0x20_0000:
+        return bytes((value & 0x7F | 0x80, value >> 7 & 0x7F | 0x80, value >> 14))
+    encoded = bytearray()
+    while value > 0x7F:
+        encoded.append(value & 0x7F | 0x80)
+        value >>= 7
+    encoded.append(value)
+    return bytes(encoded)
+
+
+def number(encoded: bytes) -> int:
+    """Reads the result of `integer` for a number that is not negative."""
+    found = 0
+    for byte in reversed(encoded):
+        found = found << 7 | byte & 0x7F
+    return found >> 1
+
+
+@lru_cache(maxsize=4096)
+def integer(value: int) -> bytes:
+    """Encodes any number."""
+    return varint(value << 1 if value >= 0 else ~value << 1 | 1)
+
+
+def string(value: bytes) -> bytes:
+    """Encodes bytes with their length."""
+    return varint(len(value)) + value
+
+
+def list_head(length: int, element_type: int) -> bytes:
+    """Encodes the head of a list, before its elements."""
+    if length < 15:
+        return bytes((length << 4 | element_type,))
+    return bytes((0xF0 | element_type,)) + varint(length)
+
 
 MAGIC = b"PAR1"
 _CREATED_BY = b"tidewheel version 1 (build 0)"  # the form that Java's reader insists on
@@ -46,7 +103,7 @@ class _Repetition(IntEnum):
 
 
 class Encoding(IntEnum):
-    """Encodings of values that a ledger uses."""
+    """The encodings of values in a ledger."""
 
     PLAIN = 0
     RLE = 3
@@ -112,12 +169,7 @@ def _leaves(column: Column) -> tuple[Leaf, ...]:
 
 
 LEAVES = tuple(leaf for column in COLUMNS for leaf in _leaves(column))
-"""All leaves. A version of the schema has the first of these, up to `leaf_count`."""
-
-
-def leaf_count(version: int) -> int:
-    """Returns the number of leaves of a version of the schema."""
-    return sum(leaf.column.layout <= version for leaf in LEAVES)
+"""All leaves."""
 
 
 class Chunk(NamedTuple):
@@ -137,7 +189,7 @@ class Chunk(NamedTuple):
 
 
 class RowGroup:
-    """A row group's entry in a footer, for any place of its pages.
+    """A row group's entry in a footer, for any place of the pages.
 
     Args:
         rows: how many.
@@ -185,33 +237,31 @@ class RowGroup:
         return b"".join(parts)
 
 
-def segment_footer(version: int, row_group: RowGroup, first_page: int, tags: Mapping[str, str]) -> bytes:
-    """Returns the footer that makes a row group a Parquet file.
+def segment_footer(row_group: RowGroup, first_page: int, tags: Mapping[str, str]) -> bytes:
+    """Returns the footer for a row group as a Parquet file.
 
     Args:
-        version: of the schema.
         row_group: the only row group.
         first_page: offset of its first page in that file.
         tags: key-value metadata.
     """
-    return footer_of(version, row_group.rows, (row_group.in_segment(first_page),), tags, b"")
+    return footer_of(row_group.rows, (row_group.in_segment(first_page),), tags, b"")
 
 
-def ledger_footer(version: int, rows: int, row_groups: Sequence[bytes], tags: Mapping[str, str]) -> bytes:
+def ledger_footer(rows: int, row_groups: Sequence[bytes], tags: Mapping[str, str]) -> bytes:
     """Returns the footer of the whole ledger.
 
     `row_groups` are results of `RowGroup.in_ledger`.
     """
-    count = leaf_count(version)
+    count = len(LEAVES)
     # Every column has the order of its type. Without this field, readers do not trust min_value and max_value.
-    return footer_of(version, rows, row_groups, tags, b"\x19" + list_head(count, STRUCT) + b"\x1c\x00\x00" * count)
+    return footer_of(rows, row_groups, tags, b"\x19" + list_head(count, STRUCT) + b"\x1c\x00\x00" * count)
 
 
-def footer_of(version: int, rows: int, row_groups: Sequence[bytes], tags: Mapping[str, str], orders: bytes) -> bytes:
-    """Returns a footer with its length and the magic.
+def footer_of(rows: int, row_groups: Sequence[bytes], tags: Mapping[str, str], orders: bytes) -> bytes:
+    """Returns a footer with length and magic.
 
     Args:
-        version: of the schema.
         rows: of all row groups.
         row_groups: their entries.
         tags: key-value metadata.
@@ -220,7 +270,7 @@ def footer_of(version: int, rows: int, row_groups: Sequence[bytes], tags: Mappin
     entries = (b"\x18" + string(key.encode()) + b"\x18" + string(value.encode()) + STOP for key, value in tags.items())
     footer = b"".join(
         (
-            _HEADS[version],
+            _HEAD,
             b"\x16" + integer(rows),
             b"\x19" + list_head(len(row_groups), STRUCT),
             *row_groups,
@@ -281,9 +331,9 @@ def _nodes(column: Column) -> tuple[bytes, ...]:
     )
 
 
-def _schema(columns: Sequence[Column]) -> bytes:
-    root = _node("schema", _Repetition.REQUIRED, children=len(columns))
-    nodes = [root, *(node for column in columns for node in _nodes(column))]
+def _schema() -> bytes:
+    root = _node("schema", _Repetition.REQUIRED, children=len(COLUMNS))
+    nodes = [root, *(node for column in COLUMNS for node in _nodes(column))]
     return list_head(len(nodes), STRUCT) + b"".join(nodes)
 
 
@@ -304,8 +354,8 @@ def _chunk_head(leaf: Leaf, codec: Codec) -> bytes:
     )
 
 
-# FileMetaData's fields 1 and 2, of each version of the schema.
-_HEADS = {version: b"\x15\x04" + b"\x19" + _schema(columns_of(version)) for version in SCHEMA_VERSIONS}
+# FileMetaData's fields 1 and 2.
+_HEAD = b"\x15\x04" + b"\x19" + _schema()
 CHUNK_HEADS = {(i, codec): _chunk_head(leaf, codec) for i, leaf in enumerate(LEAVES) for codec in Codec}
 # Rows are sorted by the columns 0 and 1: SortingColumn is 1 column_idx, 2 descending, 3 nulls_first.
 _SORTING_COLUMNS = b"\x19" + list_head(2, STRUCT) + b"\x15\x00\x12\x12\x00" + b"\x15\x02\x12\x12\x00"

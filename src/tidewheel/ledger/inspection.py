@@ -2,29 +2,26 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 from pyroaring import BitMap
 
 from tidewheel.errors import CorruptLedger
 from tidewheel.ledger.bucket import Bucket, BucketId, Tail
-from tidewheel.ledger.ledger import decode_segment
+from tidewheel.ledger.joined import StoredSegment, decode_together
 from tidewheel.ledger.reader import Read, segments_of, tags_of
 from tidewheel.ledger.rows import times_of
-from tidewheel.ledger.writer import GENERATION_TAG, SOURCES_TAG, TAIL_TAG, TOPIC_TAG, VERSION_TAG
-from tidewheel.model import checksum
+from tidewheel.ledger.writer import GENERATION_TAG, SOURCES_TAG, TAIL_TAG, TOPIC_TAG
 from tidewheel.model.groups import grouped
 from tidewheel.model.object_names import ledger_bucket_id
-from tidewheel.model.segment import Segment
+from tidewheel.model.plan import Segment
 from tidewheel.model.untrusted import json_of, text
 
-READ_BYTES = 64 * 1024 * 1024
-"""How much of a ledger is held in memory at once. A larger segment is held whole."""
+READ_BYTES = 32 * 1024 * 1024
+"""How much of a ledger is read and decoded at once. A larger segment is read whole."""
 TIMES = ("deliver_at_ms",)
 Take = Callable[[pa.Table], None]
 """Takes rows of a ledger. The rows of all calls are the readable rows of the ledger."""
@@ -96,7 +93,7 @@ def inspect(
         return _unreadable(object_name, str(error))
     slots, failures = BitMap(), list[CorruptLedger]()
     good: list[Segment] = []
-    for found, rows in _decoded(read, size_bytes, segments, object_name, columns):
+    for found, rows in _decoded(read, segments, object_name, columns):
         if isinstance(rows, CorruptLedger):
             failures.append(rows)
         else:
@@ -122,7 +119,6 @@ def inspect(
         slots=slots,
         segments=tuple(good),
         tail=None if failures else tail,
-        schema_version=int(tags[VERSION_TAG]),
     )
     return Inspected(
         object_name=object_name,
@@ -150,83 +146,22 @@ def tail_of(tags: dict[str, str]) -> Tail | None:
 
 
 def _decoded(
-    read: Read, size_bytes: int, segments: Sequence[Segment], object_name: str, columns: Sequence[str]
+    read: Read, segments: Sequence[Segment], object_name: str, columns: Sequence[str]
 ) -> Iterator[tuple[Sequence[Segment], pa.Table | CorruptLedger]]:
     """Yields runs of segments with their rows, or a segment with its error."""
-    source = _Source(read, size_bytes)
-    end = 0
     for run in grouped(segments, lambda segment: segment.length, READ_BYTES):
-        first, end = end, end + len(run)
-        source.hold(run[0].offset, run[-1].last_byte + 1)
-        rows = _decoded_at_once(source, first, run, columns)
-        if rows is not None:
+        start = run[0].offset
+        data = memoryview(read(start, run[-1].last_byte + 1 - start))
+        stored = [StoredSegment(object_name, each, data[each.offset - start :][: each.length]) for each in run]
+        rows = _rows_or_error(stored, columns)
+        if isinstance(rows, CorruptLedger):
+            yield from (([each.segment], _rows_or_error([each], columns)) for each in stored)
+        else:
             yield run, rows
-            continue
-        for segment in run:
-            try:
-                data = bytes(source.held(segment))
-                yield [segment], decode_segment(data, object_name=object_name, segment=segment, columns=columns)
-            except CorruptLedger as error:
-                yield [segment], error
 
 
-def _decoded_at_once(source: _Source, first: int, run: Sequence[Segment], columns: Sequence[str]) -> pa.Table | None:
-    """Decodes segments by the ledger's own footer. Returns None if any segment may be damaged.
-
-    A ledger's footer names the same pages as the footers of its segments. It is parsed once for many segments. Parsing
-    the footer of each segment takes more time than decoding the columns.
-    """
+def _rows_or_error(stored: Sequence[StoredSegment], columns: Sequence[str]) -> pa.Table | CorruptLedger:
     try:
-        for segment in run:
-            checksum.check(source.held(segment))
-        file = pq.ParquetFile(pa.PythonFile(source, mode="r"), pre_buffer=False)
-        rows = file.read_row_groups(range(first, first + len(run)), columns=list(columns), use_threads=False)
-        rows.validate(full=True)
-    except (pa.ArrowException, OSError, ValueError, TypeError, IndexError, OverflowError):
-        return None
-    counts = [segment.rows for segment in run]
-    if rows.num_rows != sum(counts) or min(counts) <= 0:
-        return None
-    times, starts = times_of(rows), np.cumsum([0, *counts[:-1]])
-    spans = np.minimum.reduceat(times, starts), np.maximum.reduceat(times, starts)
-    expected = [each.first_deliver_at_ms for each in run], [each.last_deliver_at_ms for each in run]
-    return rows.select(list(columns)) if np.array_equal(spans, expected) else None
-
-
-class _Source(io.RawIOBase):
-    """A ledger as a file, of which a range is held in memory.
-
-    Args:
-        read: reads a range of the object.
-        size_bytes: size of the object.
-    """
-
-    def __init__(self, read: Read, size_bytes: int) -> None:
-        self._read, self._size_bytes = read, size_bytes
-        self._from, self._data, self._at = 0, memoryview(b""), 0
-
-    def hold(self, start: int, end: int) -> None:
-        """Holds a range in memory."""
-        self._from, self._data = start, memoryview(self._read(start, end - start))
-
-    def held(self, segment: Segment) -> memoryview:
-        """Returns the bytes of a segment in the range, or as many of them as the object has."""
-        start = segment.offset - self._from
-        return self._data[start : start + segment.length]
-
-    def readable(self) -> bool:
-        """Returns True."""
-        return True
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        """Moves the position."""
-        self._at = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size_bytes}[whence]
-        return self._at
-
-    def read(self, size: int = -1) -> bytes:
-        """Reads from the range in memory, and all else from the object."""
-        end = self._size_bytes if size < 0 else min(self._at + size, self._size_bytes)
-        start, self._at = self._at, end
-        if self._from <= start and end <= self._from + len(self._data):
-            return bytes(self._data[start - self._from : end - self._from])
-        return self._read(start, end - start)
+        return decode_together(stored, columns)
+    except CorruptLedger as error:
+        return error

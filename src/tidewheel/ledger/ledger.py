@@ -8,9 +8,6 @@ the magic in front, is a Parquet file too, so that one GET is enough and no foot
     ending   | CRC-32 of the rest of the ledger, 4 bytes LE | footer | footer length, 4 bytes LE | "PAR1" |
     pages    | of each column of `ledger/schema.py`, in that order (a map has two: keys, values) |
 
-The version of the schema is the lowest that holds all rows. So a ledger without groups has the bytes that it had before
-there were groups.
-
 Segments are contiguous, the first at offset 4. The pages are encoded once and named by two footers. The segment's own
 footer has offsets from the segment's start, the ledger's footer has offsets from the file's start. Only the ledger's
 footer has statistics (of deliver_at_ms) and the tags `tidewheel.topic`, `.generation`, `.sources` (a JSON list of
@@ -29,6 +26,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from io import BytesIO
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -37,11 +35,11 @@ import pyarrow.parquet as pq
 from tidewheel.errors import CorruptLedger
 from tidewheel.ledger import footer
 from tidewheel.ledger.bucket import LedgerSummary
-from tidewheel.ledger.rows import SCHEMA, check_schema, conform, rows_table, times_of, version_of, widened
+from tidewheel.ledger.rows import SCHEMA, check_schema, conform, rows_table, times_of
 from tidewheel.ledger.writer import SEGMENT_BYTES, SEGMENT_ROWS, VERSION_TAG, LedgerWriter
 from tidewheel.model import checksum
 from tidewheel.model.message import Encoding
-from tidewheel.model.segment import Segment
+from tidewheel.model.plan import Segment
 from tidewheel.model.topic_state import TopicState
 
 __all__ = ["SCHEMA", "LedgerSummary", "LedgerWriter", "rows_table"]
@@ -60,16 +58,6 @@ class Ledger:
 
     data: bytes
     summary: LedgerSummary
-
-
-class _Pieces:
-    """A sink in memory."""
-
-    def __init__(self) -> None:
-        self.pieces: list[bytes | memoryview] = []
-
-    def write(self, data: bytes | memoryview, /) -> None:
-        self.pieces.append(data)
 
 
 def encode_ledger(
@@ -102,7 +90,7 @@ def encode_ledger(
         times = times_of(table)
         short = not times.size or times[-1] - times[0] < _SHORT_SPAN_MS
         segment_bytes = _SHORT_SEGMENT_BYTES if short else SEGMENT_BYTES
-    sink = _Pieces()
+    sink = BytesIO()
     writer = LedgerWriter(
         sink,
         topic=topic,
@@ -111,11 +99,10 @@ def encode_ledger(
         segment_rows=segment_rows,
         segment_bytes=segment_bytes,
         sources=sources,
-        schema_version=version_of(table),
     )
     writer.write(table)
     summary = writer.close()
-    return Ledger(data=b"".join(sink.pieces), summary=summary)
+    return Ledger(data=sink.getvalue(), summary=summary)
 
 
 def encode_for_topic(state: TopicState, rows: pa.Table) -> Ledger:
@@ -171,7 +158,7 @@ def _read(range_bytes: bytes, segment: Segment, columns: Sequence[str] | None) -
     table = file.read(columns=wanted, use_threads=False)
     # Parquet's readers do not check that texts are UTF-8, but messages must be.
     table.validate(full=True)
-    return widened(table, SCHEMA.names if wanted is None else wanted)
+    return table
 
 
 def _disagreement(table: pa.Table, segment: Segment) -> str | None:
@@ -191,7 +178,7 @@ def _disagreement(table: pa.Table, segment: Segment) -> str | None:
 
 
 def unknown_values(table: pa.Table) -> str | None:
-    """Returns why rows that Parquet's reader accepts are no messages, or None."""
+    """Returns why rows accepted by Parquet's reader are no messages, or None."""
     if "encoding" in table.column_names:
         encodings = pc.min_max(table.column("encoding"))
         if encodings["min"].as_py() < min(Encoding) or encodings["max"].as_py() > max(Encoding):

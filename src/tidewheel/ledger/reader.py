@@ -1,4 +1,4 @@
-"""Reads a ledger's segments and tags from its own footer, without a bucket."""
+"""Reads a ledger's segments and tags from the footer, without a bucket."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tidewheel.ledger.footer import MAGIC
 from tidewheel.ledger.rows import check_schema
 from tidewheel.ledger.writer import TAIL_TAG, VERSION_TAG
 from tidewheel.model.checksum import CHECKSUM_BYTES, opened
-from tidewheel.model.segment import Segment
+from tidewheel.model.plan import Segment
 
 Read = Callable[[int, int], bytes]
 """Takes an offset and a length. Returns these bytes of the object."""

@@ -1,8 +1,9 @@
-"""Makes and sorts the rows of a ledger as Arrow tables."""
+"""Makes the rows of a ledger as Arrow tables, also from packs, and sorts the rows."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidewheel.errors import InvalidValue
-from tidewheel.ledger.schema import COLUMNS, SCHEMA_VERSIONS, TEXT_TYPES, ColumnType, columns_of
+from tidewheel.ledger.schema import COLUMNS, SCHEMA_VERSION, TEXT_TYPES, ColumnType
+from tidewheel.model.message import HEADER_ATTRIBUTE, Encoding, bytes_of_text
+from tidewheel.model.pack import Pack
+from tidewheel.model.received import header_extras
+from tidewheel.model.validation import Options
 
 _ARROW_TYPES = {
     ColumnType.INT64: pa.int64(),
@@ -21,15 +26,10 @@ _ARROW_TYPES = {
     ColumnType.TEXTS: pa.map_(pa.string(), pa.string()),
     ColumnType.BYTES: pa.binary(),
 }
-SCHEMAS: dict[int, pa.Schema] = {
-    version: pa.schema([pa.field(each.name, _ARROW_TYPES[each.type], each.nullable) for each in columns_of(version)])
-    for version in SCHEMA_VERSIONS
-}
-"""The columns of a ledger in Arrow's types, for each version of the schema."""
-SCHEMA = SCHEMAS[SCHEMA_VERSIONS[-1]]
-"""The columns of rows in memory. A row of an older ledger has no value in a later column."""
-_LATER = tuple(each for each in COLUMNS if each.layout > SCHEMA_VERSIONS[0])
+SCHEMA = pa.schema([pa.field(each.name, _ARROW_TYPES[each.type], each.nullable) for each in COLUMNS])
+"""The columns of a ledger in Arrow's types."""
 _TEXTS = tuple(each for each in COLUMNS if each.type in TEXT_TYPES)
+_OF_OPTIONS = {each.name: each.of_options for each in COLUMNS if each.of_options is not None}
 
 Int64s = npt.NDArray[np.int64]
 _Uint64s = npt.NDArray[np.uint64]
@@ -61,6 +61,74 @@ def rows_table(**columns: Sequence[Any] | None) -> pa.Table:
         raise InvalidValue("rows", rows, f"not rows of a ledger: {error}") from error
 
 
+def pack_rows(*packs: Pack) -> pa.Table:
+    """Returns the messages of packs as rows of a ledger."""
+    n = sum(map(len, packs))
+    ids = b"".join(pack.ids for pack in packs)
+    times = np.zeros((n, 8), np.uint8)
+    times[:, 2:] = np.frombuffer(ids, np.uint8).reshape(n, 16)[:, :6]
+    options = _column(packs, "options", None)
+    columns = {
+        "deliver_at_ms": pa.array(times.view(">i8").reshape(n).astype(np.int64)),
+        "message_id": pa.FixedSizeBinaryArray.from_buffers(pa.binary(16), n, [None, pa.py_buffer(ids)]),
+        "payload": _payloads(packs, options),
+        "encoding": pa.array(list(chain.from_iterable(p.encodings for p in packs)), SCHEMA.field("encoding").type),
+        "sent_at_ms": pa.array(list(chain.from_iterable(map(_sent_ms, packs))), pa.int64()),
+    }
+    if options is not None or any(pack.attributes is not None for pack in packs):
+        attributes = _column(packs, "attributes", {}) or [{}] * n
+        columns["attributes"] = pa.array(_pairs(attributes, options or [None] * n), SCHEMA.field("attributes").type)
+    for name, of_options in _OF_OPTIONS.items() if options is not None else ():
+        values = [None if each is None else of_options(each) for each in options or ()]
+        columns[name] = pa.array(values, SCHEMA.field(name).type)
+    arrays = [columns[f.name] if f.name in columns else pa.nulls(n, f.type) for f in SCHEMA]
+    return pa.Table.from_arrays(arrays, schema=SCHEMA)
+
+
+def _sent_ms(pack: Pack) -> Sequence[int]:
+    return [pack.sent_at_ms] * len(pack) if pack.own_sent_ms is None else pack.own_sent_ms
+
+
+def _column(packs: Sequence[Pack], name: str, absent: Any) -> list[Any] | None:
+    """Returns an optional column of all packs, or None if no pack has it."""
+    found = [getattr(pack, name) for pack in packs]
+    if all(each is None for each in found):
+        return None
+    some = (each if each is not None else [absent] * len(pack) for each, pack in zip(found, packs, strict=True))
+    return list(chain.from_iterable(some))
+
+
+def _payloads(packs: Sequence[Pack], options: Sequence[Options | None] | None) -> pa.Array:
+    texts = list(chain.from_iterable(pack.texts for pack in packs))
+    if not any(Encoding.BYTES in pack.encodings for pack in packs):
+        return pa.array(texts, pa.string()).cast(pa.binary())
+    encodings = chain.from_iterable(pack.encodings for pack in packs)
+    return pa.array(
+        [
+            # The reference to a body in S3 is text, even if the body is not.
+            text.encode() if given is not None and given.payload else bytes_of_text(text, Encoding(encoding))
+            for text, encoding, given in zip(texts, encodings, options or [None] * len(texts), strict=True)
+        ],
+        pa.binary(),
+    )
+
+
+def _pairs(
+    attributes: Sequence[Mapping[str, str]], options: Sequence[Options | None]
+) -> list[list[tuple[str, str]] | None]:
+    """Returns each message's attributes, including the header's extras under the header's name."""
+    found = []
+    last, extras = None, None
+    for each, given in zip(attributes, options, strict=True):
+        pairs = list(each.items())
+        if given is not last:  # messages of one plain message share their options
+            last, extras = given, None if given is None else header_extras(given)
+        if extras is not None:
+            pairs.append((HEADER_ATTRIBUTE, extras))
+        found.append(pairs or None)
+    return found
+
+
 def _array(values: Sequence[Any], type_: pa.DataType) -> pa.Array:
     if pa.types.is_map(type_):
         values = [None if each is None else list(each.items()) for each in values]
@@ -84,28 +152,12 @@ def conform(table: pa.Table) -> pa.Table:
     return table
 
 
-def version_of(table: pa.Table) -> int:
-    """Returns the lowest version of the schema that holds all values of rows in SCHEMA."""
-    used = [each.layout for each in _LATER if table.column(each.name).null_count < table.num_rows]
-    return max(used, default=SCHEMA_VERSIONS[0])
-
-
 def check_schema(version: str, schema: pa.Schema) -> None:
-    """Raises ValueError if this release does not know a ledger's version of the schema, or it has other columns."""
-    known = {str(each): schema for each, schema in SCHEMAS.items()}
-    if version not in known:
-        raise ValueError(f"schema version is {version}, this release reads {', '.join(known)}")
-    if not schema.equals(known[version]):
+    """Raises ValueError if a ledger has another version of the schema, or other columns."""
+    if version != SCHEMA_VERSION:
+        raise ValueError(f"schema version is {version}, this release reads {SCHEMA_VERSION}")
+    if not schema.equals(SCHEMA):
         raise ValueError(f"columns are {schema.to_string(show_field_metadata=False)}")
-
-
-def widened(table: pa.Table, names: Sequence[str] = SCHEMA.names) -> pa.Table:
-    """Returns columns of a ledger, in this order. A column that the ledger lacks is null."""
-    if table.column_names == names:
-        return table
-    have = frozenset(table.column_names)
-    arrays = [table.column(n) if n in have else pa.nulls(table.num_rows, SCHEMA.field(n).type) for n in names]
-    return pa.Table.from_arrays(arrays, schema=pa.schema([SCHEMA.field(name) for name in names]))
 
 
 def sort_rows(table: pa.Table) -> pa.Table:

@@ -33,11 +33,9 @@ class Column:
     """A column of a ledger.
 
     Attributes:
-        nullable: whether a row may have no value. Writers that do not know the column leave it null.
+        nullable: whether a row may have no value.
         holds: the meaning of a value.
         of_options: returns the value from a message's rare options. None: ingest makes the value from the whole pack.
-        layout: the first layout of topics whose ledgers may have the column. A column of a later layout is nullable,
-            and stands behind all others.
     """
 
     name: str
@@ -45,7 +43,6 @@ class Column:
     nullable: bool = False
     holds: str
     of_options: Callable[[Options], object] | None = None
-    layout: int = 1
 
 
 COLUMNS = (
@@ -73,16 +70,10 @@ COLUMNS = (
         name="message_group",
         type=ColumnType.TEXT,
         nullable=True,
-        holds="the sender's group; only ledgers with groups have the column",
+        holds="the sender's group",
         of_options=lambda options: options.group,
-        layout=2,
     ),
 )
 """All columns, in the order of the file. Rows are sorted by the first two."""
-SCHEMA_VERSIONS = tuple(sorted({each.layout for each in COLUMNS}))
-"""The version of a ledger's schema is the latest layout of its columns. A topic's ledgers have at most its layout."""
-
-
-def columns_of(version: int) -> tuple[Column, ...]:
-    """Returns the columns of a version of the schema."""
-    return tuple(each for each in COLUMNS if each.layout <= version)
+SCHEMA_VERSION = "1"
+"""The version of the columns, in every footer."""

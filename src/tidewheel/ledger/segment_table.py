@@ -14,12 +14,12 @@ import zlib
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from operator import attrgetter
-from typing import overload
+from typing import Any
 
 from tidewheel.errors import CorruptMetadata
-from tidewheel.ledger.thrift import varint
+from tidewheel.ledger.footer import varint
 from tidewheel.model.checksum import opened, sealed
-from tidewheel.model.segment import Segment
+from tidewheel.model.plan import Segment
 from tidewheel.model.untrusted import decompressed
 
 _TABLE_BYTES = 64 * 1024 * 1024
@@ -50,15 +50,10 @@ class SegmentTable(Sequence[Segment]):
         ends = raw.translate(_ENDS)
         if _NO_END in ends:
             raise ValueError("a number has no end")
-        if not ends.endswith(b"\1"):
-            raise ValueError("it ends within a number" if raw else "it is empty")
-        numbers = ends.count(1)
-        if numbers % _SEGMENT_NUMBERS != 1:
-            raise ValueError("it ends within a segment")
-        if numbers == 1:
-            raise ValueError("no segments")
         self._raw = raw
-        self._count = numbers // _SEGMENT_NUMBERS
+        self._count, rest = divmod(ends.count(1), _SEGMENT_NUMBERS)
+        if not self._count or rest != 1 or not ends.endswith(b"\1"):
+            raise ValueError("it has no segments, or ends within one")
         self._all: tuple[Segment, ...] | None = None
 
     def touching(self, from_ms: int, until_ms: int) -> tuple[Segment, ...]:
@@ -74,11 +69,7 @@ class SegmentTable(Sequence[Segment]):
     def __len__(self) -> int:
         return self._count
 
-    @overload
-    def __getitem__(self, index: int) -> Segment: ...
-    @overload
-    def __getitem__(self, index: slice) -> tuple[Segment, ...]: ...
-    def __getitem__(self, index: int | slice) -> Segment | tuple[Segment, ...]:
+    def __getitem__(self, index: Any) -> Any:
         return self._read()[index]
 
     def __iter__(self) -> Iterator[Segment]:
@@ -101,21 +92,13 @@ class SegmentTable(Sequence[Segment]):
 
     def _records(self) -> Iterator[tuple[int, int, int, int, int, int]]:
         """Yields each segment's offset, length, rows, raw_bytes, first and last time."""
-        numbers: list[int] = []
-        number = shift = last_ms = 0
-        for byte in self._raw:
-            if byte >= 0x80:
-                number |= (byte & 0x7F) << shift
-                shift += 7
-                continue
-            numbers.append(number | byte << shift)
-            number = shift = 0
-            if len(numbers) > _SEGMENT_NUMBERS:
-                offset, length, rows, raw_bytes, gap_ms, span_ms = numbers
-                first_ms = last_ms + gap_ms
-                last_ms = first_ms + span_ms
-                yield offset, length, rows, raw_bytes, first_ms, last_ms
-                numbers = [offset + length]
+        numbers = varints(self._raw)
+        offset, last_ms = next(numbers), 0
+        for length, rows, raw_bytes, gap_ms, span_ms in zip(*[numbers] * _SEGMENT_NUMBERS, strict=True):
+            first_ms = last_ms + gap_ms
+            last_ms = first_ms + span_ms
+            yield offset, length, rows, raw_bytes, first_ms, last_ms
+            offset += length
 
 
 def touching(segments: Sequence[Segment], from_ms: int, until_ms: int) -> tuple[Segment, ...]:
@@ -157,6 +140,23 @@ def decode_segments(data: bytes) -> SegmentTable:
         return SegmentTable(decompressed(opened(data), _TABLE_BYTES))
     except ValueError as error:
         raise CorruptMetadata(f"segment table of {len(data)} bytes is not readable ({error!r})") from None
+
+
+def varints(data: bytes) -> Iterator[int]:
+    """Yields the numbers of which `varint` has made the data. A last number that is cut is left out.
+
+    Raises:
+        ValueError: a number has more than ten bytes.
+    """
+    found = shift = 0
+    for byte in data:
+        found |= (byte & 0x7F) << shift
+        shift += 7
+        if byte < 0x80:
+            yield found
+            found = shift = 0
+        elif shift > 63:
+            raise ValueError("a number has no end")
 
 
 def _segment(offset: int, length: int, rows: int, raw_bytes: int, first_ms: int, last_ms: int) -> Segment:

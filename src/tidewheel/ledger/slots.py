@@ -1,25 +1,36 @@
-"""Encodes the occupied slots of a ledger as a sealed portable roaring bitmap.
+"""Encodes the occupied slots of a ledger: all of them as a bitmap, and runs of slots with their bytes as weights.
 
-The layout behind the checksum (`tidewheel.model.checksum`) is that of
-https://github.com/RoaringBitmap/RoaringFormatSpec. A bitmap is checked completely before use. CRoaring checks the
-content of containers after reading (`roaring_bitmap_internal_validate`, which pyroaring calls since 1.0.1). This module
-checks only the rest, because a dispatch reads the bitmaps of all buckets.
+The bitmap is a sealed portable roaring bitmap. The layout behind the checksum (`tidewheel.model.checksum`) is that of
+https://github.com/RoaringBitmap/RoaringFormatSpec. The checksum notices damage, and CRoaring checks the content of
+containers (`roaring_bitmap_internal_validate`, which pyroaring calls since 1.0.1).
+
+A weight is a run of occupied slots:
+
+    slots      |--0--|----1----|--------2--------|     of a ledger with a raw size of 1,000 bytes
+    raw_bytes    700     250            50             most of its bytes are due soon
+
+The segment table cannot say this: a small ledger is one segment, whose rows may be due over ten years. With weights, a
+collection knows the dead bytes of every ledger without a read of S3. A run has at most a 16th of the ledger's bytes, or
+is a single slot.
+
+Encoded: sealed (`tidewheel.model.checksum`) unsigned LEB128 numbers, four a weight:
+
+    first_slot - last_slot of the one before   last_slot - first_slot   raw_bytes   expires_s, 0 if a row never expires
 """
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
+from typing import NamedTuple
 
 from pyroaring import BitMap
 
 from tidewheel.errors import CorruptMetadata
+from tidewheel.ledger.footer import varint
+from tidewheel.ledger.segment_table import varints
 from tidewheel.model.checksum import opened, sealed
 
-_COOKIE, _COOKIE_WITH_RUNS = 12346, 12347
-_NO_OFFSETS_BELOW = 4
-_ARRAY_NUMBERS = 4096
-_BITSET_BYTES = 8192
+_WEIGHT_NUMBERS = 4
 
 
 def slots_of(numbers: Iterable[int]) -> BitMap:
@@ -37,51 +48,60 @@ def encode_slots(slots: BitMap) -> bytes:
 def decode_slots(data: bytes) -> BitMap:
     """Reads the result of `encode_slots`.
 
-    CRoaring refuses unsorted containers and numbers, and a wrong number of bits. CRoaring does not notice bytes behind
-    the last container, such as the numbers of a container with a too low count, or a wrong count in a container of
-    runs. This function checks both, because a slot that is not seen is never planned.
-
     Raises:
         CorruptMetadata: the data is damaged, not a bitmap, or an empty bitmap.
     """
     try:
-        bitmap = opened(data)
-        runs = list(_containers_of_runs(bitmap))
-        slots = BitMap.deserialize(bitmap)
-        for key, said in runs:
-            if slots.range_cardinality(key << 16, (key + 1) << 16) != said:
-                raise ValueError("a container holds more or fewer numbers than it says")
+        slots = BitMap.deserialize(opened(data))
         if not slots:
             raise ValueError("there are no slots in it")
-    except (ValueError, IndexError, OverflowError) as error:
+    except ValueError as error:
         raise CorruptMetadata(f"bitmap of {len(data)} bytes is not readable ({error})") from None
     return slots
 
 
-def _containers_of_runs(data: bytes) -> Iterator[tuple[int, int]]:
-    """Yields the key and the stated count of numbers of each container with runs.
+class Weight(NamedTuple):
+    """The rows of a run of slots.
+
+    Attributes:
+        first_slot, last_slot: the first and the last occupied slot.
+        raw_bytes: as segments count them.
+        expires_s: the second at which the last of the rows has expired. 0: a row never expires.
+    """
+
+    first_slot: int
+    last_slot: int
+    raw_bytes: int
+    expires_s: int = 0
+
+
+def encode_weights(weights: Iterable[Weight]) -> bytes:
+    """Returns the weights of a bucket's item."""
+    out = bytearray()
+    before = 0
+    for each in weights:
+        for number in (each.first_slot - before, each.last_slot - each.first_slot, each.raw_bytes, each.expires_s):
+            out += varint(number)
+        before = each.last_slot
+    return sealed(bytes(out))
+
+
+def decode_weights(data: bytes) -> tuple[Weight, ...]:
+    """Reads the result of `encode_weights`.
 
     Raises:
-        ValueError: the containers do not end where the data ends.
+        CorruptMetadata: the data is damaged.
     """
-    cookie = int.from_bytes(data[:4], "little")
-    with_runs = cookie & 0xFFFF == _COOKIE_WITH_RUNS
-    if not with_runs and cookie != _COOKIE:
-        raise ValueError("no cookie of a bitmap")
-    containers = (cookie >> 16) + 1 if with_runs else int.from_bytes(data[4:8], "little")
-    flags = data[4 : 4 + (containers + 7) // 8] if with_runs else b""
-    at = 4 + len(flags) if with_runs else 8
-    heads = data[at : at + 4 * containers]
-    at += 4 * containers
-    if at > len(data):
-        raise ValueError("it ends within its head")
-    if not with_runs or containers >= _NO_OFFSETS_BELOW:
-        at += 4 * containers
-    for number, (key, less_one) in enumerate(struct.iter_unpack("<HH", heads)):
-        if with_runs and flags[number // 8] >> number % 8 & 1:
-            yield key, less_one + 1
-            at += 2 + 4 * int.from_bytes(data[at : at + 2], "little")
-        else:
-            at += 2 * (less_one + 1) if less_one < _ARRAY_NUMBERS else _BITSET_BYTES
-    if at != len(data):
-        raise ValueError(f"its containers end at {at}")
+    try:
+        numbers = list(varints(opened(data)))
+        if len(numbers) % _WEIGHT_NUMBERS or data[-1] >= 0x80:
+            raise ValueError("it ends within a weight")
+    except ValueError as error:
+        raise CorruptMetadata(f"weights of {len(data)} bytes are not readable ({error})") from None
+    found = []
+    before = 0
+    for gap, length, raw_bytes, expires_s in zip(*[iter(numbers)] * _WEIGHT_NUMBERS, strict=True):
+        first_slot = before + gap
+        before = first_slot + length
+        found.append(Weight(first_slot, before, raw_bytes, expires_s))
+    return tuple(found)

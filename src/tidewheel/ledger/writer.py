@@ -15,14 +15,13 @@ from pyroaring import BitMap
 from tidewheel.errors import InvalidValue
 from tidewheel.ledger import footer
 from tidewheel.ledger.bucket import LedgerSummary, Tail, encode_tail
-from tidewheel.ledger.footer import LEAVES, MAGIC, Chunk, Codec, RowGroup, leaf_count
-from tidewheel.ledger.rows import SCHEMA, SCHEMAS, Int64s, conform, in_order, text_bytes, times_of, version_of
-from tidewheel.ledger.schema import COLUMNS, SCHEMA_VERSIONS, TEXT_TYPES
+from tidewheel.ledger.footer import LEAVES, MAGIC, Chunk, Codec, RowGroup
+from tidewheel.ledger.rows import SCHEMA, Int64s, conform, in_order, text_bytes, times_of
+from tidewheel.ledger.schema import COLUMNS, SCHEMA_VERSION, TEXT_TYPES
 from tidewheel.ledger.sink import Sink
-from tidewheel.ledger.weighing import joined
-from tidewheel.ledger.weights import Weight
+from tidewheel.ledger.slots import Weight
 from tidewheel.model.checksum import CHECKSUM_BYTES, seal_of, sealed
-from tidewheel.model.segment import Segment
+from tidewheel.model.plan import Segment
 
 VERSION_TAG = "tidewheel.schema_version"
 TOPIC_TAG = "tidewheel.topic"
@@ -46,12 +45,13 @@ _FLUSH_BYTES = 2 * 1024 * 1024
 _FLUSH_SEGMENTS = 128
 # Slots whose bytes a writer keeps apart before it joins them.
 _MOST_WEIGHTS = 1024
+# Runs of slots whose bytes a bucket has, at least, unless they are single slots.
+_RUNS = 16
 _NEVER_MS = 1 << 62
 
-
 _OPTIONAL_TEXTS = tuple(each.name for each in COLUMNS if each.nullable and each.type in TEXT_TYPES)
-SEGMENT_TAGS = {version: {VERSION_TAG: str(version)} for version in SCHEMA_VERSIONS}
-"""Tags of a segment's footer, for each version of the schema."""
+SEGMENT_TAGS = {VERSION_TAG: SCHEMA_VERSION}
+"""Tags of a segment's footer."""
 
 
 class _Span(NamedTuple):
@@ -62,36 +62,33 @@ class _Span(NamedTuple):
 
 
 class _RowGroups:
-    """Row groups that pyarrow encodes as one Parquet file in memory.
+    """Row groups, encoded by pyarrow as a Parquet file in memory.
 
     Only the pages of that file are used.
 
     Args:
-        version: of the schema.
         with_texts: whether any row has a key or attributes. If all optional texts are null, their columns are not
             compressed, because zstd would make them larger and take a tenth of the whole time.
     """
 
-    def __init__(self, version: int, *, with_texts: bool) -> None:
+    def __init__(self, *, with_texts: bool) -> None:
         self.with_texts = with_texts
         self.spans: list[_Span] = []
         self._sink = pa.BufferOutputStream()
         self._metadata: list[pq.FileMetaData] = []
-        self._schema = SCHEMAS[version]
-        leaves = LEAVES[: leaf_count(version)]
         self._codecs = [
             Codec.NONE if leaf.column.name in _OPTIONAL_TEXTS and not with_texts else leaf.storage.codec
-            for leaf in leaves
+            for leaf in LEAVES
         ]
-        names = [".".join(leaf.path) for leaf in leaves]
+        names = [".".join(leaf.path) for leaf in LEAVES]
         codecs = dict(zip(names, self._codecs, strict=True))
         self._writer = pq.ParquetWriter(
             self._sink,
-            self._schema,
+            SCHEMA,
             metadata_collector=self._metadata,
             compression={name: codec.name for name, codec in codecs.items()},
             compression_level={name: _ZSTD_LEVEL for name, codec in codecs.items() if codec is Codec.ZSTD},
-            column_encoding={name: leaf.storage.encoding.name for leaf, name in zip(leaves, names, strict=True)},
+            column_encoding={name: leaf.storage.encoding.name for leaf, name in zip(LEAVES, names, strict=True)},
             use_dictionary=False,
             write_statistics=False,
             store_schema=False,
@@ -103,7 +100,7 @@ class _RowGroups:
     def add(self, rows: pa.Table, raw_bytes: int, first_ms: int, last_ms: int) -> int:
         """Encodes rows as a row group and returns the encoded size."""
         # One chunk, because pyarrow may end a page where a chunk ends. The bytes must not depend on the batches.
-        self._writer.write_table(rows.select(self._schema.names).combine_chunks(), row_group_size=rows.num_rows)
+        self._writer.write_table(rows.combine_chunks(), row_group_size=rows.num_rows)
         self.spans.append(_Span(rows.num_rows, raw_bytes, first_ms, last_ms))
         before, self.size = self.size, int(self._sink.tell())
         return self.size - before
@@ -141,7 +138,6 @@ class LedgerWriter:
         segment_rows: most rows of a segment.
         segment_bytes: encoded bytes after which a segment ends with its slot.
         sources: names of the ledgers that this ledger replaces.
-        schema_version: the version of the schema. It must hold all values of all rows.
     """
 
     def __init__(
@@ -154,11 +150,9 @@ class LedgerWriter:
         segment_rows: int = SEGMENT_ROWS,
         segment_bytes: int = SEGMENT_BYTES,
         sources: Sequence[str] = (),
-        schema_version: int = SCHEMA_VERSIONS[0],
     ) -> None:
         self._sink = sink
-        self._version = schema_version
-        self._tags = SEGMENT_TAGS[schema_version] | {
+        self._tags = SEGMENT_TAGS | {
             TOPIC_TAG: topic,
             GENERATION_TAG: generation,
             SOURCES_TAG: json.dumps(list(sources)),
@@ -182,13 +176,11 @@ class LedgerWriter:
         """Adds rows. No row may sort before the rows already written.
 
         Raises:
-            InvalidValue: the rows are not in SCHEMA, not in order, or have values that the version does not hold.
+            InvalidValue: the rows are not in SCHEMA or not in order.
         """
         if table.num_rows == 0:
             return
         table = conform(table)
-        if version_of(table) > self._version:
-            raise InvalidValue("schema_version", self._version, f"give {version_of(table)}, which holds these rows")
         self._check_order(table)
         self._pending = pa.concat_tables([self._pending, table])
         self._encode_pending(to_the_end=False)
@@ -205,16 +197,15 @@ class LedgerWriter:
         self._flush()
         rows = sum(segment.rows for segment in self._segments)
         tail = self._put_tail()
-        self._put(sealed(footer.ledger_footer(self._version, rows, self._row_groups, self._tags)))
+        self._put(sealed(footer.ledger_footer(rows, self._row_groups, self._tags)))
         return LedgerSummary(
             segments=tuple(self._segments),
             rows=rows,
             slots=self._slots,
             size_bytes=self._offset,
             tail=tail,
-            weights=tuple(joined(self._weights)),
+            weights=tuple(join_weights(self._weights)),
             checked_ms=self._first_sent_ms or 0,
-            schema_version=self._version,
         )
 
     def _put_tail(self) -> Tail | None:
@@ -267,12 +258,12 @@ class LedgerWriter:
         expires_s = _expiries_s(rows.column("expires_at_ms"), starts)
         self._weights = np.concatenate((self._weights, np.column_stack((slots, slots, sizes, expires_s))))
         if len(self._weights) > _MOST_WEIGHTS:
-            self._weights = np.array(joined(self._weights))
+            self._weights = np.array(join_weights(self._weights))
         first_sent_ms = pc.min(rows.column("sent_at_ms")).as_py()
         self._first_sent_ms = min(first_sent_ms, first_sent_ms if self._first_sent_ms is None else self._first_sent_ms)
 
     def _segment_end(self, start: int, weights: Int64s, slot_starts: Int64s) -> int | None:
-        """Returns the end of the segment that starts at a row.
+        """Returns the end of the segment from a row on.
 
         Returns None if the end depends on rows not yet written.
         """
@@ -292,7 +283,7 @@ class LedgerWriter:
     def _encode(self, rows: pa.Table, first_ms: int, last_ms: int, raw_bytes: int, *, with_texts: bool) -> None:
         if self._encoder is None or self._encoder.with_texts != with_texts:
             self._flush()
-            self._encoder = _RowGroups(self._version, with_texts=with_texts)
+            self._encoder = _RowGroups(with_texts=with_texts)
         encoded_bytes = self._encoder.add(rows, raw_bytes, first_ms, last_ms)
         self._share = (self._share + encoded_bytes / raw_bytes) / 2
         if self._encoder.size >= _FLUSH_BYTES or len(self._encoder.spans) >= _FLUSH_SEGMENTS:
@@ -302,8 +293,7 @@ class LedgerWriter:
         if self._encoder is None:
             return
         for pages, row_group, span in self._encoder.finish():
-            tags = SEGMENT_TAGS[self._version]
-            ending = footer.segment_footer(self._version, row_group, len(MAGIC) + CHECKSUM_BYTES, tags)
+            ending = footer.segment_footer(row_group, len(MAGIC) + CHECKSUM_BYTES, SEGMENT_TAGS)
             self._row_groups.append(row_group.in_ledger(self._offset + CHECKSUM_BYTES, span.first_ms, span.last_ms))
             self._segments.append(
                 Segment(
@@ -332,3 +322,39 @@ def _expiries_s(expires: pa.ChunkedArray, starts: Int64s) -> Int64s:
     times = pc.fill_null(expires, _NEVER_MS).to_numpy()
     latest = np.maximum.reduceat(times, starts)
     return np.where(latest == _NEVER_MS, 0, np.maximum(1, -(-latest // 1000)))
+
+
+def join_weights(weights: Int64s) -> list[Weight]:
+    """Joins weights of ascending slots. The result has at most 33 weights, or 16 that are single slots.
+
+    Args:
+        weights: a row a weight, at least one, with the fields of `Weight`. The rows of a slot may come in several
+            batches, of which each makes a weight.
+    """
+    first_slots, last_slots = weights[:, 0], weights[:, 1]
+    rows = _sums_of_runs(weights, np.flatnonzero(np.append(True, first_slots[1:] != last_slots[:-1])))
+    if len(rows) > _RUNS:
+        rows = _sums_of_runs(rows, _starts_of_runs(np.cumsum(rows[:, 2])))
+    return [Weight(*row) for row in rows.tolist()]
+
+
+def _starts_of_runs(ends: Int64s) -> Int64s:
+    """Returns the first weight of each run. A run is as long as it has at most a 16th of all bytes."""
+    starts = [0]
+    most = int(ends[-1]) // _RUNS
+    while True:
+        before = int(ends[starts[-1] - 1]) if starts[-1] else 0
+        end = max(starts[-1] + 1, int(ends.searchsorted(before + most, "right")))
+        if end >= len(ends):
+            return np.array(starts)
+        starts.append(end)
+
+
+def _sums_of_runs(weights: Int64s, starts: Int64s) -> Int64s:
+    """Returns the sums of runs of weights."""
+    ends = np.append(starts[1:], len(weights)) - 1
+    raw_bytes = np.add.reduceat(weights[:, 2], starts)
+    expires_s = weights[:, 3]
+    never = np.minimum.reduceat(expires_s, starts) == 0
+    expires_s = np.where(never, 0, np.maximum.reduceat(expires_s, starts))
+    return np.column_stack((weights[starts, 0], weights[ends, 1], raw_bytes, expires_s))

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import time
 from threading import Condition, Thread
 
 from tidewheel.clock import MovedClock
 from tidewheel.local.pump import Pump
 
 _LONGEST_SLEEP_S = 60.0
+_PATIENCE_S = 10.0
 
 
 class BackgroundPump:
     """Sleeps until the next event is due or something changes, handles the event, and repeats until stopped.
 
-    While time is skipped, it does not sleep: it moves the clock from event to event.
+    While time is skipped, it does not sleep: it moves the clock from event to event. Senders may bring events faster
+    than it handles them. So it waits for no time longer than for _PATIENCE_S, and at each following time for half as
+    long. Then the clock moves on, and the events are late.
     """
 
     def __init__(self, pump: Pump, changed: Condition, clock: MovedClock) -> None:
@@ -23,6 +27,8 @@ class BackgroundPump:
         self._stopping = False
         self._skip_to_ms = 0
         self._done_to_ms = 0
+        self._patience_s = _PATIENCE_S
+        self._moved_s = 0.0
         self._broken: BaseException | None = None
         self._thread = Thread(target=self._run, name="tidewheel-pump", daemon=True)
 
@@ -45,6 +51,7 @@ class BackgroundPump:
             RuntimeError: the pump failed; the pump's own error is the cause.
         """
         with self._changed:
+            self._patience_s, self._moved_s = _PATIENCE_S, time.monotonic()
             until_ms = self._skip_to_ms = max(self._skip_to_ms, self._clock.now_ms()) + duration_ms
             self._changed.notify_all()
         self.wait_until(until_ms)
@@ -79,10 +86,20 @@ class BackgroundPump:
                 self._broken = error
                 self._changed.notify_all()
 
+    def _move_to(self, at_ms: int) -> None:
+        self._clock.set_ms(at_ms)
+        self._moved_s = time.monotonic()
+
     def _pump_until_stopped(self) -> None:
         while not self._stopping:
-            until_ms = max(self._clock.now_ms(), self._skip_to_ms)
-            if self._pump.run_next(until_ms, self._clock.set_ms):
+            now_ms = self._clock.now_ms()
+            until_ms = max(now_ms, self._skip_to_ms)
+            if until_ms > now_ms and time.monotonic() - self._moved_s > self._patience_s:
+                self._move_to(min(until_ms, self._pump.next_ms(now_ms) or until_ms))
+                self._patience_s /= 2
+            handled_ms = self._pump.run_next(until_ms, self._move_to)
+            if handled_ms is not None:
+                self._done_to_ms = max(self._done_to_ms, handled_ms - 1)
                 continue
             with self._changed:
                 self._clock.set_ms(until_ms)

@@ -11,9 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeGuard
 
-from tidewheel.client.declared import TOPIC_TYPE
+from tidewheel.client.operations.declared import TOPIC_TYPE
 from tidewheel.errors import InvalidValue
-from tidewheel.local.emulator import Emulator
 from tidewheel.local.emulator import resources as deployed
 from tidewheel.local.handlers import ASYNC_RETRIES, FunctionSpec, MappingSpec
 from tidewheel.local.jobs import JOB_ARGUMENT, JobSpec
@@ -103,19 +102,6 @@ def read(resources: Iterable[deployed.Resource]) -> Deployment:
     return Deployment(
         functions=functions, mappings=mappings, jobs=jobs, custom=custom, rules=rules, table_name=table_name
     )
-
-
-def check_polling(deployed: Deployment, emulator: Emulator) -> None:
-    """Checks that each mapping's function may read its queue.
-
-    Lambda makes the same check when a mapping is created.
-
-    Raises:
-        PermissionError: IAM is enforced, and the function's role may not read the queue.
-    """
-    roles = {function.arn: function.role_arn for function in deployed.functions}
-    for spec in deployed.mappings:
-        emulator.check_polling(roles.get(spec.function_arn), spec.queue_arn)
 
 
 def _is_ours(resource: deployed.Resource) -> TypeGuard[deployed.Function]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -20,11 +20,10 @@ from tidewheel.local import deployment
 from tidewheel.local.background import BackgroundPump
 from tidewheel.local.declarations import CustomResources
 from tidewheel.local.emulated_triggers import EmulatedTriggers
-from tidewheel.local.emulator import Emulator
+from tidewheel.local.emulator import Command, Emulator
 from tidewheel.local.event_source import EventSource
 from tidewheel.local.handlers import Handler, MappingSpec, runner
 from tidewheel.local.jobs import JobRunner, Jobs, run_here
-from tidewheel.local.leases import end_leases
 from tidewheel.local.meter import Requests
 from tidewheel.local.pump import Pump
 from tidewheel.local.stack import Stack, clock_from, milliseconds_of
@@ -34,8 +33,7 @@ from tidewheel.shipped import FUNCTIONS, shipped
 
 if TYPE_CHECKING:
     from tidewheel.client.tidewheel import Tidewheel
-    from tidewheel.local.emulator.access import Denial
-    from tidewheel.local.state.state import State
+    from tidewheel.local.state import State
 
 _LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 _ONE_CLOCK = {"TIDEWHEEL_MAX_SKEW_MS": "0"}
@@ -69,7 +67,6 @@ class LocalTidewheel(Stack):
         job_runner: runs the stack's Glue jobs; this process by default.
         state: folder that keeps everything over restarts, with clock="real"; None: nothing is kept. One process uses it
             at a time. If it cannot be written, the process ends with a message on standard error.
-        enforce_iam: whether each function and job has the rights of its own role only; see `denials`.
         bulk_window_s: how long messages that are not due soon are collected at most; None: as the template says.
         topic_settings: settings that `create_topic` takes, such as slot_s or lookahead_s; every client of the stack
             uses them as defaults for new topics.
@@ -78,7 +75,6 @@ class LocalTidewheel(Stack):
         commands: functions that a POST to their path at the endpoint calls with the body. They return the answer.
         requests: requests to AWS so far, by "service.Operation"; `requests.units` estimates billed units.
         failures: every invocation of a function, and every job run, that raised.
-        denials: with enforce_iam, every call of a function or job that its role does not allow.
         drop_schedules: if True, one-time schedules vanish instead of firing; the sweep must repair this.
     """
 
@@ -94,7 +90,6 @@ class LocalTidewheel(Stack):
         environment: Mapping[str, str] | None = None,
         port: int = 0,
         job_runner: JobRunner = run_here,
-        enforce_iam: bool = False,
         bulk_window_s: float | None = None,
         state: Path | str | None = None,
         **topic_settings: Unpack[NewTopicSettings],
@@ -113,10 +108,8 @@ class LocalTidewheel(Stack):
         self._log_level = log_level
         self._job_runner = job_runner
         self._bulk_window_s = math.inf if bulk_window_s is None else bulk_window_s
-        self.commands: dict[str, Callable[[str], str]] = {}
-        self._emulator = Emulator(
-            self.clock, virtual=self.virtual, port=port, enforce_iam=enforce_iam, commands=self.commands
-        )
+        self.commands: dict[str, Command] = {}
+        self._emulator = Emulator(self.clock, virtual=self.virtual, port=port, commands=self.commands)
         self.requests = Requests(self._emulator.item_bytes)
         self._port = port
         if not self.virtual:
@@ -135,7 +128,7 @@ class LocalTidewheel(Stack):
             InvalidValue: the template cannot be read.
             DeclarationFailed: a topic or a subscription that the template declares was refused.
             StateInUse: another process uses the state's folder.
-            StateUnusable: the state is damaged, of a newer version or of another stack.
+            StateUnusable: the state is damaged, of another version or of another stack.
         """
         self._emulator.open()
         try:
@@ -145,8 +138,7 @@ class LocalTidewheel(Stack):
             deployed = deployment.read(self._emulator.deploy(self.stack_name, template))
             self._session = self._emulator.session(self.requests.observe)
             self._set_topic_defaults()
-            again = self._state is not None and self._state.restore(self._emulator)
-            deployment.check_polling(deployed, self._emulator)
+            again = self._state is not None and self._state.restore(self._emulator, deployed.table_name)
             root = self._functions or shipped(FUNCTIONS)
             for bare in deployed.functions:
                 spec = replace(bare, environment={**bare.environment, **self._environment})
@@ -156,9 +148,12 @@ class LocalTidewheel(Stack):
                 if not self.virtual or self._port is not None:  # other threads run
                     handler.warm()
             handlers = {handler.spec.arn: handler for handler in self._handlers}
-            endpoint_of = self._emulator.endpoint_of
             self._jobs = Jobs(
-                deployed.jobs, self._job_runner, stack_name=self.stack_name, endpoint_of=endpoint_of, clock=self.clock
+                deployed.jobs,
+                self._job_runner,
+                stack_name=self.stack_name,
+                endpoint_of=self._job_endpoint,
+                clock=self.clock,
             )
             triggers = EmulatedTriggers(
                 self._emulator, self.clock, handlers, self._jobs, deployed.rules, deployed.table_name, self.requests
@@ -186,12 +181,11 @@ class LocalTidewheel(Stack):
     def _resume(self, deployed: deployment.Deployment, triggers: EmulatedTriggers) -> None:
         """Goes on where an earlier process ended. What its functions had received or leased, they get again."""
         for mapping in deployed.mappings:
-            self._emulator.queue(mapping.queue_arn).release()
-        stored = deployed.table_name and self._emulator.table(deployed.table_name)
-        if stored:
-            end_leases(stored, str(deployed.table_name), self.clock.now_ms())
-        for at_ms, invocation in triggers.restored():
-            self._running().call_again(at_ms, invocation)
+            self._emulator.queue(mapping.queue_arn).end_receives()
+        if self._state is not None and deployed.table_name is not None:
+            self._state.end_leases(deployed.table_name)
+        for invocation in triggers.ticks():
+            self._running().call_again(self.clock.now_ms(), invocation)
 
     def close(self) -> None:
         """Stops everything. Without a state's folder, all is deleted. Harmless when called twice."""
@@ -241,17 +235,6 @@ class LocalTidewheel(Stack):
         """
         self._running()
         return self._emulator.endpoint_url
-
-    @property
-    def denials(self) -> list[Denial]:
-        """All calls refused by a role, oldest first. Empty unless IAM is enforced.
-
-        Raises:
-            ValueError: this stack does not enforce IAM.
-        """
-        if self._emulator.access is None:
-            raise ValueError("nothing is denied here: open the stack with LocalTidewheel(enforce_iam=True)")
-        return self._emulator.access.denials
 
     def _advance_to(self, until_ms: int) -> None:
         if self._background is None:
@@ -326,12 +309,16 @@ class LocalTidewheel(Stack):
             parameter = self._emulator.parameter(parameter_name(self.stack_name))
             parameter.value = json.dumps({**json.loads(parameter.value), TOPIC_DEFAULTS: self.topic_settings})
 
-    def _function_session(self, role_arn: str | None) -> botocore.session.Session:
-        return self._emulator.core_session(self.requests.observe, role_arn)
+    # Here every role may do everything. Tests of IAM replace the next two methods, see `tests/iam`.
+    def _function_session(self, role_arn: str | None) -> botocore.session.Session:  # noqa: ARG002
+        return self._emulator.core_session(self.requests.observe)
+
+    def _job_endpoint(self, role_arn: str | None) -> str:  # noqa: ARG002
+        return self._emulator.endpoint_url
 
     def _state_in(self, folder: Path) -> State:
         if not isinstance(self.clock, MovedClock):
             raise InvalidValue("state", str(folder), "give clock='real' too: virtual time would begin anew")
-        from tidewheel.local.state.state import State  # of POSIX only
+        from tidewheel.local.state import State  # of POSIX only
 
         return State(folder, self.stack_name, self.clock)

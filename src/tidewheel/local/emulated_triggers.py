@@ -104,30 +104,21 @@ class EmulatedTriggers:
     def _stored(self) -> MemoryDynamoDBClient | None:
         return None if self._table_name is None else self._emulator.table(self._table_name)
 
-    def restored(self) -> list[tuple[int, Invocation]]:
-        """Returns the calls that an earlier process left, each with the time when it is due, and a call of each rule.
-
-        Nobody knows which ticks of the rules came while no process ran.
-        """
-        with self._emulator.lock:
-            calls = self._emulator.starts.calls
-            left = {call.caller for call in calls.values()}
-            for tick in map(self._tick_call, self._rules):
-                if tick.caller not in left:
-                    self._emulator.starts.begin(tick)
-            return [(call.at_ms, self._invocation(each)) for each, call in calls.items()]
+    def ticks(self) -> list[Invocation]:
+        """Returns a call of each rule, which is due at once: the sweep finds what an earlier process left."""
+        return [self._invocation(self._tick_call(rule)) for rule in self._rules]
 
     def _fire_once(self, schedule: Schedule) -> list[Invocation]:
         with self._emulator.lock:
             self._emulator.schedules.fired(schedule)
-            return [self._begun(self._scheduled(schedule))]
+            return [self._invocation(self._scheduled(schedule))]
 
     def _tick(self, rule: Rule, at_ms: int) -> list[Invocation]:
         self._last_tick_ms[rule] = at_ms
         with self._emulator.lock:
             if (stored := self._stored()) is not None:
                 self._work.expire(stored, self._clock.now_ms())
-            return [self._begun(self._tick_call(rule))]
+            return [self._invocation(self._tick_call(rule))]
 
     def _tick_call(self, rule: Rule) -> Call:
         at_ms = self._clock.now_ms()
@@ -150,26 +141,20 @@ class EmulatedTriggers:
         with self._emulator.lock:
             return [self._invocation(self._emulator.starts.take())]
 
-    def _begun(self, call: Call) -> Invocation:
-        return self._invocation(self._emulator.starts.begin(call))
-
-    def _invocation(self, call_id: str) -> Invocation:
-        call = self._emulator.starts.calls[call_id]
-        settle = partial(self._emulator.starts.settle, call_id)
+    def _invocation(self, call: Call) -> Invocation:
         if call.is_job:
             return Invocation(
                 function=self._jobs.script(call),
                 event=call.event,
                 call=partial(self._jobs.run, call),
                 begin=self._requests.ran_job,
-                settle=settle,
             )
         handler = self._handlers.get(call.target)
 
         def begin() -> None:
             if handler is None:
                 raise LookupError(f"{call.caller}: no function {call.target}")
-            self._emulator.check_invocation(call.role_arn, call.target)
+            self._emulator.require(call.role_arn, call.target, "lambda:InvokeFunction")
             self._requests.invoked(by_schedule=call.by_schedule)
 
         def invoke() -> None:
@@ -184,8 +169,6 @@ class EmulatedTriggers:
             retries=0 if handler is None else handler.spec.async_retries,
             begin_retries=call.begin_retries,
             bury=None if call.dead_letter_arn is None else partial(self._bury, call),
-            tries=call.tries,
-            settle=settle,
         )
 
     def _bury(self, call: Call, error: BaseException) -> None:

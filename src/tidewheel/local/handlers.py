@@ -155,7 +155,7 @@ class MappingSpec:
 def runner(spec: MappingSpec, handler: Handler) -> Run:
     """Returns the function that calls a handler with a batch, in the event and the answer of Lambda's mappings.
 
-    It raises ValueError if the answer is malformed.
+    It fails if the answer is malformed.
     """
 
     def run(batch: Sequence[MemoryMessage]) -> Failed:
@@ -169,16 +169,9 @@ def runner(spec: MappingSpec, handler: Handler) -> Run:
 def _failed_ids(answer: Any, known: set[str]) -> set[str]:
     """Reads a partial batch answer as Lambda does.
 
-    No answer means success. A malformed answer means failure of all messages.
+    No answer means success. Any error here, as of a malformed answer, means failure of all messages.
     """
-    if answer is None or answer == {}:
-        return set()
-    if not isinstance(answer, dict):
-        raise ValueError(f"a partial batch answer is an object, not {answer!r}")
-    failures = answer.get("batchItemFailures")
-    if failures is None:
-        return set()
-    ids: set[Any] = {failure.get("itemIdentifier") if isinstance(failure, dict) else None for failure in failures}
+    ids = {failure["itemIdentifier"] for failure in (answer or {}).get("batchItemFailures") or ()}
     if not ids <= known:
         raise ValueError(f"a partial batch answer names messages that were not in the batch: {ids - known}")
     return ids

@@ -8,8 +8,8 @@ from functools import cache
 from types import ModuleType, SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
+from tidewheel.flows.maintenance.merge import in_process, merge
 from tidewheel.flows.ports import Ports
-from tidewheel.flows.upkeep.merge import in_process, merge
 from tidewheel.local.event_source import Failed, record_of
 from tidewheel.local.module_files import module_at
 from tidewheel.local.pump import Failure

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tidewheel.storage.layout import CHECK_SORT_KEY, PARTITION_KEY, SORT_KEY
+from tidewheel.storage.table_keys import CHECK_SORT_KEY, PARTITION_KEY, SORT_KEY
 
 ItemBytes = Callable[[str, dict[str, Any]], int]
 

@@ -64,7 +64,6 @@ class Invocation:
         begin_retries: limit of the scheduler's retries of a call that could not begin.
         bury: stores the event after the last retry has failed, with the error.
         tries: retries so far.
-        settle: called when the call has ended, with the time of its retry; None: there is none.
     """
 
     function: str
@@ -75,7 +74,6 @@ class Invocation:
     begin_retries: int = 0
     bury: Callable[[BaseException], None] | None = None
     tries: int = 0
-    settle: Callable[[int | None], None] = lambda _: None
 
 
 class Kind(IntEnum):
@@ -137,16 +135,18 @@ class Pump:
         self.failures: list[Failure] = []
         self.invocations = dict.fromkeys(functions, 0)
 
-    def next_ms(self) -> int | None:
-        """Time of the next event, possibly in the past. None if nothing will fall due."""
-        return min((at_ms for at_ms, _, _ in self._waiting()), default=None)
+    def next_ms(self, after_ms: int = -1) -> int | None:
+        """Time of the next event (after a time), possibly in the past. None if nothing will fall due."""
+        return min((at_ms for at_ms, _, _ in self._waiting() if at_ms > after_ms), default=None)
 
     def call_again(self, at_ms: int, invocation: Invocation) -> None:
         """Calls a function or job at a time."""
         heapq.heappush(self._retries, (at_ms, next(self._numbers), invocation))
 
-    def run_next(self, until_ms: int, move_to: Callable[[int], None]) -> bool:
-        """Handles the next event if due by until_ms. Returns whether it did.
+    def run_next(self, until_ms: int, move_to: Callable[[int], None]) -> int | None:
+        """Handles the next event if due by until_ms. Returns its time, or None if there was none.
+
+        All earlier events were handled before.
 
         Args:
             until_ms: the latest time of the event.
@@ -154,17 +154,15 @@ class Pump:
         """
         following = min(self._waiting(), key=lambda each: each[:2], default=None)
         if following is None or following[0] > until_ms:
-            return False
+            return None
         at_ms, kind, take = following
         if at_ms > self._clock.now_ms():
             move_to(at_ms)
         for invocation in take():
-            if kind is Kind.ONCE and self.drop_schedules:
-                invocation.settle(None)
-            else:
+            if kind is not Kind.ONCE or not self.drop_schedules:
                 self._try(invocation)
         self.commit()
-        return True
+        return at_ms
 
     def _waiting(self) -> Iterator[Trigger]:
         yield from self._triggers.waiting()
@@ -201,14 +199,12 @@ class Pump:
         if error is not None and invocation.tries < min(len(_RETRY_AFTER_MS), retries):
             at_ms = self._clock.now_ms() + _RETRY_AFTER_MS[invocation.tries]
             self.call_again(at_ms, replace(invocation, tries=invocation.tries + 1))
-            invocation.settle(at_ms)
             return
         if error is not None and invocation.bury is not None:
             try:
                 invocation.bury(error)
             except Exception as failed:  # such as a dead-letter queue that was deleted
                 self._note(invocation.function, invocation.event, failed)
-        invocation.settle(None)
 
     def _run(self, function: str, event: Any, call: Callable[[], object]) -> BaseException | None:
         """Calls a function. Returns the error, if any."""

@@ -6,7 +6,7 @@ import gzip
 import json
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tidewheel.local import LocalTidewheel
 
 Progress = Callable[[int, int], None]
-"""Called with the messages sent and the copies delivered so far."""
+"""Called with the copies delivered so far, and all that are to be delivered."""
 
 SUBSCRIPTIONS = ("mail", "audit")
 _SAMPLES = "messages.jsonl.gz"
@@ -47,7 +47,6 @@ class Result:
         expected: copies that should arrive.
         lost, early, duplicates: copies that did not arrive, arrived before their time, arrived again.
         lateness_ms: of each copy: the time when SQS made it receivable, minus its due time.
-        due_at, backlog: due time of each copy; and pairs of a time and the messages then waiting.
         requests, units: requests to AWS, by operation, and units that AWS bills for the requests.
     """
 
@@ -58,8 +57,6 @@ class Result:
     early: int = 0
     duplicates: int = 0
     lateness_ms: list[int] = field(default_factory=list)
-    due_at: list[datetime] = field(default_factory=list)
-    backlog: list[tuple[datetime, int]] = field(default_factory=list)
     requests: Counter[str] = field(default_factory=Counter)
     units: Counter[str] = field(default_factory=Counter)
     failures: list[str] = field(default_factory=list)
@@ -105,7 +102,7 @@ def replay_virtual(stack: LocalTidewheel, samples: Sequence[Sample], progress: P
 
     Each message is sent an hour to thirty days before it is due. Messages are sent once a day.
     """
-    account = _Account(stack, samples)
+    account = _Account(stack, samples, progress)
     start = stack.now()
     waves: dict[int, list[Sample]] = {}
     for sample in samples:
@@ -115,35 +112,35 @@ def replay_virtual(stack: LocalTidewheel, samples: Sequence[Sample], progress: P
     days = max(last // _WAVE, *waves) + 1
     for day in range(days):
         stack.advance_to(start + day * _WAVE)
-        account.receive(progress)
+        account.receive()
         account.send(waves.get(day, []), start)
-        progress(sum(account.result.sent.values()), account.result.delivered)
     stack.advance_to(start + days * _WAVE)
     stack.advance(minutes=5)
-    account.receive(progress)
+    account.receive()
     return account.finish()
 
 
 def replay_real(stack: LocalTidewheel, samples: Sequence[Sample], seconds: float, progress: Progress) -> Result:
     """Replays samples in real time. Sends all at once, due within `seconds`."""
-    account = _Account(stack, samples)
+    account = _Account(stack, samples, progress)
     account.send(samples, stack.now())
     end = stack.now() + timedelta(seconds=seconds)
     while stack.now() < end:
         stack.advance(seconds=0.5)
-        account.receive(progress)
+        account.receive()
     grace = end + timedelta(seconds=10)
     while account.result.delivered < account.result.expected and stack.now() < grace:
         stack.advance(seconds=0.5)
-        account.receive(progress)
+        account.receive()
     return account.finish()
 
 
 class _Account:
     """Counts sent and received messages."""
 
-    def __init__(self, stack: LocalTidewheel, samples: Iterable[Sample]) -> None:
+    def __init__(self, stack: LocalTidewheel, samples: Sequence[Sample], progress: Progress) -> None:
         self.result = Result()
+        self._progress, self._copies = progress, len(samples) * len(SUBSCRIPTIONS)
         self._stack = stack
         self._client = stack.client()
         self._due_ms: dict[tuple[str, str], int] = {}
@@ -165,7 +162,7 @@ class _Account:
             self.result.sent[topic] += len(messages)
             self.result.expected += len(messages) * len(SUBSCRIPTIONS)
 
-    def receive(self, progress: Progress) -> None:
+    def receive(self) -> None:
         result = self.result
         for topic in self._topics:
             for subscription in SUBSCRIPTIONS:
@@ -174,13 +171,10 @@ class _Account:
                     due_ms = self._due_ms[topic, message.id]
                     late_ms = round(message.visible_at.timestamp() * 1000) - due_ms
                     result.lateness_ms.append(late_ms)
-                    result.due_at.append(message.deliver_at)
                     result.early += late_ms < 0
                     result.delivered += 1
                     self._seen[topic, subscription, message.id] += 1
-        waiting = sum(result.sent.values()) - result.delivered // len(SUBSCRIPTIONS)
-        result.backlog.append((self._stack.now(), waiting))
-        progress(sum(result.sent.values()), result.delivered)
+        self._progress(result.delivered, self._copies)
 
     def finish(self) -> Result:
         result = self.result

@@ -16,6 +16,7 @@ from tidewheel.errors import InvalidValue
 from tidewheel.local.pump import Failure, Pump
 from tidewheel.memory.sqs_message import MemoryMessage
 from tidewheel.memory.sqs_queue import MemoryQueue
+from tidewheel.model.duration import read_time
 from tidewheel.model.message import HEADER_ATTRIBUTE, MessageId
 from tidewheel.model.received import parse_received
 from tidewheel.model.setting import check_names
@@ -23,7 +24,7 @@ from tidewheel.model.settings import NewTopicSettings, TopicSettings
 from tidewheel.model.topic import check_name
 
 if TYPE_CHECKING:
-    from tidewheel.client.dead_letters import DeadLetter
+    from tidewheel.client.operations.dead_letters import DeadLetter
     from tidewheel.client.tidewheel import Tidewheel
     from tidewheel.model.received import ReceivedMessage
 
@@ -111,7 +112,7 @@ class Stack(ABC):
         Raises:
             UnknownTopic, UnknownSubscription: it does not exist.
         """
-        from tidewheel.client.dead_letters import dead_letter_of
+        from tidewheel.client.operations.dead_letters import dead_letter_of
 
         url = self.client().core.cache.subscription(topic, subscription).queue_url
         letters = self.queue(url).dead_letters
@@ -194,7 +195,7 @@ class Stack(ABC):
     def _advance_to(self, until_ms: int) -> None:
         assert isinstance(self.clock, ManualClock)
         pump = self._running()
-        while pump.run_next(until_ms, self.clock.set_ms):
+        while pump.run_next(until_ms, self.clock.set_ms) is not None:
             pass
         self.clock.set_ms(until_ms)
         pump.next_ms()  # notes the sweeps that are left out
@@ -249,10 +250,7 @@ def clock_from(start: str | dt.datetime | None) -> ManualClock:
         InvalidValue: the start is not a time.
     """
     wanted = DEFAULT_START if start is None else start
-    try:
-        when = dt.datetime.fromisoformat(wanted) if isinstance(wanted, str) else wanted
-    except ValueError:
-        when = None
+    when = read_time(wanted) if isinstance(wanted, str) else wanted
     if not isinstance(when, dt.datetime):
         raise InvalidValue("start", start, f"give ISO 8601 text such as {DEFAULT_START!r}, or a datetime")
     return ManualClock(round((when if when.tzinfo else when.replace(tzinfo=dt.UTC)).timestamp() * 1000))

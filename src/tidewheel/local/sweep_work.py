@@ -6,7 +6,7 @@ from tidewheel.memory.dynamodb import MemoryDynamoDBClient
 from tidewheel.model.schedule_expressions import Every
 from tidewheel.storage import items
 from tidewheel.storage.checks import Checks
-from tidewheel.storage.layout import SERVICE
+from tidewheel.storage.table_keys import SERVICE
 
 _EXPIRY_LATE_S = 2 * 86_400
 """DynamoDB deletes most expired items within two days."""

@@ -1,6 +1,6 @@
 """Answers as boto3's DynamoDB client does, from memory.
 
-The client has one table, with the keys and the index of `tidewheel.storage.layout`. It knows the operations, parameters
+The client has one table, with the keys and the index of `storage.table_keys`. It knows the operations, parameters
 and expressions that `tidewheel.storage` uses. Any other is an error. It has DynamoDB's limits on items, pages and
 transactions, and raises boto3's exceptions.
 """
@@ -20,7 +20,7 @@ from botocore.exceptions import ClientError
 
 from tidewheel.memory import expressions
 from tidewheel.memory.expressions import COMPARISONS, Comparison, Condition, InvalidExpression, Item, comparable
-from tidewheel.storage.layout import (
+from tidewheel.storage.table_keys import (
     CHECK_INDEX,
     CHECK_PARTITION_KEY,
     CHECK_SORT_KEY,
@@ -49,7 +49,7 @@ class ConditionalCheckFailedException(ClientError):
 
 
 class TransactionCanceledException(ClientError):
-    """The condition of one of a transaction's writes does not hold."""
+    """The condition of a transaction's write does not hold."""
 
 
 class ResourceNotFoundException(ClientError):
@@ -102,7 +102,6 @@ class MemoryDynamoDBClient:
         exceptions: the exception classes of boto3's client.
         tokens: tokens of the latest transactions, oldest first.
         touched: called with the key of each item that is written or deleted.
-        token_touched: called with each token that is added or forgotten.
     """
 
     def __init__(self, table: str) -> None:
@@ -117,7 +116,6 @@ class MemoryDynamoDBClient:
         self._writes: Counter[str] = Counter()
         self.tokens: dict[str, None] = {}
         self.touched: Callable[[str, str], None] = lambda *_: None
-        self.token_touched: Callable[[str], None] = lambda _: None
 
     # ---- reading
     def get_item(self, *, TableName: str, Key: Item, ConsistentRead: bool = False) -> Item:  # noqa: ARG002
@@ -127,7 +125,7 @@ class MemoryDynamoDBClient:
         return {} if kept is None else {"Item": dict(kept.item)}
 
     def batch_get_item(self, *, RequestItems: Mapping[str, Any]) -> Item:
-        """Reads items of the table, in one request."""
+        """Reads items of the table, in a single request."""
         ((table, part),) = RequestItems.items()
         keys = part["Keys"]
         if not 1 <= len(keys) <= MAX_BATCH_KEYS or len({self._key(table, key) for key in keys}) < len(keys):
@@ -149,7 +147,7 @@ class MemoryDynamoDBClient:
         Limit: int | None = None,
         ExclusiveStartKey: Item | None = None,
     ) -> Item:
-        """Reads a page of a partition, in the order of its sort keys."""
+        """Reads a page of a partition, by sort key."""
         values = ExpressionAttributeValues
         read = _read(
             KeyConditionExpression,
@@ -214,7 +212,7 @@ class MemoryDynamoDBClient:
         ReturnValuesOnConditionCheckFailure: str = "NONE",
         **update: Any,
     ) -> Item:
-        """Changes an item, or makes it."""
+        """Changes or makes an item."""
         if ReturnValues not in ("NONE", "ALL_NEW"):
             _invalid(f"ReturnValues {ReturnValues!r} is not known here")
         with self._lock:
@@ -224,7 +222,7 @@ class MemoryDynamoDBClient:
         return {"Attributes": dict(write.new.item)} if ReturnValues == "ALL_NEW" and write.new is not None else {}
 
     def delete_item(self, *, TableName: str, Key: Item, ReturnValues: str = "NONE") -> Item:
-        """Deletes an item if it is there."""
+        """Deletes an item, if any."""
         if ReturnValues not in ("NONE", "ALL_OLD"):
             _invalid(f"ReturnValues {ReturnValues!r} is not known here")
         with self._lock:
@@ -257,32 +255,20 @@ class MemoryDynamoDBClient:
             if sum(write.new.size_bytes for write in writes if write.new is not None) > MAX_TRANSACTION_BYTES:
                 _invalid(f"a transaction has at most {MAX_TRANSACTION_BYTES} bytes")
             if any(write.refused is not None for write in writes):
-                reasons = [
-                    {"Code": "None"}
-                    if write.refused is None
-                    else {"Code": "ConditionalCheckFailed", "Message": _REFUSED}
-                    for write in writes
-                ]
-                raise _error(
-                    TransactionCanceledException, "TransactWriteItems", "canceled", CancellationReasons=reasons
-                )
+                refused = {"Code": "ConditionalCheckFailed", "Message": _REFUSED}
+                reasons = [{"Code": "None"} if write.refused is None else refused for write in writes]
+                operation, canceled = "TransactWriteItems", TransactionCanceledException
+                raise _error(canceled, operation, "canceled", CancellationReasons=reasons)
             for write, entry in zip(writes, TransactItems, strict=True):
                 if "ConditionCheck" not in entry:
                     self._store(write)
             if ClientRequestToken is not None:
-                self.remember(ClientRequestToken)
+                self.tokens[ClientRequestToken] = None
+                if len(self.tokens) > _TOKENS:
+                    del self.tokens[next(iter(self.tokens))]
         return {}
 
     # ---- beside boto3's client
-    def remember(self, token: str) -> None:
-        """Makes a later transaction with this token do nothing."""
-        self.tokens[token] = None
-        self.token_touched(token)
-        if len(self.tokens) > _TOKENS:
-            forgotten = next(iter(self.tokens))
-            del self.tokens[forgotten]
-            self.token_touched(forgotten)
-
     def item(self, partition: str, sort_key: str) -> Item | None:
         """Returns the item with a key, or None."""
         with self._lock:
@@ -295,7 +281,7 @@ class MemoryDynamoDBClient:
             return min((each.order[0][0] for each in self._index.values() if each.order), default=None)
 
     def items(self, partition: str | None = None) -> list[Item]:
-        """Returns all items, or those of a partition, by their keys."""
+        """Returns all items, or the items of a partition, by key."""
         with self._lock:
             names = sorted(self._partitions) if partition is None else [partition]
             found = [self._partitions[name] for name in names if name in self._partitions]
@@ -308,7 +294,7 @@ class MemoryDynamoDBClient:
         return 0 if kept is None else kept.size_bytes
 
     def writes(self, *, but: str) -> int:
-        """Returns the number of writes so far, except those of a partition."""
+        """Returns the number of writes so far, except a partition's writes."""
         return self._writes.total() - self._writes[but]
 
     def expire(self, now_s: int, goes: Callable[[], bool] = lambda: True) -> None:
@@ -390,7 +376,7 @@ class MemoryDynamoDBClient:
             self._show(key)
 
     def _show(self, key: _Key) -> None:
-        """Brings the index up to date for one item."""
+        """Brings the index up to date for an item."""
         if (old := self._indexed.pop(key, None)) is not None:
             self._index[old[0]].remove(old[1])
         kept = self._kept(key)
@@ -458,7 +444,7 @@ def _page(found: Iterator[_Kept], keys: Sequence[str], read: _Read, values: Item
 
 
 def _within(order: list[Any], wanted: Comparison | None, values: Item, numbers: bool, after: Any) -> Iterator[Any]:
-    """Yields the places of an order that a comparison selects, behind `after`."""
+    """Yields the places of an order selected by a comparison, behind `after`."""
     begin = 0 if after is None else bisect_right(order, after)
     if wanted is None:
         yield from order[begin:]
@@ -506,7 +492,7 @@ def _apply(item: Item, clause: expressions.Update, values: Item) -> None:
 
 
 def _measured(item: Item) -> _Kept:
-    """Returns an item with its size.
+    """Returns an item and the item's size.
 
     Raises:
         ClientError: the item is too large.
@@ -584,7 +570,7 @@ def _write(
 
 
 def _check_used(texts: Sequence[str | None], names: _Names, values: Sequence[str]) -> None:
-    """Refuses names and values that no expression uses, as DynamoDB does."""
+    """Refuses unused names and values, as DynamoDB does."""
     whole = " ".join(text for text in texts if text)
     used = {*expressions.placeholders(whole)}
     for unused in {*(name for name, _ in names), *values} - used:

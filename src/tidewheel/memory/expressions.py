@@ -36,11 +36,11 @@ _SETS = frozenset({"NS", "SS", "BS"})
 
 
 class InvalidExpression(Exception):
-    """An expression that this parser does not know, or that DynamoDB would refuse."""
+    """An expression unknown to this parser, or refused by DynamoDB."""
 
 
 class Comparison(NamedTuple):
-    """A comparison of a path with values, as key conditions contain them.
+    """A comparison of a path with values, as in key conditions.
 
     Attributes:
         operator: "=", "<", "<=", ">", ">=", "BETWEEN" or "begins_with".
@@ -156,7 +156,7 @@ def placeholders(text: str) -> frozenset[str]:
 
 
 class _Parser:
-    """Reads one expression from left to right."""
+    """Reads an expression from left to right."""
 
     def __init__(self, text: str, names: Mapping[str, str]) -> None:
         self._text = text
@@ -169,19 +169,19 @@ class _Parser:
         return self._at < len(self._tokens)
 
     def end(self) -> None:
-        """Checks that no token is left."""
+        """Checks for the end of the tokens."""
         if self.more():
             raise self._unknown()
 
     def takes(self, word: str) -> bool:
-        """Takes a word or sign if it comes next."""
+        """Takes a word or sign if present."""
         if self._next().upper() != word:
             return False
         self._at += 1
         return True
 
     def one_of(self, *words: str) -> str:
-        """Takes one of some words or signs."""
+        """Takes any of the given words or signs."""
         for word in words:
             if self.takes(word):
                 return word
@@ -215,7 +215,7 @@ class _Parser:
         return token
 
     def any_of(self) -> Condition:
-        """Takes conditions with OR between them."""
+        """Takes conditions joined by OR."""
         tests = [self._all_of()]
         while self.takes("OR"):
             tests.append(self._all_of())

@@ -57,10 +57,7 @@ class MemoryObjects(UnversionedObjects):
         Raises:
             ObjectMissing: there is no such object.
         """
-        with self._lock:
-            if name not in self._objects:
-                raise ObjectMissing(name)
-            return self._objects[name].data[offset : offset + length]
+        return self._found(name).data[offset : offset + length]
 
     @contextmanager
     def create(self, name: str) -> Iterator[Sink]:
@@ -70,7 +67,7 @@ class MemoryObjects(UnversionedObjects):
         self.put(name, pieces.getbuffer())
 
     def list(self, prefix: str, after: str | None = None) -> Iterator[StoredObject]:
-        """Lists the objects that exist at the first iteration."""
+        """Lists the objects as of the first iteration."""
         with self._lock:
             kept = sorted(
                 (name, each) for name, each in self._objects.items() if name.startswith(prefix) and name > (after or "")
@@ -84,10 +81,7 @@ class MemoryObjects(UnversionedObjects):
         Raises:
             ObjectMissing: there is no such object.
         """
-        with self._lock:
-            if name not in self._objects:
-                raise ObjectMissing(name)
-            self._objects[to] = self._objects[name]._replace(put_at_ms=self._now_ms())
+        self.put(to, self._found(name).data)
 
     def move(self, name: str, to: str) -> None:
         """Renames an object, with a new time of writing.
@@ -103,3 +97,9 @@ class MemoryObjects(UnversionedObjects):
         with self._lock:
             for name in names:
                 self._objects.pop(name, None)
+
+    def _found(self, name: str) -> _Kept:
+        try:
+            return self._objects[name]
+        except KeyError:
+            raise ObjectMissing(name) from None

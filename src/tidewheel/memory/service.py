@@ -1,4 +1,4 @@
-"""Bundles everything that the flows use, in memory."""
+"""Bundles everything used by the flows, in memory."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from threading import Condition
 
 from tidewheel.clock import Clock
 from tidewheel.errors import SqsError
-from tidewheel.memory.sqs_queue import ACCOUNT, REGION, Account, MemoryQueue, name_of
+from tidewheel.memory.sqs_queue import ACCOUNT, REGION, MemoryQueue, name_of
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,80}\Z")
 
@@ -26,7 +26,11 @@ class MemorySqs:
         account_id, region: in the queues' names.
         on_demand: whether a queue is created when its URL is first used.
         numbers: of messages, in the order of arrival. They are in the messages' ids.
-        touched: see `Account`.
+        touched: called with a queue's name and a message's id for each change of a message.
+
+    Attributes:
+        lock: held by each operation, and notified when a message arrives.
+        known: the queues by name.
     """
 
     def __init__(
@@ -38,17 +42,12 @@ class MemorySqs:
         region: str = REGION,
         on_demand: bool = False,
         numbers: Iterator[int] | None = None,
-        touched: Callable[[str, str, bool], None] = lambda *_: None,
+        touched: Callable[[str, str], None] = lambda *_: None,
     ) -> None:
+        self.clock, self.account_id, self.region = clock, account_id, region
+        self.lock, self.numbers, self.touched = changed or Condition(), numbers or itertools.count(), touched
+        self.known: dict[str, MemoryQueue] = {}
         self._on_demand = on_demand
-        self._account = Account(
-            clock=clock,
-            id=account_id,
-            region=region,
-            lock=changed or Condition(),
-            numbers=numbers or itertools.count(),
-            touched=touched,
-        )
 
     def create_queue(
         self, name: str, attributes: Mapping[str, str] | None = None, tags: Mapping[str, str] | None = None
@@ -61,12 +60,12 @@ class MemorySqs:
         if not _NAME.match(name):
             reason = "a standard queue's name is 1 to 80 letters, digits, '-' or '_'; FIFO queues are not emulated"
             raise SqsError("InvalidParameterValue", f"{name!r}: {reason}")
-        with self._account.lock:
-            known = self._account.queues.get(name)
+        with self.lock:
+            known = self.known.get(name)
             if known is None:
-                queue = MemoryQueue(self._account, name, tags or {})
+                queue = MemoryQueue(self, name, tags or {})
                 queue.set_attributes(attributes or {})
-                self._account.queues[name] = queue
+                self.known[name] = queue
                 return queue
             have = known.attributes
             for attribute, value in (attributes or {}).items():
@@ -83,8 +82,8 @@ class MemorySqs:
         Raises:
             SqsError: there is no such queue.
         """
-        with self._account.lock:
-            found = self._account.queues.get(name_of(url))
+        with self.lock:
+            found = self.known.get(name_of(url))
         if found is None and self._on_demand:
             return self.create_queue(name_of(url))
         if found is None:
@@ -93,8 +92,8 @@ class MemorySqs:
 
     def queues(self, prefix: str = "") -> list[MemoryQueue]:
         """Lists the queues whose names have a prefix, sorted by name."""
-        with self._account.lock:
-            return [queue for name, queue in sorted(self._account.queues.items()) if name.startswith(prefix)]
+        with self.lock:
+            return [queue for name, queue in sorted(self.known.items()) if name.startswith(prefix)]
 
     def delete_queue(self, url: str) -> None:
         """Deletes a queue with all messages. The name can be used again at once.
@@ -102,10 +101,10 @@ class MemorySqs:
         Raises:
             SqsError: there is no such queue.
         """
-        with self._account.lock:
+        with self.lock:
             queue = self.queue(url)
             queue.purge()
-            del self._account.queues[queue.name]
+            del self.known[queue.name]
 
     def dead_letter_sources(self, url: str) -> list[MemoryQueue]:
         """Lists the queues whose dead-letter queue is the given queue.
@@ -133,5 +132,4 @@ class MemorySqs:
         if destination_url is not None:
             fixed = self.queue(destination_url)
             return source.move_all(lambda _: fixed)
-        known = self._account.queues
-        return source.move_all(lambda each: None if each.source_arn is None else known.get(name_of(each.source_arn)))
+        return source.move_all(lambda each: self.known.get(name_of(each.source_arn or "")))

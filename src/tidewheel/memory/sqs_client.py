@@ -18,23 +18,23 @@ from botocore.exceptions import ClientError
 
 from tidewheel.errors import SqsError
 from tidewheel.memory.sqs import MemorySqs
-from tidewheel.memory.sqs_message import Attributes, MemoryMessage, message_bytes
-from tidewheel.memory.sqs_queue import ACCOUNT, MemoryQueue
+from tidewheel.memory.sqs_message import Attributes, MemoryMessage, bad_parameter, message_bytes
+from tidewheel.memory.sqs_queue import ACCOUNT, RANGES, MemoryQueue
 from tidewheel.model.message import SQS_MAX_BYTES
 
 MAX_BATCH = 10
 _ENTRY_ID = re.compile(r"[\w-]{1,80}\Z")
+_SAME = (
+    *("BatchEntryIdsNotDistinct", "BatchRequestTooLong", "EmptyBatchRequest", "InvalidBatchEntryId"),
+    *("QueueDeletedRecently", "TooManyEntriesInBatchRequest"),
+)
 _CODES = {
-    "BatchEntryIdsNotDistinct": "AWS.SimpleQueueService.BatchEntryIdsNotDistinct",
-    "BatchRequestTooLong": "AWS.SimpleQueueService.BatchRequestTooLong",
-    "EmptyBatchRequest": "AWS.SimpleQueueService.EmptyBatchRequest",
-    "InvalidBatchEntryId": "AWS.SimpleQueueService.InvalidBatchEntryId",
-    "QueueDeletedRecently": "AWS.SimpleQueueService.QueueDeletedRecently",
+    **{name: f"AWS.SimpleQueueService.{name}" for name in _SAME},
     "QueueDoesNotExist": "AWS.SimpleQueueService.NonExistentQueue",
     "QueueNameExists": "QueueAlreadyExists",
     "ReceiptHandleIsInvalid": "ReceiptHandleIsInvalid",
-    "TooManyEntriesInBatchRequest": "AWS.SimpleQueueService.TooManyEntriesInBatchRequest",
 }
+"""boto3's name of an exception -> SQS's code."""
 _EXCEPTIONS = {name: type(name, (ClientError,), {"__doc__": code}) for name, code in _CODES.items()}
 _BY_CODE = {code: _EXCEPTIONS[name] for name, code in _CODES.items()}
 
@@ -83,7 +83,7 @@ class MemorySqsClient:
 
     @_operation
     def get_queue_url(self, *, QueueName: str, QueueOwnerAWSAccountId: str = ACCOUNT) -> dict[str, Any]:
-        """Finds a queue by name. There is one account only."""
+        """Finds a queue by name, in the only account."""
         if QueueOwnerAWSAccountId != ACCOUNT:
             raise SqsError(_CODES["QueueDoesNotExist"], "The specified queue does not exist.")
         return {"QueueUrl": self.sqs.queue(QueueName).url}
@@ -122,7 +122,7 @@ class MemorySqsClient:
 
     @_operation
     def delete_queue(self, *, QueueUrl: str) -> dict[str, Any]:
-        """Deletes a queue and its messages immediately."""
+        """Deletes a queue and all messages immediately."""
         self.sqs.delete_queue(QueueUrl)
         return {}
 
@@ -134,29 +134,13 @@ class MemorySqsClient:
 
     # ---- sending
     @_operation
-    def send_message(
-        self,
-        *,
-        QueueUrl: str,
-        MessageBody: str,
-        DelaySeconds: int | None = None,
-        MessageAttributes: Attributes | None = None,
-        MessageSystemAttributes: Attributes | None = None,
-        MessageGroupId: str | None = None,
-    ) -> dict[str, Any]:
-        """Sends one message."""
-        entry = {
-            "MessageBody": MessageBody,
-            "DelaySeconds": DelaySeconds,
-            "MessageAttributes": MessageAttributes,
-            "MessageSystemAttributes": MessageSystemAttributes,
-            "MessageGroupId": MessageGroupId,
-        }
+    def send_message(self, *, QueueUrl: str, **entry: Any) -> dict[str, Any]:
+        """Sends a message, with the arguments of boto3."""
         return _send(self.sqs.queue(QueueUrl), entry)
 
     @_operation
     def send_message_batch(self, *, QueueUrl: str, Entries: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-        """Sends up to ten messages. Reports each refused message by its Id."""
+        """Sends up to ten messages. Reports each refused message by the entry's Id."""
         queue = self.sqs.queue(QueueUrl)
         total = sum(message_bytes(each["MessageBody"], each.get("MessageAttributes") or {}) for each in Entries)
         if total > SQS_MAX_BYTES:
@@ -172,15 +156,21 @@ class MemorySqsClient:
         QueueUrl: str,
         MaxNumberOfMessages: int = 1,
         VisibilityTimeout: int | None = None,
-        WaitTimeSeconds: int = 0,  # noqa: ARG002  # waiting is useless while the clock stands still
+        WaitTimeSeconds: int | None = None,
         MessageAttributeNames: Sequence[str] = (),
         MessageSystemAttributeNames: Sequence[str] = (),
         AttributeNames: Sequence[str] = (),
+        ReceiveRequestAttemptId: str | None = None,
     ) -> dict[str, Any]:
         """Takes messages. The answer has no field `Messages` if there are none."""
-        if not 1 <= MaxNumberOfMessages <= MAX_BATCH:
-            reason = f"Value {MaxNumberOfMessages} for parameter MaxNumberOfMessages is invalid. Reason: 1 to 10."
-            raise SqsError("InvalidParameterValue", reason)
+        _check_standard("ReceiveRequestAttemptId", ReceiveRequestAttemptId)
+        for name, number, (least, most) in (
+            ("MaxNumberOfMessages", MaxNumberOfMessages, (1, MAX_BATCH)),
+            ("VisibilityTimeout", VisibilityTimeout, RANGES["VisibilityTimeout"]),
+            ("WaitTimeSeconds", WaitTimeSeconds, RANGES["ReceiveMessageWaitTimeSeconds"]),
+        ):
+            if number is not None and not least <= number <= most:
+                raise bad_parameter(name, number, f"Must be >= {least} and <= {most}.")
         taken = self.sqs.queue(QueueUrl).take(MaxNumberOfMessages, VisibilityTimeout)
         system = {*MessageSystemAttributeNames, *AttributeNames}
         messages = [_received(message, MessageAttributeNames, system) for message in taken]
@@ -246,12 +236,19 @@ class MemorySqsClient:
 
 
 def _send(queue: MemoryQueue, entry: Mapping[str, Any]) -> dict[str, Any]:
+    _check_standard("MessageDeduplicationId", entry.get("MessageDeduplicationId"))
     body, attributes = entry["MessageBody"], entry.get("MessageAttributes") or {}
     system = {name: value["StringValue"] for name, value in (entry.get("MessageSystemAttributes") or {}).items()}
     if entry.get("MessageGroupId") is not None:
         system["MessageGroupId"] = entry["MessageGroupId"]
     message = queue.put(body, attributes, entry.get("DelaySeconds"), system)
     return {"MessageId": message.id, "MD5OfMessageBody": _md5(body), **_attributes_md5(attributes)}
+
+
+def _check_standard(name: str, value: str | None) -> None:
+    """Raises SqsError for a parameter of FIFO queues."""
+    if value is not None:
+        raise bad_parameter(name, value, "The request includes a parameter that is not valid for this queue type.")
 
 
 def _queue_attributes(queue: MemoryQueue) -> dict[str, str]:

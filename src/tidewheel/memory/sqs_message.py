@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from tidewheel.errors import SqsError
+from tidewheel.errors import InvalidValue, SqsError
 from tidewheel.model.settings import SQS_MAX_DELAY_S
+from tidewheel.model.validation import ATTRIBUTE_NAME, check_characters
 
 MAX_ATTRIBUTES = 10
+_TYPE = re.compile(r"(String|Number|Binary)(\..+)?\Z")
+_AMOUNT = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\Z", re.ASCII)
 
 Attributes = Mapping[str, Mapping[str, Any]]
 """Message attributes in boto3's form: name -> {"DataType": ..., "StringValue" or "BinaryValue": ...}."""
@@ -73,14 +77,40 @@ def check_message(body: str, attributes: Attributes, delay_s: int, most_bytes: i
         raise bad_parameter("DelaySeconds", delay_s, f"DelaySeconds must be >= 0 and <= {SQS_MAX_DELAY_S}.")
     if not body:
         raise SqsError("MissingParameter", "The request must contain the parameter MessageBody.")
+    _check_characters(body)
     if len(attributes) > MAX_ATTRIBUTES:
         reason = f"Number of message attributes [{len(attributes)}] exceeds the allowed maximum [{MAX_ATTRIBUTES}]."
         raise SqsError("InvalidParameterValue", reason)
+    for name, value in attributes.items():
+        if wrong := _wrong_attribute(name, value):
+            raise SqsError("InvalidParameterValue", f"The message attribute '{name}' {wrong}.")
+        _check_characters(value.get("StringValue") or "")
     size = message_bytes(body, attributes)
     if size > most_bytes:
         reason = f"One or more parameters are invalid. Reason: Message must be shorter than {most_bytes} bytes."
         raise SqsError("InvalidParameterValue", reason)
     return size
+
+
+def _wrong_attribute(name: str, value: Mapping[str, Any]) -> str | None:
+    """Returns why SQS refuses an attribute. None: SQS takes the attribute."""
+    kind = _TYPE.match(value.get("DataType") or "")
+    if not ATTRIBUTE_NAME.match(name):
+        return "has an invalid name"
+    if kind is None:
+        return "has an invalid message attribute type, the set of supported type prefixes is Binary, Number, and String"
+    given = value.get("BinaryValue" if kind[1] == "Binary" else "StringValue")
+    if not given:
+        return f"must contain a non-empty value of type '{kind[0]}'"
+    return "is not a number" if kind[1] == "Number" and not _AMOUNT.match(given) else None
+
+
+def _check_characters(text: str) -> None:
+    try:
+        check_characters("the message", text)
+    except InvalidValue:
+        reason = "The message contains characters outside the allowed set."
+        raise SqsError("InvalidMessageContents", reason) from None
 
 
 def message_bytes(body: str, attributes: Attributes) -> int:

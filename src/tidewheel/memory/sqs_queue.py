@@ -13,18 +13,18 @@ from __future__ import annotations
 
 import copy
 import heapq
-import itertools
 import json
-import threading
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
 
-from tidewheel.clock import Clock
 from tidewheel.errors import SqsError
 from tidewheel.memory.sqs_message import Attributes, MemoryMessage, bad_parameter, check_message
 from tidewheel.memory.sqs_tenants import Heap, Tenants
 from tidewheel.model.message import SQS_MAX_BYTES
 from tidewheel.model.settings import SQS_MAX_DELAY_S
+
+if TYPE_CHECKING:
+    from tidewheel.memory.sqs import MemorySqs
 
 REGION = "us-east-1"
 ACCOUNT = "123456789012"
@@ -48,25 +48,6 @@ RANGES = {
 _KEPT = ("KmsDataKeyReusePeriodSeconds", "KmsMasterKeyId", "Policy", "RedriveAllowPolicy", "RedrivePolicy")
 
 
-@dataclass(slots=True, kw_only=True)
-class Account:
-    """State shared by the queues of an account in a Region.
-
-    Attributes:
-        lock: held by each operation, and notified when a message arrives.
-        touched: called with a queue's name and a message's id for each change of a message. The last argument says
-            whether the message has come or gone, or only its place in the queue has changed.
-    """
-
-    clock: Clock
-    id: str = ACCOUNT
-    region: str = REGION
-    lock: threading.Condition = field(default_factory=threading.Condition)
-    queues: dict[str, MemoryQueue] = field(default_factory=dict)
-    numbers: Iterator[int] = field(default_factory=itertools.count)
-    touched: Callable[[str, str, bool], None] = lambda *_: None
-
-
 class MemoryQueue:
     """A standard queue. Safe for use by several threads.
 
@@ -76,13 +57,13 @@ class MemoryQueue:
         created_at_ms: when the queue was created.
     """
 
-    def __init__(self, account: Account, name: str, tags: Mapping[str, str]) -> None:
+    def __init__(self, sqs: MemorySqs, name: str, tags: Mapping[str, str]) -> None:
         self.name = name
-        self.url = f"https://sqs.{account.region}.amazonaws.com/{account.id}/{name}"
-        self.arn = f"arn:aws:sqs:{account.region}:{account.id}:{name}"
+        self.url = f"https://sqs.{sqs.region}.amazonaws.com/{sqs.account_id}/{name}"
+        self.arn = f"arn:aws:sqs:{sqs.region}:{sqs.account_id}:{name}"
         self.tags = dict(tags)
-        self.created_at_ms = account.clock.now_ms()
-        self._account = account
+        self.created_at_ms = sqs.clock.now_ms()
+        self._sqs = sqs
         self._attributes = dict(DEFAULTS)
         self._redrive: tuple[str, int] | None = None
         self._by_id: dict[str, MemoryMessage] = {}
@@ -93,7 +74,7 @@ class MemoryQueue:
     @property
     def attributes(self) -> dict[str, str]:
         """A copy of all attributes, set or by default."""
-        with self._account.lock:
+        with self._sqs.lock:
             return dict(self._attributes)
 
     def set_attributes(self, attributes: Mapping[str, str]) -> None:
@@ -104,10 +85,10 @@ class MemoryQueue:
         """
         redrive = self._redrive
         for name, value in attributes.items():
-            _check_attribute(name, value)
+            check_attribute(name, value)
             if name == "RedrivePolicy":
                 redrive = _redrive_policy(value) if value else None
-        with self._account.lock:
+        with self._sqs.lock:
             for name, value in attributes.items():
                 if value:
                     self._attributes[name] = value
@@ -118,7 +99,7 @@ class MemoryQueue:
     @property
     def dead_letters(self) -> MemoryQueue | None:
         """The dead-letter queue, or None."""
-        return None if self._redrive is None else self._account.queues.get(name_of(self._redrive[0]))
+        return None if self._redrive is None else self._sqs.known.get(name_of(self._redrive[0]))
 
     def number(self, attribute: str) -> int:
         """Returns an attribute's value in SQS's unit (seconds, bytes)."""
@@ -146,9 +127,9 @@ class MemoryQueue:
         attributes = attributes or {}
         delay_s = self.number("DelaySeconds") if delay_s is None else delay_s
         size = check_message(body, attributes, delay_s, self.number("MaximumMessageSize"))
-        with self._account.lock:
-            now_ms = self._account.clock.now_ms()
-            number = next(self._account.numbers)
+        with self._sqs.lock:
+            now_ms = self._sqs.clock.now_ms()
+            number = next(self._sqs.numbers)
             message = MemoryMessage(
                 id=f"00000000-0000-4000-8000-{number:012x}",
                 body=body,
@@ -178,8 +159,8 @@ class MemoryQueue:
         """
         visibility_s = self.number("VisibilityTimeout") if visibility_s is None else visibility_s
         taken: list[MemoryMessage] = []
-        with self._account.lock:
-            now_ms = self._account.clock.now_ms()
+        with self._sqs.lock:
+            now_ms = self._sqs.clock.now_ms()
             dead_letters, limit = self.dead_letters, 0 if self._redrive is None else self._redrive[1]
             while len(taken) < count:
                 heap = self._next_heap(now_ms)
@@ -200,9 +181,9 @@ class MemoryQueue:
             # After the loop, so that a visibility time-out of 0 does not return a message twice in the same call.
             for message in taken:
                 if visibility_s == 0:  # behind the others that are receivable now
-                    message.arrival = next(self._account.numbers)
+                    message.arrival = next(self._sqs.numbers)
                 heapq.heappush(self._heap, (message.ready_at_ms, message.arrival, message))
-                self._account.touched(self.name, message.id, False)
+                self._sqs.touched(self.name, message.id)
             return [copy.copy(message) for message in taken]
 
     def delete(self, receipt_handle: str) -> None:
@@ -211,11 +192,11 @@ class MemoryQueue:
         Raises:
             SqsError: the handle is not from this queue.
         """
-        with self._account.lock:
+        with self._sqs.lock:
             message = self._by_handle(receipt_handle)
             if message is not None:
                 self._remove(message)
-                self._count_in_flight(message, self._account.clock.now_ms(), in_flight=False)
+                self._count_in_flight(message, self._sqs.clock.now_ms(), in_flight=False)
 
     def change_visibility(self, receipt_handle: str, visibility_s: int) -> None:
         """Makes a message in flight receivable after a number of seconds.
@@ -226,9 +207,9 @@ class MemoryQueue:
         if not 0 <= visibility_s <= MAX_VISIBILITY_S:
             reason = f"VisibilityTimeout must be >= 0 and <= {MAX_VISIBILITY_S}."
             raise bad_parameter("VisibilityTimeout", visibility_s, reason)
-        with self._account.lock:
+        with self._sqs.lock:
             message = self._by_handle(receipt_handle)
-            now_ms = self._account.clock.now_ms()
+            now_ms = self._sqs.clock.now_ms()
             if message is None or not message.in_flight or message.ready_at_ms <= now_ms:
                 reason = "Message does not exist or is not available for visibility timeout change."
                 raise bad_parameter("ReceiptHandle", receipt_handle, reason)
@@ -238,34 +219,34 @@ class MemoryQueue:
                 message.ready_at_ms = ready_at_ms
                 self._count_in_flight(message, now_ms, in_flight=message.in_flight)
                 self._keep(message)
-            self._account.touched(self.name, message.id, False)
+            self._sqs.touched(self.name, message.id)
 
-    def release(self) -> None:
+    def end_receives(self) -> None:
         """Makes all messages in flight receivable, since their receiver is gone."""
-        with self._account.lock:
-            now_ms = self._account.clock.now_ms()
+        with self._sqs.lock:
+            now_ms = self._sqs.clock.now_ms()
             for message in [each for each in self._by_id.values() if each.in_flight and each.ready_at_ms > now_ms]:
                 message.in_flight, message.ready_at_ms = False, now_ms
                 self._count_in_flight(message, now_ms, in_flight=False)
                 self._keep(message)
-                self._account.touched(self.name, message.id, False)
+                self._sqs.touched(self.name, message.id)
 
     def purge(self) -> None:
         """Deletes all messages."""
-        with self._account.lock:
+        with self._sqs.lock:
             for message in list(self._by_id.values()):
                 self._remove(message)
             self._heap.clear()
             self._tenants = None
 
     def move_all(self, destination: Callable[[MemoryMessage], MemoryQueue | None]) -> int:
-        """Moves all messages that are not in flight, as new messages. Returns their number.
+        """Moves all messages not in flight, as new messages. Returns the number.
 
         Args:
             destination: returns the target queue of a message; None: the message stays.
         """
-        with self._account.lock:
-            now_ms = self._account.clock.now_ms()
+        with self._sqs.lock:
+            now_ms = self._sqs.clock.now_ms()
             moved = 0
             for message in sorted(self._live(now_ms), key=lambda each: (each.ready_at_ms, each.arrival)):
                 to = None if message.ready_at_ms > now_ms else destination(message)
@@ -278,40 +259,40 @@ class MemoryQueue:
     # ---- looking at it
     def next_ready_ms(self) -> int | None:
         """When the next message can be received (maybe long ago), or None if the queue is empty."""
-        with self._account.lock:
-            heap = self._next_heap(self._account.clock.now_ms())
+        with self._sqs.lock:
+            heap = self._next_heap(self._sqs.clock.now_ms())
             return heap[0][0] if heap else None
 
     def find(self, message_id: str) -> MemoryMessage | None:
-        """Returns a message by its id, or None."""
+        """Returns the message with an id, or None."""
         return self._by_id.get(message_id)
 
     def restore(self, message: MemoryMessage) -> None:
-        """Puts a message of an earlier process back as it was."""
-        with self._account.lock:
+        """Puts a message of an earlier process back unchanged."""
+        with self._sqs.lock:
             self._keep(message)
-            self._count_in_flight(message, self._account.clock.now_ms(), in_flight=message.in_flight)
+            self._count_in_flight(message, self._sqs.clock.now_ms(), in_flight=message.in_flight)
 
     def visible_at_ms(self, message_id: str) -> int | None:
         """When SQS made a message receivable for the first time, or None if the message is gone.
 
         This time is the sending time plus the delay.
         """
-        with self._account.lock:
+        with self._sqs.lock:
             message = self._by_id.get(message_id)
             return None if message is None else message.visible_at_ms
 
     @property
     def everything(self) -> list[MemoryMessage]:
         """Copies of all messages in order of arrival, with delayed messages and messages in flight."""
-        with self._account.lock:
-            live = self._live(self._account.clock.now_ms())
+        with self._sqs.lock:
+            live = self._live(self._sqs.clock.now_ms())
             return [copy.copy(message) for message in sorted(live, key=lambda each: each.arrival)]
 
     @property
     def messages(self) -> list[MemoryMessage]:
         """Copies of the receivable messages, oldest first."""
-        now_ms = self._account.clock.now_ms()
+        now_ms = self._sqs.clock.now_ms()
         ready = [message for message in self.everything if message.ready_at_ms <= now_ms]
         return sorted(ready, key=lambda each: (each.ready_at_ms, each.arrival))
 
@@ -331,8 +312,8 @@ class MemoryQueue:
         return self._count(lambda message, now_ms: message.ready_at_ms > now_ms and message.in_flight)
 
     def _count(self, applies: Callable[[MemoryMessage, int], bool]) -> int:
-        with self._account.lock:
-            now_ms = self._account.clock.now_ms()
+        with self._sqs.lock:
+            now_ms = self._sqs.clock.now_ms()
             return sum(applies(message, now_ms) for message in self._live(now_ms))
 
     # ---- inside
@@ -341,33 +322,33 @@ class MemoryQueue:
         return [message for message in self._by_id.values() if message.sent_at_ms > expired_ms]
 
     def _expired_ms(self, now_ms: int) -> int:
-        """Returns the sending time of the latest message that is expired."""
+        """Returns the sending time of the latest expired message."""
         return now_ms - self.number("MessageRetentionPeriod") * 1000
 
     def _add(self, message: MemoryMessage) -> None:
         self._keep(message)
-        self._account.touched(self.name, message.id, True)
+        self._sqs.touched(self.name, message.id)
 
     def _remove(self, message: MemoryMessage) -> None:
         del self._by_id[message.id]
-        self._account.touched(self.name, message.id, True)
+        self._sqs.touched(self.name, message.id)
 
     def _keep(self, message: MemoryMessage) -> None:
         self._by_id[message.id] = message
         heapq.heappush(self._heap, (message.ready_at_ms, message.arrival, message))
         if message.group is not None:
             self._tenants = self._tenants or Tenants(self._prune)
-        self._account.lock.notify_all()
+        self._sqs.lock.notify_all()
 
     def _next_heap(self, now_ms: int) -> Heap:
-        """Returns the heap that begins with the message that is or becomes receivable first."""
+        """Returns the heap with the first receivable message."""
         if self._tenants is not None:
             return self._tenants.next_heap(self._heap, now_ms)
         self._prune(self._heap)
         return self._heap
 
     def _prune(self, heap: Heap) -> bool:
-        """Removes the first entries of a heap that are of moved and deleted messages. Returns whether one is left."""
+        """Removes entries of moved and deleted messages from the heap's front. Returns whether an entry is left."""
         while heap:
             ready_at_ms, _, message = heap[0]
             if self._by_id.get(message.id) is message and message.ready_at_ms == ready_at_ms:
@@ -407,7 +388,8 @@ def name_of(url: str) -> str:
     return url.rpartition(":")[2] if url.startswith("arn:") else url.rpartition("/")[2]
 
 
-def _check_attribute(name: str, value: str) -> None:
+def check_attribute(name: str, value: str) -> None:
+    """Raises SqsError if a queue has no such attribute, or SQS does not accept its value."""
     if name in RANGES:
         least, most = RANGES[name]
         if not value.isdecimal() or not least <= int(value) <= most:

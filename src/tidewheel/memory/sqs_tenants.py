@@ -25,7 +25,7 @@ Heap = list[tuple[int, int, MemoryMessage]]
 
 
 class Tenants:
-    """The tenants of a queue. Its callers hold the queue's lock.
+    """The tenants of a queue. Callers hold the queue's lock.
 
     Args:
         prune: removes the first entries of a heap whose messages are gone or have another time by now. Returns whether
@@ -40,7 +40,7 @@ class Tenants:
         self._held: dict[str | None, Heap] = {}
 
     def count(self, message: MemoryMessage, now_ms: int, *, in_flight: bool) -> None:
-        """Counts a message as in flight until its `ready_at_ms`, or as not in flight."""
+        """Counts a message as in flight until `ready_at_ms`, or as not in flight."""
         self._land(now_ms)
         if self._until_ms.pop(message.id, None) is not None:
             self._in_flight[message.group] -= 1

@@ -19,7 +19,7 @@ _MOST_ASKED = 3
 
 
 class CheckedClock:
-    """A clock that raises `ClockDoubted` when AWS's answers contradict it. Safe for several threads.
+    """A clock that raises `ClockDoubted` if AWS's answers contradict the time. Safe for several threads.
 
     An answer's time, and the local times before and after the call, bound the error of the local clock. The bounds of
     all answers of an invocation are intersected. If the error is still not known to 2 s when the time is asked for, a
@@ -77,7 +77,7 @@ class CheckedClock:
         return self.local.now_ms()
 
     def doubt(self) -> ClockDoubted | None:
-        """Returns the error that `now_ms` raises by the answers so far, if any."""
+        """Returns the error raised by `now_ms` after the answers so far, if any."""
         with self._lock:
             ahead, behind = self._least_ms >= MAX_ERROR_MS, self._most_ms < -MAX_ERROR_MS
             jumped = self._least_ms - self._most_ms > _DATE_MS

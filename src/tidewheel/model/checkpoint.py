@@ -1,16 +1,16 @@
-"""Encodes checkpoints, which hold the data that a rebuild needs beside the ledgers.
+"""Encodes checkpoints, which hold the data of a rebuild beside the ledgers.
 
 An encoded checkpoint is sealed (`tidewheel.model.checksum`), a zlib stream of JSON:
 
     {"v": 1, "topic": ..., "generation": ..., "settings": {...}, "written_at_ms": ...,
      "marks": [sealed, planned, collected_until, purge_ms],
-     "created_at_ms": ...,                                     left out if it is unknown
-     "purges": [[first_ms, end_ms, sent_before_ms], ...],      left out if there are none
-     "subscriptions": [[name, generation, queue_url, cursor, start, state], ...], and filter_policy, created_at_ms
-     "tombstones": [[slot, message id, ttl_s], ...],     and the id of the message it was moved to, 0 if it is uncertain
-     "recurring": [[name, generation, rule, first_ms, text, encoding, attributes, expires_in_ms], ...],
-                   and window_ms and group
-     "keys": [[key, id, sent_ms, seq, ttl_s, floor_ms, floor_seq, tail_ms, flags], ...],                   likewise
+     "created_at_ms": ...,                                                 null if it is unknown
+     "purges": [[first_ms, end_ms, sent_before_ms], ...],
+     "subscriptions": [[name, generation, queue_url, cursor, start, state, created_at_ms, settings], ...],
+     "tombstones": [[slot, message id, ttl_s, id of the message it was moved to, 0 if it is uncertain], ...],
+     "recurring": [[name, generation, rule, first_ms, text, encoding, attributes, expires_in_ms, window_ms,
+                    group], ...],
+     "keys": [[key, id, sent_ms, seq, ttl_s, floor_ms, floor_seq, tail_ms, flags], ...],
      "keys_read": [when, how many were examined]}          flags: 1 replaces others, 2 cancelled; id is null without one
 
 Subscriptions are sorted by name, tombstones by slot and id, keys by key. Names and trailing values added by a newer
@@ -34,7 +34,7 @@ from tidewheel.model.settings import TopicSettings, read_stored
 from tidewheel.model.subscription_state import Delivery, State, SubscriptionState
 from tidewheel.model.tombstone import Tombstone
 from tidewheel.model.topic import check_name
-from tidewheel.model.topic_state import FIRST_LAYOUT, Purge, TopicState, check_layout
+from tidewheel.model.topic_state import LAYOUT, Purge, TopicState, check_layout
 from tidewheel.model.untrusted import decompressed, json_object_of, mapping, text, whole
 from tidewheel.model.validation import check_group, check_key
 
@@ -53,7 +53,6 @@ class Checkpoint:
         keys: those that are not in ledgers: see `storage/keys.py`.
         keys_read_ms: when they were read.
         keys_examined: how many were read to find them.
-        layout: the topic's.
     """
 
     topic: str
@@ -72,7 +71,6 @@ class Checkpoint:
     keys: tuple[KeyEntry, ...] = ()
     keys_read_ms: int = 0
     keys_examined: int = 0
-    layout: int = FIRST_LAYOUT
 
     def says_the_same(self, other: Checkpoint) -> bool:
         """Returns whether the checkpoints differ only in their times."""
@@ -110,14 +108,13 @@ def checkpoint_of(
         tombstones=tuple(sorted((each._replace(put_ms=0) for each in tombstones), key=lambda each: each[:3])),
         recurring=tuple(sorted(recurring, key=lambda each: each.name)),
         created_at_ms=state.created_at_ms,
-        layout=state.layout,
     )
 
 
 def with_effective_cursors(
     subscriptions: Iterable[SubscriptionState], opened: Iterable[Delivery]
 ) -> Iterable[SubscriptionState]:
-    """Yields subscriptions with the cursor from which each still needs its rows."""
+    """Yields subscriptions with the first slot still needed by each."""
     first_open: dict[tuple[str, str], int] = {}
     # An open replay delivers old messages again, and ends with the index that it reads. Its plans do not count here.
     for key in (delivery.key for delivery in opened if delivery.key.replay is None):
@@ -130,25 +127,20 @@ def with_effective_cursors(
 def encode_checkpoint(checkpoint: Checkpoint) -> bytes:
     """Returns the bytes of a checkpoint."""
     document: dict[str, Any] = {
-        "v": checkpoint.layout,
+        "v": LAYOUT,
         "topic": checkpoint.topic,
         "generation": checkpoint.generation,
         "settings": json.loads(checkpoint.settings.to_json()),
         "written_at_ms": checkpoint.written_at_ms,
         "marks": [checkpoint.sealed, checkpoint.planned, checkpoint.collected_until, checkpoint.purge_ms],
         "subscriptions": [_subscription_values(each) for each in checkpoint.subscriptions],
-        "tombstones": [_tombstone_values(each) for each in checkpoint.tombstones],
+        "tombstones": [[*each[:4], int(each.certain)] for each in checkpoint.tombstones],
+        "created_at_ms": checkpoint.created_at_ms,
+        "purges": [[each.first_ms, each.end_ms, each.sent_before_ms] for each in checkpoint.purges],
+        "recurring": [_recurring_values(each) for each in checkpoint.recurring],
+        "keys": [_key_values(each) for each in checkpoint.keys],
+        "keys_read": [checkpoint.keys_read_ms, checkpoint.keys_examined],
     }
-    if checkpoint.created_at_ms is not None:
-        document["created_at_ms"] = checkpoint.created_at_ms
-    if checkpoint.purges:
-        document["purges"] = [[each.first_ms, each.end_ms, each.sent_before_ms] for each in checkpoint.purges]
-    if checkpoint.recurring:
-        document["recurring"] = [_recurring_values(each) for each in checkpoint.recurring]
-    if checkpoint.keys:
-        document["keys"] = [_key_values(each) for each in checkpoint.keys]
-    if checkpoint.keys_read_ms:
-        document["keys_read"] = [checkpoint.keys_read_ms, checkpoint.keys_examined]
     return sealed(zlib.compress(json.dumps(document, separators=(",", ":")).encode(), 6))
 
 
@@ -162,9 +154,8 @@ def decode_checkpoint(data: bytes) -> Checkpoint:
     try:
         document = json_object_of(decompressed(opened(data), _RAW_BYTES))
         topic = check_name("topic", document["topic"])
-        keys_read_ms, keys_examined = map(whole, document.get("keys_read", (0, 0)))
-        layout = whole(document["v"])
-        check_layout(topic, layout)
+        keys_read_ms, keys_examined = map(whole, document["keys_read"])
+        check_layout(topic, whole(document["v"]))
         sealed, planned, collected_until, purge_ms = map(whole, document["marks"])
         return Checkpoint(
             topic=topic,
@@ -174,16 +165,15 @@ def decode_checkpoint(data: bytes) -> Checkpoint:
             planned=planned,
             collected_until=collected_until,
             purge_ms=purge_ms,
-            purges=tuple(Purge.of(*each) for each in document.get("purges", ())),
+            purges=tuple(Purge.of(*each) for each in document["purges"]),
             written_at_ms=whole(document["written_at_ms"]),
             subscriptions=tuple(_subscription(topic, each) for each in document["subscriptions"]),
             tombstones=tuple(_tombstone(each) for each in document["tombstones"]),
-            recurring=tuple(_recurring(topic, each) for each in document.get("recurring", ())),
-            created_at_ms=whole(document["created_at_ms"]) if "created_at_ms" in document else None,
-            keys=tuple(_key(each) for each in document.get("keys", ())),
+            recurring=tuple(_recurring(topic, each) for each in document["recurring"]),
+            created_at_ms=_optional(document["created_at_ms"]),
+            keys=tuple(_key(each) for each in document["keys"]),
             keys_read_ms=keys_read_ms,
             keys_examined=keys_examined,
-            layout=layout,
         )
     except UnsupportedLayout:
         raise
@@ -195,9 +185,7 @@ def decode_checkpoint(data: bytes) -> Checkpoint:
 
 
 def _subscription(topic: str, row: Sequence[Any]) -> SubscriptionState:
-    name, generation, queue_url, cursor, start, state, *others = row
-    filter_policy, created_at_ms, settings = _known_values(others, None, None, None)
-    stored = {"filter_policy": filter_policy, **mapping(settings or {})}
+    name, generation, queue_url, cursor, start, state, created_at_ms, settings, *_ = row
     return SubscriptionState(
         topic=topic,
         name=check_name("subscription", name),
@@ -206,36 +194,23 @@ def _subscription(topic: str, row: Sequence[Any]) -> SubscriptionState:
         cursor=whole(cursor),
         start=whole(start),
         state=State(state),
-        created_at_ms=None if created_at_ms is None else whole(created_at_ms),
-        **read_stored(stored),
+        created_at_ms=whole(created_at_ms),
+        **read_stored(mapping(settings)),
     )
 
 
-def _known_values(row: Sequence[Any], *defaults: Any) -> list[Any]:
-    """Returns the values at the end of a row that this release knows, by default where they were left out."""
-    return [*row[: len(defaults)], *defaults[len(row) :]]
+def _optional(value: object) -> int | None:
+    return None if value is None else whole(value)
 
 
 def _subscription_values(each: SubscriptionState) -> list[Any]:
-    """Returns the values of a subscription, without trailing absent values."""
-    found: list[Any] = [each.name, each.generation, each.queue_url, each.cursor, each.start, each.state.value]
-    others = {name: value for name, value in each.stored().items() if value is not None and name != "filter_policy"}
-    found += [each.filter_policy, each.created_at_ms, others or None]
-    while found[-1] is None:
-        found.pop()
-    return found
-
-
-def _tombstone_values(each: Tombstone) -> list[str | int | None]:
-    """Returns the values of a tombstone, without trailing usual values."""
-    if not each.certain:
-        return [*each[:4], 0]
-    return list(each[:3] if each.to is None else each[:4])
+    settings = {name: value for name, value in each.stored().items() if value is not None}
+    marks = (each.cursor, each.start, each.state.value, each.created_at_ms)
+    return [each.name, each.generation, each.queue_url, *marks, settings]
 
 
 def _tombstone(row: Sequence[Any]) -> Tombstone:
-    slot, message_id, ttl_s, *others = row
-    to, certain = _known_values(others, None, 1)
+    slot, message_id, ttl_s, to, certain, *_ = row
     moved_to = None if to is None else MessageId(text(to))
     return Tombstone(whole(slot), MessageId(text(message_id)), whole(ttl_s), moved_to, bool(whole(certain)))
 
@@ -247,7 +222,7 @@ def _recurring_values(each: Recurring) -> list[Any]:
 
 def _recurring(topic: str, row: Sequence[Any]) -> Recurring:
     name, generation, rule, first_ms, body, encoding, attributes, expires_in_ms, *others = row
-    [window_ms, group] = _known_values(others, None, None)
+    window_ms, group, *_ = others
     return Recurring(
         topic=topic,
         name=text(name),
@@ -257,9 +232,9 @@ def _recurring(topic: str, row: Sequence[Any]) -> Recurring:
         text=text(body),
         encoding=Encoding(encoding),
         attributes={text(name): text(value) for name, value in mapping(attributes).items()},
-        expires_in_ms=None if expires_in_ms is None else whole(expires_in_ms),
+        expires_in_ms=_optional(expires_in_ms),
         group=None if group is None else check_group(group),
-        window_ms=None if window_ms is None else whole(window_ms),
+        window_ms=_optional(window_ms),
     )
 
 

@@ -19,6 +19,8 @@ _BEYOND_MS = 1e15
 """Above every limit here, but small enough for a float to distinguish milliseconds."""
 _UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 _PART = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(ms|s|m|h|d|w)", re.ASCII)
+_PARTS = re.compile(f"({_PART.pattern})+", re.ASCII)
+_TIME = re.compile(r"(\d{4}[\dW-]*(?:[T ][\d:.,]+)?) *(Z|UTC|GMT|[+-][\d:.]+)?\Z", re.ASCII | re.IGNORECASE)
 _MILLISECOND = timedelta(milliseconds=1)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MOST_CHARACTERS = 200
@@ -67,18 +69,10 @@ def window_ms(window: float | timedelta | str) -> int:
 
 
 def _parse(text: str, field: str) -> int:
-    position, total = 0, 0.0
     stripped = text.strip()
-    if len(stripped) > _MOST_CHARACTERS:
+    if len(stripped) > _MOST_CHARACTERS or _PARTS.fullmatch(stripped) is None:
         raise InvalidValue(field, text, _HOW)
-    while position < len(stripped):
-        part = _PART.match(stripped, position)
-        if part is None:
-            raise InvalidValue(field, text, _HOW)
-        total += float(part[1]) * _UNITS_MS[part[2]]
-        position = part.end()
-    if not stripped:
-        raise InvalidValue(field, text, _HOW)
+    total = sum(float(number) * _UNITS_MS[unit] for number, unit in _PART.findall(stripped))
     return _whole_ms(total / 1000, field, text, _HOW)
 
 
@@ -119,18 +113,32 @@ def at_ms(field: str, at: datetime | float) -> int:
     raise InvalidValue(field, at, _WHEN)
 
 
-def deliver_at_ms(deliver_at: datetime | float, now_ms: int, field: str = "deliver_at") -> int:
+def read_time(text: str) -> datetime | None:
+    """Returns a time in ISO 8601, such as 2027-01-31T09:00Z, or None for another text.
+
+    Seconds and the zone may be missing. A space may stand for the T, and before the zone.
+    """
+    found = _TIME.match(text.strip())
+    if found is None:
+        return None
+    zone = found[2] or ""
+    try:
+        return datetime.fromisoformat(f"{found[1].upper()}{zone if zone[:1] in '+-' else 'Z'}")
+    except ValueError:
+        return None
+
+
+def deliver_at_ms(deliver_at: datetime | float, now_ms: int) -> int:
     """Returns a due time in milliseconds since the epoch. A past time means now.
 
     Args:
         deliver_at: an aware datetime, or Unix seconds.
         now_ms: the sender's time.
-        field: the argument's name for the error.
 
     Raises:
         InvalidValue: the value is a naive datetime, not a time, or more than ten years ahead.
     """
-    result = at_ms(field, deliver_at)
+    result = at_ms("deliver_at", deliver_at)
     if result > now_ms + MAX_DELAY_MS:
-        raise InvalidValue(field, deliver_at, "at most ten years ahead; are these milliseconds?")
+        raise InvalidValue("deliver_at", deliver_at, "at most ten years ahead; are these milliseconds?")
     return max(result, now_ms)

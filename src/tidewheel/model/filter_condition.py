@@ -1,4 +1,4 @@
-"""Compiles a filter policy's conditions on one attribute into a test.
+"""Compiles a filter policy's conditions on an attribute into a test.
 
 `tidewheel.model.filter_policy` checks the conditions and documents their meaning.
 """
@@ -28,7 +28,7 @@ _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?", re
 
 
 class _Value(NamedTuple):
-    """One value of an attribute, as text, number and keyword."""
+    """A value of an attribute, as text, number and keyword."""
 
     text: str | None
     number: float | None

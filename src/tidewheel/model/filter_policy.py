@@ -1,4 +1,4 @@
-"""Selects the messages that a subscription takes, by Amazon SNS's filter-policy syntax.
+"""Selects a subscription's messages, by Amazon SNS's filter-policy syntax.
 
     {"store": ["example_corp"], "price": [{"numeric": [">", 0, "<=", 150]}], "region": [{"anything-but": ["eu", "us"]}]}
 
@@ -40,7 +40,7 @@ from typing import Any
 
 from tidewheel.errors import InvalidValue
 from tidewheel.model.filter_condition import COMPARISONS, DECIMALS, Test, attribute_test
-from tidewheel.model.untrusted import refuse_constant
+from tidewheel.model.untrusted import json_of
 
 MAX_NAMES = 5
 MAX_COMBINATIONS = 150
@@ -143,7 +143,7 @@ def _read(policy: object) -> object:
         )
         if len(text) > MAX_BYTES:
             raise InvalidValue(_FIELD, policy, f"{len(text)} characters; at most {MAX_BYTES} bytes")
-        return json.loads(text, object_pairs_hook=_without_repetition, parse_constant=refuse_constant)
+        return json_of(text, object_pairs_hook=_without_repetition)
     except InvalidValue:
         raise
     except (TypeError, ValueError) as error:

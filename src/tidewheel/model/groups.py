@@ -9,7 +9,7 @@ T = TypeVar("T")
 
 
 def grouped(items: Iterable[T], size_bytes: Callable[[T], int], most_bytes: int) -> Iterator[list[T]]:
-    """Yields groups of successive items. A group has at most `most_bytes`, or one item."""
+    """Yields groups of successive items, each of at most `most_bytes`, or of a single item."""
     group: list[T] = []
     total = 0
     for item in items:

@@ -1,4 +1,4 @@
-"""Defines key entries, which record the message that a key stands for.
+"""Defines key entries, each with the message of a key.
 
     absent --claim--> names a message --newer version--> names another message
                            |    ^

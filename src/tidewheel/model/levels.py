@@ -89,7 +89,7 @@ def parse_levels(text: str, field: str = "delay_levels") -> tuple[int, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Backoff:
-    """Computes retry delays that grow by a factor.
+    """Computes retry delays, growing by a factor.
 
     Attempt n waits `base * factor ** (n - 1)`, at most `maximum`. Jitter then subtracts a random share, so that work
     that failed together is not retried together. No delay is above `maximum` or below `1 - jitter` of its full length.

@@ -53,6 +53,8 @@ _LOW_64 = (1 << 64) - 1
 _ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 _DIGITS = {c: i for i, c in enumerate(_ALPHABET)}
 _PAIRS = [a + b for a in _ALPHABET for b in _ALPHABET]
+_SHIFTS = range(120, -1, -10)
+"""Of the pairs of digits in an id's number."""
 _ID = re.compile(r"[0-7][0-9A-HJKMNP-TV-Z]{25}\Z")
 
 
@@ -83,15 +85,17 @@ class Ids(Protocol):
 class IdSource:
     """Makes message ids in the order of sending.
 
-    Ids made for the same millisecond count up, by random steps, so that no id tells another.
+    Ids made for the same millisecond count up, by random steps, so that no id tells another. All of a process share the
+    count of senders, so that of two clients' changes in one millisecond the later one counts.
     """
+
+    _sequence = itertools.count(1)
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._last_ms = -1
         self._last = 0
         self._process = os.getpid()
-        self._sequence = itertools.count(1)
 
     def next(self, deliver_at: int) -> bytes:
         """Returns the 16 bytes of a new id for a delivery time in milliseconds."""
@@ -139,22 +143,7 @@ def shift_ms(window_ms: int, *, topic: str, key: str | None, random_bits: int) -
 def id_text(binary: bytes) -> MessageId:
     """Returns the 26 characters of an id's 16 bytes."""
     n = int.from_bytes(binary)
-    p = _PAIRS
-    return MessageId(
-        p[n >> 120]
-        + p[n >> 110 & 1023]
-        + p[n >> 100 & 1023]
-        + p[n >> 90 & 1023]
-        + p[n >> 80 & 1023]
-        + p[n >> 70 & 1023]
-        + p[n >> 60 & 1023]
-        + p[n >> 50 & 1023]
-        + p[n >> 40 & 1023]
-        + p[n >> 30 & 1023]
-        + p[n >> 20 & 1023]
-        + p[n >> 10 & 1023]
-        + p[n & 1023]
-    )
+    return MessageId("".join([_PAIRS[n >> shift & 1023] for shift in _SHIFTS]))
 
 
 def id_bytes(text: str) -> bytes:
@@ -180,7 +169,7 @@ def id_floor(deliver_at_ms: int) -> bytes:
 
 
 def id_at(message_id: MessageId, deliver_at_ms: int) -> MessageId:
-    """Returns the id that a message has at another delivery time."""
+    """Returns a message's id for another delivery time."""
     return id_text(deliver_at_ms.to_bytes(6) + id_bytes(message_id)[6:])
 
 

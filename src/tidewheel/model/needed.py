@@ -9,13 +9,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from tidewheel.model.park import Park
-from tidewheel.model.set_aside import SetAside
 from tidewheel.model.subscription_state import Delivery, SubscriptionState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Needed:
-    """The first slots that are needed. None: no slot is needed.
+    """The first needed slots. None: no slot is needed.
 
     Attributes:
         ledgers: from this slot on, somebody will read ledgers and plans.
@@ -31,23 +30,19 @@ def needed(
     *,
     subscriptions: Iterable[SubscriptionState] = (),
     opened: Iterable[Delivery] = (),
-    aside: Iterable[SetAside] = (),
     parks: Iterable[Park] = (),
 ) -> Needed:
-    """Returns what a topic's items need.
+    """Returns the first slots needed by a topic's items.
 
-    A damaged item needs no ledger, because its bytes were copied. A park and direct rows have ledgers of their own. The
-    slot of direct rows may be inside a plan, and `collected_until` never is.
+    A park has a ledger of its own.
 
     Args:
         slot_ms: the topic's slot length.
         subscriptions: read before the deliveries.
-        opened: the open deliveries, read before what is set aside.
-        aside: suspects and damaged items, read before the parks.
+        opened: the open deliveries, read before the parks.
         parks: with or without their ledgers.
     """
-    held = list(aside)
-    ledgers = [each.cursor for each in subscriptions] + [each.key.plan for each in opened]
-    ledgers += [each.plan.first_slot for each in held if not each.damaged and not each.direct]
-    messages = [each.plan.first_slot for each in held] + [(each.first_due_ms or 0) // slot_ms for each in parks]
+    plans = [each.key.plan for each in opened]
+    ledgers = [each.cursor for each in subscriptions] + plans
+    messages = plans + [(each.first_due_ms or 0) // slot_ms for each in parks]
     return Needed(ledgers=min(ledgers, default=None), messages=min(ledgers + messages, default=None))

@@ -17,7 +17,6 @@
     payloads/<topic>/collected.json            times and slots of collections, for the deletion of bodies
     imports/<topic>/_<import id>.json          an import's input; beside it, its finished parts, files and rejects
     aside/<old name>                           objects that a rebuild took out of service
-    aside/<name>@<offset>                      copies of damaged segments, and of whole objects with offset 0
     refused/<SQS message id>-<attempt>.json    refused messages of the service's own queues that are too large for SQS
 
 The attempt is unique. So no try overwrites an earlier try's object, which may be listed already.
@@ -80,7 +79,7 @@ def ledger_name(topic: str, bucket_id: str, slot_ms: int, attempt: str) -> str:
 
 
 def ledger_prefix(topic: str, bucket_id: str, slot_ms: int) -> str:
-    """Returns the prefix of the names of a bucket's ledgers, one for each attempt.
+    """Returns the prefix of the names of a bucket's ledgers, a name for each attempt.
 
     Raises:
         ValueError: the id does not begin with a slot.
@@ -156,18 +155,8 @@ def collections_name(topic: str) -> str:
     return f"{PAYLOADS}{topic}/collected.json"
 
 
-def copy_name(name: str, offset: int = 0) -> str:
-    """Returns the name of a copy of a damaged segment, or of a whole object if the offset is 0."""
-    return f"{ASIDE}{name}@{offset}"
-
-
-def is_copy(name: str) -> bool:
-    """Returns whether a name under `ASIDE` is of a copy, and not of an object that a rebuild took out of service."""
-    return "@" in name
-
-
 def import_name(topic: str, import_id: str) -> str:
-    """Returns the name of the object that describes an import's input."""
+    """Returns the name of the object with the description of an import's input."""
     return f"{IMPORTS}{topic}/_{import_id}.json"
 
 

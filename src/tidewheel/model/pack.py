@@ -4,14 +4,16 @@ The SQS message's body is a line for people (`{"topic": "orders", "messages": 12
 attribute `pack`, which SQS counts without base64's third:
 
     byte 0..3   CRC-32 of the rest, little-endian
-    byte 4      version (1, 2 with options, or 3 with an option of plain messages or a maximum of the waiting time)
+    byte 4      version, 1
     byte 5..    zlib stream of one JSON object, a line feed, and the bodies in UTF-8, one after the other:
                   topic   name             gen    the topic's generation
                   sent    sender's ms      ids    base64 of n x 16 bytes
                   enc     n digits, one Encoding each
                   sizes   n numbers, the bytes of each body
+                  times   n numbers, when each message was sent, or absent when all were at `sent`
                   attrs   n objects, or absent when all are empty
-                  opts    n objects or nulls (`validation.Options`), or absent; with them the version is 2
+                  purge   ms of the last purge that the sender knew, or absent when nobody tells
+                  opts    n objects or nulls (`validation.Options`), or absent
 
 The pack holds columns instead of rows. Ids and bodies are checked as one buffer each, and messages are handled one by
 one only where necessary. Bodies are outside the JSON, because most are JSON themselves: as JSON's texts they need
@@ -27,8 +29,9 @@ import re
 import sys
 import zlib
 from array import array
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import accumulate, pairwise
 from typing import Any
 
@@ -62,7 +65,7 @@ _TARGET_RAW_BYTES = 1_500_000
 _OPTIONS_BYTES = 150
 """Approximate size of options as JSON."""
 _LEVEL = 4
-_VERSIONS = (1, 2, 3)
+_VERSION = 1
 PLAIN = ""
 """The generation of a pack of plain messages, before ingest has read the topic state."""
 _MOST_HEADER_BYTES = 4096
@@ -93,7 +96,7 @@ class Arrival:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cancellation:
-    """A plain message that cancels a key.
+    """A plain message to cancel a key.
 
     Attributes:
         sent_at_ms, seq: its version. Stops nothing newer, however late or often it comes.
@@ -106,12 +109,14 @@ class Cancellation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pack:
-    """Messages of one topic, as columns of equal length.
+    """Messages of a topic, as columns of equal length.
 
     Attributes:
         ids: 16 bytes a message, concatenated.
         attributes, options: None when no message has any.
+        own_sent_ms: when each message was sent. None: all at sent_at_ms.
         cancellations: of plain messages.
+        known_purge_ms: the last purge that the sender knew. None: nobody tells.
         raw_bytes: size of the decompressed pack. The pack takes a few times as much memory.
         arrival: None if the pack did not come from a queue.
     """
@@ -124,12 +129,23 @@ class Pack:
     texts: Sequence[str]
     attributes: Sequence[Mapping[str, str]] | None
     options: Sequence[Options | None] | None = None
+    own_sent_ms: Sequence[int] | None = None
     raw_bytes: int = 0
     cancellations: Sequence[Cancellation] = ()
     arrival: Arrival | None = None
+    known_purge_ms: int | None = None
 
     def __len__(self) -> int:
         return len(self.texts)
+
+    @property
+    def affects_others(self) -> bool:
+        """Whether the ingestion of a message can affect another message."""
+        return any(each is not None and each.affects_others for each in self.options or ())
+
+    def sent_ms(self, place: int) -> int:
+        """Returns when a message was sent."""
+        return self.sent_at_ms if self.own_sent_ms is None else self.own_sent_ms[place]
 
 
 def packs(
@@ -139,13 +155,15 @@ def packs(
     messages: Sequence[OutgoingMessage],
     *,
     max_messages: int = MAX_MESSAGES,
+    known_purge_ms: int | None = None,
 ) -> Iterator[tuple[list[int], bytes]]:
-    """Encodes messages as packs that SQS takes, each of at most max_messages.
+    """Encodes messages as packs for SQS, each of at most max_messages.
 
     Yields:
         The indexes of the messages in a pack, and the pack's bytes. A pack has at most MAX_PACK_BYTES, except a pack of
             one large message that does not compress. SQS takes that pack too.
     """
+    encode = partial(_encode, topic, generation, sent_at_ms, known_purge_ms)
     group: list[int] = []
     raw = 0
     for index, message in enumerate(messages):
@@ -155,27 +173,27 @@ def packs(
         if message.options is not None:
             size += _OPTIONS_BYTES + len(message.options.key or "")
         if group and (raw + size > _TARGET_RAW_BYTES or len(group) == max_messages):
-            yield from _split(topic, generation, sent_at_ms, messages, group)
+            yield from _split(encode, messages, group)
             group, raw = [], 0
         group.append(index)
         raw += size
     if group:
-        yield from _split(topic, generation, sent_at_ms, messages, group)
+        yield from _split(encode, messages, group)
 
 
 def _split(
-    topic: str, generation: str, sent_at_ms: int, messages: Sequence[OutgoingMessage], group: list[int]
+    encode: Callable[[Sequence[OutgoingMessage]], bytes], messages: Sequence[OutgoingMessage], group: list[int]
 ) -> Iterator[tuple[list[int], bytes]]:
     some = [messages[i] for i in group]
-    raw = _encode(topic, generation, sent_at_ms, some)
+    raw = encode(some)
     if len(raw) <= MAX_RAW_BYTES or len(group) == 1:
-        data = _compressed(raw, some)
+        data = _compressed(raw)
         if len(data) <= MAX_PACK_BYTES or len(group) == 1:
             yield group, data
             return
     middle = len(group) // 2
-    yield from _split(topic, generation, sent_at_ms, messages, group[:middle])
-    yield from _split(topic, generation, sent_at_ms, messages, group[middle:])
+    yield from _split(encode, messages, group[:middle])
+    yield from _split(encode, messages, group[middle:])
 
 
 def select(pack: Pack, places: Sequence[int]) -> Pack:
@@ -191,6 +209,7 @@ def select(pack: Pack, places: Sequence[int]) -> Pack:
         texts=[pack.texts[place] for place in places],
         attributes=chosen(pack.attributes),
         options=chosen(pack.options),
+        own_sent_ms=chosen(pack.own_sent_ms),
     )
 
 
@@ -205,19 +224,22 @@ def with_messages(pack: Pack, messages: Sequence[OutgoingMessage]) -> Pack:
         texts=[each.text for each in messages],
         attributes=attributes if any(attributes) else None,
         options=None if all(each is None for each in options) else options,
+        own_sent_ms=_own_sent_ms(pack.sent_at_ms, messages),
     )
 
 
-def encode_pack(pack: Pack) -> bytes:
-    """Encodes some messages of a pack that was read. They fit, since the whole pack did."""
-    messages = outgoing(pack)
-    return _compressed(_encode(pack.topic, pack.generation, pack.sent_at_ms, messages), messages)
+def _own_sent_ms(sent_at_ms: int, messages: Sequence[OutgoingMessage]) -> list[int] | None:
+    """Returns when each message was sent, or None if all were sent with the pack."""
+    if all(each.sent_at_ms is None for each in messages):
+        return None
+    return [sent_at_ms if each.sent_at_ms is None else each.sent_at_ms for each in messages]
 
 
 def outgoing(pack: Pack) -> list[OutgoingMessage]:
-    """Returns the messages of a pack, one by one."""
+    """Returns the messages of a pack, each by itself."""
     none = [None] * len(pack)
-    columns = zip(pack.texts, pack.encodings, pack.attributes or none, pack.options or none, strict=True)
+    sent, attributes_of, options_of = pack.own_sent_ms or none, pack.attributes or none, pack.options or none
+    columns = zip(pack.texts, pack.encodings, attributes_of, options_of, sent, strict=True)
     return [
         OutgoingMessage(
             id=pack.ids[16 * i : 16 * i + 16],
@@ -225,8 +247,9 @@ def outgoing(pack: Pack) -> list[OutgoingMessage]:
             encoding=Encoding(encoding),
             attributes=attributes or _NO_ATTRIBUTES,
             options=options,
+            sent_at_ms=sent_at_ms,
         )
-        for i, (text, encoding, attributes, options) in enumerate(columns)
+        for i, (text, encoding, attributes, options, sent_at_ms) in enumerate(columns)
     ]
 
 
@@ -235,15 +258,13 @@ def pack_body(topic: str, messages: int) -> str:
     return json.dumps({"topic": topic, "messages": messages})
 
 
-def _compressed(raw: bytes, messages: Sequence[OutgoingMessage]) -> bytes:
-    # A release that knows no options must not take the messages without them.
-    given = [m.options for m in messages if m.options is not None]
-    new = any(each.sent_at_ms is not None or each.max_wait_ms is not None for each in given)
-    version = 3 if new else 1 + bool(given)
-    return sealed(bytes([version]) + zlib.compress(raw, _LEVEL))
+def _compressed(raw: bytes) -> bytes:
+    return sealed(bytes([_VERSION]) + zlib.compress(raw, _LEVEL))
 
 
-def _encode(topic: str, generation: str, sent_at_ms: int, messages: Sequence[OutgoingMessage]) -> bytes:
+def _encode(
+    topic: str, generation: str, sent_at_ms: int, known_purge_ms: int | None, messages: Sequence[OutgoingMessage]
+) -> bytes:
     bodies = [m.text.encode() for m in messages]
     document: dict[str, Any] = {
         "topic": topic,
@@ -253,6 +274,11 @@ def _encode(topic: str, generation: str, sent_at_ms: int, messages: Sequence[Out
         "enc": bytes([48 + m.encoding for m in messages]).decode(),
         "sizes": [len(body) for body in bodies],
     }
+    if known_purge_ms is not None:
+        document["purge"] = known_purge_ms
+    times = _own_sent_ms(sent_at_ms, messages)
+    if times is not None:
+        document["times"] = times
     if any(m.attributes for m in messages):
         document["attrs"] = [dict(m.attributes) if m.attributes else _NO_ATTRIBUTES for m in messages]
     if any(m.options is not None for m in messages):
@@ -288,8 +314,10 @@ def decode_pack(data: bytes, now_ms: int) -> Pack:
     try:
         topic = check_name("topic", document["topic"])
         generation, sent_at_ms, sizes = document["gen"], document["sent"], document["sizes"]
+        known_purge_ms = whole(document["purge"]) if "purge" in document else None
         ids = base64.b64decode(document["ids"], validate=True)
         encodings = _encodings(document["enc"])
+        times = [whole(each) for each in document["times"]] if "times" in document else None
         attributes = document.get("attrs")
     except (KeyError, TypeError, ValueError) as error:
         raise CorruptPack(f"bad field ({_fault(error)})") from None
@@ -300,13 +328,15 @@ def decode_pack(data: bytes, now_ms: int) -> Pack:
         raise CorruptPack("bad generation")
     if type(sent_at_ms) is not int or not 0 <= sent_at_ms < TIMES_END_MS:
         raise CorruptPack("bad sending time")
+    # A message that was sent after its pack would win its key for ever.
+    if times is not None and (len(times) != n or max(times) > now_ms + SENDER_SKEW_MS):
+        raise CorruptPack("sending times do not fit the bodies, or are later than the pack")
     if attributes is not None and (not isinstance(attributes, list) or len(attributes) != n):
         raise CorruptPack("attributes do not fit the bodies")
     _check_times(ids, now_ms)
     try:
         texts = _texts(bodies, sizes)
         options = _options(document.get("opts"), ids, topic)
-        _check_sent(options, now_ms)
         _check_messages(bodies, texts, encodings, attributes, options)
         _check_sizes(sizes, attributes, options, ids, sent_at_ms)
     except (TypeError, ValueError) as error:
@@ -320,7 +350,9 @@ def decode_pack(data: bytes, now_ms: int) -> Pack:
         texts=texts,
         attributes=attributes,
         options=options,
+        own_sent_ms=times,
         raw_bytes=len(raw),
+        known_purge_ms=known_purge_ms,
     )
 
 
@@ -337,10 +369,10 @@ def _fault(error: Exception) -> str:
 def _decompressed(data: bytes) -> bytes:
     try:
         rest = opened(data)
-        if rest[0] > max(_VERSIONS):
-            raise NewerRelease(f"pack version {rest[0]}; this release reads versions {_VERSIONS}: upgrade Tidewheel")
-        if rest[0] not in _VERSIONS:
-            raise CorruptPack(f"version {rest[0]}; this release reads versions {_VERSIONS}")
+        if rest[0] > _VERSION:
+            raise NewerRelease(f"pack version {rest[0]}; this release reads version {_VERSION}: upgrade Tidewheel")
+        if rest[0] < _VERSION:
+            raise CorruptPack(f"version {rest[0]}; this release reads version {_VERSION}")
         return decompressed(rest[1:], MAX_RAW_BYTES)
     except ValueError as error:
         raise CorruptPack(str(error)) from None
@@ -385,12 +417,6 @@ def _options(column: object, ids: bytes, topic: str) -> list[Options | None] | N
         else:
             found.append(Options.of_document(each, topic, id_deliver_at_ms(ids[16 * place : 16 * place + 6])))
     return found
-
-
-def _check_sent(options: Sequence[Options | None] | None, now_ms: int) -> None:
-    """Raises ValueError for a message that was sent after the pack, which would win its key for ever."""
-    if any(each is not None and (each.sent_at_ms or 0) > now_ms + SENDER_SKEW_MS for each in options or ()):
-        raise ValueError("the option sent_at_ms is later than the pack")
 
 
 def _check_times(ids: bytes, now_ms: int) -> None:

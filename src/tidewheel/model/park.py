@@ -1,8 +1,8 @@
-"""Defines parks, which hold messages that a subscription's queue cannot take yet.
+"""Defines parks, which hold messages until a subscription's queue takes them.
 
-    put ----> waiting ----> leased by a worker ----> deleted, when its messages are sent or dropped
-                 ^                  |      |
-                 |                  |      +-------> replaced by smaller parks, when the queue takes some
+    put ----> waiting ----> leased by a worker ----> deleted, when its messages are sent, dropped or parked anew
+                 ^                  |
+                 |                  |
                  +------------------+  the queue takes none; or the worker dies, and its lease ends
 
 A park belongs to one generation of a subscription. Once that generation is deleted, the park has no owner.
@@ -34,7 +34,7 @@ class ParkKey(Owned):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Park:
-    """Messages that wait for a queue.
+    """Messages waiting for a queue.
 
     Their ledger is in the park itself, or in an object.
 
@@ -46,7 +46,6 @@ class Park:
         object_name: the ledger's object, if any.
         leased_ms: when a worker took the park.
         tries: drains after which messages of the park were left.
-        refused_ms: when the queue first refused these messages for their own sake, while it took others.
         first_due_ms: when the first message is due. None: the park was put before releases recorded the time.
         unreadable: why the last drain could not read the ledger. None if it could.
     """
@@ -59,7 +58,6 @@ class Park:
     object_name: str | None = None
     leased_ms: int | None = None
     tries: int = 0
-    refused_ms: int | None = None
     first_due_ms: int | None = None
     unreadable: str | None = None
 

@@ -17,35 +17,33 @@ so that each delivery of the SQS message makes the same id.
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
 from typing import Any
 
 from tidewheel.errors import BadMessage, InvalidValue
-from tidewheel.model.duration import at_ms
+from tidewheel.model.duration import at_ms, read_time
 from tidewheel.model.message import HEADER_ATTRIBUTE, MAX_ATTRIBUTES, Message, shift_ms
 from tidewheel.model.pack import MAX_MESSAGES, PLAIN, Arrival, Cancellation, Pack, with_messages
 from tidewheel.model.received import X_RAY
 from tidewheel.model.refused import QueuedMessage
 from tidewheel.model.topic import check_name
-from tidewheel.model.untrusted import json_of
+from tidewheel.model.untrusted import Number, exact_json_of, json_text
 from tidewheel.model.validation import OutgoingMessage, check_key, check_message
 
 PREFIX = HEADER_ATTRIBUTE + "."
 _TIMES = ("delay", "deliver_at")
 _BOTH = {*_TIMES}
-_WISHES = (*_TIMES, "key", "replace", "expires_in", "window", "max_wait", "cancel")
-_OPTIONS = {*_WISHES, "group"}
+_OPTIONS = (*_TIMES, "key", "replace", "expires_in", "window", "max_wait", "cancel")
+_ENVELOPE_OPTIONS = {*_OPTIONS, "group"}
 _DROPPED = "_datadog"
 """The Binary attribute of a tracing library, which no consumer needs."""
 _PARTS = {"body", "attributes"}
 _NUMBER = re.compile(r"\d{1,16}(\.\d{1,9})?\Z", re.ASCII)
-_RFC3339 = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d{1,9})?([Zz]|[+-]\d\d:\d\d)\Z", re.ASCII)
-MAX_CANCELS = 1_000
-"""In an envelope: so many keys are cancelled in a function's time."""
+_MARK = "\ufeff"
+MAX_KEYS = 1_000
+"""Messages with keys and cancels in an envelope. Each takes several requests, within a function's time."""
 _OPTION_CHARACTERS = 1024
 _SHARED_BYTES = 4 * 1_048_576
 _ZONE = "give a time with a zone, such as 2027-01-31T09:00:00Z, or Unix seconds"
@@ -55,11 +53,11 @@ _MESSAGE_BYTES = 200
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BadPart:
-    """A message of an envelope that cannot be taken.
+    """A bad message of an envelope.
 
     Attributes:
         place: in the envelope.
-        given: the message as sent.
+        given: the message as sent, for `json_text`.
     """
 
     place: int
@@ -134,7 +132,7 @@ def read_plain(message: QueuedMessage, own_topic: str | None) -> PlainMessages:
         own_topic: the topic of the queue. None: the queue is shared.
 
     Raises:
-        BadMessage: the message says wrongly what is wanted. No retry helps.
+        BadMessage: an option, an attribute or the envelope is not valid. No retry helps.
     """
     try:
         given = {name: value for name, value in message.attributes.items() if name != _DROPPED}
@@ -153,11 +151,11 @@ def read_plain(message: QueuedMessage, own_topic: str | None) -> PlainMessages:
 def _check_names(given: Mapping[str, Mapping[str, Any]]) -> None:
     seen: dict[str, str] = {}
     for name, value in given.items():
-        known = name.removeprefix(PREFIX) in (*_WISHES, "topic")
+        known = name.removeprefix(PREFIX) in (*_OPTIONS, "topic")
         if name.lower() == HEADER_ATTRIBUTE:
             raise InvalidValue("attribute name", name, "use another name, since deliveries have an attribute like this")
         if name.lower().startswith(PREFIX) and not (name.startswith(PREFIX) and known):
-            names = ", ".join(PREFIX + each for each in ("topic", *_WISHES))
+            names = ", ".join(PREFIX + each for each in ("topic", *_OPTIONS))
             raise InvalidValue("attribute name", name, f"use one of {names}")
         if seen.setdefault(name.lower(), name) != name:
             raise InvalidValue("attribute name", name, f"use names that differ from {seen[name.lower()]!r} by more")
@@ -169,11 +167,11 @@ def _of_attributes(
     message: QueuedMessage, given: Mapping[str, Mapping[str, Any]], own_topic: str | None
 ) -> PlainMessages:
     texts = {name: value["StringValue"] for name, value in given.items()}
-    wishes = {name.removeprefix(PREFIX): texts.pop(name) for name in given if name.startswith(PREFIX)}
-    topic = _topic(wishes.pop("topic", None), own_topic)
+    options = {name.removeprefix(PREFIX): texts.pop(name) for name in given if name.startswith(PREFIX)}
+    topic = _topic(options.pop("topic", None), own_topic)
     if message.trace is not None and len(texts) < MAX_ATTRIBUTES and X_RAY not in texts:
         texts[X_RAY] = message.trace
-    read = _read(message, topic, 0, wishes, message.body, texts, message.group)
+    read = _read(message, topic, 0, options, message.body, texts, message.group)
     return _plain(topic, message, [read])
 
 
@@ -181,18 +179,25 @@ def _envelope_of(body: str) -> dict[str, Any] | None:
     """Returns the body as an envelope. None: the body is something else.
 
     Raises:
-        InvalidValue: the body is a notification of SNS, or an envelope that is not valid JSON.
+        InvalidValue: the body is a notification of SNS, or has an envelope but is not its JSON.
     """
-    if not body.lstrip().startswith("{"):
+    text = body.lstrip(f"{_MARK} \t\r\n")
+    if text[:1] not in ("{", '"'):
         return None
     try:
-        found = json_of(body)
+        found = exact_json_of(text)
     except ValueError as error:
-        if f'"{HEADER_ATTRIBUTE}"' in body:
+        if text[0] == "{" and f'"{HEADER_ATTRIBUTE}"' in text:
             raise InvalidValue("body", body, f"give an envelope in JSON ({error})") from None
         return None
+    wrong = "behind a byte order mark (U+FEFF): leave the mark out" if _MARK in body[: -len(text)] else None
+    if isinstance(found, str):
+        found, wrong = _envelope_of(found) or {}, "JSON inside a JSON string: encode it once"
     if HEADER_ATTRIBUTE in found:
-        return dict(found)
+        if wrong is not None:
+            raise InvalidValue("body", body, f"the envelope is {wrong}")
+        kept = (HEADER_ATTRIBUTE, "body" if found.get("messages") is None else "")
+        return {name: value for name, value in found.items() if value is not None or name in kept}
     if found.get("Type") == "Notification" and "TopicArn" in found:
         raise InvalidValue("body", body, "set RawMessageDelivery of the SNS subscription to true")
     return None
@@ -201,14 +206,13 @@ def _envelope_of(body: str) -> dict[str, Any] | None:
 def _of_envelope(
     message: QueuedMessage, envelope: Mapping[str, Any], texts: Mapping[str, str], own_topic: str | None
 ) -> PlainMessages:
-    shared = envelope[HEADER_ATTRIBUTE]
+    shared = {} if envelope[HEADER_ATTRIBUTE] is None else envelope[HEADER_ATTRIBUTE]
     if not isinstance(shared, dict):
         raise InvalidValue(HEADER_ATTRIBUTE, shared, 'give an object, such as {"topic": "orders", "delay": "3d"}')
     topic = _topic(shared.get("topic"), own_topic)
-    shared = {name: value for name, value in shared.items() if name != "topic"}
+    shared = _options_of({name: value for name, value in shared.items() if name != "topic"})
     single = "messages" not in envelope
     _check_keys(envelope, {HEADER_ATTRIBUTE, *(_PARTS if single else ["messages"])}, "the envelope")
-    _check_wishes(shared)
     if single:
         return _plain(topic, message, [_read_part(message, topic, 0, shared, envelope, texts)])
     some = envelope["messages"]
@@ -216,20 +220,19 @@ def _of_envelope(
         raise InvalidValue("messages", some, f"give a list of 1 to {MAX_MESSAGES} messages")
     if len(some) * sum(len(name) + len(value) for name, value in texts.items()) > _SHARED_BYTES:
         raise InvalidValue("attributes", [*texts], "put long attributes into the messages: each would have a copy")
-    timeless = {name: value for name, value in shared.items() if name not in _TIMES}
     read: list[OutgoingMessage | Cancellation] = []
     bad: list[BadPart] = []
-    cancels = 0
+    keyed = 0
     for place, each in enumerate(some):
         try:
             if not isinstance(each, dict):
                 raise InvalidValue(f"messages[{place}]", each, 'give an object, such as {"body": "...", "delay": "1h"}')
-            own = {name: value for name, value in each.items() if name not in _PARTS}
-            _check_wishes(own)
-            inherited = shared if own.keys().isdisjoint(_TIMES) else timeless
-            part = _read_part(message, topic, place, inherited | own, each, texts)
-            if isinstance(part, Cancellation) and (cancels := cancels + 1) > MAX_CANCELS:
-                raise InvalidValue("cancel", part.key, f"send at most {MAX_CANCELS} cancels in an envelope")
+            own = _options_of({name: value for name, value in each.items() if name not in _PARTS})
+            part = _read_part(message, topic, place, _inherited(shared, own) | own, each, texts)
+            key = part.key if isinstance(part, Cancellation) else part.options and part.options.key
+            keyed += key is not None
+            if key is not None and keyed > MAX_KEYS:
+                raise InvalidValue("key", key, f"send at most {MAX_KEYS} messages with keys in an envelope")
             read.append(part)
         except InvalidValue as error:
             bad.append(BadPart(place=place, given=each, error=error.with_traceback(None)))
@@ -239,37 +242,51 @@ def _of_envelope(
     return replace(_plain(topic, message, read), bad=bad)
 
 
+def _inherited(shared: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the shared options with a meaning for a message of an envelope, beside the message's own options."""
+    both = {**shared, **own}
+    if _flag("cancel", both.get("cancel")):
+        meant = {"key", "cancel"}
+    else:
+        meant = _ENVELOPE_OPTIONS - (set() if own.keys().isdisjoint(_TIMES) else _BOTH)
+        meant -= {"replace", "max_wait"} if both.get("key") is None else set()
+    return {name: value for name, value in shared.items() if name in meant}
+
+
 def _read_part(
     message: QueuedMessage,
     topic: str,
     place: int,
-    wishes: Mapping[str, Any],
+    options: Mapping[str, Any],
     part: Mapping[str, Any],
     texts: Mapping[str, str],
 ) -> OutgoingMessage | Cancellation:
-    """Reads a message of an envelope. It has the attributes of the SQS message, and its own."""
-    attributes = part.get("attributes", {})
-    if not isinstance(attributes, dict):
+    """Reads a message of an envelope, with the attributes of the SQS message and of the message."""
+    attributes = part.get("attributes")
+    if not isinstance(attributes, dict | None):
         raise InvalidValue("attributes", attributes, "give an object of names and texts")
     if attributes:
-        own = {name: _text_of(value) for name, value in attributes.items()}
+        own = {name: _text_of(value) for name, value in attributes.items() if value is not None}
         if any(name.startswith(PREFIX) for name in own):
             raise InvalidValue("attributes", [*own], f"put {PREFIX}* without the prefix beside the body")
         texts = {**texts, **own}
         _check_names({name: {"StringValue": value} for name, value in texts.items()})
-    if "body" not in part and "cancel" not in wishes:
+    if "body" not in part and "cancel" not in options:
         raise InvalidValue("body", None, "give each message a body")
-    wishes = dict(wishes)
-    group = wishes.pop("group", message.group)
-    return _read(message, topic, place, wishes, part.get("body"), texts, group)
+    options = dict(options)
+    group = options.pop("group", message.group)
+    return _read(message, topic, place, options, part.get("body"), texts, group)
 
 
-def _check_wishes(wishes: Mapping[str, Any]) -> None:
-    _check_keys(wishes, _OPTIONS, "the options")
-    for name, value in wishes.items():
+def _options_of(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Checks options. Returns those that are not null."""
+    _check_keys(given, _ENVELOPE_OPTIONS, "the options")
+    options = {name: float(value.text) if isinstance(value, Number) else value for name, value in given.items()}
+    for name, value in options.items():
         # Shared options are read for each message, and an error quotes the value.
         if not isinstance(value, str | int | float | None) or len(str(value)) > _OPTION_CHARACTERS:
             raise InvalidValue(name, value, f"give a text of at most {_OPTION_CHARACTERS} characters, or a number")
+    return {name: value for name, value in options.items() if value is not None}
 
 
 def _check_keys(given: Mapping[str, Any], known: set[str], where: str) -> None:
@@ -280,8 +297,8 @@ def _check_keys(given: Mapping[str, Any], known: set[str], where: str) -> None:
 
 def _text_of(value: object) -> Any:
     """Returns a number as text; other values are as they are, for the check of attributes."""
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    return json.dumps(value) if number else value
+    number = isinstance(value, int | float | Number) and not isinstance(value, bool)
+    return json_text(value) if number else value
 
 
 def _topic(given: object, own: str | None) -> str:
@@ -306,29 +323,29 @@ def _read(
     message: QueuedMessage,
     topic: str,
     place: int,
-    wishes: Mapping[str, Any],
+    options: Mapping[str, Any],
     body: object,
     attributes: Mapping[str, str],
     group: str | None,
 ) -> OutgoingMessage | Cancellation:
-    """Reads one message, or the cancel of a key."""
+    """Reads a message, or the cancel of a key."""
     ids = _Ids(topic, message.id, place)
-    key = wishes.get("key")
-    if _flag("cancel", wishes.get("cancel")):
-        if len(wishes) > 2 or key is None:
-            raise InvalidValue("cancel", sorted(wishes), "give a key, and no other option, with a cancel")
+    key = options.get("key")
+    if _flag("cancel", options.get("cancel")):
+        if len(options) > 2 or key is None:
+            raise InvalidValue("cancel", sorted(options), "give a key, and no other option, with a cancel")
         return Cancellation(key=check_key(key), sent_at_ms=message.sent_at_ms, seq=ids.sequence())
-    if wishes.keys() >= _BOTH:
-        raise InvalidValue(", ".join(_TIMES), tuple(map(wishes.get, _TIMES)), "give only one of these options")
+    if options.keys() >= _BOTH:
+        raise InvalidValue(", ".join(_TIMES), tuple(map(options.get, _TIMES)), "give only one of these options")
     given = Message(
         body=body,
-        delay=_duration(wishes.get("delay")),
-        deliver_at=_time(wishes.get("deliver_at")),
+        delay=_duration(options.get("delay")),
+        deliver_at=_time(options.get("deliver_at")),
         key=key,
-        replace=_flag("replace", wishes.get("replace")),
-        expires_in=_duration(wishes.get("expires_in")),
-        window=_duration(wishes.get("window")),
-        max_wait=_duration(wishes.get("max_wait")),
+        replace=_flag("replace", options.get("replace")),
+        expires_in=_duration(options.get("expires_in")),
+        window=_duration(options.get("window")),
+        max_wait=_duration(options.get("max_wait")),
         group=group,
         attributes=attributes,
     )
@@ -336,7 +353,12 @@ def _read(
     now_ms = message.sent_at_ms
     if given.deliver_at is not None:
         now_ms = max(0, min(now_ms, at_ms("deliver_at", given.deliver_at)))
-    return check_message(given, ids, now_ms, topic=topic, large=True)
+    checked = check_message(given, ids, now_ms, topic=topic, large=True)
+    late_ms, own = message.sent_at_ms - checked.deliver_at_ms, checked.options
+    if late_ms > 0 and own is not None and own.expires_at_ms is not None:
+        # As in the SDK, an expiry counts from the sending if the message was due before.
+        return replace(checked, options=replace(own, expires_at_ms=own.expires_at_ms + late_ms))
+    return checked
 
 
 def _flag(name: str, value: object) -> bool:
@@ -352,15 +374,10 @@ def _duration(value: Any) -> Any:
     return float(value) if isinstance(value, str) and _NUMBER.match(value) else value
 
 
-def _time(value: Any) -> datetime | float | None:
-    if value is None or (isinstance(value, int | float) and not isinstance(value, bool)):
-        return value
-    if isinstance(value, str):
-        if _NUMBER.match(value):
-            return float(value)
-        try:
-            if _RFC3339.match(value):
-                return datetime.fromisoformat(value.upper())
-        except ValueError:
-            pass
-    raise InvalidValue("deliver_at", value, _ZONE)
+def _time(value: Any) -> Any:
+    """Returns a text as a time or Unix seconds; other values are as they are, for the check."""
+    given = _duration(value)
+    found = read_time(given) if isinstance(given, str) else given
+    if isinstance(given, str) and (found is None or found.tzinfo is None):
+        raise InvalidValue("deliver_at", value, _ZONE)
+    return found

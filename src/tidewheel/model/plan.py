@@ -1,6 +1,7 @@
-"""Defines plans, which list the messages to deliver for a sealed slot range.
+"""Defines plans, which list the segments to deliver for a sealed slot range, and the trash.
 
-A plan is cut into parts for delivery.
+A plan is cut into parts for delivery. The trash holds ledgers that a plan may still name. Imports no pyarrow: the SDK
+and the dispatcher use segments without reading any.
 """
 
 from __future__ import annotations
@@ -14,8 +15,34 @@ from operator import add, attrgetter, gt
 from tidewheel.errors import CorruptMetadata
 from tidewheel.model.checksum import opened, sealed
 from tidewheel.model.message import MessageId, id_bytes
-from tidewheel.model.segment import Segment
 from tidewheel.model.untrusted import decompressed, json_object_of, text, whole
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Segment:
+    """A run of a ledger's rows, readable alone with one range GET.
+
+    Attributes:
+        offset: of the first byte in the object.
+        length: in bytes.
+        rows: how many messages.
+        raw_bytes: size of the payloads, keys and attributes before compression, which is the memory for reading them.
+        first_deliver_at_ms: the earliest delivery time in the segment.
+        last_deliver_at_ms: the latest.
+    """
+
+    offset: int
+    length: int
+    rows: int
+    raw_bytes: int
+    first_deliver_at_ms: int
+    last_deliver_at_ms: int
+
+    @property
+    def last_byte(self) -> int:
+        """Offset of the last byte, inclusive, as in HTTP ranges."""
+        return self.offset + self.length - 1
+
 
 MAX_PART_SEGMENTS = 100
 MAX_PART_ROWS = 5_000
@@ -59,12 +86,12 @@ class Unindexed:
 
     Attributes:
         tail: the place of the ledger's index, as in its bucket.
-        size_bytes, rows: of the whole ledger. 0 bytes: its size is not known.
+            Empty: its footer tells the segments.
+        rows: of the whole ledger.
     """
 
     object_name: str
     tail: str
-    size_bytes: int
     rows: int
 
 
@@ -78,6 +105,7 @@ class Plan:
         occurrences: the object with the rows of recurring messages, if any. Deleted with the plan.
         part_rows: approximate rows of a part. The segments and part_rows determine the parts.
         unindexed: ledgers without a readable index. Each is a part of its own, behind the parts of the segments.
+        edition: how often the plan was made again, because its object was gone.
     """
 
     topic: str
@@ -88,6 +116,7 @@ class Plan:
     part_rows: int = 1000
     occurrences: str | None = None
     unindexed: tuple[Unindexed, ...] = ()
+    edition: int = 0
 
     @property
     def due_rows(self) -> int:
@@ -151,7 +180,7 @@ def encode_plan(plan: Plan) -> bytes:
         "part_rows": plan.part_rows,
     }
     if plan.unindexed:
-        document["unindexed"] = [[u.object_name, u.tail, u.size_bytes, u.rows] for u in plan.unindexed]
+        document["unindexed"] = [[u.object_name, u.tail, u.rows] for u in plan.unindexed]
     return sealed(zlib.compress(json.dumps(document, separators=(",", ":")).encode(), 6))
 
 
@@ -162,6 +191,7 @@ def decode_plan(
     manifest: bytes,
     occurrences: str | None = None,
     object_name: str | None = None,
+    edition: int = 0,
 ) -> Plan:
     """Reads a plan's manifest.
 
@@ -172,6 +202,7 @@ def decode_plan(
         manifest: the result of `encode_plan`.
         occurrences: the object with the rows of recurring messages, if any.
         object_name: the object that holds the manifest, for the error. None if the table holds the manifest.
+        edition: how often the plan was made again.
 
     Raises:
         CorruptMetadata: the bytes are not a manifest, or have a newer version.
@@ -200,11 +231,12 @@ def decode_plan(
         part_rows=part_rows,
         occurrences=occurrences,
         unindexed=unindexed,
+        edition=edition,
     )
 
 
-def _unindexed(object_name: str, tail: str, size_bytes: int, rows: int, *_: object) -> Unindexed:
-    return Unindexed(object_name=text(object_name), tail=text(tail), size_bytes=whole(size_bytes), rows=whole(rows, 1))
+def _unindexed(object_name: str, tail: str, rows: int, *_: object) -> Unindexed:
+    return Unindexed(object_name=text(object_name), tail=text(tail), rows=whole(rows, 1))
 
 
 def _planned(objects: Sequence[str], row: Sequence[object]) -> PlannedSegment:
@@ -224,3 +256,24 @@ def _planned(objects: Sequence[str], row: Sequence[object]) -> PlannedSegment:
 def _message_id(each: str) -> MessageId:
     id_bytes(each)  # raises InvalidValue, a ValueError
     return MessageId(each)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trash:
+    """Objects that a merge replaced.
+
+    Attributes:
+        sealed: the topic state's, as read before the swap. No plan that names the objects ends above.
+        read_until: the end of the last slot below `sealed` in which the objects may have rows. They are dead once
+            `collected_until` reaches this slot. None: `sealed`.
+    """
+
+    sealed: int
+    id: str
+    objects: tuple[str, ...]
+    read_until: int | None = None
+
+    @property
+    def dead_from(self) -> int:
+        """The value of `collected_until` from which on nobody reads the objects."""
+        return self.sealed if self.read_until is None else self.read_until

@@ -8,12 +8,12 @@ The header is the value of the message attribute `tidewheel`: a JSON object with
     group    the sender's group              claim   the subscription's generation, if consumers claim the message
     attempt  how often it was tried      of       id of the first message, if it was sent again
     ref      the S3 object that holds the body
-    sha256   with ref: the SHA-256 of the object's bytes, in hexadecimal; no release before this field sent it
-    bytes    with sha256: the object's length
+    sha256   with ref: the SHA-256 of the object's bytes, in hexadecimal
+    bytes    with ref: the object's length
     only     the only subscription that gets the message
     attributes  the sender's attributes that had no room beside `tidewheel_id`
     traceparent, tracestate  the sender's trace context, if SQS takes no more attributes
-    why      of a dead letter, why a consumer gave up (`client/dead_letters.py`)
+    why      of a dead letter, why a consumer gave up (`client/operations/dead_letters.py`)
     first    sender's ms of the first message, if it had a key and was sent again; then `key` and `seq` are its too
 
 Only the first three fields are always present.
@@ -78,8 +78,7 @@ class ReceivedMessage:
         attempt: how often `retry_later` sent the message again. 0 for the first time.
         original_id: the id of the first message, if this message was sent again.
         payload: the S3 object that holds the body. None for most messages, and once the body is put back.
-        payload_sha256, payload_bytes: the SHA-256 and the length of a body in S3. Compare them with what you read. None
-            if an earlier release sent the message.
+        payload_sha256, payload_bytes: the SHA-256 and the length of a body in S3. Compare them with what you read.
         only: the only subscription that gets this message, if it was sent again. None: all subscriptions get it.
         first_sent_at: when the first message was sent, if this message was sent again and the first has a key.
         group: the sender's group, SQS's MessageGroupId.
@@ -123,7 +122,7 @@ class ReceivedMessage:
 
         The higher version of two messages is newer. A message that was sent again has the version of the first message.
         """
-        return _ms(self.first_sent_at or self.sent_at), self.seq
+        return round((self.first_sent_at or self.sent_at).timestamp() * 1000), self.seq
 
     def json(self) -> Any:
         """Returns the body parsed as JSON."""
@@ -204,8 +203,8 @@ def parse_received(raw: Mapping[str, Any]) -> ReceivedMessage:
         original_id = MessageId(text(header["of"])) if "of" in header else None
         if original_id is not None:
             id_bytes(original_id)
-        if "payload" in texts and payload_topic(texts["payload"]) is None:
-            raise ValueError("ref is not the name of a body")
+        if "ref" in header and (payload_topic(texts["payload"]) is None or not {"sha256", "bytes"} <= header.keys()):
+            raise ValueError("ref is not the name of a body, or has no hash or length")
     except (KeyError, TypeError, ValueError, OverflowError, OSError) as error:
         how = f"not a message that Tidewheel delivered ({error!r})"
         raise InvalidValue(f"attribute {HEADER_ATTRIBUTE}", dict(attributes), how) from None
@@ -228,7 +227,3 @@ def parse_received(raw: Mapping[str, Any]) -> ReceivedMessage:
         **numbers,
         **texts,
     )
-
-
-def _ms(at: datetime) -> int:
-    return round(at.timestamp() * 1000)

@@ -24,6 +24,7 @@ the same milliseconds (`rule_of`). No time is before the rule's start.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime, timedelta
 from itertools import islice
@@ -112,12 +113,14 @@ class Rule:
 
     def between(self, from_ms: int, until_ms: int, limit: int) -> list[int]:
         """Returns at most `limit` due times from from_ms until before until_ms."""
-        result: list[int] = []
+        return list(islice(self.times(from_ms, until_ms), limit))
+
+    def times(self, from_ms: int, until_ms: int) -> Iterator[int]:
+        """Yields the due times from from_ms until before until_ms."""
         due_ms = self.next_after(from_ms - 1)
-        while due_ms is not None and due_ms < until_ms and len(result) < limit:
-            result.append(due_ms)
+        while due_ms is not None and due_ms < until_ms:
+            yield due_ms
             due_ms = self.next_after(due_ms)
-        return result
 
     def to_json(self) -> str:
         """Returns the rule as JSON, equal for equal rules."""
@@ -246,7 +249,7 @@ def _simulate(cron: str, after: datetime = datetime(2000, 1, 1)) -> CronSim:
 
 
 def _term(field: Field, term: str) -> str:
-    """Returns a term of a field as CronSim must read it, which takes the range of one value in `a-a/n` for `a/n`."""
+    """Returns a term of a field in CronSim's syntax, where `a/n` is written `a-a/n`."""
     values, _, step = term.partition("/")
     first, dash, last = values.partition("-")
     single = dash and step.isdigit() and int(step) and field.int(first) == field.int(last)

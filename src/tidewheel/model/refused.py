@@ -1,4 +1,4 @@
-"""Encodes a refused message of one of the service's own queues as one JSON document.
+"""Encodes a refused message of the service's queues as a JSON document.
 
     queue_arn        the queue that the message came from
     sqs_message_id   SQS's id of the message
@@ -19,8 +19,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tidewheel.model.untrusted import json_object_of, mapping, text
+from tidewheel.model.untrusted import mapping, text
 
+GIVEN_UP = "Damaged"
+"""The code of the record of messages that an operator gave up."""
 REDRIVEN = "redriven"
 """The attribute of a pack that was refused and sent again."""
 _MARKS = ("queue_arn", "sqs_message_id", "sent_at_ms", "reason")
@@ -28,7 +30,7 @@ _MARKS = ("queue_arn", "sqs_message_id", "sent_at_ms", "reason")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueuedMessage:
-    """A message of one of the service's own queues, as its function received it.
+    """A message of a queue of the service, as the function received the message.
 
     Attributes:
         id: SQS's id of the message.
@@ -38,6 +40,7 @@ class QueuedMessage:
         queue_arn: the queue.
         group: SQS's MessageGroupId.
         trace: X-Ray's header.
+        receipt_handle: by which the queue deletes the message.
     """
 
     id: str
@@ -48,6 +51,7 @@ class QueuedMessage:
     queue_arn: str
     group: str | None = None
     trace: str | None = None
+    receipt_handle: str = ""
 
     @classmethod
     def of_record(cls, record: Mapping[str, Any]) -> QueuedMessage:
@@ -60,13 +64,12 @@ class QueuedMessage:
             else:
                 given["StringValue"] = value.get("stringValue")
         system = {"MessageAttributes": attributes, "Attributes": record["attributes"]}
-        return cls.of_received(
-            {"MessageId": record["messageId"], "Body": record["body"], **system}, record["eventSourceARN"]
-        )
+        system |= {"MessageId": record["messageId"], "ReceiptHandle": record.get("receiptHandle", "")}
+        return cls.of_received({"Body": record["body"], **system}, record["eventSourceARN"])
 
     @classmethod
     def of_received(cls, raw: Mapping[str, Any], queue_arn: str) -> QueuedMessage:
-        """Reads a message of boto3's receive_message, with all of its attributes."""
+        """Reads a message of boto3's receive_message, with all attributes."""
         return cls(
             id=raw["MessageId"],
             body=raw["Body"],
@@ -76,6 +79,7 @@ class QueuedMessage:
             queue_arn=queue_arn,
             group=raw["Attributes"].get("MessageGroupId"),
             trace=raw["Attributes"].get("AWSTraceHeader"),
+            receipt_handle=raw.get("ReceiptHandle", ""),
         )
 
 
@@ -98,7 +102,7 @@ def reference(document: Mapping[str, Any], object_name: str) -> dict[str, Any]:
 
 
 def restored(document: Mapping[str, Any]) -> tuple[str, dict[str, dict[str, Any]]]:
-    """Returns a refused message's body, and its attributes in boto3's form.
+    """Returns a refused message's body, and the attributes in boto3's form.
 
     Raises:
         ValueError: the document is not of a refused message.
@@ -109,15 +113,6 @@ def restored(document: Mapping[str, Any]) -> tuple[str, dict[str, dict[str, Any]
         if "BinaryValue" in given:
             given["BinaryValue"] = base64.b64decode(text(given["BinaryValue"]), validate=True)
     return text(document.get("body")), attributes
-
-
-def read_document(data: str | bytes) -> dict[str, Any]:
-    """Reads a document of the queue of refused messages, or of an object.
-
-    Raises:
-        ValueError: the data is not a JSON object.
-    """
-    return json_object_of(data)
 
 
 def _shown(value: Mapping[str, Any]) -> dict[str, Any]:

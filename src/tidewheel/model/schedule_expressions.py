@@ -14,7 +14,7 @@ _UNIT_MS = {"minute": 60_000, "hour": 3_600_000, "day": 86_400_000}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Once:
-    """Fires at one time."""
+    """Fires once."""
 
     at_ms: int
 

@@ -20,7 +20,7 @@ from tidewheel.errors import InvalidValue
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """Describes a setting beside its type and its default.
+    """Describes a setting beside the type and the default.
 
     Attributes:
         meaning: one sentence, sometimes with a second sentence for a reason.
@@ -44,7 +44,7 @@ class Setting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Declared:
-    """A setting as a class of settings declares it.
+    """A setting, as declared by a class of settings.
 
     Attributes:
         kind: the type of the values, without None.

@@ -107,8 +107,8 @@ class TopicSettings:
     strict_erasure: Annotated[
         int,
         Setting(
-            "1: the bytes of messages are erased from ledgers, in all versions, within a day of their collection "
-            "or cancel. 0: a topic may keep as many dead bytes as live bytes, and 64 KiB more.",
+            "1: ledgers lose the bytes of messages, in all versions, within a day of their collection or cancel. "
+            "0: a topic may keep as many dead bytes as live bytes, and 64 KiB more.",
             least=0,
             most=1,
         ),
@@ -119,8 +119,8 @@ class TopicSettings:
     cancel_until: Annotated[
         CancelUntil,
         Setting(
-            "How long a message can be cancelled. `sealed`: until its slot is sealed. `consumed`: until a consumer has "
-            "it. Each consumer must then claim messages, as the SDK's do.",
+            "How long a message can be cancelled. `sealed`: until its slot is sealed. `consumed`: until a consumer "
+            "that claims messages, as the SDK's do, has it.",
             fixed=True,
         ),
     ] = "sealed"
@@ -200,13 +200,13 @@ class ChangeableTuning(TypedDict, total=False):
 
 
 class TuningSettings(ChangeableTuning, total=False):
-    """The fields of `TopicSettings` that `add_topic` of the CDK takes under their own names."""
+    """The fields of `TopicSettings` for the keyword arguments of the CDK's `add_topic`."""
 
     cancel_until: CancelUntil
 
 
 class ChangeableSettings(ChangeableTuning, total=False):
-    """The fields of `TopicSettings` that `update_topic` takes as keyword arguments."""
+    """The fields of `TopicSettings` for the keyword arguments of `update_topic`."""
 
     retention_s: int
 
@@ -221,7 +221,7 @@ class NewTopicSettings(ChangeableSettings, total=False):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredSettings:
-    """The settings that a subscription keeps.
+    """The stored settings of a subscription.
 
     Nothing is checked here, since stored values may be damaged. The item, the checkpoint, the template's resource, the
     options of the command line and docs/settings.md have each field under its own name.
@@ -239,7 +239,7 @@ class StoredSettings:
     ] = None
 
     def stored(self) -> dict[str, Any]:
-        """Returns the stored settings by name, those with the value None too."""
+        """Returns the stored settings by name, including settings with the value None."""
         return {name: getattr(self, name) for name in settings_of(StoredSettings)}
 
 
@@ -290,7 +290,7 @@ class NewSubscriptionSettings(ChangeableSubscriptionSettings, total=False):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FunctionSettings:
-    """Settings that a deployment chooses for its functions."""
+    """Settings of a deployment for its functions."""
 
     max_skew_ms: Annotated[
         int,
@@ -306,7 +306,7 @@ class FunctionSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceSettings(FunctionSettings):
-    """Where the deployed service's resources are, with the settings of its functions.
+    """The locations of the deployed service's resources, and the settings of the functions.
 
     Read from the environment or from the SSM parameter.
     """
@@ -399,7 +399,7 @@ class ServiceSettings(FunctionSettings):
 
     @classmethod
     def from_environment(cls, environ: Mapping[str, str]) -> ServiceSettings:
-        """Reads the variables TIDEWHEEL_<FIELD> that the stack gives to each function."""
+        """Reads the variables TIDEWHEEL_<FIELD> of a function."""
         return cls.from_mapping(environ, "the environment", VARIABLE_PREFIX)
 
     @classmethod
@@ -459,7 +459,7 @@ def read_stored(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _topic_queues(value: object) -> dict[str, tuple[str, str]]:
-    """Reads the setting `topic_queues`, a mapping or its JSON text."""
+    """Reads the setting `topic_queues`, a mapping or JSON text."""
     try:
         queues: Any = json.loads(value) if isinstance(value, str) else value
         return {str(topic): (str(urgent), str(bulk)) for topic, (urgent, bulk) in queues.items()}
@@ -472,7 +472,7 @@ TOPIC_DEFAULTS = "topic_defaults"
 
 
 def topic_defaults_in(text: str) -> NewTopicSettings:
-    """Reads the SSM parameter's TOPIC_DEFAULTS. Leaves out names that this release does not know."""
+    """Reads the SSM parameter's TOPIC_DEFAULTS. Leaves out names unknown to this release."""
     found = mapping(json_object_of(text).get(TOPIC_DEFAULTS, {}))
     known = settings_of(TopicSettings)
     return cast("NewTopicSettings", {name: value for name, value in found.items() if name in known})
@@ -482,6 +482,11 @@ def parameter_name(stack: str) -> str:
     """Returns the name of the SSM parameter with a stack's settings."""
     return f"/tidewheel/{stack}/settings"
 
+
+STACK_TAG, ROLE_TAG = "tidewheel:stack", "tidewheel:role"
+SUBSCRIPTION, DEAD_LETTERS, SERVICE = "subscription", "dead letters", "service"
+"""Values of ROLE_TAG. The functions may send to queues tagged with their service and SUBSCRIPTION. The stack's own
+queues are tagged SERVICE, so that administrators can neither delete them nor tag them anew."""
 
 DELIVERY_ROLES = 3
 """Number of roles that deliver, those of ingest, dispatch and deliver."""

@@ -15,10 +15,17 @@ What a queue does not take is parked in each state.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
 from tidewheel.model.settings import StoredSettings
+
+DAMAGED_AFTER_TRIES = 3
+"""A stuck delivery is damaged from this try of the sweep on: after about half an hour."""
+_FIRST_WAIT_MS = 5 * 60_000
+_MAX_WAIT_MS = 60 * 60_000
 
 
 class State(StrEnum):
@@ -33,13 +40,13 @@ class State(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubscriptionState(StoredSettings):
-    """The state of one subscription, a named reader of a topic, with its settings.
+    """The state of a subscription, a named reader of a topic, with the settings.
 
     Attributes:
         generation: distinguishes subscriptions with the same name, when a deleted name is used again.
         cursor: slots below the cursor are handed out.
         start: slots below the start are not delivered to this subscription.
-        created_at_ms: when the subscription was created. None: unknown.
+        created_at_ms: when the subscription was created.
     """
 
     topic: str
@@ -49,11 +56,11 @@ class SubscriptionState(StoredSettings):
     cursor: int
     start: int
     state: State = State.ACTIVE
-    created_at_ms: int | None = None
+    created_at_ms: int
 
     @property
     def owned(self) -> dict[str, str]:
-        """The fields of `Owned` for what belongs to this subscription."""
+        """The fields of `Owned` for this subscription's data."""
         return {"topic": self.topic, "subscription": self.name, "generation": self.generation}
 
     @property
@@ -64,7 +71,7 @@ class SubscriptionState(StoredSettings):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Owned:
-    """Names what belongs to one generation of a subscription."""
+    """Names the data of one generation of a subscription."""
 
     topic: str
     subscription: str
@@ -72,7 +79,7 @@ class Owned:
 
     @property
     def owner(self) -> tuple[str, str, str]:
-        """The topic, the subscription and its generation."""
+        """The topic, the subscription and the subscription's generation."""
         return self.topic, self.subscription, self.generation
 
     @property
@@ -94,6 +101,22 @@ class DeliveryKey(Owned):
     replay: str | None = None
 
 
+class Unread(NamedTuple):
+    """The pieces of a part that could not be read. The other rows of the part were sent.
+
+    Attributes:
+        pieces: their numbers in the part. Empty: all.
+        objects: the names of the objects that could not be read.
+        rows: estimated. 0: it needs more than `objects`, as nobody could read the plan, or they are too many.
+        lost: whether an object is damaged, gone or refused. If False, S3 may answer the next try.
+    """
+
+    pieces: tuple[int, ...]
+    objects: tuple[str, ...]
+    rows: int
+    lost: bool
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delivery:
     """A plan handed out to a subscription.
@@ -108,6 +131,11 @@ class Delivery:
         filter_policy: the subscription's filter policy when the plan was handed out.
         carry: the subscription's setting.
         first_ms, end_ms: of a replay. Rows due outside of [first_ms, end_ms) are not sent.
+        unread: open part -> its pieces that could not be read.
+        unread_ms: since when there are such pieces.
+        reason: why the last of them could not be read.
+        tries: how often the sweep has enqueued the parts of a stuck delivery of which objects are lost.
+        edition: of the plan whose parts these are.
     """
 
     key: DeliveryKey
@@ -122,7 +150,61 @@ class Delivery:
     first_ms: int | None = None
     end_ms: int | None = None
 
+    unread: tuple[tuple[int, Unread], ...] = ()
+    unread_ms: int | None = None
+    reason: str | None = None
+    tries: int = 0
+    edition: int = 0
+
     @property
     def complete(self) -> bool:
         """Whether every part is done."""
         return len(self.done) >= self.parts
+
+    @property
+    def stuck(self) -> bool:
+        """Whether every open part only has pieces that could not be read."""
+        return bool(self.unread) and len(self.done.union(part for part, _ in self.unread)) >= self.parts
+
+    @property
+    def lost(self) -> bool:
+        """Whether an object that the delivery needs is damaged, gone or refused."""
+        return any(each.lost for _, each in self.unread)
+
+    @property
+    def damaged(self) -> bool:
+        """Whether objects stayed lost for long. An operator may give the delivery up."""
+        return self.stuck and self.tries >= DAMAGED_AFTER_TRIES
+
+    @property
+    def names_all(self) -> bool:
+        """Whether all that could not be read is named."""
+        return all(each.rows for _, each in self.unread)
+
+    @property
+    def quarantined(self) -> bool:
+        """Whether a damaged delivery names all that it needs. Collections keep that, and are not held."""
+        return self.damaged and self.names_all
+
+    @property
+    def unread_objects(self) -> frozenset[str]:
+        """The names of the objects that could not be read."""
+        return frozenset(name for _, each in self.unread for name in each.objects)
+
+    @property
+    def unread_rows(self) -> int:
+        """Estimated messages that could not be read."""
+        return sum(each.rows for _, each in self.unread)
+
+
+def unread_objects(deliveries: Iterable[Delivery]) -> frozenset[str]:
+    """Returns the names of the objects that some deliveries could not read."""
+    return frozenset[str]().union(*(each.unread_objects for each in deliveries))
+
+
+def wait_ms(tries: int) -> int:
+    """Returns how long to wait after a try of a stuck delivery: 5, 10, 20, 40 minutes, then an hour.
+
+    The wait is 5 minutes while no object is lost, so with 0 tries.
+    """
+    return min(_FIRST_WAIT_MS << min(max(tries, 1) - 1, 10), _MAX_WAIT_MS)

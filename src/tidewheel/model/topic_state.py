@@ -10,8 +10,8 @@
     open -> sealed -> planned -> handed out -> collected          collected_until <= planned <= sealed
 
 `next_slot` is a lower bound of the first slot with work left. `work_version` grows with each ledger, subscription and
-resume, `swap_version` with each merge, `subscriptions_version` with each subscription. A change based on an older
-version is refused.
+resume, `swap_version` with each merge, purge of ledgers and end of a recurring message, `subscriptions_version` with
+each subscription. A change based on an older version is refused.
 """
 
 from __future__ import annotations
@@ -25,15 +25,8 @@ from tidewheel.model.settings import TopicSettings
 from tidewheel.model.untrusted import whole
 from tidewheel.model.wheel import fires_at_ms
 
-FIRST_LAYOUT = 1
-"""The layout of most new topics. Ingest raises the layout with the first message that needs a later one:
-
-    1    all data except groups
-    2    ledgers, those of parks included, may have the column `message_group`
-    3    from the start, of a topic whose messages are claimed: no release may send its messages unmarked
-"""
-LAYOUT = 3
-"""The newest layout that this release reads and writes. See docs/upgrading.md."""
+LAYOUT = 1
+"""The layout of all data. A newer one is refused. See docs/upgrading.md."""
 ALL_SEALED = 10**12 - 1
 """The value of `sealed` once a topic is deleted. It is above every slot."""
 PURGE_KEPT_MS = 28 * 86_400_000
@@ -62,7 +55,7 @@ class Purge:
         return cls(first_ms=whole(first_ms, least), end_ms=whole(end_ms, least), sent_before_ms=whole(sent_before_ms))
 
     def covers(self, other: Purge) -> bool:
-        """Returns whether this purge drops every message that another purge drops."""
+        """Returns whether this purge drops all messages of another purge."""
         within = self.first_ms <= other.first_ms and other.end_ms <= self.end_ms
         return within and other.sent_before_ms <= self.sent_before_ms
 
@@ -83,7 +76,7 @@ class PurgeMarks(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicState:
-    """The marks of one topic, in slots unless named otherwise.
+    """The marks of a topic, in slots unless named otherwise.
 
     Attributes:
         generation: distinguishes topics with the same name, when a deleted name is used again.
@@ -121,7 +114,7 @@ class TopicState:
     merge_at_ms: int | None = None
     waiting: int = 0
     recurring: int = 0
-    layout: int = FIRST_LAYOUT
+    layout: int = LAYOUT
     created_at_ms: int | None = None
 
     @property
@@ -162,13 +155,13 @@ class TopicState:
         return max([now_ms, *(each for each in purges_ms if each <= known_until_ms)])
 
     def purges_in_force(self, now_ms: int, held_from: int | None) -> tuple[Purge, ...]:
-        """Returns the purged ranges that may still affect a message.
+        """Returns the purged ranges still in force for messages.
 
-        Such a message is in a ledger, on its way to ingest, in a park, or set aside.
+        Such a message is in a ledger, on its way to ingest, in an open delivery, or in a park.
 
         Args:
             now_ms: the time.
-            held_from: the first slot with a message in a park or set aside. None: there is no such message.
+            held_from: the first slot with a message in an open delivery or a park. None: there is no such message.
         """
         slots = self.collected_until, self.collected_until if held_from is None else held_from
         collected_ms = min(slots) * self.slot_ms
@@ -214,7 +207,6 @@ def new_topic_state(topic: str, generation: str, settings: TopicSettings, now_ms
         sealed=slot,
         planned=slot,
         collected_until=slot,
-        layout=LAYOUT if settings.claimed else FIRST_LAYOUT,
         created_at_ms=now_ms,
     )
 

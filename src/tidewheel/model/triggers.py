@@ -21,9 +21,6 @@ UNKNOWN_WAIT_S = 4 * 3600
 After this time, the pack is refused. A pack that no wait can help is refused at its first receive.
 """
 
-HOLD_S = 13 * 86_400
-"""How long the work queue holds messages that the table does not take as a park. After this time, they are refused."""
-
 RECEIVES = 1000
 """The receives after which a pack is a dead letter, which people redrive. SQS's maximum.
 
@@ -48,7 +45,7 @@ A key takes effect at ingestion, and a debounce of an hour must not wait five mi
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceQueue:
-    """Describes a queue and the reads of its function.
+    """Describes a queue and the reads of the function.
 
     Attributes:
         visibility_s: The time after which a failed message comes again.
@@ -64,7 +61,7 @@ class SourceQueue:
 
 
 def bulk_queue(window_s: float = BULK_WINDOW_S) -> SourceQueue:
-    """Returns the queue of all packs that are not urgent.
+    """Returns the bulk queue, for all packs without urgency.
 
     A message is invisible for six times the function's time-out plus the window, as AWS recommends. The messages are
     due in half an hour or later (`tidewheel.client.sender.URGENT_MS`). A retry that waits for the window again is still

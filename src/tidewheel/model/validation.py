@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -31,21 +30,19 @@ from tidewheel.model.message import (
 )
 from tidewheel.model.object_names import payload_topic
 from tidewheel.model.topic import check_name
+from tidewheel.model.untrusted import json_text
 
 MAX_KEY_CHARACTERS = 256
 MAX_PAYLOAD_BYTES = 100 * 1024 * 1024
 """Limit of a body that is kept in S3. The sender and the consumer hold the whole body in memory."""
 
 _NO_ATTRIBUTES: Mapping[str, str] = MappingProxyType({})
-_TO_JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
 # Characters that SQS refuses: see the SendMessage reference, "Valid unicode characters".
 _REFUSED = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _REFUSED_ASCII = bytes({*range(32)} - set(b"\t\n\r"))
-_SHA256 = re.compile(r"[0-9a-f]{64}\Z")
 GROUP = r"\A[!-~]{1,128}\z"
 """A group, in the alphabet of SQS's MessageGroupId: the visible ASCII characters. In Arrow's syntax."""
 _GROUP = re.compile(r"[!-~]{1,128}\Z")
-_TRACE_CONTEXT = re.compile(r"[ -~]{1,512}\Z")
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
 ATTRIBUTE_NAME = re.compile(r"(?!(?i:aws|amazon)\.)(?!\.)(?!.*\.\.)[A-Za-z0-9_.-]{1,256}(?<!\.)\Z")
 
@@ -63,14 +60,13 @@ class Options:
         attempt: how often the message's work was tried before, for `retry_later`.
         original_id: the first message's id, if this message was sent again.
         payload: the S3 object with the body, if the body is too large for SQS.
-        payload_sha256, payload_bytes: the object's hash in hexadecimal and its length. None from earlier releases.
+        payload_sha256, payload_bytes: the object's hash in hexadecimal and its length.
         recurring: the recurring message's name, if this message is an occurrence. Consumers see the name as the key.
         only: the only subscription that gets the message. Its filter is not applied.
         first_version: key, sending time in ms, and seq of the first message, if this message was sent again. This
             message then has no key of its own, so that it does not duplicate the first message or supersede a later
             one.
         group: the sender's.
-        sent_at_ms: when SQS took the plain message, if ingest or a redrive packed it.
         max_wait_ms: how long after the sending newer messages with the key may put off the delivery.
         settled: whether ingest has sent this message, which its key names already.
         traceparent, tracestate: the sender's trace context, if the attributes have no room for it.
@@ -90,14 +86,18 @@ class Options:
     only: str | None = None
     first_version: tuple[str, int, int] | None = None
     group: str | None = None
-    sent_at_ms: int | None = None
     max_wait_ms: int | None = None
     settled: bool = False
     traceparent: str | None = None
     tracestate: str | None = None
 
+    @property
+    def affects_others(self) -> bool:
+        """Whether the ingestion of the message can affect another message."""
+        return self.key is not None or self.moves is not None
+
     def document(self) -> dict[str, Any]:
-        """Returns the options that are set, as JSON values."""
+        """Returns the given options, as JSON values."""
         found = {name: getattr(self, name) for name in _OPTION_READERS}
         return {name: value for name, value in found.items() if value is not None and value is not False}
 
@@ -124,8 +124,8 @@ class Options:
         # A reader of this topic's bodies gets the object of this name, so the object must be a body of the topic.
         if self.payload is not None and payload_topic(self.payload) != topic:
             raise ValueError("the option payload does not name a body of the topic")
-        about = (self.payload_sha256, self.payload_bytes)
-        if about != (None, None) and None in (self.payload, *about):
+        about = {each is None for each in (self.payload, self.payload_sha256, self.payload_bytes)}
+        if len(about) > 1:
             raise ValueError("the name, hash and length of a body in S3 do not come together")
         if self.first_version is not None and self.key is not None:
             raise ValueError("a message that is sent again has no key")
@@ -141,6 +141,7 @@ class OutgoingMessage:
         id: 16 bytes.
         text: the body as SQS will carry it (base64 for bytes).
         options: None for most messages.
+        sent_at_ms: when the message was sent, if it was sent before its pack.
     """
 
     id: bytes
@@ -148,6 +149,7 @@ class OutgoingMessage:
     encoding: Encoding
     attributes: Mapping[str, str]
     options: Options | None = None
+    sent_at_ms: int | None = None
 
     @property
     def deliver_at_ms(self) -> int:
@@ -156,13 +158,13 @@ class OutgoingMessage:
 
     @property
     def size(self) -> int:
-        """Bytes that SQS will count, without the fixed part of our own attribute."""
+        """SQS's size in bytes, without the fixed part of our own attribute."""
         size = len(self.text) if self.text.isascii() else len(self.text.encode())
         if self.attributes:
             size += sum(len(n) + len(v.encode()) + len("String") for n, v in self.attributes.items())
         if self.options is not None:
             keys = (self.options.key, None if self.options.first_version is None else self.options.first_version[0])
-            size += sum(len(_TO_JSON(key).encode()) for key in (*keys, self.options.group) if key is not None)
+            size += sum(len(json_text(key).encode()) for key in (*keys, self.options.group) if key is not None)
         return size
 
     @property
@@ -298,7 +300,7 @@ def _options(message: Message, ids: Ids, due_ms: int, options: Options) -> Optio
 
 
 def _check_max_wait(message: Message, max_wait: float | timedelta | str, waits_ms: int) -> None:
-    """Raises InvalidValue for a maximum that no older message can use, or that no window can be waited for."""
+    """Raises InvalidValue for a maximum too short for an older message or a window."""
     if not message.replace:
         raise InvalidValue("max_wait", max_wait, "give replace=True and a key too: newer messages put off older ones")
     waits_ms += 0 if message.window is None else window_ms(message.window)
@@ -335,32 +337,16 @@ def _flag(value: object) -> bool:
     return value
 
 
-def _whole(name: str, end: int) -> Callable[[object], int]:
-    """Returns the reader of a whole number from 0 to below `end`."""
-
-    def read(value: object) -> int:
-        if type(value) is not int or not 0 <= value < end:
-            raise ValueError(f"the option {name} is not a whole number in its range")
-        return value
-
-    return read
-
-
-def _sha256(value: object) -> str:
-    if not isinstance(value, str) or not _SHA256.match(value):
-        raise ValueError("the option payload_sha256 is not a SHA-256 in hexadecimal")
+def _whole(name: str, end: int, value: object) -> int:
+    if type(value) is not int or not 0 <= value < end:
+        raise ValueError(f"the option {name} is not a whole number in its range")
     return value
 
 
-def _trace_context(value: object) -> str:
-    if not isinstance(value, str) or not _TRACE_CONTEXT.match(value):
-        raise ValueError("a trace context is not 1 to 512 ASCII characters")
+def _text(what: str, pattern: str, value: object) -> str:
+    if not isinstance(value, str) or not re.fullmatch(pattern, value):
+        raise ValueError(f"{what} does not match {pattern}")
     return value
-
-
-def _message_id(value: Any) -> MessageId:
-    id_bytes(value)
-    return MessageId(value)
 
 
 def _first_version(value: object) -> tuple[str, int, int]:
@@ -374,23 +360,23 @@ def _first_version(value: object) -> tuple[str, int, int]:
     return check_key(key), numbers[0], numbers[1]
 
 
+_trace_context = partial(_text, "a trace context", "[ -~]{1,512}")
 _OPTION_READERS: Mapping[str, Callable[[Any], Any]] = {
     "key": check_key,
     "replace": _flag,
-    "seq": _whole("seq", 1 << 53),
-    "expires_at_ms": _whole("expires_at_ms", TIMES_END_MS),
-    "moves": _message_id,
-    "attempt": _whole("attempt", 1 << 53),
-    "original_id": _message_id,
+    "seq": partial(_whole, "seq", 1 << 53),
+    "expires_at_ms": partial(_whole, "expires_at_ms", TIMES_END_MS),
+    "moves": lambda value: id_text(id_bytes(value)),
+    "attempt": partial(_whole, "attempt", 1 << 53),
+    "original_id": lambda value: id_text(id_bytes(value)),
     "payload": lambda value: value,  # checked against the topic
-    "payload_sha256": _sha256,
-    "payload_bytes": _whole("payload_bytes", MAX_PAYLOAD_BYTES + 1),
+    "payload_sha256": partial(_text, "the option payload_sha256", "[0-9a-f]{64}"),
+    "payload_bytes": partial(_whole, "payload_bytes", MAX_PAYLOAD_BYTES + 1),
     "recurring": check_key,
     "only": partial(check_name, "only"),
     "first_version": _first_version,
     "group": check_group,
-    "sent_at_ms": _whole("sent_at_ms", TIMES_END_MS),
-    "max_wait_ms": _whole("max_wait_ms", MAX_DELAY_MS + 1),
+    "max_wait_ms": partial(_whole, "max_wait_ms", MAX_DELAY_MS + 1),
     "settled": _flag,
     "traceparent": _trace_context,
     "tracestate": _trace_context,
@@ -400,12 +386,12 @@ _OPTION_READERS: Mapping[str, Callable[[Any], Any]] = {
 
 def at_its_latest(message: OutgoingMessage, message_id: MessageId, sent_ms: int) -> OutgoingMessage:
     """Returns a message under the id of an earlier time, which its key names already."""
-    options = replace(message.options or Options(), replace=False, max_wait_ms=None, sent_at_ms=sent_ms, settled=True)
-    return _at(message, id_bytes(message_id), options)
+    options = replace(message.options or Options(), replace=False, max_wait_ms=None, settled=True)
+    return replace(_at(message, id_bytes(message_id), options), sent_at_ms=sent_ms)
 
 
 def moved(message: OutgoingMessage, ids: Ids, due_ms: int, old: bytes) -> OutgoingMessage:
-    """Returns a message that replaces `old` at another due time.
+    """Returns the replacement of `old` for another due time.
 
     The expiry moves with the due time.
     """
@@ -430,7 +416,7 @@ def _encode_body(body: object) -> tuple[str, Encoding]:
         text, encoding = base64.b64encode(bytes(body)).decode(), Encoding.BYTES
     else:
         try:
-            text, encoding = _TO_JSON(body), Encoding.JSON
+            text, encoding = json_text(body), Encoding.JSON
         except RecursionError:
             raise InvalidValue(
                 "body", type(body), "give text or bytes, since the value is nested too deeply for JSON"
@@ -477,7 +463,7 @@ def check_characters(name: str, text: str) -> None:
 
 
 def check_attributes(attributes: Mapping[str, str]) -> int:
-    """Returns the bytes that SQS counts for the attributes.
+    """Returns SQS's size of the attributes, in bytes.
 
     Raises:
         InvalidValue: too many attributes, a bad name, or a value that is not text.

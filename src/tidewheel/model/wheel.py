@@ -30,7 +30,7 @@ The lookahead less this time is what may be spread."""
 
 
 def open_from(now_ms: int, settings: TopicSettings) -> int:
-    """Returns the first slot that stays open to ledgers.
+    """Returns the first slot still open to ledgers.
 
     This is slot(now + lookahead) + 1.
     """
@@ -73,7 +73,7 @@ def schedule_time_s(fires_at: int, now_ms: int) -> int:
 
 
 def fine_delay_s(deliver_at_ms: int, now_ms: int, max_skew_ms: int) -> int:
-    """Returns SQS's DelaySeconds, rounded up so that no message is early.
+    """Returns SQS's DelaySeconds, rounded up so no message is early.
 
     Includes room for clock skew. The delay is 0 only if the message is overdue by the skew or more.
 

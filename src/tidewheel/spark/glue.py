@@ -1,4 +1,4 @@
-"""Runs a job on AWS Glue."""
+"""Runs a job on AWS Glue. An import there reads foreign files in child processes of the workers."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ import boto3
 from pyspark.sql import SparkSession
 
 from tidewheel.clock import SystemClock
+from tidewheel.errors import NotAllImported
+from tidewheel.jobs.importing.driver import Imported, import_messages
 from tidewheel.jobs.job import Job, make_job, parse_arguments, structured
 from tidewheel.spark.session import register
 from tidewheel.spark.tasks import OnSpark
@@ -25,3 +27,15 @@ def on_glue(main: Callable[[Job], object], argv: Sequence[str] = sys.argv) -> No
     title = f"{arguments.get('JOB_NAME', 'tidewheel')} {arguments.get('topic', '')}".strip()
     spark = OnSpark(lambda: register(SparkSession.builder.getOrCreate()), title)
     main(replace(job, cores=os.cpu_count() or 1, spark=spark, say=structured(arguments)))
+
+
+def import_on_spark(job: Job) -> Imported:
+    """Imports files, and fails at the end if some were not imported, so that the job's run fails.
+
+    Raises:
+        NotAllImported: some files were not imported, or not to their end.
+    """
+    report = import_messages(job, job.spark)
+    if report.failed:
+        raise NotAllImported(report)
+    return report

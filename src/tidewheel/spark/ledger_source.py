@@ -6,7 +6,7 @@
 |---|---|
 | `root` | `s3://` and the S3 bucket's name, or a folder |
 | `topic` | the topic's name |
-| `table` | DynamoDB table of the metadata; without it, ledgers are listed and all their rows returned |
+| `table` | DynamoDB table of the metadata; without it, all stored ledgers are read, also merged and planned ones |
 | `all` | `true`: rows of slots that are planned already are returned too |
 | `from_ms`, `to_ms` | delivery times from_ms <= t < to_ms only |
 | `region`, `endpoint_url` | where S3 and DynamoDB answer |
@@ -37,7 +37,7 @@ from tidewheel.ledger.joined import StoredSegment, decode_together
 from tidewheel.ledger.rows import SCHEMA
 from tidewheel.ledger.schema import COLUMNS, ColumnType
 from tidewheel.model.groups import grouped
-from tidewheel.model.segment import Segment
+from tidewheel.model.plan import Segment
 from tidewheel.spark.live_ledgers import Stretch, in_listing, snapshot
 from tidewheel.spark.time_range import TimeRange
 from tidewheel.storage.objects import Objects
@@ -97,7 +97,7 @@ class LedgerSource(DataSource):
         Raises:
             InvalidValue: the mode is `overwrite`, which would be a purge.
         """
-        # Reading needs neither boto3 nor the import.
+        # Readers need neither boto3 nor the modules of imports.
         from tidewheel.spark.ledger_sink import LedgerSink
 
         if overwrite:

@@ -10,7 +10,7 @@ from tidewheel.flows.delivery.load_index import complete
 from tidewheel.jobs.location import Location
 from tidewheel.ledger.reader import segments_of
 from tidewheel.model.object_names import LEDGERS, is_ledger, topic_prefix
-from tidewheel.model.segment import Segment
+from tidewheel.model.plan import Segment
 from tidewheel.storage.objects import Objects, StoredObject
 from tidewheel.storage.read_ahead import read_ahead
 from tidewheel.storage.storage import Storage

@@ -20,7 +20,7 @@ from pyspark.sql.datasource import (
 )
 
 from tidewheel.ledger.rows import Int64s, times_of
-from tidewheel.model.segment import Segment
+from tidewheel.model.plan import Segment
 
 _TIME = ("deliver_at_ms",)
 _FIRST_MS, _END_MS = -(2**63), 2**63

@@ -1,1 +1,1 @@
-"""Stored state: the table, one file a kind of item, and the objects."""
+"""Stored state: the table, a file a kind of item, and the objects."""

@@ -1,16 +1,17 @@
-"""Stores buckets, the metadata of ledgers."""
+"""Stores buckets, the metadata of ledgers, and merges of ledgers."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from enum import Enum
 
 from tidewheel import clock as clocks
 from tidewheel.ledger.bucket import Bucket, BucketId
+from tidewheel.model.plan import Trash
 from tidewheel.model.topic_state import NextWork, TopicState, above
-from tidewheel.storage import items, layout
+from tidewheel.storage import items, table_keys
 from tidewheel.storage.table import StoredItems
-from tidewheel.storage.writes import Put, Value, item_of
+from tidewheel.storage.writes import Change, Delete, Put, Value, as_seen, item_of
 
 
 class Commit(Enum):
@@ -37,14 +38,11 @@ class Buckets(StoredItems):
         next_work: NextWork | None,
         merge_at_ms: int | None = None,
         once: str | None = None,
-        *,
-        same_swaps: bool = False,
     ) -> Commit:
         """Commits a bucket.
 
         `T{put BUCKET IF absent; put IMPORT IF absent; STATE: work_version + 1, the next slot lowered IF generation
-        same, sealed <= first slot, next_slot compares with the first slot as in `state`, and swap_version is as read if
-        `same_swaps`}`.
+        same, sealed <= first slot, and next_slot compares with the first slot as in `state`}`.
 
         A bucket or import mark that exists is reported as existing, even if the topic state changed too.
 
@@ -56,7 +54,6 @@ class Buckets(StoredItems):
             merge_at_ms: when the sweep is to consider a merge; the next check is then no later than this time.
             once: `<import id>#<mark>` of a bucket of an import. The table keeps `once` for 90 days, even if
                 the bucket is deleted. If `once` is there already, the answer is EXISTS.
-            same_swaps: refuse the commit if a merge or a purge swapped ledgers since the topic state was read.
         """
         first = bucket.first_slot
         sets: dict[str, Value | None] = {}
@@ -68,7 +65,6 @@ class Buckets(StoredItems):
             state,
             "sealed <= :first",
             items.next_slot_comparison(above(state.next_slot, first), ":first"),
-            seen={"swap_version": state.swap_version} if same_swaps else {},
             values={"first": first},
             sets=sets,
             adds={"work_version": 1, "waiting": bucket.rows},
@@ -84,13 +80,13 @@ class Buckets(StoredItems):
     def imported(self, topic: str, import_id: str) -> frozenset[int]:
         """Reads the marks of an import's committed chunks."""
         found = self._table.query_prefix(
-            layout.topic_partition(topic), layout.imports_prefix(import_id), projection="pk, sk"
+            table_keys.topic_partition(topic), table_keys.imports_prefix(import_id), projection="pk, sk"
         )
-        return frozenset(layout.import_cut(items.key_of(item)[1]) for item in found)
+        return frozenset(table_keys.import_cut(items.key_of(item)[1]) for item in found)
 
     def read(self, topic: str, bucket_id: BucketId) -> Bucket | None:
-        """Reads one bucket."""
-        return self._table.read(layout.bucket_key(topic, bucket_id), items.decode_bucket)
+        """Reads a bucket."""
+        return self._table.read(table_keys.bucket_key(topic, bucket_id), items.decode_bucket)
 
     def all(self, topic: str, unreadable: dict[str, Exception] | None = None) -> list[Bucket]:
         """Reads all buckets of a topic in the order of their ids, page by page.
@@ -100,7 +96,9 @@ class Buckets(StoredItems):
         Args:
             unreadable: gets the name and the error of each that cannot be read. None: the first error is raised.
         """
-        return self._table.read_all(layout.topic_partition(topic), layout.BUCKETS, items.decode_bucket, unreadable)
+        return self._table.read_all(
+            table_keys.topic_partition(topic), table_keys.BUCKETS, items.decode_bucket, unreadable
+        )
 
     def in_order(
         self,
@@ -109,6 +107,8 @@ class Buckets(StoredItems):
         *,
         first_slot: int = 0,
         end_slot: int | None = None,
+        after: BucketId | None = None,
+        limit: int | None = None,
     ) -> Iterator[Bucket]:
         """Yields the buckets whose ids begin with slots of [first_slot, end_slot), in the order of their ids.
 
@@ -119,47 +119,80 @@ class Buckets(StoredItems):
         Args:
             unreadable: as for `all`; gets each name when its turn comes.
             end_slot: None: no end.
+            after: only buckets behind this bucket, instead of `first_slot`.
+            limit: how many are read, in one request. None: all.
         """
-        first, last = layout.bucket_range(first_slot, end_slot)
+        first, last = table_keys.bucket_range(first_slot, end_slot)
+        if after is not None:
+            first = f"{table_keys.bucket_key(topic, after)[1]} "  # no character of an id is before a blank
         found = self._table.query(
             "pk = :pk AND sk BETWEEN :first AND :last",
-            {"pk": layout.topic_partition(topic), "first": first, "last": last},
+            {"pk": table_keys.topic_partition(topic), "first": first, "last": last},
+            limit=limit,
         )
-        return items.each_readable(found, items.decode_bucket, layout.BUCKETS, unreadable)
-
-    def page(self, topic: str, count: int, after: BucketId | None) -> list[Bucket]:
-        """Reads up to `count` buckets behind a bucket, in the order of their ids, in one request.
-
-        Leaves out buckets that cannot be read.
-        """
-        first, last = layout.bucket_range(0, None)
-        found = self._table.query(
-            "pk = :pk AND sk BETWEEN :first AND :last",
-            # No character of an id is before a blank.
-            {
-                "pk": layout.topic_partition(topic),
-                "first": first if after is None else f"{layout.bucket_key(topic, after)[1]} ",
-                "last": last,
-            },
-            limit=count,
-        )
-        return list(items.each_readable(found, items.decode_bucket, layout.BUCKETS, {}))
+        return items.each_readable(found, items.decode_bucket, table_keys.BUCKETS, unreadable)
 
     def delete(self, topic: str, bucket_id: BucketId) -> None:
         """Deletes a bucket's item."""
-        self._table.delete(layout.bucket_key(topic, bucket_id), action="delete_bucket", topic=topic)
+        self._table.delete(table_keys.bucket_key(topic, bucket_id), action="delete_bucket", topic=topic)
 
     def restore(self, topic: str, bucket: Bucket) -> None:
         """Puts a bucket and overwrites an existing bucket."""
         self._table.put(Put(item=items.encode_bucket(topic, bucket)), action="restore_bucket", topic=topic)
 
-    def repair(self, topic: str, bucket: Bucket) -> bool:
-        """Overwrites the item of a bucket, which cannot be read. Returns False if the item is gone."""
-        put = Put(item=items.encode_bucket(topic, bucket), condition="attribute_exists(pk)")
-        return self._table.put(put, action="repair_bucket", topic=topic)
-
 
 def _import_mark(topic: str, once: str) -> Put:
     ttl_s = clocks.current().now_ms() // 1000 + IMPORT_TTL_S
-    fields: dict[str, Value | None] = {"v": items.VERSION, layout.TTL_ATTRIBUTE: ttl_s}
-    return Put(item=item_of(layout.import_key(topic, once), fields), if_absent=True)
+    fields: dict[str, Value | None] = {"v": items.VERSION, table_keys.TTL_ATTRIBUTE: ttl_s}
+    return Put(item=item_of(table_keys.import_key(topic, once), fields), if_absent=True)
+
+
+class Merges(StoredItems):
+    """Swaps of ledgers, the lease of a topic's merge, and the trash."""
+
+    def lease(self, topic: str, now_ms: int, until_ms: int, held_until_ms: int | None = None) -> bool:
+        """Leases a topic's merge, so that one run works at a time. Returns False if refused.
+
+        `MERGE: until_ms = ... IF absent or its until_ms <= now_ms or its until_ms = held_until_ms`.
+
+        Args:
+            topic: the topic's name.
+            now_ms: the time.
+            until_ms: the end of the lease.
+            held_until_ms: the end of this run's lease, which is renewed. None: this run has no lease.
+        """
+        condition, values = "attribute_not_exists(until_ms) OR until_ms <= :now", {"now": now_ms}
+        if held_until_ms is not None:
+            condition, values = f"{condition} OR until_ms = :held", {**values, "held": held_until_ms}
+        sets = {"v": items.VERSION, "until_ms": until_ms}
+        lease = Change(key=table_keys.merge_key(topic), condition=condition, values=values, sets=sets)
+        return self._table.change(lease, action="lease_merge", topic=topic)
+
+    def release(self, topic: str, until_ms: int) -> None:
+        """Releases a merge lease if its end is `until_ms`. Another run's lease stays."""
+        release = Change(key=table_keys.merge_key(topic), sets={"until_ms": None}, **as_seen({"until_ms": until_ms}))
+        self._table.change(release, action="release_merge", topic=topic)
+
+    def swap(
+        self, state: TopicState, sources: Sequence[Bucket], outputs: Sequence[Bucket], trash: Trash, dropped: int = 0
+    ) -> bool:
+        """Swaps sources for outputs. Returns False if nothing was written.
+
+        `T{put outputs; delete each source IF the source exists; put TRASH; STATE: swap_version + 1, waiting - dropped
+        IF planned <= trash.sealed and generation as read}`.
+        """
+        topic = state.topic
+        puts = [Put(item=items.encode_bucket(topic, each)) for each in outputs]
+        deletes = [Delete(key=table_keys.bucket_key(topic, each.id)) for each in sources]
+        kept = Put(item=items.encode_trash(topic, trash))
+        adds = {"swap_version": 1, **({"waiting": -dropped} if dropped else {})}
+        change = items.state_change(state, "planned <= :sealed", values={"sealed": trash.sealed}, adds=adds)
+        return self._table.commit([*puts, *deletes, kept, change], action="swap", topic=topic)
+
+    def trash(self, topic: str) -> list[Trash]:
+        """Reads the trash."""
+        return self._table.read_all(table_keys.topic_partition(topic), table_keys.TRASH, items.decode_trash)
+
+    def delete_trash(self, topic: str, trash: Trash) -> None:
+        """Deletes a trash item."""
+        self._table.delete(table_keys.trash_key(topic, trash.sealed, trash.id), action="delete_trash", topic=topic)

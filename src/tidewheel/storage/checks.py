@@ -8,28 +8,26 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from tidewheel.model.park import ParkKey
-from tidewheel.model.set_aside import SetAsideKey
 from tidewheel.model.subscription_state import DeliveryKey
-from tidewheel.storage import items, layout
+from tidewheel.storage import items, table_keys
 from tidewheel.storage.table import Table
 from tidewheel.storage.writes import Change, Value
 
 MOST_DUE = 1000
-"""Deliveries, parks and suspects each of one owner that one sweep sees. The others stay due for later sweeps."""
+"""Deliveries and parks each of one owner that one sweep sees. The others stay due for later sweeps."""
 
 
 class Due(NamedTuple):
-    """The topics, deliveries, parks and set-aside items that the sweep must check."""
+    """The topics, deliveries and parks that the sweep must check."""
 
     topics: list[str]
     deliveries: list[DeliveryKey]
     parks: list[ParkKey]
-    set_aside: list[SetAsideKey]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DailyClaim:
-    """A claim of the caller on one daily work.
+    """A claim of the caller on a daily work.
 
     Attributes:
         after: where the last holder of the claim stopped; None: it came to the end.
@@ -52,7 +50,7 @@ class Checks:
         self._not_before_ms: dict[str, int] = {}
 
     def due(self, now_ms: int, failed: dict[str, Exception] | None = None, most: int = MOST_DUE) -> Due:
-        """Returns topics, open deliveries, parks and suspects whose next check has come, earliest first.
+        """Returns topics, open deliveries and parks whose next check has come, earliest first.
 
         The read is eventually consistent. Names what the service itself stored: what a client put there is left out.
 
@@ -63,35 +61,35 @@ class Checks:
         Args:
             now_ms: the time.
             failed: gets the name and the error of each query that failed. None: the first error is raised.
-            most: deliveries, parks and suspects each of one owner, the generation of a subscription.
+            most: deliveries and parks each of one owner, the generation of a subscription.
         """
-        due: list[tuple[int, layout.Key, object]] = []
-        for shard in layout.check_shards():
+        due: list[tuple[int, table_keys.Key, object]] = []
+        for shard in table_keys.check_shards():
             try:
                 due.extend(self._due_of(shard, now_ms, most))
             except Exception as error:
                 if failed is None:
                     raise
                 failed[shard] = error
-        found: dict[type, list[Any]] = {str: [], DeliveryKey: [], ParkKey: [], SetAsideKey: []}
+        found: dict[type, list[Any]] = {str: [], DeliveryKey: [], ParkKey: []}
         for _, _, each in sorted(due, key=lambda each: each[:2]):
             found[type(each)].append(each)
         return Due(*found.values())
 
-    def _due_of(self, shard: str, now_ms: int, most: int) -> Iterator[tuple[int, layout.Key, object]]:
-        seen: Counter[layout.Key] = Counter()
+    def _due_of(self, shard: str, now_ms: int, most: int) -> Iterator[tuple[int, table_keys.Key, object]]:
+        seen: Counter[table_keys.Key] = Counter()
         pages = self._table.query_filtered(
             "check_shard = :shard AND next_check_ms <= :now",
             {"shard": shard, "now": now_ms},
             lambda: _but([owner for owner, count in seen.most_common(_MOST_LEFT_OUT) if count >= most]),
-            index=layout.CHECK_INDEX,
+            index=table_keys.CHECK_INDEX,
             most_pages=_MOST_PAGES,
         )
         for item in (each for page, _ in pages for each in page):
             key = items.key_of(item)
-            owner = layout.check_owner(key)
+            owner = table_keys.check_owner(key)
             seen[owner] += 1
-            if seen[owner] > most or (named := layout.checked_key(shard, key)) is None:
+            if seen[owner] > most or (named := table_keys.checked_key(shard, key)) is None:
                 continue
             try:
                 yield items.next_check_ms_of(item), key, named
@@ -108,7 +106,7 @@ class Checks:
         if now_ms < self._not_before_ms.get(name, now_ms):
             return None
         claim = Change(
-            key=layout.daily_key(name),
+            key=table_keys.daily_key(name),
             condition="attribute_not_exists(next_at_ms) OR next_at_ms <= :now",
             values={"now": now_ms},
             sets={"v": items.VERSION, "next_at_ms": next_ms},
@@ -126,16 +124,12 @@ class Checks:
         `SERVICE name: next_at_ms = next_ms, after`.
         """
         change = Change(
-            key=layout.daily_key(name),
+            key=table_keys.daily_key(name),
             condition="attribute_exists(next_at_ms)",
             sets={"v": items.VERSION, "next_at_ms": next_ms, "#after": after},
         )
         self._table.change(change, action="put_off_daily", topic=name)
         self._not_before_ms[name] = next_ms
-
-    def claimed_daily(self, name: str) -> bool:
-        """Whether a daily work was ever claimed."""
-        return self._table.get(layout.daily_key(name)) is not None
 
     def beat(self, now_ms: int) -> None:
         """Notes the time of a sweep. Times never go back.
@@ -143,21 +137,21 @@ class Checks:
         `SERVICE SWEEP: swept_ms = now_ms IF absent or less`.
         """
         change = Change(
-            key=layout.HEARTBEAT,
+            key=table_keys.HEARTBEAT,
             condition="attribute_not_exists(swept_ms) OR swept_ms < :now",
             values={"now": now_ms},
             sets={"v": items.VERSION, "swept_ms": now_ms},
         )
-        self._table.change(change, action="beat", topic=layout.HEARTBEAT[1])
+        self._table.change(change, action="beat", topic=table_keys.HEARTBEAT[1])
 
     def swept_at_ms(self) -> int | None:
-        """Reads the time of the last sweep. None: no sweep of this release or a later one has ended."""
-        item = self._table.get(layout.HEARTBEAT)
+        """Reads the time of the last sweep. None: no sweep has ended."""
+        item = self._table.get(table_keys.HEARTBEAT)
         return None if item is None else int(item["swept_ms"]["N"])
 
 
-def _but(owners: list[layout.Key]) -> tuple[str, dict[str, Value]]:
-    """Returns a filter of all items but those of some owners, with its values."""
+def _but(owners: list[table_keys.Key]) -> tuple[str, dict[str, Value]]:
+    """Returns a filter of all items except some owners', with the values."""
     conditions = [f"NOT (pk = :p{i} AND begins_with(sk, :s{i}))" for i in range(len(owners))]
     places = [(f"{name}{i}", each) for i, owner in enumerate(owners) for name, each in zip("ps", owner, strict=True)]
     return " AND ".join(conditions), dict(places)

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from enum import Enum
 
-from tidewheel.model.subscription_state import Delivery, DeliveryKey, State, SubscriptionState
+from tidewheel.model.subscription_state import Delivery, DeliveryKey, State, SubscriptionState, Unread
 from tidewheel.model.topic_state import TopicState
-from tidewheel.storage import items, layout
+from tidewheel.storage import items, table_keys
 from tidewheel.storage.table import StoredItems
-from tidewheel.storage.writes import Change, Check, Put, Write, as_seen
+from tidewheel.storage.writes import Change, Check, Put, Value, Write, as_seen
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +39,7 @@ class Replay(Enum):
 
 
 class Deliveries(StoredItems):
-    """The open deliveries of each topic, and the hand-outs that open them."""
+    """The open deliveries of each topic, and the hand-outs of plans."""
 
     def hand_out(self, step: HandOut) -> bool:
         """Hands out a plan to a subscription. Returns False if refused.
@@ -49,7 +49,7 @@ class Deliveries(StoredItems):
         return self._table.commit(hand_out_writes(step), action="hand_out", topic=step.subscription.topic)
 
     def open_replay(self, state: TopicState, delivery: Delivery) -> Replay:
-        """Opens a delivery that replays a plan.
+        """Opens a delivery for a replay of a plan.
 
         `T{put DELIVERY; check SUB: not PAUSED, generation same; STATE: subscriptions_version + 1 IF collected_until <=
         the plan and generation as read}`.
@@ -60,7 +60,7 @@ class Deliveries(StoredItems):
         key = delivery.key
         put = Put(item=items.encode_delivery(delivery))
         active = as_seen({"generation": key.generation}, "#state <> :paused", paused=State.PAUSED.value)
-        owner = Check(key=layout.subscription_key(key.topic, key.subscription), **active)
+        owner = Check(key=table_keys.subscription_key(key.topic, key.subscription), **active)
         kept = items.state_change(
             state, "collected_until <= :a", values={"a": key.plan}, adds={"subscriptions_version": 1}
         )
@@ -71,7 +71,7 @@ class Deliveries(StoredItems):
 
     def read(self, key: DeliveryKey) -> Delivery | None:
         """Reads an open delivery."""
-        return self._table.read(layout.delivery_key(key), items.decode_delivery)
+        return self._table.read(table_keys.delivery_key(key), items.decode_delivery)
 
     def all(self, topic: str, unreadable: dict[str, Exception] | None = None) -> list[Delivery]:
         """Reads all open deliveries of a topic.
@@ -79,8 +79,8 @@ class Deliveries(StoredItems):
         Args:
             unreadable: gets the name and the error of each that cannot be read. None: the first error is raised.
         """
-        partition = layout.topic_partition(topic)
-        return self._table.read_all(partition, layout.DELIVERIES, items.decode_delivery, unreadable)
+        partition = table_keys.topic_partition(topic)
+        return self._table.read_all(partition, table_keys.DELIVERIES, items.decode_delivery, unreadable)
 
     def lease_part(self, key: DeliveryKey, part: int, now_ms: int, expired_before_ms: int) -> Delivery | None:
         """Leases a part. Returns the delivery afterwards, or None if refused.
@@ -93,7 +93,7 @@ class Deliveries(StoredItems):
         """
         lease = f"leases.#{part}"
         change = Change(
-            key=layout.delivery_key(key),
+            key=table_keys.delivery_key(key),
             condition=f"attribute_exists(pk) AND NOT contains(done, :part) "
             f"AND (attribute_not_exists({lease}) OR {lease} < :expired)",
             values={"part": part, "expired": expired_before_ms},
@@ -106,48 +106,80 @@ class Deliveries(StoredItems):
 
         A retry may then take the part at once.
         """
-        change = Change(key=layout.delivery_key(key), condition="attribute_exists(pk)", sets={f"leases.#{part}": None})
+        change = Change(
+            key=table_keys.delivery_key(key), condition="attribute_exists(pk)", sets={f"leases.#{part}": None}
+        )
         self._table.change(change, action="release_part", topic=key.topic)
 
-    def part_done(self, key: DeliveryKey, part: int) -> Delivery | None:
+    def part_done(self, key: DeliveryKey, part: int, edition: int = 0) -> Delivery | None:
         """Marks a part done. Returns the delivery afterwards, or None if refused.
 
-        `done + part IF the delivery exists`.
+        `done + part, its lease and its unread pieces forgotten IF the delivery exists and edition as read`.
         """
         change = Change(
-            key=layout.delivery_key(key),
-            condition="attribute_exists(pk)",
-            sets={f"leases.#{part}": None},
+            key=table_keys.delivery_key(key),
+            sets={f"leases.#{part}": None, f"unread.#{part}": None},
             adds={"done": frozenset((part,))},
+            **as_seen({"edition": edition or None}, "attribute_exists(pk)"),
         )
         return self._table.change_and_read(change, items.decode_delivery, action="part_done", topic=key.topic)
 
-    def set_next_check(self, key: DeliveryKey, seen_next_check_ms: int, next_check_ms: int) -> bool:
-        """Sets a delivery's next check. Returns False if refused.
+    def note_unread(
+        self, read: Delivery, unread: Mapping[int, Unread], reason: str, now_ms: int, done: Iterable[int] = ()
+    ) -> bool:
+        """Notes the pieces of parts that could not be read, and which parts are done. Returns False if refused.
 
-        `next_check_ms = ... IF next_check_ms as seen`.
+        `unread[part] = ..., done + ..., its lease forgotten IF the delivery exists and edition as read`.
         """
-        change = items.next_check_change(layout.delivery_key(key), seen_next_check_ms, next_check_ms)
+        sets: dict[str, Value | None] = {f"unread.#{part}": items.unread_text(each) for part, each in unread.items()}
+        sets |= {f"leases.#{part}": None for part in unread}
+        sets |= {"reason": reason, "unread_ms": now_ms if read.unread_ms is None else read.unread_ms}
+        ready = frozenset(done)
+        change = Change(
+            key=table_keys.delivery_key(read.key),
+            sets=sets,
+            adds={"done": ready} if ready else {},
+            **as_seen({"edition": read.edition or None}, "attribute_exists(pk)"),
+        )
+        return self._table.change(change, action="note_unread", topic=read.key.topic)
+
+    def restart(self, read: Delivery, edition: int, parts: int) -> bool:
+        """Begins a delivery anew with another edition of its plan. Returns False if refused.
+
+        `put DELIVERY IF it exists and edition as read`.
+        """
+        fresh = replace(read, edition=edition, parts=parts, done=frozenset(), leases=(), unread=(), tries=0)
+        seen = as_seen({"edition": read.edition or None}, "attribute_exists(pk)")
+        put = Put(item=items.encode_delivery(fresh), **seen)
+        return self._table.put(put, action="restart_delivery", topic=read.key.topic)
+
+    def set_next_check(
+        self, key: DeliveryKey, seen_next_check_ms: int, next_check_ms: int, tries: int | None = None
+    ) -> bool:
+        """Sets a delivery's next check, and how often it was tried. Returns False if refused.
+
+        `next_check_ms, tries = ... IF next_check_ms as seen`.
+        """
+        change = items.next_check_change(table_keys.delivery_key(key), seen_next_check_ms, next_check_ms)
+        if tries is not None:
+            change = replace(change, sets={**change.sets, "tries": tries})
         return self._table.change(change, action="stamp_delivery", topic=key.topic)
 
     def delete(self, keys: Iterable[DeliveryKey]) -> None:
-        """Deletes deliveries that are complete or of dead generations. Missing deliveries are ignored.
+        """Deletes complete deliveries and deliveries of dead generations. Ignores missing deliveries.
 
         A batch costs the same, and would need another permission.
         """
         for key in keys:
-            self._table.delete(layout.delivery_key(key), action="delete_deliveries", topic=key.topic)
+            self._table.delete(table_keys.delivery_key(key), action="delete_deliveries", topic=key.topic)
 
 
 def hand_out_writes(step: HandOut) -> list[Write]:
     """Returns the writes that hand out a plan."""
-    writes: list[Write] = [_cursor_change(step)]
+    seen = step.subscription
+    condition = as_seen({"#cursor": seen.cursor, "generation": seen.generation})
+    key = table_keys.subscription_key(seen.topic, seen.name)
+    writes: list[Write] = [Change(key=key, sets={"#cursor": step.to}, **condition)]
     if step.delivery is not None:
         writes.append(Put(item=items.encode_delivery(step.delivery)))
     return writes
-
-
-def _cursor_change(step: HandOut) -> Change:
-    seen = step.subscription
-    condition = as_seen({"#cursor": seen.cursor, "generation": seen.generation})
-    return Change(key=layout.subscription_key(seen.topic, seen.name), sets={"#cursor": step.to}, **condition)

@@ -1,8 +1,8 @@
 """Converts domain values to items of the table and back.
 
-The attribute `v` is the format version of an item. A topic state also has the `layout` of its topic if the layout is
-above 1. The layout sets the rules by which all data of the topic is read and changed. Optional fields are absent,
-never null. Attributes unknown to this release are ignored, and kept when an item is changed and not put whole.
+The attribute `v` is the format version of an item. A topic state also has the `layout`, which sets the rules by which
+all data of the topic is read and changed. Optional fields are absent, never null. Attributes unknown to this release
+are ignored, and kept when an item is changed and not put whole.
 
 Binary attributes (`slots`, `segments`, `weights`, `manifest`, `ledger`) hold bytes with their own checksum, which is
 verified before a parser sees the bytes.
@@ -18,23 +18,19 @@ from typing import Any, NamedTuple, TypeVar
 from tidewheel.errors import CorruptMetadata, NewerRelease, TidewheelError, UnsupportedLayout
 from tidewheel.ledger.bucket import Bucket, BucketId, Tail
 from tidewheel.ledger.segment_table import decode_segments, encode_segments
-from tidewheel.ledger.slots import decode_slots, encode_slots
-from tidewheel.ledger.weights import decode_weights, encode_weights
-from tidewheel.model.claim import Claim, Holder
+from tidewheel.ledger.slots import decode_slots, decode_weights, encode_slots, encode_weights
 from tidewheel.model.key import KeyEntry
 from tidewheel.model.message import Encoding, MessageId, id_bytes
 from tidewheel.model.park import Park
-from tidewheel.model.plan import Plan, decode_plan, encode_plan
+from tidewheel.model.plan import Trash, decode_plan
 from tidewheel.model.recurring import Recurring
-from tidewheel.model.set_aside import SetAside
 from tidewheel.model.setting import settings_of
 from tidewheel.model.settings import StoredSettings, TopicSettings, read_stored
-from tidewheel.model.subscription_state import Delivery, State, SubscriptionState
-from tidewheel.model.tombstone import Tombstone
+from tidewheel.model.subscription_state import Delivery, State, SubscriptionState, Unread
+from tidewheel.model.tombstone import Claim, Tombstone
 from tidewheel.model.topic_state import NextWork, Purge, TopicState, check_layout
-from tidewheel.model.trash import Trash
 from tidewheel.model.untrusted import json_of, text, whole
-from tidewheel.storage import layout
+from tidewheel.storage import table_keys
 from tidewheel.storage.writes import (
     LAYOUT_READ,
     Change,
@@ -64,7 +60,7 @@ def next_slot_comparison(is_above: bool, slot: str) -> str:
 
 
 def _reading(decode: Callable[[Item], T]) -> Callable[[Item], T]:
-    """Makes a decoder raise CorruptMetadata for every item it cannot read."""
+    """Makes a decoder raise CorruptMetadata for every unreadable item."""
 
     @wraps(decode)
     def checked(item: Item) -> T:
@@ -95,7 +91,7 @@ def _of_client(kind: str) -> Callable[[Callable[[Item], T]], Callable[[Item], T]
     def decorated(decode: Callable[[Item], T]) -> Callable[[Item], T]:
         @wraps(decode)
         def checked(item: Item) -> T:
-            seen = {layout.PARTITION_KEY, layout.SORT_KEY} | layout.CLIENT_ITEMS[kind]
+            seen = {table_keys.PARTITION_KEY, table_keys.SORT_KEY} | table_keys.CLIENT_ITEMS[kind]
             try:
                 return decode({name: value for name, value in item.items() if name in seen})
             except NewerRelease as error:
@@ -107,7 +103,7 @@ def _of_client(kind: str) -> Callable[[Callable[[Item], T]], Callable[[Item], T]
 
 
 def _name(item: Item) -> str:
-    return "/".join(item.get(part, {}).get("S", "?") for part in (layout.PARTITION_KEY, layout.SORT_KEY))
+    return "/".join(item.get(part, {}).get("S", "?") for part in (table_keys.PARTITION_KEY, table_keys.SORT_KEY))
 
 
 def _message_id(value: Any) -> MessageId:
@@ -119,9 +115,9 @@ def _count(value: Any) -> int:
     return whole(number(value))
 
 
-def key_of(item: Item) -> layout.Key:
+def key_of(item: Item) -> table_keys.Key:
     """Returns an item's key."""
-    return string(item[layout.PARTITION_KEY]), string(item[layout.SORT_KEY])
+    return string(item[table_keys.PARTITION_KEY]), string(item[table_keys.SORT_KEY])
 
 
 def each_readable(
@@ -146,12 +142,12 @@ def each_readable(
 
 def next_check_ms_of(item: Item) -> int:
     """Returns the time of an indexed item's next check."""
-    return number(item[layout.CHECK_SORT_KEY])
+    return number(item[table_keys.CHECK_SORT_KEY])
 
 
-def next_check_change(key: layout.Key, seen_ms: int, next_ms: int) -> Change:
+def next_check_change(key: table_keys.Key, seen_ms: int, next_ms: int) -> Change:
     """Returns the change of an item's next check, if nobody has changed it since."""
-    return Change(key=key, sets={layout.CHECK_SORT_KEY: next_ms}, **as_seen({layout.CHECK_SORT_KEY: seen_ms}))
+    return Change(key=key, sets={table_keys.CHECK_SORT_KEY: next_ms}, **as_seen({table_keys.CHECK_SORT_KEY: seen_ms}))
 
 
 def state_change(
@@ -173,28 +169,28 @@ def state_change(
         adds: values added to numbers.
     """
     condition = as_seen({"generation": state.generation, **seen}, LAYOUT_READ, *clauses, **values)
-    return Change(key=layout.topic_state_key(state.topic), sets=sets, adds=adds, **condition)
+    return Change(key=table_keys.topic_state_key(state.topic), sets=sets, adds=adds, **condition)
 
 
 def next_at_ms_of(item: Item) -> int:
-    """Returns when a daily work is next due, from the item of its claim."""
+    """Returns the next due time of a daily work, from the claim's item."""
     return number(item["next_at_ms"])
 
 
 def _topic(item: Item) -> str:
-    return layout.topic_of(string(item[layout.PARTITION_KEY]))
+    return table_keys.topic_of(string(item[table_keys.PARTITION_KEY]))
 
 
 def check_fields(topic: str, next_check_ms: int | None) -> dict[str, Value | None]:
-    """Returns the attributes that add an item to the index `checks` or remove the item."""
+    """Returns the attributes to add an item to the index `checks` or to remove the item."""
     return {
-        layout.CHECK_PARTITION_KEY: None if next_check_ms is None else layout.check_shard(topic),
-        layout.CHECK_SORT_KEY: next_check_ms,
+        table_keys.CHECK_PARTITION_KEY: None if next_check_ms is None else table_keys.check_shard(topic),
+        table_keys.CHECK_SORT_KEY: next_check_ms,
     }
 
 
 def next_work_fields(topic: str, next_work: NextWork) -> dict[str, Value | None]:
-    """Returns the topic state's attributes that a NextWork changes."""
+    """Returns the topic state's attributes for a NextWork."""
     return {
         "next_slot": next_work.next_slot,
         "collect_at_ms": next_work.collect_at_ms,
@@ -202,7 +198,7 @@ def next_work_fields(topic: str, next_work: NextWork) -> dict[str, Value | None]
     }
 
 
-def _item(key: layout.Key, attributes: Mapping[str, Value | None]) -> Item:
+def _item(key: table_keys.Key, attributes: Mapping[str, Value | None]) -> Item:
     return item_of(key, {"v": VERSION, **attributes})
 
 
@@ -212,27 +208,24 @@ def encode_purges(purges: Sequence[Purge]) -> str | None:
     return json.dumps(texts, separators=(",", ":")) if texts else None
 
 
-def _purges(stored: str) -> tuple[Purge, ...]:
-    return tuple(Purge.of(*each) for each in json_of(stored))
-
-
 _TOPIC_STATE = Fields(
     plain(string, "generation"),
     converted("settings", lambda value: TopicSettings.from_json(string(value)), TopicSettings.to_json),
-    plain(number, "sealed", "planned", "collected_until", "purge_ms"),
+    plain(number, "layout", "sealed", "planned", "collected_until", "purge_ms"),
     plain(number, "work_version", "swap_version", "subscriptions_version"),
     plain(number, "next_slot", "next_check_ms", "collect_at_ms", "merge_at_ms", default=None),
     plain(number, "deleting_at_ms", "created_at_ms", default=None),
     plain(number, "merge_considered_version", "waiting", "recurring", default=0),
-    plain(number, "layout", default=1),
-    converted("purges", lambda value: _purges(string(value)), encode_purges, default=()),
+    converted(
+        "purges", lambda value: tuple(Purge.of(*each) for each in json_of(string(value))), encode_purges, default=()
+    ),
 )
 
 
 def encode_topic_state(state: TopicState) -> Item:
     """Returns a topic state's item."""
     checks = check_fields(state.topic, state.next_check_ms)
-    return _item(layout.topic_state_key(state.topic), _TOPIC_STATE.attributes(state) | checks)
+    return _item(table_keys.topic_state_key(state.topic), _TOPIC_STATE.attributes(state) | checks)
 
 
 @_reading
@@ -249,26 +242,25 @@ _BUCKET = Fields(
     converted("tail", lambda value: Tail.of_tag(string(value)), lambda tail: tail.tag, default=None),
     converted("weights", lambda value: decode_weights(binary(value)), encode_weights, default=()),
     plain(_count, "slot_shift", "checked_ms", default=0),
-    converted("schema_version", _count, attribute="schema", default=1),
 )
 
 
 def encode_bucket(topic: str, bucket: Bucket) -> Item:
     """Returns a bucket's item."""
-    return _item(layout.bucket_key(topic, bucket.id), _BUCKET.attributes(bucket.without_tail()))
+    return _item(table_keys.bucket_key(topic, bucket.id), _BUCKET.attributes(bucket.without_tail()))
 
 
 @_reading
 def decode_bucket(item: Item) -> Bucket:
     """Reads a bucket. Readers stop by the slot in its id, so a bucket with an earlier slot cannot be read."""
-    bucket = Bucket(id=BucketId(key_of(item)[1].removeprefix(layout.BUCKETS)), **_BUCKET.values(item))
+    bucket = Bucket(id=BucketId(key_of(item)[1].removeprefix(table_keys.BUCKETS)), **_BUCKET.values(item))
     if bucket.id_slot > (bucket.last_slot if bucket.slot_shift else bucket.first_slot):
         raise ValueError(f"slots begin with {bucket.first_slot}, before the slot in the key")
     return bucket
 
 
 class PlanItem(NamedTuple):
-    """A plan's range, with its manifest or the name of the manifest's object."""
+    """A plan's range, with the manifest or the name of the manifest's object."""
 
     topic: str
     first_slot: int
@@ -277,30 +269,31 @@ class PlanItem(NamedTuple):
     object_name: str | None
     object_bytes: int
     occurrences: str | None = None
+    edition: int = 0
 
 
 _PLAN = Fields(
     plain(number, "end_slot"),
     plain(binary, "manifest", default=None),
     plain(string, "object_name", "occurrences", default=None),
-    plain(number, "object_bytes", default=0),
+    plain(number, "object_bytes", "edition", default=0),
 )
 
 
 def encode_plan_item(plan: PlanItem) -> Item:
     """Returns a plan's item."""
-    return _item(layout.plan_key(plan.topic, plan.first_slot), _PLAN.attributes(plan))
+    return _item(table_keys.plan_key(plan.topic, plan.first_slot), _PLAN.attributes(plan))
 
 
 @_reading
 def decode_plan_item(item: Item) -> PlanItem:
     """Reads a plan's item, complete or with `pk, sk, v, end_slot` only."""
-    return PlanItem(topic=_topic(item), first_slot=layout.plan_slot(key_of(item)[1]), **_PLAN.values(item))
+    return PlanItem(topic=_topic(item), first_slot=table_keys.plan_slot(key_of(item)[1]), **_PLAN.values(item))
 
 
 @_reading
 def decode_plan_in_table(item: Item) -> PlanItem:
-    """Reads a plan's item and the manifest in it. A manifest that is an object is not read."""
+    """Reads a plan's item and the manifest in the item, but no manifest object."""
     plan = decode_plan_item(item)
     if plan.manifest is not None:
         decode_plan(plan.topic, plan.first_slot, plan.end_slot, plan.manifest)
@@ -309,15 +302,14 @@ def decode_plan_in_table(item: Item) -> PlanItem:
 
 _SUBSCRIPTION = Fields(
     plain(string, "generation", "queue_url"),
-    plain(number, "cursor", "start"),
+    plain(number, "cursor", "start", "created_at_ms"),
     converted("state", lambda value: State(string(value)), lambda state: str(state.value)),
-    plain(number, "created_at_ms", default=None),
 )
 
 
 def encode_subscription(subscription: SubscriptionState) -> Item:
     """Returns a subscription's item."""
-    key = layout.subscription_key(subscription.topic, subscription.name)
+    key = table_keys.subscription_key(subscription.topic, subscription.name)
     return _item(key, _SUBSCRIPTION.attributes(subscription) | subscription.stored())
 
 
@@ -327,7 +319,7 @@ def decode_subscription(item: Item) -> SubscriptionState:
     stored = {name: item[name] for name in settings_of(StoredSettings) if name in item}
     return SubscriptionState(
         topic=_topic(item),
-        name=key_of(item)[1].removeprefix(layout.SUBSCRIPTIONS),
+        name=key_of(item)[1].removeprefix(table_keys.SUBSCRIPTIONS),
         **_SUBSCRIPTION.values(item),
         **read_stored({name: number(value) if "N" in value else string(value) for name, value in stored.items()}),
     )
@@ -337,11 +329,29 @@ _DELIVERY = Fields(
     plain(string, "queue_url"),
     plain(number, "parts", "start", "next_check_ms"),
     converted("done", lambda value: frozenset(map(int, value["NS"])), default=frozenset()),
-    # `leases` exists from the start, so that updates can set its entries.
+    # `leases` and `unread` exist from the start, so that updates can set their entries.
     converted("leases", lambda value: _leases(value["M"]), lambda leases: {str(part): ms for part, ms in leases}),
     plain(string, "filter_policy", "carry", default=None),
-    plain(number, "first_ms", "end_ms", default=None),
+    plain(number, "first_ms", "end_ms", "unread_ms", default=None),
+    converted(
+        "unread", lambda value: _unread(value["M"]), lambda unread: {str(n): unread_text(it) for n, it in unread}
+    ),
+    plain(string, "reason", default=None),
+    plain(number, "tries", "edition", default=0),
 )
+
+
+def unread_text(unread: Unread) -> str:
+    """Returns the stored pieces of a part that could not be read."""
+    return json.dumps(unread, separators=(",", ":"))
+
+
+def _unread(parts: Item) -> tuple[tuple[int, Unread], ...]:
+    return tuple(sorted((int(part), _unread_of(*json_of(string(stored)))) for part, stored in parts.items()))
+
+
+def _unread_of(pieces: Sequence[object], objects: Sequence[object], rows: object, lost: object, *_: object) -> Unread:
+    return Unread(tuple(map(whole, pieces)), tuple(map(text, objects)), whole(rows), bool(lost))
 
 
 def _leases(taken: Item) -> tuple[tuple[int, int], ...]:
@@ -351,20 +361,20 @@ def _leases(taken: Item) -> tuple[tuple[int, int], ...]:
 def encode_delivery(delivery: Delivery) -> Item:
     """Returns a delivery's item."""
     checks = check_fields(delivery.key.topic, delivery.next_check_ms)
-    return _item(layout.delivery_key(delivery.key), _DELIVERY.attributes(delivery) | checks)
+    return _item(table_keys.delivery_key(delivery.key), _DELIVERY.attributes(delivery) | checks)
 
 
 @_reading
 def decode_delivery(item: Item) -> Delivery:
     """Reads a delivery."""
-    return Delivery(key=layout.parse_delivery_key(key_of(item)), **_DELIVERY.values(item))
+    return Delivery(key=table_keys.parse_delivery_key(key_of(item)), **_DELIVERY.values(item))
 
 
 _PARK = Fields(
     plain(number, "rows", "size_bytes", "next_check_ms"),
     plain(binary, "ledger", default=None),
     plain(string, "object_name", "unreadable", default=None),
-    plain(number, "leased_ms", "refused_ms", "first_due_ms", default=None),
+    plain(number, "leased_ms", "first_due_ms", default=None),
     plain(number, "tries", default=0),
 )
 
@@ -372,56 +382,13 @@ _PARK = Fields(
 def encode_park(park: Park) -> Item:
     """Returns a park's item."""
     checks = check_fields(park.key.topic, park.next_check_ms)
-    return _item(layout.park_key(park.key), _PARK.attributes(park) | checks)
+    return _item(table_keys.park_key(park.key), _PARK.attributes(park) | checks)
 
 
 @_reading
 def decode_park(item: Item) -> Park:
-    """Reads a park, with or without its ledger."""
-    return Park(key=layout.parse_park_key(key_of(item)), **_PARK.values(item))
-
-
-_SET_ASIDE = Fields(
-    converted("start", number, attribute="start_slot"),
-    plain(string, "filter_policy", default=None),
-    plain(number, "first_ms", "end_ms", "next_check_ms", default=None),
-    plain(string, "reason"),
-    plain(number, "first_seen_ms", "tries", "damage"),
-)
-
-
-def encode_set_aside(item: SetAside) -> Item:
-    """Returns a set-aside item."""
-    return item_of(layout.set_aside_key(item.key), set_aside_fields(item))
-
-
-def set_aside_fields(item: SetAside) -> dict[str, Value | None]:
-    """Returns the attributes of a set-aside item, without its key."""
-    return {
-        "v": VERSION,
-        "first_slot": item.plan.first_slot,
-        "end_slot": item.plan.end_slot,
-        "manifest": encode_plan(item.plan),
-        "ranges": json.dumps(item.ranges, separators=(",", ":")),
-        **_SET_ASIDE.attributes(item),
-        **check_fields(item.key.topic, item.next_check_ms),
-    }
-
-
-@_reading
-def decode_set_aside(item: Item) -> SetAside:
-    """Reads a set-aside item."""
-    first_slot, end_slot = number(item["first_slot"]), number(item["end_slot"])
-    plan = decode_plan(_topic(item), first_slot, end_slot, binary(item["manifest"]))
-    ranges = tuple(_range(plan, *each) for each in json_of(string(item["ranges"])))
-    key = layout.parse_set_aside_key(key_of(item))
-    return SetAside(key=key, plan=plan, ranges=ranges, **_SET_ASIDE.values(item))
-
-
-def _range(plan: Plan, segment: object, first_row: object, end_row: object, *_: object) -> tuple[int, int, int]:
-    if whole(segment) >= len(plan.segments):
-        raise ValueError(f"segment {segment} of {len(plan.segments)}")
-    return whole(segment), whole(first_row), whole(end_row)
+    """Reads a park, with or without the ledger."""
+    return Park(key=table_keys.parse_park_key(key_of(item)), **_PARK.values(item))
 
 
 _TRASH = Fields(
@@ -432,18 +399,18 @@ _TRASH = Fields(
 
 def encode_trash(topic: str, trash: Trash) -> Item:
     """Returns a trash item."""
-    return _item(layout.trash_key(topic, trash.sealed, trash.id), _TRASH.attributes(trash))
+    return _item(table_keys.trash_key(topic, trash.sealed, trash.id), _TRASH.attributes(trash))
 
 
 @_reading
 def decode_trash(item: Item) -> Trash:
     """Reads a trash item."""
-    sealed, _, trash_id = key_of(item)[1].removeprefix(layout.TRASH).partition("#")
+    sealed, _, trash_id = key_of(item)[1].removeprefix(table_keys.TRASH).partition("#")
     return Trash(sealed=int(sealed), id=trash_id, **_TRASH.values(item))
 
 
 _TOMBSTONE = Fields(
-    converted("ttl_s", number, attribute=layout.TTL_ATTRIBUTE),
+    converted("ttl_s", number, attribute=table_keys.TTL_ATTRIBUTE),
     converted("to", _message_id, attribute="moved_to", default=None),
     converted("certain", lambda _: False, lambda _: 1, attribute="uncertain", default=True),
     plain(_count, "put_ms", default=0),
@@ -452,20 +419,20 @@ _TOMBSTONE = Fields(
 
 def encode_tombstone(topic: str, tombstone: Tombstone) -> Item:
     """Returns a tombstone's item."""
-    return _item(layout.tombstone_key(topic, tombstone.slot, tombstone.id), _TOMBSTONE.attributes(tombstone))
+    return _item(table_keys.tombstone_key(topic, tombstone.slot, tombstone.id), _TOMBSTONE.attributes(tombstone))
 
 
 @_of_client("tombstone")
 @_reading
 def decode_tombstone(item: Item) -> Tombstone:
     """Reads a tombstone."""
-    slot, message_id = layout.parse_tombstone_key(key_of(item))
+    slot, message_id = table_keys.parse_tombstone_key(key_of(item))
     return Tombstone(slot, message_id, **_TOMBSTONE.values(item))
 
 
 def encode_move(topic: str, mover: MessageId, moved: MessageId, ttl_s: int) -> Item:
-    """Returns the item that allows a message to move another message."""
-    return _item(layout.move_key(topic, mover), {layout.TTL_ATTRIBUTE: ttl_s, "moves": moved})
+    """Returns the item that allows a message to move another."""
+    return _item(table_keys.move_key(topic, mover), {table_keys.TTL_ATTRIBUTE: ttl_s, "moves": moved})
 
 
 @_of_client("move")
@@ -475,13 +442,8 @@ def decode_move(item: Item) -> MessageId | None:
     return _message_id(item["moves"]) if "moves" in item else None
 
 
-def claims_of(item: Item, holder: Holder) -> int:
-    """Returns how often a subscription has claimed a message."""
-    return number(item[str(holder)])
-
-
 def decode_claim(item: Item) -> Claim:
-    """Reads a claim. Consumers write it, so what is no id of a message names none."""
+    """Reads a claim. Consumers write claims, so a malformed id names no message."""
     holders = {name.partition("#")[0] for name in item if "#" in name}
     try:
         to = _message_id(item["moved_to"]) if "moved_to" in item else None
@@ -491,7 +453,7 @@ def decode_claim(item: Item) -> Claim:
 
 
 class Note(NamedTuple):
-    """A number, and the messages to which it does not apply.
+    """A number, and the messages excepted from the number.
 
     Attributes:
         number: see `tidewheel.storage.notes.Notes`.
@@ -502,24 +464,25 @@ class Note(NamedTuple):
     waiting: frozenset[bytes] = frozenset()
 
 
-def encode_note(key: layout.Key, note: Note, ttl_s: int) -> Item:
-    """Returns the item of a note.
+_NOTE = Fields(
+    plain(number, "number"),
+    converted("waiting", lambda value: _ids(binary(value)), lambda ids: b"".join(sorted(ids)), default=frozenset()),
+)
 
-    A release that does not know of waiting messages reads the number 0 beside them, and sends the whole pack.
-    """
-    fields: dict[str, Value | None] = {layout.TTL_ATTRIBUTE: ttl_s, "number": note.number}
-    if note.waiting:
-        fields |= {"number": 0, "done_below": note.number, "waiting": b"".join(sorted(note.waiting))}
-    return _item(key, fields)
+
+def _ids(data: bytes) -> frozenset[bytes]:
+    return frozenset(data[i : i + 16] for i in range(0, len(data), 16))
+
+
+def encode_note(key: table_keys.Key, note: Note, ttl_s: int) -> Item:
+    """Returns the item of a note."""
+    return _item(key, {table_keys.TTL_ATTRIBUTE: ttl_s, **_NOTE.attributes(note)})
 
 
 @_reading
 def decode_note(item: Item) -> Note:
     """Reads a note."""
-    if "waiting" not in item:
-        return Note(number(item["number"]))
-    ids = binary(item["waiting"])
-    return Note(number(item["done_below"]), frozenset(ids[i : i + 16] for i in range(0, len(ids), 16)))
+    return Note(**_NOTE.values(item))
 
 
 _RECURRING = Fields(
@@ -539,20 +502,20 @@ def _texts(stored: str) -> dict[str, str]:
 
 def encode_recurring(recurring: Recurring) -> Item:
     """Returns a recurring message's item."""
-    return _item(layout.recurring_key(recurring.topic, recurring.name), _RECURRING.attributes(recurring))
+    return _item(table_keys.recurring_key(recurring.topic, recurring.name), _RECURRING.attributes(recurring))
 
 
 @_reading
 def decode_recurring(item: Item) -> Recurring:
     """Reads a recurring message."""
-    name = key_of(item)[1].removeprefix(layout.RECURRING)
+    name = key_of(item)[1].removeprefix(table_keys.RECURRING)
     return Recurring(topic=_topic(item), name=name, **_RECURRING.values(item))
 
 
 _KEY = Fields(
     converted("id", _message_id, default=None),
     plain(number, "sent_ms", "seq"),
-    converted("ttl_s", number, attribute=layout.TTL_ATTRIBUTE),
+    converted("ttl_s", number, attribute=table_keys.TTL_ATTRIBUTE),
     converted("replace", lambda _: True, int, attribute="replaces", default=False),
     converted("cancelled", lambda _: True, int, default=False),
     plain(number, "tail_ms", "latest_ms", default=0),
@@ -561,7 +524,7 @@ _KEY = Fields(
 
 def encode_key(topic: str, entry: KeyEntry) -> Item:
     """Returns a key's item."""
-    return _item(layout.key_key(topic, entry.key), _KEY.attributes(entry) | floor_fields(entry))
+    return _item(table_keys.key_key(topic, entry.key), _KEY.attributes(entry) | floor_fields(entry))
 
 
 def floor_fields(entry: KeyEntry) -> dict[str, int | None]:

@@ -9,7 +9,7 @@ from heapq import merge, nlargest
 from tidewheel.model.key import KeyEntry
 from tidewheel.model.message import MessageId
 from tidewheel.model.tombstone import Tombstone
-from tidewheel.storage import items, layout
+from tidewheel.storage import items, table_keys
 from tidewheel.storage.table import StoredItems
 from tidewheel.storage.tombstones import late_tombstone, slot_open
 from tidewheel.storage.writes import Change, Put, Value, Write, as_seen
@@ -17,7 +17,7 @@ from tidewheel.storage.writes import Change, Put, Value, Write, as_seen
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NotInLedgers:
-    """Selects the keys that a rebuild could not find in ledgers.
+    """Selects the keys lost to a rebuild, because no ledger has them.
 
     These are cancelled and replaced keys, and keys of messages that are sealed and not due.
 
@@ -47,7 +47,7 @@ class NotInLedgers:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundKeys:
-    """Keys that were found.
+    """Found keys.
 
     Attributes:
         examined: how many keys were read for that.
@@ -74,10 +74,10 @@ class Keys(StoredItems):
 
     def read(self, topic: str, key: str) -> KeyEntry | None:
         """Reads a key's entry."""
-        return self._table.read(layout.key_key(topic, key), items.decode_key)
+        return self._table.read(table_keys.key_key(topic, key), items.decode_key)
 
     def claim(self, topic: str, entry: KeyEntry) -> KeyEntry | None:
-        """Creates a key's entry. Returns None, or the entry that exists already.
+        """Creates a key's entry. Returns None, or the existing entry.
 
         `put KEY IF absent`.
         """
@@ -116,7 +116,7 @@ class Keys(StoredItems):
         return self._table.commit(writes, action="move_key", topic=topic)
 
     def with_prefix(self, topic: str, prefix: str, after: str | None = None) -> Iterator[KeyEntry]:
-        """Yields the entries of keys that begin with a prefix, in the order of keys. Leaves out what cannot be read.
+        """Yields the readable entries of keys with a prefix, in the order of keys.
 
         One query a partition and page. The first pages are small, for a caller who takes a few keys of many.
 
@@ -130,7 +130,7 @@ class Keys(StoredItems):
         condition = "pk = :pk AND sk BETWEEN :first AND :last"
         pages = [
             self._table.query(condition, {"pk": partition, **values}, first_page=_FIRST_PAGE)
-            for partition in layout.key_partitions(topic)
+            for partition in table_keys.key_partitions(topic)
         ]
         entries = [items.each_readable(page, items.decode_key, "", {}) for page in pages]
         return merge(*entries, key=lambda each: each.key)
@@ -146,7 +146,7 @@ class Keys(StoredItems):
 
         def found() -> Iterator[KeyEntry]:
             nonlocal examined
-            for partition in layout.key_partitions(topic):
+            for partition in table_keys.key_partitions(topic):
                 pages = self._table.query_filtered(
                     "pk = :pk", {"pk": partition}, lambda: (sought, values), most_pages=_PAGES
                 )

@@ -13,7 +13,7 @@ from tidewheel.ledger.sink import Sink
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredObject:
-    """An object as a listing shows it."""
+    """An object in a listing."""
 
     name: str
     size_bytes: int
@@ -71,7 +71,7 @@ class Objects(Protocol):
         ...
 
     def restore(self, name: str, whole: Callable[[Callable[[int, int], bytes]], bool]) -> bool:
-        """Makes the newest kept version of an object that is whole the current one. Returns False if there is none.
+        """Makes the newest whole version of an object the current version. Returns False if none is kept.
 
         Args:
             name: the object, which may be deleted.
@@ -84,12 +84,12 @@ class Objects(Protocol):
         ...
 
     def erase(self, names: Iterable[str]) -> None:
-        """Deletes objects in all of their versions, also objects that were deleted before."""
+        """Deletes objects in all versions, including objects deleted before."""
         ...
 
 
 class UnversionedObjects(Objects, Protocol):
-    """Objects that have no versions: outside of S3."""
+    """Objects without versions, outside of S3."""
 
     def restore(self, name: str, whole: Callable[[Callable[[int, int], bytes]], bool]) -> bool:
         """Returns whether the object is whole. No earlier versions are kept."""

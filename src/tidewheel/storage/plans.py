@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
-from tidewheel.errors import CorruptMetadata, NewerRelease
+from tidewheel.errors import CorruptMetadata, NewerRelease, ObjectMissing
 from tidewheel.model import object_names
 from tidewheel.model.plan import Plan, decode_plan, encode_plan
 from tidewheel.model.topic_state import ALL_SEALED, NextWork, TopicState
-from tidewheel.storage import items, layout
+from tidewheel.storage import items, table_keys
 from tidewheel.storage.deliveries import HandOut, hand_out_writes
 from tidewheel.storage.items import PlanItem
 from tidewheel.storage.objects import Objects
 from tidewheel.storage.table import Table
-from tidewheel.storage.writes import Change, Item, Put, Value, Write
+from tidewheel.storage.writes import Change, Item, Put, Value, Write, as_seen
 
 MAX_INLINE_MANIFEST_BYTES = 300_000
 """Larger manifests are stored in S3, since an item has at most 400 KB."""
@@ -44,34 +45,50 @@ class Plans:
         Hand-outs are conditional as in `Deliveries.hand_out`. With `next_work`, the topic state's work_version must be
         as read too. The transaction writes everything or nothing.
 
-        A large manifest is put to S3 first. If the process stops after that PUT, nothing names the object.
+        A large manifest is put to S3 first. If the process stops after that PUT, or the plan is refused, nothing names
+        the object, and the orphan sweep deletes it.
         """
         writes: list[Write] = [_planned(state, end_slot, next_work, rows)]
-        item = None if plan is None else self._plan_item(plan)
-        if item is not None:
-            writes.append(Put(item=items.encode_plan_item(item)))
+        if plan is not None:
+            writes.append(Put(item=items.encode_plan_item(self._plan_item(plan))))
         for step in hand_outs:
             writes += hand_out_writes(step)
-        done = self._table.commit(writes, action="commit_plan", topic=state.topic)
-        if not done and item is not None and item.object_name is not None:
-            self._drop_unnamed(item)
-        return done
+        return self._table.commit(writes, action="commit_plan", topic=state.topic)
+
+    def again(self, state: TopicState, forgotten: Plan, plan: Plan) -> bool:
+        """Puts a plan again whose manifest's object is gone. Returns False if refused.
+
+        `T{put PLAN, edition + 1 IF edition as read; STATE: subscriptions_version + 1 IF collected_until <= the plan and
+        generation as read}`.
+
+        A collection that read a quarantined delivery of the old edition is refused by subscriptions_version.
+        """
+        item = self._plan_item(replace(plan, edition=forgotten.edition + 1))
+        seen = as_seen({"edition": forgotten.edition or None}, "attribute_exists(pk)")
+        put = Put(item=items.encode_plan_item(item), **seen)
+        values, adds = {"a": plan.first_slot}, {"subscriptions_version": 1}
+        kept = items.state_change(state, "collected_until <= :a", values=values, adds=adds)
+        return self._table.commit([put, kept], action="plan_again", topic=state.topic)
 
     def read(self, topic: str, first_slot: int, *, whole: bool = True) -> Plan | None:
-        """Reads the plan that starts at `first_slot`.
+        """Reads the plan with the start `first_slot`.
 
         Args:
             whole: if False, a manifest in an object of its own is not read; the plan then has no segments.
+
+        Raises:
+            ObjectMissing: the manifest's object is gone or damaged.
+            CorruptMetadata: the item is not readable.
         """
-        item = self._table.get(layout.plan_key(topic, first_slot))
+        item = self._table.get(table_keys.plan_key(topic, first_slot))
         return None if item is None else self._plan_of(item, whole)
 
     def next(self, topic: str, at_or_after: int, *, whole: bool = True) -> Plan | None:
         """Reads the first plan that starts at or after a slot. `whole` is as in `read`."""
-        partition, first = layout.plan_key(topic, max(0, at_or_after))
+        partition, first = table_keys.plan_key(topic, max(0, at_or_after))
         found = self._table.query(
             "pk = :pk AND sk BETWEEN :first AND :last",
-            {"pk": partition, "first": first, "last": layout.PLANS + "~"},
+            {"pk": partition, "first": first, "last": table_keys.PLANS + "~"},
             limit=1,
         )
         item = next(found, None)
@@ -82,10 +99,12 @@ class Plans:
 
         If an end cannot be read, it is the next plan's begin, or ALL_SEALED.
         """
-        found = self._table.query_prefix(layout.topic_partition(topic), layout.PLANS, projection="pk, sk, v, end_slot")
+        found = self._table.query_prefix(
+            table_keys.topic_partition(topic), table_keys.PLANS, projection="pk, sk, v, end_slot"
+        )
         ranges: list[tuple[int, int]] = []
         for item in reversed(list(found)):
-            first_slot = layout.plan_slot(items.key_of(item)[1])
+            first_slot = table_keys.plan_slot(items.key_of(item)[1])
             try:
                 ranges.append((first_slot, items.decode_plan_item(item).end_slot))
             except NewerRelease:
@@ -95,19 +114,23 @@ class Plans:
         return ranges[::-1]
 
     def objects(self, topic: str) -> frozenset[str]:
-        """Reads the names of all manifests that are objects of their own."""
-        partition, projection = layout.topic_partition(topic), "pk, sk, v, end_slot, object_name, occurrences"
-        found = map(items.decode_plan_item, self._table.query_prefix(partition, layout.PLANS, projection=projection))
+        """Reads the names of all manifest objects."""
+        partition, projection = table_keys.topic_partition(topic), "pk, sk, v, end_slot, object_name, occurrences"
+        found = map(
+            items.decode_plan_item, self._table.query_prefix(partition, table_keys.PLANS, projection=projection)
+        )
         names = (name for plan in found for name in (plan.object_name, plan.occurrences))
         return frozenset(name for name in names if name is not None)
 
     def delete(self, topic: str, first_slot: int) -> str | None:
-        """Deletes a plan, then its manifest object, if any.
+        """Deletes a plan, then the manifest object, if any.
 
         Returns:
             The name of the plan's object with recurring messages, for the caller to delete.
         """
-        item = self._table.delete(layout.plan_key(topic, first_slot), action="delete_plan", topic=topic, returns=True)
+        item = self._table.delete(
+            table_keys.plan_key(topic, first_slot), action="delete_plan", topic=topic, returns=True
+        )
         if item is None:
             return None
         try:
@@ -120,29 +143,37 @@ class Plans:
 
     def _plan_item(self, plan: Plan) -> PlanItem:
         manifest = encode_plan(plan)
-        if len(manifest) <= MAX_INLINE_MANIFEST_BYTES:
-            return PlanItem(plan.topic, plan.first_slot, plan.end_slot, manifest, None, 0, plan.occurrences)
-        name = object_names.manifest_name(plan.topic, plan.first_slot, object_names.random_attempt())
-        self._objects.put(name, manifest)
-        return PlanItem(plan.topic, plan.first_slot, plan.end_slot, None, name, len(manifest), plan.occurrences)
-
-    def _drop_unnamed(self, refused: PlanItem) -> None:
-        """Deletes a refused plan's manifest, unless an earlier try with a lost response put the plan."""
-        item = self._table.get(layout.plan_key(refused.topic, refused.first_slot))
-        if item is None or items.decode_plan_item(item).object_name != refused.object_name:
-            self._objects.delete([str(refused.object_name)])
+        stored: tuple[bytes | None, str | None, int] = (manifest, None, 0)
+        if len(manifest) > MAX_INLINE_MANIFEST_BYTES:
+            name = object_names.manifest_name(plan.topic, plan.first_slot, object_names.random_attempt())
+            self._objects.put(name, manifest)
+            stored = (None, name, len(manifest))
+        return PlanItem(plan.topic, plan.first_slot, plan.end_slot, *stored, plan.occurrences, plan.edition)
 
     def _plan_of(self, item: Item, whole: bool) -> Plan:
         found = items.decode_plan_item(item)
         manifest = found.manifest
         if manifest is None and not whole:
-            topic, first_slot, end_slot, occurrences = found.topic, found.first_slot, found.end_slot, found.occurrences
-            return Plan(topic=topic, first_slot=first_slot, end_slot=end_slot, segments=(), occurrences=occurrences)
+            own = {name: getattr(found, name) for name in ("topic", "first_slot", "end_slot", "occurrences", "edition")}
+            return Plan(segments=(), **own)
         if manifest is None:
             manifest = self._objects.get_range(str(found.object_name), 0, found.object_bytes)
-        return decode_plan(
-            found.topic, found.first_slot, found.end_slot, manifest, found.occurrences, found.object_name
-        )
+        try:
+            return decode_plan(
+                found.topic,
+                found.first_slot,
+                found.end_slot,
+                manifest,
+                found.occurrences,
+                found.object_name,
+                found.edition,
+            )
+        except NewerRelease:
+            raise
+        except CorruptMetadata as error:
+            if found.object_name is None:
+                raise
+            raise ObjectMissing(found.object_name, f"is damaged ({error})") from error
 
 
 def _planned(state: TopicState, end_slot: int, next_work: NextWork | None, rows: int) -> Change:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tidewheel.model.recurring import Recurring
 from tidewheel.model.topic_state import TopicState
-from tidewheel.storage import items, layout
+from tidewheel.storage import items, table_keys
 from tidewheel.storage.table import StoredItems
 from tidewheel.storage.topic_states import AT_ONCE_MS
 from tidewheel.storage.writes import Change, Delete, Put, Value, as_seen
@@ -42,7 +42,7 @@ class RecurringMessages(StoredItems):
 
     def read(self, topic: str, name: str) -> Recurring | None:
         """Reads a recurring message."""
-        return self._table.read(layout.recurring_key(topic, name), items.decode_recurring)
+        return self._table.read(table_keys.recurring_key(topic, name), items.decode_recurring)
 
     def all(self, topic: str, unreadable: dict[str, Exception] | None = None) -> list[Recurring]:
         """Reads all recurring messages of a topic, by name.
@@ -50,15 +50,17 @@ class RecurringMessages(StoredItems):
         Args:
             unreadable: gets the name and the error of each that cannot be read. None: the first error is raised.
         """
-        return self._table.read_all(layout.topic_partition(topic), layout.RECURRING, items.decode_recurring, unreadable)
+        return self._table.read_all(
+            table_keys.topic_partition(topic), table_keys.RECURRING, items.decode_recurring, unreadable
+        )
 
     def note_missed(self, topic: str, name: str, slot: int) -> None:
-        """Notes on a recurring message that it was not planned from a slot on. An earlier note stays.
+        """Notes on a recurring message the first slot that was not planned. An earlier note stays.
 
         `RECUR: missed_slot = slot if absent IF the recurring message exists`.
         """
         change = Change(
-            key=layout.recurring_key(topic, name),
+            key=table_keys.recurring_key(topic, name),
             condition="attribute_exists(pk) AND attribute_not_exists(missed_slot)",
             sets={"missed_slot": slot},
         )
@@ -67,14 +69,15 @@ class RecurringMessages(StoredItems):
     def delete(self, state: TopicState, name: str, generation: str | None) -> bool:
         """Deletes a recurring message. Returns False if refused.
 
-        `T{delete RECUR IF its generation is as seen; STATE: recurring - 1 IF generation as read}`.
+        `T{delete RECUR IF its generation is as seen; STATE: recurring - 1, swap_version + 1 IF generation, planned as
+        read}`. So no occurrence is planned from `planned` on, even by a dispatch that has read the message.
 
         Args:
             generation: the recurring message's, as seen. None: it cannot be read, and any is deleted.
         """
         seen = {} if generation is None else {"generation": generation}
-        delete = Delete(key=layout.recurring_key(state.topic, name), **as_seen(seen, "attribute_exists(pk)"))
-        change = items.state_change(state, adds={"recurring": -1})
+        delete = Delete(key=table_keys.recurring_key(state.topic, name), **as_seen(seen, "attribute_exists(pk)"))
+        change = items.state_change(state, seen={"planned": state.planned}, adds={"recurring": -1, "swap_version": 1})
         return self._table.commit([delete, change], action="delete_recurring", topic=state.topic)
 
     def restore(self, recurring: Recurring) -> None:

@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-from tidewheel.storage.adoptions import Adoptions
-from tidewheel.storage.buckets import Buckets
+from tidewheel.storage.buckets import Buckets, Merges
 from tidewheel.storage.checks import Checks
-from tidewheel.storage.claims import Claims
-from tidewheel.storage.deletions import Deletions
 from tidewheel.storage.deliveries import Deliveries
 from tidewheel.storage.keys import Keys
-from tidewheel.storage.merges import Merges
 from tidewheel.storage.notes import Notes
 from tidewheel.storage.objects import Objects
 from tidewheel.storage.parks import Parks
 from tidewheel.storage.plans import Plans
 from tidewheel.storage.recurring import RecurringMessages
-from tidewheel.storage.set_aside import SetAsideItems
-from tidewheel.storage.subscriptions import Subscriptions
+from tidewheel.storage.subscriptions import Adoptions, Subscriptions
 from tidewheel.storage.table import Table
-from tidewheel.storage.tombstones import Tombstones
-from tidewheel.storage.topic_list import TopicList
-from tidewheel.storage.topic_states import TopicStates
+from tidewheel.storage.tombstones import Claims, Tombstones
+from tidewheel.storage.topic_states import Deletions, TopicList, TopicStates
 from tidewheel.storage.unreadable import UnreadableItems
 
 
@@ -48,7 +42,6 @@ class Storage:
         self.subscriptions = Subscriptions(table)
         self.deliveries = Deliveries(table)
         self.parks = Parks(table)
-        self.set_aside = SetAsideItems(table)
         self.unreadable = UnreadableItems(table)
         self.tombstones = Tombstones(table)
         self.claims = Claims(table)

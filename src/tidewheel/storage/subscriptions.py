@@ -1,4 +1,4 @@
-"""Stores subscriptions."""
+"""Stores subscriptions, and the stack resources that have adopted a subscription or topic."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from typing import Any
 
 from tidewheel.model.subscription_state import State, SubscriptionState
 from tidewheel.model.topic_state import TopicState, above
-from tidewheel.storage import items, layout
+from tidewheel.storage import items, table_keys
 from tidewheel.storage.table import StoredItems
+from tidewheel.storage.table_keys import adoption_key, adoptions_prefix, topic_partition
 from tidewheel.storage.topic_states import AT_ONCE_MS
-from tidewheel.storage.writes import Change, Delete, Put, Value, as_seen
+from tidewheel.storage.writes import Change, Delete, Put, Value, as_seen, key_item
 
 
 class Subscriptions(StoredItems):
@@ -43,8 +44,8 @@ class Subscriptions(StoredItems):
         return self._table.commit([put, lowered], action="create_subscription", topic=state.topic)
 
     def read(self, topic: str, name: str) -> SubscriptionState | None:
-        """Reads one subscription."""
-        return self._table.read(layout.subscription_key(topic, name), items.decode_subscription)
+        """Reads a subscription."""
+        return self._table.read(table_keys.subscription_key(topic, name), items.decode_subscription)
 
     def all(self, topic: str, unreadable: dict[str, Exception] | None = None) -> list[SubscriptionState]:
         """Reads all subscriptions of a topic, by name.
@@ -52,8 +53,8 @@ class Subscriptions(StoredItems):
         Args:
             unreadable: gets the name and the error of each that cannot be read. None: the first error is raised.
         """
-        partition = layout.topic_partition(topic)
-        return self._table.read_all(partition, layout.SUBSCRIPTIONS, items.decode_subscription, unreadable)
+        partition = table_keys.topic_partition(topic)
+        return self._table.read_all(partition, table_keys.SUBSCRIPTIONS, items.decode_subscription, unreadable)
 
     def pause(self, subscription: SubscriptionState) -> bool:
         """Pauses a subscription. Returns False if refused.
@@ -68,7 +69,7 @@ class Subscriptions(StoredItems):
         `SUB: state = BROKEN IF state = ACTIVE and generation same`.
         """
         active = as_seen({"generation": generation, "#state": State.ACTIVE.value})
-        change = Change(key=layout.subscription_key(topic, name), sets={"#state": State.BROKEN.value}, **active)
+        change = Change(key=table_keys.subscription_key(topic, name), sets={"#state": State.BROKEN.value}, **active)
         return self._table.change(change, action="mark_broken", topic=topic)
 
     def resume(self, state: TopicState, subscription: SubscriptionState) -> bool:
@@ -86,7 +87,7 @@ class Subscriptions(StoredItems):
         cursor = subscription.cursor
         as_read, values = _as_read(state, cursor)
         activated = Change(
-            key=layout.subscription_key(state.topic, subscription.name),
+            key=table_keys.subscription_key(state.topic, subscription.name),
             sets={"#state": State.ACTIVE.value},
             **as_seen({"generation": subscription.generation, "#state": subscription.state.value}),
         )
@@ -109,7 +110,7 @@ class Subscriptions(StoredItems):
 
         `delete SUB IF generation as read`.
         """
-        key = layout.subscription_key(subscription.topic, subscription.name)
+        key = table_keys.subscription_key(subscription.topic, subscription.name)
         delete = Delete(key=key, **as_seen({"generation": subscription.generation}))
         return self._table.commit([delete], action="delete_subscription", topic=subscription.topic)
 
@@ -119,13 +120,13 @@ class Subscriptions(StoredItems):
         self._table.put(put, action="restore_subscription", topic=subscription.topic)
 
     def _change_subscription(self, subscription: SubscriptionState, action: str, sets: dict[str, Value | None]) -> bool:
-        key = layout.subscription_key(subscription.topic, subscription.name)
+        key = table_keys.subscription_key(subscription.topic, subscription.name)
         change = Change(key=key, sets=sets, **as_seen({"generation": subscription.generation}))
         return self._table.change(change, action=action, topic=subscription.topic)
 
 
 def _as_read(state: TopicState, cursor: int) -> tuple[str, dict[str, int]]:
-    """Returns the condition, with its values, that next_slot compares with a cursor as read.
+    """Returns the condition on next_slot for a cursor as read, with the values.
 
     If next_slot is lowered, no schedule of the higher slot may be missing since, as this change would forget it.
     """
@@ -134,7 +135,7 @@ def _as_read(state: TopicState, cursor: int) -> tuple[str, dict[str, int]]:
     values = {"cursor": cursor}
     if not lower or state.next_check_ms == AT_ONCE_MS:
         return condition, values
-    condition += f" AND (attribute_not_exists({layout.CHECK_SORT_KEY}) OR {layout.CHECK_SORT_KEY} <> :at_once)"
+    condition += f" AND (attribute_not_exists({table_keys.CHECK_SORT_KEY}) OR {table_keys.CHECK_SORT_KEY} <> :at_once)"
     return condition, values | {"at_once": AT_ONCE_MS}
 
 
@@ -145,3 +146,26 @@ def _lowered(state: TopicState, cursor: int) -> dict[str, Value | None]:
     at_once = cursor >= state.sealed or state.next_check_ms == AT_ONCE_MS
     next_check_ms = AT_ONCE_MS if at_once else state.check_at(cursor, state.collect_at_ms)
     return {"next_slot": cursor, **items.check_fields(state.topic, next_check_ms)}
+
+
+class Adoptions(StoredItems):
+    """The stack resources that declare a topic or subscription which another resource created.
+
+    A resource that adopts an existing topic or subscription marks it, and deletes the mark when the resource is
+    deleted. The resource that created the topic or subscription looks for marks before it deletes. So a topic that
+    moves to another stack survives when the old stack drops it.
+    """
+
+    def put(self, topic: str, subscription: str | None, owner: str) -> None:
+        """Marks a topic or subscription as adopted by an owner, named by `flows.subscribe.owner_of`."""
+        mark = Put(item=key_item(adoption_key(topic, subscription, owner)))
+        self._table.put(mark, action="adopt", topic=topic)
+
+    def release(self, topic: str, subscription: str | None, owner: str) -> None:
+        """Deletes a mark. Does nothing if the mark does not exist."""
+        self._table.delete(adoption_key(topic, subscription, owner), action="release", topic=topic)
+
+    def of_others(self, topic: str, subscription: str | None, owner: str) -> bool:
+        """Returns whether another owner has adopted it, with a strongly consistent Query."""
+        found = self._table.query_prefix(topic_partition(topic), adoptions_prefix(subscription), projection="sk")
+        return any(item["sk"]["S"] != adoption_key(topic, subscription, owner)[1] for item in found)

@@ -13,7 +13,7 @@ from botocore.exceptions import ClientError
 from tidewheel import deadline
 from tidewheel.errors import ConcurrentModification
 from tidewheel.storage.items import each_readable
-from tidewheel.storage.layout import PARTITION_KEY, SORT_KEY, Key
+from tidewheel.storage.table_keys import PARTITION_KEY, SORT_KEY, Key
 from tidewheel.storage.writes import Change, Check, Delete, Item, Put, Value, Write, expression, key_item
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ class Table:
         return found
 
     def read(self, key: Key, decode: Callable[[Item], T]) -> T | None:
-        """Reads and decodes an item. Returns None if it is absent."""
+        """Reads and decodes an item. Returns None for an absent item."""
         item = self.get(key)
         return None if item is None else decode(item)
 
@@ -125,11 +125,21 @@ class Table:
             limit: how many items are read, in one request. None: all.
             first_page: for a caller who may stop early: the most items of the first page. Later ones grow.
         """
-        request: Item = {"KeyConditionExpression": condition, "ConsistentRead": True}
+        request: Item = {"TableName": self._name, "KeyConditionExpression": condition, "ConsistentRead": True}
         if projection is not None:
             request["ProjectionExpression"] = projection
         request |= expression(f"{condition} {projection or ''}", values)
-        return self._pages(self._client.query, request, limit, first_page)
+        most = limit or first_page
+        while True:
+            if most is not None:
+                request["Limit"] = most
+                most = min(_GROWTH * most, _LARGEST_PAGE)
+            answer = self._read(self._client.query, request)
+            yield from answer["Items"]
+            after = answer.get("LastEvaluatedKey")
+            if after is None or limit is not None:
+                return
+            request["ExclusiveStartKey"] = after
 
     def query_filtered(
         self,
@@ -173,31 +183,6 @@ class Table:
             projection=projection,
         )
 
-    def scan(self, condition: str, values: Mapping[str, Value], *, limit: int | None = None) -> Iterator[Item]:
-        """Scans the table for items that satisfy a condition (eventually consistent).
-
-        Args:
-            condition: of the items.
-            values: values of the condition.
-            limit: how many items are read, in one request. None: the whole table.
-        """
-        return self._pages(self._client.scan, {"FilterExpression": condition, **expression(condition, values)}, limit)
-
-    def _pages(
-        self, read: Callable[..., Any], request: Item, limit: int | None, first_page: int | None = None
-    ) -> Iterator[Item]:
-        request, most = {"TableName": self._name, **request}, limit or first_page
-        while True:
-            if most is not None:
-                request["Limit"] = most
-                most = min(_GROWTH * most, _LARGEST_PAGE)
-            answer = self._read(read, request)
-            yield from answer["Items"]
-            after = answer.get("LastEvaluatedKey")
-            if after is None or limit is not None:
-                return
-            request["ExclusiveStartKey"] = after
-
     def _read(self, read: Callable[..., Any], request: Item) -> Any:
         for attempt in range(1, THROTTLED_ATTEMPTS):
             try:
@@ -232,14 +217,14 @@ class Table:
         return self._conditional(self._client.update_item, request, action, topic)
 
     def change_and_read(self, change: Change, decode: Callable[[Item], T], *, action: str, topic: str) -> T | None:
-        """Changes an item. Returns its new value, or None if the condition did not hold."""
+        """Changes an item. Returns the new value, or None if the condition did not hold."""
         done, item = self.change_and_get(change, action=action, topic=topic)
         return decode(item) if done and item is not None else None
 
     def _conditional(
         self, send: Callable[..., Any], request: Item, action: str, topic: str
     ) -> tuple[bool, Item | None]:
-        """Returns whether the condition held, and the item that the answer or the refusal contains."""
+        """Returns whether the condition held, and the item of the answer or the refusal."""
 
         def call() -> tuple[bool, Item | None]:
             try:
@@ -302,9 +287,10 @@ class Table:
             try:
                 return call()
             except ClientError as error:
-                if not _lost_a_race(error):
+                codes = _codes(error)
+                if not codes or not codes <= _LOST_RACES | _RETRIED:
                     raise
-                throttled += bool(_codes(error) & _THROTTLED)
+                throttled += bool(codes & _THROTTLED)
             if attempt == ATTEMPTS or throttled == THROTTLED_ATTEMPTS:
                 break
             self._sleep(_throttled_backoff_s(throttled) if throttled else backoff_s(attempt))
@@ -312,7 +298,7 @@ class Table:
 
 
 class StoredItems:
-    """The items of one kind, in a table."""
+    """The items of a kind, in a table."""
 
     def __init__(self, table: Table) -> None:
         self._table = table
@@ -320,7 +306,7 @@ class StoredItems:
 
 @contextmanager
 def unless_denied() -> Iterator[None]:
-    """Ends the block where the caller's policy does not allow a request, as one of an earlier release."""
+    """Ends the block where the caller's policy does not allow a request."""
     try:
         yield
     except ClientError as error:
@@ -337,13 +323,8 @@ def _throttled_backoff_s(throttled: int) -> float:
     return random.uniform(0, _THROTTLED_BACKOFF_S * 2**throttled)
 
 
-def _lost_a_race(error: ClientError) -> bool:
-    codes = _codes(error)
-    return bool(codes) and codes <= _LOST_RACES | _RETRIED
-
-
 def _codes(error: ClientError) -> set[str]:
-    """Returns the codes of an error: of a cancelled transaction those of its refused writes."""
+    """Returns the codes of an error: for a cancelled transaction, the codes of the refused writes."""
     answer: Item = dict(error.response)
     if answer["Error"]["Code"] != "TransactionCanceledException":
         return {answer["Error"]["Code"]}

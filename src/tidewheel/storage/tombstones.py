@@ -1,4 +1,4 @@
-"""Stores tombstones."""
+"""Stores tombstones and claims."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 from tidewheel.errors import CorruptMetadata
 from tidewheel.model.message import MessageId, id_bytes, id_deliver_at_ms
-from tidewheel.model.tombstone import Tombstone
+from tidewheel.model.tombstone import Claim, Holder, Tombstone
 from tidewheel.model.topic_state import ALL_SEALED
-from tidewheel.storage import items, layout
+from tidewheel.storage import items, table_keys
 from tidewheel.storage.table import StoredItems
-from tidewheel.storage.writes import LAYOUT_READ, Check, Put, Write
+from tidewheel.storage.writes import LAYOUT_READ, Change, Check, Put, Write, number
 
 MAX_CANCELS = 90
 """Tombstones of one `cancel_batch`: a transaction takes 100 items."""
@@ -30,15 +30,16 @@ class Entombed:
     found: Tombstone | None = None
 
 
-_ABSENT = f"attribute_not_exists({layout.PARTITION_KEY})"
+_ABSENT = f"attribute_not_exists({table_keys.PARTITION_KEY})"
 _ABSENT_OR_UNCERTAIN = f"{_ABSENT} OR attribute_exists(uncertain)"
+_UNCLAIMED = "attribute_not_exists(claimed)"
 
 
 class Tombstones(StoredItems):
     """The tombstones of each topic."""
 
     def cancel(self, topic: str, tombstone: Tombstone) -> Entombed:
-        """Puts a tombstone if its slot is not sealed.
+        """Puts a tombstone if the message's slot is not sealed.
 
         `T{STATE check sealed <= slot; put TOMB IF absent}`.
 
@@ -62,7 +63,7 @@ class Tombstones(StoredItems):
         return self._table.commit([slot_open(topic, least), *puts], action="cancel_batch", topic=topic)
 
     def put(self, topic: str, tombstone: Tombstone) -> Tombstone | None:
-        """Puts a tombstone, in time or not. Returns None, or the tombstone that exists already.
+        """Puts a tombstone, in time or not. Returns None, or the existing tombstone.
 
         `put TOMB IF absent`.
         """
@@ -71,7 +72,7 @@ class Tombstones(StoredItems):
         return None if item is None else items.decode_tombstone(item)
 
     def put_late(self, topic: str, tombstone: Tombstone) -> bool:
-        """Puts a tombstone that says what a message's claim says, for who reads tombstones. Returns False if refused.
+        """Puts a tombstone equal to a message's claim, for readers of tombstones. Returns False if refused.
 
         `T{STATE check that it is there; put TOMB IF absent or uncertain}`.
         """
@@ -79,29 +80,29 @@ class Tombstones(StoredItems):
 
     def read(self, topic: str, slot: int, message_id: MessageId) -> Tombstone | None:
         """Reads a tombstone."""
-        return self._table.read(layout.tombstone_key(topic, slot, message_id), items.decode_tombstone)
+        return self._table.read(table_keys.tombstone_key(topic, slot, message_id), items.decode_tombstone)
 
     def ids(self, topic: str, first_slot: int, end_slot: int) -> frozenset[MessageId]:
-        """Reads the ids that were cancelled in slots [first_slot, end_slot)."""
-        first, end = layout.tombstone_range(first_slot, end_slot)
+        """Reads the ids cancelled in slots [first_slot, end_slot)."""
+        first, end = table_keys.tombstone_range(first_slot, end_slot)
         if first >= end:
             return frozenset()
         found = self._table.query(
             "pk = :pk AND sk BETWEEN :first AND :end",
-            {"pk": layout.tombstone_partition(topic), "first": first, "end": end},
+            {"pk": table_keys.tombstone_partition(topic), "first": first, "end": end},
             projection="pk, sk",
         )
-        return frozenset(layout.parse_tombstone_key(key)[1] for key in map(items.key_of, found) if _names_one(key))
+        return frozenset(table_keys.parse_tombstone_key(key)[1] for key in map(items.key_of, found) if _names_one(key))
 
     def among(self, topic: str, slot_ms: int, ids: Iterable[MessageId]) -> frozenset[MessageId]:
-        """Returns which of these messages were cancelled. One BatchGetItem for 100 messages."""
+        """Returns the cancelled ones of these messages, with a BatchGetItem for 100 messages."""
         slots = ((id_deliver_at_ms(id_bytes(id)) // slot_ms, id) for id in ids)
-        found = self._table.get_many(layout.tombstone_key(topic, slot, id) for slot, id in slots)
-        return frozenset(layout.parse_tombstone_key(key)[1] for key in map(items.key_of, found))
+        found = self._table.get_many(table_keys.tombstone_key(topic, slot, id) for slot, id in slots)
+        return frozenset(table_keys.parse_tombstone_key(key)[1] for key in map(items.key_of, found))
 
     def all(self, topic: str) -> list[Tombstone]:
         """Reads all tombstones of a topic, by slot and id."""
-        found = self._table.query("pk = :pk", {"pk": layout.tombstone_partition(topic)})
+        found = self._table.query("pk = :pk", {"pk": table_keys.tombstone_partition(topic)})
         # A caller who may cancel can put any item there. Such an item must not block messages of other senders.
         named = (item for item in found if _names_one(items.key_of(item)))
         return list(items.each_readable(named, items.decode_tombstone, "", {}))
@@ -112,11 +113,11 @@ class Tombstones(StoredItems):
             if each.slot >= end_slot:
                 break
             if each.ttl_s < expired_before_s:
-                key = layout.tombstone_key(topic, each.slot, each.id)
+                key = table_keys.tombstone_key(topic, each.slot, each.id)
                 self._table.delete(key, action="delete_tombstones", topic=topic)
 
     def allow_move(self, topic: str, mover: MessageId, moved: MessageId, ttl_s: int) -> None:
-        """Allows a message that is not sent yet to take another message's place.
+        """Allows a message, before the send, to take another message's place.
 
         Only callers who may cancel can write this, so a pack alone moves nothing.
         """
@@ -125,7 +126,7 @@ class Tombstones(StoredItems):
 
     def may_move(self, topic: str, mover: MessageId, moved: MessageId) -> bool:
         """Returns whether a message may take another message's place."""
-        item = self._table.get(layout.move_key(topic, mover))
+        item = self._table.get(table_keys.move_key(topic, mover))
         try:
             return item is not None and items.decode_move(item) == moved
         except CorruptMetadata:
@@ -143,10 +144,10 @@ def late_tombstone(topic: str, tombstone: Tombstone) -> list[Write]:
     return [there, Put(item=items.encode_tombstone(topic, tombstone), condition=_ABSENT_OR_UNCERTAIN)]
 
 
-def _names_one(key: layout.Key) -> bool:
+def _names_one(key: table_keys.Key) -> bool:
     """Returns whether a tombstone's key names a message. Otherwise the tombstone cancels nothing."""
     try:
-        _, message_id = layout.parse_tombstone_key(key)
+        _, message_id = table_keys.parse_tombstone_key(key)
         id_bytes(message_id)
     except ValueError:
         return False
@@ -154,7 +155,67 @@ def _names_one(key: layout.Key) -> bool:
 
 
 def slot_open(topic: str, slot: int) -> Check:
-    """Returns the check that a slot is not sealed."""
+    """Returns the check of an unsealed slot."""
     return Check(
-        key=layout.topic_state_key(topic), condition=f"sealed <= :slot AND {LAYOUT_READ}", values={"slot": slot}
+        key=table_keys.topic_state_key(topic), condition=f"sealed <= :slot AND {LAYOUT_READ}", values={"slot": slot}
+    )
+
+
+class Claims(StoredItems):
+    """The claims of messages, in topics that are cancelled until consumed.
+
+    One item a message decides. Its first two writers are a consumer's claim and a cancel, and each is refused after the
+    other. So a message is handed out, or cancelled, and never both, whatever dies in between.
+    """
+
+    def claim(self, topic: str, message_id: MessageId, holder: Holder, ttl_s: int) -> int | None:
+        """Claims a message for a subscription. Returns how often it has done so, or None if the message is cancelled.
+
+        `ADD claimed 1, <holder> 1 IF no cancelled`. A consumer that died after its claim gets the message again.
+        """
+        change = Change(
+            key=table_keys.claim_key(topic, message_id),
+            condition="attribute_not_exists(cancelled)",
+            sets={"#ttl": ttl_s},
+            adds={"claimed": 1, "#holder": 1},
+            names={"holder": str(holder)},
+        )
+        done, item = self._table.change_and_get(change, action="claim", topic=topic)
+        return number(item[str(holder)]) if done and item is not None else None
+
+    def cancel(self, topic: str, message_id: MessageId, ttl_s: int, to: MessageId | None = None) -> Claim:
+        """Cancels a message that no consumer has. Returns the claim that is there afterwards.
+
+        `SET cancelled, to IF no claimed AND (no cancelled OR to is mine)`. So of two messages that take its place, the
+        first stays, and each finds its own write.
+
+        Args:
+            to: the message that takes its place.
+        """
+        mine = "attribute_not_exists(moved_to)" if to is None else "moved_to = :to"
+        change = Change(
+            key=table_keys.claim_key(topic, message_id),
+            condition=f"{_UNCLAIMED} AND (attribute_not_exists(cancelled) OR {mine})",
+            sets={"cancelled": 1, "#ttl": ttl_s} | ({} if to is None else {"moved_to": to}),
+            values={} if to is None else {"to": to},
+        )
+        _, item = self._table.change_and_get(change, action="cancel_late", topic=topic)
+        return Claim() if item is None else items.decode_claim(item)
+
+    def read(self, topic: str, message_id: MessageId) -> Claim:
+        """Reads a claim. A message without an item has neither holders nor a cancel."""
+        item = self._table.get(table_keys.claim_key(topic, message_id))
+        return Claim() if item is None else items.decode_claim(item)
+
+
+def superseding(topic: str, message_id: MessageId, ttl_s: int, *, from_all: bool) -> Change:
+    """Returns the write that cancels a message for a newer one, as a part of a transaction.
+
+    Args:
+        from_all: False: the message is also cancelled if consumers have it, for all other subscriptions.
+    """
+    return Change(
+        key=table_keys.claim_key(topic, message_id),
+        condition="attribute_not_exists(cancelled)" + (f" AND {_UNCLAIMED}" if from_all else ""),
+        sets={"cancelled": 1, "#ttl": ttl_s},
     )

@@ -1,18 +1,23 @@
-"""Stores topic states."""
+"""Stores topic states, the list of all topics, and the deletions of topics."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 
-from tidewheel.errors import UnknownTopic
+from tidewheel.errors import CorruptMetadata, UnknownTopic, UnsupportedLayout
 from tidewheel.model.settings import TopicSettings
-from tidewheel.model.topic_state import Purge, TopicState
-from tidewheel.storage import items, layout
+from tidewheel.model.topic_state import ALL_SEALED, Purge, TopicState
+from tidewheel.storage import items, table_keys
 from tidewheel.storage.table import StoredItems
-from tidewheel.storage.writes import LAYOUT_READ, Change, Item, Put, Value, as_seen
+from tidewheel.storage.writes import LAYOUT_READ, Delete, Item, Put, Value, as_seen, item_of
 
 AT_ONCE_MS = 0
 """Sentinel in `next_check_ms`: tells the sweep to create the missing schedule of the next slot."""
+_DELETED = "deleted"
+"""The note with the time in ms when the last topic of a name was deleted. No pack's progress has this name."""
+MAX_DELETED_ITEMS = 500
+"""Maximum items deleted by a `delete_items` call, which takes a few seconds."""
 
 
 def check_again_at(state: TopicState, collect_at_ms: int | None) -> int | None:
@@ -23,7 +28,7 @@ def check_again_at(state: TopicState, collect_at_ms: int | None) -> int | None:
 
 
 class TopicStates(StoredItems):
-    """The state of each topic, one item a topic.
+    """The topic states, an item a topic.
 
     A topic that is being deleted is absent here. `Deletions` sees it.
     """
@@ -35,7 +40,7 @@ class TopicStates(StoredItems):
 
     def read(self, topic: str) -> TopicState | None:
         """Reads a topic's state. Returns None if the topic is absent or being deleted."""
-        found = self._table.read(layout.topic_state_key(topic), items.decode_topic_state)
+        found = self._table.read(table_keys.topic_state_key(topic), items.decode_topic_state)
         return None if found is None or found.deleting_at_ms is not None else found
 
     def existing(self, topic: str) -> TopicState:
@@ -49,23 +54,13 @@ class TopicStates(StoredItems):
             raise UnknownTopic(topic)
         return state
 
-    def of(self, topics: Iterable[str]) -> list[TopicState]:
-        """Reads the states of topics, by name, a hundred a request. Leaves out topics that are absent or deleted."""
-        found = map(items.decode_topic_state, self._table.get_many(map(layout.topic_state_key, topics)))
-        return sorted((each for each in found if each.deleting_at_ms is None), key=lambda state: state.topic)
+    def of(self, topics: Iterable[str], unreadable: dict[str, Exception] | None = None) -> list[TopicState]:
+        """Reads the states of topics, by name, a hundred a request. Leaves out topics that are absent or deleted.
 
-    def all(self) -> list[TopicState]:
-        """Lists all topics by name, from the whole table (eventually consistent)."""
-        return sorted((items.decode_topic_state(item) for item in self._scanned()), key=lambda state: state.topic)
-
-    def names_among(self, most_items: int) -> list[str]:
-        """Names the topics among the table's first items, in one request (eventually consistent)."""
-        return [layout.topic_of(items.key_of(item)[0]) for item in self._scanned(most_items)]
-
-    def _scanned(self, limit: int | None = None) -> Iterator[Item]:
-        condition = "sk = :state AND attribute_not_exists(deleting_at_ms)"
-        found = self._table.scan(condition, {"state": layout.STATE}, limit=limit)
-        return (item for item in found if layout.is_topic_partition(items.key_of(item)[0]))
+        Puts the name and the error of each state that cannot be read into a dict. Without a dict, the error is raised.
+        """
+        found = self._table.get_many(map(table_keys.topic_state_key, topics))
+        return _decoded((item for item in found if "deleting_at_ms" not in item), unreadable)
 
     def seal(self, state: TopicState, slot: int) -> TopicState | None:
         """Seals all slots below `slot`.
@@ -74,22 +69,8 @@ class TopicStates(StoredItems):
 
         Returns the topic state afterwards; None if the topic is gone or was created again.
         """
-        return self._raised(state, "seal", f"{LAYOUT_READ} AND sealed < :to", "sealed", slot)
-
-    def raise_layout(self, state: TopicState, to: int) -> TopicState | None:
-        """Moves the topic to a later layout permanently. Releases that do not know the layout then refuse the topic.
-
-        `layout = to IF layout < to and generation as read`.
-
-        Returns the topic state afterwards; None if the topic is gone or was created again.
-        """
-        condition = "(attribute_not_exists(layout) OR layout < :to)"
-        return self._raised(state, "raise_layout", condition, "layout", to)
-
-    def _raised(self, state: TopicState, action: str, clauses: str, mark: str, to: int) -> TopicState | None:
-        condition = as_seen({"generation": state.generation}, clauses, to=to)
-        change = Change(key=layout.topic_state_key(state.topic), sets={mark: to}, **condition)
-        _, item = self._table.change_and_get(change, action=action, topic=state.topic)
+        change = items.state_change(state, "sealed < :to", values={"to": slot}, sets={"sealed": slot})
+        _, item = self._table.change_and_get(change, action="seal", topic=state.topic)
         current = None if item is None else items.decode_topic_state(item)
         return current if current is not None and current.generation == state.generation else None
 
@@ -123,7 +104,7 @@ class TopicStates(StoredItems):
         return self._set_next_check(state, "set_collect_at", sets, next_check_ms)
 
     def merge_considered(self, state: TopicState, next_check_ms: int | None) -> bool:
-        """Notes that a merge was considered. Returns False if refused.
+        """Notes a considered merge. Returns False if refused.
 
         `merge_considered_version = work_version, merge_at_ms = None, next_check_ms = ... IF work_version, generation
         and next_slot as read`.
@@ -138,7 +119,7 @@ class TopicStates(StoredItems):
 
         The GetItem is needed because another release may encode the same settings differently.
         """
-        item = self._table.get(layout.topic_state_key(state.topic))
+        item = self._table.get(table_keys.topic_state_key(state.topic))
         if item is None or items.decode_topic_state(item).settings != state.settings:
             return False
         seen = item["settings"]["S"]
@@ -161,7 +142,7 @@ class TopicStates(StoredItems):
 
         All writes that are conditional on the topic state are refused from then on.
         """
-        self._table.delete(layout.topic_state_key(topic), action="delete_topic_state", topic=topic)
+        self._table.delete(table_keys.topic_state_key(topic), action="delete_topic_state", topic=topic)
 
     def _set_next_check(
         self, state: TopicState, action: str, sets: dict[str, Value | None], next_check_ms: int | None
@@ -170,3 +151,118 @@ class TopicStates(StoredItems):
         checks = items.check_fields(state.topic, next_check_ms)
         change = items.state_change(state, seen=seen, sets={**sets, **checks})
         return self._table.change(change, action=action, topic=state.topic)
+
+
+def _decoded(found: Iterable[Item], unreadable: dict[str, Exception] | None) -> list[TopicState]:
+    states: list[TopicState] = []
+    for item in found:
+        try:
+            states.append(items.decode_topic_state(item))
+        except (CorruptMetadata, UnsupportedLayout) as error:
+            if unreadable is None:
+                raise
+            unreadable[table_keys.topic_of(items.key_of(item)[0])] = error
+    return sorted(states, key=lambda state: state.topic)
+
+
+class TopicList(StoredItems):
+    """The names of the topics, which are listed without a read of the whole table.
+
+    A name is listed before its topic is created, and until it is gone.
+    """
+
+    def read(self) -> list[str]:
+        """Reads the names in their order. A topic that is gone may be among them."""
+        found = self._table.query("pk = :pk", {"pk": table_keys.LISTED}, projection="pk, sk")
+        return [items.key_of(item)[1] for item in found]
+
+    def add(self, name: str) -> None:
+        """Lists a topic. `put LISTED`."""
+        self._table.put(
+            Put(item=item_of((table_keys.LISTED, name), {"v": items.VERSION})), action="list_topic", topic=name
+        )
+
+    def remove(self, name: str) -> None:
+        """Takes a topic from the list. `delete LISTED`."""
+        self._table.delete((table_keys.LISTED, name), action="unlist_topic", topic=name)
+
+
+class Deletions(StoredItems):
+    """The topics that are being deleted.
+
+    A topic state's life:  created -> deleting (another generation) -> forgotten
+    """
+
+    def mark(self, state: TopicState, generation: str, now_ms: int) -> bool:
+        """Marks a topic as being deleted. Returns False if refused.
+
+        `generation = another, sealed = all, deleting_at_ms, next_check_ms = now IF generation as read`.
+
+        Writes that are conditional on the old generation, or on an open slot, are refused from then on.
+        """
+        checks = items.check_fields(state.topic, now_ms)
+        marks: dict[str, Value | None] = {"generation": generation, "sealed": ALL_SEALED, "deleting_at_ms": now_ms}
+        change = items.state_change(state, sets=marks | checks)
+        return self._table.change(change, action="mark_deleting", topic=state.topic)
+
+    def read(self, topic: str) -> TopicState | None:
+        """Reads the state of a topic that is being deleted. Returns None if the topic is absent or lives."""
+        found = self._table.read(table_keys.topic_state_key(topic), items.decode_topic_state)
+        return found if found is not None and found.deleting_at_ms is not None else None
+
+    def claim(self, state: TopicState, next_check_ms: int) -> bool:
+        """Claims a deletion, so that one sweep works at a time. Returns False if refused.
+
+        `next_check_ms = ... IF generation and next_check_ms as read`.
+        """
+        checks = items.check_fields(state.topic, next_check_ms)
+        change = items.state_change(state, seen={table_keys.CHECK_SORT_KEY: state.next_check_ms}, sets=checks)
+        return self._table.change(change, action="claim_deletion", topic=state.topic)
+
+    def delete_items(self, topic: str) -> bool:
+        """Deletes some of a topic's items, subscriptions first. Returns True if none were left.
+
+        The topic state stays.
+        """
+        found = list(islice(self._keys_of(topic), MAX_DELETED_ITEMS))
+        for key in found:
+            self._table.delete(key, action="delete_items", topic=topic)
+        return not found
+
+    def forget(self, state: TopicState, ttl_s: int) -> bool:
+        """Notes when the topic was deleted, then deletes the topic state. Returns False if refused.
+
+        `put NOTE`, `delete STATE IF generation as read`. If it stops in between, the next call does both again.
+
+        Args:
+            ttl_s: when no message that was sent before the deletion can come any more, in seconds of Unix time.
+        """
+        condition = as_seen({"generation": state.generation}, LAYOUT_READ)
+        delete = Delete(key=table_keys.topic_state_key(state.topic), **condition)
+        note = items.Note(state.deleting_at_ms or 0)
+        put = Put(item=items.encode_note(table_keys.note_key(state.topic, _DELETED), note, ttl_s))
+        self._table.put(put, action="put_note", topic=state.topic)
+        return self._table.commit([delete], action="forget_topic", topic=state.topic)
+
+    def deleted_at_ms(self, topic: str) -> int:
+        """Returns when the last topic of a name was deleted, or 0 if that is over 28 days ago."""
+        item = self._table.get(table_keys.note_key(topic, _DELETED))
+        return 0 if item is None else items.decode_note(item).number
+
+    def _keys_of(self, topic: str) -> Iterator[table_keys.Key]:
+        """Yields the keys of all items except the topic state.
+
+        Subscriptions come first, since no plan is handed out to a deleted subscription.
+        """
+        partition = table_keys.topic_partition(topic)
+        subscriptions = map(
+            items.key_of, self._table.query_prefix(partition, table_keys.SUBSCRIPTIONS, projection="pk, sk")
+        )
+        seen = set()
+        for key in subscriptions:
+            seen.add(key)
+            yield key
+        for partition in table_keys.partitions(topic):
+            for key in map(items.key_of, self._table.query("pk = :pk", {"pk": partition}, projection="pk, sk")):
+                if key[1] != table_keys.STATE and key not in seen:
+                    yield key

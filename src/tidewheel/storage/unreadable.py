@@ -1,4 +1,4 @@
-"""Stores items of the table that cannot be read."""
+"""Stores unreadable items of the table."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from tidewheel.errors import CorruptMetadata
-from tidewheel.storage import items, layout
+from tidewheel.storage import items, table_keys
 from tidewheel.storage.table import StoredItems
 from tidewheel.storage.writes import Item
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnreadableItem:
-    """An item of a topic that cannot be read.
+    """An unreadable item of a topic.
 
     Attributes:
-        what: "subscription", "ledger", "plan", "delivery", "park", "set-aside item", "merged ledger", "recurring
-            message" or "cancelled message".
+        what: "subscription", "ledger", "plan", "delivery", "park", "merged ledger", "recurring message" or
+            "cancelled message".
         name: names the item among these of its topic.
         error: why it cannot be read.
     """
@@ -35,32 +35,31 @@ def _rule(item: Item) -> object:
 
 
 _KINDS: dict[str, tuple[str, Callable[[Item], object]]] = {
-    layout.SUBSCRIPTIONS: ("subscription", items.decode_subscription),
-    layout.BUCKETS: ("ledger", items.decode_bucket),
-    layout.PLANS: ("plan", items.decode_plan_in_table),
-    layout.DELIVERIES: ("delivery", items.decode_delivery),
-    layout.PARKS: ("park", items.decode_park),
-    layout.SET_ASIDE: ("set-aside item", items.decode_set_aside),
-    layout.TRASH: ("merged ledger", items.decode_trash),
-    layout.RECURRING: ("recurring message", _rule),
+    table_keys.SUBSCRIPTIONS: ("subscription", items.decode_subscription),
+    table_keys.BUCKETS: ("ledger", items.decode_bucket),
+    table_keys.PLANS: ("plan", items.decode_plan_in_table),
+    table_keys.DELIVERIES: ("delivery", items.decode_delivery),
+    table_keys.PARKS: ("park", items.decode_park),
+    table_keys.TRASH: ("merged ledger", items.decode_trash),
+    table_keys.RECURRING: ("recurring message", _rule),
 }
 """Prefix of the sort key -> the kind, and its decoder."""
 _TOMBSTONE = "cancelled message"
 
 
 class UnreadableItems(StoredItems):
-    """The items of each topic that cannot be read."""
+    """The unreadable items of each topic."""
 
     def all(self, topic: str) -> list[UnreadableItem]:
-        """Finds all items of a topic that cannot be read, except its keys. Reads all items of the topic."""
+        """Finds all unreadable items of a topic, except keys. Reads all items of the topic."""
         found = []
-        for item in self._table.query("pk = :pk", {"pk": layout.topic_partition(topic)}):
+        for item in self._table.query("pk = :pk", {"pk": table_keys.topic_partition(topic)}):
             sort_key = items.key_of(item)[1]
             prefix = sort_key[: sort_key.find("#") + 1]
             if prefix in _KINDS:
                 what, decode = _KINDS[prefix]
                 found += _unreadable(topic, what, sort_key.removeprefix(prefix), decode, item)
-        for item in self._table.query("pk = :pk", {"pk": layout.tombstone_partition(topic)}):
+        for item in self._table.query("pk = :pk", {"pk": table_keys.tombstone_partition(topic)}):
             found += _unreadable(topic, _TOMBSTONE, items.key_of(item)[1], items.decode_tombstone, item)
         return found
 
@@ -78,8 +77,8 @@ def _unreadable(topic: str, what: str, name: str, decode: Callable[[Item], objec
     return []
 
 
-def _key(item: UnreadableItem) -> layout.Key:
+def _key(item: UnreadableItem) -> table_keys.Key:
     if item.what == _TOMBSTONE:
-        return layout.tombstone_partition(item.topic), item.name
+        return table_keys.tombstone_partition(item.topic), item.name
     [prefix] = [prefix for prefix, (what, _) in _KINDS.items() if what == item.what]
-    return layout.topic_partition(item.topic), prefix + item.name
+    return table_keys.topic_partition(item.topic), prefix + item.name

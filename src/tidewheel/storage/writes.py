@@ -16,13 +16,13 @@ from itertools import chain
 from typing import Any, NamedTuple
 
 from tidewheel.model.topic_state import LAYOUT
-from tidewheel.storage.layout import PARTITION_KEY, SORT_KEY, Key
+from tidewheel.storage.table_keys import PARTITION_KEY, SORT_KEY, Key
 
 Item = dict[str, Any]
 """An item in the format of the low-level client: {"sealed": {"N": "17"}, ...}."""
-Value = int | str | bytes | frozenset[int] | Mapping[str, int] | Sequence[str]
+Value = int | str | bytes | frozenset[int] | Mapping[str, int] | Mapping[str, str] | Sequence[str]
 
-LAYOUT_READ = "(attribute_not_exists(layout) OR layout <= :layout)"
+LAYOUT_READ = "layout <= :layout"
 """Condition that this release reads the topic's layout. `expression` gives the value of `:layout`."""
 _NAME = re.compile(r"#(\w+)")
 _NO_NAMES: Mapping[str, str] = {}
@@ -59,7 +59,7 @@ REQUIRED: Any = object()
 
 
 class Field(NamedTuple):
-    """A field of a value, and the attribute that stores the field.
+    """A field of a value, and the field's attribute.
 
     Attributes:
         load: returns the field's value from the attribute, in the format of the low-level client.
@@ -90,7 +90,7 @@ def binary(value: Any) -> bytes:
 
 
 def plain(load: Callable[[Any], Value], *names: str, default: Any = REQUIRED) -> Iterator[Field]:
-    """Yields fields that are stored as they are, under their own names."""
+    """Yields fields stored unchanged, under their own names."""
     for name in names:
         yield Field(name, name, load, _same, default)
 
@@ -103,7 +103,7 @@ def converted(
     attribute: str | None = None,
     default: Any = REQUIRED,
 ) -> Iterator[Field]:
-    """Yields a field that is converted, or is stored under another name."""
+    """Yields a field with a conversion or another name."""
     yield Field(name, attribute or name, load, store or _same, default)
 
 
@@ -118,7 +118,7 @@ class Fields:
         self._fields = tuple(chain(*fields))
 
     def attributes(self, value: object) -> dict[str, Value | None]:
-        """Returns the attributes that store the fields of a value."""
+        """Returns a value's fields as attributes."""
         found: dict[str, Value | None] = {}
         for name, attribute, _, store, default in self._fields:
             content = getattr(value, name)
@@ -248,7 +248,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Conditional:
-    """A write of a transaction that says nothing but its condition.
+    """A write of a transaction with a condition only.
 
     Attributes:
         condition: an expression; by default that the item exists.
@@ -270,7 +270,7 @@ class _Conditional:
 
 
 class Check(_Conditional):
-    """Checks a condition on an item that the transaction does not change."""
+    """Checks a condition on an item without a change in the transaction."""
 
 
 class Delete(_Conditional):

@@ -11,7 +11,7 @@ import json
 import os
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import partial, wraps
@@ -21,8 +21,7 @@ import boto3
 
 from tidewheel import clock as clocks
 from tidewheel import deadline
-from tidewheel.aws.dates import watch_dates
-from tidewheel.aws.service import Service
+from tidewheel.aws.service import Service, watch_dates
 from tidewheel.errors import InvalidValue
 from tidewheel.flows.ports import Ports
 from tidewheel.model.checked_clock import CheckedClock
@@ -110,7 +109,7 @@ class Telemetry:
         self._values[metric.name] += value
 
     def failed(self, message: str, error: BaseException, /, **keys: object) -> None:
-        """Logs and counts a failure that is left to a retry or to people."""
+        """Logs and counts a failure, for a retry or for people."""
         self.add(own.FAILURES, 1)
         quoting = next((each for each in _chain(error) if isinstance(each, InvalidValue)), None)
         if quoting is not None:
@@ -120,7 +119,7 @@ class Telemetry:
         self.logger.error(message, exc_info=error, extra=keys)
 
     def leave(self, messages: Iterable[str], error: Exception | None = None) -> None:  # noqa: ARG002  # for tests
-        """Leaves messages of a batch in their queue, which shows them again. The others are deleted from it.
+        """Leaves messages of a batch in the queue, which shows the messages again. The queue deletes all others.
 
         Args:
             messages: SQS's ids.
@@ -128,8 +127,14 @@ class Telemetry:
         """
         self._left += messages
 
+    def unread(self, names: Sequence[str]) -> None:
+        """Counts and logs objects that are lost or refused. `tidewheel damaged list` lists their messages."""
+        if names:
+            self.logger.error("cannot be read: see `tidewheel damaged list`", objects=names)
+            self.add(own.DAMAGED, len(names))
+
     def unreadable(self, found: Mapping[str, Exception]) -> None:
-        """Counts all items that the last sweep could not read. Logs only items that the sweep before could read.
+        """Counts all items unreadable for the last sweep. Logs only items newly unreadable.
 
         `tidewheel damaged list` lists all of them.
         """
@@ -201,7 +206,7 @@ class Telemetry:
             self._write(values, requests)
 
     def _schedule_refused(self, topic: str, slot: int, error: Exception) -> None:
-        """Counts a schedule that the scheduler refused. The sweep dispatches the topic without a schedule."""
+        """Counts a schedule refused by the scheduler. The sweep dispatches the topic without a schedule."""
         self.add(own.SCHEDULE_REFUSED, 1)
         self.logger.warning("schedule refused", exc_info=error, extra={"topic": topic, "slot": slot})
 
@@ -219,7 +224,7 @@ class Telemetry:
         print(json.dumps({**record, "requests": dict(requests), **values}))
 
     def _forget(self) -> None:
-        """Drops the metrics of an earlier call that was cut off in the same process."""
+        """Drops the metrics of an earlier call, cut off in the same process."""
         self._values.clear()
         self._left.clear()
         self._queues.take_account()
@@ -231,7 +236,7 @@ Body = Callable[[Telemetry, Any, "LambdaContext"], None]
 
 
 class Function:
-    """A function's handler: the body, with the telemetry and service that its cold start made.
+    """A function's handler: the body, with the telemetry and service of the cold start.
 
     Attributes:
         body: takes telemetry, an event and Lambda's context.
@@ -252,7 +257,7 @@ class Function:
 
 
 def function(name: str) -> Callable[[Body], Function]:
-    """Returns a decorator that makes a body the handler of the function with this name."""
+    """Returns a decorator to make a body the handler of the function with this name."""
     return partial(Function, name)
 
 

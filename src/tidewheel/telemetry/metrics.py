@@ -49,14 +49,14 @@ class Metric:
 
 ACCEPTED = Metric(
     name="Accepted",
-    meaning="messages taken from the ingest queues: into a ledger, or sent at once",
+    meaning="messages taken from the ingest queues",
     emitters=("ingest",),
     graph="Messages",
 )
 LEDGERS = Metric(name="Ledgers", meaning="ledgers committed", emitters=("ingest",), graph="Messages")
 PLANNED = Metric(
     name="Planned",
-    meaning="messages planned for delivery (an estimate made before ledgers are read)",
+    meaning="messages planned for delivery (an estimate)",
     emitters=("dispatch",),
     graph="Messages",
 )
@@ -69,33 +69,33 @@ DELIVERED = Metric(
 LATENESS = Metric(
     name="Lateness",
     unit=Unit.MILLISECONDS,
-    meaning="how long after it was due SQS makes a call's latest message visible; without replays and parks",
+    meaning="how late SQS makes a call's latest message visible; without replays and parks",
     emitters=("ingest", "dispatch", "deliver"),
     graph="Lateness of what was delivered (ms)",
     gauge=True,
 )
 CANCELLED = Metric(
     name="Cancelled",
-    meaning="messages dropped because they were cancelled, or replaced by another of their key",
+    meaning="messages dropped because they were cancelled or replaced",
     emitters=("ingest", "dispatch"),
     graph="Messages",
 )
 EXPIRED = Metric(
     name="Expired",
-    meaning="messages dropped because their time had passed, one for each subscription",
+    meaning="messages dropped because they expired, one for each subscription",
     emitters=("ingest", "dispatch", "deliver"),
     graph="Messages",
 )
 PARKED = Metric(
     name="Parked",
-    meaning="messages put aside: their subscription is paused, or its queue takes none",
+    meaning="messages parked, because the subscription is paused or the queue takes none",
     emitters=("ingest", "deliver"),
     graph="Messages",
 )
 OLDEST_DUE_AGE = Metric(
     name="OldestDueAge",
     unit=Unit.SECONDS,
-    meaning="how long the oldest message that is due and not delivered has been due",
+    meaning="how late the oldest message is that is due and not delivered",
     emitters=("sweep",),
     graph="Oldest due message that is not delivered (s)",
     gauge=True,
@@ -110,7 +110,7 @@ UNPLANNED_SLOTS = Metric(
 )
 OPEN_DELIVERIES = Metric(
     name="OpenDeliveries",
-    meaning="deliveries that are still open when they should be done: after 150 s, or redrive_s if left to deliver",
+    meaning="deliveries that are still open after 150 s, or redrive_s if left to deliver",
     emitters=("sweep",),
     graph="Unfinished work",
     gauge=True,
@@ -125,7 +125,7 @@ BROKEN_SUBSCRIPTIONS = Metric(
 )
 FAILURES = Metric(
     name="Failures",
-    meaning="work that failed and is tried again, or is left to people; each has an ERROR in the log",
+    meaning="work that failed and is tried again, or is left to people, each with an ERROR in the log",
     emitters=("ingest", "dispatch", "deliver", "sweep", "compact"),
     graph="Errors of functions",
     alarm="Failures",
@@ -145,14 +145,14 @@ CLOCK_DOUBTED = Metric(
 )
 DAMAGED = Metric(
     name="Damaged",
-    meaning="what cannot be read: damaged parts, recurring messages, subscriptions, held collections, merges' sources",
-    emitters=("ingest", "dispatch", "deliver", "sweep", "compact"),
+    meaning="unreadable parts, recurring messages, subscriptions, held collections, merges' sources",
+    emitters=("dispatch", "deliver", "sweep", "compact"),
     graph="Errors of functions",
     alarm="Damaged data",
 )
 REQUESTS = Metric(
     name="Requests",
-    meaning="requests to AWS, of calls that had anything to do; the log record names each operation",
+    meaning="requests to AWS, of calls that had anything to do",
     emitters=("ingest", "dispatch", "deliver", "compact"),
     graph="Requests to AWS",
 )

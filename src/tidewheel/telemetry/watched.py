@@ -10,7 +10,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from tidewheel.clock import Clock
-from tidewheel.flows.ports.queues import Queues, Refusal, Release
+from tidewheel.flows.ports.queues import QueueMessage, Queues, Refusal
 from tidewheel.flows.ports.wheel import Wheel
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ class Sent:
 
     @property
     def messages(self) -> int:
-        """Number of messages that subscriptions' queues took."""
+        """Number of messages taken by subscriptions' queues."""
         return len(self.late_ms) + self.late_by_nature
 
 
@@ -61,19 +61,19 @@ class WatchedQueues:
         return getattr(self._queues, name)
 
     def take_account(self) -> Sent:
-        """Returns the record and resets it."""
+        """Returns the record and begins a new record."""
         with self._lock:
             taken, self._sent = self._sent, Sent()
         return taken
 
-    def send(self, queue_url: str, batch: Sequence[tuple[Release, int]]) -> list[Refusal]:
+    def send(self, queue_url: str, batch: Sequence[tuple[QueueMessage, int]]) -> list[Refusal]:
         """Forwards the batch and records the messages taken."""
         refusals = self._queues.send(queue_url, batch)
         now_ms = self._clock.now_ms()
         left = {refusal.index for refusal in refusals}
         late_ms = [
-            max(0, now_ms + delay_s * 1000 - release.deliver_at_ms)
-            for place, (release, delay_s) in enumerate(batch)
+            max(0, now_ms + delay_s * 1000 - message.deliver_at_ms)
+            for place, (message, delay_s) in enumerate(batch)
             if place not in left
         ]
         with self._lock:
@@ -131,7 +131,7 @@ class RequestCount:
         events.register("after-call", self._count)
 
     def take(self) -> Counter[str]:
-        """Returns the counts and resets them."""
+        """Returns the counts and begins at zero."""
         with self._lock:
             taken, self._counts = self._counts, Counter()
         return taken

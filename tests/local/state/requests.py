@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 from collections.abc import Callable
 from typing import Any
@@ -11,10 +10,11 @@ import boto3
 from botocore.config import Config
 from botocore.exceptions import ClientError
 
-from tests.local.state.emulated import REGIONS, START_MS, Emulated
+from tests.local.state.emulated import Emulated
+from tidewheel.local.emulator import REGION
 
 NAMES = ("a", "b")
-_SERVICES = ("sqs", "s3", "dynamodb", "ssm", "scheduler")
+_SERVICES = ("sqs", "s3", "dynamodb")
 
 
 class Requests:
@@ -25,7 +25,7 @@ class Requests:
         self.sent: dict[str, int] = {}
         self.errors: dict[str, str] = {}
         self._handles: list[tuple[str, str]] = []
-        self._clients: dict[tuple[str, str], Any] = {}
+        self._clients: dict[str, Any] = {}
 
     def connect(self, emulated: Emulated) -> None:
         """Uses another emulator from now on, on another port."""
@@ -33,9 +33,8 @@ class Requests:
         session = boto3.Session(aws_access_key_id="a", aws_secret_access_key="b")
         once = Config(retries={"total_max_attempts": 1})
         self._clients = {
-            (service, region): session.client(service, region, endpoint_url=emulated.emulator.endpoint_url, config=once)
+            service: session.client(service, REGION, endpoint_url=emulated.emulator.endpoint_url, config=once)
             for service in _SERVICES
-            for region in REGIONS
         }
         self._table = next(
             each for each in self._client("dynamodb").list_tables()["TableNames"] if each.startswith("tidewheel-")
@@ -43,7 +42,7 @@ class Requests:
 
     def send(self, count: int) -> None:
         """Sends requests of random kinds, after some that make what the others need."""
-        for name in ("create_queue", "create_bucket", "create_table", "create_group", "put_object", "put_parameter"):
+        for name in ("create_queue", "create_bucket", "put_object"):
             for _ in range(3):
                 self._send(f"do_{name}")
         for _ in range(count):
@@ -59,8 +58,7 @@ class Requests:
         self.sent[name] = self.sent.get(name, 0) + 1
 
     def _client(self, service: str) -> Any:
-        region = REGIONS[0] if service in ("dynamodb", "s3") or self.random.random() < 0.8 else REGIONS[1]
-        return self._clients[service, region]
+        return self._clients[service]
 
     def _name(self) -> str:
         return self.random.choice(NAMES)
@@ -80,9 +78,6 @@ class Requests:
             attributes["RedrivePolicy"] = f'{{"deadLetterTargetArn": "{arn}", "maxReceiveCount": 2}}'
         sqs.create_queue(QueueName=name, Attributes=attributes, tags={"tag": name})
 
-    def do_create_fifo_queue(self) -> None:
-        self._client("sqs").create_queue(QueueName=f"{self._name()}.fifo", Attributes={"FifoQueue": "true"})
-
     def do_delete_queue(self) -> None:
         if self.random.random() < 0.3:
             sqs = self._client("sqs")
@@ -100,19 +95,6 @@ class Requests:
     def do_untag_queue(self) -> None:
         sqs = self._client("sqs")
         sqs.untag_queue(QueueUrl=self._queue_url(sqs), TagKeys=[self._name()])
-
-    def do_permit(self) -> None:
-        sqs = self._client("sqs")
-        sqs.add_permission(
-            QueueUrl=self._queue_url(sqs), Label=self._name(), AWSAccountIds=["123456789012"], Actions=["SendMessage"]
-        )
-
-    def do_forbid(self) -> None:
-        sqs = self._client("sqs")
-        url = self._queue_url(sqs)
-        policy = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["Policy"]).get("Attributes", {})
-        for statement in json.loads(policy.get("Policy", "{}")).get("Statement", ()):
-            sqs.remove_permission(QueueUrl=url, Label=statement["Sid"])
 
     def do_send(self) -> None:
         sqs = self._client("sqs")
@@ -172,29 +154,12 @@ class Requests:
             s3.delete_object(Bucket=name, Key=each["Key"])
         s3.delete_bucket(Bucket=name)
 
-    def do_version_bucket(self) -> None:
-        status = self.random.choice(("Enabled", "Suspended"))
-        name = f"bucket-{self._name()}"
-        self._client("s3").put_bucket_versioning(Bucket=name, VersioningConfiguration={"Status": status})
-
-    def do_tag_bucket(self) -> None:
-        tags = {"TagSet": [{"Key": self._name(), "Value": "v"}]}
-        self._client("s3").put_bucket_tagging(Bucket=f"bucket-{self._name()}", Tagging=tags)
-
     def do_put_object(self) -> None:
         metadata = {self._name(): "m"}
-        self._client("s3").put_object(
-            **self._object(), Body=self._body(), Metadata=metadata, ContentType="text/x", Tagging="one=1"
-        )
+        self._client("s3").put_object(**self._object(), Body=self._body(), Metadata=metadata, ContentType="text/x")
 
     def do_copy_object(self) -> None:
         self._client("s3").copy_object(**self._object(), CopySource=self._object())
-
-    def do_tag_object(self) -> None:
-        self._client("s3").put_object_tagging(**self._object(), Tagging={"TagSet": [{"Key": "k", "Value": "v"}]})
-
-    def do_untag_object(self) -> None:
-        self._client("s3").delete_object_tagging(**self._object())
 
     def do_delete_object(self) -> None:
         self._client("s3").delete_object(**self._object())
@@ -245,146 +210,6 @@ class Requests:
             TransactItems=[put, delete], ClientRequestToken=f"token {self.random.randrange(10**9)}"
         )
 
-    # ---- DynamoDB: tables of others
-    def do_create_table(self) -> None:
-        self._client("dynamodb").create_table(
-            TableName=f"table-{self._name()}",
-            KeySchema=[{"AttributeName": "h", "KeyType": "HASH"}, {"AttributeName": "r", "KeyType": "RANGE"}],
-            AttributeDefinitions=[
-                {"AttributeName": "h", "AttributeType": "S"},
-                {"AttributeName": "r", "AttributeType": "B"},
-            ],
-            BillingMode="PAY_PER_REQUEST",
-            GlobalSecondaryIndexes=[
-                {
-                    "IndexName": "back",
-                    "KeySchema": [{"AttributeName": "r", "KeyType": "HASH"}],
-                    "Projection": {"ProjectionType": "ALL"},
-                }
-            ],
-        )
-
-    def do_delete_table(self) -> None:
-        if self.random.random() < 0.3:
-            self._client("dynamodb").delete_table(TableName=f"table-{self._name()}")
-
-    def do_set_time_to_live(self) -> None:
-        self._client("dynamodb").update_time_to_live(
-            TableName=f"table-{self._name()}", TimeToLiveSpecification={"Enabled": True, "AttributeName": "ttl"}
-        )
-
-    def do_tag_table(self) -> None:
-        client = self._client("dynamodb")
-        arn = client.describe_table(TableName=f"table-{self._name()}")["Table"]["TableArn"]
-        if self.random.random() < 0.3:
-            client.untag_resource(ResourceArn=arn, TagKeys=[self._name()])
-        else:
-            client.tag_resource(ResourceArn=arn, Tags=[{"Key": self._name(), "Value": "v"}])
-
-    def _other_key(self) -> dict[str, Any]:
-        return {"h": {"S": self._name()}, "r": {"B": self._name().encode() + b"\xff"}}
-
-    def do_put_other_item(self) -> None:
-        self._client("dynamodb").put_item(
-            TableName=f"table-{self._name()}", Item={**self._other_key(), "data": {"B": self._body()[:100] or b"x"}}
-        )
-
-    def do_update_other_item(self) -> None:
-        self._client("dynamodb").update_item(
-            TableName=f"table-{self._name()}",
-            Key=self._other_key(),
-            UpdateExpression="SET n = :n",
-            ExpressionAttributeValues={":n": {"N": "7"}},
-        )
-
-    def do_delete_other_item(self) -> None:
-        self._client("dynamodb").delete_item(TableName=f"table-{self._name()}", Key=self._other_key())
-
-    def do_transact_other(self) -> None:
-        table = f"table-{self._name()}"
-        put = {"Put": {"TableName": table, "Item": {**self._other_key(), "t": {"S": "t"}}}}
-        check = {
-            "ConditionCheck": {
-                "TableName": table,
-                "Key": {"h": {"S": "none"}, "r": {"B": b"none"}},
-                "ConditionExpression": self.random.choice(("attribute_exists(h)", "attribute_not_exists(h)")),
-            }
-        }
-        self._client("dynamodb").transact_write_items(TransactItems=[put, check])
-
-    def do_write_batch(self) -> None:
-        table = f"table-{self._name()}"
-        put, delete = {"PutRequest": {"Item": self._other_key()}}, {"DeleteRequest": {"Key": self._other_key()}}
-        self._client("dynamodb").batch_write_item(RequestItems={table: [self.random.choice((put, delete))]})
-
-    # ---- SSM
-    def do_put_parameter(self) -> None:
-        kind = self.random.choice(("String", "SecureString"))
-        name = self.random.choice(("", "/", "/a/")) + self._name()
-        self._client("ssm").put_parameter(Name=name, Value=f"v{self.random.random()}", Type=kind, Overwrite=True)
-
-    def do_label_parameter(self) -> None:
-        self._client("ssm").label_parameter_version(Name=f"/a/{self._name()}", Labels=[f"label-{self._name()}"])
-
-    def do_delete_parameters(self) -> None:
-        self._client("ssm").delete_parameters(Names=[f"/a/{self._name()}", self._name()])
-
-    def do_tag_parameter(self) -> None:
-        self._client("ssm").add_tags_to_resource(
-            ResourceType="Parameter", ResourceId=f"/a/{self._name()}", Tags=[{"Key": "k", "Value": "v"}]
-        )
-
-    # ---- EventBridge Scheduler
-    def do_create_group(self) -> None:
-        self._client("scheduler").create_schedule_group(Name=f"group-{self._name()}")
-
-    def do_delete_group(self) -> None:
-        scheduler = self._client("scheduler")
-        groups = [each["Name"] for each in scheduler.list_schedule_groups()["ScheduleGroups"]]
-        made = [each for each in groups if each.startswith("group-")]
-        if made and self.random.random() < 0.3:
-            scheduler.delete_schedule_group(Name=self.random.choice(made))
-
-    def _schedule(self) -> dict[str, Any]:
-        group = {"GroupName": f"group-{self._name()}"} if self.random.random() < 0.5 else {}
-        return {**group, "Name": self._name()}
-
-    def do_create_schedule(self) -> None:
-        after = self._emulated.clock.now_ms() // 1000 - START_MS // 1000 + self.random.randrange(5, 100)
-        expression = self.random.choice(
-            (f"at(2027-01-15T{8 + after // 3600:02}:{after // 60 % 60:02}:{after % 60:02})", "rate(1 hour)")
-        )
-        self._client("scheduler").create_schedule(
-            **self._schedule(),
-            ScheduleExpression=expression,
-            FlexibleTimeWindow={"Mode": "OFF"},
-            Target={"Arn": "arn:aws:lambda:us-east-1:123456789012:function:f", "RoleArn": "role", "Input": '{"": 3}'},
-            ActionAfterCompletion=self.random.choice(("DELETE", "NONE")),
-        )
-
-    def do_delete_schedule(self) -> None:
-        self._client("scheduler").delete_schedule(**self._schedule())
-
     # ---- in the process
-    def do_fire(self) -> None:
-        emulator = self._emulated.emulator
-        due = emulator.schedules.next_due()
-        if due is not None and due[0] <= self._emulated.clock.now_ms():
-            with emulator.lock:
-                emulator.schedules.fired(due[1])
-            emulator.commit()
-
-    def do_invoke(self) -> None:
-        session = self._emulated.emulator.session()
-        payload = b'{"": 3, "topic": "orders"}'
-        session.client("lambda").invoke(FunctionName="tidewheel-dispatch", InvocationType="Event", Payload=payload)
-
-    def do_settle_call(self) -> None:
-        starts = self._emulated.emulator.starts
-        if starts.calls:
-            starts.settle(self.random.choice(list(starts.calls)), self.random.choice((None, 7)))
-            starts._waiting.clear()
-            self._emulated.emulator.commit()
-
     def do_wait(self) -> None:
         self._emulated.clock.advance_ms(self.random.choice((1, 1000, 60_000)))

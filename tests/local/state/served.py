@@ -12,7 +12,6 @@ import sys
 from pathlib import Path
 
 from tidewheel.local import LocalTidewheel
-from tidewheel.local.state.kinds import Kind
 
 SETTINGS = {"slot_s": 1, "lookahead_s": 4}
 
@@ -32,8 +31,8 @@ def main() -> None:
             stack._state._folder._db.execute(f"PRAGMA max_page_count = {given.max_pages}")
         print(stack.endpoint_url, flush=True)
         if given.unkeepable:
-            stack._state._kinds["clock"] = Kind(object, lambda _: None)
-            stack._state._touch("clock")
+            stack._state._read = lambda *_: object()
+            stack._state._touch("clock", "")
         sys.stdin.read()
 
 

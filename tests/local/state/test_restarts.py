@@ -20,12 +20,11 @@ import pytest
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError
 
-from tests.local.state.kills import run
 from tests.local.state.served import SETTINGS
 from tidewheel import Tidewheel
-from tidewheel.client.declared import DeclaredTopic
+from tidewheel.client.operations.declared import DeclaredTopic
 from tidewheel.clock import SystemClock, utc
-from tidewheel.errors import InvalidValue, TidewheelError
+from tidewheel.errors import InvalidValue, TemporaryFailure, TidewheelError
 from tidewheel.local import LocalTidewheel, deployment
 from tidewheel.model.settings import TopicSettings
 from tidewheel.shipped import FUNCTIONS, shipped
@@ -96,7 +95,7 @@ def make_topic(tw: Tidewheel) -> None:
     tw.create_subscription("orders", "billing")
 
 
-def test_messages_come_and_cancelled_ones_do_not_after_kills_on_other_ports(tmp_path: Path) -> None:
+def test_messages_come_and_cancelled_ones_do_not_after_kills_on_another_port_and_on_the_same(tmp_path: Path) -> None:
     with served(tmp_path) as first:
         tw = first.client()
         make_topic(tw)
@@ -111,7 +110,7 @@ def test_messages_come_and_cancelled_ones_do_not_after_kills_on_other_ports(tmp_
         for each in cancelled:
             tw.cancel("orders", each)
         second.kill()
-    with served(tmp_path) as third:
+    with served(tmp_path, "--port", second.endpoint.rpartition(":")[2]) as third:
         wanted = {body for each, body in sent.items() if each not in cancelled}
         came = receive(third.client(), until=lambda bodies: bodies >= wanted)
         third.stop()
@@ -122,13 +121,7 @@ def test_messages_come_and_cancelled_ones_do_not_after_kills_on_other_ports(tmp_
     assert came == wanted | {"last"}
 
 
-def test_nothing_is_lost_early_or_cancelled_in_vain_while_others_go_on_over_kills(tmp_path: Path) -> None:
-    came = run(tmp_path, kills=2, every_s=(3, 6), delays_s=(1, 15))
-    assert (came.lost, came.cancelled_came, came.early) == (0, 0, 0)
-    assert came.sent > 20 and came.cancelled > 0
-
-
-def test_a_call_under_way_at_a_kill_is_repeated_at_the_start(tmp_path: Path) -> None:
+def test_what_a_call_under_way_at_a_kill_left_is_found_by_a_sweep_at_the_start(tmp_path: Path) -> None:
     functions = tmp_path / "functions"
     shutil.copytree(shipped(FUNCTIONS), functions)
     handler = functions / "dispatch" / "handler.py"
@@ -138,14 +131,14 @@ def test_a_call_under_way_at_a_kill_is_repeated_at_the_start(tmp_path: Path) -> 
     with served(tmp_path / "state", "--functions", str(functions)) as first:
         tw = first.client()
         make_topic(tw)
-        tw.send("orders", "hello", delay=8)
+        tw.send("orders", "hello", delay=20)
         first.process.wait(PATIENCE_S)
         assert first.process.returncode == -signal.SIGKILL
     handler.write_text(healthy)
     began = time.monotonic()
     with served(tmp_path / "state", "--functions", str(functions)) as second:
         receive(second.client(), until=lambda bodies: bodies == {"hello"})
-    assert time.monotonic() - began < 60, "the sweep found it, minutes later"
+    assert time.monotonic() - began < 60, "only a later sweep found it"
 
 
 def fill(tw: Tidewheel, process: subprocess.Popen[str]) -> set[str]:
@@ -179,22 +172,11 @@ def test_a_full_database_ends_the_process_and_loses_nothing(tmp_path: Path) -> N
     check_full(tmp_path, "--max-pages", "500")
 
 
-@pytest.mark.skipif(os.name != "posix" or os.geteuid() != 0, reason="only root can mount a small disk")
-def test_a_full_disk_ends_the_process_and_loses_nothing(tmp_path: Path) -> None:
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=3m", "none", str(tmp_path)], check=False)
-    if mounted.returncode:
-        pytest.skip("this machine does not allow to mount a small disk")
-    try:
-        check_full(tmp_path)
-    finally:
-        subprocess.run(["umount", str(tmp_path)], check=True)
-
-
 def test_what_cannot_be_written_ends_the_process(tmp_path: Path) -> None:
     with served(tmp_path, "--unkeepable") as first:
-        with pytest.raises(BotoCoreError):
+        with pytest.raises(TemporaryFailure):
             first.client().topics()
-        assert "a object cannot be kept" in first.errors()
+        assert "cannot be written: TypeError" in first.errors()
         assert first.process.returncode == 1
 
 
@@ -238,11 +220,3 @@ def test_without_a_state_nothing_is_kept(tmp_path: Path) -> None:
         with LocalTidewheel(clock="real") as stack:
             assert stack.client().topics() == []
             stack.client().create_topic("orders")
-
-
-def test_moved_time_does_not_go_back(tmp_path: Path) -> None:
-    with LocalTidewheel(clock="real", state=tmp_path) as stack:
-        stack.skip(days=3)
-        moved = stack.now()
-    with LocalTidewheel(clock="real", state=tmp_path) as stack:
-        assert stack.now() >= moved

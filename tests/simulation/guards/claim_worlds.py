@@ -8,11 +8,11 @@ from tests.simulation.actors import CallFailed, Fault, require
 from tests.simulation.exploring import Scenario
 from tests.simulation.healing import SLOT_S, TOPIC, dispatch_as_function
 from tests.simulation.small_world import SmallWorld
-from tidewheel.flows.administration.cancel import TooLate, cancel, cancel_key
+from tidewheel.flows.delivery.cancel import TooLate, cancel, cancel_key
 from tidewheel.flows.delivery.ingest import ingest
-from tidewheel.model.claim import Holder
 from tidewheel.model.message import id_at
 from tidewheel.model.pack import PACK_ATTRIBUTE, Pack, decode_pack
+from tidewheel.model.tombstone import Holder
 from tidewheel.model.validation import Options
 
 _REPLACE = {"key": "k", "replace": True}
@@ -118,14 +118,6 @@ def _ingest(ports: Any, batch: Pack) -> None:
     """Ingests a pack, which comes again if something of it must wait."""
     if ingest(ports, TOPIC, [batch]).left:
         raise CallFailed
-
-
-def _cancel_and_consume() -> SmallWorld:
-    """A message in the queues of two subscriptions is cancelled while one of their consumers receives it."""
-    world, consumers = _sealed("audit", "billing", a=5)
-    consumers.consume("billing", "a")
-    _cancels(world, consumers, "a")
-    return world
 
 
 def _cancel_key_and_consume() -> SmallWorld:
@@ -244,7 +236,6 @@ def _moved_and_sent_once() -> SmallWorld:
     return world
 
 
-CANCEL = Scenario(name="a late cancel against a consumer", build=_cancel_and_consume, faults=_FAULTS)
 CANCEL_KEY = Scenario(name="a late cancel by key against a consumer", build=_cancel_key_and_consume)
 MOVE = Scenario(name="a late move against a consumer", build=_move_and_consume, faults=_FAULTS)
 TWO_MOVES = Scenario(name="two late moves", build=_two_moves, faults=_FAULTS)

@@ -1,44 +1,47 @@
-"""Guards of a service during partial AWS faults. The simulation of lasting faults fails without each guard."""
+"""Guards of a service during partial AWS faults. For each guard, a story of `behaviour` or `flows` fails without it."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
+import pytest
+
+from tests.behaviour import test_half_well_clocks as clocks
+from tests.behaviour import test_half_well_damage as damage
+from tests.behaviour import test_half_well_every_call as every_call
+from tests.behaviour import test_half_well_ingest as packs
+from tests.behaviour import test_half_well_sending as stories_of_sending
+from tests.behaviour import test_half_well_wheel as wheel
+from tests.flows import test_pause, test_unread
 from tests.simulation.guard import Guard
 from tests.simulation.removal import always, instead, never, reads, wrapped
 from tidewheel.errors import QueueUnavailable
 from tidewheel.flows.delivery import (
+    commit,
     deliver,
     direct,
     dispatch,
     due_rows,
     load_index,
-    planning,
     refusing,
-    release,
-    schedules,
-    work,
+    sending,
 )
-from tidewheel.flows.upkeep import due_checks, sweep
-from tidewheel.model import checked_clock, needed
+from tidewheel.flows.maintenance import collect, due_checks, sweep
+from tidewheel.model import checked_clock
 from tidewheel.model.wheel import fires_at_ms
 
 _HOUR_MS = 3_600_000
 
 
 @dataclass(frozen=True, slots=True)
-class Missed:
-    """A guard, with the fault family and the first seed of runs that fail without the guard.
-
-    Attributes:
-        family: of the faults.
-        seed: from which on a promise is broken soon.
-    """
+class Held:
+    """A guard, and a test that fails without the guard."""
 
     guard: Guard
-    family: str
-    seed: int = 0
+    test: Callable[[], object]
 
 
 def _fails(_: Any, ports: Any, topic: str, slot: int, settings: Any) -> bool:
@@ -76,96 +79,75 @@ def _all_indexes_or_none(read: Any, ports: Any, *args: Any) -> Any:
     return found
 
 
+def _index_is_gone() -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        damage.test_a_large_ledger_whose_index_cannot_be_read_keeps_no_other_from_being_on_time("gone", patch)
+
+
+def _none(*_: Any) -> frozenset[str]:
+    return frozenset()
+
+
 GUARDS = (
-    Missed(
-        Guard("a schedule that is refused fails nobody", schedules.schedule, wrapped(_fails)),
-        "wheel",
-        1,
+    Held(
+        Guard("a schedule that is refused fails nobody", commit.schedule, wrapped(_fails)),
+        wheel.test_a_sweep_whose_schedules_are_refused_starts_dispatches_and_tries_the_schedules_again,
     ),
-    Missed(
+    Held(
         Guard("a sweep dispatches first", sweep._dispatch_overdue, wrapped(_schedules_first)),
-        "wheel",
-        1,
+        wheel.test_a_sweep_whose_schedules_are_refused_starts_dispatches_and_tries_the_schedules_again,
     ),
-    Missed(
-        Guard("a queue that refuses keeps no other from its messages", release.send_all, wrapped(_all_or_none)),
-        "key",
+    Held(
+        Guard("a queue that refuses keeps no other from its messages", sending.send_all, wrapped(_all_or_none)),
+        test_pause.test_a_broken_queue_loses_nothing_and_heals_by_itself,
     ),
-    Missed(
+    Held(
         Guard("what a queue does not take is parked", direct._send_at_once, never("outcome.untaken")),
-        "queues",
+        partial(
+            stories_of_sending.test_a_queue_that_is_throttled_for_14_hours_gets_everything_when_it_heals,
+            stories_of_sending.Sending,
+            "1m",
+        ),
     ),
-    Missed(
+    Held(
         Guard(
             "parts that were not enqueued are found by the next sweep",
             dispatch._delivery,
             reads("LEASE_MS", lambda _: _HOUR_MS),
         ),
-        "jobs",
-        3,
+        partial(every_call.test_a_call_that_is_refused_for_an_hour_brings_no_copies, "queues.enqueue_parts"),
     ),
-    Missed(
+    Held(
         Guard("a schedule is set though work is left", dispatch.dispatch, instead("schedule")),
-        "key",
-        44,
+        wheel.test_a_sweep_whose_schedules_are_refused_starts_dispatches_and_tries_the_schedules_again,
     ),
-    Missed(
-        Guard("what cannot be read is set aside", deliver._ready, instead("set_aside", lambda *_: [])),
-        "damage",
-        49,
+    Held(
+        Guard("what cannot be read is noted", deliver.deliver_part, never("sent.left")),
+        partial(damage.test_one_damaged_ledger_of_five_delays_no_other, "gone"),
     ),
-    Missed(
+    Held(
         Guard("a damaged segment fails no other", due_rows.due_rows, wrapped(_all_rows_or_none)),
-        "damage",
-        127,
+        partial(damage.test_one_damaged_ledger_of_five_delays_no_other, "bit"),
     ),
-    Missed(
+    Held(
         Guard("a damaged index fails no other ledger", load_index.completed, wrapped(_all_indexes_or_none)),
-        "damage",
-        172,
+        _index_is_gone,
     ),
-    Missed(
-        Guard(
-            "rows behind an unreadable filter are set aside",
-            direct._set_unreadable_aside,
-            instead("set_aside_rows subscription"),
-        ),
-        "damage",
-        5,
+    Held(
+        Guard("collection keeps what a quarantined delivery names", collect._delete, instead("unread_objects", _none)),
+        test_unread.test_quarantine_keeps_what_it_names_and_nothing_else_until_it_is_given_up,
     ),
-    Missed(
-        Guard(
-            "a ledger's item that cannot be read is made anew",
-            planning.DueBuckets._made_again,
-            instead("buckets_again", lambda *_: []),
-        ),
-        "damage",
-        16,
+    Held(
+        Guard("what could not be read is tried again", due_checks.check_delivery, instead("enqueue_parts")),
+        damage.test_a_damaged_part_is_listed_retried_and_given_up,
     ),
-    Missed(
-        Guard("a suspect holds collection", needed.needed, never("damaged")),
-        "damage",
-        322,
-    ),
-    Missed(
-        Guard("a set-aside item is tried again", due_checks.check_set_aside, instead("enqueue_set_aside")),
-        "damage",
-        4,
-    ),
-    Missed(
+    Held(
         Guard("a clock that AWS contradicts is doubted", checked_clock.CheckedClock.doubt, always("ahead behind")),
-        "clocks",
-        3,
+        clocks.test_a_dispatch_whose_clock_is_thirty_days_ahead_seals_and_sends_nothing,
     ),
-    Missed(
+    Held(
         Guard("what no retry can help is refused at once", refusing.hopeless_until_ms, never("_HOPELESS")),
-        "wheel",
-        3,
-    ),
-    Missed(
-        Guard("a job with an unreadable ledger is no job", work.job_in, instead("held_rows")),
-        "wheel",
-        33,
+        partial(packs.test_a_message_of_another_program_is_refused_in_one_call_with_the_reason, packs.QUEUES[0]),
     ),
 )
 """Each is a rule of `docs/architecture.md` for an AWS that works half well."""

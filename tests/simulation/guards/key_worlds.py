@@ -8,8 +8,8 @@ from tests.simulation.actors import require
 from tests.simulation.exploring import Scenario
 from tests.simulation.healing import TOPIC, dispatch_as_function
 from tests.simulation.small_world import SmallWorld
-from tidewheel.flows.administration.cancel import cancel, cancel_key, cancel_many
 from tidewheel.flows.administration.purge import purge
+from tidewheel.flows.delivery.cancel import cancel, cancel_key
 from tidewheel.flows.delivery.ingest import ingest
 from tidewheel.model.message import id_text
 from tidewheel.model.pack import Pack
@@ -60,19 +60,6 @@ def _upserts() -> SmallWorld:
     world.send(a=(9, _REPLACE))
     older, newer = world.pack(b=(9, _REPLACE)), world.pack(c=(9, _REPLACE))
     world.unwanted |= {("billing", "a"), ("billing", "b")}
-    world.want("billing", messages="c")
-    world.act("ingest", lambda ports: ingest(ports, TOPIC, [older]), again=True)
-    world.act("ingest of the newer", lambda ports: ingest(ports, TOPIC, [newer]), again=True)
-    return world
-
-
-def _upserts_after_cancel() -> SmallWorld:
-    """Two messages with a cancelled key come at once."""
-    world = SmallWorld("billing")
-    now_ms = world.clock.now_ms()
-    cancel_key(world.service, new_topic_state(TOPIC, "g", world.settings, 0), "k", (now_ms - 1, 0), now_ms)
-    older, newer = world.pack(b=(9, _REPLACE)), world.pack(c=(9, _REPLACE))
-    world.unwanted.add(("billing", "b"))
     world.want("billing", messages="c")
     world.act("ingest", lambda ports: ingest(ports, TOPIC, [older]), again=True)
     world.act("ingest of the newer", lambda ports: ingest(ports, TOPIC, [newer]), again=True)
@@ -215,66 +202,8 @@ def _move_and_cancel() -> SmallWorld:
     return world
 
 
-def _move_and_cancel_many() -> SmallWorld:
-    """A message is moved, and cancelled by its old id together with another message."""
-    world = SmallWorld("billing")
-    world.send(a=9, c=9)
-    batch = _move(world, Options(moves=world.id_of("a")), m=9)
-
-    def cancels(ports: Any) -> None:
-        ids = [world.id_of("a"), world.id_of("c")]
-        first, second = cancel_many(ports, new_topic_state(TOPIC, "g", world.settings, 0), ids, world.clock.now_ms())
-        _told(world, ("a", "m"), first)
-        _told(world, ("c",), second)
-
-    world.act("ingest", lambda ports: ingest(ports, TOPIC, [batch]), again=True)
-    world.act("cancel of two", cancels)
-    return world
-
-
-def _cancel_many_and_dispatch() -> SmallWorld:
-    """Two messages are cancelled during the dispatch of a slot with one of the two."""
-    world = SmallWorld("billing")
-    world.send(a=5, c=9)
-    world.at(4)
-
-    def cancels(ports: Any) -> None:
-        ids = [world.id_of("a"), world.id_of("c")]
-        first, second = cancel_many(ports, new_topic_state(TOPIC, "g", world.settings, 0), ids, world.clock.now_ms())
-        _told(world, ("a",), first)
-        _told(world, ("c",), second)
-
-    world.act("cancel of two", cancels)
-    world.act("dispatch", dispatch_as_function)
-    return world
-
-
-def _moved_and_again() -> SmallWorld:
-    """A message with a key is moved and cancelled by its old id, while its batch comes again."""
-    world = SmallWorld("billing")
-    batch = world.send(a=(9, _REPLACE))
-    moving = Options(moves=world.id_of("a"))
-    ingest(world.service, TOPIC, [_move(world, moving, m=(9, _REPLACE))])
-    world.act("ingest again", lambda ports: ingest(ports, TOPIC, [batch]), again=True)
-    world.act("cancel", lambda ports: _cancel(world, ports, "a", "m"))
-    return world
-
-
-def _move_upsert_and_cancel() -> SmallWorld:
-    """A message is moved while another message replaces it, and is cancelled by its old id."""
-    world = SmallWorld("billing")
-    world.send(a=(9, _REPLACE))
-    upsert = world.pack(b=(9, _REPLACE))
-    moved = _move(world, Options(moves=world.id_of("a")), m=(9, _REPLACE))
-    world.act("ingest", lambda ports: ingest(ports, TOPIC, [upsert]), again=True)
-    world.act("ingest of the moved", lambda ports: ingest(ports, TOPIC, [moved]), again=True)
-    world.act("cancel", lambda ports: _cancel(world, ports, "a", "m"))
-    return world
-
-
 FIRST = Scenario(name="two upserts of a new key", build=_first_upserts)
 UPSERTS = Scenario(name="two upserts of a message", build=_upserts, most=2)
-AFTER_CANCEL = Scenario(name="two upserts after a cancel", build=_upserts_after_cancel)
 UPSERT_DISPATCH = Scenario(name="upsert against dispatch", build=_upsert_and_dispatch, most=2)
 KEY_QUEUED = Scenario(name="cancel by key against ingest", build=_cancelled_key_in_queue)
 DUPLICATES = Scenario(name="two duplicates", build=_duplicates, most=2)
@@ -286,7 +215,3 @@ MOVE_DISPATCH = Scenario(name="reschedule against dispatch", build=_move_and_dis
 FORGED_MOVE = Scenario(name="a forged move", build=_forged_move, most=0)
 TWO_MOVES = Scenario(name="two reschedules", build=_two_moves)
 MOVE_CANCEL = Scenario(name="reschedule against cancel", build=_move_and_cancel)
-MOVE_CANCEL_MANY = Scenario(name="reschedule against a cancel of two", build=_move_and_cancel_many)
-CANCEL_MANY = Scenario(name="cancel of two against dispatch", build=_cancel_many_and_dispatch)
-MOVE_UPSERT = Scenario(name="reschedule against upsert", build=_move_upsert_and_cancel, most=2, orders=((0, 1, 2),))
-MOVED_AGAIN = Scenario(name="a moved message comes again", build=_moved_and_again, most=0)

@@ -5,11 +5,10 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from tests.simulation.conditions import unchecked
 from tests.simulation.guard import Guard, in_storage
 from tests.simulation.guards import key_worlds as worlds
-from tests.simulation.removal import always, instead, never, together
-from tidewheel.flows.administration import cancel as cancelling
+from tests.simulation.removal import always, instead, never
+from tidewheel.flows.delivery import cancel as cancelling
 from tidewheel.flows.delivery import ingest as ingesting
 from tidewheel.flows.delivery import keys as settling
 from tidewheel.flows.delivery.progress import Progress
@@ -19,29 +18,16 @@ def _claimed_whatever_was_there(claim_key: Any, topic: str, entry: Any) -> None:
     claim_key(topic, entry)
 
 
-def _not_settled(_: Any, ports: Any, state: Any, packs: Any) -> tuple[Progress, int]:
-    return Progress(ports, state, packs), 0
+def _not_settled(_: Any, ports: Any, state: Any, packs: Any) -> Progress:
+    return Progress(ports, state, packs)
 
 
 GUARDS = (
-    Guard("a key is claimed once", in_storage("keys.claim"), unchecked("pk"), worlds.FIRST),
-    Guard(
-        "a key is moved only from the message that was read",
-        in_storage("keys.move"),
-        together(*map(unchecked, ("sent_ms", "seq", "id", "floor_ms", "floor_seq"))),
-        worlds.AFTER_CANCEL,
-    ),
     Guard(
         "what an upsert supersedes gets a tombstone with it",
         in_storage("keys.move"),
         always(before="_table.put"),
         worlds.UPSERTS,
-    ),
-    Guard(
-        "a tombstone that is to be certain is put only while its slot is open",
-        in_storage("keys.move"),
-        unchecked("sealed"),
-        worlds.UPSERT_DISPATCH,
     ),
     Guard(
         "cancel by key says no while a superseded message may come",
@@ -50,14 +36,8 @@ GUARDS = (
         worlds.UPSERT_DISPATCH,
     ),
     Guard(
-        "cancel by key says no once the slot is sealed",
-        in_storage("tombstones.slot_open"),
-        unchecked("sealed"),
-        worlds.UPSERT_DISPATCH,
-    ),
-    Guard(
         "a message in the ingest queue loses against a cancel by key",
-        settling._Settling._settle,
+        settling._Settling._verdict,
         never("mine.version floor"),
         worlds.KEY_QUEUED,
     ),
@@ -99,12 +79,6 @@ GUARDS = (
         worlds.WAS_DUE,
     ),
     Guard(
-        "a reschedule says no once the slot is sealed",
-        in_storage("tombstones.slot_open"),
-        unchecked("sealed"),
-        worlds.MOVE_DISPATCH,
-    ),
-    Guard(
         "a message whose move came too late is dropped", settling._Settling.move, instead("_drop"), worlds.MOVE_DISPATCH
     ),
     Guard(
@@ -113,35 +87,10 @@ GUARDS = (
         never("may_move"),
         worlds.FORGED_MOVE,
     ),
-    Guard("a message is moved once", in_storage("tombstones.cancel"), unchecked("pk"), worlds.TWO_MOVES),
     Guard(
         "a cancel follows a message that was moved",
-        cancelling._refused,
+        cancelling.fate,
         never("found .to"),
         worlds.MOVE_CANCEL,
-    ),
-    Guard(
-        "a cancel of many writes over no tombstone",
-        in_storage("tombstones.cancel_batch"),
-        unchecked("pk"),
-        worlds.MOVE_CANCEL_MANY,
-    ),
-    Guard(
-        "a cancel of many says no once a slot is sealed",
-        in_storage("tombstones.cancel_batch"),
-        unchecked("sealed"),
-        worlds.CANCEL_MANY,
-    ),
-    Guard("an upsert writes over no tombstone", in_storage("keys.move"), unchecked("pk"), worlds.MOVE_UPSERT),
-    Guard(
-        "a tombstone never forgets where its message went",
-        in_storage("tombstones.put"),
-        unchecked("pk"),
-        worlds.MOVED_AGAIN,
-    ),
-    Guard(
-        "a message of a topic of a newer layout is not cancelled",
-        in_storage("tombstones.slot_open"),
-        unchecked("layout"),
     ),
 )

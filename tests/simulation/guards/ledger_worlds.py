@@ -9,13 +9,13 @@ from tests.simulation.actors import Fault, require
 from tests.simulation.exploring import Scenario
 from tests.simulation.healing import DAY, TOPIC, dispatch_as_function
 from tests.simulation.small_world import SmallWorld
-from tidewheel.flows.administration.cancel import cancel
 from tidewheel.flows.administration.pause import pause
 from tidewheel.flows.administration.purge import purge
 from tidewheel.flows.administration.subscribe import create_subscription
+from tidewheel.flows.delivery.cancel import cancel
 from tidewheel.flows.delivery.ingest import ingest
-from tidewheel.flows.upkeep.collect import collect
-from tidewheel.flows.upkeep.merge import in_process, merge
+from tidewheel.flows.maintenance.collect import collect
+from tidewheel.flows.maintenance.merge import in_process, merge
 from tidewheel.model.topic_state import new_topic_state
 
 FAR = 100
@@ -54,21 +54,6 @@ def _merge_and_lagging() -> SmallWorld:
     world.act("merge", merge_all)
     world.act("dispatch", dispatch_as_function)
     world.looks.append(lambda: require(bool(world.service.merges.trash(TOPIC)), "the merge was refused each time"))
-    return world
-
-
-def _two_merges() -> SmallWorld:
-    """Two merges run at once, and the second merge sees a further ledger. Delivery drops no copies of other parts."""
-    world = _two_ledgers("billing", inline_rows=1, part_rows=1)
-    batch = world.pack(x=FAR)
-    world.want("billing", messages="x")
-
-    def ingest_and_merge(ports: Any) -> None:
-        ingest(ports, TOPIC, [batch])
-        merge_all(ports)
-
-    world.act("merge", merge_all)
-    world.act("ingest and another merge", ingest_and_merge)
     return world
 
 
@@ -122,25 +107,6 @@ def _collect_last() -> SmallWorld:
     return world
 
 
-def _two_collections() -> SmallWorld:
-    """Two collections run at once, and the second collection sees later cursors."""
-    world = SmallWorld("billing")
-    world.send(a=5)
-    world.send(b=6)
-    world.at(4)
-    world.dispatch()
-    world.at(5)
-    world.want("billing", messages="ab")
-
-    def dispatch_and_collect(ports: Any) -> None:
-        dispatch_as_function(ports)
-        collect(ports, TOPIC)
-
-    world.act("collect", lambda ports: collect(ports, TOPIC))
-    world.act("dispatch and another collect", dispatch_and_collect)
-    return world
-
-
 def _subscribing(position: Any, *, settled: bool = True) -> SmallWorld:
     world = SmallWorld("billing", settled=settled)
     world.send(a=5)
@@ -172,13 +138,6 @@ def _subscribe_and_dispatch() -> SmallWorld:
     return world
 
 
-def _subscribe_and_first_dispatch() -> SmallWorld:
-    """A subscription is created while the first dispatch of a topic raises the next slot."""
-    world = _subscribing("earliest", settled=False)
-    world.act("dispatch", dispatch_as_function)
-    return world
-
-
 def _subscribe_between() -> SmallWorld:
     """A subscription is created after a slot is sealed, and the slot is planned later, together with the next slot."""
     world = SmallWorld("billing")
@@ -192,22 +151,6 @@ def _subscribe_between() -> SmallWorld:
     world.want("late", messages="b")
     world.unwanted.add(("late", "a"))
     world.act("dispatch", dispatch_as_function)
-    return world
-
-
-def _subscribe_twice() -> SmallWorld:
-    """A client subscribes twice at once."""
-    world = SmallWorld("billing", inline_rows=1)
-    world.send(a=5, b=5)
-    world.at(4)
-
-    def subscribe(ports: Any) -> None:
-        create_subscription(ports, ports.clock, TOPIC, "late", "queue-late", "earliest")
-        dispatch_as_function(ports)
-
-    world.want("billing", "late", messages="ab")
-    world.act("subscribe", subscribe)
-    world.act("subscribe again", subscribe)
     return world
 
 
@@ -295,17 +238,6 @@ def _purge_and_send() -> SmallWorld:
     return world
 
 
-def _two_purges() -> SmallWorld:
-    """Two purges have different clocks, and only the later purge drops a message in the ingest queue."""
-    world = SmallWorld("billing")
-    batch = world.pack(world.clock.now_ms() + 20, a=5)
-    world.unwanted.add(("billing", "a"))
-    world.act("purge", lambda ports: purge(ports, ports.clock, TOPIC))
-    world.act("later purge", lambda ports: purge(ports, ports.clock, TOPIC), skew_ms=50)
-    world.act("ingest", lambda ports: ingest(ports, TOPIC, [batch]))
-    return world
-
-
 def _purge_and_plan() -> SmallWorld:
     """A purge swaps out a plan's ledger, and a paused subscription gets the plan later."""
     world = SmallWorld("billing", "late")
@@ -335,22 +267,17 @@ def _purge_and_direct() -> SmallWorld:
 
 MERGE_DISPATCH = Scenario(name="merge against dispatch", build=_merge_and_dispatch, most=2)
 MERGE_LAGGING = Scenario(name="merge against dispatch, one is paused", build=_merge_and_lagging)
-TWO_MERGES = Scenario(name="two merges", build=_two_merges)
 COLLECT_HAND_OUT = Scenario(name="collect against a plan that is handed out", build=_collect_and_hand_out)
 COLLECT_PAUSED = Scenario(name="collect, one is paused", build=_collect_and_paused, most=0)
 COLLECT_NEXT = Scenario(name="collect up to what waits", build=_collect_next_slot, faults=(Fault.DIES,))
 COLLECT_LAST = Scenario(name="collect an idle topic", build=_collect_last, faults=(Fault.DIES,))
-TWO_COLLECTIONS = Scenario(name="two collections", build=_two_collections)
 SUBSCRIBE_COLLECT = Scenario(name="subscribe against collect", build=_subscribe_and_collect)
 SUBSCRIBE_DISPATCH = Scenario(name="subscribe against dispatch", build=_subscribe_and_dispatch)
-SUBSCRIBE_FIRST = Scenario(name="subscribe against the first dispatch", build=_subscribe_and_first_dispatch)
 SUBSCRIBE_BETWEEN = Scenario(name="subscribe between seal and plan", build=_subscribe_between, most=0)
-SUBSCRIBE_TWICE = Scenario(name="subscribe twice", build=_subscribe_twice)
 EARLIEST = Scenario(name="subscribe to what is kept", build=_earliest_of_retained, most=0)
 REDELIVERY = Scenario(name="a cancelled message comes again", build=_late_redelivery, most=0)
 ORPHAN_RETRY = Scenario(name="orphans against a retry", build=_orphan_and_retry)
 ORPHAN_MERGE = Scenario(name="orphans against merge", build=_orphans_and_merge)
 PURGE_SEND = Scenario(name="purge against send", build=_purge_and_send)
-TWO_PURGES = Scenario(name="two purges", build=_two_purges, orders=((0, 1, 2), (1, 0, 2)))
 PURGE_PLAN = Scenario(name="purge against dispatch", build=_purge_and_plan)
 PURGE_DIRECT = Scenario(name="purge before ingest", build=_purge_and_direct, most=0)

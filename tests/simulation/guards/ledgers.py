@@ -6,18 +6,17 @@ from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
-from tests.simulation.conditions import unchecked, unwritten
+from tests.simulation.conditions import unwritten
 from tests.simulation.guard import Guard, in_storage
 from tests.simulation.guards import ledger_worlds as worlds
-from tests.simulation.removal import always, changed, early, instead, moved, reads, together, wrapped
+from tests.simulation.removal import always, changed, early, instead, moved, reads, wrapped
 from tidewheel.flows.administration import purge as purging
 from tidewheel.flows.administration import subscribe as subscribing
 from tidewheel.flows.delivery import direct, due_rows
-from tidewheel.flows.upkeep import collect as collecting
-from tidewheel.flows.upkeep import merge_round, merge_swaps, orphans
+from tidewheel.flows.maintenance import collect as collecting
+from tidewheel.flows.maintenance import merge_round, merge_swaps, orphans
 from tidewheel.memory import MemoryObjects
 from tidewheel.model import needed as needing
-from tidewheel.storage import layout
 
 _FOREVER = 10**12
 _DELETED = ("buckets", "plans", "objects")
@@ -63,12 +62,6 @@ def _delete_by_the_wanted_mark(collect: Any, ports: Any, topic: str) -> Any:
 
 GUARDS = (
     Guard(
-        "a plan is made of a snapshot, though a merge hides ledgers between two pages",
-        in_storage("plans.commit"),
-        unchecked("swap_version"),
-        worlds.MERGE_DISPATCH,
-    ),
-    Guard(
         "a merge is seen by whoever reads ledgers meanwhile",
         in_storage("merges.swap"),
         unwritten("swap_version"),
@@ -79,13 +72,6 @@ GUARDS = (
         merge_round.plan_round,
         reads("planned", lambda state: state.sealed),
         worlds.MERGE_DISPATCH,
-    ),
-    Guard("a ledger is merged once", in_storage("merges.swap"), unchecked("pk", layout.BUCKETS), worlds.TWO_MERGES),
-    Guard(
-        "a swap is refused when more was planned than its trash outlives",
-        in_storage("merges.swap"),
-        unchecked("planned"),
-        worlds.MERGE_LAGGING,
     ),
     Guard(
         "the trash of a merge is stamped with a mark that outlives every plan",
@@ -148,18 +134,6 @@ GUARDS = (
         worlds.COLLECT_HAND_OUT,
     ),
     Guard(
-        "collected_until never goes back",
-        in_storage("topic_states.raise_collected_until"),
-        unchecked("collected_until"),
-        worlds.TWO_COLLECTIONS,
-    ),
-    Guard(
-        "a collection that has not seen a new subscription is refused",
-        in_storage("topic_states.raise_collected_until"),
-        unchecked("subscriptions_version"),
-        worlds.SUBSCRIBE_COLLECT,
-    ),
-    Guard(
         "a new subscription is seen by a collection",
         in_storage("subscriptions.create"),
         unwritten("subscriptions_version"),
@@ -172,34 +146,16 @@ GUARDS = (
         worlds.SUBSCRIBE_COLLECT,
     ),
     Guard(
-        "a subscription does not begin below what is collected",
-        in_storage("subscriptions.create"),
-        unchecked("collected_until"),
-        worlds.SUBSCRIBE_COLLECT,
-    ),
-    Guard(
         "a subscription that begins behind is seen by the sweep",
         in_storage("subscriptions.create"),
         instead("_lowered", lambda *_: {}),
         worlds.SUBSCRIBE_COLLECT,
     ),
     Guard(
-        "a subscription that found the next slot low enough is refused when the next slot was raised since",
-        in_storage("subscriptions.create"),
-        unchecked("next_slot"),
-        worlds.SUBSCRIBE_FIRST,
-    ),
-    Guard(
         "a new subscription is seen by whoever raises the next slot",
         in_storage("subscriptions.create"),
         unwritten("work_version"),
         worlds.SUBSCRIBE_DISPATCH,
-    ),
-    Guard(
-        "a subscription is created once",
-        in_storage("subscriptions.create"),
-        unchecked("pk", layout.SUBSCRIPTIONS),
-        worlds.SUBSCRIBE_TWICE,
     ),
     Guard(
         "a new cursor is a boundary of plans",
@@ -251,12 +207,6 @@ GUARDS = (
         worlds.PURGE_DIRECT,
     ),
     Guard(
-        "an older purge does not undo a newer one",
-        in_storage("topic_states.set_purges"),
-        together(unchecked("purge_ms"), unchecked("purges")),
-        worlds.TWO_PURGES,
-    ),
-    Guard(
         "the trash of a purge is stamped likewise",
         purging._swap_out,
         reads("sealed", lambda state: state.collected_until),
@@ -273,18 +223,5 @@ GUARDS = (
         direct._wanted,
         instead("without_purged", lambda _, rows, __: rows),
         worlds.PURGE_DIRECT,
-    ),
-    Guard(
-        "a run whose lease has ended does not release another's", in_storage("merges.release"), unchecked("until_ms")
-    ),
-    Guard(
-        "a merge that was considered on an old sight is not noted",
-        in_storage("topic_states.merge_considered"),
-        together(unchecked("work_version"), unchecked("next_slot")),
-    ),
-    Guard(
-        "the next collection is not set on an old sight",
-        in_storage("topic_states.set_collect_at"),
-        together(unchecked("work_version"), unchecked("next_slot")),
     ),
 )

@@ -4,21 +4,20 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.simulation.conditions import unchecked
 from tests.simulation.guard import Guard, in_storage
 from tests.simulation.guards import plain_worlds as worlds
-from tests.simulation.removal import always, instead, never, together
-from tidewheel.flows.administration import cancel as cancelling
+from tests.simulation.removal import always, instead, never
 from tidewheel.flows.delivery import adopt as adopting
-from tidewheel.storage import layout
+from tidewheel.flows.delivery import cancel as cancelling
+from tidewheel.storage import table_keys
 
 
 def _as_if_done(put_cancelled: Any, *given: Any) -> object:
     return put_cancelled(*given) or True
 
 
-def _elsewhere(encode_note: Any, key: layout.Key, *given: Any) -> Any:
-    return encode_note(layout.note_key("elsewhere", key[1]), *given)
+def _elsewhere(encode_note: Any, key: table_keys.Key, *given: Any) -> Any:
+    return encode_note(table_keys.note_key("elsewhere", key[1]), *given)
 
 
 GUARDS = (
@@ -39,18 +38,6 @@ GUARDS = (
         cancelling.cancel_as_sent,
         instead("keys.move", lambda *_: True),
         worlds.LATE_AND_OLDER,
-    ),
-    Guard(
-        "of two late plain cancels the newer counts",
-        in_storage("keys.move"),
-        together(unchecked("floor_ms"), unchecked("floor_seq")),
-        worlds.TWO_LATE,
-    ),
-    Guard(
-        "a newer message does not undo a late plain cancel",
-        in_storage("keys.move"),
-        together(unchecked("floor_ms"), unchecked("floor_seq")),
-        worlds.LATE_AND_NEWEST,
     ),
     Guard(
         "a plain message that was sent before its topic was deleted does not reach the next topic",

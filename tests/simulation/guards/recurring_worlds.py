@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from tests.flows.alone import sweep_orphans
@@ -14,11 +15,12 @@ from tidewheel.client.recurring import end, make
 from tidewheel.flows.administration.pause import pause
 from tidewheel.model.message import Message
 from tidewheel.model.recurrence import parse_rule
+from tidewheel.model.validation import OutgoingMessage
 
 _EVERY_SLOTS = 3
 
 
-def _recurs(world: SmallWorld, ports: Any) -> None:
+def _recurs(world: SmallWorld, ports: Any, early: Callable[[list[OutgoingMessage]], None] = lambda _: None) -> None:
     rule = parse_rule(None, _EVERY_SLOTS * SLOT_S, start_ms=START_MS)
 
     def state() -> Any:
@@ -28,7 +30,7 @@ def _recurs(world: SmallWorld, ports: Any) -> None:
 
     make(
         ports,
-        lambda early: None,
+        early,
         state,
         ports.clock.now_ms(),
         "tick",
@@ -39,17 +41,22 @@ def _recurs(world: SmallWorld, ports: Any) -> None:
     )
 
 
-def _recurring(world: SmallWorld) -> None:
-    """Ends a recurring message after an hour, and checks each occurrence of the hour for exactly one copy."""
+def _recurring(world: SmallWorld, early: Sequence[OutgoingMessage] = ()) -> None:
+    """Ends a recurring message after an hour, and checks each occurrence of the hour for exactly one copy.
+
+    Args:
+        early: what clients send themselves, once the message is there.
+    """
+    begun = world.service.recurring.read(TOPIC, "tick")
 
     def ends() -> None:
         found = world.service.recurring.read(TOPIC, "tick")
         require(found is not None, "arranging: there is no recurring message")
         end(world.service, lambda: world.state, "tick")
-        first = -(-found.first_ms // (_EVERY_SLOTS * SLOT_S * 1000))
+        first = -(-(begun or found).first_ms // (_EVERY_SLOTS * SLOT_S * 1000))
         last = world.clock.now_ms() // (_EVERY_SLOTS * SLOT_S * 1000)
         wanted = {number * _EVERY_SLOTS * SLOT_S * 1000 for number in range(first, last)}
-        came = Counter(message.deliver_at_ms for message in world.service.queues.sent("queue-billing"))
+        came = Counter(message.deliver_at_ms for message in (*world.service.queues.sent("queue-billing"), *early))
         missing = sorted((due_ms - START_MS) // (SLOT_S * 1000) for due_ms in wanted if not came[due_ms])
         require(not missing, f"of a recurring message did not come what is due in slots {missing}")
         twice = [due_ms for due_ms, count in came.items() if count > 1]
@@ -76,46 +83,20 @@ def _recur_and_dispatch(slot: int | None, dispatched: int) -> SmallWorld:
     return world
 
 
-def _recurring_again() -> SmallWorld:
-    """One client ends a recurring message while another client ends and makes the same recurring message."""
+def _removed_and_added() -> SmallWorld:
+    """A deployment ends a recurring message and makes the same again while a dispatch plans it."""
     world = SmallWorld("billing")
     _recurs(world, world.service)
-    seen = world.service.recurring.read(TOPIC, "tick")
+    early: list[OutgoingMessage] = []
+    _recurring(world, early)
+    world.at(8)
 
-    def ends(ports: Any) -> None:
-        ports.recurring.delete(ports.topic_states.read(TOPIC), "tick", seen.generation)
+    def deploys(ports: Any) -> None:
+        end(ports, lambda: ports.topic_states.read(TOPIC), "tick")
+        _recurs(world, ports, early.extend)
 
-    def anew(ports: Any) -> None:
-        found = ports.recurring.read(TOPIC, "tick")
-        if found is not None:
-            ports.recurring.delete(ports.topic_states.read(TOPIC), "tick", found.generation)
-        rule = parse_rule(None, 2 * _EVERY_SLOTS * SLOT_S, start_ms=START_MS)
-        message = Message(body="another")
-        made = lambda: ports.topic_states.read(TOPIC)  # noqa: E731
-        make(
-            ports,
-            lambda early: None,
-            made,
-            ports.clock.now_ms(),
-            "tick",
-            message,
-            rule,
-            starts_now=False,
-            replaces=True,
-        )
-
-    world.act("end", ends)
-    world.act("end, and make anew", anew)
-
-    def look() -> None:
-        found = world.service.recurring.read(TOPIC, "tick")
-        require(
-            found is not None and found.text == "another", "a recurring message was ended by what was meant for the old"
-        )
-        require(world.state.recurring == 1, f"the topic state counts {world.state.recurring} recurring messages, of 1")
-        end(world.service, lambda: world.state, "tick")
-
-    world.looks.append(look)
+    world.act("deployment", deploys)
+    world.act("dispatch", dispatch_as_function)
     return world
 
 
@@ -138,9 +119,5 @@ def _recurring_and_paused() -> SmallWorld:
 
 
 RECUR_DISPATCH = Scenario(name="a recurring message against dispatch", build=lambda: _recur_and_dispatch(9, 8))
-RECUR_ALONE = Scenario(name="a recurring message against the seal", build=lambda: _recur_and_dispatch(None, 8))
-RECUR_NEXT_SLOT = Scenario(
-    name="a recurring message against a raise of the next slot", build=lambda: _recur_and_dispatch(5, 4)
-)
-RECURRING_AGAIN = Scenario(name="two ends of a recurring message", build=_recurring_again)
+REMOVED_AND_ADDED = Scenario(name="a deployment against dispatch", build=_removed_and_added, most=2)
 RECURRING_PAUSED = Scenario(name="orphans beside occurrences", build=_recurring_and_paused, most=0)

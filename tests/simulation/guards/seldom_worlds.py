@@ -7,20 +7,15 @@ from typing import Any
 from tests.flows.alone import local_engine, sweep_orphans, sweep_payloads
 from tests.simulation.actors import Actor, ActorPorts, require, step, void
 from tests.simulation.exploring import Scenario
-from tests.simulation.guards.ledger_worlds import FAR, merge_all
 from tests.simulation.healing import DAY, HOUR, TOPIC
 from tests.simulation.interleaving import Task
 from tests.simulation.small_world import SmallWorld
 from tidewheel.errors import ConcurrentModification, UnknownTopic
 from tidewheel.flows.administration.pause import pause
-from tidewheel.flows.delivery.commit import commit_and_schedule
-from tidewheel.flows.delivery.ingest import ingest, pack_rows
+from tidewheel.flows.delivery.ingest import ingest
+from tidewheel.flows.maintenance.collect import collect
 from tidewheel.flows.recovery.rebuild import rebuild
-from tidewheel.flows.upkeep.collect import collect
-from tidewheel.ledger.bucket import bucket_id, content_id
-from tidewheel.ledger.ledger import encode_ledger
-from tidewheel.ledger.rows import sort_rows
-from tidewheel.model.object_names import ledger_name, payload_name
+from tidewheel.model.object_names import payload_name
 from tidewheel.model.subscription_state import State
 
 
@@ -39,20 +34,6 @@ def _lost_and_rebuilt() -> SmallWorld:
         rebuild(ports, TOPIC, local_engine(ports), lease_s=300)
 
     world.act("sweep of orphans, and rebuild", sweep_and_rebuild)
-    return world
-
-
-def _two_rebuilds() -> SmallWorld:
-    """Two clients rebuild a topic at once."""
-    world = SmallWorld("billing")
-    world.send(a=9)
-    world.want("billing", messages="a")
-
-    def rebuilds(ports: Any) -> None:
-        rebuild(ports, TOPIC, local_engine(ports), lease_s=300, replace_index=True)
-
-    world.act("rebuild", rebuilds)
-    world.act("another rebuild", rebuilds)
     return world
 
 
@@ -102,36 +83,6 @@ def _rebuild_and_ingest() -> SmallWorld:
     return world
 
 
-def _imported_twice() -> SmallWorld:
-    """A cut of an import is committed by two tries of a job, and merged with another ledger in between."""
-    world = SmallWorld("billing")
-    world.send(x=FAR)
-    batch = world.pack(a=FAR, b=FAR)
-    world.want("billing", messages="xab")
-    ledger = encode_ledger(
-        sort_rows(pack_rows(batch)), topic=TOPIC, generation=world.state.generation, slot_ms=world.state.slot_ms
-    )
-    id = bucket_id(world.slot_of("a"), content_id(ledger.data))
-
-    def imports(ports: Any) -> None:
-        for _ in range(9):
-            state = ports.topic_states.read(TOPIC)
-            name = ledger_name(TOPIC, id, state.slot_ms, ports.objects.new_attempt())
-            ports.objects.put(name, ledger.data)
-            commit = commit_and_schedule(ports, state, ledger.summary.bucket(id, name), "import#0")
-            if commit.value != "moved":
-                return
-
-    def imports_and_merges(ports: Any) -> None:
-        imports(ports)
-        merge_all(ports)
-
-    world.act("import", imports)
-    world.act("import again, and merge", imports_and_merges)
-    world.looks.append(lambda: require(world.state.waiting <= 3, f"{world.state.waiting} messages wait, of 3"))
-    return world
-
-
 def _large_body() -> SmallWorld:
     """A message's body stays in S3 as long as the message, and is deleted after the hand-out."""
     world = SmallWorld("billing")
@@ -155,8 +106,6 @@ def _large_body() -> SmallWorld:
 
 
 LOST = Scenario(name="rebuild after a loss", build=_lost_and_rebuilt, most=0)
-TWO_REBUILDS = Scenario(name="two rebuilds", build=_two_rebuilds)
 REBUILD_AHEAD = Scenario(name="rebuild after a clock that is ahead", build=_rebuild_after_a_clock_ahead, most=0)
 REBUILD_INGEST = Scenario(name="rebuild against ingest", build=_rebuild_and_ingest)
-IMPORTED_TWICE = Scenario(name="an import comes twice", build=_imported_twice)
 LARGE_BODY = Scenario(name="payloads of what waits", build=_large_body, most=0)

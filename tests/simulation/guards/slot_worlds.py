@@ -9,8 +9,8 @@ from tests.simulation.exploring import Scenario
 from tests.simulation.healing import TOPIC, dispatch_as_function
 from tests.simulation.small_world import SmallWorld
 from tests.stored import stored
-from tidewheel.flows.administration.cancel import cancel
 from tidewheel.flows.administration.pause import activate, delete_subscription, pause, resume
+from tidewheel.flows.delivery.cancel import cancel
 from tidewheel.flows.delivery.ingest import ingest as ingesting
 from tidewheel.model.topic_state import new_topic_state
 
@@ -58,20 +58,6 @@ def _batch_again() -> SmallWorld:
     world.act("ingest", lambda ports: ingesting(ports, TOPIC, [batch]), again=True)
     world.act("ingest again", lambda ports: ingesting(ports, TOPIC, [batch]), again=True)
     world.looks.append(lambda: require(world.state.waiting <= 1, f"{world.state.waiting} messages wait, of 1"))
-    return world
-
-
-def _single_steps() -> SmallWorld:
-    """A dispatch in single steps seals a slot for which an ingest with a slow clock has rows."""
-    world = SmallWorld("billing")
-    world.send(a=4)
-    world.at(3)
-    world.plan_only()
-    world.at(4)
-    batch = world.pack(b=5, c=6)
-    world.want("billing", messages="abc")
-    world.act("ingest", lambda ports: ingesting(ports, TOPIC, [batch]), skew_ms=-50, again=True)
-    world.act("dispatch", dispatch_as_function)
     return world
 
 
@@ -130,19 +116,6 @@ def _unsubscribed() -> SmallWorld:
     return world
 
 
-def _planned_only() -> SmallWorld:
-    """A dispatch has planned and died. Another dispatch and an ingest run."""
-    world = SmallWorld("billing", "audit")
-    world.send(a=5)
-    world.at(4)
-    world.plan_only()
-    batch = world.pack(c=6)
-    world.want("billing", "audit", messages="ac")
-    world.act("dispatch", dispatch_as_function)
-    world.act("ingest", lambda ports: ingesting(ports, TOPIC, [batch]), again=True)
-    return world
-
-
 def _planned_twice() -> SmallWorld:
     """A dispatch has planned and died. Two other dispatches finish its work at once."""
     world = SmallWorld("billing")
@@ -166,19 +139,6 @@ def _planned_behind() -> SmallWorld:
     world.want("billing", messages="ab")
     world.act("dispatch", dispatch_as_function)
     world.act("another dispatch", dispatch_as_function, skew_ms=-50)
-    return world
-
-
-def _two_dispatches(paused: bool) -> SmallWorld:
-    world = SmallWorld("billing")
-    world.send(a=5)
-    world.send(b=6)
-    if paused:
-        pause(world.service, TOPIC, "billing")
-    world.at(5)
-    world.want("billing", messages="ab")
-    world.act("dispatch", dispatch_as_function, skew_ms=-50)
-    world.act("another dispatch", dispatch_as_function)
     return world
 
 
@@ -273,16 +233,12 @@ BOUNDARY = Scenario(name="ingest against dispatch", build=_at_the_boundary, most
 BEYOND = Scenario(name="ingest behind a dispatch", build=_beyond_the_boundary, most=2)
 FIRST = Scenario(name="the first messages", build=_first_message, most=1)
 AGAIN = Scenario(name="a batch comes twice", build=_batch_again, most=1, faults=(Fault.TWICE,))
-SINGLE_STEPS = Scenario(name="ingest against dispatch in single steps", build=_single_steps, most=2)
 SEALED_ONLY = Scenario(name="ingest seals, dispatch raises the next slot", build=_sealed_only)
 GAP = Scenario(name="two dispatches over a gap", build=_gap, most=2, points=("topic_states.read", "subscriptions.all"))
 RESUMED = Scenario(name="resume against dispatch", build=_resumed)
 UNSUBSCRIBED = Scenario(name="unsubscribe against dispatch", build=_unsubscribed)
-PLANNED_ONLY = Scenario(name="dispatch after a crash, against ingest", build=_planned_only, most=1)
 PLANNED_TWICE = Scenario(name="two dispatches after a crash", build=_planned_twice, most=2)
 PLANNED_BEHIND = Scenario(name="dispatches of two slots after a crash", build=_planned_behind, most=1)
-TWO_DISPATCHES = Scenario(name="two dispatches", build=lambda: _two_dispatches(paused=False), most=2)
-TWO_PLANNERS = Scenario(name="two dispatches, nobody takes plans", build=lambda: _two_dispatches(paused=True), most=1)
 CANCELLED = Scenario(name="cancel against dispatch", build=_cancelled, most=1)
 QUEUED = Scenario(name="cancel against ingest", build=_cancelled_in_the_queue, most=1)
 SOON = Scenario(name="a message is due soon", build=_due_soon, most=0)

@@ -11,7 +11,7 @@ from tests.simulation.guards import slot_worlds as worlds
 from tests.simulation.healing import SECOND, SLOT_S
 from tests.simulation.removal import always, early, instead, moved, never, together
 from tidewheel.flows.delivery import commit, direct, dispatch, due_rows, ingest
-from tidewheel.storage import layout
+from tidewheel.storage import table_keys
 
 _LATER_SLOTS = 10
 _FOREVER = 10**12
@@ -22,9 +22,6 @@ def _due_later_too(less: Any, times: Any, end_ms: int) -> Any:
 
 
 GUARDS = (
-    Guard(
-        "a ledger never enters a sealed slot", in_storage("buckets.commit"), unchecked("sealed"), worlds.SINGLE_STEPS
-    ),
     Guard(
         "a commit that found the next slot low enough is refused when the next slot was raised since",
         in_storage("buckets.commit"),
@@ -41,7 +38,7 @@ GUARDS = (
     Guard(
         "a batch that comes twice at once is stored once",
         in_storage("buckets.commit"),
-        unchecked("pk", layout.BUCKETS),
+        unchecked("pk", table_keys.BUCKETS),
         worlds.AGAIN,
     ),
     Guard(
@@ -56,7 +53,6 @@ GUARDS = (
         instead("seal", lambda _, state, slot: replace(state, sealed=slot)),
         worlds.BOUNDARY,
     ),
-    Guard("sealed never goes back", in_storage("topic_states.seal"), unchecked("sealed"), worlds.TWO_DISPATCHES),
     Guard(
         "what is due too soon for its schedule is sealed, and goes direct",
         ingest._seal_what_is_due,
@@ -75,13 +71,6 @@ GUARDS = (
         never("AT_ONCE_MS"),
         worlds.LOWERED_OPEN,
     ),
-    Guard("a range is planned once", in_storage("plans.commit"), unchecked("planned"), worlds.TWO_PLANNERS),
-    Guard(
-        "a plan that raises the next slot has seen every ledger",
-        in_storage("plans.commit"),
-        unchecked("work_version"),
-        worlds.BEYOND,
-    ),
     Guard(
         "a plan is handed out with its commit only to subscriptions as they were read",
         in_storage("deliveries.hand_out_writes"),
@@ -90,13 +79,13 @@ GUARDS = (
     ),
     Guard(
         "a plan is handed out once to a subscription",
-        in_storage("deliveries._cursor_change"),
+        in_storage("deliveries.hand_out_writes"),
         unchecked("cursor"),
         worlds.PLANNED_TWICE,
     ),
     Guard(
         "a subscription that lags is not moved past the plans between",
-        dispatch._level,
+        dispatch._up_to_date,
         always("cursor"),
         worlds.PLANNED_BEHIND,
     ),
@@ -106,24 +95,12 @@ GUARDS = (
         together(moved("_next_plan", after="subscriptions.read"), moved("topic_states.read", after="_next_plan")),
         worlds.GAP,
     ),
-    Guard(
-        "the next slot is raised only if no ledger came since the buckets were read",
-        in_storage("plans.commit"),
-        unchecked("work_version"),
-        worlds.PLANNED_ONLY,
-    ),
     Guard("the next slot stays while a cursor lags", dispatch._Step.__init__, never("cursor"), worlds.RESUMED),
     Guard(
         "a raise of the next slot plans what was sealed since",
         dispatch._Step.__init__,
         instead("make_plan"),
         worlds.SEALED_ONLY,
-    ),
-    Guard(
-        "a cancel says no once the slot is sealed",
-        in_storage("tombstones.slot_open"),
-        unchecked("sealed"),
-        worlds.CANCELLED,
     ),
     Guard(
         "a plan reads tombstones after the seal",

@@ -15,11 +15,11 @@ from tests.stored_ports import TABLE_CALLS
 from tidewheel.flows.administration.pause import activate, pause, resume
 from tidewheel.flows.administration.purge import purge
 from tidewheel.flows.delivery.ingest import ingest
-from tidewheel.flows.delivery.work import do_job
-from tidewheel.flows.upkeep.collect import collect
-from tidewheel.flows.upkeep.sweep import sweep
-from tidewheel.model.job import DrainJob
+from tidewheel.flows.delivery.work import do_task
+from tidewheel.flows.maintenance.collect import collect
+from tidewheel.flows.maintenance.sweep import sweep
 from tidewheel.model.subscription_state import State
+from tidewheel.model.task import DrainTask
 
 _LEASE_MS = 3 * MINUTE
 _LARGE = {name: (4, {"body": Random(name).randbytes(180_000)}) for name in "ab"}
@@ -96,7 +96,7 @@ def _direct_and_resume() -> SmallWorld:
         _resuming(ports)
         while jobs := world.service.queues.take_jobs():
             for job in jobs:
-                do_job(ports, job)
+                do_task(ports, job)
 
     world.act("ingest", _ingesting(batch), again=True)
     world.act("resume", resume_and_catch_up)
@@ -140,23 +140,13 @@ def _parked(*, large: bool = False) -> SmallWorld:
     return world
 
 
-def _drained_twice() -> SmallWorld:
-    """A park is enqueued by two resumes."""
-    world = _parked()
-    [park] = world.service.parks.all(TOPIC)
-    activate(world.service, world.service.subscriptions.read(TOPIC, "billing"))
-    for name in ("drain", "another drain"):
-        world.act(name, lambda ports: do_job(ports, DrainJob(key=park.key)), again=True)
-    return world
-
-
 def _drain_dies() -> SmallWorld:
     """A worker drains a large park and dies anywhere."""
     world = _parked(large=True)
     [park] = world.service.parks.all(TOPIC)
     require(park.object_name is not None, "arranging: the park is small")
     activate(world.service, world.service.subscriptions.read(TOPIC, "billing"))
-    world.act("drain", lambda ports: do_job(ports, DrainJob(key=park.key)))
+    world.act("drain", lambda ports: do_task(ports, DrainTask(key=park.key)))
     return world
 
 
@@ -164,7 +154,7 @@ def _paused_again() -> SmallWorld:
     """A subscription is resumed, and paused again before its parks are drained."""
     world = _parked()
     [park] = world.service.parks.all(TOPIC)
-    world.act("drain", lambda ports: do_job(ports, DrainJob(key=park.key)), again=True)
+    world.act("drain", lambda ports: do_task(ports, DrainTask(key=park.key)), again=True)
     _nothing_while_paused(world, "a", "b")
     return world
 
@@ -214,7 +204,7 @@ def _two_sweeps_of_parks() -> SmallWorld:
     world.act("another sweep", sweep)
 
     def look() -> None:
-        drains = [job for job in world.service.queues.jobs if isinstance(job, DrainJob)]
+        drains = [job for job in world.service.queues.jobs if isinstance(job, DrainTask)]
         require(len(drains) == 1, f"one park was enqueued {len(drains)} times")
 
     world.looks.append(look)
@@ -242,45 +232,16 @@ def _refused_and_paused() -> SmallWorld:
         pause(ports, TOPIC, "billing")
         paused.append(True)
 
-    world.act("deliver", lambda ports: do_job(ports, only), again=True)
+    world.act("deliver", lambda ports: do_task(ports, only), again=True)
     world.act("pause", pauses)
     world.looks.append(lambda: require(_state(world) is State.PAUSED, "a queue that refuses has ended a pause"))
-    return world
-
-
-def _refused_twice() -> SmallWorld:
-    """Two workers see the queue refuse their part, and the first worker's park is drained."""
-    world, (first, second) = _refusing(parts=2)
-
-    def later(ports: Any) -> None:
-        step(ports.actor, "time.passes", lambda: world.clock.advance_ms(_LEASE_MS))
-        do_job(ports, first)
-        step(ports.actor, "time.passes", lambda: world.service.queues.restore("queue-billing"))
-        for park in ports.parks.all(TOPIC):
-            do_job(ports, DrainJob(key=park.key))
-
-    world.act("deliver", lambda ports: do_job(ports, first), again=True)
-    world.act("deliver later, and drain", later)
-    world.act("deliver the other part", lambda ports: do_job(ports, second), again=True)
-    return world
-
-
-def _healed_and_paused() -> SmallWorld:
-    """The queue of a broken subscription takes messages again, while the subscription is paused."""
-    world, (only,) = _refusing()
-    do_job(world.service, only)
-    world.service.queues.restore("queue-billing")
-    [park] = world.service.parks.all(TOPIC)
-    world.act("drain", lambda ports: do_job(ports, DrainJob(key=park.key)), again=True)
-    world.act("pause", lambda ports: pause(ports, TOPIC, "billing"))
-    world.looks.append(lambda: require(_state(world) is State.PAUSED, "a queue that has healed has ended a pause"))
     return world
 
 
 def _broken_and_collected() -> SmallWorld:
     """A queue stays gone while its topic works and is collected."""
     world, (only,) = _refusing()
-    do_job(world.service, only)
+    do_task(world.service, only)
     world.send(c=6, d=6)
     world.at(5)
     world.want("billing", messages="cd")
@@ -288,7 +249,7 @@ def _broken_and_collected() -> SmallWorld:
     def goes_on(ports: Any) -> None:
         dispatch_as_function(ports)
         for job in world.service.queues.take_jobs():
-            do_job(ports, job)
+            do_task(ports, job)
         collect(ports, TOPIC)
 
     world.act("dispatch, deliver and collect", goes_on)
@@ -315,7 +276,7 @@ def _goes_in_delivery() -> SmallWorld:
     world.want("billing", messages=_many())
     dispatch_as_function(world.service)
     [only] = world.service.queues.take_jobs()
-    world.act("deliver", lambda ports: do_job(ports, only), again=True)
+    world.act("deliver", lambda ports: do_task(ports, only), again=True)
     world.act("the queue goes", lambda ports: _queue_goes(world, ports))
     return world
 
@@ -340,7 +301,7 @@ def _goes_in_drain() -> SmallWorld:
     world.want("billing", messages=_many())
     [park] = world.service.parks.all(TOPIC)
     activate(world.service, world.service.subscriptions.read(TOPIC, "billing"))
-    world.act("drain", lambda ports: do_job(ports, DrainJob(key=park.key)), again=True)
+    world.act("drain", lambda ports: do_task(ports, DrainTask(key=park.key)), again=True)
     world.act("the queue goes", lambda ports: _queue_goes(world, ports))
     return world
 
@@ -350,7 +311,6 @@ PAUSED = Scenario(name="one is paused", build=_paused)
 PAUSED_MEANWHILE = Scenario(name="pause against dispatch", build=_paused_meanwhile)
 RESUMED = Scenario(name="resume against ingest", build=_direct_and_resume)
 TWO_RESUMED = Scenario(name="two resumes against dispatch", build=_two_resumed)
-DRAINED_TWICE = Scenario(name="two drains", build=_drained_twice)
 DRAIN_DIES = Scenario(name="a drain dies", build=_drain_dies, faults=(Fault.DIES,))
 PAUSED_AGAIN = Scenario(name="drain of what is paused again", build=_paused_again, most=0)
 PARKED_PURGED = Scenario(name="purge of what is parked", build=_parked_and_purged, most=0)
@@ -358,10 +318,6 @@ PARKED_LONG = Scenario(name="orphans beside a park", build=_parked_long, most=0)
 PARKING = Scenario(name="a parked batch comes twice", build=_parking, faults=(Fault.TWICE,))
 TWO_SWEEPS = Scenario(name="two sweeps find a park", build=_two_sweeps_of_parks)
 REFUSED_PAUSED = Scenario(name="a refused part against pause", build=_refused_and_paused)
-REFUSED_TWICE = Scenario(
-    name="a part is refused twice", build=_refused_twice, points=("parks.park_part",), orders=((0, 1, 2),)
-)
-HEALED_PAUSED = Scenario(name="drain of a broken one against pause", build=_healed_and_paused)
 BROKEN_COLLECTED = Scenario(name="collect beside a broken queue", build=_broken_and_collected, most=0)
 GOES_IN_DELIVERY = Scenario(name="a queue goes in a delivery", build=_goes_in_delivery, points=_SENDS)
 GOES_IN_DIRECT = Scenario(name="a queue goes in an ingest", build=_goes_in_direct, points=_SENDS)

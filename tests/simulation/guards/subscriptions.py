@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.simulation.conditions import unallowed, unchecked, unwritten
+from tests.simulation.conditions import unallowed, unwritten
 from tests.simulation.guard import Guard, in_storage
 from tests.simulation.guards import subscription_worlds as worlds
 from tests.simulation.removal import always, instead, moved, never, wrapped
 from tidewheel.flows.administration import pause as pausing
 from tidewheel.flows.delivery import deliver, direct, dispatch, drain, parking
-from tidewheel.flows.upkeep import due_checks, orphans
+from tidewheel.flows.maintenance import due_checks, orphans
 from tidewheel.model.subscription_state import State, SubscriptionState
-from tidewheel.storage import layout
 
 
-def _done_without_a_park(_: Any, ports: Any, state: Any, key: Any, part: int, rows: Any, **__: Any) -> None:
-    ports.deliveries.part_done(key, part)
+def _parks_nothing(*_: Any, **__: Any) -> list[Any]:
+    return []
 
 
 def _take_all(take: Any, _: Any) -> Any:
@@ -46,14 +45,8 @@ GUARDS = (
     Guard(
         "what a paused subscription must not have yet is kept for it",
         direct._park_all,
-        instead("park_ledger", lambda *_, **__: None),
+        instead("park_rows", _parks_nothing),
         worlds.PAUSED,
-    ),
-    Guard(
-        "nothing is parked for a subscription after the resume that would drain it",
-        in_storage("parks.put"),
-        unchecked("state"),
-        worlds.RESUMED,
     ),
     Guard(
         "a subscription that resumes behind is seen by the sweep",
@@ -62,23 +55,10 @@ GUARDS = (
         worlds.TWO_RESUMED,
     ),
     Guard(
-        "a resume that found the next slot low enough is refused when the next slot was raised since",
-        in_storage("subscriptions.resume"),
-        unchecked("next_slot"),
-        worlds.TWO_RESUMED,
-    ),
-    Guard(
         "a resume is seen by whoever raises the next slot",
         in_storage("subscriptions.resume"),
         unwritten("work_version"),
         worlds.TWO_RESUMED,
-    ),
-    Guard("a park is one worker's", in_storage("parks.lease"), unchecked("leased_ms"), worlds.DRAINED_TWICE),
-    Guard(
-        "a worker that comes late does not bring back a park that is gone",
-        in_storage("parks.lease"),
-        unchecked("pk"),
-        worlds.DRAINED_TWICE,
     ),
     Guard(
         "a park whose worker died is drained by another",
@@ -101,16 +81,6 @@ GUARDS = (
         worlds.PARKED_PURGED,
     ),
     Guard("an object that a park names is no orphan", orphans._parked_named, never("object_name"), worlds.PARKED_LONG),
-    # No worker is slower than a lease, so no world holds the next three.
-    Guard("a park is replaced by who has its lease", in_storage("parks.replace"), unchecked("leased_ms")),
-    Guard("no park is overwritten by what is left of another", in_storage("parks.replace"), unchecked("pk")),
-    Guard("a park is put off by who has its lease", in_storage("parks.put_off"), unchecked("leased_ms")),
-    Guard(
-        "a park that is there already is not put again",
-        in_storage("parks.put"),
-        unchecked("pk", layout.PARKS),
-        worlds.PARKING,
-    ),
     Guard(
         "a park that finds itself put keeps its object",
         parking._forget_unnamed,
@@ -118,34 +88,10 @@ GUARDS = (
         worlds.PARKING,
     ),
     Guard(
-        "one sweep starts an old park",
-        in_storage("parks.set_next_check"),
-        unchecked("next_check_ms"),
-        worlds.TWO_SWEEPS,
-    ),
-    Guard(
-        "a queue that refuses does not end a pause",
-        in_storage("subscriptions.mark_broken"),
-        unchecked("state"),
-        worlds.REFUSED_PAUSED,
-    ),
-    Guard(
-        "what a queue refuses of a part is parked once",
-        in_storage("parks.park_part"),
-        unchecked("done"),
-        worlds.REFUSED_TWICE,
-    ),
-    Guard(
         "what a queue refuses of a part is parked",
         deliver._park_rest,
-        instead("park_part", _done_without_a_park),
+        instead("park_rows", _parks_nothing),
         worlds.REFUSED_PAUSED,
-    ),
-    Guard(
-        "a queue that has healed does not end a pause",
-        in_storage("subscriptions.resume"),
-        unchecked("state"),
-        worlds.HEALED_PAUSED,
     ),
     Guard(
         "a broken subscription keeps its cursor moving",
@@ -170,10 +116,5 @@ GUARDS = (
         drain._settle,
         always("num_rows"),
         worlds.GOES_IN_DRAIN,
-    ),
-    Guard(
-        "a part of which the park is there already is parked once",
-        in_storage("parks.park_part"),
-        unchecked("pk", layout.PARKS),
     ),
 )

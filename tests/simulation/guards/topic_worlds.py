@@ -16,24 +16,12 @@ from tidewheel.flows.administration.delete_topic import delete_topic, finish_del
 from tidewheel.flows.administration.subscribe import create_subscription, create_topic
 from tidewheel.flows.administration.update_topic import update_topic
 from tidewheel.flows.delivery.ingest import ingest
-from tidewheel.flows.upkeep.sweep import sweep
+from tidewheel.flows.maintenance.sweep import sweep
 
 _AFTER_DELETION_MS = 10 * MINUTE
 
 
 # ---- worlds: topics that come and go
-def _created_twice() -> SmallWorld:
-    """Two clients create a topic at once."""
-    world = SmallWorld("billing")
-    made: list[str] = []
-
-    def create(ports: Any) -> None:
-        made.append(create_topic(ports, ports.clock, "trials", world.settings).generation)
-
-    world.act("create", create)
-    world.act("another create", create)
-    world.looks.append(lambda: require(len(set(made)) == 1, "each of two clients was told of a topic of its own"))
-    return world
 
 
 def _deleted(world: SmallWorld) -> None:
@@ -111,30 +99,6 @@ def _topic_again() -> SmallWorld:
     return world
 
 
-def _deleted_by_two() -> SmallWorld:
-    """Two sweeps delete the rest of a topic. One sweep is slow, and the topic is created again."""
-    world = SmallWorld("billing")
-    world.send(a=9)
-    delete_topic(world.service, world.clock, TOPIC)
-    finish_deletion(world.service, TOPIC)
-    world.clock.advance_ms(_AFTER_DELETION_MS)
-    created: list[bool] = []
-
-    def sweeps_and_creates(ports: Any) -> None:
-        finish_deletion(ports, TOPIC)
-        created.append(create_again(world, ports))
-
-    world.act("sweep", lambda ports: finish_deletion(ports, TOPIC))
-    world.act("another sweep, and create again", sweeps_and_creates)
-    world.looks.append(
-        lambda: require(
-            not created[0] or world.service.subscriptions.read(TOPIC, "billing") is not None,
-            "a subscription of the new topic was taken for one of the deleted",
-        )
-    )
-    return world
-
-
 def _updated_twice() -> SmallWorld:
     """Two clients change settings of a topic at once."""
     world = SmallWorld("billing")
@@ -149,15 +113,8 @@ def _updated_twice() -> SmallWorld:
     return world
 
 
-CREATED_TWICE = Scenario(name="two creations", build=_created_twice)
 DELETE_INGEST = Scenario(
     name="delete against ingest", build=_delete_and_ingest, points=(*TABLE_CALLS, "objects.", "wheel.")
 )
 TOPIC_AGAIN = Scenario(name="a topic is created again", build=_topic_again)
-DELETED_BY_TWO = Scenario(
-    name="two sweeps of a deleted topic",
-    build=_deleted_by_two,
-    most=3,
-    points=("deletions.claim", "deletions.delete_items", "deletions.forget"),
-)
 UPDATED_TWICE = Scenario(name="two updates", build=_updated_twice)

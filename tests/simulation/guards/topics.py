@@ -10,15 +10,13 @@ from tests.simulation.removal import early, instead, keyword, never, reads, toge
 from tidewheel.flows.administration import delete_topic as deleting
 from tidewheel.flows.delivery import dispatch, planning
 from tidewheel.flows.delivery import ingest as ingesting
+from tidewheel.flows.maintenance import orphans, payloads
+from tidewheel.flows.maintenance import sweep as sweeping
 from tidewheel.flows.recovery import rebuild as rebuilding
-from tidewheel.flows.upkeep import orphans, payloads
-from tidewheel.flows.upkeep import sweep as sweeping
-from tidewheel.storage import layout
 
 _FOREVER_MS = 1 << 62
 
 GUARDS = (
-    Guard("a topic is created once", in_storage("topic_states.create"), unchecked("pk"), worlds.CREATED_TWICE),
     Guard(
         "a deletion ends after whoever has not seen it",
         deleting.finish_deletion,
@@ -39,28 +37,10 @@ GUARDS = (
         worlds.TOPIC_AGAIN,
     ),
     Guard(
-        "a change that was meant for a deleted topic does not reach a new one",
-        in_storage("buckets.commit"),
-        unchecked("generation"),
-        worlds.TOPIC_AGAIN,
-    ),
-    Guard(
-        "one sweep takes away what is left of a topic",
-        in_storage("deletions.claim"),
-        unchecked("next_check_ms"),
-        worlds.DELETED_BY_TWO,
-    ),
-    Guard(
         "an update does not undo another",
         in_storage("topic_states.update_settings"),
         together(never(".settings"), unchecked("settings")),
         worlds.UPDATED_TWICE,
-    ),
-    Guard(
-        "a recurring message begins in a slot that is not sealed",
-        in_storage("recurring.put"),
-        unchecked("sealed"),
-        recurring_worlds.RECUR_ALONE,
     ),
     Guard(
         "recurring messages are read after the seal",
@@ -81,22 +61,16 @@ GUARDS = (
         recurring_worlds.RECUR_DISPATCH,
     ),
     Guard(
-        "a recurring message that found the next slot low enough is refused when the next slot was raised since",
-        in_storage("recurring.put"),
-        unchecked("next_slot"),
-        recurring_worlds.RECUR_NEXT_SLOT,
-    ),
-    Guard(
         "a recurring message keeps the sweep looking",
         planning.next_work_of,
         instead("next_occupied_by"),
         recurring_worlds.RECUR_DISPATCH,
     ),
     Guard(
-        "an end of a recurring message does not end a new one",
+        "a plan whose dispatch has read a recurring message before its end is refused",
         in_storage("recurring.delete"),
-        unchecked("generation", layout.RECURRING),
-        recurring_worlds.RECURRING_AGAIN,
+        unwritten("swap_version"),
+        recurring_worlds.REMOVED_AND_ADDED,
     ),
     Guard(
         "the object of occurrences stays while a plan names it",
@@ -106,12 +80,6 @@ GUARDS = (
     ),
     Guard(
         "a topic whose topic state is lost keeps its ledgers", orphans._delete, never("_is_lost"), seldom_worlds.LOST
-    ),
-    Guard(
-        "one merge or rebuild of a topic is under way",
-        in_storage("merges.lease"),
-        unchecked("until_ms"),
-        seldom_worlds.TWO_REBUILDS,
     ),
     Guard(
         "a rebuild begins with its own checkpoint, though another's clock was ahead",
@@ -124,12 +92,6 @@ GUARDS = (
         rebuilding.rebuild,
         instead("topic_states.delete"),
         seldom_worlds.REBUILD_INGEST,
-    ),
-    Guard(
-        "a cut of an import is committed once, whatever became of its ledger",
-        in_storage("buckets.commit"),
-        unchecked("pk", layout.IMPORTS),
-        seldom_worlds.IMPORTED_TWICE,
     ),
     Guard(
         "a large body stays until its message was handed out, and longer",
@@ -148,8 +110,5 @@ GUARDS = (
         unwritten("generation"),
     ),
     Guard("a deletion seals every slot", in_storage("deletions.mark"), unwritten("sealed")),
-    Guard("a new topic is not forgotten for a deleted one", in_storage("deletions.forget"), unchecked("generation")),
     Guard("a topic that is being deleted is not there", in_storage("topic_states.read"), never("deleting_at_ms")),
-    Guard("a layout is never lowered", in_storage("topic_states.raise_layout"), unchecked("layout")),
-    Guard("a topic of a newer layout is not changed", in_storage("items.state_change"), unchecked("layout")),
 )

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from starlette.requests import Request
 
-from tidewheel.cost.bill import Bill, bill
-from tidewheel.cost.deployed import ENVIRONMENTS
+from tidewheel.cost.bill import ENVIRONMENTS, Bill, bill
 from tidewheel.cost.rivals import rivals
 from tidewheel.cost.workload import Spread, Workload
 from tidewheel.errors import InvalidValue

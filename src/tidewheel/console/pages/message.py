@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 _WAY = ("ingest queue", "waiting", "sealed", "planned", "delivering", "sent")
 """The words of docs/states.md for a message that comes in time."""
 _ENDS = (MessageState.CANCELLED, MessageState.PURGED, MessageState.EXPIRED)
-_HELD = {Place.PARKED: "parked", Place.SET_ASIDE: "set aside"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,10 +71,9 @@ def life(status: MessageStatus, in_queue: bool = False) -> list[Step]:
     places = {each.place for each in status.subscriptions if not each.delivered}
     if places:
         present = min(places, key=list(Place).index)
-        for place, word in _HELD.items():
-            if place in places:
-                way.insert(way.index("sent"), word)
-                present = word
+        if Place.PARKED in places:
+            present = "parked"
+            way.insert(way.index("sent"), present)
     at = way.index(present)
     return [
         Step(
@@ -99,8 +97,6 @@ def next_step(status: MessageStatus, now: datetime, in_queue: bool = False) -> s
             )
         case MessageState.SEALED:
             held = {each.place for each in status.subscriptions}
-            if Place.SET_ASIDE in held:
-                return "A part of its ledger cannot be read. Trouble tells more."
             if Place.PARKED in held:
                 return (
                     "It is parked: a subscription is paused, or its queue does not take messages. Trouble tells more."

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -75,7 +75,8 @@ def _find(
     client: Tidewheel, topic: str, by: str, q: str, first: datetime | None, after: str | None
 ) -> Sequence[WaitingMessage | MatchedMessage | MessageStatus]:
     if not q:
-        return client.peek(topic, A_PAGE + 1, after=after or first)
+        # A message that is due at `first` counts.
+        return client.peek(topic, A_PAGE + 1, after=after or (first and first - timedelta(microseconds=1)))
     if by == "id":
         return [client.get(topic, q)]
     matched = client.find(topic, key_prefix=q, first=first, after=after)

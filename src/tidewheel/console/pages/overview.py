@@ -1,4 +1,4 @@
-"""The first screen, with the waiting messages of all topics, and their troubles."""
+"""The first screen, with the waiting messages of all topics, and the findings of `health`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from starlette.requests import Request
 from tidewheel.console import wheel
 
 if TYPE_CHECKING:
-    from tidewheel.client.stats import TopicStats
+    from tidewheel.client.operations.stats import TopicStats
     from tidewheel.console.app import Console
 
 TOPICS = 20
@@ -26,7 +26,7 @@ def screen(console: Console, request: Request) -> tuple[str, dict[str, Any]]:
     shown = behind[:TOPICS]
     stats = console.reader.read_all(partial(console.client.stats, name) for name in shown)
     found = [each.value for each in stats if each.value is not None]
-    waiting = {each.name: each.waiting for each in topics.value or ()}
+    waiting = {each.name: None if each.problem else each.waiting for each in topics.value or ()}
     return "overview.html", {
         "topics": topics,
         "names": names,
@@ -39,6 +39,11 @@ def screen(console: Console, request: Request) -> tuple[str, dict[str, Any]]:
         "dead": sum(each.dead for each in found),
         "damaged": sum(each.damaged + each.unreadable for each in found),
     }
+
+
+def trouble(console: Console, _: Request) -> tuple[str, dict[str, Any]]:
+    """Reads the findings of `health`, with their remedies."""
+    return "trouble.html", {"findings": console.reader.read(console.client.health)}
 
 
 def picture(console: Console, found: list[TopicStats]) -> dict[str, Any] | None:

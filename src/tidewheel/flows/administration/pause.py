@@ -40,7 +40,7 @@ def resume(storage: Storage, queues: Queues, clock: Clock, topic: str, name: str
     If it stops
         after the subscription is made active: the sweep hands out the missed messages within 300 s, and drains the
             parks at their next check, within `redrive_s`.
-        after the work queue has the job: done. Without access to the work queue: the parks are due for the next sweep.
+        after the work queue has the task: done. Without access to the work queue: the parks are due for the next sweep.
 
     Raises:
         UnknownTopic, UnknownSubscription: there is no topic or subscription of this name.
@@ -100,8 +100,7 @@ def delete_subscription(storage: Storage, topic: str, name: str) -> Subscription
     """Deletes a subscription. Returns the deleted subscription. Its queue stays.
 
     If it stops
-        after the subscription is deleted: the next collection and the sweep delete its deliveries, parks and set-aside
-            items.
+        after the subscription is deleted: the next collection and the sweep delete its deliveries and parks.
         between a park's item and its object: the orphan sweep deletes the object.
 
     Raises:
@@ -114,15 +113,13 @@ def delete_subscription(storage: Storage, topic: str, name: str) -> Subscription
     opened = (each.key for each in storage.deliveries.all(topic, {}))
     storage.deliveries.delete([key for key in opened if (key.subscription, key.generation) == owner])
     drop_parks(storage, storage.parks.of(subscription))
-    aside = (each.key for each in storage.set_aside.all(topic, {}))
-    storage.set_aside.delete([key for key in aside if key.is_of(subscription)])
     return subscription
 
 
 def wake_parks(
     storage: Storage, queues: Queues, clock: Clock, subscription: SubscriptionState, but: Collection[ParkKey] = ()
 ) -> None:
-    """Enqueues the parks of a subscription. If the work queue takes no jobs, the next sweep does so.
+    """Enqueues the parks of a subscription. If the work queue takes no tasks, the next sweep does so.
 
     Args:
         storage: the service's storage.

@@ -16,8 +16,8 @@ from tidewheel.errors import ConcurrentModification, InvalidValue, TooManyPurges
 from tidewheel.ledger.bucket import Bucket, waiting_rows
 from tidewheel.model.duration import MAX_DELAY_MS
 from tidewheel.model.needed import needed
+from tidewheel.model.plan import Trash
 from tidewheel.model.topic_state import Purge, TopicState
-from tidewheel.model.trash import Trash
 from tidewheel.storage.storage import Storage
 from tidewheel.storage.topic_states import check_again_at
 
@@ -106,11 +106,11 @@ def purges_in_force(storage: Storage, state: TopicState, now_ms: int) -> tuple[P
     if len(state.purges_in_force(now_ms, None)) == len(state.purges):
         return state.purges
     unreadable: dict[str, Exception] = {}
-    aside = storage.set_aside.all(state.topic, unreadable)
+    opened = storage.deliveries.all(state.topic, unreadable)
     parks = storage.parks.all(state.topic, unreadable)
     if unreadable:  # the item may be restored, and need each mark
         return state.purges
-    return state.purges_in_force(now_ms, needed(state.slot_ms, aside=aside, parks=parks).messages)
+    return state.purges_in_force(now_ms, needed(state.slot_ms, opened=opened, parks=parks).messages)
 
 
 def _inside(bucket: Bucket, asked: Purge, slot_ms: int) -> bool:

@@ -27,7 +27,6 @@ from tidewheel.model.subscription_state import SubscriptionState
 from tidewheel.model.topic import check_name
 from tidewheel.model.topic_state import TopicState, new_topic_state
 from tidewheel.storage.storage import Storage
-from tidewheel.storage.table import unless_denied
 
 _ATTEMPTS = 50
 _DEFAULTS = StoredSettings()
@@ -71,8 +70,7 @@ def create_topic(
         if storage.deletions.read(name) is not None:
             raise TopicDeleting(name)
         state = new_topic_state(name, _generation(owner), settings, clock.now_ms())
-        with unless_denied():  # then a sweep lists the topic
-            storage.topic_list.add([name])
+        storage.topic_list.add(name)
         if storage.topic_states.create(state):
             return state
     raise ConcurrentModification("create", name, _ATTEMPTS)

@@ -32,7 +32,11 @@ def update_topic(storage: Storage, clock: Clock, topic: str, changes: Mapping[st
         UnknownTopic: there is no topic of this name.
         ConcurrentModification: other changes came first each time.
     """
-    _check(changes)
+    check_names(TopicSettings, changes, "a topic")
+    for name, value in changes.items():
+        if name in FIXED:
+            advice = "this setting is fixed when a topic is created; create another topic with the new value"
+            raise InvalidValue(name, value, advice)
     for _ in range(_ATTEMPTS):
         state = storage.topic_states.existing(topic)
         settings = replace(state.settings, **changes)
@@ -41,23 +45,8 @@ def update_topic(storage: Storage, clock: Clock, topic: str, changes: Mapping[st
         if storage.topic_states.update_settings(state, settings):
             changed = replace(state, settings=settings)
             if settings.retention_s < state.settings.retention_s:
-                _collect_soon(storage, clock, changed)
+                # The next dispatch or sweep collects. If another change comes first, the time of the collection stays.
+                now_ms = clock.now_ms()
+                storage.topic_states.set_collect_at(changed, now_ms, check_again_at(changed, now_ms))
             return changed
     raise ConcurrentModification("update", topic, _ATTEMPTS)
-
-
-def _check(changes: Mapping[str, Any]) -> None:
-    check_names(TopicSettings, changes, "a topic")
-    for name, value in changes.items():
-        if name in FIXED:
-            advice = "this setting is fixed when a topic is created; create another topic with the new value"
-            raise InvalidValue(name, value, advice)
-
-
-def _collect_soon(storage: Storage, clock: Clock, state: TopicState) -> None:
-    """Has the next dispatch or sweep collect ledgers kept for replays.
-
-    If another change comes first, the time of the next collection stays.
-    """
-    now_ms = clock.now_ms()
-    storage.topic_states.set_collect_at(state, now_ms, check_again_at(state, now_ms))

@@ -10,12 +10,13 @@ messages of its envelope.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tidewheel.errors import TopicReplaced
-from tidewheel.flows.administration.cancel import cancel_as_sent
-from tidewheel.flows.delivery.ingest_batch import NamedPack, PendingPacks
+from tidewheel.flows.delivery.cancel import cancel_as_sent
+from tidewheel.flows.delivery.ingest_batch import NamedPack
+from tidewheel.flows.delivery.refusing import PendingPacks
 from tidewheel.flows.ports import Ports
 from tidewheel.flows.ports.parallel import each_alone
 from tidewheel.model.message import MAX_MESSAGE_BYTES, id_deliver_at_ms
@@ -23,7 +24,6 @@ from tidewheel.model.pack import Cancellation, Pack, outgoing, with_messages
 from tidewheel.model.pack import packs as packs_of
 from tidewheel.model.topic_state import TopicState
 from tidewheel.model.triggers import BULK_WINDOW_S, INGEST_TIMEOUT_S, KEYED_URGENT_MS, bulk_queue
-from tidewheel.model.validation import Options
 from tidewheel.storage.bodies import store_body
 
 FORWARD_MS = (bulk_queue().visibility_s + BULK_WINDOW_S + INGEST_TIMEOUT_S) * 1000
@@ -68,27 +68,27 @@ def adopt(ports: Ports, topic: str, plain: Sequence[NamedPack], s3_bucket: str, 
 
     Raises:
         UnknownTopic: there is no topic of this name; nothing was done.
+        ClockDoubted: the local clock is wrong; keys are cancelled, and nothing was forwarded.
     """
-    state = ports.topic_states.existing(topic)
     packs = [pack for _, pack in plain]
+    state = ports.topic_states.existing(topic)
     errors = _sent_to_deleted(ports, state, packs)
 
     def store(place: int) -> None:
         packs[place] = _with_stored_bodies(ports, s3_bucket, packs[place])
 
     large = [place for place, pack in enumerate(packs) if place not in errors and _has_large_text(pack)]
-    errors |= each_alone(ports.parallel, store, large)
+    if large:
+        errors |= each_alone(ports.parallel, store, large)
     errors |= _cancel(ports, state, {place: pack for place, pack in enumerate(packs) if place not in errors})
     left = [PendingPacks(names=[plain[place][0]], error=error) for place, error in errors.items()]
     rest = [(plain[i][0], pack) for i, pack in enumerate(packs) if i not in errors and len(pack)]
-    far = [] if forward is None else [each for each in rest if _may_wait(each[1], ports.clock.now_ms())]
-    forwarded = 0
-    if forward is not None and far:
-        done = _forward(state, [pack for _, pack in far], ports.clock.now_ms(), forward)
-        forwarded, far = (sum(len(pack) for _, pack in far), far) if done else (0, [])
-    gone = {name for name, _ in far}
-    own = [(name, replace(pack, generation=state.generation)) for name, pack in rest if name not in gone]
-    return Adopted(packs=own, forwarded=forwarded, left=left)
+    now_ms = ports.clock.now_ms()
+    far = {name: pack for name, pack in rest if _may_wait(pack, now_ms)}
+    if forward is None or not _forward(state, far.values(), now_ms, forward):
+        far = {}
+    own = [(name, replace(pack, generation=state.generation)) for name, pack in rest if name not in far]
+    return Adopted(packs=own, forwarded=sum(map(len, far.values())), left=left)
 
 
 def _sent_to_deleted(ports: Ports, state: TopicState, plain: Sequence[Pack]) -> dict[int, Exception]:
@@ -127,6 +127,8 @@ def _cancel(ports: Ports, state: TopicState, packs: Mapping[int, Pack]) -> dict[
         cancel_as_sent(ports, state, each.key, version, ports.clock.now_ms())
 
     wanted = [(place, each) for place, pack in packs.items() for each in pack.cancellations]
+    if not wanted:
+        return {}
     return {place: error for (place, _), error in each_alone(ports.parallel, cancel, wanted).items()}
 
 
@@ -134,27 +136,16 @@ def _may_wait(pack: Pack, now_ms: int) -> bool:
     """Returns whether all messages of a pack can wait for the bulk queue, even if a call dies."""
     if pack.arrival is None or pack.arrival.retried:
         return False
-    for place, options in enumerate(pack.options or [None] * len(pack)):
-        wait_ms = FORWARD_MS if options is None or options.key is None else KEYED_URGENT_MS
-        if id_deliver_at_ms(pack.ids[16 * place : 16 * place + 6]) <= now_ms + wait_ms:
-            return False
-    return True
+    wait_ms = KEYED_URGENT_MS if pack.affects_others else FORWARD_MS
+    return all(id_deliver_at_ms(pack.ids[at : at + 6]) > now_ms + wait_ms for at in range(0, len(pack.ids), 16))
 
 
-def _forward(state: TopicState, plain: Sequence[Pack], now_ms: int, forward: Forward) -> bool:
+def _forward(state: TopicState, plain: Iterable[Pack], now_ms: int, forward: Forward) -> bool:
     """Forwards messages with their own sending times. Returns False if the queue does not take all."""
-    messages = [each for pack in plain for each in outgoing(_with_own_time(pack))]
+    messages = [replace(each, sent_at_ms=pack.sent_at_ms) for pack in plain for each in outgoing(pack)]
     try:
         for places, data in packs_of(state.topic, state.generation, now_ms, messages, max_messages=_FORWARDED_MESSAGES):
             forward(len(places), data)
     except Exception:  # whatever keeps the queue from it, the messages are ingested here
         return False
     return True
-
-
-def _with_own_time(pack: Pack) -> Pack:
-    """Returns a pack whose messages have its sending time in their options."""
-    only = Options(sent_at_ms=pack.sent_at_ms)
-    some = pack.options or [None] * len(pack)
-    own = [only if each is None else replace(each, sent_at_ms=pack.sent_at_ms) for each in some]
-    return replace(pack, options=own)

@@ -1,17 +1,21 @@
-"""Commits stored ledgers and creates the schedules of their first slots."""
+"""Commits stored ledgers, and creates schedules of slots.
+
+A schedule is a hint: the sweep finds the slots whose schedules are missing.
+"""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-from tidewheel.flows.delivery.replaced import was_replaced
-from tidewheel.flows.delivery.schedules import schedule
 from tidewheel.flows.ports import Ports
 from tidewheel.ledger.bucket import Bucket
+from tidewheel.model.settings import TopicSettings
 from tidewheel.model.topic_state import NextWork, TopicState, above
 from tidewheel.model.wheel import fires_at_ms
 from tidewheel.storage.buckets import Commit
 from tidewheel.storage.topic_states import AT_ONCE_MS
+
+_ATTEMPTS = 10
 
 
 class Committed(NamedTuple):
@@ -26,16 +30,13 @@ class Committed(NamedTuple):
     schedule: int | None = None
 
 
-def commit_bucket(
-    ports: Ports, state: TopicState, bucket: Bucket, once: str | None = None, *, again: bool = False
-) -> Committed:
-    """Tries once to commit a bucket. Deletes the object if the bucket exists already, or was merged away.
+def commit_bucket(ports: Ports, state: TopicState, bucket: Bucket, once: str | None = None) -> Committed:
+    """Tries once to commit a bucket. Deletes the object if the bucket exists already.
 
     Args:
         state: as read.
         bucket: its ledger is stored.
         once: `<import id>#<cut>`, if an import wrote the ledger.
-        again: whether an earlier try may have committed the bucket. See `replaced`.
     """
     first_slot = bucket.first_slot
     next_work = _lowered(state, first_slot)
@@ -44,10 +45,7 @@ def commit_bucket(
         merge_at_ms = ports.clock.now_ms()
         if state.next_check_ms is not None:  # or the topic would lose its place among those that wait for the sweep
             merge_at_ms = min(merge_at_ms, state.next_check_ms)
-    if again and was_replaced(ports, state, bucket.id):
-        commit = Commit.EXISTS
-    else:
-        commit = ports.buckets.commit(state, bucket, next_work, merge_at_ms, once, same_swaps=again)
+    commit = ports.buckets.commit(state, bucket, next_work, merge_at_ms, once)
     if commit is Commit.EXISTS:
         _drop_unless_named(ports, state, bucket)
     missing = commit is Commit.EXISTS or (
@@ -98,3 +96,36 @@ def _scheduled(ports: Ports, state: TopicState) -> bool:
     if state.next_slot is None or state.next_check_ms == AT_ONCE_MS:
         return False
     return fires_at_ms(state.topic, state.next_slot, state.settings) > ports.clock.now_ms()
+
+
+def schedule(ports: Ports, topic: str, slot: int, settings: TopicSettings) -> bool:
+    """Creates a slot's schedule. Returns False if the scheduler refused or did not answer.
+
+    A schedule only makes a dispatch earlier, so a refusal never fails the caller. The caller does all its other work
+    first. The topic state names the slot, and the sweep dispatches the topic at its next check.
+    """
+    try:
+        ports.wheel.schedule(topic, slot, fires_at_ms(topic, slot, settings))
+    except Exception:  # the function's telemetry has counted and logged it
+        return False
+    return True
+
+
+def schedule_again(ports: Ports, topic: str) -> bool:
+    """Creates the missing schedule of a next slot, and sets the next check. Returns False if the scheduler refused.
+
+    A caller without access to schedules lowered the next slot. If it stops between the two, or the scheduler refuses,
+    the next sweep does both again. The schedule is created even for a next slot that is due, because the sweep may have
+    no dispatch left for the topic, or fail to start the dispatch.
+    """
+    for _ in range(_ATTEMPTS):
+        state = ports.topic_states.read(topic)
+        if state is None or state.next_check_ms != AT_ONCE_MS:
+            return True
+        if state.next_slot is not None and not schedule(ports, topic, state.next_slot, state.settings):
+            return False
+        if ports.topic_states.set_collect_at(
+            state, state.collect_at_ms, state.check_at(state.next_slot, state.collect_at_ms)
+        ):
+            return True
+    return True

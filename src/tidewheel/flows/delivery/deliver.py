@@ -2,43 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
+from operator import add
 from typing import NamedTuple
 
 import pyarrow as pa
 
 from tidewheel import deadline
-from tidewheel.errors import CorruptMetadata, InvalidValue, NewerRelease, ObjectMissing, PartLeased
-from tidewheel.flows.delivery import release
-from tidewheel.flows.delivery.due_rows import Unread, due_rows, rows_for, rows_of, without_expired
-from tidewheel.flows.delivery.parking import HOLDING_S, DrainHint, enqueue_drains, mark_broken, park_inline, park_part
-from tidewheel.flows.delivery.plan_anew import deliver_anew
-from tidewheel.flows.delivery.set_aside import deliver_unindexed, set_aside, set_aside_all
+from tidewheel.errors import CorruptLedger, CorruptMetadata, ObjectMissing, ObjectRefused, OutOfTime, PartLeased
+from tidewheel.flows.delivery import sending
+from tidewheel.flows.delivery.due_rows import due_rows, rows_for, rows_of, without_expired
+from tidewheel.flows.delivery.parking import enqueue_drains, mark_broken, park_rows
+from tidewheel.flows.delivery.plan_again import plan_at, segments_of_unindexed
 from tidewheel.flows.ports import Ports
 from tidewheel.flows.ports.parallel import persistently
 from tidewheel.ledger.rows import without_repeats
-from tidewheel.model.plan import Plan
-from tidewheel.model.set_aside import SetAside
+from tidewheel.model.plan import Piece, Plan
 from tidewheel.model.settings import LEASE_MS
-from tidewheel.model.subscription_state import Delivery, DeliveryKey
+from tidewheel.model.subscription_state import Delivery, DeliveryKey, Unread
 from tidewheel.model.topic_state import TopicState
 
 _MOST_TIMES_INLINE = 4
 """A plan that turns out to need more than so many times `inline_rows` sends is sent in parts."""
+_MOST_NAMES = 1500
+"""Objects that the notes of all parts of a delivery name. Its item has at most 400 KB."""
+_PORTION_S = 15
+"""Time for a portion of a ledger whose index dispatch could not read."""
 
 
 class Delivered(NamedTuple):
-    """The result of a job.
+    """The result of a task.
 
     Attributes:
         messages: sent.
         segments: read.
-        failures: errors of some of the work, which is parked, set aside, or left to the work queue or the sweep.
+        failures: errors of some of the work, which is parked, or left to the work queue or the sweep.
         parked: messages that the queue did not take, and that were parked.
         expired: messages that were dropped because their time had passed, counted for each subscription.
-        set_aside: parts of which something could not be read.
-        damaged: set-aside items that became damaged.
+        unread: objects that are lost or refused. The sweep has their rows tried again.
     """
 
     messages: int = 0
@@ -46,8 +49,7 @@ class Delivered(NamedTuple):
     failures: tuple[Exception, ...] = ()
     parked: int = 0
     expired: int = 0
-    set_aside: int = 0
-    damaged: int = 0
+    unread: tuple[str, ...] = ()
 
 
 def deliver_part(ports: Ports, key: DeliveryKey, part: int) -> Delivered | None:
@@ -57,16 +59,17 @@ def deliver_part(ports: Ports, key: DeliveryKey, part: int) -> Delivered | None:
 
     If it stops
         after the lease: the next try waits for the lease to end.
-        after what cannot be read is set aside: the next try sets the same aside.
-        between sends, or before the part is marked: the next try sends copies with the same ids.
-        after the subscription is marked as broken because its queue took nothing: likewise.
+        between sends, or before the part is marked or its unread pieces are noted: the next try sends copies with the
+            same ids.
+        after the subscription is marked as broken, or after messages that its queue did not take are parked: likewise.
+        after the rest of a large ledger is noted, for which there was no time: the sweep enqueues the part.
         before the delivery is deleted: the sweep deletes it.
 
     Raises:
         PartLeased: another worker has the part, or had the part less than LEASE_MS ago and died.
-        Exception: S3 gave nothing of the part, or what is to be set aside was not taken; nothing was sent.
+        Exception: the table did not answer.
     """
-    # Before the time decides a lease: the answer shows whether the local clock is right.
+    # First a read of the table: its answer shows whether the local clock is right. The clock then decides the lease.
     state = ports.topic_states.read(key.topic)
     now_ms = ports.clock.now_ms()
     delivery = ports.deliveries.lease_part(key, part, now_ms, now_ms - LEASE_MS)
@@ -80,141 +83,155 @@ def deliver_part(ports: Ports, key: DeliveryKey, part: int) -> Delivered | None:
             if ports.deletions.read(key.topic) is not None:
                 return None
             raise CorruptMetadata(f"delivery {key} is open, but its topic is gone")
-        done, marked = _deliver(ports, state, delivery, part, now_ms)
+        sent = _deliver(ports, state, delivery, part)
     except Exception:
         ports.deliveries.release_part(key, part)
         raise
-    if not marked:
-        _done(ports, key, part)
-    return done
-
-
-def _deliver(
-    ports: Ports, state: TopicState, delivery: Delivery, part: int, now_ms: int
-) -> tuple[Delivered | None, bool]:
-    """Sends a leased part. Returns the result, and whether no more is to be marked in the table."""
-    key = delivery.key
-    try:
-        plan = _plan(ports, key)
-    except NewerRelease:
-        raise
-    except (CorruptMetadata, ObjectMissing) as error:
-        put = deliver_anew(ports, state, delivery, part, error)
-        return Delivered(failures=(error,), set_aside=put or 0, damaged=int(put is None)), True
-    if delivery.parts < plan.part_count:  # handed out while the plan could not be read
-        put = set_aside_all(ports, plan, delivery, CorruptMetadata("its plan could not be read when handed out"))
+    if sent is None:
+        return None
+    if sent.left is not None:
+        note, reason = {part: sent.left}, str(sent.done.failures[-1])
+        persistently(lambda: ports.deliveries.note_unread(delivery, note, reason, now_ms))
+        if sent.goes_on:
+            ports.queues.enqueue_parts(key, [part])
+        return sent.done
+    after = persistently(lambda: ports.deliveries.part_done(key, part, delivery.edition))
+    if after is not None and after.complete:
         ports.deliveries.delete([key])
-        return Delivered(set_aside=put), True
-    if part >= plan.part_count:
-        return None, True  # a job from before a rebuild, whose new plan has fewer parts
-    parts = plan.parts()
-    if part >= len(parts):
-        return _deliver_index(ports, state, plan, delivery, part), False
-    pieces = parts[part]
-    rows, unread = due_rows(ports, state, plan, pieces)
-    try:
-        ready = _ready(ports, state, plan, delivery, without_repeats(rows), unread, now_ms)
-    except InvalidValue as error:  # the filter cannot be read
-        ready = _ready(ports, state, plan, delivery, rows.slice(0, 0), [Unread(list(pieces), error)], now_ms)
-    messages = release.releases(ready.rows, delivery.carry, state.claim(key.generation))
-    outcome = release.send(ports, delivery.queue_url, messages)
-    parked = _park_rest(ports, state, key, part, ready.rows, outcome) if outcome.untaken else 0
-    failures = outcome.failures if outcome.untaken else ()
-    segments = len({piece.planned for piece in pieces})
-    return _delivered([ready], outcome.sent, segments, failures, parked), bool(outcome.untaken)
+    return sent.done
 
 
-def _delivered(
-    ready: Sequence[_Ready], messages: int, segments: int, failures: Sequence[Exception], parked: int
-) -> Delivered:
-    aside = [item for each in ready for item in each.aside]
-    return Delivered(
-        messages=messages,
-        segments=segments,
-        failures=tuple(failures),
-        parked=parked,
-        expired=sum(each.expired for each in ready),
-        set_aside=len(aside),
-        damaged=sum(each.damaged for each in aside),
-    )
-
-
-class _Ready(NamedTuple):
-    """The rows of a delivery that are to be sent now.
+class _Sent(NamedTuple):
+    """What came of a part.
 
     Attributes:
-        expired: how many rows were dropped because their time had passed.
-        aside: the items of what could not be read.
+        left: the pieces that could not be read, or for which there was no time.
+        goes_on: whether time was all that was missing. Each task sends some of the part, so the next may come at once.
     """
 
-    delivery: Delivery
-    rows: pa.Table
-    expired: int
-    aside: list[SetAside]
+    done: Delivered
+    left: Unread | None = None
+    goes_on: bool = False
 
 
-def _ready(
-    ports: Ports,
-    state: TopicState,
-    plan: Plan,
-    delivery: Delivery,
-    rows: pa.Table,
-    unread: Sequence[Unread],
-    now_ms: int,
-) -> _Ready:
-    """Selects a delivery's rows. Sets unreadable segments aside.
+def _deliver(ports: Ports, state: TopicState, delivery: Delivery, part: int) -> _Sent | None:
+    """Sends the rows of a leased part that can be read. Returns None if there is nothing to mark."""
+    try:
+        plan = plan_at(ports, state, delivery.key.plan)
+    except (ObjectMissing, ObjectRefused) as error:
+        return _unread(Unread((), (error.object_name,), 0, lost=True), [error])
+    if plan is None:
+        raise CorruptMetadata(f"delivery {delivery.key} is open, but its plan is gone")
+    if (plan.edition, plan.part_count) != (delivery.edition, delivery.parts):
+        # Another edition has other parts. A delivery has one part if its plan could not be read when it was handed out.
+        if ports.deliveries.restart(delivery, plan.edition, plan.part_count):
+            ports.queues.enqueue_parts(delivery.key, range(plan.part_count))
+        return None
+    if part >= delivery.parts:
+        return None  # a task of another edition
+    parts = plan.parts()
+    if part < len(parts):
+        return _send_portions(ports, state, plan, delivery, part, [parts[part]])
+    ledger = plan.unindexed[part - len(parts)]
+    try:
+        segments = segments_of_unindexed(ports.objects, ledger, plan, state.slot_ms)
+    except Exception as error:
+        return _unread(Unread((), (ledger.object_name,), ledger.rows, _is_of_object(error)), [error])
+    portions = replace(plan, segments=tuple(segments), unindexed=()).parts()
+    return _send_portions(ports, state, plan, delivery, part, portions)
 
-    Raises:
-        InvalidValue: the delivery's filter cannot be read.
+
+def _unread(left: Unread, errors: Sequence[Exception]) -> _Sent:
+    return _Sent(Delivered(failures=tuple(errors), unread=_lost(left)), left)
+
+
+def _is_of_object(error: Exception) -> bool:
+    """Returns whether an error is an object's own: it is lost, or S3 refuses it. All others may pass."""
+    return isinstance(error, CorruptLedger | ObjectMissing | ObjectRefused)
+
+
+def _lost(left: Unread) -> tuple[str, ...]:
+    return left.objects if left.lost else ()
+
+
+def _send_portions(
+    ports: Ports, state: TopicState, plan: Plan, delivery: Delivery, part: int, portions: Sequence[Sequence[Piece]]
+) -> _Sent:
+    """Sends the pieces of a part, or those that could not be read before, in portions that fit into memory."""
+    noted = dict(delivery.unread).get(part)
+    wanted = list(enumerate(piece for pieces in portions for piece in pieces))
+    if noted is not None and noted.pieces:
+        wanted = [wanted[number] for number in noted.pieces if number < len(wanted)]
+    numbers = {piece: number for number, piece in wanted}
+    done, errors, late = Delivered(), dict[Piece, Exception](), OutOfTime("the rest of a ledger")
+    for pieces in portions:
+        own = [piece for piece in pieces if piece in numbers]
+        if done.segments and deadline.left_s() < _PORTION_S:
+            errors |= dict.fromkeys(own, late)
+        elif own:
+            found = due_rows(ports, state, plan, own)
+            errors |= {piece: each.error for each in found.unread for piece in each.pieces}
+            sent = _send(ports, state, delivery, found.rows)
+            done = _sum(done, sent._replace(segments=len({piece.planned for piece in own})))
+    if not errors:
+        return _Sent(done)
+    left = _unread_of({numbers[piece]: piece for piece in errors}, sum(map(len, portions)), errors, delivery.parts)
+    causes = tuple(dict.fromkeys(errors.values()))  # one of many pieces is told once
+    done = done._replace(failures=done.failures + causes, unread=_lost(left))
+    return _Sent(done, left, goes_on=causes == (late,))
+
+
+def _send(ports: Ports, state: TopicState, delivery: Delivery, rows: pa.Table) -> Delivered:
+    """Sends rows to a delivery's queue, and parks the rest."""
+    live, expired = _ready(state, delivery, without_repeats(rows), ports.clock.now_ms())
+    messages = sending.queue_messages(live, delivery.carry, state.claim(delivery.key.generation))
+    outcome = sending.send(ports, delivery.queue_url, messages)
+    parked = _park_rest(ports, state, delivery, live, outcome)
+    return Delivered(messages=outcome.sent, failures=outcome.failures, parked=parked, expired=expired)
+
+
+def _sum(a: Delivered, b: Delivered) -> Delivered:
+    return Delivered(*map(add, a, b))
+
+
+def _unread_of(pieces: Mapping[int, Piece], of: int, errors: Mapping[Piece, Exception], parts: int) -> Unread:
+    """Returns the note of unread pieces, given by their numbers in the part. The part has `of` pieces in all.
+
+    A note that cannot name all objects in its share of the item, one of `parts`, has no rows and holds collections.
     """
+    rows = sum(
+        max(1, each.planned.due_rows * (each.end_row - each.first_row) // each.planned.segment.rows)
+        for each in pieces.values()
+    )
+    names = sorted({each.planned.object_name for each in pieces.values()})
+    named = names[: _MOST_NAMES // parts]
+    numbers = () if len(pieces) == of else tuple(sorted(pieces))
+    lost = any(_is_of_object(errors[each]) for each in pieces.values())
+    return Unread(numbers, tuple(named), rows if named == names else 0, lost)
+
+
+def _ready(state: TopicState, delivery: Delivery, rows: pa.Table, now_ms: int) -> tuple[pa.Table, int]:
+    """Returns the rows of a delivery that are to be sent now, and how many have expired."""
     wanted = rows_for(rows_of(state, delivery, rows), delivery.key.subscription, delivery.filter_policy)
     live = without_expired(wanted, now_ms)
-    aside = set_aside(ports, plan, delivery, unread) if unread else []
-    return _Ready(delivery, live, wanted.num_rows - live.num_rows, aside)
+    return live, wanted.num_rows - live.num_rows
 
 
-def _deliver_index(ports: Ports, state: TopicState, plan: Plan, delivery: Delivery, part: int) -> Delivered:
-    """Does a part that is a ledger whose index is still to be read."""
-    kept = deliver_unindexed(ports, state, plan, delivery, part)
-    return Delivered() if kept is None else Delivered(failures=(kept[1],), set_aside=1, damaged=int(kept[0].damaged))
-
-
-def _plan(ports: Ports, key: DeliveryKey) -> Plan:
-    plan = ports.plans.read(key.topic, key.plan)
-    if plan is None:
-        raise CorruptMetadata(f"delivery {key} is open, but its plan is gone")
-    return plan
-
-
-def _done(ports: Ports, key: DeliveryKey, part: int) -> None:
-    _delete_complete(ports, persistently(lambda: ports.deliveries.part_done(key, part)))
-
-
-def _delete_complete(ports: Ports, delivery: Delivery | None) -> None:
-    if delivery is not None and delivery.complete:
-        ports.deliveries.delete([delivery.key])
-
-
-def _park_rest(
-    ports: Ports, state: TopicState, key: DeliveryKey, part: int, rows: pa.Table, outcome: release.Outcome
-) -> int:
-    """Parks the messages of a part that the queue did not take. Returns how many were parked.
+def _park_rest(ports: Ports, state: TopicState, delivery: Delivery, rows: pa.Table, outcome: sending.Outcome) -> int:
+    """Parks the messages that the queue did not take. Returns how many.
 
     So the part does not come again because of them, and does not keep a ledger from being collected.
     """
-    left = rows.take(pa.array(outcome.places))
-    if outcome.down and not mark_broken(ports, key.topic, key.subscription, key.generation):
-        ports.deliveries.delete([key])
+    if not outcome.untaken:
         return 0
-    hints: Sequence[DrainHint | None]
-    try:
-        with deadline.reserve(HOLDING_S):
-            hints = [park_part(ports, state, key, part, left, refused=outcome.refused_some)]
-    except Exception:
-        hints = park_inline(ports, state, key, left, tried=True, refused=outcome.refused_some)
-        persistently(lambda: ports.deliveries.part_done(key, part))
-    _delete_complete(ports, ports.deliveries.read(key))
-    enqueue_drains(ports, hints)
+    key = delivery.key
+    subscription = ports.subscriptions.read(key.topic, key.subscription)
+    if subscription is None or subscription.generation != key.generation:
+        return 0
+    if outcome.down:
+        subscription = mark_broken(ports, subscription)
+    left = rows.take(pa.array(outcome.places))
+    enqueue_drains(ports, park_rows(ports, state, subscription, left, tried=True))
     return int(left.num_rows)
 
 
@@ -225,48 +242,78 @@ def deliver_at_once(ports: Ports, state: TopicState, plan: Plan, deliveries: Seq
     parked for its subscription. Any other failure of a subscription goes to the work queue and does not delay the
     others. If it stops, the sweep enqueues the open deliveries again.
     """
-    pieces = [piece for part in plan.parts() for piece in part]
+    parts = plan.parts()
+    pieces = [piece for part in parts for piece in part]
     segments = len({piece.planned for piece in pieces})
     failures: list[Exception] = []
-    unread: list[Unread] = []
-    try:
-        rows, unread = due_rows(ports, state, plan, pieces)
-        rows = without_repeats(rows)
-    except Exception as error:  # the work queue retries, then keeps a dead letter
-        rows = None
-        failures.append(error)
-    if rows is None or rows.num_rows * len(deliveries) > _MOST_TIMES_INLINE * state.settings.inline_rows:
+    rows, unread = due_rows(ports, state, plan, pieces)
+    rows = without_repeats(rows)
+    if rows.num_rows * len(deliveries) > _MOST_TIMES_INLINE * state.settings.inline_rows:
         _leave_to_queue(ports, deliveries, failures)  # more rows than estimated: send in parts, which are bounded
         return Delivered(segments=segments, failures=tuple(failures))
+    errors = {piece: each.error for each in unread for piece in each.pieces}
+    notes = {
+        part: _unread_of(left, len(own), errors, plan.part_count)
+        for part, own in enumerate(parts)
+        if (left := {number: piece for number, piece in enumerate(own) if piece in errors})
+    }
     ready: list[_Ready] = []
     for delivery in deliveries:
         try:
-            ready.append(_ready(ports, state, plan, delivery, rows, unread, ports.clock.now_ms()))
-        except Exception as error:  # likewise; the other subscriptions receive theirs
+            ready.append(_Ready(delivery, *_ready(state, delivery, rows, ports.clock.now_ms())))
+        except Exception as error:  # the other subscriptions receive theirs
             failures.append(error)
             _leave_to_queue(ports, [delivery], failures)
-    messages, parked = _send_ready(ports, state, ready, failures)
-    failures += [each.error for each in unread]
-    return _delivered(ready, messages, segments, failures, parked)
+    messages, parked = _send_ready(ports, state, ready, notes, list(errors.values()), failures)
+    lost = {name for each in notes.values() for name in _lost(each)}
+    return Delivered(
+        messages=messages,
+        segments=segments,
+        failures=(*failures, *errors.values()),
+        parked=parked,
+        expired=sum(each.expired for each in ready),
+        unread=tuple(sorted(lost)),
+    )
 
 
-def _send_ready(ports: Ports, state: TopicState, ready: Sequence[_Ready], failures: list[Exception]) -> tuple[int, int]:
+class _Ready(NamedTuple):
+    """The rows of a delivery that are to be sent now, and how many have expired."""
+
+    delivery: Delivery
+    rows: pa.Table
+    expired: int
+
+
+def _send_ready(
+    ports: Ports,
+    state: TopicState,
+    ready: Sequence[_Ready],
+    notes: Mapping[int, Unread],
+    errors: Sequence[Exception],
+    failures: list[Exception],
+) -> tuple[int, int]:
     """Sends the rows of deliveries side by side, parks the rest of each, and deletes the deliveries.
 
-    Returns how many messages were sent, and how many parked.
+    If pieces could not be read, notes them instead. Returns how many messages were sent, and how many parked.
     """
     sendings = [
-        (to.queue_url, release.releases(rows, to.carry, state.claim(to.key.generation))) for to, rows, *_ in ready
+        (to.queue_url, sending.queue_messages(rows, to.carry, state.claim(to.key.generation))) for to, rows, _ in ready
     ]
-    outcomes = release.send_all(ports, sendings)
+    outcomes = sending.send_all(ports, sendings)
     done: list[Delivery] = []
     parked = 0
-    for (delivery, rows, *_), outcome in zip(ready, outcomes, strict=True):
+    for (delivery, rows, _), outcome in zip(ready, outcomes, strict=True):
         failures += [] if outcome.error is None else [outcome.error]
         try:
-            if outcome.untaken:
-                parked += _park_rest(ports, state, delivery.key, 0, rows, outcome)
-            done.append(delivery)
+            parked += _park_rest(ports, state, delivery, rows, outcome)
+            if notes:
+                others = set(range(delivery.parts)).difference(notes)
+                note = partial(
+                    ports.deliveries.note_unread, delivery, notes, str(errors[0]), ports.clock.now_ms(), others
+                )
+                persistently(note)
+            else:
+                done.append(delivery)
         except Exception as error:
             failures.append(error)
             _leave_to_queue(ports, [delivery], failures)
@@ -282,7 +329,7 @@ def _delete_done(ports: Ports, deliveries: Sequence[Delivery], failures: list[Ex
         failures.append(error)
         for delivery in deliveries:
             for part in range(delivery.parts):
-                persistently(partial(ports.deliveries.part_done, delivery.key, part))
+                persistently(partial(ports.deliveries.part_done, delivery.key, part, delivery.edition))
 
 
 def _leave_to_queue(ports: Ports, deliveries: Sequence[Delivery], failures: list[Exception]) -> None:

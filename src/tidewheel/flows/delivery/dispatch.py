@@ -10,9 +10,10 @@
               6  advance once more, now that no subscription lags: raises the next slot
     schedule  7  create the schedule of the next slot
 
-A plain dispatch has no rest. A subscription is left out of 3 if it lags, or if a transaction has no room for it. If 3
-is refused because another change came between, it is tried again without the next slot. Then ingest cannot refuse it,
-and 6 raises the next slot. `tests/simulation/protocol_model.py` explores these steps.
+A plain dispatch has no rest. Missed occurrences of recurring messages may need several plans, and so several advances.
+A subscription is left out of 3 if it lags, or if a transaction has no room for it. If 3 is refused because another
+change came between, it is tried again without the next slot. Then ingest cannot refuse it, and 6 raises the next slot.
+`tests/simulation/protocol_model.py` explores these steps.
 """
 
 from __future__ import annotations
@@ -23,11 +24,12 @@ from itertools import zip_longest
 
 from tidewheel import deadline
 from tidewheel.deadline import TRY_S
-from tidewheel.errors import ConcurrentModification, CorruptMetadata, NewerRelease, ObjectMissing
+from tidewheel.errors import ConcurrentModification, ObjectMissing
+from tidewheel.flows.delivery.commit import schedule
 from tidewheel.flows.delivery.deliver import deliver_at_once
+from tidewheel.flows.delivery.occurrences import end_of_part
 from tidewheel.flows.delivery.planning import DueBuckets, make_plan, next_work_of
 from tidewheel.flows.delivery.recur import all_recurring, note_missed
-from tidewheel.flows.delivery.schedules import schedule
 from tidewheel.flows.ports import Ports
 from tidewheel.model.plan import MAX_PART_RAW_BYTES, MAX_PART_SEGMENTS, Plan
 from tidewheel.model.settings import LEASE_MS
@@ -40,7 +42,7 @@ _ATTEMPTS = 10
 _SCHEDULE_S = 2 * TRY_S
 """Kept for the schedule of the next slot."""
 _FEW_STEPS = 2
-"""Plans that a dispatch hands out to each of several subscriptions. One that lags further is left to a job."""
+"""Plans that a dispatch hands out to each of several subscriptions. One that lags further is left to a task."""
 _MOST_STEPS = 1000
 """Plans that one call hands out to a subscription at most. A long-paused subscription may have many to receive."""
 # TransactWriteItems takes 100 items: the topic state, the plan, and two a subscription.
@@ -57,15 +59,12 @@ class Dispatched:
         expired: dropped by the dispatcher because their time had passed.
         cancelled: tombstones of messages that would have been due in the plan.
         segments: read by the dispatcher itself.
-        set_aside: parts of which something could not be read by the dispatcher.
-        damaged: those whose bytes are known to be damaged.
+        unread: objects that the dispatcher found lost or refused.
         enqueued_parts: left to the work queue.
         next_slot: the next occupied slot at or after `sealed`, whose schedule was asked for, if any.
         collect: whether the topic is to be collected now.
         missed: recurring messages that could not be read -> the error; their occurrences are missing.
-        passed_over: subscriptions and ledgers' items that could not be read -> the error. The other subscriptions got
-            the plan, of the other ledgers.
-        failures: of reading and sending; what they affect is set aside, parked, or left to the work queue.
+        failures: of reading and sending; what they affect is noted, parked, or left to the work queue.
     """
 
     planned_rows: int = 0
@@ -77,15 +76,8 @@ class Dispatched:
     next_slot: int | None = None
     collect: bool = False
     missed: dict[str, Exception] = field(default_factory=dict)
-    passed_over: dict[str, Exception] = field(default_factory=dict)
-    set_aside: int = 0
-    damaged: int = 0
+    unread: tuple[str, ...] = ()
     failures: list[Exception] = field(default_factory=list)
-
-    @property
-    def incomplete(self) -> bool:
-        """Whether something could not be read that may have work, and may be restored."""
-        return bool(self.missed or self.passed_over)
 
 
 def dispatch(ports: Ports, topic: str) -> Dispatched | None:
@@ -112,6 +104,9 @@ def dispatch(ports: Ports, topic: str) -> Dispatched | None:
         state = sealed
     done = Dispatched()
     step = _advance(ports, state, done) if state.planned < state.sealed else None
+    while step is not None and step.more:
+        current = ports.topic_states.read(topic)
+        step = None if current is None else _advance(ports, current, done)
     if step is None or step.unfinished:
         with deadline.reserve(_SCHEDULE_S):
             _hand_out_the_rest(ports, topic, state.sealed if step is None else step.state.sealed, done)
@@ -128,41 +123,47 @@ def dispatch(ports: Ports, topic: str) -> Dispatched | None:
 class _Step:
     """One transaction, made of a topic state and of all that is read after it.
 
-    The topic state was read before the buckets and subscriptions. Its swap_version and work_version are conditions, so
-    these are a snapshot, and no ledger came in between.
+    The topic state is read before the buckets and the subscriptions. The transaction requires the swap_version as read,
+    so the buckets are a snapshot. A transaction that raises the next slot also requires the work_version as read, so no
+    ledger came in between.
 
     Attributes:
+        state: the topic state, in which `sealed` is the end of the plan.
         plan: of [planned, sealed), if anything is due.
-        level: the subscriptions that get the plan with its commit.
+        up_to_date: the subscriptions that get the plan with its commit.
         left_out: whether another subscription does not get it, or lags.
-        unfinished: whether the next slot is still to be raised, unless each try was refused.
+        more: whether further plans follow at once, because this one has as many occurrences as a plan takes.
+        unfinished: whether the next slot must still be raised. False if all tries to raise the next slot were refused:
+            the sweep checks the topic.
     """
 
     def __init__(self, ports: Ports, state: TopicState, done: Dispatched) -> None:
-        self.state = state
-        self.buckets = DueBuckets(ports, state, done.passed_over)
-        takers = [each for each in ports.subscriptions.all(state.topic, done.passed_over) if each.takes_plans]
-        self.level = _level(state, takers)
-        self.left_out = self.unfinished = sum(each.cursor < state.sealed for each in takers) > len(self.level)
         recurring = all_recurring(ports, state, done.missed) if state.recurring else []
+        end_slot = end_of_part(state, recurring) if recurring else state.sealed
+        self.more, state = end_slot < state.sealed, replace(state, sealed=end_slot)
+        self.state = state
+        self.buckets = DueBuckets(ports, state)
+        takers = [each for each in ports.subscriptions.all(state.topic) if each.takes_plans]
+        self.up_to_date = _up_to_date(state, takers)
+        self.left_out = self.unfinished = sum(each.cursor < state.sealed for each in takers) > len(self.up_to_date)
         self.plan = make_plan(ports, state, self.buckets.indexes, recurring)
         self.now_ms = ports.clock.now_ms()
-        self.next_work = next_work_of(state, self.buckets.next_slot(), recurring, self.now_ms, again=done.incomplete)
+        self.next_work = next_work_of(state, self.buckets.next_slot(), recurring, self.now_ms, again=bool(done.missed))
 
-    def commit(self, ports: Ports, done: Dispatched, *, raises: bool) -> bool:
+    def commit(self, ports: Ports, done: Dispatched, *, raise_next_slot: bool) -> bool:
         """Commits the plan, the hand-outs and the raise, and starts the deliveries. Returns False if refused."""
         state, plan = self.state, self.plan
-        # Subscriptions that get the plan later must not wait for these sends.
-        at_once = plan is not None and not self.left_out and _small(plan, state, len(self.level))
-        deliveries = [] if plan is None else [_delivery(each, plan, self.now_ms, at_once) for each in self.level]
+        # Subscriptions that get the plan later, and further plans, must not wait for these sends.
+        at_once = plan is not None and not (self.left_out or self.more) and _small(plan, state, len(self.up_to_date))
+        deliveries = [] if plan is None else [_delivery(each, plan, self.now_ms, at_once) for each in self.up_to_date]
         steps = [
             HandOut(subscription=each, to=state.sealed, delivery=delivery)
-            for each, delivery in zip_longest(self.level, deliveries)
+            for each, delivery in zip_longest(self.up_to_date, deliveries)
         ]
-        next_work = self.next_work if raises else None
+        next_work = self.next_work if raise_next_slot else None
         if not ports.plans.commit(state, plan, state.sealed, steps, next_work, rows=self.buckets.planned_rows):
             return False
-        self.unfinished = not raises
+        self.unfinished = not raise_next_slot
         if done.missed and state.planned < state.sealed:
             note_missed(ports, state, done.missed)
         if plan is not None:
@@ -181,7 +182,7 @@ class _Step:
         )
 
 
-def _level(state: TopicState, takers: Sequence[SubscriptionState]) -> list[SubscriptionState]:
+def _up_to_date(state: TopicState, takers: Sequence[SubscriptionState]) -> list[SubscriptionState]:
     """Returns the subscriptions that get [planned, sealed) with its plan, as many as a transaction takes."""
     most = _ONE_STEP_SUBSCRIPTIONS if state.planned < state.sealed else 0
     return [each for each in takers if each.cursor == state.planned][:most]
@@ -199,9 +200,9 @@ def _advance(ports: Ports, state: TopicState, done: Dispatched) -> _Step | None:
     for attempt in range(_ATTEMPTS):
         step = _Step(ports, state, done)
         if state.planned == state.sealed:
-            if step.left_out or step.raised or step.commit(ports, done, raises=True):
+            if step.left_out or step.raised or step.commit(ports, done, raise_next_slot=True):
                 return step
-        elif step.commit(ports, done, raises=attempt == 0 and not step.left_out):
+        elif step.commit(ports, done, raise_next_slot=attempt == 0 and not step.left_out):
             return step
         current = ports.topic_states.read(state.topic)
         if current is None:
@@ -213,13 +214,14 @@ def _advance(ports: Ports, state: TopicState, done: Dispatched) -> _Step | None:
 
 
 def _hand_out_the_rest(ports: Ports, topic: str, planned: int, done: Dispatched) -> None:
-    """Hands out plans to the subscriptions that lag behind a slot, side by side. Notes failures, but of one alone.
+    """Hands out plans to the subscriptions that lag behind a slot, side by side.
 
-    Of several subscriptions none is sent anything here, because one call must not send for all. One of several that
-    lags further is left to a job of its own. If a hand-out fails or its job is not enqueued, the next slot stays low,
-    so the sweep continues.
+    If the topic has one subscription, this call may send small plans, and raises an error. If the topic has several
+    subscriptions, this call only enqueues parts, because one call must not send for all subscriptions, and
+    `done.failures` gets the errors. A task of the work queue continues for each subscription that still lags. If a
+    hand-out fails or its task is not enqueued, the next slot stays low, so the sweep continues.
     """
-    takers = [each for each in ports.subscriptions.all(topic, done.passed_over) if each.takes_plans]
+    takers = [each for each in ports.subscriptions.all(topic) if each.takes_plans]
     if len(takers) == 1:
         hand_out(ports, topic, takers[0].name, done, most_steps=_MOST_STEPS)
         return
@@ -279,9 +281,7 @@ def _next_plan(ports: Ports, topic: str, at_or_after: int) -> tuple[Plan | None,
     """Returns the next plan, and whether it can be read. If not, it has its range only."""
     try:
         return ports.plans.next(topic, at_or_after), True
-    except NewerRelease:
-        raise
-    except (CorruptMetadata, ObjectMissing):
+    except ObjectMissing:  # whoever delivers it makes it again
         found = min((each for each in ports.plans.ranges(topic) if each[0] >= at_or_after), default=None)
         if found is None:  # deleted meanwhile
             return None, True
@@ -294,7 +294,7 @@ def _small(plan: Plan, state: TopicState, subscriptions: int) -> bool:
 
 
 def _delivery(subscription: SubscriptionState, plan: Plan, now_ms: int, at_once: bool) -> Delivery:
-    parts = max(1, plan.part_count)  # one if the plan cannot be read: its delivery makes it anew
+    parts = max(1, plan.part_count)  # one if the plan cannot be read: its delivery makes it again
     return Delivery(
         key=DeliveryKey(**subscription.owned, plan=plan.first_slot),
         queue_url=subscription.queue_url,
@@ -305,6 +305,7 @@ def _delivery(subscription: SubscriptionState, plan: Plan, now_ms: int, at_once:
         leases=tuple((part, now_ms) for part in range(parts)) if at_once else (),
         filter_policy=subscription.filter_policy,
         carry=subscription.carry,
+        edition=plan.edition,
     )
 
 
@@ -316,8 +317,7 @@ def _start(
         done.messages += delivered.messages
         done.expired += delivered.expired
         done.segments += delivered.segments
-        done.set_aside += delivered.set_aside
-        done.damaged += delivered.damaged
+        done.unread += delivered.unread
         done.failures += delivered.failures
         return
     for delivery in deliveries:

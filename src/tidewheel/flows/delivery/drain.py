@@ -7,27 +7,22 @@ from enum import Enum, auto
 
 import pyarrow as pa
 
+from tidewheel.errors import CorruptLedger, ObjectMissing
 from tidewheel.flows.administration.pause import activate, drop_parks, wake_parks
-from tidewheel.flows.delivery import release
-from tidewheel.flows.delivery.damage import is_damage
+from tidewheel.flows.delivery import sending
 from tidewheel.flows.delivery.deliver import Delivered
 from tidewheel.flows.delivery.due_rows import without_expired, without_purged
-from tidewheel.flows.delivery.parking import DrainHint, enqueue_drains, mark_broken, park_inline, parked_rows, remainder
+from tidewheel.flows.delivery.parking import DrainHint, enqueue_drains, mark_broken, park_rows, parked_rows
 from tidewheel.flows.ports import Ports
 from tidewheel.flows.ports.parallel import persistently
-from tidewheel.flows.ports.queues import Release
 from tidewheel.model.checked_clock import unchecked_ms
 from tidewheel.model.park import Park, ParkKey, least_tried
 from tidewheel.model.settings import LEASE_MS
 from tidewheel.model.subscription_state import State, SubscriptionState
 from tidewheel.model.topic_state import TopicState
-from tidewheel.storage.parks import Parked
 
 _DRAIN_MS = 20_000
-"""How long one job passes dead parks."""
-_REFUSED_MS = 24 * 3_600_000
-"""A message that its queue took in no drain for so long, after it had refused the message and taken others, is refused.
-No half broken queue refuses the same message by chance for as long."""
+"""How long one task passes dead parks."""
 _HINTED_TRIES = 4
 """Tries after which only the sweep starts the next."""
 MAX_UNREADABLE_WAIT_MS = 6 * 3_600_000
@@ -63,8 +58,8 @@ def drain(ports: Ports, key: ParkKey) -> Delivered | None:
 
     If it stops
         after the lease, or between sends: the next try waits for the lease to end, and sends copies with the same ids.
-        after the messages that are left are held: likewise, and the held messages come, too.
-        after the park is deleted or replaced: the orphan sweep deletes the object. The sweep finds a new park. A broken
+        after the messages that are left are parked anew: likewise, and these come once more.
+        after the park is deleted: the orphan sweep deletes the object. The sweep finds a new park. A broken
             subscription stays broken until the drain of another park gets messages through.
         after the other parks are enqueued: each of their drains makes the subscription active.
     """
@@ -108,60 +103,37 @@ def _drain(ports: Ports, state: TopicState, subscription: SubscriptionState, key
     try:
         wanted = without_purged(parked_rows(ports.objects, park), state)
         rows = without_expired(wanted, now_ms)
-        messages = release.releases(rows, subscription.carry, state.claim(key.generation))
+        messages = sending.queue_messages(rows, subscription.carry, state.claim(key.generation))
     except Exception as error:
         done.failures.append(error)
-        _put_off(ports, park, damage=error if is_damage(error) else None)
+        _put_off(ports, park, damage=error if isinstance(error, CorruptLedger | ObjectMissing) else None)
         return _Found.NOT_ASKED
     done.expired += wanted.num_rows - rows.num_rows
     if not messages:
         drop_parks(ports, [park])
         return _Found.NOT_ASKED
-    outcome = release.send(ports, subscription.queue_url, messages)
+    outcome = sending.send(ports, subscription.queue_url, messages)
     done.sent += outcome.sent
     done.failures += outcome.failures
-    # Messages that were refused for their own sake, while the queue took others, say nothing about the queue.
-    down = outcome.down and not (park.refused_ms is not None and outcome.blames_messages)
-    if not down:
-        _refuse_stuck(ports, subscription, park, messages, outcome)
     # First of all, or a failure of anything else would have the messages sent again.
-    left = _settle(ports, state, subscription, park, rows, outcome, done)
+    tried = _settle(ports, state, subscription, park, rows, outcome)
     if outcome.sent and subscription.state is State.BROKEN:
-        _heal(ports, subscription, left, done)
-    elif down and subscription.state is State.ACTIVE:
-        mark_broken(ports, key.topic, key.subscription, key.generation)
+        _heal(ports, subscription, tried, done)
+    elif outcome.down and subscription.state is State.ACTIVE:
+        mark_broken(ports, subscription)
     return _Found.ASKED
 
 
-def _heal(ports: Ports, subscription: SubscriptionState, left: set[ParkKey], done: _Drained) -> None:
+def _heal(ports: Ports, subscription: SubscriptionState, tried: set[ParkKey], done: _Drained) -> None:
     """Enqueues the other parks of a broken subscription, and makes it active.
 
     If that fails, the next drain that gets messages through does it.
     """
     try:
-        wake_parks(ports, ports.queues, ports.clock, subscription, but=left)
+        wake_parks(ports, ports.queues, ports.clock, subscription, but=tried)
         activate(ports, subscription)
     except Exception as error:
         done.failures.append(error)
-
-
-def _refuse_stuck(
-    ports: Ports, subscription: SubscriptionState, park: Park, messages: list[Release], outcome: release.Outcome
-) -> None:
-    """Refuses messages that the queue has refused for too long for their own sake.
-
-    If it stops between two messages, a repetition refuses a message again.
-    """
-    since_ms = park.refused_ms
-    if subscription.state is not State.ACTIVE or since_ms is None or unchecked_ms(ports.clock) - since_ms < _REFUSED_MS:
-        return
-    for place, refusal in outcome.own_refusals.items():
-        try:
-            release.refuse(ports, subscription.queue_url, messages[place], refusal.code, refusal.reason)
-        except Exception as error:  # the message stays in the park
-            outcome.error = error
-            return
-        del outcome.untaken[place]
 
 
 def _settle(
@@ -170,49 +142,18 @@ def _settle(
     subscription: SubscriptionState,
     park: Park,
     rows: pa.Table,
-    outcome: release.Outcome,
-    done: _Drained,
+    outcome: sending.Outcome,
 ) -> set[ParkKey]:
-    """Deletes a park, puts it off, or replaces it by parks of the messages that are left. Returns the keys of these.
-
-    Messages that the queue refuses for their own sake are parked apart from the others. Messages that cannot be parked
-    go to the work queue. A doubted clock does not stop this: its error shifts the next try by as much.
-    """
-    # A queue that takes nothing may be down. Then its refusals say nothing about these messages.
-    blamed = outcome.own_refusals if outcome.sent or park.refused_ms is not None else {}
-    own = sorted(blamed)
-    others = [place for place in outcome.places if place not in blamed]
-    if not own and not others:
-        persistently(lambda: drop_parks(ports, [park]))
-        return set()
-    now_ms = unchecked_ms(ports.clock)
-    # A queue that takes some is soon asked again for the others.
-    rest = replace(park, tries=0 if outcome.sent else park.tries + 1)
-    refused = replace(park, tries=park.tries + 1, refused_ms=park.refused_ms or now_ms)
-    if len(outcome.untaken) == rows.num_rows and not (own and others):
-        _put_off(ports, refused if own else rest)
+    """Deletes a park, puts it off, or parks the messages that are left anew. Returns the keys of parks just tried."""
+    if len(outcome.untaken) == rows.num_rows:
+        _put_off(ports, replace(park, tries=park.tries + 1))
         return {park.key}
-    kinds = [(each, places) for each, places in ((refused, own), (rest, others)) if places]
-    try:
-        parks = [remainder(ports, state, each, rows.take(pa.array(places))) for each, places in kinds]
-    except Exception as error:  # S3 does not take the object of a large park
-        done.failures.append(error)
-        hints = []
-        for each, places in kinds:
-            left_rows = rows.take(pa.array(places))
-            hints += park_inline(ports, state, subscription, left_rows, tried=True, refused=each is refused)
-        persistently(lambda: drop_parks(ports, [park]))
-        enqueue_drains(ports, hints)
-        return set()
-    left = {each.key for each in parks}
-    replaced = persistently(lambda: ports.parks.replace(park, parks))
-    if replaced is Parked.EXISTS:  # the same messages are parked already
-        parks = [each for each in parks if ports.parks.read(each.key) is None]
-        replaced = ports.parks.replace(park, parks)
-    if replaced is Parked.PARKED and park.object_name is not None:
-        ports.objects.delete([park.object_name])
-    _hint(ports, parks)
-    return left
+    hints: list[DrainHint] = []
+    if outcome.untaken:
+        hints = park_rows(ports, state, subscription, rows.take(pa.array(outcome.places)), tried=True)
+    persistently(lambda: drop_parks(ports, [park]))
+    enqueue_drains(ports, hints)
+    return {each.key for each in hints}
 
 
 def _put_off(ports: Ports, park: Park, *, damage: Exception | None = None) -> None:
@@ -227,10 +168,5 @@ def _put_off(ports: Ports, park: Park, *, damage: Exception | None = None) -> No
     wait_ms = park.wait_s * 1000 if damage is None else min(30_000 << min(tries, 10), MAX_UNREADABLE_WAIT_MS)
     unreadable = None if damage is None else str(damage)
     after = replace(park, tries=tries, next_check_ms=unchecked_ms(ports.clock) + wait_ms, unreadable=unreadable)
-    if ports.parks.put_off(park, after) and damage is None:
-        _hint(ports, [after])
-
-
-def _hint(ports: Ports, parks: list[Park]) -> None:
-    """Enqueues the next tries of parks that were tried few times."""
-    enqueue_drains(ports, [DrainHint(each.key, each.wait_s) for each in parks if each.tries < _HINTED_TRIES])
+    if ports.parks.put_off(park, after) and damage is None and tries < _HINTED_TRIES:
+        enqueue_drains(ports, [DrainHint(park.key, park.wait_s)])

@@ -11,8 +11,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidewheel import deadline
-from tidewheel.errors import InvalidValue
-from tidewheel.flows.delivery.damage import raise_if_all_fails
 from tidewheel.flows.ports import Ports
 from tidewheel.ledger.ledger import SCHEMA, decode_segment
 from tidewheel.ledger.rows import sort_rows
@@ -27,7 +25,7 @@ _ONLY = '"only":'
 """In a header's extras. JSON escapes quotation marks inside a text, so no text contains this."""
 
 
-class Unread(NamedTuple):
+class UnreadSegment(NamedTuple):
     """Pieces of one segment that could not be read, and the error."""
 
     pieces: list[Piece]
@@ -38,7 +36,7 @@ class DueRows(NamedTuple):
     """The rows that could be read, sorted as a ledger's, and the pieces that could not."""
 
     rows: pa.Table
-    unread: list[Unread]
+    unread: list[UnreadSegment]
 
 
 def due_rows(ports: Ports, state: TopicState, plan: Plan, pieces: Sequence[Piece]) -> DueRows:
@@ -46,10 +44,6 @@ def due_rows(ports: Ports, state: TopicState, plan: Plan, pieces: Sequence[Piece
 
     Each segment is read with one range GET, side by side, in half of the time left. A segment that cannot be read does
     not keep the others.
-
-    Raises:
-        Exception: S3's error, if it gave no bytes of any segment, said of none that it is missing, and gives none of
-            another ledger. If there is no other ledger, only if a segment was not refused (403).
     """
     by_segment: dict[PlannedSegment, list[Piece]] = {}
     for piece in pieces:
@@ -73,10 +67,10 @@ def due_rows(ports: Ports, state: TopicState, plan: Plan, pieces: Sequence[Piece
     with deadline.share(2):
         ports.parallel(read, range(len(wanted)))
     unread = [
-        Unread(its_pieces, error) for (_, its_pieces), error in zip(wanted, errors, strict=True) if error is not None
+        UnreadSegment(its_pieces, error)
+        for (_, its_pieces), error in zip(wanted, errors, strict=True)
+        if error is not None
     ]
-    if unread and len(unread) == len(wanted):
-        raise_if_all_fails(ports, plan.topic, {each.object_name for each, _ in wanted}, [each.error for each in unread])
     tables = [each for each in found if each is not None]
     rows = pa.concat_tables(tables) if tables else SCHEMA.empty_table()
     return DueRows(rows if len(tables) <= 1 else sort_rows(rows.combine_chunks()), unread)
@@ -142,12 +136,7 @@ def rows_for(rows: pa.Table, subscription: str, filter_policy: str | None) -> pa
 
 
 def is_taken(filter_policy: str | None, attributes: Mapping[str, str], group: str | None) -> bool:
-    """Whether a subscription's filter takes a message with these attributes. A filter that cannot be read takes all.
-
-    The messages of a filter that cannot be read are set aside, not dropped.
-    """
-    if unreadable(filter_policy) is not None:
-        return True
+    """Whether a subscription's filter takes a message with these attributes."""
     return _takes(None if filter_policy is None else _parsed(filter_policy), attributes, group)
 
 
@@ -171,16 +160,6 @@ def has_addressed(rows: pa.Table) -> bool:
         if pc.any(pc.match_substring(extras, _ONLY)).as_py():
             return True
     return False
-
-
-def unreadable(filter_policy: str | None) -> InvalidValue | None:
-    """Returns why a filter cannot be read, or None."""
-    try:
-        if filter_policy is not None:
-            _parsed(filter_policy)
-    except InvalidValue as error:
-        return error
-    return None
 
 
 @lru_cache(maxsize=256)

@@ -1,24 +1,28 @@
 """Groups a batch of the ingest queue by topic, so that no topic crowds out another.
 
 A pack of a kilobyte may hold three megabytes, and a batch six megabytes of packs. So the packs are decoded in portions,
-and each portion is ingested before the next is decoded. SQS might have grouped the packs in the same way.
+and each portion is ingested before the next is decoded. SQS might have grouped the packs in the same way. Packs that
+come again are in portions that begin small, each deleted from the queue when it is done. So a call that dies of one of
+them keeps what it did.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import NamedTuple
 
-from tidewheel.errors import CorruptPack, KeysNotSettled
+from tidewheel.errors import CorruptPack
 from tidewheel.flows.delivery.ingest import Ingested
-from tidewheel.flows.delivery.keys import candidates_of
+from tidewheel.flows.delivery.refusing import PendingPacks
 from tidewheel.ledger.bucket import content_id
-from tidewheel.model.pack import PACK_ATTRIBUTE, SENDER_SKEW_MS, Arrival, Pack, decode_pack, select
+from tidewheel.model.pack import PACK_ATTRIBUTE, SENDER_SKEW_MS, Arrival, Pack, decode_pack
 from tidewheel.model.refused import REDRIVEN, QueuedMessage
 
 MAX_HELD_BYTES = 64 * 1024 * 1024
 """Decompressed bytes of packs that are ingested at one time. Several copies fit into ingest's memory."""
+CALLS_AGAIN = 32
+"""Calls of the table in the first portion of packs that come again. Each further portion has twice as many."""
 
 NamedPack = tuple[str, Pack]
 """A pack, and the id of its SQS message."""
@@ -76,14 +80,23 @@ def groups(packs: Iterable[NamedPack]) -> Iterator[Group]:
     a group before the next is requested; otherwise two portions are held.
     """
     held: dict[tuple[str, str], list[NamedPack]] = {}
-    held_bytes = 0
+    held_bytes, calls, most_calls = 0, 0, CALLS_AGAIN
     for name, pack in packs:
         held.setdefault((pack.topic, pack.generation), []).append((name, pack))
         held_bytes += pack.raw_bytes
-        if held_bytes > MAX_HELD_BYTES:
+        calls += _calls_again(pack)
+        if held_bytes > MAX_HELD_BYTES or calls >= most_calls:
             yield from _emptied(held, more=1)
-            held_bytes = 0
+            most_calls *= 2 if calls else 1
+            held_bytes = calls = 0
     yield from _emptied(held, more=0)
+
+
+def _calls_again(pack: Pack) -> int:
+    """Returns about how many calls of the table a pack takes that comes again. Returns 0 at its first try."""
+    if pack.arrival is None or not pack.arrival.retried:
+        return 0
+    return 1 + len(pack.cancellations) + (0 if pack.options is None else len(pack))
 
 
 def _emptied(held: dict[tuple[str, str], list[NamedPack]], more: int) -> Iterator[Group]:
@@ -91,67 +104,33 @@ def _emptied(held: dict[tuple[str, str], list[NamedPack]], more: int) -> Iterato
         yield Group(held.pop(topic), of=len(held) + 1 + more)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PendingPacks:
-    """Packs that are left in the queue and come again.
-
-    Attributes:
-        names: of their SQS messages.
-        error: the failure; None: there was no time for the packs.
-    """
-
-    names: list[str]
-    error: Exception | None
-
-
 def ingest_group(
     packs: list[NamedPack],
     ingest_packs: Callable[[list[Pack]], Ingested],
-    refuse_some: Callable[[str, Pack, Exception], None],
     in_time: Callable[[], bool],
 ) -> list[PendingPacks]:
     """Ingests packs of one topic and generation. Halves the group while a corrupt pack fails the others.
 
     A pack can fail the others only before the commit. After a commit the same packs come again together, and find
-    their ledger. Messages whose keys cannot be settled are refused before the others of their packs are ingested. If
-    it stops between the two, the packs come again, and the same messages are refused again.
+    their ledger.
 
     Args:
         packs: all of one topic and generation.
         ingest_packs: ingests some of them, or raises.
-        refuse_some: refuses some messages of the pack of a name, with the reason, or raises.
         in_time: whether there is time to begin.
     """
-    pending: list[PendingPacks] = []
-    while packs:
-        if not in_time():
-            return [*pending, _left(packs, None)]
-        try:
-            done = ingest_packs([pack for _, pack in packs])
-            return [*pending, *_left_of(packs, done)]
-        except KeysNotSettled as error:
-            rests: list[NamedPack] = []
-            for place, (name, pack) in enumerate(packs):
-                if not in_time():
-                    return [*pending, _left([*rests, *packs[place:]], None)]
-                try:
-                    rest = _refused(name, pack, error, refuse_some)
-                except Exception as unsent:
-                    pending.append(PendingPacks(names=[name], error=unsent))
-                    continue
-                if len(rest):
-                    rests.append((name, rest))
-            if rests == packs:
-                return [*pending, _left(packs, error)]
-            packs = rests
-        except Exception as error:
-            if not isinstance(error, CorruptPack) or len(packs) == 1:
-                return [*pending, _left(packs, error)]
-            half = len(packs) // 2
-            for part in (packs[:half], packs[half:]):
-                pending += ingest_group(part, ingest_packs, refuse_some, in_time)
-            return pending
-    return pending
+    if not packs:
+        return []
+    if not in_time():
+        return [_left(packs, None)]
+    try:
+        return _left_of(packs, ingest_packs([pack for _, pack in packs]))
+    except Exception as error:
+        if not isinstance(error, CorruptPack) or len(packs) == 1:
+            return [_left(packs, error)]
+        half = len(packs) // 2
+        parts = packs[:half], packs[half:]
+        return [each for part in parts for each in ingest_group(part, ingest_packs, in_time)]
 
 
 def _left_of(packs: list[NamedPack], done: Ingested) -> list[PendingPacks]:
@@ -164,13 +143,3 @@ def _left_of(packs: list[NamedPack], done: Ingested) -> list[PendingPacks]:
 
 def _left(packs: list[NamedPack], error: Exception | None) -> PendingPacks:
     return PendingPacks(names=[name for name, _ in packs], error=error)
-
-
-def _refused(name: str, pack: Pack, error: KeysNotSettled, refuse_some: Callable[[str, Pack, Exception], None]) -> Pack:
-    """Refuses the messages of a pack whose keys cannot be settled. Returns the other messages."""
-    bad = {each.place: each.name for each in candidates_of(pack) if each.name in error.errors}
-    if not bad:
-        return pack
-    mine = KeysNotSettled(pack.topic, {each: error.errors[each] for each in bad.values()})
-    refuse_some(name, select(pack, list(bad)), mine)
-    return select(pack, [place for place in range(len(pack)) if place not in bad])

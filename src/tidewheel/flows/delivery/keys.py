@@ -3,10 +3,11 @@
 A message that loses gets a tombstone and stays in its batch, so that a repeated batch makes the same ledger. The
 tombstone is put before the ledger, and before the direct path reads tombstones, so it always takes effect.
 
-A message that would be due after the latest time of its key gets a tombstone too. Another message with its body, due
-then, takes its place: the key names that message, then the tombstone does, then it is sent to an ingest queue, and a
-note says so. If it stops between these, the batch comes again and goes on; between the last two, one more copy is sent.
-The tombstone decides: if the message was cancelled, the other is not sent.
+A message that is due after the latest time of its key gets a tombstone, too. A new message with the same body, due at
+the latest time, takes its place. First the key names the new message. Then the tombstone names the new message. Then
+ingest sends the new message to an ingest queue, in a pack with all such messages of the batch. Then ingest puts a note.
+If ingest stops between two steps, the batch comes again, and ingest continues. If ingest stops before the note, the new
+message is sent twice. If the first message was cancelled, the new message is not sent.
 """
 
 from __future__ import annotations
@@ -14,26 +15,29 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
-from tidewheel.errors import ConcurrentModification, CorruptMetadata, InvalidValue, KeysNotSettled, NewerRelease
-from tidewheel.flows.administration.cancel import cancel_late
+from tidewheel import deadline
+from tidewheel.errors import ConcurrentModification, CorruptMetadata, InvalidValue, NewerRelease
+from tidewheel.flows.delivery.cancel import cancel_late, stop
 from tidewheel.flows.ports import Ports
 from tidewheel.flows.ports.parallel import each_alone
-from tidewheel.model.claim import LATE_REPLACE_MS, LATEST_CANCEL_MS, Claim, claim_ttl_s
 from tidewheel.model.key import KeyEntry
 from tidewheel.model.message import MessageId, id_at, id_bytes, id_deliver_at_ms, id_text
 from tidewheel.model.pack import Pack, outgoing, select
 from tidewheel.model.pack import packs as packs_of
 from tidewheel.model.settings import MAX_FUNCTION_S
-from tidewheel.model.tombstone import Tombstone, tombstone, ttl_s
+from tidewheel.model.tombstone import LATE_REPLACE_MS, LATEST_CANCEL_MS, Claim, Tombstone, claim_ttl_s, tombstone, ttl_s
 from tidewheel.model.topic_state import TopicState
 from tidewheel.model.triggers import KEYED_URGENT_MS
-from tidewheel.model.validation import Options, at_its_latest
-from tidewheel.storage.claims import superseding
+from tidewheel.model.validation import Options, OutgoingMessage, at_its_latest
+from tidewheel.storage.tombstones import superseding
 from tidewheel.storage.writes import Change
 
 _ATTEMPTS = 50
 _MOST_MOVES = 20
+_PACKED = 1_000
+"""Messages of a pack, so that a call that dies with it leaves time to the others."""
 
 
 CandidateName = tuple[str, str | None, str | None]
@@ -41,6 +45,25 @@ CandidateName = tuple[str, str | None, str | None]
 _Errors = dict[CandidateName, Exception]
 _Following = tuple[KeyEntry, Tombstone | None, Change | None]
 """The next entry of a key, the tombstone of the superseded message, and the write on its claim."""
+
+
+class _Verdict(NamedTuple):
+    """What becomes of a message.
+
+    Attributes:
+        lives_as: the id with which the message is delivered, its own or that of an earlier time. None: the message is
+            dropped.
+        write: the change of the key's entry that must be made first. If another writer was first, the entry is read
+            again.
+        again: whether the entry is read again in any case.
+    """
+
+    lives_as: MessageId | None
+    write: _Following | None = None
+    again: bool = False
+
+
+_DIES = _Verdict(None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,14 +93,11 @@ def settle_keys(ports: Ports, state: TopicState, packs: Iterable[Pack], unsettle
     or its tombstone. A message that has claimed its key is still in an ingest queue or in the queue of refused
     messages, so the message that it superseded has a successor.
 
-    A call that fails leaves the messages of its key alone. They must wait, and all others are settled. A message that
-    waits may have claimed its key. In which order messages of a key are settled does not matter.
+    If a call of the table fails, only the messages of that key must wait. All other messages are settled. A message
+    that waits may have claimed its key already. Messages of a key may be settled in any order.
 
     Args:
         unsettled: gets the messages that must wait, each with the error.
-
-    Raises:
-        KeysNotSettled: items of some messages cannot be read. All others are settled or wait.
     """
     # SQS may hand a pack out twice: a message must not lose against itself.
     candidates = list({each.id: each for pack in packs for each in candidates_of(pack)}.values())
@@ -95,15 +115,15 @@ def settle_keys(ports: Ports, state: TopicState, packs: Iterable[Pack], unsettle
         for index, error in each_alone(ports.parallel, one, range(len(groups))).items():
             unsettled.update((each.name, error) for each in groups[index])
 
-    side_by_side([[each] for each in candidates if each.options.moves is not None], settling.move)
-    by_key: dict[str, list[Candidate]] = {}
-    for each in candidates:
-        if each.options.key is not None and each.id not in losers and each.name not in unsettled:
-            by_key.setdefault(each.options.key, []).append(each)
-    side_by_side(list(by_key.values()), settling.claim)
-    unread = {name: each for name, each in unsettled.items() if _is_unreadable(each)}
-    if unread:
-        raise KeysNotSettled(state.topic, unread)
+    # Keys get half of the time, and the rest waits: messages without keys need time too.
+    with deadline.share(2):
+        side_by_side([[each] for each in candidates if each.options.moves is not None], settling.move)
+        by_key: dict[str, list[Candidate]] = {}
+        for each in candidates:
+            if each.options.key is not None and each.id not in losers and each.name not in unsettled:
+                by_key.setdefault(each.options.key, []).append(each)
+        side_by_side(list(by_key.values()), settling.claim)
+    settling.send_earlier(unsettled)
     return len(losers)
 
 
@@ -111,29 +131,26 @@ def candidates_of(pack: Pack) -> list[Candidate]:
     """Returns the messages of a pack whose keys or moves are to be settled."""
     found = []
     for place, options in enumerate(pack.options or ()):
-        if options is None or options.settled:
-            continue
-        if options.key is not None or options.moves is not None:
+        if options is not None and options.affects_others and not options.settled:
             id = id_text(pack.ids[16 * place : 16 * place + 16])
             name = id, options.key, options.moves
-            sent_ms = pack.sent_at_ms if options.sent_at_ms is None else options.sent_at_ms
+            sent_ms = pack.sent_ms(place)
             found.append(Candidate(id=id, name=name, pack=pack, place=place, sent_ms=sent_ms, options=options))
     return found
 
 
 @contextmanager
 def _noted(unsettled: _Errors, candidates: Sequence[Candidate]) -> Iterator[None]:
-    """Notes the error of candidates for whose keys or moves an item cannot be read."""
+    """Notes the error if an item of these candidates cannot be read.
+
+    Many such errors are not an outage, so `each_alone` does not count these errors.
+    """
     try:
         yield
-    except Exception as error:
-        if not _is_unreadable(error):
-            raise
+    except NewerRelease:
+        raise
+    except (CorruptMetadata, InvalidValue) as error:
         unsettled.update((each.name, error) for each in candidates)
-
-
-def _is_unreadable(error: Exception) -> bool:
-    return isinstance(error, CorruptMetadata | InvalidValue) and not isinstance(error, NewerRelease)
 
 
 def _with_allowed_moves(ports: Ports, topic: str, candidates: list[Candidate], unsettled: _Errors) -> list[Candidate]:
@@ -164,6 +181,7 @@ class _Settling:
         self._state = state
         self._now_ms = ports.clock.now_ms()
         settings = state.settings
+        self._earlier: dict[MessageId, tuple[Candidate, OutgoingMessage, int]] = {}
         # The slot of an earlier message may be sealed before this call ends: its tombstone may be too late.
         self._near_ms = self._now_ms + settings.lookahead_ms + settings.slot_ms + MAX_FUNCTION_S * 1000
 
@@ -176,11 +194,7 @@ class _Settling:
         for mine in candidates:
             assert mine.options.moves is not None
             wanted = tombstone(mine.options.moves, self._state.slot_ms, self._now_ms, to=mine.id)
-            outcome = self._storage.tombstones.cancel(self._state.topic, wanted)
-            decided: Tombstone | Claim | None = outcome.found
-            if not outcome.done and decided is None:  # the slot is sealed
-                decided = cancel_late(self._storage, self._state, wanted, self._now_ms)
-            if not outcome.done and (decided is None or decided.to != mine.id):
+            if stop(self._storage, self._state, wanted, self._now_ms) != mine.id:
                 self._drop(mine)
                 losers.append(mine.id)
         return losers
@@ -210,7 +224,7 @@ class _Settling:
                 self._drop(mine)
                 losers.append(mine.id)
             elif lives_as != mine.id:
-                self._send_earlier(mine, lives_as)
+                self._bring_forward(mine, lives_as)
         return losers
 
     def _entry(self, mine: Candidate) -> KeyEntry:
@@ -240,47 +254,58 @@ class _Settling:
             found = self._storage.keys.claim(self._state.topic, first)
             if found is None:
                 return first.id
-            is_mine = found.id is not None and found.id == id_at(mine.id or found.id, found.deliver_at_ms)
-            if is_mine and found.sent_ms < mine.sent_ms and not moves:
-                # An earlier try did not know of a purge before the message, and the entry would count as purged.
-                known = replace(found, sent_ms=mine.sent_ms, floor=max(mine.floor, found.floor))
-                self._storage.keys.move(self._state.topic, found, known)
-                continue
-            if is_mine and found.id is not None:
-                # A cancel that found the slot sealed put no tombstone, and said that the message comes.
-                return found.id if not found.cancelled or self._find(found.id) is None else None
-            if moves and found.id is not None and self._leads_to(found.id, mine.id):
-                # The same message at another time: it must not lose against its own earlier version.
-                if found.cancelled:
-                    return None
-                following: _Following = _after(found, mine), None, None
-            elif mine.version[:2] < found.floor:
-                return None
-            elif found.version > mine.version and self._alive(found):
-                # The entry is newer and stays. `mine` lives only if it was due before the newer message was sent.
-                if mine.deliver_at_ms <= found.sent_ms:
-                    return mine.id
-                # What `mine` replaces must not come either, even if the newer message is cancelled.
-                raised = replace(found, floor=mine.floor)
-                if mine.floor <= found.floor or self._storage.keys.move(self._state.topic, found, raised):
-                    return None
-                continue
-            elif found.version < mine.version and not mine.replace and self._overlap(found, mine):
-                return None
-            elif moves:  # a time that is given anew ends the promises of older messages
-                following = self._moved(replace(found, latest_ms=0), mine)
-            else:
-                following = self._moved(found, _by_latest(mine, [e for e in older if e.version[:2] >= found.floor]))
-            if self._storage.keys.move(self._state.topic, found, *following):
-                return following[0].id
+            verdict = self._verdict(found, mine, older, moves=moves)
+            moved = verdict.write is None or self._storage.keys.move(self._state.topic, found, *verdict.write)
+            if moved and not verdict.again:
+                return verdict.lives_as
         raise ConcurrentModification("settle key", self._state.topic, _ATTEMPTS)
 
-    def _moved(self, found: KeyEntry, mine: KeyEntry) -> _Following:
+    def _verdict(self, found: KeyEntry, mine: KeyEntry, older: Sequence[KeyEntry], *, moves: bool) -> _Verdict:
+        """Returns what becomes of a message, by the entry of its key. The first line that fits counts.
+
+        the entry names                           the message              outcome
+        ----------------------------------------  -----------------------  ---------------------------------------------
+        the message itself, from an earlier try                            `_of_own`
+        a message that was moved to this one      moves                    comes next, or dies if that was cancelled
+        any, with a floor above the message                                dies: it was cancelled or replaced before
+        a newer message that waits                                         `_of_newer`
+        an older message that still waited        without `replace`        dies
+        any                                       moves                    comes next, without the entry's latest time
+        any                                                                comes next, at the latest time of all
+        """
+        if found.id is not None and found.id == id_at(mine.id or found.id, found.deliver_at_ms):
+            return self._of_own(found, found.id, mine, moves=moves)
+        if moves and found.id is not None and self._leads_to(found.id, mine.id):
+            # The same message at another time: it must not lose against its own earlier version.
+            return _DIES if found.cancelled else _comes_next(_after(found, mine), None, None)
+        if mine.version[:2] < found.floor:
+            return _DIES
+        if found.version > mine.version and self._alive(found):
+            return _of_newer(found, mine)
+        if found.version < mine.version and not mine.replace and self._overlap(found, mine):
+            return _DIES
+        if moves:  # a time that is given anew ends the promises of older messages
+            return _comes_next(*self._following_entry(replace(found, latest_ms=0), mine))
+        return _comes_next(
+            *self._following_entry(found, _by_latest(mine, [e for e in older if e.version[:2] >= found.floor]))
+        )
+
+    def _of_own(self, found: KeyEntry, id: MessageId, mine: KeyEntry, *, moves: bool) -> _Verdict:
+        """Returns what becomes of a message that its entry names, since an earlier try."""
+        lowered = found.sent_ms > mine.sent_ms and not found.cancelled
+        if (found.sent_ms < mine.sent_ms or lowered) and not moves:
+            # The earlier try did not know of a purge. The entry would count as purged, or as not purged.
+            known = replace(found, sent_ms=mine.sent_ms, floor=max(mine.floor, found.floor))
+            return _Verdict(id, (known, None, None), again=True)
+        # A cancel that found the slot sealed put no tombstone, and said that the message comes.
+        return _Verdict(id) if not found.cancelled or self._find(id) is None else _DIES
+
+    def _following_entry(self, found: KeyEntry, mine: KeyEntry) -> _Following:
         """Returns the entry that follows `found`, and the writes that stop the superseded message.
 
-        A message that is due so soon that its slot may be sealed gets a tombstone on the condition that the slot is
-        open. If the slot is sealed, the message's claim decides. A message that comes anyway keeps its own promise;
-        the entry holds until when it may come.
+        The slot of the superseded message may be sealed if the message is due soon. Then the tombstone is put only if
+        the slot is open. If the slot is sealed, the claim of the message decides. If the superseded message still
+        comes, its latest time does not bind the newer message, and the entry keeps its due time.
         """
         following = replace(mine, floor=max(mine.floor, found.floor), tail_ms=found.tail_ms)
         known = None if found.id is None else self._find(found.id)
@@ -292,7 +317,7 @@ class _Settling:
         near = found.deliver_at_ms < self._near_ms
         if not near or self._sealed_now() <= own.slot:
             return kept, own._replace(certain=near) if known is None and replaced else None, None
-        claim, stop = self._stop(own, found.deliver_at_ms) if replaced else (Claim(), None)
+        claim, stop = self._cancel_of_claim(own, found.deliver_at_ms) if replaced else (Claim(), None)
         if not claim.comes:
             return (following, None, None) if stop is None else (kept, own, stop)
         following = replace(following, tail_ms=max(found.tail_ms, found.deliver_at_ms))
@@ -308,10 +333,11 @@ class _Settling:
         over = 0 < found.latest_ms <= mine.sent_ms
         return mine.replace and not over and found.deliver_at_ms > mine.sent_ms - late_ms
 
-    def _stop(self, own: Tombstone, due_ms: int) -> tuple[Claim, Change | None]:
-        """Returns the claim of a message whose slot is sealed once the write is done that cancels it, if any.
+    def _cancel_of_claim(self, own: Tombstone, due_ms: int) -> tuple[Claim, Change | None]:
+        """Returns the claim that a message of a sealed slot will have, and the write that cancels the message, if any.
 
-        What a consumer has is cancelled for all others.
+        If a consumer has the message, the write cancels the message for all other subscriptions. If the message is
+        cancelled already, this puts its tombstone, which may be missing.
         """
         topic = self._state.topic
         if not self._state.settings.claimed or self._now_ms - due_ms > LATEST_CANCEL_MS:
@@ -322,22 +348,43 @@ class _Settling:
         kept_s = claim_ttl_s(due_ms, self._now_ms, cancelled=True)
         return replace(claim, cancelled=True), superseding(topic, own.id, kept_s, from_all=not claim.holders)
 
-    def _send_earlier(self, mine: Candidate, earlier: MessageId) -> None:
-        """Sends a message in the place of one that is due after its key's latest time, unless this was cancelled."""
+    def _bring_forward(self, mine: Candidate, earlier: MessageId) -> None:
+        """Replaces a message that is due after the latest time of its key by a message that is due at that time.
+
+        If the first message was cancelled, the other message is cancelled, too.
+        """
         topic, slot_ms = self._state.topic, self._state.slot_ms
         own = tombstone(mine.id, slot_ms, self._now_ms, to=earlier)
         known = self._storage.tombstones.put(topic, own)
         if known is not None and known.to != earlier:
             self._storage.tombstones.put(topic, tombstone(earlier, slot_ms, self._now_ms))
-            return
-        if self._storage.notes.read(topic, earlier) is not None:
-            return
-        [message] = outgoing(select(mine.pack, [mine.place]))
-        message = at_its_latest(message, earlier, mine.sent_ms)
-        urgent = message.deliver_at_ms < self._now_ms + KEYED_URGENT_MS
-        for _, data in packs_of(topic, self._state.generation, self._now_ms, [message]):
-            self._queues.forward(topic, 1, data, urgent=urgent)
-        self._storage.notes.put(topic, earlier, 0, own.ttl_s)
+        elif self._storage.notes.read(topic, earlier) is None:
+            [message] = outgoing(select(mine.pack, [mine.place]))
+            self._earlier[earlier] = mine, at_its_latest(message, earlier, mine.sent_ms), own.ttl_s
+
+    def send_earlier(self, unsettled: _Errors) -> None:
+        """Sends messages whose maximum makes them due earlier, in packs, and notes them."""
+        topic, near_ms = self._state.topic, self._now_ms + KEYED_URGENT_MS
+        known_ms = self._state.sent_at_ms(0)
+
+        def note(id: MessageId) -> None:
+            self._storage.notes.put(topic, id, 0, self._earlier[id][2])
+
+        for urgent in (True, False):
+            ids = [id for id, (_, each, _) in self._earlier.items() if (each.deliver_at_ms < near_ms) is urgent]
+            messages = [self._earlier[id][1] for id in ids]
+            packed = packs_of(
+                topic, self._state.generation, self._now_ms, messages, max_messages=_PACKED, known_purge_ms=known_ms
+            )
+            for places, data in packed:
+                sent = [ids[place] for place in places]
+                try:
+                    self._queues.forward(topic, len(sent), data, urgent=urgent)
+                except Exception as error:
+                    errors = dict.fromkeys(sent, error)
+                else:
+                    errors = each_alone(self._storage.parallel, note, sent)
+                unsettled.update((self._earlier[id][0].name, error) for id, error in errors.items())
 
     def _leads_to(self, message_id: MessageId, successor: MessageId | None) -> bool:
         """Whether a message was moved and became the given successor."""
@@ -390,8 +437,23 @@ class _Settling:
         self._storage.tombstones.put(self._state.topic, own)
 
 
+def _comes_next(entry: KeyEntry, superseded: Tombstone | None, claim: Change | None) -> _Verdict:
+    return _Verdict(entry.id, (entry, superseded, claim))
+
+
+def _of_newer(found: KeyEntry, mine: KeyEntry) -> _Verdict:
+    """Returns what becomes of a message if a newer one waits. It lives only if due before the newer was sent."""
+    if mine.deliver_at_ms <= found.sent_ms:
+        return _Verdict(mine.id)
+    # What `mine` replaces must not come either, even if the newer message is cancelled.
+    return _DIES if mine.floor <= found.floor else _Verdict(None, (replace(found, floor=mine.floor), None, None))
+
+
 def _by_latest(mine: KeyEntry, older: Sequence[KeyEntry]) -> KeyEntry:
-    """Returns the entry of a message that comes no later than it and older ones may, with an earlier id if need be."""
+    """Returns a message's entry with the earliest of the latest times of the message and of older messages.
+
+    If the message is due after this time, the entry has the id of a message that is due at this time.
+    """
     latest_ms = min((each.latest_ms for each in (mine, *older) if each.latest_ms), default=0)
     late = mine.id is not None and 0 < latest_ms < mine.deliver_at_ms
     return replace(mine, latest_ms=latest_ms, id=id_at(mine.id, latest_ms) if late and mine.id else mine.id)

@@ -44,7 +44,7 @@ def complete_all(objects: Objects, buckets: Iterable[Bucket], unreadable: dict[s
 def unindexed(bucket: Bucket) -> Unindexed:
     """Returns how a plan names a ledger whose index cannot be read."""
     tail = "" if bucket.tail is None else bucket.tail.tag
-    return Unindexed(object_name=bucket.object_name, tail=tail, size_bytes=bucket.size_bytes, rows=bucket.rows)
+    return Unindexed(object_name=bucket.object_name, tail=tail, rows=bucket.rows)
 
 
 class Indexes(NamedTuple):

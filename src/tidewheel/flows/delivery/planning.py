@@ -7,7 +7,6 @@ from heapq import heappop, heappush
 from itertools import chain
 from typing import NamedTuple
 
-from tidewheel.flows.delivery.buckets_again import buckets_again
 from tidewheel.flows.delivery.load_index import Indexes, complete, completed, unindexed
 from tidewheel.flows.delivery.occurrences import store_occurrences
 from tidewheel.flows.delivery.recur import next_occupied_by
@@ -21,22 +20,19 @@ _LOOK_AGAIN_MS = 3_600_000
 
 
 class DueBuckets:
-    """The buckets that a dispatch needs, read in the order of their slots. It reads no others.
+    """The buckets that a dispatch needs, in the order of their slots.
 
-    All that begin before `sealed` are read at once, with the tails of those that occupy [planned, sealed). Those that
-    end before `planned` are not kept.
+    The constructor reads the buckets that begin before `sealed`, and the tails of buckets that occupy [planned,
+    sealed). The constructor drops buckets that end before `planned`. `next_slot` reads more buckets only if the result
+    needs them.
 
     Attributes:
         indexes: these buckets.
-
-    Args:
-        passed_over: gets the name and the error of each bucket that cannot be read.
     """
 
-    def __init__(self, ports: Ports, state: TopicState, passed_over: dict[str, Exception]) -> None:
-        self._ports, self._state, self._passed_over = ports, state, passed_over
-        self._unreadable: dict[str, Exception] = {}
-        coming = ports.buckets.in_order(state.topic, self._unreadable)
+    def __init__(self, ports: Ports, state: TopicState) -> None:
+        self._ports, self._state = ports, state
+        coming = ports.buckets.in_order(state.topic)
         found: list[Bucket] = []
         self._ahead: Iterator[Bucket] = coming
         for bucket in coming:
@@ -45,33 +41,19 @@ class DueBuckets:
                 break
             if bucket.last_slot >= state.planned:  # the others wait to be collected, in any number
                 found.append(bucket)
-        found += self._made_again()
-        found.sort(key=lambda each: each.id)
         self.indexes = Indexes(found, [])
         if not all(each.complete for each in found):
             self.indexes = completed(ports, found, state.planned, state.sealed, state.slot_ms)
 
     def next_slot(self) -> int | None:
         """Returns the first occupied slot at or after `sealed`, or None. Reads buckets until the result is certain."""
-        sealed = self._state.sealed
-        slot = next_occupied(self._ports, chain(self.indexes.buckets, self._ahead), sealed)
-        slots = (slot, *(each.next_slot(sealed) for each in self._made_again()))
-        return min((each for each in slots if each is not None), default=None)
+        return next_occupied(self._ports, chain(self.indexes.buckets, self._ahead), self._state.sealed)
 
     @property
     def planned_rows(self) -> int:
         """Estimates the rows of [planned, sealed). The estimates of all dispatches add up to all rows."""
         buckets, state = self.indexes.buckets, self._state
         return waiting_rows(buckets, state.planned) - waiting_rows(buckets, state.sealed)
-
-    def _made_again(self) -> list[Bucket]:
-        """Returns the buckets that could not be read, made anew from their ledgers."""
-        if not self._unreadable:
-            return []
-        again = buckets_again(self._ports, self._state, self._unreadable)
-        self._passed_over |= self._unreadable
-        self._unreadable.clear()
-        return again
 
 
 def make_plan(ports: Ports, state: TopicState, indexes: Indexes, recurring: Sequence[Recurring] = ()) -> Plan | None:
@@ -108,7 +90,7 @@ def next_work_of(
 
     Args:
         occupied: the next slot of a ledger.
-        again: whether there may be work that cannot be read now. A dispatch then looks again within an hour.
+        again: whether a recurring message cannot be read now. A dispatch then looks again within an hour.
     """
     slots = (
         occupied,
@@ -157,5 +139,5 @@ def next_occupied(ports: Ports, buckets: Iterable[Bucket], at_or_after: int) -> 
         first = heappop(nearest)
         try:
             add(first.number, complete(ports.objects, first.bucket), coarse=False)
-        except Exception:  # a dispatch too early plans nothing of it, or sets it aside
+        except Exception:  # a dispatch too early plans nothing of it
             add(first.number, first.bucket, coarse=False)

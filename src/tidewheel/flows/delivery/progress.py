@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 from tidewheel.flows.delivery.keys import CandidateName, candidates_of, settle_keys
 from tidewheel.flows.ports import Ports
@@ -12,26 +13,28 @@ from tidewheel.model.message import TIMES_END_MS, id_deliver_at_ms
 from tidewheel.model.pack import Pack, select
 from tidewheel.model.topic_state import TopicState
 from tidewheel.model.triggers import RETENTION_S
+from tidewheel.model.wheel import open_from
 from tidewheel.storage.items import Note
 
 _EVERY_SLOT = TIMES_END_MS
 """Above each slot, since a slot has more than a millisecond."""
 
 
-def settled(ports: Ports, state: TopicState, packs: Sequence[Pack]) -> tuple[Progress, int]:
-    """Settles the keys of packs, of which some may have been tried before. Returns how many messages lost.
+def settled(ports: Ports, state: TopicState, packs: Sequence[Pack]) -> Progress:
+    """Settles the keys of packs, of which some may have been tried before. See `settle_keys`, also for what is raised.
 
-    See `settle_keys`, also for what is raised.
+    The table must then take the progress of the packs that come again and have rows of sealed slots.
     """
     progress = Progress(ports, state, packs)
     unsettled: dict[CandidateName, Exception] = {}
-    superseded = settle_keys(ports, state, progress.packs.values(), unsettled)
+    progress.superseded = settle_keys(ports, state, progress.packs.values(), unsettled)
     progress.wait_for(unsettled)
-    return progress, superseded
+    progress.probe(max(state.sealed, open_from(ports.clock.now_ms(), state.settings)))
+    return progress
 
 
 class Progress:
-    """The progress of the packs of one call. A call of the table that fails leaves its own pack alone.
+    """The progress of the packs of one call. A failed call of the table affects only its own pack.
 
     The first try of a pack writes only if the ledger fails after the direct rows were sent. A retry writes before and
     after it sends, and sends nothing if the first write is refused. So a table that refuses for hours makes one copy,
@@ -41,9 +44,10 @@ class Progress:
     again for the messages that wait.
 
     Attributes:
-        again: whether a pack may have been tried before. Nobody knows it of a pack without an arrival.
-        packs: place in the batch -> the messages that this call ingests. Not those that are done, wait or are left.
+        packs: place in the batch -> the pack, with only the messages that this call ingests. A pack whose other
+            messages wait is in `left`, too.
         left: place in the batch -> the error of a pack that comes again.
+        superseded: messages that were dropped because of their key, or because their move came too late.
     """
 
     def __init__(self, ports: Ports, state: TopicState, packs: Sequence[Pack]) -> None:
@@ -52,9 +56,9 @@ class Progress:
         self._state = state
         self.packs = dict(enumerate(packs))
         self.left: dict[int, Exception] = {}
+        self.superseded = 0
         self._arrivals = {place: pack.arrival for place, pack in self.packs.items() if pack.arrival is not None}
         self._retried = {place for place, each in self._arrivals.items() if each.retried}
-        self.again = bool(self._retried) or len(self._arrivals) < len(packs)
         self._known: dict[int, Note] = {}
         self._waiting: dict[int, frozenset[bytes]] = {}
         self._begun: set[int] = set()
@@ -89,23 +93,31 @@ class Progress:
                 self.left[place] = next(iter(waiting.values()))
                 self.packs[place] = select(pack, [i for i in range(len(pack)) if i not in waiting])
                 self._waiting[place] = frozenset(id for i, id in enumerate(_ids(pack)) if i in waiting)
-        self._begin(self._waiting)
+        self._probe(self._waiting)
 
-    def begin(self, below_slot: int) -> bool:
-        """Checks, for retries, that the table takes the progress of the rows that are sent next.
+    def probe(self, below_slot: int) -> dict[int, Exception]:
+        """Writes the known progress of retries with rows below a slot, as a test of the table.
 
-        Returns whether it does. If not, `packs` has fewer packs than before.
+        Returns the error of each pack whose progress the table refused. These packs are left.
         """
-        return self._begin(self._with_rows(self._retried, below_slot))
+        return self._probe(self._with_rows(self._retried, below_slot))
 
-    def _begin(self, places: Collection[int]) -> bool:
+    def _probe(self, places: Collection[int]) -> dict[int, Exception]:
         errors = self._put({place: self._note(place) for place in places if place not in self._begun})
         self._begun |= {*places} - errors.keys()
         self._leave(errors)
-        return not errors
+        return errors
 
-    def sent(self, below_slot: int) -> None:
-        """Keeps in mind that all rows below a slot were sent. A retry writes this at once."""
+    @contextmanager
+    def sending(self, below_slot: int) -> Iterator[None]:
+        """Writes the progress of packs that come again, before and after the block sends their rows below a slot.
+
+        Raises:
+            Exception: the table does not take the first write.
+        """
+        for error in self.probe(below_slot).values():
+            raise error
+        yield
         self._keep(self._retried, below_slot)
 
     def failed(self, below_slot: int) -> None:

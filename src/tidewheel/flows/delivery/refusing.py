@@ -4,30 +4,42 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import replace
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
 
 from tidewheel.errors import (
     BadMessage,
     CorruptPack,
-    KeysNotSettled,
     NewerRelease,
     TopicReplaced,
     UnknownTopic,
     WrongQueue,
 )
-from tidewheel.flows.delivery.away import away_since_s
 from tidewheel.flows.ports import Ports
 from tidewheel.model import object_names
 from tidewheel.model.message import SQS_MAX_BYTES
-from tidewheel.model.pack import PACK_ATTRIBUTE, Pack, encode_pack, pack_body
 from tidewheel.model.plain import PREFIX, BadPart
 from tidewheel.model.refused import QueuedMessage, reference, refused_document
 from tidewheel.model.triggers import UNKNOWN_WAIT_S
+from tidewheel.model.untrusted import json_text
 
-_HOPELESS = (BadMessage, CorruptPack, KeysNotSettled, TopicReplaced, WrongQueue)
+_HOPELESS = (BadMessage, CorruptPack, TopicReplaced, WrongQueue)
 """Errors of a pack that are the same in each try."""
+_AWAY = "away"
+"""The note of when a topic's last rebuild began. A rebuild deletes the topic's state for a while."""
+
+
+def away_since_s(ports: Ports, topic: str) -> int:
+    """Returns when the last rebuild of a topic began, in seconds of Unix time, or 0."""
+    note = ports.notes.read(topic, _AWAY)
+    return 0 if note is None else note.number
+
+
+def note_away(ports: Ports, topic: str) -> None:
+    """Notes that a rebuild of a topic begins. The note outlives the wait for the topic."""
+    now_s = ports.clock.now_ms() // 1000
+    ports.notes.put(topic, _AWAY, now_s, now_s + 2 * UNKNOWN_WAIT_S)
 
 
 def hopeless_until_ms(ports: Ports, error: Exception) -> float:
@@ -45,46 +57,113 @@ def hopeless_until_ms(ports: Ports, error: Exception) -> float:
     return until_ms if isinstance(error, NewerRelease) else -math.inf
 
 
-class Refusals(NamedTuple):
-    """The outcome of failed messages.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PendingPacks:
+    """Packs that are left in the queue and come again.
 
     Attributes:
-        refused: no retry helps these.
-        left: the others, which come again.
-        failures: the ids of messages that could not be refused although no retry helps them, and why.
+        names: of their SQS messages.
+        error: the failure; None: there was no time for the packs.
     """
 
-    refused: list[QueuedMessage]
-    left: list[QueuedMessage]
-    failures: list[tuple[str, Exception]]
+    names: list[str]
+    error: Exception | None
 
 
-def refuse_hopeless(
-    ports: Ports, messages: Sequence[QueuedMessage], error: Exception, has_time: Callable[[], bool]
-) -> Refusals:
-    """Refuses messages whose error is permanent, while there is time. The others come again."""
-    done = Refusals([], [], [])
-    try:
-        until_ms = hopeless_until_ms(ports, error)
-    except Exception as unread:
-        return Refusals([], list(messages), [(messages[0].id, unread)])
-    for message in messages:
-        hopeless = message.sent_at_ms <= until_ms and has_time()
+class Report(Protocol):
+    """Where a function tells its failures. `Telemetry` is one."""
+
+    @property
+    def logger(self) -> Any:
+        """The function's logger."""
+
+    def failed(self, message: str, error: BaseException, /, **keys: object) -> None:
+        """Logs and counts a failure that is left to a retry or to people."""
+
+    def leave(self, messages: Iterable[str], error: Exception | None = None) -> None:
+        """Leaves messages of a batch in their queue, which shows them again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unfinished:
+    """The messages of a batch that ingest cannot finish: a message is refused, or comes again.
+
+    Attributes:
+        messages: all of the batch, by SQS's ids.
+        has_time: whether there is time for a refusal.
+        bad: SQS's id of an envelope -> its bad messages.
+    """
+
+    ports: Ports
+    report: Report
+    messages: Mapping[str, QueuedMessage]
+    has_time: Callable[[], bool]
+    bad: dict[str, Sequence[BadPart]] = field(default_factory=dict)
+
+    def leave(self, names: Sequence[str]) -> None:
+        """Leaves packs to the next call, because there is no time for them."""
+        self.report.logger.warning("packs left to the next call", extra={"packs": len(names)})
+        self.report.leave(names)
+
+    def delete(self, topic: str, names: Sequence[str], *, urgent: bool) -> None:
+        """Deletes packs that are done. A call that dies later keeps this work."""
         try:
-            if hopeless:
-                refuse(ports, message, str(error))
+            self.ports.queues.delete(topic, [self.messages[name].receipt_handle for name in names], urgent=urgent)
+        except Exception as error:  # they are deleted when the call ends
+            self.report.failed("packs not deleted", error, topic=topic)
+
+    def settle_all(self, names: Sequence[str], left: Iterable[PendingPacks]) -> list[str]:
+        """Settles all packs of a group that are left. Returns the names of those that are done.
+
+        The bad messages of an envelope are refused once all others are done. If not, the envelope comes again.
+        """
+        waiting: set[str] = set()
+        for each in left:
+            waiting.update(each.names)
+            if each.error is None:
+                self.leave(each.names)
+            else:
+                self.settle(each.names, each.error)
+        return [name for name in names if name not in waiting and self._refused_bad(name)]
+
+    def settle(self, names: Sequence[str], error: Exception) -> None:
+        """Refuses messages whose error is permanent, while there is time. The others come again."""
+        refused: list[str] = []
+        left: list[str] = []
+        try:
+            until_ms = hopeless_until_ms(self.ports, error)
+        except Exception as unread:
+            self.report.failed("pack not refused", unread, sqs_message_id=names[0])
+            until_ms = -math.inf
+        for name in names:
+            message = self.messages[name]
+            hopeless = message.sent_at_ms <= until_ms and self.has_time()
+            gone = hopeless and self._unrefused(name, message, str(error)) is None
+            (refused if gone else left).append(name)
+        for what, some in (("pack refused", refused), ("topic not ingested", left)):
+            if some:
+                self.report.failed(what, error, packs=len(some), sqs_message_ids=some[:10])
+        self.report.leave(left, error)
+
+    def _refused_bad(self, name: str) -> bool:
+        bad = self.bad.get(name)
+        if bad is None:
+            return True
+        unsent = self._unrefused(name, *bad_alone(self.messages[name], bad))
+        if unsent is not None:
+            self.report.leave([name], unsent)
+            return False
+        self.report.failed("pack refused", bad[0].error, messages=len(bad), sqs_message_ids=[name])
+        return True
+
+    def _unrefused(self, name: str, message: QueuedMessage, reason: str) -> Exception | None:
+        """Refuses a message. Returns the error if it cannot be refused."""
+        try:
+            refuse(self.ports, message, reason)
         except Exception as unsent:
-            done.failures.append((message.id, unsent))
-            hopeless = False
-        (done.refused if hopeless else done.left).append(message)
-    return done
-
-
-def refuse_some(ports: Ports, message: QueuedMessage, pack: Pack, error: Exception) -> None:
-    """Refuses some messages of a pack, as `refuse` with a pack of these alone."""
-    data = {PACK_ATTRIBUTE: {"DataType": "Binary", "BinaryValue": encode_pack(pack)}}
-    body = pack_body(pack.topic, len(pack))
-    refuse(ports, replace(message, body=body, attributes=data), str(error))
+            self.report.failed("pack not refused", unsent, sqs_message_id=name)
+            return unsent
+        return None
 
 
 def bad_alone(message: QueuedMessage, bad: Sequence[BadPart]) -> tuple[QueuedMessage, str]:
@@ -93,7 +172,7 @@ def bad_alone(message: QueuedMessage, bad: Sequence[BadPart]) -> tuple[QueuedMes
     parts = [{"place": each.place, "reason": str(each.error), "message": each.given} for each in bad]
     # With this name, no redrive takes the document for a message.
     mark = {f"{PREFIX}refused": {"DataType": "String", "StringValue": "messages of an envelope"}}
-    return replace(message, body=json.dumps(parts), attributes={**message.attributes, **mark}), reason
+    return replace(message, body=json_text(parts), attributes={**message.attributes, **mark}), reason
 
 
 def refuse(ports: Ports, message: QueuedMessage, reason: str) -> None:

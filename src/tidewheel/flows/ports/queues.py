@@ -6,13 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-from tidewheel.model.job import HoldJob
 from tidewheel.model.park import ParkKey
-from tidewheel.model.set_aside import SetAside
 from tidewheel.model.subscription_state import DeliveryKey
 
 
-class Release(NamedTuple):
+class QueueMessage(NamedTuple):
     """A message on its way to a queue.
 
     Attributes:
@@ -34,20 +32,18 @@ class Refusal:
     Attributes:
         index: the message's place in the batch.
         permanent: whether SQS will never take the message (the message's fault, not the service's).
-        throttled: whether SQS or the queue's key is at fault, for all messages alike. No message is refused for that.
     """
 
     index: int
     permanent: bool
     code: str
     reason: str
-    throttled: bool = False
 
 
 class Queues(Protocol):
     """The SQS queues of subscriptions, the work queue and the queue of refused messages."""
 
-    def send(self, queue_url: str, batch: Sequence[tuple[Release, int]]) -> list[Refusal]:
+    def send(self, queue_url: str, batch: Sequence[tuple[QueueMessage, int]]) -> list[Refusal]:
         """Sends at most ten messages, each with its delay in seconds. Returns the refusals.
 
         Raises:
@@ -63,16 +59,8 @@ class Queues(Protocol):
         """Puts parks to drain into the work queue, hidden for some seconds."""
         ...
 
-    def enqueue_hold(self, job: HoldJob, *, delay_s: int = 0) -> None:
-        """Puts messages that the table does not take now into the work queue, hidden for some seconds."""
-        ...
-
-    def enqueue_set_aside(self, items: Sequence[SetAside]) -> None:
-        """Puts tries of set-aside items into the work queue."""
-        ...
-
     def enqueue_catch_up(self, topic: str, subscription: str, generation: str) -> None:
-        """Puts a job for a resumed subscription into the work queue.
+        """Puts a task for a resumed subscription into the work queue.
 
         Raises:
             QueueUnavailable: the caller has no access, or there is no work queue.
@@ -81,6 +69,10 @@ class Queues(Protocol):
 
     def forward(self, topic: str, messages: int, pack: bytes, *, urgent: bool = False) -> None:
         """Puts a pack with some messages into the topic's bulk or urgent queue. Raises if SQS does not take it."""
+        ...
+
+    def delete(self, topic: str, receipt_handles: Sequence[str], *, urgent: bool) -> None:
+        """Deletes messages from the topic's urgent or bulk queue, from which they were received."""
         ...
 
     def refuse(self, document: Mapping[str, object]) -> None:

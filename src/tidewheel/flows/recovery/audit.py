@@ -6,14 +6,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from tidewheel.errors import InvalidValue, ObjectMissing
+from tidewheel.flows.maintenance.checkpoint import find_checkpoints
+from tidewheel.flows.maintenance.orphans import ORPHAN_GRACE_S
 from tidewheel.flows.ports import Ports
 from tidewheel.flows.recovery.rebuild import buckets_of, generation_of, ledgers_of, report_of
 from tidewheel.flows.recovery.rebuild_engine import LedgerScan, RebuildEngine
 from tidewheel.flows.recovery.rebuild_planning import differs, groups, planned_of, resolve
 from tidewheel.flows.recovery.rebuild_report import RebuildReport
 from tidewheel.flows.recovery.scan import ScanRange
-from tidewheel.flows.upkeep.checkpoint import find_checkpoints
-from tidewheel.flows.upkeep.orphans import ORPHAN_GRACE_S
 from tidewheel.ledger.bucket import Bucket
 from tidewheel.ledger.inspection import Inspected
 from tidewheel.model.checkpoint import Checkpoint
@@ -24,7 +24,7 @@ from tidewheel.storage.objects import StoredObject
 
 
 def audit(ports: Ports, topic: str, engine: RebuildEngine, *, settings: TopicSettings | None = None) -> RebuildReport:
-    """Compares a topic's index with its ledgers and its checkpoint. Without an index, reports the input of a rebuild.
+    """Compares a topic's index with the ledgers and the checkpoint. Without an index, reports the input of a rebuild.
 
     Changes nothing, except that the orphan sweep deletes objects of the scan if the audit dies.
 
@@ -54,7 +54,9 @@ def audit(ports: Ports, topic: str, engine: RebuildEngine, *, settings: TopicSet
         resolved.dropped = []
     together = groups(resolved.live, scan.overlaps(resolved.live))
     settled = {each.name for each in stored if each.put_at_ms < now_ms - MAX_FUNCTION_S * 1000}
-    coming = [each for each in unnamed if each.object_name in settled and _last_slot(each) >= planned]
+    coming = [
+        each for each in unnamed if each.object_name in settled and each.bucket and each.bucket.last_slot >= planned
+    ]
     lost = _lost(ports, topic, state, newest, _alone(scan, resolved.live, coming))
     scan.delete()
     orphaned = [each for each in stored if state is not None and each.name not in named | trash]
@@ -84,7 +86,7 @@ def _alone(scan: LedgerScan, live: list[Inspected], others: list[Inspected]) -> 
 def _lost(
     ports: Ports, topic: str, state: TopicState | None, newest: Checkpoint | None, alone: Sequence[Inspected]
 ) -> list[str]:
-    """Names what the table has not, though the checkpoint or a ledger has it. An unreadable item is there."""
+    """Names the items of the checkpoint and of ledgers that the table lacks. An unreadable item is not lost."""
     if state is None:
         return ["the topic, with all its items: rebuild it"]
     found = [
@@ -104,10 +106,6 @@ def _lost(
     found += [f"subscription {each.name} {ended}" for each in newest.subscriptions if each.name not in names]
     found += [f"recurring message {each.name} {ended}" for each in newest.recurring if each.name not in rules]
     return found + ([f"{gone:,} cancelled messages of the checkpoint, which would come"] if gone else [])
-
-
-def _last_slot(ledger: Inspected) -> int:
-    return -1 if ledger.bucket is None else ledger.bucket.last_slot
 
 
 def _owner(

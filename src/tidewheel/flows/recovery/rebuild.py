@@ -22,9 +22,10 @@ from tidewheel.errors import (
     TopicDeleting,
     UnknownTopic,
 )
-from tidewheel.flows.delivery.away import note_away
-from tidewheel.flows.delivery.buckets_again import reader_of
 from tidewheel.flows.delivery.recur import delete_plan
+from tidewheel.flows.delivery.refusing import note_away
+from tidewheel.flows.maintenance.checkpoint import checkpoint_topic, find_checkpoints, store_checkpoint
+from tidewheel.flows.maintenance.merge_rows import MergeWork
 from tidewheel.flows.ports import Ports
 from tidewheel.flows.recovery.rebuild_engine import RebuildEngine
 from tidewheel.flows.recovery.rebuild_keys import KeyRestore
@@ -40,9 +41,7 @@ from tidewheel.flows.recovery.rebuild_planning import (
     rewriting,
 )
 from tidewheel.flows.recovery.rebuild_report import RebuildReport
-from tidewheel.flows.recovery.scan import ScanRange
-from tidewheel.flows.upkeep.checkpoint import checkpoint_topic, find_checkpoints, store_checkpoint
-from tidewheel.flows.upkeep.merge_rows import MergeWork
+from tidewheel.flows.recovery.scan import ScanRange, reader_of
 from tidewheel.ledger.bucket import Bucket, waiting_rows
 from tidewheel.ledger.inspection import Inspected
 from tidewheel.ledger.reader import tags_of
@@ -50,6 +49,7 @@ from tidewheel.ledger.writer import GENERATION_TAG, TOPIC_TAG
 from tidewheel.model.checkpoint import Checkpoint, with_effective_cursors
 from tidewheel.model.object_names import ASIDE, LEDGERS, is_ledger, topic_prefix
 from tidewheel.model.settings import TopicSettings
+from tidewheel.model.topic_state import TopicState
 from tidewheel.model.wheel import open_from
 from tidewheel.storage.objects import Objects, StoredObject
 
@@ -126,18 +126,18 @@ def _rebuild(
     state = restored_state(checkpoint, planned, now_ms)
     together = groups(resolved.live, scan.overlaps(resolved.live))
     say(f"topic {topic}: {len(resolved.live):,} ledgers count, {sum(map(len, together)):,} of them are rewritten")
-    outputs = _rewritten(engine, checkpoint, resolved, together, planned)
+    outputs = _rewritten(engine, state, resolved, together)
     _move_aside(ports, resolved, together)
     rewritten = {place for each in together for place in each}
     live = [each for place, each in enumerate(buckets_of(resolved)) if place not in rewritten] + outputs
-    _clear(ports, topic, keep={each.id for each in live})
+    _clear(ports, topic, {each.id for each in live}, planned)
     _restore(ports, checkpoint, live, planned)
     keys = scan.restore_keys(resolved.live, KeyRestore.of(checkpoint, state, now_ms), checkpoint.keys)
     if keys:
         say(f"topic {topic}: {keys:,} keys")
     scan.delete()
-    layout = max([state.layout, *(each.schema_version for each in live)])
-    if not ports.topic_states.create(replace(state, waiting=waiting_rows(live, planned), layout=layout)):
+    ports.topic_list.add(topic)
+    if not ports.topic_states.create(replace(state, waiting=waiting_rows(live, planned))):
         raise AlreadyExists("topic", topic, "an index that was made during the rebuild")
     report = report_of(checkpoint, topic, stored, scan.inspected, resolved, together)
     return replace(
@@ -158,7 +158,7 @@ def _restore(ports: Ports, checkpoint: Checkpoint, live: Sequence[Bucket], plann
 
 
 def scan_range(checkpoint: Checkpoint, now_ms: int) -> ScanRange:
-    """Returns which messages are compared, and which have keys: those that are planned again, or not due yet."""
+    """Returns the messages to compare (planned again) and the messages with keys (planned again, or not due yet)."""
     slot_ms = checkpoint.settings.slot_ms
     from_ms = planned_of(checkpoint, now_ms) * slot_ms
     return ScanRange(slot_ms=slot_ms, from_ms=from_ms, keys_from_ms=min(from_ms, now_ms))
@@ -234,25 +234,15 @@ def generation_of(objects: Objects, topic: str, stored: Sequence[StoredObject]) 
     raise UnknownTopic(topic)
 
 
-def _rewritten(
-    engine: RebuildEngine, checkpoint: Checkpoint, resolved: Resolved, together: list[list[int]], planned: int
-) -> list[Bucket]:
+def _rewritten(engine: RebuildEngine, state: TopicState, resolved: Resolved, together: list[list[int]]) -> list[Bucket]:
     """Writes each group of ledgers as one, without repeats. Nothing names the outputs yet."""
     live = buckets_of(resolved)
     written: list[Bucket] = []
     for places in together:
-        merge = rewriting([live[place] for place in places], planned)
-        if merge is None:
-            continue
-        work = MergeWork(
-            topic=checkpoint.topic,
-            generation=checkpoint.generation,
-            settings=checkpoint.settings,
-            merge=merge,
-            purge_ms=checkpoint.purge_ms,
-            purges=checkpoint.purges,
-        )
-        written += (output for output in engine.write(work) if output is not None)
+        merge = rewriting([live[place] for place in places], state.planned)
+        if merge is not None:
+            outputs = engine.write(MergeWork(state=state, merge=merge))
+            written += (output for output in outputs if output is not None)
     return written
 
 
@@ -265,18 +255,19 @@ def _move_aside(ports: Ports, resolved: Resolved, together: list[list[int]]) -> 
         ports.objects.move(name, ASIDE + name)
 
 
-def _clear(ports: Ports, topic: str, keep: set[str]) -> None:
-    """Deletes an index except subscriptions, parks, damaged items, tombstones and kept buckets. Ledgers stay.
+def _clear(ports: Ports, topic: str, keep: set[str], planned: int) -> None:
+    """Deletes an index except subscriptions, parks, tombstones, kept buckets and quarantined deliveries. Ledgers stay.
 
-    A suspect holds its subscription's cursor, so its rows are planned again, unless they were direct.
+    Messages due from slot `planned` on are planned again.
     """
-    suspects = [each for each in ports.set_aside.all(topic) if not each.damaged]
-    ports.set_aside.delete(each.key for each in suspects if not each.direct)
     remade = ("ledger", "plan", "delivery", "merged ledger")
     ports.unreadable.delete([each for each in ports.unreadable.all(topic) if each.what in remade])
-    ports.deliveries.delete([each.key for each in ports.deliveries.all(topic)])
+    opened = ports.deliveries.all(topic)
+    kept = [each.key for each in opened if each.quarantined and each.key.plan < planned]
+    ports.deliveries.delete([each.key for each in opened if each.key not in kept])
     for a, _ in ports.plans.ranges(topic):
-        delete_plan(ports, topic, a)
+        if a not in {each.plan for each in kept}:
+            delete_plan(ports, topic, a)
     for trash in ports.merges.trash(topic):
         ports.merges.delete_trash(topic, trash)
     for bucket in ports.buckets.all(topic):
@@ -303,9 +294,7 @@ def report_of(
         dropped=tuple(resolved.dropped),
         foreign=tuple(resolved.foreign),
         damaged=tuple(each.damage for each in inspected if each.damage is not None),
-        overlapping=_names(resolved, together),
+        overlapping=tuple(
+            tuple(resolved.live[place].object_name for place in each) for each in together if len(each) > 1
+        ),
     )
-
-
-def _names(resolved: Resolved, together: list[list[int]]) -> tuple[tuple[str, ...], ...]:
-    return tuple(tuple(resolved.live[place].object_name for place in each) for each in together if len(each) > 1)

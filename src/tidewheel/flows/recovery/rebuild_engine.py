@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
+from tidewheel.flows.maintenance.merge_rows import MergeWork
 from tidewheel.flows.recovery.rebuild_keys import KeyRestore
 from tidewheel.flows.recovery.scan import ScanRange
-from tidewheel.flows.upkeep.merge_rows import MergeWork
 from tidewheel.ledger.bucket import Bucket
 from tidewheel.ledger.inspection import Inspected
 from tidewheel.model.key import KeyEntry
@@ -25,7 +25,7 @@ class LedgerScan(Protocol):
 
     @property
     def inspected(self) -> Sequence[Inspected]:
-        """The ledgers, without those that were gone."""
+        """The ledgers that were still there."""
         ...
 
     def overlaps(self, ledgers: Sequence[Inspected], /) -> Overlaps:

@@ -14,7 +14,6 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import groupby
 from operator import itemgetter
-from typing import Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -27,30 +26,14 @@ from tidewheel.model.message import id_bytes, id_deliver_at_ms, id_text
 from tidewheel.model.recurring import is_occurrence
 from tidewheel.model.tombstone import tombstone, ttl_s
 from tidewheel.model.topic_state import TopicState
-from tidewheel.storage.keys import Keys
-from tidewheel.storage.tombstones import Tombstones
+from tidewheel.storage.storage import Storage
 
 _ATTEMPTS = 50
 _ID_TYPE = pa.binary(16)
 
 
-class KeyPorts(Protocol):
-    """The ports that restoring needs."""
-
-    @property
-    def keys(self) -> Keys:
-        """The keys."""
-        ...
-
-    @property
-    def tombstones(self) -> Tombstones:
-        """The tombstones."""
-        ...
-
-    @property
-    def parallel(self) -> Parallel:
-        """Runs calls side by side."""
-        ...
+KeyPorts = tuple[Storage, Parallel]
+"""The stored state that restoring changes, and a mapper that runs calls side by side."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,12 +116,13 @@ class KeyRestore:
 
         If it stops between the tombstone and the entry, a repetition does the same.
         """
-        ports.parallel(lambda entry: self._put(ports, entry), entries)
+        storage, parallel = ports
+        parallel(lambda entry: self._put(storage, entry), entries)
 
-    def _put(self, ports: KeyPorts, entry: KeyEntry) -> None:
+    def _put(self, storage: Storage, entry: KeyEntry) -> None:
         topic, slot_ms = self.state.topic, self.state.slot_ms
         for _ in range(_ATTEMPTS):
-            found = ports.keys.claim(topic, entry)
+            found = storage.keys.claim(topic, entry)
             if found is None or found.id is not None or entry.id is None:
                 return
             if found.version[:2] < entry.version[:2]:
@@ -146,7 +130,7 @@ class KeyRestore:
             else:
                 following = replace(found, id=entry.id, tail_ms=entry.tail_ms, ttl_s=max(found.ttl_s, entry.ttl_s))
                 if not self._sealed(entry.deliver_at_ms):
-                    ports.tombstones.put(topic, tombstone(entry.id, slot_ms, self.now_ms))
-            if ports.keys.move(topic, found, following, None):
+                    storage.tombstones.put(topic, tombstone(entry.id, slot_ms, self.now_ms))
+            if storage.keys.move(topic, found, following, None):
                 return
         raise ConcurrentModification("restore key", topic, _ATTEMPTS)

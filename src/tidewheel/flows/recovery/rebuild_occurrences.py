@@ -13,8 +13,8 @@ from __future__ import annotations
 import pyarrow as pa
 
 from tidewheel.errors import CorruptLedger, ObjectMissing
-from tidewheel.flows.delivery.buckets_again import reader_of
 from tidewheel.flows.ports import Ports
+from tidewheel.flows.recovery.scan import reader_of
 from tidewheel.ledger.bucket import bucket_id, content_id
 from tidewheel.ledger.ledger import decode_segment, encode_ledger
 from tidewheel.ledger.reader import segments_of

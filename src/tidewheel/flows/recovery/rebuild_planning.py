@@ -18,12 +18,12 @@ from dataclasses import dataclass, field, replace
 
 from pyroaring import BitMap
 
-from tidewheel.flows.upkeep.merge_planning import MAX_OUTPUT_BYTES, MAX_OUTPUT_ROWS, Merge
+from tidewheel.flows.maintenance.merge_planning import MAX_OUTPUT_BYTES, MAX_OUTPUT_ROWS, Merge
 from tidewheel.ledger.bucket import Bucket, BucketId
 from tidewheel.ledger.inspection import Inspected
 from tidewheel.model.checkpoint import Checkpoint
+from tidewheel.model.plan import Segment
 from tidewheel.model.recurring import Recurring
-from tidewheel.model.segment import Segment
 from tidewheel.model.subscription_state import SubscriptionState
 from tidewheel.model.topic_state import TopicState
 from tidewheel.model.wheel import open_from
@@ -151,15 +151,14 @@ def restored_state(checkpoint: Checkpoint, planned: int, now_ms: int) -> TopicSt
         recurring=len(checkpoint.recurring),
         purges=checkpoint.purges,
         created_at_ms=checkpoint.created_at_ms,
-        layout=checkpoint.layout,
     )
 
 
 def restored_subscriptions(checkpoint: Checkpoint, planned: int) -> list[SubscriptionState]:
     """Returns the restored subscriptions. They start at `planned`, without the rows that they had.
 
-    Their generation stays, because parks, set-aside items and messages that the work queue holds belong to them only by
-    the generation. A job for a part of an old delivery can then only deliver a part of a new delivery.
+    Their generation stays, because parks and quarantined deliveries belong to them only by the generation. A task for a
+    part of an old delivery can then only deliver a part of a new delivery.
     """
     return [replace(each, cursor=planned, start=max(each.start, each.cursor)) for each in checkpoint.subscriptions]
 

@@ -1,4 +1,4 @@
-"""Reads ledgers once for a rebuild: verifies them, and keeps of each row what is compared between ledgers.
+"""Reads and verifies ledgers once for a rebuild, and keeps the columns to compare.
 
 What a group of ledgers has is cut into shares, by a hash, so that each share can be compared alone. No process holds
 more than a group and a share:
@@ -31,8 +31,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidewheel.errors import CorruptMetadata, ObjectMissing
-from tidewheel.flows.delivery.buckets_again import reader_of
-from tidewheel.ledger.inspection import Inspected, inspect
+from tidewheel.ledger.inspection import READ_BYTES, Inspected, inspect
 from tidewheel.ledger.reader import Read
 from tidewheel.ledger.rows import SCHEMA, times_of
 from tidewheel.model.checksum import opened, sealed
@@ -114,7 +113,7 @@ class ScanTask:
     threads: int
 
     def __call__(self, group: tuple[int, list[tuple[int, StoredObject]]]) -> tuple[list[tuple[int, Inspected]], Spool]:
-        """Returns the ledgers with their places, and what is to be compared.
+        """Returns the ledgers with their places, and the data to compare.
 
         Args:
             group: its number, and ledgers with their places in the list of all.
@@ -255,7 +254,7 @@ class Compare:
 
 
 def read_share(objects: Objects, spools: Sequence[Spool], share: int) -> Iterator[bytes]:
-    """Yields a share of each group that has one, without its checksum.
+    """Yields the share of each group, if not empty, without the checksum.
 
     Raises:
         CorruptMetadata: an object of the scan is damaged.
@@ -289,3 +288,11 @@ def keys_in(share: bytes) -> pa.Table:
     count = int.from_bytes(share[:_COUNT_BYTES], "little")
     stream = share[_COUNT_BYTES + (_HASH_BYTES + _PLACE_BYTES) * count :]
     return pa.ipc.open_stream(stream).read_all() if stream else KEYS.empty_table()
+
+
+def reader_of(objects: Objects, stored: StoredObject) -> Read:
+    """Returns the reader of an object. A small object is read at once, with a single request."""
+    if stored.size_bytes > READ_BYTES:
+        return lambda offset, length: objects.get_range(stored.name, offset, length)
+    data = objects.get_range(stored.name, 0, stored.size_bytes)
+    return lambda offset, length: data[offset : offset + length]

@@ -13,13 +13,13 @@ import pyarrow.compute as pc
 
 from tidewheel.errors import CorruptLedger, ObjectMissing
 from tidewheel.flows.delivery.load_index import complete_all
-from tidewheel.flows.delivery.release import attributes_of, texts_of
+from tidewheel.flows.delivery.sending import attributes_of, texts_of
 from tidewheel.ledger.bucket import Bucket, due_segments
 from tidewheel.ledger.ledger import decode_segment
 from tidewheel.model.message import Encoding, MessageId, id_bytes, id_deliver_at_ms
-from tidewheel.model.plan import Plan
+from tidewheel.model.plan import Plan, Segment
 from tidewheel.model.received import OPTIONS_OF_EXTRAS
-from tidewheel.model.segment import Segment
+from tidewheel.model.subscription_state import unread_objects
 from tidewheel.model.topic_state import TopicState
 from tidewheel.model.validation import Options, OutgoingMessage
 from tidewheel.storage.objects import Objects
@@ -172,6 +172,9 @@ def _find(storage: Storage, state: TopicState, message_id: MessageId) -> FoundMe
             if plan is None:
                 return found
             return replace(found, plan=plan.first_slot, cancelled=message_id in plan.cancelled)
+    if unreadable and slot < state.collected_until:  # a quarantined delivery keeps the plan, and only its own ledgers
+        kept = unread_objects(storage.deliveries.all(state.topic, {}))
+        unreadable = {name: error for name, error in unreadable.items() if name in kept}
     if unreadable:
         raise next(iter(unreadable.values()))
     return None

@@ -18,7 +18,7 @@ from tidewheel.flows.delivery.load_index import complete_all
 from tidewheel.flows.waiting.find import FoundMessage, find_message, found_messages, segment_rows
 from tidewheel.ledger.bucket import Bucket
 from tidewheel.model.message import MessageId, id_deliver_at_ms, id_floor, id_text
-from tidewheel.model.segment import Segment
+from tidewheel.model.plan import Segment
 from tidewheel.model.topic_state import TopicState
 from tidewheel.storage.storage import Storage
 

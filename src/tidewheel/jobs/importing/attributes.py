@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from tidewheel.errors import InvalidValue
 from tidewheel.model.message import HEADER_ATTRIBUTE, MAX_ATTRIBUTES
+from tidewheel.model.untrusted import exact_json_of, json_text
 from tidewheel.model.validation import ATTRIBUTE_NAME, check_characters
 
 _TEXTS = pa.map_(pa.string(), pa.string())
@@ -25,21 +26,13 @@ TOO_MANY = f"are over {MAX_ATTRIBUTES}: SQS takes ten and one is Tidewheel's"
 BAD_NAME = "has a name that SQS refuses"
 REPEATED = "has a name twice"
 BAD_VALUE = "has a value that is empty or that SQS refuses"
+NO_TEXT = "has a number that JSON has not; write it as text, of"
 
 Pairs = list[tuple[str, str]]
 
 
-class _Object(list[tuple[str, Any]]):
-    """The names and values of a JSON object, with repeated names."""
-
-
-class _Number(str):
-    """A number as it stands in JSON: no type of Python holds every one."""
-
-
-_decode = json.JSONDecoder(
-    object_pairs_hook=_Object, parse_float=_Number, parse_int=_Number, parse_constant=_Number
-).decode
+class _RepeatedName(ValueError):
+    """An object has a name twice."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,11 +78,8 @@ def read_attributes(column: pa.Array) -> Attributes:
 
 
 def object_text(pairs: Iterable[tuple[str, Any]]) -> str:
-    """Returns pairs as the text of a JSON object of texts. Repeated names are kept."""
-    texts = ((str(name), _json(value)) for name, value in pairs)
-    # A decimal has become a text already. JSON has no NaN, but a text of it.
-    strict = ((name, text if text[0] == '"' or text == "null" else _json(text)) for name, text in texts)
-    return "{" + ",".join(f"{_json(name)}:{text}" for name, text in strict) + "}"
+    """Returns pairs as the text of an object. Repeated names are kept, and NaN, which no reader of JSON takes."""
+    return "{" + ",".join(f"{_json(str(name))}:{_json(value)}" for name, value in pairs) + "}"
 
 
 def _read(text: str | bytes) -> tuple[Pairs | None, str | None, str]:
@@ -101,33 +91,38 @@ def _read(text: str | bytes) -> tuple[Pairs | None, str | None, str]:
     if not text.strip():
         return None, None, ""
     try:
-        given = _decode(text)
-        if given is None:
-            return None, None, ""
-        if not isinstance(given, _Object):
-            return None, NOT_AN_OBJECT, text
-        pairs = [(name, each if isinstance(each, str) else _json(each)) for name, each in given if each is not None]
-    except (ValueError, RecursionError):
+        given = exact_json_of(text, object_pairs_hook=_once, parse_constant=float)
+    except _RepeatedName:
+        return None, REPEATED, text
+    except ValueError:
         return None, NOT_AN_OBJECT, text
+    if given is None:
+        return None, None, ""
+    if not isinstance(given, dict):
+        return None, NOT_AN_OBJECT, text
+    pairs = []
+    for name, each in given.items():
+        try:
+            pairs += [] if each is None else [(name, each if isinstance(each, str) else json_text(each))]
+        except ValueError:
+            return None, NO_TEXT, name
     names = [name for name, _ in pairs]
     if len(names) > MAX_ATTRIBUTES:
         return None, TOO_MANY, ", ".join(names)
     if any(not ATTRIBUTE_NAME.match(name) or name == HEADER_ATTRIBUTE for name in names):
         return None, BAD_NAME, object_text(pairs)
-    if len(set(names)) < len(names):
-        return None, REPEATED, object_text(pairs)
     if any(not value or not _is_taken(value) for _, value in pairs):
         return None, BAD_VALUE, object_text(pairs)
     return pairs, None, ""
 
 
+def _once(pairs: Pairs) -> dict[str, Any]:
+    if len(dict(pairs)) < len(pairs):
+        raise _RepeatedName
+    return dict(pairs)
+
+
 def _json(value: Any) -> str:
-    if isinstance(value, _Number):
-        return value
-    if isinstance(value, _Object):
-        return "{" + ",".join(f"{_json(name)}:{_json(inner)}" for name, inner in value) + "}"
-    if isinstance(value, list):
-        return "[" + ",".join(map(_json, value)) + "]"
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=_text)
 
 

@@ -23,12 +23,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tidewheel.flows.upkeep.merge_rows import store_rows
+from tidewheel.flows.maintenance.merge_rows import store_rows
 from tidewheel.jobs.importing.checks import Checked, checked_rows
 from tidewheel.jobs.importing.dividing import read_part
 from tidewheel.jobs.importing.rejects import Rejects, columns_of
+from tidewheel.jobs.importing.streams import check_expanded, most_bytes
 from tidewheel.jobs.importing.work import Chunk, FileProblem, Part, Rows, Work
-from tidewheel.ledger.rows import SCHEMA, version_of, widened
+from tidewheel.ledger.rows import SCHEMA
 
 _RANDOM_BYTES = 10
 _BATCH_ROWS = (65_536, 1_024, 16)
@@ -72,9 +73,12 @@ class WritePart:
 
     def _chunks(self, part: Part, batch_rows: int) -> Iterator[Chunk]:
         chunk: _OpenChunk | None = None
-        number = 0
+        number = expanded = 0
         committed = part.chunks(self.committed)
         for rows, checked in checked_rows(read_part(self.work.source, part, batch_rows), part, self.work.terms):
+            if part.file.format == "parquet":  # text is bounded as it is read; here, a dictionary repeats values
+                expanded += int(checked.weight.sum())
+                check_expanded(part.file, expanded, most_bytes(part.file))
             start = 0
             first = True
             while start < len(rows) or first:
@@ -166,7 +170,6 @@ class _OpenChunk:
                 generation=target.generation,
                 settings=target.settings,
                 content=target.content(self._mark),
-                schema_version=max(map(version_of, self._tables)),
             )
         return self._chunk
 
@@ -187,7 +190,7 @@ class _OpenChunk:
             taken = table.take(pa.array(rows))
             id_bytes = pa.py_buffer(np.ascontiguousarray(ids[rows]).tobytes())
             column = pa.Array.from_buffers(pa.binary(16), len(rows), [None, id_bytes])
-            yield widened(taken.append_column(SCHEMA.field("message_id"), column))
+            yield taken.append_column(SCHEMA.field("message_id"), column).select(SCHEMA.names)
 
 
 def _ids(due: npt.NDArray[np.int64], places: npt.NDArray[np.int64], rows: int, seed: str) -> npt.NDArray[np.uint8]:

@@ -21,6 +21,7 @@ from tidewheel.jobs.importing.texts import from_base64
 from tidewheel.jobs.importing.work import ENCODING, MALFORMED, FileProblem, Mask, Part, Rows
 from tidewheel.jobs.location import Location
 from tidewheel.model.message import Encoding
+from tidewheel.model.untrusted import json_of
 
 _BLOCK_BYTES = 4 * 1024 * 1024
 _LONGEST_LINE = 16 * 1024 * 1024
@@ -41,8 +42,8 @@ def check_lines(location: Location, part: Part, needed: Mapping[str, str]) -> No
     lines = text_of(stream.read(_BLOCK_BYTES // 4)).split(b"\n")
     for line in lines if len(lines) == 1 else lines[:-1]:
         try:
-            given = json.loads(line)
-        except (ValueError, RecursionError):
+            given = json_of(line)
+        except ValueError:
             continue
         names |= dict.fromkeys(given) if isinstance(given, dict) else {}
     for option, name in needed.items():

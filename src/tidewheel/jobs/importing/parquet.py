@@ -199,14 +199,21 @@ def _is_plain(type_: pa.DataType) -> bool:
 
 
 def _is_attributes(type_: pa.DataType) -> bool:
-    return is_text(type_) or is_any(type_, "map", "struct", "null")
+    nested = is_any(type_, "map", "struct") and _has_json(type_) and not _has_time(type_)
+    return is_text(type_) or is_any(type_, "null") or nested
+
+
+def _has_time(type_: pa.DataType) -> bool:
+    """Returns whether a type has times inside, which have many texts."""
+    type_ = getattr(type_, "value_type", type_)
+    return pa.types.is_temporal(type_) or any(_has_time(type_.field(n).type) for n in range(type_.num_fields))
 
 
 _ACCEPTED: dict[str, tuple[Callable[[pa.DataType], bool], str]] = {
     "deliver_at": (takes, ACCEPTED),
     "body": (_is_body, "give text, binary, a struct, a list or a map, with plain types in it"),
     "key": (_is_plain, "give a column of text"),
-    "attributes": (_is_attributes, "give a map or struct of texts, or the text of a JSON object"),
+    "attributes": (_is_attributes, "give a map or struct of texts, numbers and flags, or the text of a JSON object"),
     "expires_at": (takes, ACCEPTED),
     "group": (_is_plain, "give a column of text"),
 }

@@ -40,11 +40,7 @@ class Stream:
         """
         data: bytes = self._source.read(size)
         self._read += len(data)
-        if self._read > self._most:
-            raise FileProblem(
-                f"it decompresses to more than {_MOST_TIMES} times its {self._file.size_bytes:,} bytes, as archive "
-                "bombs do; if you trust it, decompress it yourself"
-            )
+        check_expanded(self._file, self._read, self._most)
         return data
 
     def seek(self, offset: int) -> None:
@@ -58,8 +54,21 @@ def stream_of(location: Location, file: InputFile) -> Stream:
     raw = pa.PythonFile(opened(location, file), mode="r")
     if codec is None:
         return Stream(raw, max(_FREE_BYTES, 2 * file.size_bytes), file)
-    most = max(_FREE_BYTES, _MOST_TIMES * file.size_bytes)
-    return Stream(pa.CompressedInputStream(raw, codec), most, file)
+    return Stream(pa.CompressedInputStream(raw, codec), most_bytes(file), file)
+
+
+def most_bytes(file: InputFile) -> int:
+    """Returns the bytes to which a compressed file may expand."""
+    return max(_FREE_BYTES, _MOST_TIMES * file.size_bytes)
+
+
+def check_expanded(file: InputFile, read_bytes: int, most: int) -> None:
+    """Raises FileProblem if so many bytes are too many."""
+    if read_bytes > most:
+        raise FileProblem(
+            f"it decompresses to more than {_MOST_TIMES} times its {file.size_bytes:,} bytes, as archive bombs do; if "
+            "you trust it, decompress it yourself"
+        )
 
 
 def text_of(begin: bytes) -> bytes:

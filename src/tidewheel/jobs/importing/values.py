@@ -6,6 +6,7 @@ import base64
 import json
 from collections.abc import Callable
 from contextlib import suppress
+from datetime import UTC, datetime
 from math import isfinite
 from typing import Any
 
@@ -52,17 +53,25 @@ def payloads(column: pa.Array) -> pa.BinaryArray:
         return column.cast(pa.binary())
     encode = msgspec.json.Encoder(enc_hook=str).encode
     values = column.to_pylist(maps_as_pydicts="strict")
-    texts = [None if value is None else encode(value) for value in values]
-    if any(text and b"null" in text and _has_nan(value) for text, value in zip(texts, values, strict=True)):
+    return pa.array([None if value is None else encode(_written(value)) for value in values], pa.binary())
+
+
+def _written(value: Any) -> Any:
+    """Returns a value with the times inside as text, in UTC if they have a zone.
+
+    Raises:
+        ValueError: a number inside is NaN or infinite, which msgspec writes as null.
+    """
+    if isinstance(value, dict):
+        return {_written(name): _written(each) for name, each in value.items()}
+    if isinstance(value, list):
+        return list(map(_written, value))
+    if isinstance(value, float) and not isfinite(value):
         raise ValueError("JSON has no NaN and no Infinity")
-    return pa.array(texts, pa.binary())
-
-
-def _has_nan(value: Any) -> bool:
-    """Returns whether a value has a number inside that is NaN or infinite, which msgspec writes as null."""
-    if isinstance(value, dict | list):
-        return any(map(_has_nan, value.values() if isinstance(value, dict) else value))
-    return isinstance(value, float) and not isfinite(value)
+    if isinstance(value, datetime):
+        zone = "" if value.tzinfo is None else "Z"
+        return f"{(value.astimezone(UTC) if zone else value).replace(tzinfo=None).isoformat()}{zone}"
+    return value
 
 
 def attribute_texts(column: pa.Array) -> pa.Array:

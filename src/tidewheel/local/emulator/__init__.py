@@ -4,15 +4,13 @@
 |---|---|---|
 | virtual_time | takes the time from the machine | its time functions ask our clock |
 | wire | is reached by HTTP or by patching every client | clients of our sessions reach moto directly, under one lock |
+| refusals | raises Python errors for unknown operations and values of wrong types | AWS's code, by botocore's model |
 | fast_json | serializes through the service model | plain JSON for frequent operations |
 | queues | walks all messages at each operation, cannot move dead letters back | `MemoryTidewheel`'s queues |
 | tables | copies and sorts whole tables | `MemoryTidewheel`'s table |
-| ranges | copies a whole object for each range | reads the range |
 | schedule_backend | accepts any schedule, fires none | checks, and an ordered book |
 | starts | invokes functions by Docker, runs no job | queued for the pump to run |
-| access, wire_calls | knows callers by access keys | by the role of their session or endpoint |
-| iam_requests | asks for many things on `*` | by AWS's authorization reference |
-| iam_policy | misreads conditions | the part of IAM that is used |
+| wire_calls | has no name for a request | reads service and operation |
 | cloudformation, resources | imports forty services, starts Docker | our own, with a few of moto's models |
 | ssm | imports EC2 | EC2 when it is asked for |
 
@@ -22,9 +20,8 @@ All workarounds are in force only while an `Emulator` is open. `close` undoes th
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import partial
 from threading import Condition, RLock
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import boto3
 import botocore.session
@@ -35,9 +32,8 @@ from moto.core.models import DEFAULT_ACCOUNT_ID, MockAWS
 
 from tidewheel.clock import Clock, utc
 from tidewheel.errors import NotConfigured
-from tidewheel.local.emulator import fast_json, ranges
+from tidewheel.local.emulator import fast_json
 from tidewheel.local.emulator.cloudformation import Stack
-from tidewheel.local.emulator.iam_policy import Request
 from tidewheel.local.emulator.patching import Patches
 from tidewheel.local.emulator.queues import EmulatedSqs
 from tidewheel.local.emulator.resources import Resource
@@ -46,17 +42,12 @@ from tidewheel.local.emulator.ssm import Parameter, ssm_backends
 from tidewheel.local.emulator.starts import Starts
 from tidewheel.local.emulator.tables import EmulatedTables
 from tidewheel.local.emulator.virtual_time import MotoTime
-from tidewheel.local.emulator.wire import ACCESS_KEY, REGION, Guard, Observer, Wire
+from tidewheel.local.emulator.wire import ACCESS_KEY, REGION, Command, Observer, Wire
 from tidewheel.memory.dynamodb import MemoryDynamoDBClient
 from tidewheel.memory.sqs_queue import MemoryQueue
 
-if TYPE_CHECKING:
-    from tidewheel.local.emulator.access import Access
+__all__ = ["ACCESS_KEY", "REGION", "Command", "Emulator", "Resource"]
 
-__all__ = ["ACCESS_KEY", "REGION", "Emulator", "Resource"]
-
-_POLLING = ("sqs:ReceiveMessage", "sqs:DeleteMessage", "sqs:GetQueueAttributes")
-"""The rights that Lambda's developer guide requires of a function's role to poll a queue."""
 _open: list[Emulator] = []
 
 
@@ -76,12 +67,9 @@ class Emulator:
         *,
         virtual: bool,
         port: int = 0,
-        enforce_iam: bool = False,
-        commands: Mapping[str, Callable[[str], str]] | None = None,
+        commands: Mapping[str, Command] | None = None,
     ) -> None:
         self._clock = clock
-        self.access = _access(clock) if enforce_iam else None
-        self._endpoints: dict[str, str] = {}
         self.patches = Patches()
         self.keep: Callable[[], None] = lambda: None
         self._time = MotoTime(clock)
@@ -117,7 +105,6 @@ class Emulator:
             # moto keeps every model that it ever made, for its dashboard. With millions of messages this is a leak.
             self.patches.set(BaseModel, "__new__", staticmethod(_untracked))
             fast_json.install(self.patches)
-            ranges.install(self.patches)
             self.tables.install(self.patches)
             self.sqs.install(self.patches)
             self.schedules.install(self.patches)
@@ -152,14 +139,9 @@ class Emulator:
         """Returns a boto3 session with direct access to the backends, inside the process."""
         return self._wire.session(observer)
 
-    def core_session(self, observer: Observer | None = None, role_arn: str | None = None) -> botocore.session.Session:
-        """Returns the botocore session of such a boto3 session. If IAM is enforced, its rights are a role's.
-
-        Args:
-            observer: called after each request.
-            role_arn: the role; None: the session of an administrator.
-        """
-        return self._wire.core_session(observer, self._guard(role_arn))
+    def core_session(self, observer: Observer | None = None) -> botocore.session.Session:
+        """Returns the botocore session of such a boto3 session. The observer is called after each request."""
+        return self._wire.core_session(observer)
 
     @property
     def endpoint_url(self) -> str:
@@ -170,34 +152,8 @@ class Emulator:
         """Calls an observer after each request at the endpoint whose operation is known."""
         self._wire.endpoint_observer = observer
 
-    def endpoint_of(self, role_arn: str | None) -> str:
-        """Returns a job's AWS endpoint. If IAM is enforced, all requests there have the role's rights.
-
-        An access key could not carry the role, since Spark's workers, and pyarrow in the workers, make their own
-        clients.
-        """
-        guard = self._guard(role_arn)
-        if role_arn is None or guard is None:
-            return self._wire.endpoint_url
-        if role_arn not in self._endpoints:
-            self._endpoints[role_arn] = self._wire.guarded_endpoint(guard)
-        return self._endpoints[role_arn]
-
-    def check_polling(self, role_arn: str | None, queue_arn: str) -> None:
-        """Checks that a function's role may read a queue.
-
-        Raises:
-            PermissionError: IAM is enforced, and the role may not read the queue.
-        """
-        self._check(role_arn, *(Request(action=action, resource=queue_arn) for action in _POLLING))
-
-    def check_invocation(self, role_arn: str | None, function_arn: str) -> None:
-        """Checks that a schedule's role may invoke its target.
-
-        Raises:
-            PermissionError: IAM is enforced, and the role may not invoke the target.
-        """
-        self._check(role_arn, Request(action="lambda:InvokeFunction", resource=function_arn))
+    def require(self, role_arn: str | None, resource: str, *actions: str) -> None:
+        """Raises PermissionError if a role may not do all actions on a resource. Here each may, see `tests/iam`."""
 
     def deploy(self, stack_name: str, template: dict[str, Any]) -> list[Resource]:
         """Creates a CloudFormation stack. Returns the resources that the runtime must run."""
@@ -231,22 +187,11 @@ class Emulator:
         """Puts a message on a queue. Schedules reach their dead-letter queue this way.
 
         Raises:
-            PermissionError: IAM is enforced, and the role may not send to the queue.
+            PermissionError: the role may not send to the queue.
         """
-        self._check(role_arn, Request(action="sqs:SendMessage", resource=queue_name))
+        self.require(role_arn, queue_name, "sqs:SendMessage")
         typed = {name: {"DataType": "String", "StringValue": value} for name, value in attributes.items()}
         self.queue(queue_name).put(body, typed, 0)
-
-    def _guard(self, role_arn: str | None) -> Guard | None:
-        return None if self.access is None or role_arn is None else partial(self.access.answer, role_arn)
-
-    def _check(self, role_arn: str | None, *requests: Request) -> None:
-        if self.access is None or role_arn is None:
-            return
-        with self.lock:
-            denial = self.access.check(role_arn, *requests)
-        if denial is not None:
-            raise PermissionError(denial.message)
 
     def table(self, name: str) -> MemoryDynamoDBClient | None:
         """Returns the items of a table that is built like Tidewheel's, or None."""
@@ -256,12 +201,6 @@ class Emulator:
         """Returns the size of the stored item with this key, for the meter. Returns 0 if there is no item."""
         table = self.table(table_name)
         return 0 if table is None else table.item_bytes(attributes)
-
-
-def _access(clock: Clock) -> Access:
-    from tidewheel.local.emulator.access import Access  # with moto's KMS, which most stacks do not need
-
-    return Access(clock)
 
 
 def _refuse_mock_aws(*_: object, **__: object) -> None:

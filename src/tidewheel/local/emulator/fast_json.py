@@ -24,19 +24,8 @@ from tidewheel.local.emulator.patching import Patches
 
 _PLAIN = frozenset(
     {
-        "BatchGetItem",
-        "DeleteItem",
-        "DeleteMessage",
-        "DeleteMessageBatch",
-        "GetItem",
-        "PutItem",
-        "Query",
-        "ReceiveMessage",
-        "SendMessage",
-        "SendMessageBatch",
-        "TransactGetItems",
-        "TransactWriteItems",
-        "UpdateItem",
+        *("BatchGetItem", "DeleteItem", "GetItem", "PutItem", "Query", "TransactGetItems", "TransactWriteItems"),
+        *("DeleteMessage", "DeleteMessageBatch", "ReceiveMessage", "SendMessage", "SendMessageBatch", "UpdateItem"),
     }
 )
 

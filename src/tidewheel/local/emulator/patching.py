@@ -13,13 +13,10 @@ class Patches:
     def __init__(self) -> None:
         self._undo: list[tuple[Any, str, object]] = []
 
-    def set(self, owner: Any, name: str, value: object) -> Any:
-        """Replaces `owner.name`. Returns the previous value, or None if there was none."""
-        before = vars(owner).get(name, _ABSENT)
-        self._undo.append((owner, name, before))
-        current = getattr(owner, name, None)
+    def set(self, owner: Any, name: str, value: object) -> None:
+        """Replaces `owner.name`."""
+        self._undo.append((owner, name, vars(owner).get(name, _ABSENT)))
         setattr(owner, name, value)
-        return current
 
     def undo(self) -> None:
         """Restores everything, last first. Harmless when called twice."""

@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from threading import Condition
 from typing import Any
@@ -23,15 +24,14 @@ from moto.core.utils import camelcase_to_underscores
 from moto.sqs import models
 from moto.sqs.exceptions import SQSException
 from moto.sqs.responses import SQSResponse
-from moto.sqs.utils import validate_message_attributes
 
 from tidewheel.clock import Clock
 from tidewheel.errors import SqsError
 from tidewheel.local.emulator.patching import Patches
-from tidewheel.local.emulator.wire import REGION
+from tidewheel.local.emulator.wire import REGION, client_has_gone
 from tidewheel.memory.sqs import MemorySqs
 from tidewheel.memory.sqs_client import MemorySqsClient
-from tidewheel.memory.sqs_queue import RANGES, MemoryQueue
+from tidewheel.memory.sqs_queue import RANGES, MemoryQueue, check_attribute
 
 _ON_MESSAGES = (
     "change_message_visibility",
@@ -44,6 +44,28 @@ _ON_MESSAGES = (
     "send_message_batch",
     "start_message_move_task",
 )
+
+
+@contextmanager
+def _told_by_moto() -> Iterator[None]:
+    try:
+        yield
+    except SqsError as error:
+        raise SQSException(error.code, error.message) from None
+
+
+def _checking(own: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Lets an operation of moto refuse the attributes that no standard queue has."""
+
+    def answer(response: Any) -> Any:
+        params = response.params
+        if not str(params.get("QueueName") or params.get("QueueUrl")).endswith(".fifo"):
+            with _told_by_moto():
+                for each in params.get("Attributes", {}).items():
+                    check_attribute(*each)
+        return own(response)
+
+    return answer
 
 
 class EmulatedQueue(models.Queue):
@@ -59,10 +81,8 @@ class EmulatedQueue(models.Queue):
         """Gives the queue in memory the attributes that concern messages."""
         values = {name: str(getattr(self, camelcase_to_underscores(name))) for name in RANGES}
         redrive = json.dumps(self.redrive_policy) if self.redrive_policy else ""
-        try:
+        with _told_by_moto():
             self.memory.set_attributes({**values, "RedrivePolicy": redrive})
-        except SqsError as error:
-            raise SQSException(error.code, error.message) from None
 
     @property
     def approximate_number_of_messages(self) -> int:
@@ -89,7 +109,7 @@ class EmulatedSqs:
         virtual: with a clock that stands still, long polls answer at once (they would never end).
 
     Attributes:
-        touched: called with the Region, queue and id of each message that changes, and whether it has come or gone.
+        touched: called with the queue and id of each message that changes.
     """
 
     def __init__(self, clock: Clock, changed: Condition, *, virtual: bool) -> None:
@@ -98,7 +118,7 @@ class EmulatedSqs:
         self._virtual = virtual
         self._clients: dict[tuple[str, str], MemorySqsClient] = {}
         self._number = 0
-        self.touched: Callable[[str, str, str, bool], None] = lambda *_: None
+        self.touched: Callable[[str, str], None] = lambda *_: None
 
     def number_from(self, first: int) -> None:
         """Sets the number of the next message. Numbers are in the messages' ids."""
@@ -109,8 +129,8 @@ class EmulatedSqs:
             self._number += 1
             yield self._number - 1
 
-    def _touch(self, *of: Any) -> None:
-        self.touched(*of)
+    def _touch(self, queue: str, message: str) -> None:
+        self.touched(queue, message)
 
     def at(self, account_id: str = DEFAULT_ACCOUNT_ID, region: str = REGION) -> MemorySqsClient:
         """Returns the client of an account's queues."""
@@ -122,26 +142,25 @@ class EmulatedSqs:
                 account_id=account_id,
                 region=region,
                 numbers=self._numbers(),
-                touched=partial(self._touch, region),
+                touched=self._touch,
             )
             self._clients[key] = MemorySqsClient(sqs)
         return self._clients[key]
 
     def install(self, patches: Patches) -> None:
         """Replaces moto's operations on messages."""
+        patches.set(models, "unix_time", lambda: self._clock.now_ms() // 1000)
         self._adopt_queues(patches)
+        for name in ("create_queue", "set_queue_attributes"):
+            patches.set(SQSResponse, name, _checking(getattr(SQSResponse, name)))
         for name in _ON_MESSAGES:
             own: Any = getattr(SQSResponse, name, None)
             patches.set(SQSResponse, name, self._answering(name, own))
 
     def _adopt_queues(self, patches: Patches) -> None:
         backend = models.SQSBackend
-        create, delete, purge, send = (
-            backend.create_queue,
-            backend.delete_queue,
-            backend.purge_queue,
-            backend.send_message,
-        )
+        create, delete = backend.create_queue, backend.delete_queue
+        purge, send = backend.purge_queue, backend.send_message
 
         def create_queue(self_: Any, name: str, tags: dict[str, str] | None = None, **attributes: Any) -> models.Queue:
             known = name in self_.queues
@@ -186,8 +205,13 @@ class EmulatedSqs:
                 request["QueueUrl"] = response._get_queue_name()  # noqa: SLF001  # moto has no other
                 if not isinstance(response.sqs_backend.get_queue(request["QueueUrl"]), EmulatedQueue):
                     return own(response)
-            for each in (request, *request.get("Entries", ())):
-                validate_message_attributes(each.get("MessageAttributes", {}))
+            trace = response.headers.get("X-Amzn-Trace-Id") if name.startswith("send_message") else None
+            for each in request.get("Entries", (request,)) if trace else ():
+                given = each.get("MessageSystemAttributes", {})
+                each["MessageSystemAttributes"] = {
+                    "AWSTraceHeader": {"DataType": "String", "StringValue": trace},
+                    **given,
+                }
             client = self.at(response.current_account, response.region)
             ask = partial(getattr(client, name), **request)
             try:
@@ -198,15 +222,17 @@ class EmulatedSqs:
         return answer
 
     def _waiting(self, client: MemorySqsClient, request: dict[str, Any], ask: Callable[[], Any]) -> Any:
-        """Receives messages by a long poll."""
-        queue = client.sqs.queue(request["QueueUrl"])
-        wait_s = request.get("WaitTimeSeconds", queue.number("ReceiveMessageWaitTimeSeconds"))
-        deadline = time.monotonic() + (0 if self._virtual else int(wait_s))
+        """Receives messages by a long poll. A client that has gone takes nothing."""
+        own_s = client.sqs.queue(request["QueueUrl"]).number("ReceiveMessageWaitTimeSeconds")
+        wait_s = 0 if self._virtual else request.get("WaitTimeSeconds", own_s)
+        deadline = time.monotonic() + wait_s
         while True:
+            if client_has_gone():
+                return {}
             answer, left_s = ask(), deadline - time.monotonic()
             if answer or left_s <= 0:
                 return answer
-            ready_ms = queue.next_ready_ms()
+            ready_ms = client.sqs.queue(request["QueueUrl"]).next_ready_ms()
             if ready_ms is not None:
                 left_s = min(left_s, max(0.001, (ready_ms - self._clock.now_ms()) / 1000))
             with self._changed:

@@ -30,14 +30,12 @@ class ScheduleBook:
 
     Attributes:
         fired_ms: for which time a schedule has fired.
-        touched: called with the Region, group and name of each schedule that fires.
     """
 
     def __init__(self, clock: Clock, changed: Condition) -> None:
         self._clock = clock
         self._changed = changed
         self.fired_ms: WeakKeyDictionary[Schedule, int] = WeakKeyDictionary()
-        self.touched: Callable[[str, str, str], None] = lambda *_: None
 
     def install(self, patches: Patches) -> None:
         """Checks every schedule that is created or changed from now on."""
@@ -71,7 +69,6 @@ class ScheduleBook:
         at_ms = _at_ms(schedule.schedule_expression, schedule.schedule_expression_timezone)
         if at_ms is not None:
             self.fired_ms[schedule] = at_ms
-        self.touched(schedule.arn.split(":")[3], schedule.group_name, schedule.name)
         if schedule.action_after_completion == "DELETE":
             for group in _groups():
                 if group.schedules.get(schedule.name) is schedule:

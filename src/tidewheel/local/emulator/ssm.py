@@ -21,14 +21,14 @@ class _Ec2Backends:
 
 
 if "moto.ec2" in sys.modules:
-    from moto.ssm.models import Parameter, ParameterDict, SimpleSystemManagerBackend, ssm_backends
+    from moto.ssm.models import Parameter, ssm_backends
 else:
     stand_in: Any = ModuleType("moto.ec2")
     stand_in.ec2_backends = _Ec2Backends()
     sys.modules["moto.ec2"] = stand_in
     try:
-        from moto.ssm.models import Parameter, ParameterDict, SimpleSystemManagerBackend, ssm_backends
+        from moto.ssm.models import Parameter, ssm_backends
     finally:
         del sys.modules["moto.ec2"]
 
-__all__ = ["Parameter", "ParameterDict", "SimpleSystemManagerBackend", "ssm_backends"]
+__all__ = ["Parameter", "ssm_backends"]

@@ -22,6 +22,7 @@ from functools import partial
 from typing import Any
 from weakref import WeakKeyDictionary
 
+from botocore import xform_name
 from botocore.exceptions import ClientError
 from moto.core.models import DEFAULT_ACCOUNT_ID
 from moto.core.responses import ActionResult
@@ -34,19 +35,12 @@ from tidewheel.local.emulator.fast_json import encoded
 from tidewheel.local.emulator.patching import Patches
 from tidewheel.local.emulator.wire import REGION, Answer, Operation
 from tidewheel.memory.dynamodb import MemoryDynamoDBClient
-from tidewheel.storage.layout import CHECK_INDEX, CHECK_PARTITION_KEY, CHECK_SORT_KEY, PARTITION_KEY, SORT_KEY
+from tidewheel.storage.table_keys import CHECK_INDEX, CHECK_PARTITION_KEY, CHECK_SORT_KEY, PARTITION_KEY, SORT_KEY
 
 _READS = ("batch_get_item", "get_item", "query", "scan", "transact_get_items")
 _BACKUPS = ("create_backup", "export_table_to_point_in_time", "restore_table_to_point_in_time")
 _WRITES = ("batch_write_item", "delete_item", "put_item", "transact_write_items", "update_item")
-_DIRECT = {
-    "DeleteItem": "delete_item",
-    "GetItem": "get_item",
-    "PutItem": "put_item",
-    "Query": "query",
-    "TransactWriteItems": "transact_write_items",
-    "UpdateItem": "update_item",
-}
+_DIRECT = ("DeleteItem", "GetItem", "PutItem", "Query", "TransactWriteItems", "UpdateItem")
 _PARTIQL = ("batch_execute_statement", "execute_statement", "execute_transaction")
 
 
@@ -55,15 +49,14 @@ class EmulatedTables:
 
     Attributes:
         operations: by service and name, answer without moto if the request is for one of these tables alone.
-        touched: called with the kind "item" or "token", a table's Region and name, and the rest of the key, of each
-            item and token that changes.
+        touched: called with a table's name and the key of each item that changes.
     """
 
     def __init__(self) -> None:
         self._clients: WeakKeyDictionary[Table, MemoryDynamoDBClient] = WeakKeyDictionary()
         self.touched: Callable[..., None] = lambda *_: None
         self.operations: dict[tuple[str, str], Operation] = {
-            ("dynamodb", each): partial(self._directly, name) for each, name in _DIRECT.items()
+            ("dynamodb", each): partial(self._directly, xform_name(each)) for each in _DIRECT
         }
 
     def client(self, table_name: str, region: str = REGION) -> MemoryDynamoDBClient | None:
@@ -85,8 +78,7 @@ class EmulatedTables:
     def _client_of(self, table: Table) -> MemoryDynamoDBClient | None:
         if table not in self._clients and _is_built_like_ours(table):
             client = self._clients[table] = MemoryDynamoDBClient(table.name)
-            client.touched = partial(self._touch, "item", table.region_name, table.name)
-            client.token_touched = partial(self._touch, "token", table.region_name, table.name)
+            client.touched = partial(self._touch, table.name)
             for item in table.all_items():  # of a restored backup
                 client.put_item(TableName=table.name, Item=item.to_json()["Attributes"])
             table.items.clear()

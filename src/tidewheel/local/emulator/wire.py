@@ -11,8 +11,10 @@ of thirty races win).
 from __future__ import annotations
 
 import re
+import socket
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
+from contextvars import ContextVar
 from copy import copy
 from email.utils import formatdate
 from functools import cache, partial
@@ -48,10 +50,11 @@ from werkzeug.exceptions import HTTPException
 from werkzeug.serving import BaseWSGIServer, WSGIRequestHandler, make_server
 from werkzeug.wrappers import Response
 
+from tidewheel.client.dev_service import check_free
 from tidewheel.clock import Clock, tell
-from tidewheel.errors import TidewheelError, UnknownCall
-from tidewheel.local.emulator.wire_calls import WireRequest, of_botocore, of_wsgi, read_call, scope_of
-from tidewheel.local.ports import check_free
+from tidewheel.errors import TidewheelError
+from tidewheel.local.emulator.refusals import answer_of, check_request, refusal_for
+from tidewheel.local.emulator.wire_calls import JSON_SERVICES, WireRequest, of_botocore, of_wsgi, operation_of, scope_of
 
 REGION = "us-east-1"
 ACCESS_KEY = "AKIALOCALTIDEWHEEL00"
@@ -73,8 +76,9 @@ Observer = Callable[[str, str, dict[str, Any], int], None]
 Operation = Callable[[dict[str, Any]], Answer | None]
 """Answers botocore's request. Returns None to leave the request to moto."""
 Own = Mapping[tuple[str, str], Operation]
-Commands = Mapping[str, Callable[[str], str]]
-"""Path of a command -> a function that takes the request's body and returns the answer's text."""
+Command = Callable[[str], Iterable[str]]
+Commands = Mapping[str, Command]
+"""Path of a command -> a function that takes the request's body and returns the answer's text, at once or in parts."""
 Guard = Callable[[WireRequest, Callable[[], Answer]], Answer]
 """Takes a request and the function that answers the request. Returns that answer, or a refusal."""
 
@@ -199,14 +203,21 @@ class Wire:
         # Not for other services: a form is read once, and an object may have its content type.
         operation = request.form.get("Action", "") if service == "cloudformation" else ""
         own = self._own.get((service, operation))
-        answer = None if own is None else own({"body": request.form})
-        if answer is None:
-            answer = self._ask_moto(request, f"https://{host}{request.raw_path}")
+        target = request.headers.get("x-amz-target")
+        try:
+            if target is not None and service in JSON_SERVICES:
+                check_request(service, target.rpartition(".")[2], request.data)
+            answer = None if own is None else own({"body": request.form})
+            if answer is None:
+                answer = self._ask_moto(request, f"https://{host}{request.raw_path}")
+        except Exception as error:  # moto's own ones: AWS tells a code
+            answer = answer_of(service, HTTPStatus.BAD_REQUEST, *refusal_for(error), in_json=target is not None)
         self._commit()
-        if self.endpoint_observer is not None:
-            with suppress(UnknownCall, ValueError):  # refused by moto, or of a service that is not counted
-                call = read_call(of_wsgi(environ, request.data))
-                self.endpoint_observer(call.service, call.operation, {"body": request.data}, len(answer[2]))
+        call = of_wsgi(environ, request.data)
+        name = operation_of(call)
+        if self.endpoint_observer is not None and name is not None:
+            with suppress(ValueError, RecursionError):  # refused by moto
+                self.endpoint_observer(call.service, name, {"body": request.data}, len(answer[2]))
         return answer
 
     def _ask_moto(self, request: Request, url: str) -> Answer:
@@ -330,6 +341,20 @@ def _response(environ: Mapping[str, Any], answer: Answer) -> Response:
     return response
 
 
+_client: ContextVar[socket.socket | None] = ContextVar("tidewheel_endpoint_client", default=None)
+
+
+def client_has_gone() -> bool:
+    """Returns whether the client of the present request has closed its connection, if it came by HTTP."""
+    client = _client.get()
+    try:
+        return client is not None and not client.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+    except BlockingIOError:  # the client waits for the answer
+        return False
+    except OSError:
+        return True
+
+
 class HttpServer:
     """Serves moto on 127.0.0.1, in threads, under our lock.
 
@@ -395,6 +420,7 @@ class HttpServer:
                 return HTTPStatus.OK, {}, command(body.decode(errors="replace"))
             except TidewheelError as error:
                 return HTTPStatus.BAD_REQUEST, {}, str(error)
+        _client.set(environ.get("werkzeug.socket"))
         with self._lock:
             if self._closed:  # the backends are another stack's by now
                 return HTTPStatus.SERVICE_UNAVAILABLE, {}, ""

@@ -1,38 +1,27 @@
-"""Reads AWS calls from HTTP requests, with service, operation and parameters.
+"""Reads the service and the operation of an HTTP request to AWS.
 
-Why: an access check sees an HTTP request only, from botocore in this process or from Spark's S3 client, which does not
-use botocore. Parameters are read as far as `iam_requests` needs them.
+Why: requests at the endpoint are counted by operation. Spark's S3 client does not use botocore.
 """
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
-from xml.etree import ElementTree
 
-from tidewheel.errors import UnknownCall
-
-_JSON_SERVICES = frozenset({"dynamodb", "glue", "sqs", "ssm"})
+JSON_SERVICES = frozenset({"dynamodb", "glue", "sqs", "ssm"})
 _S3_HOST = re.compile(r"(?:(?P<bucket>.+)\.)?s3[.-]")
 _LISTING = frozenset(
     {
-        "continuation-token",
-        "delimiter",
-        "encoding-type",
-        "fetch-owner",
-        "list-type",
-        "marker",
-        "max-keys",
-        "prefix",
-        "start-after",
+        *("continuation-token", "delimiter", "encoding-type", "fetch-owner"),
+        *("list-type", "marker", "max-keys", "prefix", "start-after"),
     }
 )
 _SCOPE = re.compile(r"Credential=[^/]+/[^/]+/([^/]+)/([^/]+)/")
 _SCHEDULES = {"POST": "CreateSchedule", "PUT": "UpdateSchedule", "GET": "GetSchedule", "DELETE": "DeleteSchedule"}
+_INVOKED = re.compile(r"/functions/([^/]+)/invocations$")
 _S3_OBJECT = {"GET": "GetObject", "HEAD": "HeadObject", "DELETE": "DeleteObject"}
 _S3_BUCKET = {"PUT": "CreateBucket", "HEAD": "HeadBucket", "DELETE": "DeleteBucket"}
 
@@ -54,15 +43,6 @@ class WireRequest:
     url: str
     headers: Mapping[str, str]
     body: bytes
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Call:
-    """A call of an operation, with names and parameters as in boto3."""
-
-    service: str
-    operation: str
-    params: Mapping[str, Any]
 
 
 def of_botocore(service: str, operation: str, params: Mapping[str, Any]) -> WireRequest:
@@ -107,60 +87,37 @@ def scope_of(environ: Mapping[str, Any]) -> tuple[str, str] | None:
     return (found[2], found[1]) if found else None
 
 
-def read_call(request: WireRequest) -> Call:
-    """Returns the call of a request. The call has no parameters if its operation is unknown.
-
-    Raises:
-        UnknownCall: even the operation's name is unknown.
-    """
-    if request.service in _JSON_SERVICES and "x-amz-target" in request.headers:
-        operation = request.headers["x-amz-target"].rpartition(".")[2]
-        return Call(service=request.service, operation=operation, params=json.loads(request.body or b"{}"))
-    if request.service == "s3":
-        return _s3(request)
-    if request.service == "scheduler":
-        return _scheduler(request)
-    if request.service == "lambda":
-        return _lambda(request)
-    return _unread(request)
+def operation_of(request: WireRequest) -> str | None:
+    """Returns the name of a request's operation, or None if it is unknown."""
+    path = unquote(urlsplit(request.url).path)
+    name: str | None = None
+    if request.service in JSON_SERVICES and "x-amz-target" in request.headers:
+        name = request.headers["x-amz-target"].rpartition(".")[2]
+    elif request.service == "s3":
+        name = _s3_operation(request)
+    elif request.service == "scheduler" and path.strip("/").partition("/")[0] == "schedules":
+        name = _SCHEDULES[request.method] if path.strip("/").partition("/")[2] else "ListSchedules"
+    elif request.service == "lambda" and _INVOKED.search(path):
+        name = "Invoke"
+    return name or request.operation
 
 
-def _unread(request: WireRequest) -> Call:
-    if request.operation is None:
-        raise UnknownCall(f"{request.service}: {request.method} {request.url}")
-    return Call(service=request.service, operation=request.operation, params={})
-
-
-def _s3(request: WireRequest) -> Call:
+def s3_place(request: WireRequest) -> tuple[str, str]:
+    """Returns the names of the S3 bucket and the object that a request's address has."""
     parts = urlsplit(request.url)
-    query = {name: values[0] for name, values in parse_qs(parts.query, keep_blank_values=True).items()}
-    query.pop("x-id", None)  # botocore's name of the operation
-    host = _S3_HOST.match(parts.hostname or "")
-    path = unquote(parts.path).lstrip("/")
-    bucket, _, key = (host["bucket"], "", path) if host and host["bucket"] else path.partition("/")
-    operation = _s3_operation(request, query, bool(key))
-    if operation is None:
-        return _unread(request)
-    params: dict[str, Any] = {"Bucket": bucket, "Key": key}
-    if "prefix" in query:
-        params["Prefix"] = query["prefix"]
-    if operation == "DeleteObjects":
-        params["Delete"] = {"Objects": list(_named_objects(request.body))}
-    if "if-none-match" in request.headers:
-        params["IfNoneMatch"] = request.headers["if-none-match"]
-    source = request.headers.get("x-amz-copy-source")
-    if source is not None:
-        source_bucket, _, source_key = unquote(source.partition("?")[0]).lstrip("/").partition("/")
-        params["CopySource"] = {"Bucket": source_bucket, "Key": source_key}
-    return Call(service="s3", operation=operation, params=params)
+    host, path = _S3_HOST.match(parts.hostname or ""), unquote(parts.path).lstrip("/")
+    if host and host["bucket"]:
+        return host["bucket"], path
+    bucket, _, key = path.partition("/")
+    return bucket, key
 
 
-def _s3_operation(request: WireRequest, query: Mapping[str, str], has_key: bool) -> str | None:
-    """Returns the operation's name. Returns None if the query is unknown here."""
-    if not has_key:
+def _s3_operation(request: WireRequest) -> str | None:
+    query = set(parse_qs(urlsplit(request.url).query, keep_blank_values=True)) - {"x-id"}  # botocore's own name
+    if not s3_place(request)[1]:
         if request.method == "GET" and "location" in query:
             return "GetBucketLocation"
-        if request.method == "GET" and set(query) <= _LISTING:
+        if request.method == "GET" and query <= _LISTING:
             return "ListObjectsV2" if "list-type" in query else "ListObjects"
         if request.method == "POST" and "delete" in query:
             return "DeleteObjects"
@@ -174,32 +131,6 @@ def _s3_operation(request: WireRequest, query: Mapping[str, str], has_key: bool)
     if request.method == "PUT":
         return "CopyObject" if "x-amz-copy-source" in request.headers else "PutObject"
     return _S3_OBJECT.get(request.method)
-
-
-def _named_objects(body: bytes) -> Iterable[dict[str, str]]:
-    for element in ElementTree.fromstring(body).iter():
-        if element.tag.rpartition("}")[2] == "Key":
-            yield {"Key": element.text or ""}
-
-
-def _scheduler(request: WireRequest) -> Call:
-    parts = urlsplit(request.url)
-    folder, _, name = unquote(parts.path).strip("/").partition("/")
-    if folder != "schedules":
-        return _unread(request)
-    if not name:
-        return Call(service="scheduler", operation="ListSchedules", params={})
-    params = json.loads(request.body or b"{}")
-    group = params.get("GroupName") or parse_qs(parts.query).get("groupName", [None])[0]
-    operation = _SCHEDULES[request.method]
-    return Call(service="scheduler", operation=operation, params={**params, "Name": name, "GroupName": group})
-
-
-def _lambda(request: WireRequest) -> Call:
-    found = re.search(r"/functions/([^/]+)/invocations$", unquote(urlsplit(request.url).path))
-    if found is None:
-        return _unread(request)
-    return Call(service="lambda", operation="Invoke", params={"FunctionName": found[1]})
 
 
 def _text(value: bytes | str) -> str:

@@ -1,0 +1,1 @@
+"""Holds the operator's calls: administration, health, statistics, dead letters and damaged messages."""

@@ -1,0 +1,1 @@
+"""Holds the consumer: what receives, claims, handles and acknowledges messages."""

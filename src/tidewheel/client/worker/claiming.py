@@ -1,0 +1,126 @@
+"""Claims received messages, in topics whose messages can be cancelled until a consumer has them.
+
+The header of such a message has the field `claim`. One conditional write, before the message is handed out, decides
+between its consumer and whoever cancels it. The write counts, so that a message whose handling fails again and again is
+buried. SQS's count alone does not tell: a message that waits for DynamoDB's answer is received again, too. So the
+queues of such a topic allow more receives.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from enum import Enum
+
+from botocore.exceptions import ClientError
+
+from tidewheel import deadline
+from tidewheel.aws.tries import AWS_ERRORS, passes
+from tidewheel.client import receiving
+from tidewheel.client.connection import Connection
+from tidewheel.client.operations.dead_letters import bury
+from tidewheel.errors import ClaimFailed, DeleteFailed, InvalidValue
+from tidewheel.model.message import id_bytes, id_deliver_at_ms
+from tidewheel.model.received import ReceivedMessage
+from tidewheel.model.tombstone import Holder, claim_ttl_s
+
+MAX_CLAIMS = 5
+"""How often a message is handed out before it is buried."""
+SPENT = f"claimed more than {MAX_CLAIMS} times, and never acknowledged"
+"""The reason of a dead letter that was claimed too often."""
+
+_log = logging.getLogger(__name__)
+
+
+class Claimed(Enum):
+    """The outcome of a claim."""
+
+    MINE = "hand it out"
+    CANCELLED = "acknowledge it"
+    SPENT = "bury it"
+
+
+def claim(connection: Connection, topic: str, subscription: str, message: ReceivedMessage, now_ms: int) -> Claimed:
+    """Claims a message for its subscription. A message without the header's field needs no claim.
+
+    Raises:
+        ClaimFailed: DynamoDB gave no answer, or refuses. The message must not be handed out.
+        InvalidValue: the item is not a claim. The message must not be handed out, and no other is concerned.
+    """
+    if message.claim is None:
+        return Claimed.MINE
+    holder = Holder(subscription=subscription, generation=message.claim)
+    ttl_s = claim_ttl_s(id_deliver_at_ms(id_bytes(message.id)), now_ms, cancelled=False)
+    try:
+        count = connection.storage.claims.claim(topic, message.id, holder, ttl_s)
+    except AWS_ERRORS as error:
+        code = error.response["Error"]["Code"] if isinstance(error, ClientError) else ""
+        if code == "ValidationException":  # whoever may cancel may have put anything there
+            raise InvalidValue("claim of message", message.id, f"its item cannot be counted up ({error})") from error
+        refused = isinstance(error, ClientError) and not passes(error)
+        raise ClaimFailed(topic, message.id, str(error), refused=refused) from error
+    if count is None:
+        return Claimed.CANCELLED
+    # A redrive begins SQS's count anew, and what waited for DynamoDB's answer makes it too high.
+    return Claimed.SPENT if min(count, message.receive_count) > MAX_CLAIMS else Claimed.MINE
+
+
+def claim_all(
+    connection: Connection,
+    topic: str,
+    subscription: str,
+    queue_url: str,
+    messages: Sequence[ReceivedMessage],
+    now_ms: int,
+    count: Callable[[str], None] = lambda _: None,
+) -> list[ReceivedMessage]:
+    """Claims messages side by side. Returns the messages to hand out, and acknowledges cancelled and buried messages.
+
+    A message whose claim gets no answer is left out with a warning. It comes again.
+
+    Args:
+        count: gets `cancelled` or `dead` for each that is acknowledged.
+
+    Raises:
+        ClaimFailed, InvalidValue: no message could be claimed.
+    """
+    failures: list[Exception] = []
+
+    def one(message: ReceivedMessage) -> Claimed | None:
+        try:
+            return claim(connection, topic, subscription, message, now_ms)
+        except (ClaimFailed, InvalidValue) as error:
+            failures.append(error)
+            return None
+
+    with ThreadPoolExecutor(receiving.RECEIVE_BATCH) as threads:
+        found = list(zip(messages, threads.map(deadline.carried(one), messages), strict=True))
+    if len(failures) == len(messages):
+        raise failures[0]
+    for failure in failures:
+        _log.warning("message passed over: %s", failure)
+    mine, done = [], []
+    for message, claimed in found:
+        try:
+            if claimed is Claimed.MINE or (claimed is Claimed.SPENT and not buried(connection, queue_url, message)):
+                mine.append(message)
+            elif claimed is not None:
+                done.append(message)
+                count("dead" if claimed is Claimed.SPENT else "cancelled")
+        except AWS_ERRORS as error:  # the others of the batch are claimed
+            _log.warning("message %s was claimed too often, and cannot be buried: %s", message.id, error)
+    try:
+        receiving.delete(connection.sqs, queue_url, done)
+    except (*AWS_ERRORS, DeleteFailed) as error:
+        _log.warning("queue %s: %s", queue_url, error)
+    return mine
+
+
+def buried(connection: Connection, queue_url: str, message: ReceivedMessage) -> bool:
+    """Puts a message into the dead-letter queue. Returns False if there is none: the message is handed out again."""
+    try:
+        bury(connection, queue_url, message, SPENT)
+    except InvalidValue:
+        return False
+    return True

@@ -1,0 +1,203 @@
+"""Writes the outputs of merges. Each output is a ledger, and an independent task.
+
+A merge needs no shuffle. Sources are sorted and their segments have time spans, so a task reads only the segments that
+overlap its output's window. A task gets only the sources of its window, and reads their segment tables itself. So no
+machine ever has the segments of all sources.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections import Counter, defaultdict
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import pairwise
+from typing import Protocol
+
+from pyroaring import BitMap
+
+from tidewheel.errors import CorruptLedger, ObjectMissing, ObjectRefused
+from tidewheel.flows.delivery.load_index import complete
+from tidewheel.flows.maintenance.merge_planning import Merge
+from tidewheel.flows.maintenance.merge_rows import MergeWork, merged_rows, store_rows
+from tidewheel.flows.ports.tasks import InThisProcess, Tasks
+from tidewheel.ledger.bucket import Bucket
+from tidewheel.storage.objects import Objects
+from tidewheel.storage.read_ahead import THREADS, read_ahead
+
+UNREADABLE = (ObjectMissing, ObjectRefused, CorruptLedger)
+"""Errors that name one source. The other sources of a merge can be merged without it."""
+_RAW_FACTOR = 3
+"""Typical raw bytes of a byte in a ledger."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Written:
+    """The outcome of a merge whose tasks have ended.
+
+    Attributes:
+        outputs: the ledgers, in the order of their slots. Not all of them, if there is an error.
+        error: why an output could not be written; one of UNREADABLE, if a source is to blame.
+    """
+
+    outputs: tuple[Bucket, ...]
+    error: Exception | None = None
+
+
+class Writer(Protocol):
+    """Writes the outputs of many merges."""
+
+    def write_all(self, works: Sequence[MergeWork], /) -> Generator[tuple[int, Written], None, None]:
+        """Yields the place and the outcome of each merge as soon as all of its outputs have ended."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SideBySide:
+    """Writes the outputs of all merges as tasks. A failed or repeated task leaves only orphans.
+
+    Attributes:
+        tasks: gives the machines for a number of raw bytes, which is an estimate.
+        objects: gives the objects to a task; picklable, unless tasks run in this process.
+        threads: requests of a task side by side, ahead of use.
+        advance: takes the finished and the total bytes of all tasks.
+    """
+
+    tasks: Callable[[int], Tasks]
+    objects: Callable[[], Objects]
+    threads: int = THREADS
+    advance: Callable[[float, float], None] = lambda _done, _total: None
+
+    def write_all(self, works: Sequence[MergeWork], /) -> Generator[tuple[int, Written], None, None]:
+        """Begins merges with large outputs first, so that no machine waits long for the end."""
+        parts = _ordered([_parts(place, work) for place, work in enumerate(works)])
+        left = Counter(part.place for part in parts)
+        for place in range(len(works)):
+            if not left[place]:
+                yield place, Written(outputs=())
+        outputs: dict[int, dict[int, Bucket]] = defaultdict(dict)
+        errors: dict[int, Exception] = {}
+        done, total = 0, sum(part.encoded_bytes for part in parts)
+        tasks = self.tasks(_RAW_FACTOR * total)
+        with closing(tasks.run(_WriteOutput(self.objects, self.threads), parts)) as results:
+            for number, result in results:
+                part = parts[number]
+                if isinstance(result, Bucket):
+                    outputs[part.place][part.number] = result
+                elif result is not None:
+                    errors.setdefault(part.place, result)
+                left[part.place] -= 1
+                done += part.encoded_bytes
+                self.advance(done, total)
+                if not left[part.place]:
+                    written = tuple(output for _, output in sorted(outputs.pop(part.place, {}).items()))
+                    yield part.place, Written(outputs=written, error=errors.get(part.place))
+
+    def __call__(self, work: MergeWork, /) -> Iterator[Bucket | None]:
+        """Writes one merge."""
+        for _, written in self.write_all([work]):
+            yield from written.outputs
+            if written.error is not None:
+                raise written.error
+
+
+def in_process(objects: Objects, threads: int = 0) -> SideBySide:
+    """Returns a writer that writes outputs in turn, in this process.
+
+    Args:
+        threads: requests side by side, ahead of use.
+    """
+    return SideBySide(tasks=lambda _: InThisProcess(), objects=lambda: objects, threads=threads)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Part:
+    """An output of a merge, with all data for the task.
+
+    Attributes:
+        place: of the merge among all.
+        number: of the output in its merge.
+        work: the merge of the sources that touch the output's slots. Their indexes may be incomplete.
+        content: ends the id of the output's bucket.
+        sources: names of all sources of the merge.
+        encoded_bytes: an estimate.
+    """
+
+    place: int
+    number: int
+    work: MergeWork
+    content: str
+    sources: tuple[str, ...]
+    encoded_bytes: int
+
+
+def _parts(place: int, work: MergeWork) -> list[_Part]:
+    merge = work.merge
+    names = tuple(sorted(source.object_name for source in merge.sources))
+    found = []
+    for number, (first, end) in enumerate(pairwise(merge.cuts)):
+        touching = [source for source in merge.sources if source.occupies(first, end)]
+        if touching:
+            size = int(sum(source.size_bytes * source.share(first, end) for source in touching))
+            # Without the slots, which nobody needs to read rows.
+            narrow = Merge(
+                sources=tuple(replace(source, slots=BitMap()) for source in touching),
+                cuts=(first, end),
+                live_bytes=size,
+            )
+            found.append(
+                _Part(
+                    place=place,
+                    number=number,
+                    work=replace(work, merge=narrow),
+                    content=merge.output_id(number),
+                    sources=names,
+                    encoded_bytes=size,
+                )
+            )
+    return found
+
+
+def _ordered(merges: Iterable[list[_Part]]) -> list[_Part]:
+    """Returns the parts merge by merge, so that the first merges end early. The largest come first."""
+    each = [sorted(parts, key=lambda part: -part.encoded_bytes) for parts in merges if parts]
+    return [part for parts in sorted(each, key=lambda parts: -parts[0].encoded_bytes) for part in parts]
+
+
+@dataclass(frozen=True, slots=True)
+class _WriteOutput:
+    """The task of an output. Each run writes a new object, so a repeated or uncommitted run harms nothing."""
+
+    objects: Callable[[], Objects]
+    threads: int
+
+    def __call__(self, part: _Part) -> Bucket | Exception | None:
+        """Returns the output's bucket as an item holds it, None for no rows, or the error."""
+        try:
+            objects, merge = self.objects(), part.work.merge
+            sources = tuple(read_ahead(partial(complete, objects), merge.sources, threads=self.threads))
+            work = replace(part.work, merge=replace(merge, sources=sources))
+            output = store_rows(
+                objects,
+                merged_rows(objects, work, 0, self.threads),
+                topic=work.state.topic,
+                generation=work.state.generation,
+                settings=work.state.settings,
+                content=part.content,
+                sources=part.sources,
+            )
+        except Exception as error:
+            return _portable(error)
+        if output is None:
+            return None
+        return replace(output, checked_ms=max(output.checked_ms, work.now_ms)).without_tail()
+
+
+def _portable(error: Exception) -> Exception:
+    try:
+        pickle.loads(pickle.dumps(error))
+    except Exception:
+        return RuntimeError(f"{type(error).__name__}: {error}")
+    return error

@@ -1,0 +1,104 @@
+"""Plans all disjoint merges of a topic that can be written side by side.
+
+Each merge is chosen as if the merges before it were done: their sources are gone, and their outputs count as live. A
+merge of such an output belongs to the next round.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+
+from tidewheel.flows.maintenance.consider_merge import certain_tombstones, most_of, nearest, size_of
+from tidewheel.flows.maintenance.merge_planning import Merge, choose
+from tidewheel.flows.maintenance.merge_rows import MergeWork
+from tidewheel.flows.maintenance.retention import NOTHING_DEAD, dead_of
+from tidewheel.flows.ports import Ports
+from tidewheel.flows.ports.runs import MergeSize
+from tidewheel.ledger.bucket import Bucket, BucketId, bucket_id
+from tidewheel.ledger.slots import slots_of
+from tidewheel.model.message import id_bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """Says which merges a run may do.
+
+    Attributes:
+        everything: merge all small ledgers, however few.
+        largest: the largest merge of this run. A larger merge is handed over.
+        split: whether larger merges are made small enough for this run, since there is no job to take them.
+    """
+
+    everything: bool
+    largest: MergeSize
+    split: bool
+
+
+def plan_round(
+    ports: Ports, topic: str, choice: Choice, left_alone: Iterable[str], written: Iterable[str], most_merges: int
+) -> tuple[list[MergeWork], bool]:
+    """Plans the merges of one topic.
+
+    Returns:
+        The merges, and whether the next merge is too large for this run.
+
+    Args:
+        ports: the service.
+        topic: its name.
+        choice: the merges that this run may do.
+        left_alone: names of ledgers that are not merged, nor counted.
+        written: names of the run's own outputs. They have nothing dead to the run, so that it ends: a clock that is
+            ahead may have made a tombstone.
+        most_merges: the maximum.
+    """
+    state = ports.topic_states.read(topic)
+    if state is None:
+        return [], False
+    names = frozenset(left_alone)
+    live = ports.buckets.in_order(topic, {}) if choice.everything else nearest(ports, topic, unreadable={})
+    buckets = {each.id: each for each in live if each.object_name not in names}
+    now_ms = ports.clock.now_ms()
+    tombstones = certain_tombstones(ports, state, list(buckets.values()))
+    own = frozenset(written)
+    # Expected outputs are not among these, so they have nothing dead either.
+    others = [each for each in buckets.values() if each.object_name not in own]
+    dead = NOTHING_DEAD if tombstones is None else dead_of(state, others, tombstones, now_ms)
+    most = most_of(MergeSize.SMALL if choice.split else MergeSize.LARGE)
+    limit = state.settings.max_buckets
+    expected: set[BucketId] = set()
+    merges: list[MergeWork] = []
+    while len(merges) < most_merges:
+        merge = choose(
+            buckets.values(), state.planned, state.slot_ms, limit, everything=choice.everything, most=most, dead=dead
+        )
+        if merge is None or any(source.id in expected for source in merge.sources):
+            break
+        if size_of(merge) is MergeSize.LARGE and choice.largest is MergeSize.SMALL:
+            return merges, True
+        first, end = merge.cuts[0], merge.cuts[-1]
+        cancelled = frozenset(id_bytes(each.id) for each in tombstones or () if first <= each.slot < end)
+        merges.append(MergeWork(state=state, merge=merge, now_ms=now_ms, cancelled=cancelled))
+        for source in merge.sources:
+            del buckets[source.id]
+        if not choice.everything:  # such a run never merges its own outputs
+            outputs = {each.id: each for each in _expected(merge)}
+            expected |= outputs.keys()
+            buckets |= outputs
+    return merges, False
+
+
+def _expected(merge: Merge) -> Iterator[Bucket]:
+    """Yields the estimated outputs of a merge."""
+    for i, (first, end) in enumerate(pairwise(merge.cuts)):
+        shares = [(share, source) for source in merge.sources if (share := source.share(first, end))]
+        if shares:
+            yield Bucket(
+                id=bucket_id(first, merge.output_id(i)),
+                object_name="",
+                size_bytes=max(1, int(sum(share * source.size_bytes for share, source in shares))),
+                rows=max(1, int(sum(share * source.rows for share, source in shares))),
+                slots=slots_of({first, end - 1}),
+                segments=(),
+            )

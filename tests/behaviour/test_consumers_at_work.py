@@ -1,0 +1,832 @@
+"""The consumer with the whole service, through retries, dead letters, large bodies, drops, workers and Lambda."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import json
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import boto3
+import pytest
+from aws_lambda_powertools.utilities.batch import BatchProcessor, EventType, process_partial_response
+from botocore.exceptions import ClientError, EndpointConnectionError
+from moto import mock_aws
+
+from tests.behaviour.topic import receive_raw, record_of
+from tidewheel import (
+    Consumer,
+    ConsumerCounts,
+    InvalidValue,
+    Message,
+    QueueUnavailable,
+    ReceivedMessage,
+    RetryLater,
+    Tidewheel,
+    UnknownSubscription,
+    parse_received,
+)
+from tidewheel.client.worker import run as worker
+from tidewheel.local import MemoryTidewheel
+
+TOPIC = "orders"
+LARGE = "x" * 1_500_000
+"""More than SQS takes."""
+
+
+def until(true: Callable[[], object]) -> None:
+    end_s = time.monotonic() + 60
+    while not true():
+        assert time.monotonic() < end_s
+        time.sleep(0.01)
+
+
+class Service:
+    """A service in memory with a topic, two subscriptions, and a consumer of the first."""
+
+    def __init__(self, **consumer: Any) -> None:
+        self.stack = MemoryTidewheel()
+        self.client: Tidewheel = self.stack.client()
+        self.client.create_topic(TOPIC)
+        self.url, self.other_url = (
+            self.client.create_subscription(TOPIC, name).queue_url for name in ("billing", "audit")
+        )
+        self.consumer = Consumer(self.client, TOPIC, "billing", **consumer)
+
+    def one(self) -> ReceivedMessage:
+        """Receives the only available message."""
+        [message] = self.consumer.receive()
+        return message
+
+    def bodies(self, url: str) -> list[str]:
+        """Returns the bodies of all messages in a queue, including delayed and in-flight messages."""
+        return sorted(message.body for message in self.stack.queue(url).everything)
+
+    def event(self) -> dict[str, Any]:
+        """Receives all available messages, as a Lambda event of an event source mapping."""
+        return {"Records": [record_of(raw) for raw in receive_raw(self.stack.sqs, self.url)]}
+
+    def delete_as_lambda_does(self, event: dict[str, Any], answer: dict[str, Any]) -> None:
+        failed = {each["itemIdentifier"] for each in answer["batchItemFailures"]}
+        for record in event["Records"]:
+            if record["messageId"] not in failed:
+                self.stack.sqs.delete_message(QueueUrl=self.url, ReceiptHandle=record["receiptHandle"])
+
+
+# ---- retry_later
+
+
+@pytest.mark.parametrize("delay", ["5s", "2d"])
+def test_a_retry_comes_to_the_subscription_that_asked_for_it_and_to_no_other(delay: str) -> None:
+    service = Service()
+    service.client.send(TOPIC, "mine", attributes={"a": "b"})
+    service.stack.advance(seconds=1)
+    assert [each.body for each in service.stack.receive(TOPIC, "audit")] == ["mine"]
+    service.consumer.retry_later(service.one(), delay=delay)
+    service.client.send_many(TOPIC, [Message(body="for all", delay=delay), Message(body="too", delay=delay)])
+    service.stack.advance(days=3)
+    assert sorted(each.body for each in service.stack.receive(TOPIC, "billing")) == ["for all", "mine", "too"]
+    assert sorted(each.body for each in service.stack.receive(TOPIC, "audit")) == ["for all", "too"]
+
+
+def test_a_retry_comes_whatever_the_filter_says_by_then() -> None:
+    service = Service()
+    service.client.send(TOPIC, "mine", attributes={"kind": "a"})
+    service.stack.advance(seconds=1)
+    service.consumer.retry_later(service.one(), delay="1h")
+    service.client.set_filter(TOPIC, "billing", {"kind": ["b"]})
+    service.client.send(TOPIC, "filtered", attributes={"kind": "a"}, delay="1h")
+    service.stack.advance(hours=2)
+    assert [each.body for each in service.consumer.receive()] == ["mine"]
+
+
+def test_a_retry_of_a_paused_subscription_waits_until_it_is_resumed() -> None:
+    service = Service()
+    service.client.send(TOPIC, "mine")
+    service.stack.advance(seconds=1)
+    service.client.pause(TOPIC, "billing")
+    service.consumer.retry_later(service.one(), delay="5s")
+    service.stack.advance(minutes=1)
+    assert service.consumer.receive() == []
+    service.client.resume(TOPIC, "billing")
+    service.stack.advance(minutes=10)
+    assert service.one().attempt == 1
+    assert service.bodies(service.other_url) == ["mine"]
+
+
+def test_a_retry_that_is_rescheduled_is_still_for_its_own_subscription() -> None:
+    service = Service()
+    service.client.send(TOPIC, "mine", key="k")
+    service.stack.advance(seconds=1)
+    service.stack.receive(TOPIC, "audit")
+    receipt = service.consumer.retry_later(service.one(), delay="2d")
+    assert receipt is not None
+    service.stack.advance(minutes=10)
+    assert service.client.reschedule(TOPIC, receipt.id, delay="1d")
+    service.stack.advance(days=1, minutes=10)
+    again = service.one()
+    assert (again.only, again.attempt, again.key) == ("billing", 1, "k")
+    assert service.bodies(service.other_url) == []
+
+
+def test_a_retry_is_neither_a_duplicate_of_its_own_key_nor_replaces_what_was_sent_since() -> None:
+    service = Service()
+    service.client.send(TOPIC, "first", key="k")
+    service.stack.advance(seconds=1)
+    first = service.one()
+    service.client.send(TOPIC, "second", key="k", delay="2h")
+    service.stack.advance(seconds=1)
+    service.consumer.retry_later(first, delay="1h")
+    service.stack.advance(hours=3)
+    found = {each.body: each for each in service.consumer.receive()}
+    assert set(found) == {"first", "second"}
+    assert found["first"].key == "k" and found["first"].version == first.version
+
+
+def test_the_time_of_a_retry_comes_from_a_level_of_the_topics_table() -> None:
+    service = Service()
+    service.client.create_topic("short", delay_levels=(7, 70))
+    service.client.create_subscription("short", "billing")
+    consumer = Consumer(service.client, "short", "billing")
+    service.client.send_many("short", [Message(body="x")] * 3)
+    service.stack.advance(seconds=2)
+    retried = [
+        consumer.retry_later(message, level=level)
+        for message, level in zip(consumer.receive(), (0, 1, None), strict=True)
+    ]
+    waits_s = [(each.deliver_at - service.stack.now()).total_seconds() for each in retried if each]
+    assert waits_s == [0, 7, 70]
+
+
+@pytest.mark.parametrize(
+    ("when", "named"),
+    [
+        ({"level": 1, "delay": "1s"}, "level, delay"),
+        ({"level": -1}, "delay_level"),
+        ({"delay": "soon"}, "delay"),
+        ({"backoff": "1s"}, "backoff"),
+    ],
+)
+def test_a_retry_at_no_time_is_refused_and_the_message_stays(when: dict[str, Any], named: str) -> None:
+    service = Service(max_attempts=1)
+    service.client.send(TOPIC, "x")
+    service.stack.advance(seconds=1)
+    with pytest.raises(InvalidValue, match=f"^{named}="):
+        service.consumer.retry_later(service.one(), **when)
+    assert service.bodies(service.url) == ["x"]
+
+
+def test_what_has_had_its_last_attempt_goes_to_the_dead_letters_as_it_was() -> None:
+    service = Service(max_attempts=2)
+    service.client.send(TOPIC, b"\x00\xff", attributes={"kind": "reminder"}, key="k")
+    service.stack.advance(seconds=1)
+    assert service.consumer.retry_later(service.one()) is not None
+    service.stack.advance(seconds=10)
+    last = service.one()
+    assert service.consumer.retry_later(last) is None
+    assert service.bodies(service.url) == []
+    dead_url = f"{service.url}-dead"
+    answer = service.stack.sqs.receive_message(QueueUrl=dead_url, MessageAttributeNames=["All"])
+    [raw] = answer["Messages"]
+    dead = service.consumer.decode(raw)
+    header = json.loads(raw["MessageAttributes"]["tidewheel"]["StringValue"])
+    assert header == json.loads(last.header) | {"why": "the last of 2 attempts"}
+    assert (dead.id, dead.body, dead.attributes, dead.attempt) == (last.id, last.body, last.attributes, 1)
+    assert service.consumer.counts == ConsumerCounts(retried=1, dead=1)
+
+
+def test_the_last_attempt_without_a_dead_letter_queue_is_an_error_that_says_what_to_do() -> None:
+    service = Service(max_attempts=1)
+    service.stack.sqs.set_queue_attributes(QueueUrl=service.url, Attributes={"RedrivePolicy": ""})
+    service.client.send(TOPIC, "x")
+    service.stack.advance(seconds=1)
+    with pytest.raises(InvalidValue, match="set a RedrivePolicy, raise max_attempts, or delete the message"):
+        service.consumer.retry_later(service.one())
+    assert service.bodies(service.url) == ["x"]
+
+
+def test_a_dead_letter_queue_that_was_deleted_is_named_with_what_to_do_until_there_is_another() -> None:
+    service = Service(max_attempts=1)
+    sqs = service.stack.sqs
+    service.client.send(TOPIC, "x")
+    service.stack.advance(seconds=1)
+    service.consumer.retry_later(service.one())
+    sqs.delete_queue(QueueUrl=f"{service.url}-dead")
+    service.client.send(TOPIC, "y")
+    service.stack.advance(seconds=1)
+    message = service.one()
+    missing = rf"queue {service.url}-dead of dead letters does not exist: create a queue of this name, or name another"
+    for call in (
+        lambda: service.consumer.retry_later(message),
+        lambda: service.client.redrive(TOPIC, "billing"),
+        lambda: service.client.dead_letters(TOPIC, "billing"),
+    ):
+        with pytest.raises(QueueUnavailable, match=missing):
+            call()
+    other = sqs.create_queue(QueueName="other")["QueueUrl"]
+    policy = {"deadLetterTargetArn": service.stack.queue(other).arn, "maxReceiveCount": 5}
+    sqs.set_queue_attributes(QueueUrl=service.url, Attributes={"RedrivePolicy": json.dumps(policy)})
+    service.consumer.retry_later(message)
+    assert service.bodies(other) == ["y"]
+
+
+def test_if_it_stops_between_sending_again_and_deleting_both_come_with_the_same_original() -> None:
+    service = Service()
+    sent = service.client.send(TOPIC, "x")
+    service.stack.advance(seconds=1)
+    message = service.one()
+
+    def died(**_: Any) -> None:
+        raise KeyboardInterrupt
+
+    delete, service.stack.sqs.delete_message_batch = service.stack.sqs.delete_message_batch, died  # type: ignore
+    with pytest.raises(KeyboardInterrupt):
+        service.consumer.retry_later(message, delay="5m")
+    service.stack.sqs.delete_message_batch = delete  # type: ignore[method-assign]
+    service.stack.advance(minutes=6)
+    found = service.consumer.receive()
+    assert sorted(each.attempt for each in found) == [0, 1]
+    assert {each.original_id or each.id for each in found} == {sent.id}
+
+
+# ---- large bodies
+
+
+def test_a_large_body_survives_a_retry_and_its_dead_letter_has_the_pointer_that_the_message_had() -> None:
+    service = Service(max_attempts=2)
+    service.client.send(TOPIC, LARGE.encode())
+    service.stack.advance(seconds=1)
+    service.consumer.retry_later(service.one(), delay="1d")
+    service.stack.advance(days=1)
+    [in_queue] = service.bodies(service.url)
+    again = service.one()
+    assert again.bytes() == LARGE.encode()
+    assert service.consumer.retry_later(again) is None
+    assert service.bodies(f"{service.url}-dead") == [in_queue]
+    assert list(json.loads(in_queue)) == ["tidewheel_payload"]
+
+
+def test_what_is_dropped_costs_no_read_of_its_body() -> None:
+    service = Service()
+    service.client.send(TOPIC, LARGE, expires_in="1m")
+    service.stack.advance(minutes=2)
+    objects = service.stack.service.objects
+    objects.get_range = None  # type: ignore[method-assign, assignment]  # a read would raise
+    assert service.consumer.receive() == []
+    assert service.consumer.counts == ConsumerCounts(expired=1)
+
+
+def test_a_message_whose_body_is_gone_is_passed_over_and_the_others_are_received(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    service = Service()
+    service.client.send(TOPIC, LARGE)
+    service.client.send(TOPIC, "small")
+    service.stack.advance(seconds=1)
+    objects = service.stack.service.objects
+    objects.delete([each.name for each in objects.list("payloads/")])
+    assert [each.body for each in service.client.receive(TOPIC, "billing")] == ["small"]
+    assert "its body cannot be read" in caplog.text
+    assert len(service.bodies(service.url)) == 2
+
+
+# ---- what is dropped
+
+
+def test_a_retry_that_would_come_after_the_expiry_is_dropped_and_counted() -> None:
+    service = Service()
+    service.client.send(TOPIC, "x", expires_in="1h")
+    service.stack.advance(seconds=1)
+    again = service.consumer.retry_later(service.one(), delay="30m")
+    assert again is not None
+    service.stack.advance(minutes=30)
+    assert service.consumer.retry_later(service.one(), delay="30m") is None
+    assert service.bodies(service.url) == []
+    assert service.consumer.counts == ConsumerCounts(retried=1, expired=1)
+
+
+def test_what_was_cancelled_by_its_key_too_late_is_dropped_if_asked_for() -> None:
+    service = Service(drop_superseded=True)
+    service.client.send(TOPIC, "x", key="k")
+    service.stack.advance(seconds=1)
+    assert not service.client.cancel(TOPIC, key="k")
+    assert service.consumer.receive() == []
+    assert service.consumer.counts == ConsumerCounts(superseded=1)
+
+
+def test_a_duplicate_that_was_sent_later_does_not_supersede() -> None:
+    service = Service(drop_superseded=True)
+    service.client.send(TOPIC, "first", key="k")
+    service.stack.advance(seconds=1)
+    service.client.send(TOPIC, "second", key="k")
+    service.stack.advance(seconds=1)
+    assert sorted(each.body for each in service.consumer.receive()) == ["first", "second"]
+
+
+def test_a_retry_is_superseded_by_what_was_sent_between_it_and_the_first() -> None:
+    service = Service(drop_superseded=True)
+    service.client.send(TOPIC, "old", key="k", replace=True)
+    service.stack.advance(seconds=1)
+    old = service.one()
+    service.client.send(TOPIC, "new", key="k", replace=True, delay="1h")
+    service.stack.advance(seconds=1)
+    service.consumer.retry_later(old, delay="2h")
+    service.stack.advance(hours=3)
+    assert [each.body for each in service.consumer.receive()] == ["new"]
+    assert service.consumer.counts == ConsumerCounts(retried=1, superseded=1)
+
+
+# ---- in a Lambda function
+
+
+def work(message: ReceivedMessage) -> None:
+    if message.body == "later" and message.attempt == 0:
+        raise RetryLater(delay="1h")
+    if message.body == "bad":
+        raise RuntimeError("bad")
+
+
+@pytest.mark.parametrize("way", ["plain", "powertools"])
+def test_a_lambda_function_fails_what_raises_and_sends_again_what_asks_for_it(way: str) -> None:
+    service = Service()
+
+    def powertools(event: dict[str, Any]) -> Any:
+        processor = BatchProcessor(event_type=EventType.SQS)
+        return process_partial_response(
+            event=event, record_handler=service.consumer.record_handler(work), processor=processor
+        )
+
+    ways: dict[str, Callable[[dict[str, Any]], Any]] = {
+        "plain": lambda event: service.consumer.handle_event(event, work),
+        "powertools": powertools,
+    }
+    service.client.send_many(TOPIC, [Message(body=body) for body in ("good", "later", "bad")])
+    service.stack.sqs.send_message(QueueUrl=service.url, MessageBody="a stranger's")
+    service.stack.advance(seconds=1)
+    event = service.event()
+    bodies = {record["messageId"]: record["body"] for record in event["Records"]}
+    calls: list[str] = []
+    service.stack.sqs.delete_message_batch = lambda **_: calls.append("delete")  # type: ignore
+    answer = ways[way](event)
+    assert {bodies[each["itemIdentifier"]] for each in answer["batchItemFailures"]} == {"bad", "a stranger's"}
+    assert calls == []  # Lambda deletes what did not fail
+    service.delete_as_lambda_does(event, answer)
+    assert service.bodies(service.url) == ["a stranger's", "bad"]
+    assert service.consumer.counts == ConsumerCounts(handled=1, retried=1, failed=1)
+    service.stack.advance(hours=1)
+    again = service.event()
+    assert ways[way](again)["batchItemFailures"]
+    assert service.consumer.counts.handled == 2
+
+
+def test_what_is_dropped_in_a_lambda_function_is_no_failure_and_not_handled() -> None:
+    service = Service()
+    service.client.send(TOPIC, "late", expires_in="1m")
+    service.stack.advance(minutes=2)
+    assert service.consumer.handle_event(service.event(), pytest.fail) == {"batchItemFailures": []}
+    assert service.consumer.counts == ConsumerCounts(expired=1)
+
+
+@pytest.mark.parametrize("event", [None, {}, {"Records": None}, []])
+def test_an_event_of_something_else_is_refused(event: Any) -> None:
+    with pytest.raises(InvalidValue, match="give the event of an SQS event source mapping"):
+        Service().consumer.handle_event(event, work)
+
+
+# ---- a worker
+
+
+def test_a_worker_handles_acknowledges_retries_and_leaves_what_fails() -> None:
+    service = Service()
+    stop = threading.Event()
+    service.client.send_many(TOPIC, [Message(body=body) for body in ("bad", "good", "later", "last")])
+    service.stack.advance(seconds=1)
+
+    def until_last(message: ReceivedMessage) -> None:
+        if message.body == "last":
+            stop.set()
+        work(message)
+
+    service.consumer.run(until_last, stop=stop)
+    assert service.bodies(service.url) == ["bad"]
+    assert service.consumer.counts == ConsumerCounts(handled=2, retried=1, failed=1)
+    service.stack.advance(minutes=1)
+    assert service.one().receive_count == 2
+
+
+def test_a_function_that_sends_again_by_itself_has_the_message_acknowledged_when_it_returns() -> None:
+    service = Service()
+    stop = threading.Event()
+    service.client.send(TOPIC, "x")
+    service.stack.advance(seconds=1)
+
+    def later(message: ReceivedMessage) -> None:
+        stop.set()
+        service.consumer.retry_later(message, delay="1h")
+        assert service.bodies(service.url) == ["x"]
+
+    service.consumer.run(later, stop=stop)
+    assert service.bodies(service.url) == []
+    service.stack.advance(hours=1)
+    assert service.one().attempt == 1
+
+
+def fifth_of_nine(service: Service, work: Callable[[], object]) -> Callable[[ReceivedMessage], None]:
+    """Sends nine messages. Returns a function that does the work with the fifth: three more are received by then."""
+    service.client.send_many(TOPIC, [Message(body=str(i)) for i in range(9)])
+    service.stack.advance(seconds=1)
+
+    def handle(_: ReceivedMessage) -> None:
+        if service.consumer.counts.handled == 4:
+            assert service.stack.queue(service.url).approximate_number_of_messages == 1
+            work()
+
+    return handle
+
+
+def test_a_worker_that_is_told_to_stop_gives_the_rest_of_its_batch_back_at_once() -> None:
+    service = Service()
+    stop = threading.Event()
+    service.consumer.run(fifth_of_nine(service, stop.set), stop=stop)
+    assert service.consumer.counts == ConsumerCounts(handled=5)
+    assert service.stack.queue(service.url).approximate_number_of_messages == 4
+
+
+def test_what_waits_too_long_behind_a_slow_message_goes_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    service = Service()
+    stop = threading.Event()
+    monkeypatch.setattr(worker, "BUFFERED_S", 0.1)
+
+    def slow() -> None:
+        until(lambda: service.stack.queue(service.url).approximate_number_of_messages == 4)
+        stop.set()
+
+    service.consumer.run(fifth_of_nine(service, slow), stop=stop)
+    assert service.consumer.counts == ConsumerCounts(handled=5)
+
+
+@pytest.mark.parametrize("handles", range(1, 12))
+def test_what_workers_that_end_early_have_not_begun_is_no_dead_letter(handles: int) -> None:
+    service = Service()
+    service.client.send_many(TOPIC, [Message(body=str(i)) for i in range(60)])
+    service.stack.advance(seconds=1)
+    while service.bodies(service.url):
+        stop, before = threading.Event(), service.consumer.counts.handled
+
+        def handle(_: ReceivedMessage, stop: threading.Event = stop, before: int = before) -> None:
+            if service.consumer.counts.handled + 1 in (before + handles, 60):
+                stop.set()
+
+        service.consumer.run(handle, stop=stop, wait_s=0)
+    assert service.consumer.counts == ConsumerCounts(handled=60)
+    assert service.bodies(f"{service.url}-dead") == []
+
+
+@pytest.mark.parametrize(("hidden_s", "gathered_s"), [(60, 0.01), (1, 3600)])
+def test_a_handled_message_is_acknowledged_in_time_while_another_is_in_hand(
+    hidden_s: int, gathered_s: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service = Service()
+    stop = threading.Event()
+    monkeypatch.setattr(worker, "GATHERED_S", gathered_s)
+    service.stack.sqs.set_queue_attributes(QueueUrl=service.url, Attributes={"VisibilityTimeout": str(hidden_s)})
+    service.client.send_many(TOPIC, [Message(body=str(i)) for i in range(2)])
+    service.stack.advance(seconds=1)
+
+    def handle(message: ReceivedMessage) -> None:
+        if message.body == "0":
+            until(lambda: service.bodies(service.url) == ["0"])
+            stop.set()
+
+    service.consumer.run(handle, stop=stop, at_once=2)
+    assert service.bodies(service.url) == []
+
+
+@pytest.mark.parametrize("claimed", [False, True])
+@pytest.mark.parametrize(("at_once", "most"), [(1, 89), (4, 100), (10, 100), ("async", 100)])
+def test_four_hundred_messages_cost_a_quarter_of_a_request_each(
+    at_once: int | str, most: int, claimed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service = Service()
+    service.client.create_topic("many", cancel_until="consumed" if claimed else "sealed")
+    service.client.create_subscription("many", "billing")
+    service.client.send_many("many", [Message(body=str(i)) for i in range(400)])
+    service.stack.advance(seconds=1)
+    consumer, stop, seen, asked = Consumer(service.client, "many", "billing"), threading.Event(), [], []
+    for name in ("receive_message", "delete_message_batch", "get_queue_attributes"):
+        call = getattr(service.stack.sqs, name)
+        monkeypatch.setattr(
+            service.stack.sqs, name, lambda call=call, **given: (asked.append(call.__name__), call(**given))[1]
+        )
+
+    def handle(message: ReceivedMessage) -> None:
+        seen.append(message.id)
+        if len(seen) == 400:
+            stop.set()
+
+    async def handle_async(message: ReceivedMessage) -> None:
+        handle(message)
+
+    if isinstance(at_once, int):
+        consumer.run(handle, stop=stop, wait_s=0, at_once=at_once)
+    else:
+        asyncio.run(consumer.run_async(handle_async, stop=stop, wait_s=0))
+    assert len(set(seen)) == 400
+    assert service.bodies(service.client.subscriptions("many")[0].queue_url) == []
+    assert len(asked) <= most
+
+
+def test_a_queue_without_a_visibility_time_out_gives_each_message_once_a_receive() -> None:
+    service = Service()
+    service.stack.sqs.set_queue_attributes(QueueUrl=service.url, Attributes={"VisibilityTimeout": "0"})
+    sent = sorted(each.id for each in service.client.send_many(TOPIC, [Message(body=str(i)) for i in range(25)]))
+    service.stack.advance(seconds=1)
+    found = service.client.receive(TOPIC, "billing", max_messages=100)
+    assert sorted(each.id for each in found) == sent
+    assert sorted(each.id for each in service.consumer.receive(max_messages=100)) == sent
+    assert sorted(each.id for each in service.stack.receive(TOPIC, "billing")) == sent
+    service.client.delete(TOPIC, "billing", service.client.receive(TOPIC, "billing", max_messages=100))
+    assert service.bodies(service.url) == []  # each had its last receipt handle
+
+
+def test_ctrl_c_while_nothing_is_in_hand_ends_the_run() -> None:
+    service = Service()
+    receive = service.stack.sqs.receive_message
+
+    def interrupted(**arguments: Any) -> Any:
+        signal.raise_signal(signal.SIGINT)
+        return receive(**arguments)
+
+    service.stack.sqs.receive_message = interrupted  # type: ignore[method-assign]
+    service.consumer.run(pytest.fail)
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_a_signal_leaves_the_programs_own_handlers_alone_and_all_of_them_if_it_is_told_so() -> None:
+    service = Service()
+    seen: list[int] = []
+    stop = threading.Event()
+
+    def own(number: int, frame: object) -> None:
+        seen.append(number)
+        stop.set()
+
+    def look(message: ReceivedMessage) -> None:
+        signal.raise_signal(signal.SIGTERM)
+
+    before = signal.signal(signal.SIGTERM, own)
+    try:
+        service.client.send_many(TOPIC, [Message(body=str(i)) for i in range(3)])
+        service.stack.advance(seconds=1)
+        service.consumer.run(look, stop=stop)
+        assert seen == [signal.SIGTERM] and signal.getsignal(signal.SIGTERM) is own
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert service.consumer.counts == ConsumerCounts(handled=1)
+    asked: list[object] = []
+
+    def ask(message: ReceivedMessage) -> None:
+        asked.append((signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)))
+        stop.set()
+
+    stop.clear()
+    service.consumer.run(ask, stop=stop, signals=False)
+    assert asked == [(signal.SIG_DFL, signal.default_int_handler)]
+
+
+def test_a_worker_in_another_thread_sets_no_handlers_and_ends_when_it_is_told_to_stop() -> None:
+    service = Service()
+    stop, begun, go = threading.Event(), threading.Event(), threading.Event()
+
+    def work() -> None:
+        begun.set()
+        go.wait(60)
+
+    handle = fifth_of_nine(service, work)
+
+    thread = threading.Thread(target=service.consumer.run, args=(handle,), kwargs={"stop": stop})
+    thread.start()
+    assert begun.wait(60)
+    assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+    stop.set()
+    until(lambda: service.stack.queue(service.url).approximate_number_of_messages == 4)  # at once
+    go.set()
+    thread.join(60)
+    assert service.consumer.counts == ConsumerCounts(handled=5)
+
+
+@pytest.mark.parametrize("error", ["AccessDenied", "AWS.SimpleQueueService.NonExistentQueue", "ExpiredToken"])
+def test_what_aws_refuses_ends_a_worker_at_the_start_and_later_after_a_minute(
+    error: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    service = Service()
+    receive = service.stack.sqs.receive_message
+    answers: list[bool] = []
+    stop = threading.Event()
+
+    def refused(**arguments: Any) -> Any:
+        answers.append(len(answers) in good)
+        if answers[-1]:
+            return receive(**arguments)
+        if len(answers) == last:
+            stop.set()
+        raise ClientError({"Error": {"Code": error, "Message": "no"}}, "ReceiveMessage")
+
+    service.stack.sqs.receive_message = refused  # type: ignore[method-assign]
+    monkeypatch.setattr(worker, "_FIRST_PAUSE_S", 0.001)
+    good, last = [1], 0
+    with pytest.raises(QueueUnavailable, match=rf"orders/billing gives no messages: .*{error}"):
+        service.consumer.run(pytest.fail)
+    assert len(answers) == 1
+    good, last = [1, 4], 7
+    service.consumer.run(pytest.fail, stop=stop)
+    assert [record.message.partition(":")[2][:16] for record in caplog.records] == [
+        " connection lost",
+        " connected again",
+        " connection lost",
+    ]
+    monkeypatch.setattr(worker, "REFUSED_S", 0.01)
+    stop.clear()
+    answers.clear()
+    good, last = [0], 0
+    with pytest.raises(QueueUnavailable):
+        service.consumer.run(pytest.fail, stop=stop, at_once=2)
+
+
+def test_a_subscription_that_is_gone_ends_a_worker() -> None:
+    service = Service()
+    service.client.delete_subscription(TOPIC, "billing")
+    with pytest.raises(UnknownSubscription):
+        service.consumer.run(pytest.fail)
+
+
+def test_a_table_that_cannot_be_reached_does_not_keep_a_worker_from_its_queue() -> None:
+    service = Service()
+    service.client.send(TOPIC, "x")
+    service.stack.advance(seconds=1)
+    assert service.consumer.receive(max_messages=1)  # it knows the queue
+    service.stack.advance(minutes=5)
+    subscriptions = service.client.core.connection.storage.subscriptions
+
+    def unreachable(*_: object) -> None:
+        raise EndpointConnectionError(endpoint_url="table")
+
+    subscriptions.read = unreachable  # type: ignore[method-assign, assignment]
+    stop = threading.Event()
+    service.consumer.run(lambda _: stop.set(), stop=stop)
+    assert service.bodies(service.url) == []
+
+
+# ---- examples
+
+
+def test_the_worker_example_does_what_it_can_and_tries_the_rest_again() -> None:
+    from examples import consumer_worker
+
+    service = Service()
+    service.client.send_many(TOPIC, [Message(body={"id": i}) for i in range(4)])
+    service.stack.advance(seconds=1)
+    stop = threading.Event()
+    seen: list[int] = []
+
+    def handle(message: ReceivedMessage) -> None:
+        seen.append(message.json()["id"])
+        if len(seen) == 4:
+            stop.set()
+        consumer_worker.handle(message)
+
+    service.consumer.run(handle, stop=stop)
+    assert sorted(seen) == [0, 1, 2, 3]
+    assert service.consumer.counts == ConsumerCounts(handled=2, retried=2)
+    service.stack.advance(seconds=31)
+    assert {each.json()["id"]: each.attempt for each in service.consumer.receive()} == {1: 1, 3: 1}
+
+
+# ---- with Powertools
+
+
+CONTEXT = SimpleNamespace(get_remaining_time_in_millis=lambda: 30_000)
+
+
+@pytest.fixture
+def powertools(monkeypatch: pytest.MonkeyPatch) -> Iterator[Service]:
+    """A service with two due orders, and the table for Powertools."""
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "test")
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+    service = Service()
+    service.client.send_many(TOPIC, [Message(body={"id": i}, attributes={"kind": "order"}) for i in range(2)])
+    service.stack.advance(seconds=1)
+    with mock_aws():
+        boto3.client("dynamodb").create_table(
+            TableName="handled-orders",
+            KeySchema=[{"AttributeName": "id", "KeyType": "HASH"}],
+            AttributeDefinitions=[{"AttributeName": "id", "AttributeType": "S"}],
+            BillingMode="PAY_PER_REQUEST",
+        )
+        yield service
+
+
+def example_of(name: str) -> ModuleType:
+    """Imports an example again, with clients for the current test's AWS."""
+    sys.modules.pop(f"examples.{name}", None)
+    return importlib.import_module(f"examples.{name}")
+
+
+def handled_orders() -> list[dict[str, Any]]:
+    """Returns the records kept by Powertools."""
+    return boto3.resource("dynamodb").Table("handled-orders").scan()["Items"]
+
+
+def test_the_powertools_example_tries_an_order_again_later(
+    powertools: Service, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    example = example_of("powertools_consumer")
+    monkeypatch.setattr(example, "consumer", powertools.consumer)
+    event = powertools.event()
+    answer = example.handler(event, CONTEXT)
+    assert answer == {"batchItemFailures": []}
+    powertools.delete_as_lambda_does(event, answer)
+    assert capsys.readouterr().out.splitlines() == ["order 0 is paid"]
+    powertools.stack.advance(seconds=31)
+    assert example.handler(powertools.event(), CONTEXT) == {"batchItemFailures": []}
+    assert capsys.readouterr().out.splitlines() == ["order 1 is paid"]
+
+
+def test_the_idempotent_example_handles_each_message_once_over_copies_and_retries(
+    powertools: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    example = example_of("idempotent_consumer")
+    paid: list[tuple[int, str]] = []
+    tried: list[int] = []
+
+    def pay(order: int, request_id: str) -> None:
+        tried.append(order)
+        if tried == [0, 1]:
+            raise example.BankIsBusy
+        paid.append((order, request_id))
+
+    monkeypatch.setattr(example, "pay", pay)
+    monkeypatch.setattr(example, "consumer", powertools.consumer)
+    first = powertools.event()
+    for _ in range(2):  # SQS hands out copies
+        assert example.handler(first, CONTEXT) == {"batchItemFailures": []}
+    powertools.delete_as_lambda_does(first, {"batchItemFailures": []})
+    powertools.stack.advance(seconds=31)
+    again = powertools.event()
+    assert [json.loads(record["body"]) for record in again["Records"]] == [{"id": 1}]
+    for _ in range(2):
+        assert example.handler(again, CONTEXT) == {"batchItemFailures": []}
+    ids = [parse_received(record).id for record in first["Records"]]
+    assert paid == [(0, ids[0]), (1, ids[1])]
+    records = handled_orders()
+    assert {record["id"].partition("#")[0] for record in records} == {"charge"}
+    now_s = datetime.now(UTC).timestamp()
+    assert all(27 < (int(record["expiration"]) - now_s) / example.DAY_S <= 28 for record in records)
+
+
+def test_an_idempotent_function_that_died_runs_again_once_its_time_is_over(
+    powertools: Service, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Died(BaseException):
+        """The environment died. No code of the function runs any more."""
+
+    def dies(order: int, request_id: str) -> None:
+        raise Died
+
+    example = example_of("idempotent_consumer")
+    monkeypatch.setattr(example, "consumer", powertools.consumer)
+    event = powertools.event()
+    with monkeypatch.context() as dying:
+        dying.setattr(example, "pay", dies)
+        no_time = SimpleNamespace(get_remaining_time_in_millis=lambda: -1)
+        with pytest.raises(Died):
+            example.handler({"Records": event["Records"][:1]}, no_time)
+    assert [record["status"] for record in handled_orders()] == ["INPROGRESS"]
+    assert example.handler(event, CONTEXT) == {"batchItemFailures": []}
+    assert _paid(capsys) == ["order 0 is paid", "order 1 is paid"]
+
+
+def test_two_messages_about_one_order_are_handled_once_if_the_order_is_the_key(
+    powertools: Service, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A sender without an answer sends again, and the second message has another id."""
+    powertools.client.send(TOPIC, {"id": 1})
+    powertools.stack.advance(seconds=1)
+    example = example_of("idempotent_consumer")
+    monkeypatch.setattr(example, "consumer", powertools.consumer)
+    monkeypatch.setattr(example.once, "event_key_jmespath", "powertools_json(body).id")
+    assert example.handler(powertools.event(), CONTEXT) == {"batchItemFailures": []}
+    assert _paid(capsys) == ["order 0 is paid", "order 1 is paid"]
+
+
+def _paid(capsys: pytest.CaptureFixture[str]) -> list[str]:
+    """Returns the lines printed by the idempotent example, without request ids."""
+    return sorted(line.partition(",")[0] for line in capsys.readouterr().out.splitlines())
