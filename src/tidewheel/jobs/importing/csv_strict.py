@@ -1,7 +1,7 @@
 """Divides CSV into rows strictly. Rejects rows outside the dialect, and never repairs them.
 
-    row      field , field ... line end     as many fields as the header has
-    field    "..." with doubled quotes, or text without quotes, commas and line ends
+    row      value , value ... line end     as many values as the header has
+    value    "..." with doubled quotes, or text without quotes, commas and line ends
              with an escape character: "..." with this character before each quote and escape character of the value,
              and perhaps before a comma or line end; none outside quotes, but in \\N, which is no value
 
@@ -12,12 +12,15 @@ bytes of a file have quotes that only a backslash can mean, two backslashes in a
 A malformed row ends at the first line end where a row ends in two lenient readings, one of doubled and one of escaped
 quotes. Otherwise lines within a value could pass for rows. So a quote that is not closed takes the lines up to the next
 quotes with it, or all lines of the file.
+
+The patterns are possessive (`*+`): a match never goes back, so its time grows with the bytes and not with their square.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from tidewheel.jobs.importing.options import Dialect
 from tidewheel.jobs.importing.streams import Stream, text_of
@@ -28,12 +31,7 @@ _BLOCK_BYTES = 8 * 1024 * 1024
 _LONGEST_ROW = 16 * 1024 * 1024
 _OVER_LINES = ", and takes later lines with it, which may be parts of its values"
 _HINT = "; if backslashes escape quotes in the file, give --csv-escape '\\', if quotes are doubled, --csv-escape '\"'"
-_ESCAPED_END = re.compile(rb"\\[\r\n]")
-_TEXT = "[^Q]*+"
-_TEXT_OF_LINES = r"[^Q\\]*+(?:\\(?![\r\n])[^Q\\]*+)*+"
-"""Has no backslash before a line end. Takes longer."""
-_TEXT_OF_ESCAPES = r"[^Q\\]*+(?:\\(?![\r\n\\])[^Q\\]*+)*+"
-"""Has no backslash before another either."""
+_EMPTY_LINES = r"(?:\r*+\n)*+"
 
 
 class RowTooLong(Exception):
@@ -44,31 +42,73 @@ Malformed = tuple[dict[str, int], str, str]
 """Lines that are no row: how many they are, if several, the kind of problem, and their text."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Grammar:
+    """Patterns of a dialect.
+
+    Attributes:
+        value: a value, with its quotes.
+        end: the end of a row.
+    """
+
+    value: str
+    end: str = r"\r*+\n"
+
+    def row(self, columns: str) -> str:
+        """Returns the pattern of a row. `columns` is the quantifier of the values after the first."""
+        return f"{self.value}(?:,{self.value}){columns}{self.end}"
+
+
+def _doubled(q: str) -> _Grammar:
+    """Values of a dialect that doubles quotes: `""` ends one piece of the value, and begins the next."""
+    return _Grammar(f"(?:(?:{q}[^{q}]*+{q})++|[^{q},\\r\\n]*+)")
+
+
+def _escaped(q: str, e: str) -> _Grammar:
+    """Values of a dialect with an escape character."""
+    return _Grammar(f"(?:{q}[^{q}{e}]*+(?:{e}[{q}{e},\\r\\n][^{q}{e}]*+)*+{q}|{e}N(?=[,\\r\\n])|[^{q}{e},\\r\\n]*+)")
+
+
+def _doubled_or_escaped(q: str, *, escapes: bool) -> _Grammar:
+    """Values that are the same in both dialects, for a file whose dialect nobody named.
+
+    Args:
+        escapes: the file has quotes that only a backslash can mean.
+    """
+    after_backslash = r"(?![\r\n\\])" if escapes else r"(?![\r\n])"
+    piece = rf"{q}[^{q}\\]*+(?:\\{after_backslash}[^{q}\\]*+)*+{q}"
+    no_backslash = rf"(?<!\\{q})"
+    quoted = f"{piece}{no_backslash}(?:{piece})*+{no_backslash}"
+    return _Grammar(f"(?:{quoted}|[^{q},\\r\\n]*+)", end=r"(?<!\\)\r*+\n")
+
+
+def _lenient(q: str, e: str) -> list[str]:
+    """Rows of any text, with doubled and with escaped quotes. They find where a malformed row ends."""
+    doubled = f"(?:(?:{q}[^{q}]*+{q})++(?!{q})|(?!{q}))[^,\\n]*+"
+    escaped = f"(?:{q}[^{q}{e}]*+(?:{e}.[^{q}{e}]*+)*+{q}|(?!{q}))[^,\\n{e}]*+(?:{e}.[^,\\n{e}]*+)*+"
+    return [_Grammar(value, end=r"\n").row("*+") for value in ([doubled] if e == q else [doubled, escaped])]
+
+
+def _compiled(pattern: str) -> re.Pattern[bytes]:
+    return re.compile(pattern.encode(), re.DOTALL)
+
+
 class StrictCsv:
     """Reads the rows of a file as bytes."""
 
     def __init__(self, dialect: Dialect) -> None:
         self._dialect = dialect
-        self._escapes = False
-        plain, end = r"[^Q,\r\n]*+", r"\r*+\n"
-        if dialect.escape is None:
-            quoted, end = r"QTQ(?<!\\Q)(?:QTQ)*+(?<!\\Q)", r"(?<!\\)\r*+\n"
-        elif dialect.doubled:
-            quoted = r"(?:Q[^Q]*+Q)++"
-        else:
-            quoted, plain = r"Q[^QE]*+(?:E[QE,\r\n][^QE]*+)*+Q", r"(?:EN(?=[,\r\n])|[^QE,\r\n]*+)"
-        self._field, self._end = f"(?:{quoted}|{plain})", end
-        lenient = [r"(?:(?:Q[^Q]*+Q)++(?!Q)|(?!Q))[^,\n]*+"]
-        if dialect.escape != dialect.quote:
-            lenient.append(r"(?:Q[^QE]*+(?:E.[^QE]*+)*+Q|(?!Q))[^,\nE]*+(?:E.[^,\nE]*+)*+")
-        self._lenient = [self._pattern(rf"{field}(?:,{field})*+\n") for field in lenient]
-        self._null = self._pattern(r"(?<![^,\n])EN(?=[,\r\n])")
+        self._quote = re.escape(dialect.quote)
+        self._escape = re.escape(dialect.escape or "\\")
+        self._grammar = self._grammar_of(b"")
+        self._lenient = [_compiled(reading) for reading in _lenient(self._quote, self._escape)]
+        self._null = _compiled(rf"(?<![^,\n]){self._escape}N(?=[,\r\n])")
 
-    def _pattern(self, text: str, quoted_text: str = _TEXT) -> re.Pattern[bytes]:
-        """Compiles a pattern in which Q and E stand for the quote and the escape character, and T for quoted text."""
-        text = text.replace("T", quoted_text).replace("Q", re.escape(self._dialect.quote))
-        text = text.replace("E", re.escape(self._dialect.escape or "\\"))
-        return re.compile(text.encode(), re.DOTALL)
+    def _grammar_of(self, first_bytes: bytes) -> _Grammar:
+        if self._dialect.escape is None:
+            only_escaped = _compiled(rf"\\{self._quote}[^{self._quote},\r\n]")
+            return _doubled_or_escaped(self._quote, escapes=only_escaped.search(first_bytes) is not None)
+        return _doubled(self._quote) if self._dialect.doubled else _escaped(self._quote, self._escape)
 
     def header(self, stream: Stream) -> tuple[bytes, bytes]:
         """Reads the first row. Returns it, and the bytes after it that were read. A file without rows has no header.
@@ -76,15 +116,15 @@ class StrictCsv:
         Raises:
             FileProblem: the row is malformed, or not UTF-8.
         """
-        pattern = self._pattern(rf"(?:\r*+\n)*+({self._field}(?:,{self._field})*+{self._end})")
         data = more = text_of(stream.read(_FIRST_BYTES))
-        self._escapes = self._dialect.escape is None and self._pattern(r"\\Q[^Q,\r\n]").search(data) is not None
-        while more and pattern.match(data) is None and len(data) <= _LONGEST_ROW:
+        self._grammar = self._grammar_of(data)
+        first_row = _compiled(f"{_EMPTY_LINES}({self._grammar.row('*+')})")
+        while more and first_row.match(data) is None and len(data) <= _LONGEST_ROW:
             more = stream.read(_BLOCK_BYTES)
             data += more or b"\n"
         if not data.strip():
             return b"", b""
-        if (found := pattern.match(data)) is not None:
+        if (found := first_row.match(data)) is not None:
             return found[1], data[found.end() :]
         raise FileProblem(f"its first row is no header: a quote is wrong, or its lines end in CR alone{_HINT}")
 
@@ -100,13 +140,11 @@ class StrictCsv:
             FileProblem: the file cannot be read.
             RowTooLong: the row after those that were yielded is too long.
         """
-        text = rf"(?:{self._field}(?:,{self._field}){{{columns - 1}}}+{self._end}|\r*+\n)*+"
-        fast, careful = self._pattern(text), self._pattern(text, _TEXT_OF_ESCAPES if self._escapes else _TEXT_OF_LINES)
+        rows = _compiled(f"(?:{self._grammar.row(f'{{{columns - 1}}}+')}|\\r*+\\n)*+")
         more = data or b"\n"
         while more:
             more = stream.read(_BLOCK_BYTES)
             data += more or b"\n"
-            rows = careful if self._escapes or _ESCAPED_END.search(data) else fast
             found, malformed, start = [], [], 0
             while True:
                 end = start + _length(rows.match(data, start))
