@@ -375,7 +375,7 @@ def test_a_merge_leaves_a_ledger_with_a_damaged_segment_as_it_is() -> None:
 
 
 def test_a_message_that_a_note_has_no_room_to_name_is_not_said_to_be_sent(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tidewheel.flows.delivery.deliver._MOST_NAMES", 0)
+    monkeypatch.setattr("tidewheel.flows.delivery.unread._MOST_NAMES", 0)
     stack = RecordedTidewheel()
     client = stack.client()
     client.create_topic("orders")

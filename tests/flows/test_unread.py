@@ -8,8 +8,9 @@ from tests.flows.alone import sweep_orphans
 from tests.flows.world import DAY, HOUR, MINUTE, START_MS, TOPIC, World, failing_reads, once
 from tidewheel.errors import ObjectMissing, ObjectRefused
 from tidewheel.flows.administration.pause import pause, resume
-from tidewheel.flows.delivery.deliver import _unread_of, deliver_part
+from tidewheel.flows.delivery.deliver import deliver_part
 from tidewheel.flows.delivery.dispatch import dispatch
+from tidewheel.flows.delivery.unread import unread_of
 from tidewheel.flows.maintenance.due_checks import SweepResult, check_delivery
 from tidewheel.flows.maintenance.merge import in_process, merge
 from tidewheel.flows.waiting.find import find_message
@@ -145,7 +146,7 @@ def test_quarantine_keeps_what_it_names_and_nothing_else_until_it_is_given_up() 
 def test_more_objects_than_an_item_can_name_hold_collections_and_send_no_copies(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("tidewheel.flows.delivery.deliver._MOST_NAMES", 7)
+    monkeypatch.setattr("tidewheel.flows.delivery.unread._MOST_NAMES", 7)
     world = World(inline_rows=1, part_rows=4)
     ids = [id for _ in range(16) for id in world.send(HOUR)]
     names = world.service.objects.names("ledgers/")
@@ -173,7 +174,7 @@ def test_the_notes_of_all_parts_fit_into_the_item() -> None:
         for number, name in enumerate(names)
     }
     errors = dict.fromkeys(lost.values(), TimeoutError())
-    notes = {part: _unread_of(lost, len(lost) if part % 2 else 101, errors, parts) for part in range(parts)}
+    notes = {part: unread_of(lost, len(lost) if part % 2 else 101, errors, parts) for part in range(parts)}
     assert world.service.deliveries.note_unread(found, notes, "gone", 1)
 
 

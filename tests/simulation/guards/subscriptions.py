@@ -9,7 +9,7 @@ from tests.simulation.guard import Guard, in_storage
 from tests.simulation.guards import subscription_worlds as worlds
 from tests.simulation.removal import always, instead, moved, never, wrapped
 from tidewheel.flows.administration import pause as pausing
-from tidewheel.flows.delivery import deliver, direct, dispatch, drain, parking
+from tidewheel.flows.delivery import direct, dispatch, drain, parking
 from tidewheel.flows.maintenance import due_checks, orphans
 from tidewheel.model.subscription_state import State, SubscriptionState
 
@@ -89,7 +89,7 @@ GUARDS = (
     ),
     Guard(
         "what a queue refuses of a part is parked",
-        deliver._park_rest,
+        parking.park_rest,
         instead("park_rows", _parks_nothing),
         worlds.REFUSED_PAUSED,
     ),
@@ -101,7 +101,7 @@ GUARDS = (
     ),
     Guard(
         "of a part that a queue took in part, the rest is parked",
-        deliver._park_rest,
+        parking.park_rest,
         instead("take", _take_all),
         worlds.GOES_IN_DELIVERY,
     ),

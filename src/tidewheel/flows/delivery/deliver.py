@@ -11,11 +11,12 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from tidewheel import deadline
-from tidewheel.errors import CorruptLedger, CorruptMetadata, ObjectMissing, ObjectRefused, OutOfTime, PartLeased
+from tidewheel.errors import CorruptMetadata, ObjectMissing, ObjectRefused, OutOfTime, PartLeased
 from tidewheel.flows.delivery import sending
 from tidewheel.flows.delivery.due_rows import due_rows, rows_for, rows_of, without_expired
-from tidewheel.flows.delivery.parking import enqueue_drains, mark_broken, park_rows
+from tidewheel.flows.delivery.parking import park_rest
 from tidewheel.flows.delivery.plan_again import plan_at, segments_of_unindexed
+from tidewheel.flows.delivery.unread import is_of_object, lost_objects, unread_of
 from tidewheel.flows.ports import Ports
 from tidewheel.flows.ports.parallel import persistently
 from tidewheel.ledger.rows import without_repeats
@@ -26,8 +27,6 @@ from tidewheel.model.topic_state import TopicState
 
 _MOST_TIMES_INLINE = 4
 """A plan that turns out to need more than so many times `inline_rows` sends is sent in parts."""
-_MOST_NAMES = 1500
-"""Objects that the notes of all parts of a delivery name. Its item has at most 400 KB."""
 _PORTION_S = 15
 """Time for a portion of a ledger whose index dispatch could not read."""
 
@@ -136,22 +135,13 @@ def _deliver(ports: Ports, state: TopicState, delivery: Delivery, part: int) -> 
     try:
         segments = segments_of_unindexed(ports.objects, ledger, plan, state.slot_ms)
     except Exception as error:
-        return _unread(Unread((), (ledger.object_name,), ledger.rows, _is_of_object(error)), [error])
+        return _unread(Unread((), (ledger.object_name,), ledger.rows, is_of_object(error)), [error])
     portions = replace(plan, segments=tuple(segments), unindexed=()).parts()
     return _send_portions(ports, state, plan, delivery, part, portions)
 
 
 def _unread(left: Unread, errors: Sequence[Exception]) -> _Sent:
-    return _Sent(Delivered(failures=tuple(errors), unread=_lost(left)), left)
-
-
-def _is_of_object(error: Exception) -> bool:
-    """Returns whether an error is an object's own: it is lost, or S3 refuses it. All others may pass."""
-    return isinstance(error, CorruptLedger | ObjectMissing | ObjectRefused)
-
-
-def _lost(left: Unread) -> tuple[str, ...]:
-    return left.objects if left.lost else ()
+    return _Sent(Delivered(failures=tuple(errors), unread=lost_objects(left)), left)
 
 
 def _send_portions(
@@ -175,9 +165,9 @@ def _send_portions(
             done = _sum(done, sent._replace(segments=len({piece.planned for piece in own})))
     if not errors:
         return _Sent(done)
-    left = _unread_of({numbers[piece]: piece for piece in errors}, sum(map(len, portions)), errors, delivery.parts)
+    left = unread_of({numbers[piece]: piece for piece in errors}, sum(map(len, portions)), errors, delivery.parts)
     causes = tuple(dict.fromkeys(errors.values()))  # one of many pieces is told once
-    done = done._replace(failures=done.failures + causes, unread=_lost(left))
+    done = done._replace(failures=done.failures + causes, unread=lost_objects(left))
     return _Sent(done, left, goes_on=causes == (late,))
 
 
@@ -186,7 +176,7 @@ def _send(ports: Ports, state: TopicState, delivery: Delivery, rows: pa.Table) -
     live, expired = _ready(state, delivery, without_repeats(rows), ports.clock.now_ms())
     messages = sending.queue_messages(live, delivery.carry, state.claim(delivery.key.generation))
     outcome = sending.send(ports, delivery.queue_url, messages)
-    parked = _park_rest(ports, state, delivery, live, outcome)
+    parked = park_rest(ports, state, delivery, live, outcome) if outcome.untaken else 0
     return Delivered(messages=outcome.sent, failures=outcome.failures, parked=parked, expired=expired)
 
 
@@ -194,45 +184,11 @@ def _sum(a: Delivered, b: Delivered) -> Delivered:
     return Delivered(*map(add, a, b))
 
 
-def _unread_of(pieces: Mapping[int, Piece], of: int, errors: Mapping[Piece, Exception], parts: int) -> Unread:
-    """Returns the note of unread pieces, given by their numbers in the part. The part has `of` pieces in all.
-
-    A note that cannot name all objects in its share of the item, one of `parts`, has no rows and holds collections.
-    """
-    rows = sum(
-        max(1, each.planned.due_rows * (each.end_row - each.first_row) // each.planned.segment.rows)
-        for each in pieces.values()
-    )
-    names = sorted({each.planned.object_name for each in pieces.values()})
-    named = names[: _MOST_NAMES // parts]
-    numbers = () if len(pieces) == of else tuple(sorted(pieces))
-    lost = any(_is_of_object(errors[each]) for each in pieces.values())
-    return Unread(numbers, tuple(named), rows if named == names else 0, lost)
-
-
 def _ready(state: TopicState, delivery: Delivery, rows: pa.Table, now_ms: int) -> tuple[pa.Table, int]:
     """Returns the rows of a delivery that are to be sent now, and how many have expired."""
     wanted = rows_for(rows_of(state, delivery, rows), delivery.key.subscription, delivery.filter_policy)
     live = without_expired(wanted, now_ms)
     return live, wanted.num_rows - live.num_rows
-
-
-def _park_rest(ports: Ports, state: TopicState, delivery: Delivery, rows: pa.Table, outcome: sending.Outcome) -> int:
-    """Parks the messages that the queue did not take. Returns how many.
-
-    So the part does not come again because of them, and does not keep a ledger from being collected.
-    """
-    if not outcome.untaken:
-        return 0
-    key = delivery.key
-    subscription = ports.subscriptions.read(key.topic, key.subscription)
-    if subscription is None or subscription.generation != key.generation:
-        return 0
-    if outcome.down:
-        subscription = mark_broken(ports, subscription)
-    left = rows.take(pa.array(outcome.places))
-    enqueue_drains(ports, park_rows(ports, state, subscription, left, tried=True))
-    return int(left.num_rows)
 
 
 def deliver_at_once(ports: Ports, state: TopicState, plan: Plan, deliveries: Sequence[Delivery]) -> Delivered:
@@ -253,7 +209,7 @@ def deliver_at_once(ports: Ports, state: TopicState, plan: Plan, deliveries: Seq
         return Delivered(segments=segments, failures=tuple(failures))
     errors = {piece: each.error for each in unread for piece in each.pieces}
     notes = {
-        part: _unread_of(left, len(own), errors, plan.part_count)
+        part: unread_of(left, len(own), errors, plan.part_count)
         for part, own in enumerate(parts)
         if (left := {number: piece for number, piece in enumerate(own) if piece in errors})
     }
@@ -265,7 +221,7 @@ def deliver_at_once(ports: Ports, state: TopicState, plan: Plan, deliveries: Seq
             failures.append(error)
             _leave_to_queue(ports, [delivery], failures)
     messages, parked = _send_ready(ports, state, ready, notes, list(errors.values()), failures)
-    lost = {name for each in notes.values() for name in _lost(each)}
+    lost = {name for each in notes.values() for name in lost_objects(each)}
     return Delivered(
         messages=messages,
         segments=segments,
@@ -305,7 +261,7 @@ def _send_ready(
     for (delivery, rows, _), outcome in zip(ready, outcomes, strict=True):
         failures += [] if outcome.error is None else [outcome.error]
         try:
-            parked += _park_rest(ports, state, delivery, rows, outcome)
+            parked += park_rest(ports, state, delivery, rows, outcome) if outcome.untaken else 0
             if notes:
                 others = set(range(delivery.parts)).difference(notes)
                 note = partial(

@@ -15,6 +15,7 @@ import pyarrow as pa
 from tidewheel import deadline
 from tidewheel.deadline import TRY_S
 from tidewheel.errors import ConcurrentModification
+from tidewheel.flows.delivery.sending import Outcome
 from tidewheel.flows.ports import Ports
 from tidewheel.ledger.bucket import content_id
 from tidewheel.ledger.ledger import decode_segment, encode_ledger
@@ -24,7 +25,7 @@ from tidewheel.model.checked_clock import unchecked_ms
 from tidewheel.model.park import MAX_INLINE_PARK_BYTES, Park, ParkKey
 from tidewheel.model.plan import Segment
 from tidewheel.model.settings import LEASE_MS
-from tidewheel.model.subscription_state import State, SubscriptionState
+from tidewheel.model.subscription_state import Delivery, State, SubscriptionState
 from tidewheel.model.topic_state import TopicState
 from tidewheel.storage.objects import Objects
 from tidewheel.storage.parks import Parked
@@ -48,6 +49,22 @@ class DrainHint(NamedTuple):
 
     key: ParkKey
     delay_s: int
+
+
+def park_rest(ports: Ports, state: TopicState, delivery: Delivery, rows: pa.Table, outcome: Outcome) -> int:
+    """Parks the messages that the queue did not take. Returns how many.
+
+    So the part does not come again because of them, and does not keep a ledger from being collected.
+    """
+    key = delivery.key
+    subscription = ports.subscriptions.read(key.topic, key.subscription)
+    if subscription is None or subscription.generation != key.generation:
+        return 0
+    if outcome.down:
+        subscription = mark_broken(ports, subscription)
+    left = rows.take(pa.array(outcome.places))
+    enqueue_drains(ports, park_rows(ports, state, subscription, left, tried=True))
+    return int(left.num_rows)
 
 
 def park_rows(
