@@ -342,15 +342,15 @@ def test_a_throttled_table_is_asked_while_there_is_time_and_no_longer(world: Wor
     assert 1 <= world.endpoint.count("dynamodb") < 15
 
 
-def test_a_refusal_gives_a_call_no_more_time_and_an_answer_does(calm: World) -> None:
+def test_a_refusal_gives_a_call_no_more_time_and_an_answer_does(calm: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(deadline, "time", SimpleNamespace(monotonic=lambda: len(calm.endpoint.asked)))  # 1 s a request
     calm.be(Mode.THROTTLE, "sqs", lambda _: calm.endpoint.count("sqs") <= CALM.refused)
     with deadline.patience(60):
         with pytest.raises(ClientError):
             calm.tw.core.connection.sqs.list_queues()
-        left_s = deadline.left_s()
-        assert left_s < 60 - 0.2  # the waits between the tries
+        assert deadline.left_s() == 60 - CALM.refused
         calm.tw.core.connection.sqs.list_queues()
-        assert deadline.left_s() > left_s
+        assert deadline.left_s() == 60
 
 
 def test_a_call_without_time_for_another_try_raises_what_aws_said(calm: World) -> None:
