@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from tidewheel.flows.maintenance import orphans, payloads
 from tidewheel.flows.maintenance.daily import walk
@@ -11,7 +12,8 @@ from tidewheel.flows.maintenance.merge_outputs import UNREADABLE, Written, in_pr
 from tidewheel.flows.maintenance.merge_rows import MergeWork
 from tidewheel.flows.ports import Ports
 from tidewheel.flows.ports.tasks import InThisProcess
-from tidewheel.jobs.rebuild_engine import Engine
+from tidewheel.flows.recovery.rebuild_engine import RebuildEngine
+from tidewheel.jobs.rebuild_engine import scan_here
 from tidewheel.ledger.bucket import Bucket
 from tidewheel.model.object_names import PAYLOADS
 
@@ -34,15 +36,10 @@ class OneByOne:
             yield place, Written(outputs=tuple(outputs), error=error)
 
 
-def local_engine(ports: Ports) -> Engine:
+def local_engine(ports: Ports) -> RebuildEngine:
     """Returns an engine of rebuilds that works in this process, one task after the other."""
-    return Engine(
-        tasks=lambda _: InThisProcess(),
-        objects=lambda: ports.objects,
-        ports=lambda: (ports, ports.parallel),
-        write=in_process(ports.objects),
-        threads=0,
-    )
+    scan = partial(scan_here, InThisProcess(), ports.objects, lambda: (ports, ports.parallel), threads=0)
+    return RebuildEngine(scan=scan, write=in_process(ports.objects))
 
 
 def sweep_orphans(ports: Ports) -> orphans.Orphans:

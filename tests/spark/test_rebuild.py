@@ -16,16 +16,14 @@ from tests.stored import altered, stored
 from tidewheel.errors import InvalidValue
 from tidewheel.flows.maintenance.checkpoint import checkpoint_topic
 from tidewheel.flows.maintenance.merge import in_process, merge
-from tidewheel.flows.maintenance.merge_outputs import SideBySide
 from tidewheel.flows.recovery.audit import audit
 from tidewheel.flows.recovery.rebuild import rebuild
 from tidewheel.jobs.job import Job
-from tidewheel.jobs.location import Location, key_ports
-from tidewheel.jobs.rebuild_engine import Engine
-from tidewheel.jobs.rebuilding import rebuild_index, topic_settings
-from tidewheel.jobs.tasks import InThreads, Tasks
-from tidewheel.model.object_names import ASIDE, PLANS
+from tidewheel.jobs.location import Location
+from tidewheel.jobs.rebuilding import engine_of, rebuild_index, topic_settings
+from tidewheel.model.object_names import ASIDE
 from tidewheel.model.settings import TopicSettings
+from tidewheel.spark.ledger_scan import scan_on_spark
 from tidewheel.spark.tasks import OnSpark
 
 
@@ -61,42 +59,30 @@ def made(tmp_path: Path) -> Iterator[Made]:
     yield Made(world=world, location=location, ids=ids, damaged=damaged)
 
 
-def job(made: Made, spark: Tasks | None, said: list[str], **arguments: str) -> Job:
+def job(made: Made, spark: SparkSession | None, said: list[str], **arguments: str) -> Job:
     named = {name.replace("_", "-"): value for name, value in arguments.items()}
     return Job(
         arguments={"topic": TOPIC} | named,
         service=made.world.ports,
         location=made.location,
-        spark=spark,
+        spark=None if spark is None else OnSpark(lambda: spark),
+        scan_on_spark=partial(scan_on_spark, lambda: spark),  # type: ignore[arg-type, return-value]
         say=said.append,
-    )
-
-
-def engine(made: Made, tasks: Tasks) -> Engine:
-    """Compares in many shares, which tasks exchange as objects."""
-    return Engine(
-        tasks=lambda _: tasks,
-        objects=made.location.objects,
-        ports=partial(key_ports, made.location),
-        write=SideBySide(tasks=lambda _: tasks, objects=made.location.objects),
-        share_bytes=1000,
-        small_bytes=0,
     )
 
 
 @pytest.mark.parametrize("where", ["threads", "spark"])
 def test_every_engine_finds_the_same_and_loses_and_doubles_nothing(spark: SparkSession, made: Made, where: str) -> None:
     world = made.world
-    tasks: Tasks = InThreads(2) if where == "threads" else OnSpark(lambda: spark)
+    engine = engine_of(job(made, spark if where == "spark" else None, [], spark_above_mb="0"))
     stored(world.service).clear()
     expected = audit(world.ports, TOPIC, local_engine(world.ports))
     assert [len(each) for each in expected.overlapping] == [5]
-    assert audit(world.ports, TOPIC, engine(made, tasks)) == expected
-    report = rebuild(world.ports, TOPIC, engine(made, tasks), lease_s=60)
+    assert audit(world.ports, TOPIC, engine) == expected
+    report = rebuild(world.ports, TOPIC, engine, lease_s=60)
     assert report.overlapping == expected.overlapping and report.damaged == expected.damaged
     assert [each.object_name for each in report.damaged] == [made.damaged]
     assert [each.name for each in world.ports.objects.list(ASIDE)] == [ASIDE + made.damaged]
-    assert not list(world.ports.objects.list(PLANS))
     world.run(4 * DAY, sweeps=True)
     received = world.received()
     assert set(received.values()) == {1} and set(made.ids) <= set(received) and len(received) == len(made.ids) + 15

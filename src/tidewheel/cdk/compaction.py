@@ -111,8 +111,7 @@ class Compaction(Construct):
         # What is left of a damaged ledger is written anew.
         storage.grant_objects(rebuild, *WRITING, prefixes=(LEDGERS,))
         storage.grant_objects(rebuild, "s3:GetObject", "s3:DeleteObject", prefixes=(CHECKPOINTS, PLANS))
-        # What tasks compare between ledgers lies beside the plans.
-        storage.grant_objects(rebuild, "s3:PutObject", prefixes=(CHECKPOINTS, ASIDE, PLANS))
+        storage.grant_objects(rebuild, "s3:PutObject", prefixes=(CHECKPOINTS, ASIDE))
         reads = ("dynamodb:GetItem", "dynamodb:Query")
         storage.grant_items(import_, TOPICS, *reads, "dynamodb:PutItem", "dynamodb:UpdateItem")
         storage.grant_objects(import_, *WRITING, prefixes=(LEDGERS, IMPORTS))

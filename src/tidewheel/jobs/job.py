@@ -19,13 +19,17 @@ from tidewheel.aws.tries import JOB
 from tidewheel.client.connection import Connection
 from tidewheel.clock import Clock
 from tidewheel.errors import InvalidValue
+from tidewheel.flows.recovery.rebuild_engine import LedgerScan
+from tidewheel.flows.recovery.scan import ScanRange
 from tidewheel.jobs.location import Location
 from tidewheel.jobs.tasks import InThreads, Tasks
+from tidewheel.storage.objects import StoredObject
 
 MAX_JOB_S = 7_200
 """Time-out of every job in the stack."""
 SMALL_BYTES = 1_000_000_000
-"""Raw bytes up to which one machine does the work without Spark, unless the argument `spark-above-mb` says others."""
+"""Raw bytes of a merge, or bytes of a rebuild's ledgers, up to which one machine does the work without Spark. The
+argument `spark-above-mb` has precedence."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +42,7 @@ class Job:
         location: the S3 bucket, for tasks.
         cores: tasks that this process runs side by side, each in a thread.
         spark: runs large work on Spark, which starts with the first task; None: this process does all work.
+        scan_on_spark: reads the ledgers of a large rebuild on the same Spark.
         say: shows a line to the user.
         advance: reports progress, as the finished and the total amount.
     """
@@ -47,6 +52,7 @@ class Job:
     location: Location
     cores: int = 1
     spark: Tasks | None = None
+    scan_on_spark: Callable[[Job, Sequence[StoredObject], ScanRange], LedgerScan] | None = None
     say: Callable[[str], None] = print
     advance: Callable[[float, float], None] = field(default=lambda _done, _total: None)
 
@@ -56,13 +62,21 @@ class Job:
         Raises:
             InvalidValue: the argument `spark-above-mb` is not a number.
         """
+        return self.spark if self.spark is not None and self.is_for_spark(raw_bytes) else InThreads(self.cores)
+
+    def is_for_spark(self, size_bytes: int) -> bool:
+        """Returns whether Spark is given, and the work is above `spark-above-mb`.
+
+        Raises:
+            InvalidValue: the argument `spark-above-mb` is not a number.
+        """
         given = self.arguments.get("spark-above-mb", str(SMALL_BYTES // 1_000_000))
         if not given.isdecimal():
             raise InvalidValue("--spark-above-mb", given, "give a whole number of megabytes")
-        if self.spark is None or raw_bytes <= int(given) * 1_000_000:
-            return InThreads(self.cores)
-        self.say(f"about {raw_bytes / 1e6:,.0f} MB: on Spark's workers")
-        return self.spark
+        if self.spark is None or size_bytes <= int(given) * 1_000_000:
+            return False
+        self.say(f"about {size_bytes / 1e6:,.0f} MB: on Spark's workers")
+        return True
 
     def required(self, name: str) -> str:
         """Returns a required argument.

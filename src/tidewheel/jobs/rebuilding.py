@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from functools import partial
 
 from tidewheel.clock import SystemClock
 from tidewheel.flows.maintenance.merge_outputs import SideBySide
 from tidewheel.flows.recovery.audit import audit
 from tidewheel.flows.recovery.rebuild import rebuild
+from tidewheel.flows.recovery.rebuild_engine import LedgerScan, RebuildEngine
 from tidewheel.flows.recovery.rebuild_report import RebuildReport
+from tidewheel.flows.recovery.scan import ScanRange
 from tidewheel.jobs.job import MAX_JOB_S, Job
 from tidewheel.jobs.location import key_ports
-from tidewheel.jobs.rebuild_engine import Engine
+from tidewheel.jobs.rebuild_engine import scan_here
+from tidewheel.jobs.tasks import InThreads
 from tidewheel.model.setting import settings_of
 from tidewheel.model.settings import MAX_FUNCTION_S, TopicSettings, read_setting
+from tidewheel.storage.objects import StoredObject
 
 
 def rebuild_index(job: Job) -> RebuildReport:
@@ -44,15 +49,16 @@ def rebuild_index(job: Job) -> RebuildReport:
     return report
 
 
-def engine_of(job: Job) -> Engine:
-    """Returns the engine of a job, whose tasks run where the job's tasks run."""
-    return Engine(
-        tasks=job.tasks,
-        objects=job.location.objects,
-        ports=partial(key_ports, job.location),
-        write=SideBySide(tasks=job.tasks, objects=job.location.objects),
-        advance=job.advance,
-    )
+def engine_of(job: Job) -> RebuildEngine:
+    """Returns the engine of a job, which reads ledgers of more than `spark-above-mb` on Spark, if given."""
+
+    def scan(stored: Sequence[StoredObject], wanted: ScanRange) -> LedgerScan:
+        if job.scan_on_spark is not None and job.is_for_spark(sum(each.size_bytes for each in stored)):
+            return job.scan_on_spark(job, stored, wanted)
+        objects, ports = job.location.objects(), partial(key_ports, job.location)
+        return scan_here(InThreads(job.cores), objects, ports, stored, wanted, advance=job.advance)
+
+    return RebuildEngine(scan=scan, write=SideBySide(tasks=job.tasks, objects=job.location.objects))
 
 
 def _settle(job: Job) -> None:

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import boto3
 
 from tidewheel.clock import Clock
-from tidewheel.jobs.job import make_job
+from tidewheel.jobs.job import Job, make_job
 from tidewheel.jobs.location import local_access
-from tidewheel.jobs.tasks import Tasks
 from tidewheel.local.module_files import module_at
 from tidewheel.shipped import GLUE_JOBS, shipped
 
@@ -52,17 +52,19 @@ def run_job(
     """
     named = {name.removeprefix("--"): value for name, value in arguments.items()} | {"stack": stack_name}
     job = make_job(named, session=session or _session(endpoint_url), clock=clock, endpoint_url=endpoint_url)
-    job = replace(job, cores=cores, spark=_local_spark(cores) if spark else None, say=say, advance=advance)
+    job = replace(_with_spark(job, cores) if spark else job, cores=cores, say=say, advance=advance)
     if job.service.settings.merge_job is None:
         say(f"stack {stack_name}: it has no Spark jobs on AWS; this machine does all the work")
     return module_at(shipped(GLUE_JOBS) / f"{script}.py", f"_tidewheel_job_{script}").main(job)
 
 
-def _local_spark(cores: int) -> Tasks:
+def _with_spark(job: Job, cores: int) -> Job:
+    from tidewheel.spark.ledger_scan import scan_on_spark
     from tidewheel.spark.session import local_session
     from tidewheel.spark.tasks import OnSpark
 
-    return OnSpark(lambda: local_session(cores))
+    session = partial(local_session, cores)
+    return replace(job, spark=OnSpark(session), scan_on_spark=partial(scan_on_spark, session))
 
 
 def _session(endpoint_url: str | None) -> boto3.Session:

@@ -6,8 +6,6 @@
                                                manifests that are too large for an item
     plans/<topic>/<first slot>-<attempt>.parquet
                                                a plan's recurring messages
-    plans/<topic>/<attempt>-<group>.scan
-                                               what a rebuild that is under way compares
     parked/<topic>/<subscription>/<park id>-<attempt>.parquet
                                                ledgers of parks that are too large for an item
     checkpoints/<topic>/<written_at_ms, 15 digits>-<attempt>.json.z
@@ -107,11 +105,6 @@ def manifest_name(topic: str, first_slot: int, attempt: str) -> str:
 def occurrences_name(topic: str, first_slot: int, attempt: str) -> str:
     """Returns the name of the object with a plan's recurring messages."""
     return f"{PLANS}{topic}/{first_slot}-{attempt}.parquet"
-
-
-def scan_name(topic: str, attempt: str, group: int) -> str:
-    """Returns the name of a rebuild's spool for a group of ledgers. The orphan sweep deletes leftovers of a crash."""
-    return f"{PLANS}{topic}/{attempt}-{group}.scan"
 
 
 def parse_occurrences_name(name: str) -> tuple[int, str] | None:

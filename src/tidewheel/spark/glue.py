@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 
 import boto3
 from pyspark.sql import SparkSession
@@ -14,6 +15,7 @@ from tidewheel.clock import SystemClock
 from tidewheel.errors import NotAllImported
 from tidewheel.jobs.importing.driver import Imported, import_messages
 from tidewheel.jobs.job import Job, make_job, parse_arguments, structured
+from tidewheel.spark.ledger_scan import scan_on_spark
 from tidewheel.spark.session import register
 from tidewheel.spark.tasks import OnSpark
 
@@ -25,8 +27,19 @@ def on_glue(main: Callable[[Job], object], argv: Sequence[str] = sys.argv) -> No
     session = boto3.Session(region_name=arguments.get("stack-region"))
     job = make_job(arguments, session=session, clock=SystemClock())
     title = f"{arguments.get('JOB_NAME', 'tidewheel')} {arguments.get('topic', '')}".strip()
-    spark = OnSpark(lambda: register(SparkSession.builder.getOrCreate()), title)
-    main(replace(job, cores=os.cpu_count() or 1, spark=spark, say=structured(arguments)))
+    main(
+        replace(
+            job,
+            cores=os.cpu_count() or 1,
+            spark=OnSpark(_session, title),
+            scan_on_spark=partial(scan_on_spark, _session),
+            say=structured(arguments),
+        )
+    )
+
+
+def _session() -> SparkSession:
+    return register(SparkSession.builder.getOrCreate())
 
 
 def import_on_spark(job: Job) -> Imported:

@@ -70,7 +70,7 @@ class OnSpark:
                 missing -= 1
                 yield event
             if event is not None:
-                raise _failure(event) from None
+                raise failure_of(event) from None
             if missing:
                 raise RuntimeError(f"Spark lost the results of {missing} tasks; run the job again")
         finally:
@@ -80,7 +80,7 @@ class OnSpark:
                 job.join(_CANCEL_AGAIN_S)
 
 
-def _failure(error: Exception) -> TaskFailed:
+def failure_of(error: Exception) -> TaskFailed:
     """Returns the error of a task, from the stack traces of Java and Python in which it stands."""
     _, _, trace = str(error).partition(_TRACE)
     lines = trace.partition(_JAVA)[0].rstrip().splitlines() or str(error).splitlines()[:1]

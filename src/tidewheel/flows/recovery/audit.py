@@ -26,7 +26,7 @@ from tidewheel.storage.objects import StoredObject
 def audit(ports: Ports, topic: str, engine: RebuildEngine, *, settings: TopicSettings | None = None) -> RebuildReport:
     """Compares a topic's index with the ledgers and the checkpoint. Without an index, reports the input of a rebuild.
 
-    Changes nothing, except that the orphan sweep deletes objects of the scan if the audit dies.
+    Changes nothing.
 
     Beside ingest, merges and collection, an audit may find objects in transit; each is checked twice before it is
     reported. Objects are listed first, then buckets are read, then the trash: see `orphans`.
@@ -46,7 +46,7 @@ def audit(ports: Ports, topic: str, engine: RebuildEngine, *, settings: TopicSet
     planned = state.planned if state is not None else 0 if newest is None else planned_of(newest, now_ms)
     from_ms = planned * used.slot_ms
     # Keys are not compared: no message is due then.
-    scan = engine.scan(topic, stored, ScanRange(slot_ms=used.slot_ms, from_ms=from_ms, keys_from_ms=TIMES_END_MS))
+    scan = engine.scan(stored, ScanRange(slot_ms=used.slot_ms, from_ms=from_ms, keys_from_ms=TIMES_END_MS))
     resolved = resolve(scan.inspected, topic, generation)
     unnamed = [each for each in resolved.live if each.object_name not in named | trash]
     if state is not None:
@@ -58,7 +58,7 @@ def audit(ports: Ports, topic: str, engine: RebuildEngine, *, settings: TopicSet
         each for each in unnamed if each.object_name in settled and each.bucket and each.bucket.last_slot >= planned
     ]
     lost = _lost(ports, topic, state, newest, _alone(scan, resolved.live, coming))
-    scan.delete()
+    scan.close()
     orphaned = [each for each in stored if state is not None and each.name not in named | trash]
     report = report_of(newest, topic, stored, scan.inspected, resolved, together)
     return replace(

@@ -118,7 +118,7 @@ def _rebuild(
     keep_occurrences(ports, checkpoint, planned_of(checkpoint, ports.clock.now_ms()))
     stored = ledgers_of(ports.objects, topic)
     say(f"topic {topic}: {len(stored):,} objects, {sum(each.size_bytes for each in stored) / 1e6:,.1f} MB")
-    scan = engine.scan(topic, stored, scan_range(checkpoint, ports.clock.now_ms()))
+    scan = engine.scan(stored, scan_range(checkpoint, ports.clock.now_ms()))
     resolved = resolve(scan.inspected, topic, checkpoint.generation)
     now_ms = ports.clock.now_ms()
     first_slot = min((each.first_slot for each in buckets_of(resolved)), default=None)
@@ -135,7 +135,7 @@ def _rebuild(
     keys = scan.restore_keys(resolved.live, KeyRestore.of(checkpoint, state, now_ms), checkpoint.keys)
     if keys:
         say(f"topic {topic}: {keys:,} keys")
-    scan.delete()
+    scan.close()
     ports.topic_list.add(topic)
     if not ports.topic_states.create(replace(state, waiting=waiting_rows(live, planned))):
         raise AlreadyExists("topic", topic, "an index that was made during the rebuild")

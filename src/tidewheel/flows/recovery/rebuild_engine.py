@@ -1,11 +1,12 @@
 """The port to an engine that reads and writes the ledgers of a rebuild.
 
-`tidewheel.jobs.rebuild_engine` implements the port.
+`tidewheel.jobs.rebuild_engine` reads in this process, `tidewheel.spark.ledger_scan` on Spark.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 from tidewheel.flows.maintenance.merge_rows import MergeWork
@@ -39,19 +40,19 @@ class LedgerScan(Protocol):
         """Restores the keys of these ledgers and of a checkpoint. Returns how many. A repetition is harmless."""
         ...
 
-    def delete(self) -> None:
-        """Deletes the objects of the scan."""
+    def close(self) -> None:
+        """Frees the data of the scan."""
         ...
 
 
-class RebuildEngine(Protocol):
-    """Reads and writes ledgers, on any machine."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RebuildEngine:
+    """Reads and writes ledgers, on any machine.
 
-    def scan(self, topic: str, stored: Sequence[StoredObject], wanted: ScanRange, /) -> LedgerScan:
-        """Reads ledgers."""
-        ...
+    Attributes:
+        scan: reads ledgers.
+        write: writes the outputs of a merge. A failed or repeated task leaves only orphans.
+    """
 
-    @property
-    def write(self) -> Callable[[MergeWork], Iterable[Bucket | None]]:
-        """Writes the outputs of a merge."""
-        ...
+    scan: Callable[[Sequence[StoredObject], ScanRange], LedgerScan]
+    write: Callable[[MergeWork], Iterable[Bucket | None]]

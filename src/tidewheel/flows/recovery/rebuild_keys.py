@@ -10,7 +10,7 @@ cancel by key does not promise that it does not come.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import groupby
 from operator import itemgetter
@@ -56,13 +56,29 @@ class KeyRestore:
         dead = (each.id for each in checkpoint.tombstones if each.certain or each.slot >= state.sealed)
         return cls(state=state, dead=frozenset(map(id_bytes, dead)), now_ms=now_ms)
 
-    def of_share(self, rows: pa.Table, known: Iterable[KeyEntry]) -> Iterator[KeyEntry]:
-        """Yields the entries of a share of the keys.
+    def put(self, ports: Callable[[], KeyPorts], rows: pa.Table, known: Iterable[KeyEntry]) -> int:
+        """Puts the entries of all keys, or of some keys. Entries in the table stay, since they are newer.
+
+        A cancel by key may have come while the topic was away, and found no message. It takes effect now, if the slot
+        of the message is open: the caller may have been told so.
+
+        If it stops between a tombstone and its entry, a repetition does the same.
 
         Args:
-            rows: of the ledgers that count, with the columns `key`, `message_id` and `sent_at_ms`.
-            known: the checkpoint's entries.
+            ports: called if there is an entry.
+            rows: all rows with these keys of the ledgers that count, with the columns of `scan.KEYED`.
+            known: the checkpoint's entries of these keys.
+
+        Returns:
+            How many entries.
         """
+        entries = list(self._entries(rows, known))
+        if entries:
+            storage, parallel = ports()
+            parallel(lambda entry: self._put(storage, entry), entries)
+        return len(entries)
+
+    def _entries(self, rows: pa.Table, known: Iterable[KeyEntry]) -> Iterator[KeyEntry]:
         left = {each.key: each for each in known}
         if rows.num_rows and self.dead:
             dead = pa.array(sorted(self.dead), _ID_TYPE)
@@ -107,17 +123,6 @@ class KeyRestore:
 
     def _sealed(self, due_ms: int) -> bool:
         return due_ms // self.state.slot_ms < self.state.sealed
-
-    def put(self, ports: KeyPorts, entries: list[KeyEntry]) -> None:
-        """Puts entries. Entries in the table stay, since they are newer.
-
-        A cancel by key may have come while the topic was away, and found no message. It takes effect now, if the slot
-        of the message is open: the caller may have been told so.
-
-        If it stops between the tombstone and the entry, a repetition does the same.
-        """
-        storage, parallel = ports
-        parallel(lambda entry: self._put(storage, entry), entries)
 
     def _put(self, storage: Storage, entry: KeyEntry) -> None:
         topic, slot_ms = self.state.topic, self.state.slot_ms

@@ -73,24 +73,36 @@ def resolve(ledgers: Iterable[Inspected], topic: str, generation: str) -> Resolv
     return resolved
 
 
+class Forest:
+    """Finds which ledgers hang together, by their places. The root of a tree is its least place."""
+
+    def __init__(self) -> None:
+        self._above: dict[int, int] = {}
+
+    def root(self, place: int) -> int:
+        """Returns the root of a place's tree."""
+        while (above := self._above.get(place, place)) != place:
+            self._above[place] = place = self._above.get(above, above)
+        return place
+
+    def join(self, a: int, b: int) -> bool:
+        """Makes the trees of two places one. Returns False if they were one already."""
+        low, high = sorted((self.root(a), self.root(b)))
+        self._above[high] = low
+        return low != high
+
+
 def groups(live: Sequence[Inspected], overlaps: Iterable[tuple[int, int]]) -> list[list[int]]:
     """Returns the groups of ledgers to rewrite, by their places in `live`.
 
     A group holds ledgers connected by overlaps, or a damaged ledger.
     """
-    root = list(range(len(live)))
-
-    def find(place: int) -> int:
-        while root[place] != place:
-            root[place] = place = root[root[place]]
-        return place
-
+    forest = Forest()
     for a, b in overlaps:
-        low, high = sorted((find(a), find(b)))
-        root[high] = low
+        forest.join(a, b)
     members: dict[int, list[int]] = {}
     for place in range(len(live)):
-        members.setdefault(find(place), []).append(place)
+        members.setdefault(forest.root(place), []).append(place)
     return [each for each in members.values() if len(each) > 1 or not live[each[0]].whole]
 
 
@@ -187,7 +199,9 @@ def differs(bucket: Bucket, found: Inspected) -> str | None:
         )
     if bucket.slot_shift == 0 and bucket.slots != found.bucket.slots:
         return f"the table has {len(bucket.slots)} slots that are not the object's {len(found.bucket.slots)}"
-    if bucket.segments and [_place(each) for each in bucket.segments] != [_place(s) for s in found.bucket.segments]:
+    if not bucket.segments or not found.bucket.segments:
+        return None
+    if [_place(each) for each in bucket.segments] != [_place(each) for each in found.bucket.segments]:
         return f"the table has {len(bucket.segments)} segments that are not the object's {len(found.bucket.segments)}"
     return None
 

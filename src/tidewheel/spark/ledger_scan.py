@@ -1,0 +1,219 @@
+"""Reads the ledgers of a rebuild on Spark, and compares them by its shuffle.
+
+    ledgers    place | name ...              one row a ledger
+       |  mapInArrow: read and verify once; the rows stay on the workers' disks
+    found      place | id                    one row a message to compare
+                     | keyed                 one row a message with a key to restore
+                     | inspected             one row a ledger, pickled, for the driver
+       |  the ids of the ledgers that count, in windows of equal ids
+    repeats    first ledger | other ledger   one row a repeated message
+       |  mapInArrow: leave out pairs that are connected already, in each partition and then in one
+    tree       first ledger | other ledger   less than one row a ledger, for the driver
+
+The driver holds the metadata of each ledger and less than one pair a ledger, however many messages are repeated. A
+worker holds some batches; Spark spills the rest.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark import AccumulatorParam, StorageLevel
+from pyspark.sql import DataFrame, Row, SparkSession, Window
+from pyspark.sql.functions import broadcast, col
+from pyspark.sql.functions import min as least
+
+from tidewheel.flows.recovery.rebuild_engine import Overlaps
+from tidewheel.flows.recovery.rebuild_keys import KeyRestore
+from tidewheel.flows.recovery.rebuild_planning import Forest
+from tidewheel.flows.recovery.scan import KEYED, ScanRange, scan
+from tidewheel.jobs.job import Job
+from tidewheel.jobs.location import Location, key_ports
+from tidewheel.ledger.inspection import Inspected
+from tidewheel.model.key import KeyEntry
+from tidewheel.spark.tasks import failure_of
+from tidewheel.storage.objects import StoredObject
+from tidewheel.storage.read_ahead import THREADS
+
+_TASK_BYTES = 64 * 1024 * 1024
+_FEW_TASKS = 4
+_BATCH_ROWS = 50_000
+_KEYED = pa.schema([(each.name, pa.binary() if each.type == pa.binary(16) else each.type) for each in KEYED])
+"""Spark has no binary values of a fixed length."""
+_FOUND = pa.schema(
+    [("place", pa.int32()), ("id", pa.int64()), ("keyed", pa.struct(list(_KEYED))), ("inspected", pa.binary())]
+)
+_FOUND_ROWS = (
+    "place int, id bigint, keyed struct<key: string, message_id: binary, sent_at_ms: bigint>, inspected binary"
+)
+_PAIRS = "first int, other int"
+
+Batches = Iterable[pa.RecordBatch]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScanOnSpark:
+    """Implements the port `LedgerScan`.
+
+    Attributes:
+        session: Spark's.
+        location: the objects and the table.
+        stored: all ledgers, by their places.
+        found: the rows of the module's docstring, in a partition for each task.
+        tasks: how many.
+        inspected: the ledgers that were still there.
+    """
+
+    session: SparkSession
+    location: Location
+    stored: Sequence[StoredObject]
+    found: DataFrame
+    tasks: int
+    inspected: Sequence[Inspected]
+
+    def overlaps(self, ledgers: Sequence[Inspected], /) -> Overlaps:
+        """Finds ids that several of these ledgers have."""
+        ids = self._of(ledgers).where("id is not null").select("id", col("ledger").alias("other"))
+        first = least("other").over(Window.partitionBy("id")).alias("first")
+        repeats = ids.select(first, "other").where("first < other")
+        tree = repeats.mapInArrow(_connect, _PAIRS).repartition(1).mapInArrow(_connect, _PAIRS)
+        return [(row.first, row.other) for row in _collect(tree)]
+
+    def restore_keys(self, ledgers: Sequence[Inspected], restore: KeyRestore, known: Sequence[KeyEntry], /) -> int:
+        """Restores a key in the task that has all of its rows. A task has the keys of some 64 MiB of ledgers."""
+        rows = self._of(ledgers).where("keyed is not null").select("keyed.*")
+        checkpoint = [(each.key, pickle.dumps(each)) for each in known]
+        known_rows = self.session.createDataFrame(checkpoint, "key string, known binary")
+        both = rows.unionByName(known_rows, allowMissingColumns=True)
+        by_key = both.repartition(self.tasks, "key")
+        put = by_key.mapInArrow(partial(_restore, self.location, restore), "entries bigint")
+        return sum(row.entries for row in _collect(put))
+
+    def close(self) -> None:
+        """Deletes the rows from the workers' disks."""
+        self.found.unpersist()
+
+    def _of(self, ledgers: Sequence[Inspected]) -> DataFrame:
+        """Returns the rows of some ledgers, with the ledger's place among them."""
+        places = {each.name: place for place, each in enumerate(self.stored)}
+        among = [(places[each.object_name], ledger) for ledger, each in enumerate(ledgers)]
+        return self.found.join(broadcast(self.session.createDataFrame(among, "place int, ledger int")), "place")
+
+
+def scan_on_spark(
+    session: Callable[[], SparkSession], job: Job, stored: Sequence[StoredObject], wanted: ScanRange
+) -> ScanOnSpark:
+    """Reads ledgers, about 64 MiB a task.
+
+    Args:
+        session: makes or finds the session.
+        job: has the location of objects and table, and is told the progress.
+        stored: the ledgers.
+        wanted: the messages to compare.
+    """
+    spark = session()
+    size_bytes = sum(each.size_bytes for each in stored)
+    rows = [(place, each.name, each.size_bytes, each.put_at_ms) for place, each in enumerate(stored)]
+    ledgers = spark.createDataFrame(rows, "place int, name string, size_bytes bigint, put_at_ms bigint")
+    few = min(_FEW_TASKS * spark.sparkContext.defaultParallelism, len(stored))
+    tasks = max(size_bytes // _TASK_BYTES, few, 1)
+    read = spark.sparkContext.accumulator(_Progress(job.advance, size_bytes), _Sum())
+    found = (
+        ledgers.repartition(tasks)
+        .mapInArrow(partial(_find, job.location, wanted, read), _FOUND_ROWS)
+        .persist(StorageLevel.DISK_ONLY)
+    )
+    pickled = _collect(found.where("inspected is not null").sort("place").select("inspected"))
+    return ScanOnSpark(
+        session=spark,
+        location=job.location,
+        stored=stored,
+        found=found,
+        tasks=tasks,
+        inspected=[pickle.loads(row.inspected) for row in pickled],
+    )
+
+
+def _collect(frame: DataFrame) -> list[Row]:
+    """Returns all rows.
+
+    Raises:
+        TaskFailed: a task failed in all tries.
+    """
+    try:
+        return frame.collect()
+    except Exception as error:
+        raise failure_of(error) from None
+
+
+def _find(location: Location, wanted: ScanRange, read: Any, batches: Batches) -> Iterator[pa.RecordBatch]:
+    """Reads the ledgers of a task."""
+    for batch in batches:
+        rows = batch.to_pylist()
+        places = {row["name"]: row.pop("place") for row in rows}
+        ledgers = [StoredObject(**row) for row in rows]
+        for each in scan(location.objects(), ledgers, wanted, THREADS):
+            place = places[each.inspected.object_name]
+            for start in range(0, len(each.ids), _BATCH_ROWS):
+                yield _rows(place, id=pa.array(each.ids[start : start + _BATCH_ROWS]))
+            for keyed in each.keyed.cast(_KEYED).to_batches(_BATCH_ROWS):
+                yield _rows(place, keyed=keyed.to_struct_array())
+            yield _rows(place, inspected=pa.array([pickle.dumps(each.inspected)]))
+        read.add(sum(each.size_bytes for each in ledgers))
+
+
+def _rows(place: int, **column: pa.Array) -> pa.RecordBatch:
+    """Returns rows with one column and the place."""
+    [count] = map(len, column.values())
+    column["place"] = pa.repeat(pa.scalar(place, pa.int32()), count)
+    arrays = [column.get(each.name, pa.nulls(count, each.type)) for each in _FOUND]
+    return pa.RecordBatch.from_arrays(arrays, schema=_FOUND)
+
+
+def _connect(batches: Batches) -> Iterator[pa.RecordBatch]:
+    """Yields the pairs that connect something new."""
+    forest = Forest()
+    for batch in batches:
+        pairs = np.unique(np.stack([column.to_numpy() for column in batch.columns], axis=1), axis=0)
+        new = [forest.join(a, b) for a, b in pairs.tolist()]
+        yield pa.RecordBatch.from_arrays(list(map(pa.array, pairs[new].T)), batch.schema.names)
+
+
+def _restore(location: Location, restore: KeyRestore, batches: Batches) -> Iterator[pa.RecordBatch]:
+    """Restores the keys of a task. Yields how many."""
+    found = list(batches)
+    if not found:
+        return
+    table = pa.Table.from_batches(found)
+    known = [pickle.loads(each.as_buffer()) for each in table.column("known").drop_null()]
+    rows = table.select(KEYED.names).filter(pc.is_valid(table.column("message_id"))).cast(KEYED)
+    yield pa.RecordBatch.from_pydict({"entries": [restore.put(partial(key_ports, location), rows, known)]})
+
+
+class _Progress:
+    """The accumulator's value on the driver, which reports progress."""
+
+    def __init__(self, advance: Callable[[float, float], None], total: int) -> None:
+        self._advance, self._done, self._total = advance, 0, total
+
+    def __add__(self, size_bytes: int) -> _Progress:
+        self._done += size_bytes
+        self._advance(self._done, self._total)
+        return self
+
+
+class _Sum(AccumulatorParam[Any]):
+    """Adds up. A worker begins with 0."""
+
+    def zero(self, value: object) -> int:  # noqa: ARG002
+        return 0
+
+    def addInPlace(self, value1: Any, value2: Any) -> Any:
+        return value1 + value2
