@@ -179,6 +179,18 @@ def test_a_lagging_subscription_gets_its_rows_and_the_others_theirs_once() -> No
     assert world.received("billing") == world.received("audit") == once(ids)
 
 
+def test_a_subscription_of_ten_minutes_ago_outlives_the_table() -> None:
+    world = a_world()
+    ids = world.send(DAY)
+    world.sweep()  # the daily walk writes a checkpoint
+    world.subscribe("audit")
+    world.run(10 * MINUTE, sweeps=True)
+    lose_table(world)
+    assert run_rebuild(world).subscriptions == ("audit", "billing")
+    world.run(2 * DAY, sweeps=True)
+    assert world.received("audit") == world.received("billing") == once(ids)
+
+
 def test_what_was_handed_out_and_not_delivered_comes() -> None:
     world = a_world(inline_rows=1, part_rows=5)
     ids = world.send(*(HOUR + i for i in range(20)))

@@ -27,6 +27,7 @@ from tidewheel.model.subscription_state import SubscriptionState
 from tidewheel.model.topic import check_name
 from tidewheel.model.topic_state import TopicState, new_topic_state
 from tidewheel.storage.storage import Storage
+from tidewheel.storage.topic_states import check_again_at
 
 _ATTEMPTS = 50
 _DEFAULTS = StoredSettings()
@@ -89,6 +90,8 @@ def create_subscription(
 ) -> SubscriptionState:
     """Creates a subscription, or returns the existing subscription with this queue and these settings.
 
+    If it stops after the subscription is created, a day may pass until a checkpoint has it.
+
     Args:
         queue_url: where its messages go.
         initial_position: "latest" for all messages sent from now on and all messages that wait in open slots;
@@ -123,8 +126,24 @@ def create_subscription(
             **settings.stored(),
         )
         if storage.subscriptions.create(state, subscription):
+            _collect_soon(storage, clock, topic)
             return subscription
     raise ConcurrentModification("subscribe", topic, _ATTEMPTS)
+
+
+def _collect_soon(storage: Storage, clock: Clock, topic: str) -> None:
+    """Has the next sweep collect, and so write a checkpoint with a new subscription.
+
+    A rebuild from an older checkpoint would not know the subscription.
+    """
+    for _ in range(_ATTEMPTS):
+        state = storage.topic_states.read(topic)
+        if state is None:
+            return
+        # The sweep collects what is due for an interval.
+        at_ms = clock.now_ms() - state.settings.collect_interval_s * 1000
+        if storage.topic_states.set_collect_at(state, at_ms, check_again_at(state, at_ms)):
+            return
 
 
 def check_new_subscription(topic: str, name: str, initial_position: str) -> None:
