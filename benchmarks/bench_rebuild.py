@@ -7,34 +7,37 @@ comparison of ids. One ledger in a hundred holds half of another's messages agai
 something is rewritten. Each size is rebuilt beside Arrow's bare reading of the same files: five rounds of a million,
 and one round of ten million, which shows whether the time is linear. The parts are the scan (every byte is read and
 verified, ids are collected), the comparison, and the rest (rewritten ledgers, buckets and marks, into a table in
-memory). CPU seconds are those of all processes together. The time of 100 M messages on Glue is extrapolated (`glue_s`).
+memory). The larger size is rebuilt once more on Spark. CPU seconds and the peak of memory are those of all processes
+together. The time of 100 M messages on Glue is extrapolated (`glue_s`).
 """
 
 from __future__ import annotations
 
-import resource
+import os
 import statistics
 import tempfile
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyspark.sql import SparkSession
 
 from benchmarks.bench_ledger import SPAN_MS, START_MS, messages
+from benchmarks.process_memory import tree_cpu_s, watched
 from tests.stored import altered
 from tidewheel.clock import ManualClock
 from tidewheel.flows.maintenance.checkpoint import store_checkpoint
 from tidewheel.flows.recovery.rebuild import rebuild
-from tidewheel.flows.recovery.rebuild_engine import LedgerScan, Overlaps
+from tidewheel.flows.recovery.rebuild_engine import LedgerScan, Overlaps, RebuildEngine
 from tidewheel.flows.recovery.rebuild_keys import KeyRestore
 from tidewheel.flows.recovery.scan import ScanRange
 from tidewheel.jobs.job import Job
 from tidewheel.jobs.location import Location
-from tidewheel.jobs.rebuild_engine import Engine
 from tidewheel.jobs.rebuilding import engine_of
 from tidewheel.ledger.bucket import bucket_id, content_id
 from tidewheel.ledger.inspection import Inspected
@@ -46,6 +49,9 @@ from tidewheel.model.key import KeyEntry
 from tidewheel.model.object_names import ledger_name
 from tidewheel.model.settings import TopicSettings
 from tidewheel.model.topic_state import new_topic_state
+from tidewheel.spark.ledger_scan import scan_on_spark
+from tidewheel.spark.session import local_session
+from tidewheel.spark.tasks import OnSpark
 from tidewheel.storage.objects import Objects, StoredObject
 
 TOPIC = "commits"
@@ -61,30 +67,19 @@ GET_S, PUT_S = 0.03, 0.005
 """Assumed of AWS: time to the first byte of a GET, and of one write to DynamoDB."""
 WRITES = 16
 """Writes to DynamoDB side by side."""
-SCAN_GROUPS, SCAN_SHARES = 240, 60
-"""Of 100 M messages: groups of 64 MiB of ledgers, and shares of 256 MiB, each a range of each group's object."""
-READS = 8
-"""Ranges that a task reads side by side."""
 TARGET = 100_000_000
 
 
-@dataclass
-class Timed:
-    """The engine, with the seconds of each part."""
+def timed(engine: RebuildEngine, seconds: dict[str, float]) -> RebuildEngine:
+    """Returns an engine that notes the seconds of each part."""
 
-    engine: Engine
-    seconds: dict[str, float] = field(default_factory=dict)
-
-    def __getattr__(self, name: str) -> object:
-        """Passes everything else on."""
-        return getattr(self.engine, name)
-
-    def scan(self, topic: str, stored: Sequence[StoredObject], wanted: ScanRange, /) -> LedgerScan:
-        """Scans."""
+    def scan(stored: Sequence[StoredObject], wanted: ScanRange) -> LedgerScan:
         start = time.perf_counter()
-        found = self.engine.scan(topic, stored, wanted)
-        self.seconds["scan"] = time.perf_counter() - start
-        return _TimedScan(found, self.seconds)
+        found = engine.scan(stored, wanted)
+        seconds["scan"] = time.perf_counter() - start
+        return _TimedScan(found, seconds)
+
+    return replace(engine, scan=scan)
 
 
 @dataclass
@@ -105,8 +100,8 @@ class _TimedScan:
     def restore_keys(self, ledgers: Sequence[Inspected], restore: KeyRestore, known: Sequence[KeyEntry], /) -> int:
         return self.found.restore_keys(ledgers, restore, known)
 
-    def delete(self) -> None:
-        self.found.delete()
+    def close(self) -> None:
+        self.found.close()
 
 
 def store(objects: Objects, ledgers: int, rows: int, generation: str) -> int:
@@ -162,24 +157,27 @@ class Round:
     total_s: float
     cpu_s: float
     seconds: dict[str, float]
-    live: int
+    peak_mb: float
 
 
-def one_round(location: Location, ledgers: int) -> Round:
-    """Reads all ledgers with Arrow, and rebuilds their index."""
+def one_round(location: Location, ledgers: int, spark: SparkSession | None) -> Round:
+    """Reads all ledgers with Arrow, and rebuilds their index, in this process or on Spark."""
     clock = ManualClock(START_MS - 3_600_000)
     bare_s = bare_read_s(Path(location.root))
     service = altered(MemoryService.at(clock), objects=location.objects())
-    job = Job(arguments={}, service=service, location=location, cores=CORES)  # type: ignore[arg-type]
-    engine = Timed(engine_of(job))
-    cpu_before, start = _cpu_s(), time.perf_counter()
-    report = rebuild(service, TOPIC, engine, lease_s=7200)  # type: ignore[arg-type]
-    total_s, cpu_s = time.perf_counter() - start, _cpu_s() - cpu_before
+    job = Job(arguments={"spark-above-mb": "0"}, service=service, location=location, cores=CORES)
+    if spark is not None:
+        job = replace(job, spark=OnSpark(lambda: spark), scan_on_spark=partial(scan_on_spark, lambda: spark))
+    seconds = dict[str, float]()
+    cpu_before, start = tree_cpu_s(os.getpid()), time.perf_counter()
+    with watched(os.getpid()) as peak:
+        report = rebuild(service, TOPIC, timed(engine_of(job), seconds), lease_s=7200)
+    total_s, cpu_s = time.perf_counter() - start, tree_cpu_s(os.getpid()) - cpu_before
     assert len(report.overlapping) == ledgers // 100, report.overlapping
-    return Round(bare_s=bare_s, total_s=total_s, cpu_s=cpu_s, seconds=dict(engine.seconds), live=report.live)
+    return Round(bare_s=bare_s, total_s=total_s, cpu_s=cpu_s, seconds=seconds, peak_mb=peak.megabytes)
 
 
-def rounds(ledgers: int, rows: int, count: int) -> tuple[int, list[Round]]:
+def rounds(ledgers: int, rows: int, count: int, spark: SparkSession | None = None) -> tuple[int, list[Round]]:
     """Makes ledgers, and returns their bytes and so many rounds.
 
     Each round makes the ledgers anew, because a rebuild adds rewritten ledgers.
@@ -193,7 +191,7 @@ def rounds(ledgers: int, rows: int, count: int) -> tuple[int, list[Round]]:
             state = new_topic_state(TOPIC, "g", TopicSettings(), START_MS - 3_600_000)
             size_bytes = store(objects, ledgers, rows, state.generation)
             store_checkpoint(objects, checkpoint_of(state, [], [], [], START_MS - 3_600_000))
-            found.append(one_round(location, ledgers))
+            found.append(one_round(location, ledgers, spark))
     return size_bytes, found
 
 
@@ -209,8 +207,13 @@ def benchmark(*, quick: bool) -> dict[str, float]:
         of_many = {"ledgers": MANY_LEDGERS, "messages": MANY_LEDGERS * rows, "megabytes": size_bytes / 1e6}
         figures |= {f"many_{name}": value for name, value in {**of_many, **_figures(many, MANY_LEDGERS * rows)}.items()}
         figures["linear"] = figures["many_cpu_us_a_row"] / figures["cpu_us_a_row"]
-    cpu_us = figures.get("many_cpu_us_a_row", figures["cpu_us_a_row"])
-    return figures | {"glue_100m_s": glue_s(cpu_us, rows)}
+    spark = local_session(CORES, memory_mb=1024)
+    rounds(LEDGERS, 100, 1, spark)  # Java compiles what it runs
+    ledgers = LEDGERS if quick else MANY_LEDGERS
+    _, on_spark = rounds(ledgers, rows, 1, spark)
+    spark.stop()
+    figures |= {f"spark_{name}": value for name, value in _figures(on_spark, ledgers * rows).items()}
+    return figures | {"glue_100m_s": glue_s(figures["spark_cpu_us_a_row"], rows)}
 
 
 def _figures(found: Sequence[Round], messages: int) -> dict[str, float]:
@@ -224,29 +227,23 @@ def _figures(found: Sequence[Round], messages: int) -> dict[str, float]:
         "bare_read_s": statistics.median(each.bare_s for each in found),
         "rebuild_ratio": statistics.median(each.bare_s / each.total_s for each in found),
         "messages_a_second": messages / statistics.median(totals),
+        "peak_mb": max(each.peak_mb for each in found),
         "cpu_us_a_row": statistics.median(each.cpu_s for each in found) / messages * 1e6,
     }
-
-
-def _cpu_s() -> float:
-    """Returns the CPU seconds of this process and of ended children."""
-    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    return sum(each.ru_utime + each.ru_stime for each in used)
 
 
 def glue_s(cpu_us_a_row: float, rows: int) -> float:
     """Returns the seconds that 100 M messages would take on ten G.1X workers of Glue, extrapolated.
 
     Each of their processors is taken to be as fast as one here, and all CPU work to be side by side. Then come, side by
-    side on the same processors, one GET of 0.03 s for each ledger and each range that is compared; one after the other,
-    a list request of 0.1 s for each 1,000 ledgers; and sixteen at a time, one write of 5 ms for each ledger. The job's
-    start, about a minute, is not in it. Keys are not in it either: each is one more write.
+    side on the same processors, one GET of 0.03 s for each ledger; one after the other, a list request of 0.1 s for
+    each 1,000 ledgers; and sixteen at a time, one write of 5 ms for each ledger. The job's start, about a minute, and
+    keys, each one more write, are not in it.
     """
     ledgers = TARGET / rows
     return (
         TARGET * cpu_us_a_row / 1e6 / GLUE_CORES
         + ledgers * GET_S / GLUE_CORES
-        + SCAN_GROUPS * SCAN_SHARES * GET_S / GLUE_CORES / READS
         + ledgers / 1000 * 0.1
         + ledgers * PUT_S / WRITES
     )

@@ -79,6 +79,11 @@ class Deployment:
                 found.update((row["deliver_at_ms"], row["payload"]) for row in rows)
         return found
 
+    def key(self, topic: str, key: str) -> str | None:
+        """Returns the id of the message that has a key."""
+        found = self.service.keys.read(topic, key)
+        return None if found is None else found.id
+
     def lose_table(self, client: Any) -> None:
         """Empties the table, like a lost and recreated table."""
         table = self.service.settings.table

@@ -36,11 +36,15 @@ def done(run: Run) -> Run:
     return run
 
 
-def some_messages(seed: int, count: int = A_LEDGER) -> Iterator[Message]:
-    """Yields messages due within some days but not the next hours, because a dispatch would need the functions."""
+def some_messages(seed: int, count: int = A_LEDGER, *, keyed: bool = False) -> Iterator[Message]:
+    """Yields messages due within some days but not the next hours, because a dispatch would need the functions.
+
+    The first may have a key.
+    """
     chance = random.Random(seed)
     for number in range(count):
-        yield Message(body=f"{seed}-{number}", delay=timedelta(hours=4, seconds=chance.randrange(400_000)))
+        delay = timedelta(hours=4, seconds=chance.randrange(400_000))
+        yield Message(body=f"{seed}-{number}", delay=delay, key=str(seed) if keyed and not number else None)
 
 
 @contextmanager
@@ -101,13 +105,15 @@ def test_merge_buckets_runs_on_executors_of_which_one_dies_while_its_credentials
     assert asked["used"]["s3"] > 2 * KEPT and asked["used"].keys() >= {"s3", "dynamodb", "ssm"}
 
 
-def test_rebuild_index_brings_back_a_topic_whose_table_was_lost(
+def test_rebuild_index_brings_back_a_topic_and_its_keys_on_executors_of_which_one_dies(
     glue: Glue, deployment: Deployment, session: boto3.Session, endpoint_url: str
 ) -> None:
     deployment.create_topic("rebuilt")
-    packs = [deployment.pack("rebuilt", some_messages(seed)) for seed in range(8)]
+    packs = [deployment.pack("rebuilt", some_messages(seed, 500, keyed=True)) for seed in range(LEDGERS)]
     for pack in packs:
         deployment.send_pack("rebuilt", pack)
+    keys = [str(seed) for seed in range(LEDGERS)]
+    named = [deployment.key("rebuilt", key) for key in keys]
     before = deployment.rows("rebuilt")
     # SQS brought two packs again, together: their messages are in three ledgers now.
     deployment.send_pack("rebuilt", *packs[:2])
@@ -115,9 +121,16 @@ def test_rebuild_index_brings_back_a_topic_whose_table_was_lost(
     deployment.lose_table(session.client("dynamodb", endpoint_url=endpoint_url))
     assert deployment.service.topic_states.read("rebuilt") is None
 
-    run = done(glue.run(deployment.jobs["rebuild_index"], topic="rebuilt", spark_above_mb="0"))
+    with an_executor_dies() as killed:
+        run = done(
+            glue.run(
+                deployment.jobs["rebuild_index"], topic="rebuilt", spark_above_mb="0", master="local-cluster[2,1,1024]"
+            )
+        )
+    assert len(killed) == 1
     assert any("on Spark's workers" in message for message in run.messages)
     assert deployment.rows("rebuilt") == before
+    assert [deployment.key("rebuilt", key) for key in keys] == named and None not in named
     assert [each.name for each in deployment.service.subscriptions.all("rebuilt")] == ["mail"]
 
 

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import pickle
+import tracemalloc
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+import numpy as np
+import pyarrow as pa
 import pytest
+from pyroaring import BitMap
 from pyspark.sql import SparkSession
 
 from tests.flows.alone import local_engine
@@ -18,12 +23,16 @@ from tidewheel.flows.maintenance.checkpoint import checkpoint_topic
 from tidewheel.flows.maintenance.merge import in_process, merge
 from tidewheel.flows.recovery.audit import audit
 from tidewheel.flows.recovery.rebuild import rebuild
+from tidewheel.flows.recovery.rebuild_planning import groups, resolve
 from tidewheel.jobs.job import Job
 from tidewheel.jobs.location import Location
 from tidewheel.jobs.rebuilding import engine_of, rebuild_index, topic_settings
+from tidewheel.ledger.bucket import Bucket, bucket_id
+from tidewheel.ledger.inspection import Inspected
 from tidewheel.model.object_names import ASIDE
+from tidewheel.model.plan import Segment
 from tidewheel.model.settings import TopicSettings
-from tidewheel.spark.ledger_scan import scan_on_spark
+from tidewheel.spark.ledger_scan import _connect, scan_on_spark
 from tidewheel.spark.tasks import OnSpark
 
 
@@ -104,3 +113,53 @@ def test_settings_are_arguments(made: Made) -> None:
     assert given == TopicSettings(slot_s=60, lookahead_s=150)
     with pytest.raises(InvalidValue, match="--slot-s='soon'"):
         topic_settings(job(made, None, [], slot_s="soon"))
+
+
+# --- what the driver holds, from metadata alone ---------------------------------------------------------------------
+
+
+def metadata(ledgers: int) -> list[bytes]:
+    """Returns the metadata of ledgers of 10,000 messages that are due over 60 days, as tasks send it."""
+    segments = [
+        Segment(offset=i << 16, length=1 << 16, rows=500, raw_bytes=1, first_deliver_at_ms=i, last_deliver_at_ms=i)
+        for i in range(20)
+    ]
+    slots = BitMap(range(0, 60 * 288, 2))
+    names = [f"ledgers/orders/2026-01-02/{bucket_id(i, 32 * 'c')}-{16 * 'a'}.parquet" for i in range(ledgers)]
+    buckets = [
+        Bucket(id=bucket_id(i, "c"), object_name=name, size_bytes=1, rows=1, slots=slots, segments=tuple(segments))
+        for i, name in enumerate(names)
+    ]
+    found = [Inspected(object_name=each.object_name, bucket=each, topic=TOPIC, generation="g") for each in buckets]
+    return [pickle.dumps(each) for each in found]
+
+
+def repeats(ledgers: int, partition: int) -> Iterator[pa.RecordBatch]:
+    """Yields a partition's pairs, where a merge wrote all outputs and deleted few sources: every message is twice."""
+    draw = np.random.default_rng(partition)
+    outputs = ledgers // 100
+    for _ in range(4):
+        columns = (draw.integers(0, outputs, 5 * ledgers), draw.integers(outputs, ledgers, 5 * ledgers))
+        yield pa.RecordBatch.from_arrays([pa.array(each.astype(np.int32)) for each in columns], ["first", "other"])
+
+
+def held(ledgers: int) -> tuple[float, float]:
+    """Returns the bytes and the pairs that the driver holds for each ledger."""
+    sent = metadata(ledgers)
+    connected = [each for partition in range(3) for each in _connect(repeats(ledgers, partition))]
+    tree = list(_connect(connected))
+    tracemalloc.start()
+    pairs = [(row["first"], row["other"]) for batch in tree for row in batch.to_pylist()]
+    resolved = resolve(map(pickle.loads, sent), TOPIC, "g")
+    together = groups(resolved.live, pairs)
+    taken, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert [len(each) for each in together] == [ledgers]
+    return taken / ledgers, len(pairs) / ledgers
+
+
+def test_the_driver_holds_so_much_for_each_ledger_however_many_there_are_and_however_many_messages_are_twice() -> None:
+    few, pairs = held(1_000)
+    for ledgers in (4_000, 16_000):
+        more, more_pairs = held(ledgers)
+        assert more < 1.05 * few and pairs < 1 and more_pairs < 1

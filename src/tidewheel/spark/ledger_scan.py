@@ -4,7 +4,7 @@
        |  mapInArrow: read and verify once; the rows stay on the workers' disks
     found      place | id                    one row a message to compare
                      | keyed                 one row a message with a key to restore
-                     | inspected             one row a ledger, pickled, for the driver
+                     | inspected             one row a ledger, compressed, for the driver
        |  the ids of the ledgers that count, in windows of equal ids
     repeats    first ledger | other ledger   one row a repeated message
        |  mapInArrow: leave out pairs that are connected already, in each partition and then in one
@@ -17,6 +17,7 @@ worker holds some batches; Spark spills the rest.
 from __future__ import annotations
 
 import pickle
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -130,14 +131,14 @@ def scan_on_spark(
         .mapInArrow(partial(_find, job.location, wanted, read), _FOUND_ROWS)
         .persist(StorageLevel.DISK_ONLY)
     )
-    pickled = _collect(found.where("inspected is not null").sort("place").select("inspected"))
+    rows_found = _collect(found.where("inspected is not null").select("place", "inspected"))
     return ScanOnSpark(
         session=spark,
         location=job.location,
         stored=stored,
         found=found,
         tasks=tasks,
-        inspected=[pickle.loads(row.inspected) for row in pickled],
+        inspected=[pickle.loads(zlib.decompress(row.inspected)) for row in sorted(rows_found)],
     )
 
 
@@ -165,7 +166,7 @@ def _find(location: Location, wanted: ScanRange, read: Any, batches: Batches) ->
                 yield _rows(place, id=pa.array(each.ids[start : start + _BATCH_ROWS]))
             for keyed in each.keyed.cast(_KEYED).to_batches(_BATCH_ROWS):
                 yield _rows(place, keyed=keyed.to_struct_array())
-            yield _rows(place, inspected=pa.array([pickle.dumps(each.inspected)]))
+            yield _rows(place, inspected=pa.array([zlib.compress(pickle.dumps(each.inspected), 1)]))
         read.add(sum(each.size_bytes for each in ledgers))
 
 

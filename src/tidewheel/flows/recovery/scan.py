@@ -93,8 +93,10 @@ def _scanned(stored: StoredObject, read: Read, wanted: ScanRange) -> Scanned:
 
 
 def _slim(found: Inspected) -> Inspected:
-    """Returns a ledger's metadata without a segment table that only its tail holds. Large ledgers have thousands."""
+    """Returns a ledger's metadata, with less memory: without a segment table that only its tail holds."""
     bucket = found.bucket
+    if bucket is not None:
+        bucket.slots.run_optimize()
     if bucket is None or bucket.tail is None or bucket.tail.segments_bytes <= INLINE_SEGMENTS_BYTES:
         return found
     return replace(found, bucket=replace(bucket, segments=()))
