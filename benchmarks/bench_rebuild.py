@@ -33,9 +33,8 @@ from tests.stored import altered
 from tidewheel.clock import ManualClock
 from tidewheel.flows.maintenance.checkpoint import store_checkpoint
 from tidewheel.flows.recovery.rebuild import rebuild
-from tidewheel.flows.recovery.rebuild_engine import LedgerScan, Overlaps, RebuildEngine
 from tidewheel.flows.recovery.rebuild_keys import KeyRestore
-from tidewheel.flows.recovery.scan import ScanRange
+from tidewheel.flows.recovery.scan import LedgerScan, Overlaps, RebuildEngine, ScanRange
 from tidewheel.jobs.job import Job
 from tidewheel.jobs.location import Location
 from tidewheel.jobs.rebuilding import engine_of

@@ -11,9 +11,7 @@ from tidewheel.flows.maintenance.daily import walk
 from tidewheel.flows.maintenance.merge_outputs import UNREADABLE, Written, in_process
 from tidewheel.flows.maintenance.merge_rows import MergeWork
 from tidewheel.flows.ports import Ports
-from tidewheel.flows.ports.tasks import InThisProcess
-from tidewheel.flows.recovery.rebuild_engine import RebuildEngine
-from tidewheel.jobs.rebuild_engine import scan_here
+from tidewheel.flows.recovery.scan import RebuildEngine, scan_here
 from tidewheel.ledger.bucket import Bucket
 from tidewheel.model.object_names import PAYLOADS
 
@@ -37,8 +35,8 @@ class OneByOne:
 
 
 def local_engine(ports: Ports) -> RebuildEngine:
-    """Returns an engine of rebuilds that works in this process, one task after the other."""
-    scan = partial(scan_here, InThisProcess(), ports.objects, lambda: (ports, ports.parallel), threads=0)
+    """Returns an engine of rebuilds that works in this process, and reads one ledger after the other."""
+    scan = partial(scan_here, ports.objects, lambda: (ports, ports.parallel), threads=0)
     return RebuildEngine(scan=scan, write=in_process(ports.objects))
 
 

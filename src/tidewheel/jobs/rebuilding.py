@@ -10,13 +10,10 @@ from tidewheel.clock import SystemClock
 from tidewheel.flows.maintenance.merge_outputs import SideBySide
 from tidewheel.flows.recovery.audit import audit
 from tidewheel.flows.recovery.rebuild import rebuild
-from tidewheel.flows.recovery.rebuild_engine import LedgerScan, RebuildEngine
 from tidewheel.flows.recovery.rebuild_report import RebuildReport
-from tidewheel.flows.recovery.scan import ScanRange
+from tidewheel.flows.recovery.scan import LedgerScan, RebuildEngine, ScanRange, scan_here
 from tidewheel.jobs.job import MAX_JOB_S, Job
 from tidewheel.jobs.location import key_ports
-from tidewheel.jobs.rebuild_engine import scan_here
-from tidewheel.jobs.tasks import InThreads
 from tidewheel.model.setting import settings_of
 from tidewheel.model.settings import MAX_FUNCTION_S, TopicSettings, read_setting
 from tidewheel.storage.objects import StoredObject
@@ -56,7 +53,7 @@ def engine_of(job: Job) -> RebuildEngine:
         if job.scan_on_spark is not None and job.is_for_spark(sum(each.size_bytes for each in stored)):
             return job.scan_on_spark(job, stored, wanted)
         objects, ports = job.location.objects(), partial(key_ports, job.location)
-        return scan_here(InThreads(job.cores), objects, ports, stored, wanted, advance=job.advance)
+        return scan_here(objects, ports, stored, wanted, cores=job.cores, advance=job.advance)
 
     return RebuildEngine(scan=scan, write=SideBySide(tasks=job.tasks, objects=job.location.objects))
 

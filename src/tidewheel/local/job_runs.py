@@ -63,8 +63,8 @@ def _with_spark(job: Job, cores: int) -> Job:
     from tidewheel.spark.session import local_session
     from tidewheel.spark.tasks import OnSpark
 
-    session = partial(local_session, cores)
-    return replace(job, spark=OnSpark(session), scan_on_spark=partial(scan_on_spark, session))
+    spark = OnSpark(partial(local_session, cores))
+    return replace(job, spark=spark, scan_on_spark=partial(scan_on_spark, spark.session))
 
 
 def _session(endpoint_url: str | None) -> boto3.Session:

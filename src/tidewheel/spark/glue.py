@@ -27,19 +27,9 @@ def on_glue(main: Callable[[Job], object], argv: Sequence[str] = sys.argv) -> No
     session = boto3.Session(region_name=arguments.get("stack-region"))
     job = make_job(arguments, session=session, clock=SystemClock())
     title = f"{arguments.get('JOB_NAME', 'tidewheel')} {arguments.get('topic', '')}".strip()
-    main(
-        replace(
-            job,
-            cores=os.cpu_count() or 1,
-            spark=OnSpark(_session, title),
-            scan_on_spark=partial(scan_on_spark, _session),
-            say=structured(arguments),
-        )
-    )
-
-
-def _session() -> SparkSession:
-    return register(SparkSession.builder.getOrCreate())
+    spark = OnSpark(lambda: register(SparkSession.builder.getOrCreate()), title)
+    job = replace(job, spark=spark, scan_on_spark=partial(scan_on_spark, spark.session))
+    main(replace(job, cores=os.cpu_count() or 1, say=structured(arguments)))
 
 
 def import_on_spark(job: Job) -> Imported:

@@ -26,22 +26,20 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark import AccumulatorParam, StorageLevel
+from pyspark import StorageLevel
 from pyspark.sql import DataFrame, Row, SparkSession, Window
 from pyspark.sql.functions import broadcast, col
 from pyspark.sql.functions import min as least
 
-from tidewheel.flows.recovery.rebuild_engine import Overlaps
 from tidewheel.flows.recovery.rebuild_keys import KeyRestore
 from tidewheel.flows.recovery.rebuild_planning import Forest
-from tidewheel.flows.recovery.scan import KEYED, ScanRange, scan
+from tidewheel.flows.recovery.scan import KEYED, Overlaps, ScanRange, scan
 from tidewheel.jobs.job import Job
 from tidewheel.jobs.location import Location, key_ports
 from tidewheel.ledger.inspection import Inspected
 from tidewheel.model.key import KeyEntry
-from tidewheel.spark.tasks import failure_of
+from tidewheel.spark.tasks import Arrivals, Arriving, failure_of
 from tidewheel.storage.objects import StoredObject
-from tidewheel.storage.read_ahead import THREADS
 
 _TASK_BYTES = 64 * 1024 * 1024
 _FEW_TASKS = 4
@@ -125,7 +123,14 @@ def scan_on_spark(
     ledgers = spark.createDataFrame(rows, "place int, name string, size_bytes bigint, put_at_ms bigint")
     few = min(_FEW_TASKS * spark.sparkContext.defaultParallelism, len(stored))
     tasks = max(size_bytes // _TASK_BYTES, few, 1)
-    read = spark.sparkContext.accumulator(_Progress(job.advance, size_bytes), _Sum())
+    done = 0
+
+    def advance(read_bytes: int) -> None:
+        nonlocal done
+        done += read_bytes
+        job.advance(done, size_bytes)
+
+    read = spark.sparkContext.accumulator(Arrivals(advance), Arriving())
     found = (
         ledgers.repartition(tasks)
         .mapInArrow(partial(_find, job.location, wanted, read), _FOUND_ROWS)
@@ -160,14 +165,14 @@ def _find(location: Location, wanted: ScanRange, read: Any, batches: Batches) ->
         rows = batch.to_pylist()
         places = {row["name"]: row.pop("place") for row in rows}
         ledgers = [StoredObject(**row) for row in rows]
-        for each in scan(location.objects(), ledgers, wanted, THREADS):
+        for each in scan(location.objects(), ledgers, wanted):
             place = places[each.inspected.object_name]
             for start in range(0, len(each.ids), _BATCH_ROWS):
                 yield _rows(place, id=pa.array(each.ids[start : start + _BATCH_ROWS]))
             for keyed in each.keyed.cast(_KEYED).to_batches(_BATCH_ROWS):
                 yield _rows(place, keyed=keyed.to_struct_array())
             yield _rows(place, inspected=pa.array([zlib.compress(pickle.dumps(each.inspected), 1)]))
-        read.add(sum(each.size_bytes for each in ledgers))
+        read.add([each.size_bytes for each in ledgers])
 
 
 def _rows(place: int, **column: pa.Array) -> pa.RecordBatch:
@@ -196,25 +201,3 @@ def _restore(location: Location, restore: KeyRestore, batches: Batches) -> Itera
     known = [pickle.loads(each.as_buffer()) for each in table.column("known").drop_null()]
     rows = table.select(KEYED.names).filter(pc.is_valid(table.column("message_id"))).cast(KEYED)
     yield pa.RecordBatch.from_pydict({"entries": [restore.put(partial(key_ports, location), rows, known)]})
-
-
-class _Progress:
-    """The accumulator's value on the driver, which reports progress."""
-
-    def __init__(self, advance: Callable[[float, float], None], total: int) -> None:
-        self._advance, self._done, self._total = advance, 0, total
-
-    def __add__(self, size_bytes: int) -> _Progress:
-        self._done += size_bytes
-        self._advance(self._done, self._total)
-        return self
-
-
-class _Sum(AccumulatorParam[Any]):
-    """Adds up. A worker begins with 0."""
-
-    def zero(self, value: object) -> int:  # noqa: ARG002
-        return 0
-
-    def addInPlace(self, value1: Any, value2: Any) -> Any:
-        return value1 + value2

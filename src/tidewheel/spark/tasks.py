@@ -51,7 +51,7 @@ class OnSpark:
             return
         context = self.session().sparkContext
         events: SimpleQueue[tuple[int, Result] | Exception | None] = SimpleQueue()  # at last the job's error, if any
-        results = context.accumulator(_Arrivals(events), _Arriving())
+        results = context.accumulator(Arrivals(events.put), Arriving())
 
         def run_one(numbered: tuple[int, Item]) -> None:
             place, item = numbered
@@ -98,23 +98,26 @@ def _ended(context: SparkContext, group: str, title: str, run: Callable[[], None
     return None
 
 
-class _Arrivals:
-    """The accumulator's value on the driver: passes results on, and keeps none."""
+class Arrivals:
+    """An accumulator's value on the driver: passes results on, and keeps none."""
 
-    def __init__(self, events: SimpleQueue[Any]) -> None:
-        self._events = events
+    def __init__(self, put: Callable[[Any], None]) -> None:
+        self._put = put
 
     def extend(self, results: Iterable[object]) -> None:
+        """Passes results on."""
         for result in results:
-            self._events.put(result)
+            self._put(result)
 
 
-class _Arriving(AccumulatorParam[Any]):
+class Arriving(AccumulatorParam[Any]):
     """Adds lists of results. A worker begins with an empty list."""
 
     def zero(self, value: object) -> list[object]:  # noqa: ARG002
+        """Returns a worker's first value."""
         return []
 
     def addInPlace(self, value1: Any, value2: list[object]) -> Any:
+        """Adds a list."""
         value1.extend(value2)
         return value1

@@ -10,10 +10,9 @@ from tidewheel.flows.maintenance.checkpoint import find_checkpoints
 from tidewheel.flows.maintenance.orphans import ORPHAN_GRACE_S
 from tidewheel.flows.ports import Ports
 from tidewheel.flows.recovery.rebuild import buckets_of, generation_of, ledgers_of, report_of
-from tidewheel.flows.recovery.rebuild_engine import LedgerScan, RebuildEngine
 from tidewheel.flows.recovery.rebuild_planning import differs, groups, planned_of, resolve
 from tidewheel.flows.recovery.rebuild_report import RebuildReport
-from tidewheel.flows.recovery.scan import ScanRange
+from tidewheel.flows.recovery.scan import LedgerScan, RebuildEngine, ScanRange
 from tidewheel.ledger.bucket import Bucket
 from tidewheel.ledger.inspection import Inspected
 from tidewheel.model.checkpoint import Checkpoint

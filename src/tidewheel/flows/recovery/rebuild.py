@@ -27,7 +27,6 @@ from tidewheel.flows.delivery.refusing import note_away
 from tidewheel.flows.maintenance.checkpoint import checkpoint_topic, find_checkpoints, store_checkpoint
 from tidewheel.flows.maintenance.merge_rows import MergeWork
 from tidewheel.flows.ports import Ports
-from tidewheel.flows.recovery.rebuild_engine import RebuildEngine
 from tidewheel.flows.recovery.rebuild_keys import KeyRestore
 from tidewheel.flows.recovery.rebuild_occurrences import keep_occurrences
 from tidewheel.flows.recovery.rebuild_planning import (
@@ -41,7 +40,7 @@ from tidewheel.flows.recovery.rebuild_planning import (
     rewriting,
 )
 from tidewheel.flows.recovery.rebuild_report import RebuildReport
-from tidewheel.flows.recovery.scan import ScanRange, reader_of
+from tidewheel.flows.recovery.scan import RebuildEngine, ScanRange, reader_of
 from tidewheel.ledger.bucket import Bucket, waiting_rows
 from tidewheel.ledger.inspection import Inspected
 from tidewheel.ledger.reader import tags_of

@@ -1,11 +1,15 @@
-"""Reads and verifies ledgers once for a rebuild, and keeps the columns to compare."""
+"""Reads all ledgers of a topic once for a rebuild, and finds the messages that several of them hold.
+
+`scan_here` compares in this process: all ids are in memory, about 45 bytes a message. `tidewheel.spark.ledger_scan`
+compares on Spark.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -13,18 +17,23 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidewheel.errors import ObjectMissing
-from tidewheel.ledger.bucket import INLINE_SEGMENTS_BYTES
+from tidewheel.flows.maintenance.merge_rows import MergeWork
+from tidewheel.flows.recovery.rebuild_keys import KeyPorts, KeyRestore
+from tidewheel.ledger.bucket import INLINE_SEGMENTS_BYTES, Bucket
 from tidewheel.ledger.inspection import READ_BYTES, Inspected, inspect
 from tidewheel.ledger.reader import Read
 from tidewheel.ledger.rows import SCHEMA, times_of
+from tidewheel.model.key import KeyEntry
 from tidewheel.storage.objects import Objects, StoredObject
-from tidewheel.storage.read_ahead import read_ahead
+from tidewheel.storage.read_ahead import THREADS, read_ahead
 
 _COLUMNS = ("deliver_at_ms", "message_id", "key", "sent_at_ms")
 KEYED = pa.schema([SCHEMA.field(name) for name in ("key", "message_id", "sent_at_ms")])
 """The columns from which keys are restored."""
 
 Array = npt.NDArray[Any]
+Overlaps = Iterable[tuple[int, int]]
+"""Pairs of places in a list of ledgers; the two ledgers share a message."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +49,43 @@ class ScanRange:
     slot_ms: int
     from_ms: int
     keys_from_ms: int
+
+
+class LedgerScan(Protocol):
+    """The port to the findings of one reading of all ledgers."""
+
+    @property
+    def inspected(self) -> Sequence[Inspected]:
+        """The ledgers that were still there."""
+        ...
+
+    def overlaps(self, ledgers: Sequence[Inspected], /) -> Overlaps:
+        """Returns which of these ledgers share a message that is due in the scan's range.
+
+        The result has enough pairs to connect all such ledgers.
+        """
+        ...
+
+    def restore_keys(self, ledgers: Sequence[Inspected], restore: KeyRestore, known: Sequence[KeyEntry], /) -> int:
+        """Restores the keys of these ledgers and of a checkpoint. Returns how many. A repetition is harmless."""
+        ...
+
+    def close(self) -> None:
+        """Frees the data of the scan."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RebuildEngine:
+    """Reads and writes the ledgers of a rebuild, on any machine.
+
+    Attributes:
+        scan: reads ledgers.
+        write: writes the outputs of a merge. A failed or repeated task leaves only orphans.
+    """
+
+    scan: Callable[[Sequence[StoredObject], ScanRange], LedgerScan]
+    write: Callable[[MergeWork], Iterable[Bucket | None]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,19 +104,102 @@ class Scanned:
     keyed: pa.Table
 
 
-def scan(objects: Objects, ledgers: Sequence[StoredObject], wanted: ScanRange, threads: int) -> Iterator[Scanned]:
-    """Reads and verifies ledgers, and so many ahead. Leaves out those that are gone."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScanHere:
+    """Implements `LedgerScan` in this process.
 
-    def begun(stored: StoredObject) -> Read | None:
+    Attributes:
+        scanned: the ledgers that were still there.
+        ports: returns the ports to keys.
+    """
+
+    scanned: Sequence[Scanned]
+    ports: Callable[[], KeyPorts]
+
+    @property
+    def inspected(self) -> Sequence[Inspected]:
+        """The ledgers that were still there."""
+        return [each.inspected for each in self.scanned]
+
+    def overlaps(self, ledgers: Sequence[Inspected], /) -> Overlaps:
+        """Sorts all ids, and compares neighbours."""
+        found = self._of(ledgers)
+        ids = np.concatenate([np.empty(0, np.int64), *(each.ids for each in found)])
+        places = np.repeat(np.arange(len(found), dtype=np.uint32), [len(each.ids) for each in found])
+        order = np.argsort(ids)
+        ids, places = ids[order], places[order]
+        same = (ids[1:] == ids[:-1]) & (places[1:] != places[:-1])
+        pairs = np.unique(np.stack((places[:-1][same], places[1:][same]), axis=1), axis=0)
+        return [(int(a), int(b)) for a, b in pairs]
+
+    def restore_keys(self, ledgers: Sequence[Inspected], restore: KeyRestore, known: Sequence[KeyEntry], /) -> int:
+        """Restores all keys at once."""
+        rows = pa.concat_tables([KEYED.empty_table(), *(each.keyed for each in self._of(ledgers))])
+        return restore.put(self.ports, rows, known)
+
+    def close(self) -> None:
+        """Does nothing."""
+
+    def _of(self, ledgers: Sequence[Inspected]) -> list[Scanned]:
+        by_name = {each.inspected.object_name: each for each in self.scanned}
+        return [by_name[each.object_name] for each in ledgers]
+
+
+def scan_here(
+    objects: Objects,
+    ports: Callable[[], KeyPorts],
+    stored: Sequence[StoredObject],
+    wanted: ScanRange,
+    *,
+    cores: int = 1,
+    threads: int = THREADS,
+    advance: Callable[[float, float], None] = lambda _done, _total: None,
+) -> ScanHere:
+    """Reads ledgers in this process.
+
+    Args:
+        objects: the objects.
+        ports: returns the ports to keys.
+        stored: the ledgers.
+        wanted: the messages to compare.
+        cores: large ledgers that are read side by side.
+        threads: ledgers that are read side by side.
+        advance: takes the read and the total bytes.
+    """
+    sizes = {each.name: each.size_bytes for each in stored}
+    total, done = sum(sizes.values()), 0
+    scanned: list[Scanned] = []
+    for each in scan(objects, stored, wanted, cores=cores, threads=threads):
+        scanned.append(each)
+        done += sizes[each.inspected.object_name]
+        advance(done, total)
+    return ScanHere(scanned=scanned, ports=ports)
+
+
+def scan(
+    objects: Objects, stored: Sequence[StoredObject], wanted: ScanRange, *, cores: int = 1, threads: int = THREADS
+) -> Iterator[Scanned]:
+    """Reads and verifies ledgers, in their order. Leaves out those that are gone.
+
+    Args:
+        objects: the objects.
+        stored: the ledgers.
+        wanted: the messages to compare.
+        cores: large ledgers that are read side by side.
+        threads: ledgers that are read side by side.
+    """
+
+    def read(ledger: StoredObject) -> Scanned | None:
         with suppress(ObjectMissing):
-            return reader_of(objects, stored)
+            return _scanned(ledger, reader_of(objects, ledger), wanted)
         return None
 
-    with closing(read_ahead(begun, ledgers, size=lambda each: each.size_bytes, threads=threads)) as readers:
-        for stored, read in zip(ledgers, readers, strict=True):
-            with suppress(ObjectMissing):
-                if read is not None:
-                    yield _scanned(stored, read, wanted)
+    def held_bytes(ledger: StoredObject) -> int:
+        return min(ledger.size_bytes, READ_BYTES)
+
+    most_bytes, threads = cores * READ_BYTES, max(threads, cores)
+    with closing(read_ahead(read, stored, size=held_bytes, threads=threads, most_bytes=most_bytes)) as found:
+        yield from filter(None, found)
 
 
 def _scanned(stored: StoredObject, read: Read, wanted: ScanRange) -> Scanned:
@@ -93,13 +222,13 @@ def _scanned(stored: StoredObject, read: Read, wanted: ScanRange) -> Scanned:
 
 
 def _slim(found: Inspected) -> Inspected:
-    """Returns a ledger's metadata, with less memory: without a segment table that only its tail holds."""
+    """Returns a ledger's metadata in less memory: without a segment table that only its tail holds."""
     bucket = found.bucket
-    if bucket is not None:
-        bucket.slots.run_optimize()
-    if bucket is None or bucket.tail is None or bucket.tail.segments_bytes <= INLINE_SEGMENTS_BYTES:
+    if bucket is None:
         return found
-    return replace(found, bucket=replace(bucket, segments=()))
+    bucket.slots.run_optimize()
+    in_tail = bucket.tail is not None and bucket.tail.segments_bytes > INLINE_SEGMENTS_BYTES
+    return replace(found, bucket=replace(bucket, segments=())) if in_tail else found
 
 
 def reader_of(objects: Objects, stored: StoredObject) -> Read:
