@@ -70,15 +70,15 @@ ROUNDS = 5
 SETTINGS = TopicSettings()
 
 
-def make_ledgers(folder: Path, ledgers: int, rows: int) -> None:
-    """Writes ledgers of messages drawn at random, due at random within 60 days, and their buckets beside them."""
+def make_ledgers(folder: Path, ledgers: int, rows: int, span_ms: int = SPAN_MS) -> None:
+    """Writes ledgers of messages drawn at random, due at random within a time, and their buckets beside them."""
     random_ = random.Random(17)
     with gzip.open(DATA, "rt", encoding="utf-8") as lines:
         payloads = [json.dumps(json.loads(line)["payload"], ensure_ascii=False).encode()[:-1] for line in lines]
     objects = Location(root=str(folder)).objects()
     buckets: list[Bucket] = []
     for number in range(ledgers):
-        times = sorted(START_MS + random_.randrange(SPAN_MS) for _ in range(rows))
+        times = sorted(START_MS + random_.randrange(span_ms) for _ in range(rows))
         # Each message has a number, because a dictionary would hold equal ones once.
         drawn = random_.choices(payloads, k=rows)
         table = rows_table(

@@ -31,7 +31,7 @@ from tidewheel.flows.maintenance import merge_rows
 from tidewheel.flows.maintenance.collect import collect
 from tidewheel.flows.maintenance.consider_merge import consider_merge
 from tidewheel.flows.maintenance.merge import Merged, in_process, merge
-from tidewheel.flows.maintenance.merge_planning import Merge
+from tidewheel.flows.maintenance.merge_planning import Merge, Window
 from tidewheel.flows.maintenance.merge_rows import MergeWork
 from tidewheel.flows.ports.runs import MergeSize
 from tidewheel.ledger.bucket import Bucket
@@ -83,7 +83,7 @@ def test_messages_due_exactly_at_a_cut_are_in_one_output(segment_rows: int, step
 
     work = MergeWork(
         state=world.state,
-        merge=Merge(sources=tuple(buckets), cuts=(*slots, slots[-1] + 1), live_bytes=1),
+        merge=Merge(sources=tuple(buckets), windows=tuple(Window(slot, slot + 1) for slot in slots), live_bytes=1),
     )
     outputs = list(in_process(world.service.objects)(work))
 

@@ -21,11 +21,12 @@ from tidewheel.flows.delivery.dispatch import dispatch
 from tidewheel.flows.maintenance import merge_planning
 from tidewheel.flows.maintenance.merge import Merged, in_process, merge_topics
 from tidewheel.flows.maintenance.merge_outputs import SideBySide, Written
+from tidewheel.flows.maintenance.merge_planning import Merge, Window
 from tidewheel.flows.maintenance.merge_rows import MergeWork
 from tidewheel.flows.maintenance.merge_swaps import APART_MS, LONGEST_WAIT_MS, QUIET_MS
 from tidewheel.flows.maintenance.orphans import ORPHAN_GRACE_S
 from tidewheel.flows.ports.runs import MergeSize
-from tidewheel.flows.ports.tasks import InThisProcess, Item, Result
+from tidewheel.flows.ports.tasks import InThisProcess, Item, Result, never
 from tidewheel.ledger.bucket import Bucket
 from tidewheel.model.settings import TopicSettings
 from tidewheel.model.wheel import fires_at_ms
@@ -335,6 +336,7 @@ class Repeated:
 
     random: random.Random
     side_by_side = 2
+    tries_again = staticmethod(never)
 
     def run(
         self, task: Callable[[Item], Result], items: Sequence[Item], /
@@ -373,11 +375,11 @@ def test_a_task_gets_only_the_sources_of_its_window_and_large_outputs_come_first
     first, middle, end = ((START_MS + days * DAY) // slot_ms for days in (2, 8, 11))
     work = MergeWork(
         state=world.state,
-        merge=merge_planning.Merge(sources=sources, cuts=(first, middle, end), live_bytes=1),
+        merge=Merge(sources=sources, windows=(Window(first, middle), Window(middle, end)), live_bytes=1),
     )
     writer = SideBySide(tasks=lambda _: Noted(), objects=lambda: world.service.objects)
     outputs = [output for output in writer(work) if output is not None]
-    assert [(len(each.merge.sources), each.merge.cuts[0]) for each in works] == [(2, first), (3, middle)]
+    assert [(len(each.merge.sources), each.merge.windows[0].first_slot) for each in works] == [(2, first), (3, middle)]
     assert [output.rows for output in outputs] == [80, 12]
 
 

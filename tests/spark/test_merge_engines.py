@@ -6,6 +6,7 @@ import json
 import random
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ import pytest
 from tidewheel.errors import CorruptLedger, ObjectMissing
 from tidewheel.flows.maintenance.merge import in_process
 from tidewheel.flows.maintenance.merge_outputs import SideBySide
-from tidewheel.flows.maintenance.merge_planning import Merge, choose
+from tidewheel.flows.maintenance.merge_planning import Merge, Window, choose
 from tidewheel.flows.maintenance.merge_rows import MergeWork
 from tidewheel.jobs.folder_objects import FolderObjects
 from tidewheel.jobs.location import Location
@@ -73,7 +74,7 @@ def put_ledger(objects: FolderObjects, rows: pa.Table) -> Bucket:
 def a_work(sources: list[Bucket], *cuts: int, purge_ms: int = 0) -> MergeWork:
     """A merge of these sources, cut at these slots."""
     ordered = tuple(sorted(sources, key=lambda source: source.id))
-    merge = Merge(sources=ordered, cuts=cuts, live_bytes=1)
+    merge = Merge(sources=ordered, windows=tuple(Window(*each) for each in pairwise(cuts)), live_bytes=1)
     return MergeWork(state=replace(new_topic_state("orders", "g1", SETTINGS, 0), purge_ms=purge_ms), merge=merge)
 
 

@@ -39,7 +39,7 @@ def some_segments(count: int, *, seed: int = 1) -> tuple[Segment, ...]:
     found, offset, at_ms = [], 4, START_MS
     for _ in range(count):
         length, rows, span = random_.randrange(1, 90_000), random_.randrange(1, 5_000), random_.randrange(9_000_000)
-        first = at_ms + random_.randrange(9_000)
+        first = at_ms + random_.choice([0, random_.randrange(1, 9_000)])
         found.append(
             Segment(
                 offset=offset,
@@ -48,6 +48,7 @@ def some_segments(count: int, *, seed: int = 1) -> tuple[Segment, ...]:
                 raw_bytes=3 * length,
                 first_deliver_at_ms=first,
                 last_deliver_at_ms=first + span,
+                first_tail=random_.getrandbits(79) if found and first == at_ms else 0,
             )
         )
         offset, at_ms = offset + length, first + span

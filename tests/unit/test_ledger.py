@@ -10,6 +10,7 @@ import json
 import os
 import random
 from dataclasses import asdict, replace
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ from tidewheel.errors import CorruptLedger, InvalidValue
 from tidewheel.ledger.ledger import SCHEMA, Ledger, LedgerWriter, decode_segment, encode_ledger, rows_table
 from tidewheel.ledger.rows import sort_rows
 from tidewheel.model.checksum import sealed
-from tidewheel.model.message import Encoding
+from tidewheel.model.message import Encoding, id_floor
 from tidewheel.model.plan import Segment
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -288,10 +289,28 @@ def test_a_ledger_of_under_two_days_has_segments_of_16_kib() -> None:
     assert all(12_000 < length < 24_000 for length in lengths)
 
 
-def test_a_slot_of_large_messages_is_cut_so_that_a_segment_fits_in_memory() -> None:
-    payload = bytes(1_048_576)
-    ledger = encode(table_of([a_row(START_MS, i, payload=payload) for i in range(100)]))
-    assert [segment.rows for segment in ledger.summary.segments] == [63, 37]
+@pytest.mark.parametrize(("size", "rows"), [(1_048_576, [1, 1, 1, 1, 1]), (100_000, [2, 2, 1])])
+def test_a_slot_of_large_messages_is_cut_so_that_a_segment_of_each_ledger_fits_in_memory(
+    size: int, rows: list[int]
+) -> None:
+    ledger = encode(table_of([a_row(START_MS, i, payload=bytes(size)) for i in range(5)]))
+    assert [segment.rows for segment in ledger.summary.segments] == rows
+
+
+@thorough
+@given(row_lists, cuts)
+def test_a_segment_knows_its_first_id_if_it_begins_in_the_millisecond_in_which_the_one_before_ends(
+    rows: list[Row], cut: Row
+) -> None:
+    ordered = [{**row, "message_id": row["deliver_at_ms"].to_bytes(6) + row["message_id"][6:]} for row in rows]
+    ordered.sort(key=by_time)
+    segments = encode(table_of(ordered), **cut).summary.segments
+    first_ids = [ordered[start]["message_id"] for start in accumulate((s.rows for s in segments[:-1]), initial=0)]
+    ended_ms = None
+    for segment, first_id in zip(segments, first_ids, strict=True):
+        tied = segment.first_deliver_at_ms == ended_ms
+        assert segment.least_id == (first_id if tied else id_floor(segment.first_deliver_at_ms))
+        ended_ms = segment.last_deliver_at_ms
 
 
 # --- the same rows, the same bytes ----------------------------------------------------------------------------
@@ -342,7 +361,7 @@ def test_values_of_the_wrong_kind_are_refused_when_the_table_is_made(changes: Ro
 
 def test_a_table_with_other_columns_is_refused() -> None:
     with pytest.raises(InvalidValue, match="not rows of a ledger"):
-        encode(pa.table({"deliver_at_ms": [1]}))
+        encode_ledger(pa.table({"deliver_at_ms": [1]}), topic="orders", generation="g1", slot_ms=SLOT_MS)
 
 
 # --- damage ---------------------------------------------------------------------------------------------------

@@ -22,6 +22,7 @@ from tidewheel.flows.maintenance.merge_planning import (
     MAX_OUTPUTS,
     Merge,
     Most,
+    Window,
     _windows,
     choose,
     windows,
@@ -180,45 +181,43 @@ def test_at_most_three_mib_of_bitmaps_are_swapped_at_once() -> None:
 
 def test_rows_that_are_planned_are_before_the_first_cut() -> None:
     merge = chosen([*some_buckets(8), a_bucket(50, slots=range(-5, 50))])
-    assert merge.cuts == (PLANNED, PLANNED + 2000)
+    assert merge.windows == (Window(PLANNED, PLANNED + 2000),)
 
 
 def test_the_first_cut_is_at_the_first_slot_that_is_occupied() -> None:
     merge = chosen([*some_buckets(8), a_bucket(50, slots=[-5, 17, 5000])])
-    assert merge.cuts == (PLANNED + 17, PLANNED + 5001)
+    assert merge.windows == (Window(PLANNED + 17, PLANNED + 5001),)
 
 
 def test_large_ledgers_are_cut_into_windows_that_grow() -> None:
     merge = chosen([a_bucket(i, 30 * MIB, range(0, 90 * 288)) for i in range(40)])
-    widths = [b - a for a, b in pairwise(merge.cuts)]
+    widths = [end - first for first, end, *_ in merge.windows]
     assert 3 < len(widths) <= 10
     assert widths[0] < widths[-2] / 2
 
 
-def test_a_window_too_large_for_a_ledger_is_halved() -> None:
+def test_what_is_too_large_for_a_ledger_is_shared_by_several_also_within_a_slot() -> None:
     by_bytes = chosen([a_bucket(i, 250 * MIB, range(20, 40)) for i in range(9)])
-    assert len(by_bytes.cuts) - 1 >= 2
-    assert all(
-        sum(source.share(a, b) * source.size_bytes for source in by_bytes.sources) <= MAX_OUTPUT_BYTES
-        for a, b in pairwise(by_bytes.cuts)
-    )
+    assert by_bytes.live_bytes / len(by_bytes.windows) <= MAX_OUTPUT_BYTES
     by_rows = chosen([a_bucket(i, slots=range(0, 2000), rows=1_000_000) for i in range(9)])
-    assert by_rows.cuts == (PLANNED, PLANNED + 1000, PLANNED + 2000)
+    assert by_rows.windows == (Window(PLANNED, PLANNED + 2000, 0, 2), Window(PLANNED, PLANNED + 2000, 1, 2))
     assert 9_000_000 > MAX_OUTPUT_ROWS >= 9_000_000 / 2
+    one_slot = chosen([a_bucket(i, 250 * MIB, [77]) for i in range(9)])
+    assert one_slot.windows == tuple(Window(PLANNED + 77, PLANNED + 78, share, 5) for share in range(5))
 
 
-def test_one_slot_is_never_cut_however_much_is_in_it() -> None:
+def test_outputs_are_fewer_than_sources_however_much_is_in_a_slot() -> None:
     merge = chosen([a_bucket(i, 250 * MIB, [77], rows=10**8) for i in range(9)])
-    assert merge.cuts == (PLANNED + 77, PLANNED + 78)
+    assert [window.shares for window in merge.windows] == [8] * 8
 
 
-def test_outputs_have_ids_of_their_own_that_depend_on_sources_and_cuts_only() -> None:
-    merge = chosen([a_bucket(i, 100 * MIB, range(0, 90 * 288)) for i in range(9)])
-    again = chosen([a_bucket(i, 100 * MIB, range(0, 90 * 288)) for i in reversed(range(9))])
-    others = chosen([a_bucket(i, 100 * MIB, range(0, 90 * 288)) for i in range(1, 10)])
-    outputs = range(len(merge.cuts) - 1)
-    assert [merge.output_id(i) for i in outputs] == [again.output_id(i) for i in outputs]
-    assert len({each.output_id(i) for i in outputs for each in (merge, others)}) == 2 * len(outputs)
+def test_outputs_have_ids_of_their_own_that_depend_on_sources_and_windows_only() -> None:
+    merge = chosen([a_bucket(i, 250 * MIB, range(0, 90 * 288)) for i in range(9)])
+    again = chosen([a_bucket(i, 250 * MIB, range(0, 90 * 288)) for i in reversed(range(9))])
+    others = chosen([a_bucket(i, 250 * MIB, range(0, 90 * 288)) for i in range(1, 10)])
+    assert list(map(merge.output_id, merge.windows)) == list(map(again.output_id, again.windows))
+    ids = {each.output_id(window) for window in merge.windows for each in (merge, others)}
+    assert len(ids) == 2 * len(merge.windows)
 
 
 bucket_sets = st.lists(
@@ -246,14 +245,20 @@ def test_any_merge_fits_one_transaction_and_its_cuts_cover_all_that_is_live(
     if merge is None:
         return
     assert len(merge.sources) >= 2
-    assert len(merge.sources) + len(merge.cuts) - 1 <= MAX_ITEMS
-    assert len(merge.cuts) - 1 <= MAX_OUTPUTS
+    assert len(merge.sources) + len(merge.windows) <= MAX_ITEMS
+    assert len(merge.windows) <= MAX_OUTPUTS
     assert merge.live_bytes <= MAX_MERGE_BYTES
-    assert all(a < b for a, b in pairwise(merge.cuts))
-    assert merge.cuts[0] >= PLANNED
+    assert merge.windows[0].first_slot >= PLANNED and merge.windows[0].share == 0
+    for before, after in pairwise(merge.windows):
+        assert before.first_slot < before.end_slot
+        more = before.share + 1 < before.shares
+        assert after == (
+            before._replace(share=before.share + 1) if more else after._replace(first_slot=before.end_slot, share=0)
+        )
     for source in merge.sources:
         first = source.next_slot(PLANNED)
-        assert first is not None and merge.cuts[0] <= first <= source.last_slot < merge.cuts[-1]
+        assert first is not None
+        assert merge.windows[0].first_slot <= first <= source.last_slot < merge.windows[-1].end_slot
 
 
 # ---- windows
@@ -344,11 +349,13 @@ class Simulation:
             self.largest = max(self.largest, merge.live_bytes)
             gone = {source.id for source in merge.sources}
             self.live = [bucket for bucket in self.live if bucket.id not in gone]
-            for i, (a, b) in enumerate(pairwise(merge.cuts)):
+            for window in merge.windows:
+                a, b, share, shares = window
                 slots = slots_of(()).union(*(source.slots for source in merge.sources)) & slots_of(range(a, b))
+                slots = slots[len(slots) * share // shares : len(slots) * (share + 1) // shares]
                 if slots:
-                    size = int(sum(source.share(a, b) * source.size_bytes for source in merge.sources))
-                    self._add(merge.output_id(i), size, slots)
+                    size = int(sum(source.share(a, b) * source.size_bytes for source in merge.sources) / shares)
+                    self._add(merge.output_id(window), size, slots)
 
 
 @pytest.mark.parametrize(

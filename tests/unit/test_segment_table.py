@@ -30,9 +30,9 @@ def numbers_of(raw: bytes) -> list[int]:
         if byte < 0x80:
             found.append(number)
             number = shift = 0
-        elif shift > 63:
+        elif shift > 77:
             raise ValueError
-    if shift or len(found) % 5 != 1 or len(found) < 6:
+    if shift or len(found) % 6 != 1 or len(found) < 7:
         raise ValueError
     return found
 
@@ -44,8 +44,8 @@ def expected(raw: bytes) -> list[Segment] | None:
     except ValueError:
         return None
     found, end_ms = [], 0
-    for at in range(0, len(numbers), 5):
-        length, rows, raw_bytes, gap_ms, span_ms = numbers[at : at + 5]
+    for at in range(0, len(numbers), 6):
+        length, rows, raw_bytes, gap_ms, span_ms, first_tail = numbers[at : at + 6]
         first_ms = end_ms + gap_ms
         end_ms = first_ms + span_ms
         found.append(
@@ -56,6 +56,7 @@ def expected(raw: bytes) -> list[Segment] | None:
                 raw_bytes=raw_bytes,
                 first_deliver_at_ms=first_ms,
                 last_deliver_at_ms=end_ms,
+                first_tail=first_tail,
             )
         )
         offset += length
@@ -94,9 +95,9 @@ def test_a_table_that_is_taken_is_read_to_its_end_and_any_other_is_refused_at_on
     [
         (b"", "it has no segments"),
         (b"\x04", "it has no segments"),
-        (GOOD[:-1] + b"\xff", "or ends within one"),
+        (GOOD + b"\xff", "or ends within one"),
         (GOOD + b"\x01", "or ends within one"),
-        (GOOD[:-1] + b"\xff" * 10 + b"\x01", "a number has no end"),
+        (GOOD[:-1] + b"\xff" * 12 + b"\x01", "a number has no end"),
     ],
 )
 def test_a_damaged_table_is_refused_when_its_item_is_read_before_anybody_looks_at_a_segment(

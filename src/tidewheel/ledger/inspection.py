@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -16,13 +16,14 @@ from tidewheel.ledger.reader import Read, segments_of, tags_of
 from tidewheel.ledger.rows import times_of
 from tidewheel.ledger.writer import GENERATION_TAG, SOURCES_TAG, TAIL_TAG, TOPIC_TAG
 from tidewheel.model.groups import grouped
+from tidewheel.model.message import id_tail
 from tidewheel.model.object_names import ledger_bucket_id
 from tidewheel.model.plan import Segment
 from tidewheel.model.untrusted import json_of, text
 
 READ_BYTES = 32 * 1024 * 1024
 """How much of a ledger is read and decoded at once. A larger segment is read whole."""
-TIMES = ("deliver_at_ms",)
+ORDER = ("deliver_at_ms", "message_id")
 Take = Callable[[pa.Table], None]
 """Takes rows of a ledger. The rows of all calls are the readable rows of the ledger."""
 
@@ -69,7 +70,7 @@ def inspect(
     object_name: str,
     slot_ms: int,
     *,
-    columns: Sequence[str] = TIMES,
+    columns: Sequence[str] = ORDER,
     take: Take = lambda _: None,
 ) -> Inspected:
     """Reads a whole ledger, verifies every segment, and returns the expected bucket.
@@ -79,7 +80,7 @@ def inspect(
         size_bytes: size of the object.
         object_name: the ledger's object.
         slot_ms: the topic's slot length.
-        columns: the columns to decode, `deliver_at_ms` among them.
+        columns: the columns to decode, those of ORDER among them.
         take: takes these columns of the readable rows.
     """
     bucket_id = ledger_bucket_id(object_name)
@@ -97,7 +98,7 @@ def inspect(
         if isinstance(rows, CorruptLedger):
             failures.append(rows)
         else:
-            good += found
+            good += _with_tails(found, rows, good[-1].last_deliver_at_ms if good else -1)
             found_slots = times_of(rows) // slot_ms
             slots.update(found_slots[np.append(True, found_slots[1:] != found_slots[:-1])].tolist())
             take(rows)
@@ -128,6 +129,19 @@ def inspect(
         sources=sources,
         damage=damage,
     )
+
+
+def _with_tails(found: Sequence[Segment], rows: pa.Table, ended_ms: int) -> Iterator[Segment]:
+    """Yields segments with the ends of their first ids, which the footer does not tell.
+
+    Args:
+        ended_ms: the last delivery time of the segment before.
+    """
+    start = 0
+    for each in found:
+        tied = each.first_deliver_at_ms == ended_ms
+        yield replace(each, first_tail=id_tail(rows.column("message_id")[start].as_py())) if tied else each
+        ended_ms, start = each.last_deliver_at_ms, start + each.rows
 
 
 def _unreadable(object_name: str, reason: str) -> Inspected:

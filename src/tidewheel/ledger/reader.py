@@ -28,7 +28,7 @@ _FOOTER_BYTES = 1 << 30
 
 
 def segments_of(read: Read, size_bytes: int, object_name: str) -> tuple[Segment, ...]:
-    """Returns a ledger's segments, equal to the bucket's except for `raw_bytes`.
+    """Returns a ledger's segments, equal to the bucket's except for `raw_bytes` and without `first_tail`.
 
     `raw_bytes` here counts all columns with their page headers, which is slightly more than the bucket's.
 

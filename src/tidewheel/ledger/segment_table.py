@@ -2,7 +2,7 @@
 
     sealed (`tidewheel.model.checksum`), a zlib stream of unsigned LEB128 numbers:
       first segment's offset, then a segment each:
-      length   rows   raw_bytes   first_deliver_at_ms - last_deliver_at_ms of the one before   last - first
+      length   rows   raw_bytes   first_deliver_at_ms - last_deliver_at_ms of the one before   last - first   first_tail
 
 Segments follow one another without a gap, so lengths give the offsets. No segment begins before the end of the previous
 segment.
@@ -23,10 +23,10 @@ from tidewheel.model.plan import Segment
 from tidewheel.model.untrusted import decompressed
 
 _TABLE_BYTES = 64 * 1024 * 1024
-"""Largest segment table before compression, for five million segments. Longer data is refused."""
-_SEGMENT_NUMBERS = 5
-# A number has at most nine continuation bytes (63 bits) before its last byte.
-_NO_END = bytes(10)
+"""Largest segment table before compression, for 2.5 million segments or more. Longer data is refused."""
+_SEGMENT_NUMBERS = 6
+# A number has at most eleven continuation bytes (77 bits) before its last byte, as the end of an id has.
+_NO_END = bytes(12)
 _ENDS = bytes(byte < 0x80 for byte in range(256))
 _LAST_DELIVER_AT_MS = attrgetter("last_deliver_at_ms")
 
@@ -35,7 +35,7 @@ class SegmentTable(Sequence[Segment]):
     """The segments of a ledger, sorted by time and offset, and decoded on first use.
 
     Most plans need the segments of few buckets, and few segments of each. The constructor checks at once that the bytes
-    are a table: complete numbers, five per segment. Such a table can always be decoded, so no error appears later.
+    are a table: complete numbers, six per segment. Such a table can always be decoded, so no error appears later.
 
     Args:
         raw: the table's bytes before compression.
@@ -90,14 +90,14 @@ class SegmentTable(Sequence[Segment]):
             self._all = tuple(_segment(*record) for record in self._records())
         return self._all
 
-    def _records(self) -> Iterator[tuple[int, int, int, int, int, int]]:
-        """Yields each segment's offset, length, rows, raw_bytes, first and last time."""
+    def _records(self) -> Iterator[tuple[int, int, int, int, int, int, int]]:
+        """Yields each segment's offset, length, rows, raw_bytes, first and last time, and first_tail."""
         numbers = varints(self._raw)
         offset, last_ms = next(numbers), 0
-        for length, rows, raw_bytes, gap_ms, span_ms in zip(*[numbers] * _SEGMENT_NUMBERS, strict=True):
+        for length, rows, raw_bytes, gap_ms, span_ms, first_tail in zip(*[numbers] * _SEGMENT_NUMBERS, strict=True):
             first_ms = last_ms + gap_ms
             last_ms = first_ms + span_ms
-            yield offset, length, rows, raw_bytes, first_ms, last_ms
+            yield offset, length, rows, raw_bytes, first_ms, last_ms, first_tail
             offset += length
 
 
@@ -118,14 +118,14 @@ def touching(segments: Sequence[Segment], from_ms: int, until_ms: int) -> tuple[
 def encode_segments(segments: Sequence[Segment]) -> bytes:
     """Returns the segment table.
 
-    A segment usually takes at most 13 bytes before compression.
+    A segment usually takes at most 14 bytes before compression, and 25 if it begins within a millisecond.
     """
     out = bytearray(varint(segments[0].offset))
     before = 0
     for segment in segments:
         out += varint(segment.length) + varint(segment.rows) + varint(segment.raw_bytes)
         out += varint(segment.first_deliver_at_ms - before)
-        out += varint(segment.last_deliver_at_ms - segment.first_deliver_at_ms)
+        out += varint(segment.last_deliver_at_ms - segment.first_deliver_at_ms) + varint(segment.first_tail)
         before = segment.last_deliver_at_ms
     return sealed(zlib.compress(bytes(out), 9))
 
@@ -146,7 +146,7 @@ def varints(data: bytes) -> Iterator[int]:
     """Yields the numbers of which `varint` has made the data. A last number that is cut is left out.
 
     Raises:
-        ValueError: a number has more than ten bytes.
+        ValueError: a number has more than twelve bytes.
     """
     found = shift = 0
     for byte in data:
@@ -155,11 +155,13 @@ def varints(data: bytes) -> Iterator[int]:
         if byte < 0x80:
             yield found
             found = shift = 0
-        elif shift > 63:
+        elif shift > 77:
             raise ValueError("a number has no end")
 
 
-def _segment(offset: int, length: int, rows: int, raw_bytes: int, first_ms: int, last_ms: int) -> Segment:
+def _segment(
+    offset: int, length: int, rows: int, raw_bytes: int, first_ms: int, last_ms: int, first_tail: int
+) -> Segment:
     return Segment(
         offset=offset,
         length=length,
@@ -167,4 +169,5 @@ def _segment(offset: int, length: int, rows: int, raw_bytes: int, first_ms: int,
         raw_bytes=raw_bytes,
         first_deliver_at_ms=first_ms,
         last_deliver_at_ms=last_ms,
+        first_tail=first_tail,
     )

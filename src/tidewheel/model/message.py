@@ -49,6 +49,8 @@ MAX_ATTRIBUTES = 9
 ID_ATTRIBUTE = "tidewheel_id"
 """The message id, in the copies of a subscription with `carry`. EventBridge Pipes reads no name with a dot."""
 
+ID_TAIL_BITS = 80
+"""Of an id, behind the delivery time."""
 _LOW_64 = (1 << 64) - 1
 _ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 _DIGITS = {c: i for i, c in enumerate(_ALPHABET)}
@@ -165,7 +167,12 @@ def id_floor(deliver_at_ms: int) -> bytes:
 
     Ids of earlier delivery times sort below this id.
     """
-    return (deliver_at_ms << 80).to_bytes(16)
+    return (deliver_at_ms << ID_TAIL_BITS).to_bytes(16)
+
+
+def id_tail(binary: bytes) -> int:
+    """Returns the bits of an id behind the delivery time."""
+    return int.from_bytes(binary[6:])
 
 
 def id_at(message_id: MessageId, deliver_at_ms: int) -> MessageId:

@@ -14,7 +14,7 @@ from operator import add, attrgetter, gt
 
 from tidewheel.errors import CorruptMetadata
 from tidewheel.model.checksum import opened, sealed
-from tidewheel.model.message import MessageId, id_bytes
+from tidewheel.model.message import ID_TAIL_BITS, MessageId, id_bytes
 from tidewheel.model.untrusted import decompressed, json_object_of, text, whole
 
 
@@ -29,6 +29,7 @@ class Segment:
         raw_bytes: size of the payloads, keys and attributes before compression, which is the memory for reading them.
         first_deliver_at_ms: the earliest delivery time in the segment.
         last_deliver_at_ms: the latest.
+        first_tail: the last 80 bits of the first row's id, if the segment before ends in the same millisecond. Else 0.
     """
 
     offset: int
@@ -37,11 +38,17 @@ class Segment:
     raw_bytes: int
     first_deliver_at_ms: int
     last_deliver_at_ms: int
+    first_tail: int = 0
 
     @property
     def last_byte(self) -> int:
         """Offset of the last byte, inclusive, as in HTTP ranges."""
         return self.offset + self.length - 1
+
+    @property
+    def least_id(self) -> bytes:
+        """A lower bound of the segment's ids. No segment before it has a greater id."""
+        return (self.first_deliver_at_ms << ID_TAIL_BITS | self.first_tail).to_bytes(16)
 
 
 MAX_PART_SEGMENTS = 100

@@ -18,7 +18,7 @@ from tidewheel.spark.java import find_java, make_java_home
 from tidewheel.spark.ledger_source import LedgerSource
 
 _LOCAL_HOST = "127.0.0.1"
-_TRIES = 4
+TRIES = 4
 """Tries of a task that raises, or whose worker dies: Spark's default on a cluster."""
 _QUIET = """rootLogger.level = error
 rootLogger.appenderRef.stderr.ref = stderr
@@ -52,7 +52,7 @@ def local_session(
         with tempfile.TemporaryDirectory(prefix="tidewheel-spark-") as folder:
             logging = Path(folder) / "log4j2.properties"
             logging.write_text(_QUIET)
-            master = f"local[{cores or os.cpu_count()},{_TRIES}]"
+            master = f"local[{cores or os.cpu_count()},{TRIES}]"
             builder = SparkSession.builder.master(master).appName("tidewheel")
             for name, value in (_settings(cores, memory_mb, logging) | dict(settings or {})).items():
                 builder = builder.config(name, value)

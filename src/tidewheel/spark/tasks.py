@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from queue import SimpleQueue
 from typing import Any
 from uuid import uuid4
 
-from pyspark import AccumulatorParam, InheritableThread, SparkContext
+from pyspark import AccumulatorParam, InheritableThread, SparkContext, TaskContext
 from pyspark.sql import SparkSession
 
 from tidewheel.errors import TaskFailed
 from tidewheel.jobs.tasks import Item, Result
+from tidewheel.spark.session import TRIES
 
 _CANCEL_AGAIN_S = 0.2
 _TRACE = "Traceback (most recent call last):"
@@ -38,6 +40,12 @@ class OnSpark:
     def side_by_side(self) -> int:
         """The number of Spark's cores."""
         return self.session().sparkContext.defaultParallelism
+
+    @property
+    def tries_again(self) -> Callable[[], bool]:
+        """Before Spark's last try."""
+        tries = self.session().sparkContext.getConf().get("spark.task.maxFailures", str(TRIES))
+        return partial(_tries_again, int(tries))
 
     def run(
         self, task: Callable[[Item], Result], items: Sequence[Item], /
@@ -78,6 +86,11 @@ class OnSpark:
                 # A job that has not begun yet is not cancelled.
                 context.cancelJobGroup(group)
                 job.join(_CANCEL_AGAIN_S)
+
+
+def _tries_again(tries: int) -> bool:
+    context = TaskContext.get()
+    return context is not None and context.attemptNumber() + 1 < tries
 
 
 def failure_of(error: Exception) -> TaskFailed:

@@ -1,6 +1,6 @@
 """Writes the outputs of merges. Each output is a ledger, and an independent task.
 
-A merge needs no shuffle. Sources are sorted and their segments have time spans, so a task reads only the segments that
+A merge needs no shuffle. Sources are sorted and their segments have first ids, so a task reads only the segments that
 overlap its output's window. A task gets only the sources of its window, and reads their segment tables itself. So no
 machine ever has the segments of all sources.
 """
@@ -13,7 +13,6 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import pairwise
 from typing import Protocol
 
 from pyroaring import BitMap
@@ -81,19 +80,27 @@ class SideBySide:
         errors: dict[int, Exception] = {}
         done, total = 0, sum(part.encoded_bytes for part in parts)
         tasks = self.tasks(_RAW_FACTOR * total)
-        with closing(tasks.run(_WriteOutput(self.objects, self.threads), parts)) as results:
-            for number, result in results:
-                part = parts[number]
-                if isinstance(result, Bucket):
-                    outputs[part.place][part.number] = result
-                elif result is not None:
-                    errors.setdefault(part.place, result)
-                left[part.place] -= 1
-                done += part.encoded_bytes
-                self.advance(done, total)
-                if not left[part.place]:
-                    written = tuple(output for _, output in sorted(outputs.pop(part.place, {}).items()))
-                    yield part.place, Written(outputs=written, error=errors.get(part.place))
+        task = _WriteOutput(self.objects, self.threads, tuple(work.cancelled for work in works), tasks.tries_again)
+
+        def written(place: int, error: Exception | None = None) -> tuple[int, Written]:
+            found = tuple(output for _, output in sorted(outputs.pop(place, {}).items()))
+            return place, Written(outputs=found, error=errors.get(place, error))
+
+        with closing(tasks.run(task, parts)) as results:
+            try:
+                for number, result in results:
+                    part = parts[number]
+                    if isinstance(result, Bucket):
+                        outputs[part.place][part.number] = result
+                    elif result is not None:
+                        errors.setdefault(part.place, result)
+                    left[part.place] -= 1
+                    done += part.encoded_bytes
+                    self.advance(done, total)
+                    if not left[part.place]:
+                        yield written(part.place)
+            except Exception as error:  # of the engine: what it has not done yet ends
+                yield from [written(place, error) for place in left if left[place]]
 
     def __call__(self, work: MergeWork, /) -> Iterator[Bucket | None]:
         """Writes one merge."""
@@ -114,12 +121,13 @@ def in_process(objects: Objects, threads: int = 0) -> SideBySide:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Part:
-    """An output of a merge, with all data for the task.
+    """An output of a merge, with the data for the task.
 
     Attributes:
         place: of the merge among all.
         number: of the output in its merge.
-        work: the merge of the sources that touch the output's slots. Their indexes may be incomplete.
+        work: the merge of the sources that touch the output's slots. Their indexes may be incomplete. It has no
+            cancelled ids, since all outputs share these.
         content: ends the id of the output's bucket.
         sources: names of all sources of the merge.
         encoded_bytes: an estimate.
@@ -137,22 +145,23 @@ def _parts(place: int, work: MergeWork) -> list[_Part]:
     merge = work.merge
     names = tuple(sorted(source.object_name for source in merge.sources))
     found = []
-    for number, (first, end) in enumerate(pairwise(merge.cuts)):
+    for number, window in enumerate(merge.windows):
+        first, end = window.first_slot, window.end_slot
         touching = [source for source in merge.sources if source.occupies(first, end)]
         if touching:
-            size = int(sum(source.size_bytes * source.share(first, end) for source in touching))
+            size = int(sum(source.size_bytes * source.share(first, end) for source in touching)) // window.shares
             # Without the slots, which nobody needs to read rows.
             narrow = Merge(
                 sources=tuple(replace(source, slots=BitMap()) for source in touching),
-                cuts=(first, end),
+                windows=(window,),
                 live_bytes=size,
             )
             found.append(
                 _Part(
                     place=place,
                     number=number,
-                    work=replace(work, merge=narrow),
-                    content=merge.output_id(number),
+                    work=replace(work, merge=narrow, cancelled=b""),
+                    content=merge.output_id(window),
                     sources=names,
                     encoded_bytes=size,
                 )
@@ -168,28 +177,47 @@ def _ordered(merges: Iterable[list[_Part]]) -> list[_Part]:
 
 @dataclass(frozen=True, slots=True)
 class _WriteOutput:
-    """The task of an output. Each run writes a new object, so a repeated or uncommitted run harms nothing."""
+    """The task of an output. Each run writes a new object, so a repeated or uncommitted run harms nothing.
+
+    Attributes:
+        objects, threads: see `SideBySide`.
+        cancelled: the cancelled ids of each merge. Merges of a topic share them, so they are pickled once.
+        tries_again: whether a task that raises runs again.
+    """
 
     objects: Callable[[], Objects]
     threads: int
+    cancelled: tuple[bytes, ...]
+    tries_again: Callable[[], bool]
 
     def __call__(self, part: _Part) -> Bucket | Exception | None:
-        """Returns the output's bucket as an item holds it, None for no rows, or the error."""
+        """Returns the output's bucket as an item holds it, None for no rows, or the error.
+
+        Raises:
+            Exception: the task may succeed when it runs again.
+        """
         try:
-            objects, merge = self.objects(), part.work.merge
-            sources = tuple(read_ahead(partial(complete, objects), merge.sources, threads=self.threads))
-            work = replace(part.work, merge=replace(merge, sources=sources))
-            output = store_rows(
-                objects,
-                merged_rows(objects, work, 0, self.threads),
-                topic=work.state.topic,
-                generation=work.state.generation,
-                settings=work.state.settings,
-                content=part.content,
-                sources=part.sources,
-            )
+            return self._write(part)
+        except UNREADABLE as error:
+            return error
         except Exception as error:
+            if self.tries_again():
+                raise
             return _portable(error)
+
+    def _write(self, part: _Part) -> Bucket | None:
+        objects, merge = self.objects(), part.work.merge
+        sources = tuple(read_ahead(partial(complete, objects), merge.sources, threads=self.threads))
+        work = replace(part.work, merge=replace(merge, sources=sources), cancelled=self.cancelled[part.place])
+        output = store_rows(
+            objects,
+            merged_rows(objects, work, merge.windows[0], self.threads),
+            topic=work.state.topic,
+            generation=work.state.generation,
+            settings=work.state.settings,
+            content=part.content,
+            sources=part.sources,
+        )
         if output is None:
             return None
         return replace(output, checked_ms=max(output.checked_ms, work.now_ms)).without_tail()

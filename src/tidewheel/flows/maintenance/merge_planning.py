@@ -1,4 +1,4 @@
-"""Chooses which small ledgers are merged, and the slots at which the result is cut.
+"""Chooses which small ledgers are merged, and how the result is cut.
 
 Ledgers of similar size are merged. A bucket's *tier* is the power of eight in its bytes that are still to be planned.
 Above `max_buckets` live buckets, the lowest tier with eight or more buckets is merged whole:
@@ -58,29 +58,42 @@ class Most(NamedTuple):
 MOST = Most(MAX_MERGE_BYTES, inf)
 
 
+class Window(NamedTuple):
+    """The rows of an output: one of some equal shares of the rows of slots [first_slot, end_slot), by their ids.
+
+    Attributes:
+        share: its number, from 0.
+        shares: how many. More than one cut slots and milliseconds.
+    """
+
+    first_slot: int
+    end_slot: int
+    share: int = 0
+    shares: int = 1
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Merge:
-    """Sources to be rewritten as at most len(cuts) - 1 ledgers.
+    """Sources to be rewritten as at most a ledger a window.
 
     Attributes:
         sources: in the order of their ids.
-        cuts: ascending slots; the i-th output has the rows of slots [cuts[i], cuts[i + 1]). Rows of slots below the
-            first cut are planned, and not rewritten.
+        windows: ascending and without a gap. Rows of slots below the first are planned, and not rewritten.
         live_bytes, live_rows: estimates of the rewritten part; bytes as encoded.
     """
 
     sources: tuple[Bucket, ...]
-    cuts: tuple[int, ...]
+    windows: tuple[Window, ...]
     live_bytes: int
 
     @property
     def live_rows(self) -> int:
         """The sources' rows that are not planned."""
-        return round(_weight(self.sources, self.cuts[0], self.cuts[-1]).rows)
+        return round(_weight(self.sources, self.windows[0].first_slot, self.windows[-1].end_slot).rows)
 
-    def output_id(self, i: int) -> str:
-        """Returns a hash of the i-th output's sources and slots, for its bucket's id."""
-        text = "\n".join((*(source.id for source in self.sources), f"{self.cuts[i]}-{self.cuts[i + 1]}"))
+    def output_id(self, window: Window) -> str:
+        """Returns a hash of an output's sources and window, for its bucket's id."""
+        text = "\n".join((*(source.id for source in self.sources), "-".join(map(str, window))))
         return blake2b(text.encode(), digest_size=16).hexdigest()
 
 
@@ -118,7 +131,7 @@ def choose(
     sources.sort(key=lambda bucket: bucket.id)
     return Merge(
         sources=tuple(sources),
-        cuts=_cuts(sources, planned),
+        windows=_outputs(sources, planned),
         live_bytes=sum(_live_bytes(source, planned) for source in sources),
     )
 
@@ -162,46 +175,42 @@ def _that_fit(chosen: Iterable[tuple[int, Bucket]], planned: int, most: Most) ->
         yield bucket
 
 
-class _Weight(NamedTuple):
+class Weight(NamedTuple):
+    """The estimated size of some rows."""
+
     encoded_bytes: float
     rows: float
 
 
-def _weight(sources: Sequence[Bucket], first_slot: int, end_slot: int) -> _Weight:
+def _weight(sources: Sequence[Bucket], first_slot: int, end_slot: int) -> Weight:
     """Estimates the rows and bytes in slots [first_slot, end_slot).
 
     Each bucket's rows are spread evenly over its occupied slots.
     """
     shares = [(source.share(first_slot, end_slot), source) for source in sources]
-    return _Weight(
+    return Weight(
         sum(share * source.size_bytes for share, source in shares), sum(share * source.rows for share, source in shares)
     )
 
 
-def _cuts(sources: Sequence[Bucket], planned: int) -> tuple[int, ...]:
+def _outputs(sources: Sequence[Bucket], planned: int) -> tuple[Window, ...]:
+    """Returns the windows of the outputs, fewer than sources, so that merging ends."""
     first = max(planned, min(source.next_slot(planned) or planned for source in sources))
     end = max(source.last_slot for source in sources) + 1
     total = _weight(sources, first, end)
-    # Far fewer outputs than sources: outputs may be small again, and merging must end.
+    # Far fewer outputs than sources: outputs may be small again.
     wanted = max(1, min(MAX_OUTPUTS, len(sources) // _SOURCES_AN_OUTPUT, int(total.encoded_bytes / WINDOW_BYTES)))
-    found = windows(first, end, wanted)
-    cuts = [first]
-    for a, b in found:
-        cuts += _bounded(sources, a, b, MAX_OUTPUTS // len(found))
-    return tuple(cuts) if len(cuts) <= len(sources) else (first, end)
+    cut = windows(first, end, wanted)
+    found = [each for a, b in cut for each in shares_of(a, b, _weight(sources, a, b), MAX_OUTPUTS // len(cut))]
+    if len(found) >= len(sources):
+        found = shares_of(first, end, total, min(MAX_OUTPUTS, max(1, len(sources) - 1)))
+    return tuple(found)
 
 
-def _bounded(sources: Sequence[Bucket], first_slot: int, end_slot: int, most: int) -> list[int]:
-    """Halves a window until each part fits into a ledger. Returns the ends of the parts."""
-    weight = _weight(sources, first_slot, end_slot)
-    if (
-        end_slot - first_slot < 2
-        or most < 2
-        or (weight.encoded_bytes <= MAX_OUTPUT_BYTES and weight.rows <= MAX_OUTPUT_ROWS)
-    ):
-        return [end_slot]
-    middle = (first_slot + end_slot) // 2
-    return _bounded(sources, first_slot, middle, most // 2) + _bounded(sources, middle, end_slot, most // 2)
+def shares_of(first_slot: int, end_slot: int, weight: Weight, most: float = inf) -> list[Window]:
+    """Divides the rows of slots into shares that fit into a ledger each, but into at most `most` shares."""
+    shares = int(min(most, 1 + max(weight.encoded_bytes / MAX_OUTPUT_BYTES, weight.rows / MAX_OUTPUT_ROWS)))
+    return [Window(first_slot, end_slot, share, shares) for share in range(shares)]
 
 
 def windows(first: int, end: int, most: int) -> list[tuple[int, int]]:

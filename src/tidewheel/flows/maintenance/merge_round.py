@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import pairwise
 
 from tidewheel.flows.maintenance.consider_merge import certain_tombstones, most_of, nearest, size_of
 from tidewheel.flows.maintenance.merge_planning import Merge, choose
@@ -67,6 +66,7 @@ def plan_round(
     dead = NOTHING_DEAD if tombstones is None else dead_of(state, others, tombstones, now_ms)
     most = most_of(MergeSize.SMALL if choice.split else MergeSize.LARGE)
     limit = state.settings.max_buckets
+    cancelled = b"".join(sorted(id_bytes(each.id) for each in tombstones or () if each.slot >= state.planned))
     expected: set[BucketId] = set()
     merges: list[MergeWork] = []
     while len(merges) < most_merges:
@@ -77,8 +77,6 @@ def plan_round(
             break
         if size_of(merge) is MergeSize.LARGE and choice.largest is MergeSize.SMALL:
             return merges, True
-        first, end = merge.cuts[0], merge.cuts[-1]
-        cancelled = frozenset(id_bytes(each.id) for each in tombstones or () if first <= each.slot < end)
         merges.append(MergeWork(state=state, merge=merge, now_ms=now_ms, cancelled=cancelled))
         for source in merge.sources:
             del buckets[source.id]
@@ -91,11 +89,12 @@ def plan_round(
 
 def _expected(merge: Merge) -> Iterator[Bucket]:
     """Yields the estimated outputs of a merge."""
-    for i, (first, end) in enumerate(pairwise(merge.cuts)):
-        shares = [(share, source) for source in merge.sources if (share := source.share(first, end))]
+    for window in merge.windows:
+        first, end = window.first_slot, window.end_slot
+        shares = [(share / window.shares, source) for source in merge.sources if (share := source.share(first, end))]
         if shares:
             yield Bucket(
-                id=bucket_id(first, merge.output_id(i)),
+                id=bucket_id(first, merge.output_id(window)),
                 object_name="",
                 size_bytes=max(1, int(sum(share * source.size_bytes for share, source in shares))),
                 rows=max(1, int(sum(share * source.rows for share, source in shares))),

@@ -1,10 +1,13 @@
 """Merges the rows of many ledgers into one output, sorted and without repeats, in constant memory.
 
-Segments are read in the order of their first delivery time. All rows before the next segment's first time are complete:
+Segments are read in the order of their first ids, which begin with the delivery time. All rows before the next
+segment's first id are complete:
 
     source A   |--seg 1--|--seg 2--|--seg 3--|
     source B      |---seg 1---|---seg 2---|
-    read         A1 B1 A2                      -> rows before B2's first time are sorted and written; the rest waits
+    read         A1 B1 A2                      -> rows before B2's first id are sorted and written; the rest waits
+
+At most a segment of each source waits, also if all rows are due in one millisecond.
 
 Both engines use this: the function writes one output after the other, Spark one output per task. So the same merge
 writes the same bytes, on any machine and in each repetition.
@@ -12,21 +15,26 @@ writes the same bytes, on any machine and in each repetition.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from itertools import chain
+from itertools import accumulate, chain
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
-from tidewheel.flows.delivery.due_rows import without_expired, without_ids, without_purged
-from tidewheel.flows.maintenance.merge_planning import Merge
+from tidewheel.flows.delivery.due_rows import without_expired, without_purged
+from tidewheel.flows.maintenance.merge_planning import Merge, Window
 from tidewheel.flows.maintenance.retention import EXPIRED_FOR_MS
 from tidewheel.ledger.bucket import Bucket, bucket_id
 from tidewheel.ledger.joined import StoredSegment, decode_together
-from tidewheel.ledger.rows import SCHEMA, sort_rows, times_of, without_repeats
+from tidewheel.ledger.rows import Ids, ids_of, sorted_order, taken
+from tidewheel.ledger.segment_table import touching
 from tidewheel.ledger.writer import SEGMENT_BYTES, LedgerWriter
 from tidewheel.model import object_names
+from tidewheel.model.message import id_deliver_at_ms, id_floor
 from tidewheel.model.plan import Segment
 from tidewheel.model.settings import TopicSettings
 from tidewheel.model.topic_state import TopicState
@@ -37,6 +45,7 @@ _READ_BYTES = 48 * 1024 * 1024
 """Approximate encoded bytes of all sources held at once, without what is read ahead."""
 _BATCH_RAW_BYTES = 16 * 1024 * 1024
 _LONG_ENOUGH_BYTES = 512 * 1024
+_YIELDED_ROWS = 10_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,13 +54,13 @@ class MergeWork:
 
     Attributes:
         state: read before the buckets. Rows below its `planned` are in plans already. Purged rows are left out.
-        cancelled: ids of the cancelled messages in the merge's slots. Their rows are left out.
+        cancelled: the ids of the topic's cancelled messages, 16 bytes each, in order. Their rows are left out.
         now_ms: read after the buckets, and before the tombstones. Rows that expired EXPIRED_FOR_MS before are left out.
     """
 
     state: TopicState
     merge: Merge
-    cancelled: frozenset[bytes] = frozenset()
+    cancelled: bytes = b""
     now_ms: int = 0
 
 
@@ -91,48 +100,77 @@ def store_rows(
     return summary.bucket(id, name)
 
 
-def merged_rows(objects: Objects, work: MergeWork, i: int, threads: int = 0) -> Iterator[pa.Table]:
-    """Yields the rows of the i-th output in sorted, non-empty batches.
+def merged_rows(objects: Objects, work: MergeWork, window: Window, threads: int = 0) -> Iterator[pa.Table]:
+    """Yields the rows of an output in sorted, non-empty batches.
 
     The batches are also in order among each other.
 
     Args:
         threads: requests side by side, ahead of use.
     """
-    slot_ms = work.state.slot_ms
-    first_ms, end_ms = work.merge.cuts[i] * slot_ms, work.merge.cuts[i + 1] * slot_ms
-    pending = SCHEMA.empty_table()
-    for batch, complete_ms in _batches(objects, work.merge, first_ms, end_ms, threads):
-        kept = without_dead(_within(decode_together(batch), first_ms, end_ms), work)
-        rows = sort_rows(pa.concat_tables([pending, kept]).combine_chunks())
-        ready = rows.num_rows if complete_ms is None else int(times_of(rows).searchsorted(complete_ms))
-        if ready:
-            yield without_repeats(rows.slice(0, ready))
-        pending = rows.slice(ready)
+    first_id, end_id = _bounds(work, window)
+    cancelled: Ids = np.frombuffer(work.cancelled, "S16")
+    waiting: list[pa.Table] = []
+    for batch, complete_id in _batches(objects, work.merge, first_id, end_id, threads):
+        waiting.append(without_dead(decode_together(batch), work))
+        rows = pa.concat_tables(waiting).combine_chunks()
+        waiting.clear()
+        order = sorted_order(rows)
+        ids = ids_of(rows)[order]
+        wanted = _wanted(ids, cancelled) & (ids >= first_id) & (ids < end_id)
+        order, ids = order[wanted], ids[wanted]
+        ready = len(ids) if complete_id is None else int(ids.searchsorted(complete_id))
+        waiting.append(taken(rows, order[ready:]))
+        for start in range(0, ready, _YIELDED_ROWS):
+            yield taken(rows, order[start : min(start + _YIELDED_ROWS, ready)])
+        del rows  # before the next are decoded
+
+
+def _wanted(ids: Ids, cancelled: Ids) -> npt.NDArray[np.bool_]:
+    """Returns which of some ids, both in order, are neither copies nor cancelled."""
+    wanted = np.append(True, ids[1:] != ids[:-1])[: len(ids)]
+    if cancelled.size:
+        wanted &= cancelled[cancelled.searchsorted(ids) % cancelled.size] != ids
+    return wanted
+
+
+def _bounds(work: MergeWork, window: Window) -> tuple[bytes, bytes]:
+    """Returns the least id of a window, and the least id behind it.
+
+    Shares are cut where segments begin, by their raw bytes. All tasks of a merge find the same cuts, since all read the
+    same segment tables.
+    """
+    first_ms, end_ms = window.first_slot * work.state.slot_ms, window.end_slot * work.state.slot_ms
+    inside = sorted(
+        (segment.least_id, segment.raw_bytes)
+        for source in work.merge.sources
+        for segment in (touching(source.segments, first_ms, end_ms) if window.shares > 1 else ())
+        if segment.first_deliver_at_ms >= first_ms
+    )
+    ends = list(accumulate(raw_bytes for _, raw_bytes in inside))
+
+    def cut(share: int) -> bytes:
+        if 0 < share < window.shares and inside:
+            return inside[bisect_left(ends, ends[-1] * share / window.shares)][0]
+        return id_floor(end_ms if share else first_ms)
+
+    return cut(window.share), cut(window.share + 1)
 
 
 def without_dead(rows: pa.Table, work: MergeWork) -> pa.Table:
-    """Returns the rows that may still be delivered: not purged, not long expired and not cancelled."""
-    live = without_expired(without_purged(rows, work.state), work.now_ms - EXPIRED_FOR_MS)
-    return without_ids(live, work.cancelled)
-
-
-def _within(rows: pa.Table, first_ms: int, end_ms: int) -> pa.Table:
-    times = times_of(rows)
-    inside = (times >= first_ms) & (times < end_ms)
-    return rows if inside.all() else rows.filter(pa.array(inside))
+    """Returns the rows that are neither purged nor long expired."""
+    return without_expired(without_purged(rows, work.state), work.now_ms - EXPIRED_FOR_MS)
 
 
 def _batches(
-    objects: Objects, merge: Merge, first_ms: int, end_ms: int, threads: int
-) -> Iterator[tuple[list[StoredSegment], int | None]]:
-    """Yields segments in the order of their first times, with the next segment's first time."""
+    objects: Objects, merge: Merge, first_id: bytes, end_id: bytes, threads: int
+) -> Iterator[tuple[list[StoredSegment], bytes | None]]:
+    """Yields segments in the order of their first ids, with the next segment's first id."""
     order = sorted(
         (
-            (segment.first_deliver_at_ms, number, segment)
+            (segment.least_id, number, segment)
             for number, source in enumerate(merge.sources)
-            for segment in source.segments
-            if segment.last_deliver_at_ms >= first_ms and segment.first_deliver_at_ms < end_ms
+            for segment in _touching(source.segments, first_id, end_id)
         ),
         key=lambda each: each[:2],
     )
@@ -144,7 +182,7 @@ def _batches(
     ranges = _ranges(order, max(_LONG_ENOUGH_BYTES, _READ_BYTES // len(names)))
     held: dict[int, tuple[_Range, memoryview]] = {}
     batch: list[StoredSegment] = []
-    raw_bytes = waiting = 0
+    raw_bytes = 0
     with closing(read_ahead(read, ranges, size=lambda each: each.length, threads=threads)) as found:
         following_ranges = zip(ranges, found, strict=True)
         for position, (_, number, segment) in enumerate(order):
@@ -154,13 +192,17 @@ def _batches(
             batch.append(StoredSegment(names[number], segment, held[number][1][start : start + segment.length]))
             raw_bytes += segment.raw_bytes
             following = order[position + 1][0] if position + 1 < len(order) else None
-            # Waiting rows are sorted again with each batch, so batches grow with their number.
-            if following is None or raw_bytes >= max(_BATCH_RAW_BYTES, waiting):
+            if following is None or raw_bytes >= _BATCH_RAW_BYTES:
                 yield batch, following
-                waiting = sum(
-                    s.raw_bytes for _, _, s in order[: position + 1] if following and s.last_deliver_at_ms > following
-                )
                 batch, raw_bytes = [], 0
+
+
+def _touching(segments: Sequence[Segment], first_id: bytes, end_id: bytes) -> Iterator[Segment]:
+    """Yields the segments that may have ids of a range."""
+    found = touching(segments, id_deliver_at_ms(first_id), id_deliver_at_ms(end_id) + 1)
+    for segment, following in zip(found, (*found[1:], None), strict=True):
+        if segment.least_id < end_id and (following is None or following.least_id >= first_id):
+            yield segment
 
 
 @dataclass(slots=True)
@@ -176,7 +218,7 @@ class _Range:
         return self.end - self.offset
 
 
-def _ranges(order: Iterable[tuple[int, int, Segment]], most_bytes: int) -> list[_Range]:
+def _ranges(order: Iterable[tuple[bytes, int, Segment]], most_bytes: int) -> list[_Range]:
     """Returns the ranges in the order in which the first segment of each is needed."""
     ranges: list[_Range] = []
     last: dict[int, _Range] = {}

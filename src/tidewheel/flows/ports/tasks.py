@@ -18,6 +18,11 @@ class Tasks(Protocol):
         """The number of tasks that run at the same time."""
         ...
 
+    @property
+    def tries_again(self) -> Callable[[], bool]:
+        """A picklable function that says to a task whether it will run again if it raises now."""
+        ...
+
     def run(
         self, task: Callable[[Item], Result], items: Sequence[Item], /
     ) -> Generator[tuple[int, Result], None, None]:
@@ -29,14 +34,19 @@ class Tasks(Protocol):
 
         Args:
             task: a function of a module, or a frozen dataclass that is called. The task, the items and the results
-                must be picklable, and small. A task returns expected failures as results: an exception may start it
-                again.
+                must be picklable. Items and results are small, and what all tasks share is in the task. A task returns
+                expected failures as results: an exception may start it again.
             items: one for each task.
 
         Raises:
             Exception: a task failed, and repeating the task did not help. Other tasks may still run.
         """
         ...
+
+
+def never() -> bool:
+    """Returns that a task does not run again."""
+    return False
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +57,11 @@ class InThisProcess:
     def side_by_side(self) -> int:
         """One."""
         return 1
+
+    @property
+    def tries_again(self) -> Callable[[], bool]:
+        """Never."""
+        return never
 
     def run(
         self, task: Callable[[Item], Result], items: Sequence[Item], /

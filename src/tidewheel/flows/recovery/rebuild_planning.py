@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 
 from pyroaring import BitMap
 
-from tidewheel.flows.maintenance.merge_planning import MAX_OUTPUT_BYTES, MAX_OUTPUT_ROWS, Merge
+from tidewheel.flows.maintenance.merge_planning import Merge, Weight, shares_of
 from tidewheel.ledger.bucket import Bucket, BucketId
 from tidewheel.ledger.inspection import Inspected
 from tidewheel.model.checkpoint import Checkpoint
@@ -116,12 +116,10 @@ def rewriting(sources: Sequence[Bucket], planned: int) -> Merge | None:
     if not slots:
         return None
     size_bytes = sum(source.size_bytes for source in sources)
-    rows = sum(source.rows for source in sources)
-    outputs = min(len(slots), 1 + max(size_bytes // MAX_OUTPUT_BYTES, rows // MAX_OUTPUT_ROWS))
-    starts = [int(slots[len(slots) * i // outputs]) for i in range(outputs)]
+    size = Weight(size_bytes, sum(source.rows for source in sources))
     return Merge(
         sources=tuple(sorted(sources, key=lambda source: (source.id, source.object_name))),
-        cuts=(*starts, int(slots.max()) + 1),
+        windows=tuple(shares_of(int(slots.min()), int(slots.max()) + 1, size)),
         live_bytes=size_bytes,
     )
 
