@@ -56,6 +56,25 @@ def test_a_waiting_message_is_found_with_one_get_among_many_ledgers(monkeypatch:
         counts.clear()
 
 
+def test_a_message_of_a_millisecond_with_many_segments_is_found_with_a_get_a_ledger(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = World(segment_rows=5)
+    ids = [id for _ in range(3) for id in world.send(*[2 * HOUR] * 40)]
+    counts = gets(world, monkeypatch)
+    for each in ids[::7]:
+        assert find(world, each) is not None
+        assert counts.total() <= 3
+        counts.clear()
+    world.dispatch_at(HOUR + 55 * MINUTE)
+    counts.clear()
+    for each in ids[::7]:
+        found = find(world, each)
+        assert found is not None and found.plan is not None
+        assert counts.total() <= 3
+        counts.clear()
+
+
 def test_an_id_that_was_never_sent_is_found_nowhere_and_costs_a_get_only_where_its_time_is_held(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -25,17 +25,21 @@ from tests.flows.world import (
 from tests.stored import altered
 from tidewheel.clock import ManualClock
 from tidewheel.errors import NotConfigured
+from tidewheel.flows.delivery.cancel import cancel
 from tidewheel.flows.delivery.dispatch import dispatch
 from tidewheel.flows.delivery.ingest import ingest
-from tidewheel.flows.maintenance import merge_rows
+from tidewheel.flows.maintenance import merge_planning, merge_rows, retention
 from tidewheel.flows.maintenance.collect import collect
 from tidewheel.flows.maintenance.consider_merge import consider_merge
 from tidewheel.flows.maintenance.merge import Merged, in_process, merge
 from tidewheel.flows.maintenance.merge_planning import Merge, Window
 from tidewheel.flows.maintenance.merge_rows import MergeWork
 from tidewheel.flows.ports.runs import MergeSize
+from tidewheel.flows.waiting.find import find_message
+from tidewheel.flows.waiting.peek import peek_messages
 from tidewheel.ledger.bucket import Bucket
-from tidewheel.model.message import id_bytes, id_deliver_at_ms
+from tidewheel.ledger.rows import sorted_order
+from tidewheel.model.message import IdSource, MessageId, id_bytes, id_deliver_at_ms, id_text
 
 LEASE_S = 900
 
@@ -101,6 +105,65 @@ def test_copies_due_exactly_when_the_next_batch_begins_are_dropped(monkeypatch: 
     assert len(world.service.buckets.all(TOPIC)) == 2
     assert run_merge(world).rows == 6
     assert world.received_after(3 * DAY, sweeps=True) == once([*ids_of(pack), *ids_of(again)])
+
+
+@pytest.mark.parametrize("senders", [1, 4])
+def test_of_rows_of_one_millisecond_at_most_a_segment_of_each_ledger_waits(
+    senders: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(merge_rows, "_BATCH_RAW_BYTES", 1)
+    world = World(segment_rows=5)
+    sources = [IdSource() for _ in range(senders)]
+    ids = list[str]()
+    for number in range(8):
+        world.ids = sources[number % senders]
+        ids += world.send(*[DAY] * 50)
+    at_once = list[int]()
+    monkeypatch.setattr(merge_rows, "sorted_order", lambda rows: at_once.append(rows.num_rows) or sorted_order(rows))
+    assert run_merge(world).rows == len(ids) == 400
+    assert max(at_once) <= 8 * 5 + 5
+    assert world.received_after(2 * DAY, sweeps=True) == once(ids)
+
+
+@pytest.mark.parametrize("apart_ms", [0, 1_000])
+def test_a_slot_or_millisecond_that_is_cut_into_several_ledgers_is_read_like_any_other(
+    apart_ms: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(merge_planning, "MAX_OUTPUT_ROWS", 50)
+    monkeypatch.setattr(merge_rows, "_BATCH_RAW_BYTES", 1)
+    monkeypatch.setattr(retention, "SLACK_BYTES", 0)
+    world = World("billing", "audit", segment_rows=1)
+    sent = [world.pack(*(DAY + i * apart_ms for i in range(20))) for _ in range(8)]
+    for pack in sent:
+        world.ingest(pack)
+    world.ingest(sent[0], world.pack(DAY))  # SQS brings a pack twice, in another group
+    ids = [id for pack in sent for id in ids_of(pack)]
+    [expires] = world.send(DAY, expires_in="1m")
+    early, late = ids[30], ids[90]
+    assert cancel(world.service, world.state, MessageId(early), world.clock.now_ms())
+    world.clock.advance_ms(HOUR)
+
+    merged = run_merge(world)
+
+    buckets = world.service.buckets.all(TOPIC)
+    assert (merged.outputs, merged.rows) == (4, 161)
+    assert {slot for bucket in buckets for slot in bucket.slots} == {(START_MS + DAY) // world.state.slot_ms}
+    assert max(bucket.rows for bucket in buckets) <= 50
+    assert cancel(world.service, world.state, MessageId(late), world.clock.now_ms())
+    waiting, unreadable = peek_messages(world.service, world.state, 1000, world.clock.now_ms())
+    left = sorted({id for id in ids if id not in (early, late)})
+    assert ({*left, expires} <= {id_text(each.checked.id) for each in waiting}, unreadable) == (True, {})
+    assert all(find_message(world.service, world.state, MessageId(id)) for id in left)
+    world.run(DAY - 2 * HOUR, sweeps=True)
+    world.clock.set_ms(START_MS + DAY + 2 * MINUTE)  # the service was away when the messages were due
+    world.run(HOUR, sweeps=True)
+    for name in ("billing", "audit"):
+        received = world.received(name)
+        assert {id: received[id] for id in (*left, early, late, expires)} == once(left) | dict.fromkeys(
+            (early, late, expires), 0
+        )
+    world.run(DAY, sweeps=True)
+    assert not world.service.objects.names("ledgers/")
 
 
 def test_rows_of_planned_slots_are_not_rewritten() -> None:

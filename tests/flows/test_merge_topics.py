@@ -15,8 +15,9 @@ import pytest
 
 from tests.flows.alone import sweep_orphans
 from tests.flows.world import DAY, HOUR, START_MS, TOPIC, World, failing_reads, once
-from tidewheel.errors import CorruptLedger, ObjectRefused
+from tidewheel.errors import CorruptLedger, ObjectRefused, TaskFailed
 from tidewheel.flows.administration.subscribe import create_subscription, create_topic
+from tidewheel.flows.delivery.cancel import cancel_many
 from tidewheel.flows.delivery.dispatch import dispatch
 from tidewheel.flows.maintenance import merge_planning
 from tidewheel.flows.maintenance.merge import Merged, in_process, merge_topics
@@ -28,6 +29,7 @@ from tidewheel.flows.maintenance.orphans import ORPHAN_GRACE_S
 from tidewheel.flows.ports.runs import MergeSize
 from tidewheel.flows.ports.tasks import InThisProcess, Item, Result, never
 from tidewheel.ledger.bucket import Bucket
+from tidewheel.model.message import MessageId, id_bytes
 from tidewheel.model.settings import TopicSettings
 from tidewheel.model.wheel import fires_at_ms
 
@@ -356,6 +358,99 @@ def test_repeated_tasks_leave_orphans_only() -> None:
     world.clock.advance_ms(ORPHAN_GRACE_S * 1000 + 1)
     assert sweep_orphans(world.ports).objects == 3
     assert world.received_after(8 * DAY, sweeps=True) == once(ids)
+
+
+@dataclass(slots=True)
+class TriedAgain:
+    """Runs a task again that raises, once. A task that raises again ends the run, as on Spark."""
+
+    runs: int = 0
+    attempt: int = 0
+    side_by_side = 1
+
+    @property
+    def tries_again(self) -> Callable[[], bool]:
+        return lambda: self.attempt == 0
+
+    def run(
+        self, task: Callable[[Item], Result], items: Sequence[Item], /
+    ) -> Generator[tuple[int, Result], None, None]:
+        for place, item in enumerate(items):
+            for self.attempt in range(2):
+                self.runs += 1
+                try:
+                    yield place, task(item)
+                    break
+                except Exception:
+                    if self.attempt:
+                        raise
+
+
+@pytest.mark.parametrize(("failures", "runs", "merges"), [(1, 5, 2), (2, 5, 0)])
+def test_the_engine_repeats_a_task_that_raises_and_a_last_error_ends_its_topic_only(
+    failures: int, runs: int, merges: int
+) -> None:
+    world, _ = two_topics(6)
+    tasks, left = TriedAgain(), [OSError("the connection was reset")] * failures
+    create = world.service.objects.create
+
+    def failing(name: str) -> Any:
+        if f"/{TOPIC}/" in name and left:
+            raise left.pop()
+        return create(name)
+
+    with patch.object(world.service.objects, "create", failing):
+        writer = SideBySide(tasks=lambda _: tasks, objects=lambda: world.service.objects)
+        found = run(world, TOPIC, OTHER, writer=writer)
+    assert (tasks.runs, found[TOPIC].merges, found[OTHER].merges) == (runs, merges, 2)
+    assert (found[TOPIC].error is None) == bool(merges)
+
+
+def test_a_source_that_cannot_be_read_is_no_reason_to_run_a_task_again() -> None:
+    world = World()
+    spread(world, 3)
+    damaged = world.service.buckets.all(TOPIC)[1].object_name
+    tasks = TriedAgain()
+    with failing_reads(world, {damaged: ObjectRefused(damaged, "403")}):
+        writer = SideBySide(tasks=lambda _: tasks, objects=lambda: world.service.objects)
+        assert run(world, writer=writer)[TOPIC].sources == 2
+    assert tasks.runs == 2  # of three ledgers, and of those that can be read
+
+
+def test_an_engine_that_gives_up_ends_only_topics_with_merges_that_it_has_not_written() -> None:
+    world, _ = two_topics(6)
+
+    class GivesUp(InThisProcess):
+        def run(self, task: Any, items: Any, /) -> Any:
+            yield from super().run(task, items[:3])
+            raise TaskFailed("the workers died four times")
+
+    writer = SideBySide(tasks=lambda _: GivesUp(), objects=lambda: world.service.objects)
+    found = run(world, TOPIC, OTHER, writer=writer)
+    assert [found[topic].merges for topic in (TOPIC, OTHER)] == [2, 0]
+    assert (found[TOPIC].error, type(found[OTHER].error)) == (None, TaskFailed)
+
+
+def test_cancelled_ids_are_in_the_task_once_and_in_no_item(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tidewheel.flows.maintenance.retention.SLACK_BYTES", 0)
+    world = World()
+    ids = spread(world, 9)
+    gone = [MessageId(id) for id in ids[::2]]
+    assert all(cancel_many(world.service, world.state, gone, world.clock.now_ms()))
+    pickled = list[tuple[bytes, bytes]]()
+
+    class Noted(InThisProcess):
+        def run(self, task: Any, items: Any, /) -> Any:
+            pickled.append((pickle.dumps(task.cancelled), pickle.dumps(items)))
+            return super().run(task, items)
+
+    world.clock.advance_ms(HOUR)
+    merged = run(world, writer=SideBySide(tasks=lambda _: Noted(), objects=lambda: world.service.objects))[TOPIC]
+    assert (merged.merges, merged.rows) == (3, len(ids) - len(gone))
+    for task, items in pickled:
+        assert [task.count(id_bytes(id)) for id in gone] == [1] * len(gone)
+        assert not any(id_bytes(id) in items for id in gone)
+    assert world.received_after(8 * DAY, sweeps=True) == once([id for id in ids if id not in gone])
 
 
 def test_a_task_gets_only_the_sources_of_its_window_and_large_outputs_come_first() -> None:

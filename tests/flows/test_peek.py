@@ -47,6 +47,18 @@ def test_far_segments_are_not_read_and_a_ledger_without_an_earlier_row_is_not_to
     assert len(counts) == 1
 
 
+def test_pages_of_one_millisecond_read_a_segment_of_each_ledger(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(segment_rows=10)
+    ids = sorted(id for _ in range(3) for id in world.send(*[2 * HOUR] * 40))  # a sender's ids count up
+    counts = gets(world, monkeypatch)
+    shown = list[str]()
+    while page := peek(world, 10, id_bytes(shown[-1]) if shown else None):
+        shown += page
+        assert counts.total() <= 4
+        counts.clear()
+    assert shown == ids
+
+
 def test_a_segment_of_which_only_past_slots_are_occupied_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
     world = World()
     world.send(HOUR, 30 * DAY)

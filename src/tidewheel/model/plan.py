@@ -182,7 +182,9 @@ def encode_plan(plan: Plan) -> bytes:
     document = {
         "v": 1,
         "objects": objects,
-        "segments": [[index[p.object_name], *_NUMBERS(p.segment), p.due_rows] for p in plan.segments],
+        "segments": [
+            [index[p.object_name], *_NUMBERS(p.segment), p.due_rows, p.segment.first_tail] for p in plan.segments
+        ],
         "cancelled": sorted(plan.cancelled),
         "part_rows": plan.part_rows,
     }
@@ -249,6 +251,7 @@ def _unindexed(object_name: str, tail: str, rows: int, *_: object) -> Unindexed:
 def _planned(objects: Sequence[str], row: Sequence[object]) -> PlannedSegment:
     index, offset, length, rows, *others = row
     raw_bytes, first_ms, last_ms, due_rows = map(whole, others[:4])
+    first_tail = whole(others[4], bits=ID_TAIL_BITS)
     segment = Segment(
         offset=whole(offset),
         length=whole(length, 1),
@@ -256,6 +259,7 @@ def _planned(objects: Sequence[str], row: Sequence[object]) -> PlannedSegment:
         raw_bytes=raw_bytes,
         first_deliver_at_ms=first_ms,
         last_deliver_at_ms=last_ms,
+        first_tail=first_tail,
     )
     return PlannedSegment(object_name=objects[whole(index)], segment=segment, due_rows=due_rows)
 

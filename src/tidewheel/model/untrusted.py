@@ -131,14 +131,14 @@ def mapping(value: object) -> dict[str, Any]:
     return value
 
 
-def whole(value: object, least: int = 0) -> int:
-    """Returns a whole number of at least `least` and below 2**63.
+def whole(value: object, least: int = 0, bits: int = 63) -> int:
+    """Returns a whole number of at least `least` and below 2**bits.
 
     Raises:
         ValueError: the value is not a whole number in this range. Booleans and floats, such as true and 1.0, are
             refused.
     """
-    if type(value) is not int or not least <= value < 1 << 63:
+    if type(value) is not int or not least <= value < 1 << bits:
         raise ValueError("not a whole number, or out of range")
     return value
 

@@ -19,7 +19,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from itertools import accumulate, chain
+from itertools import accumulate, chain, zip_longest
 
 import numpy as np
 import numpy.typing as npt
@@ -141,20 +141,14 @@ def _bounds(work: MergeWork, window: Window) -> tuple[bytes, bytes]:
     same segment tables.
     """
     first_ms, end_ms = window.first_slot * work.state.slot_ms, window.end_slot * work.state.slot_ms
-    inside = sorted(
-        (segment.least_id, segment.raw_bytes)
-        for source in work.merge.sources
-        for segment in (touching(source.segments, first_ms, end_ms) if window.shares > 1 else ())
-        if segment.first_deliver_at_ms >= first_ms
-    )
-    ends = list(accumulate(raw_bytes for _, raw_bytes in inside))
-
-    def cut(share: int) -> bytes:
-        if 0 < share < window.shares and inside:
-            return inside[bisect_left(ends, ends[-1] * share / window.shares)][0]
-        return id_floor(end_ms if share else first_ms)
-
-    return cut(window.share), cut(window.share + 1)
+    cuts = [id_floor(first_ms), id_floor(end_ms)]
+    if window.shares > 1:
+        found = (each for source in work.merge.sources for each in touching(source.segments, first_ms, end_ms))
+        begun = sorted((max(each.least_id, cuts[0]), each.raw_bytes) for each in found)
+        ends = list(accumulate(raw_bytes for _, raw_bytes in begun))
+        parts = range(1, window.shares)
+        cuts[1:1] = [begun[bisect_left(ends, ends[-1] * part // window.shares)][0] for part in parts]
+    return cuts[window.share], cuts[window.share + 1]
 
 
 def without_dead(rows: pa.Table, work: MergeWork) -> pa.Table:
@@ -200,7 +194,7 @@ def _batches(
 def _touching(segments: Sequence[Segment], first_id: bytes, end_id: bytes) -> Iterator[Segment]:
     """Yields the segments that may have ids of a range."""
     found = touching(segments, id_deliver_at_ms(first_id), id_deliver_at_ms(end_id) + 1)
-    for segment, following in zip(found, (*found[1:], None), strict=True):
+    for segment, following in zip_longest(found, found[1:]):
         if segment.least_id < end_id and (following is None or following.least_id >= first_id):
             yield segment
 

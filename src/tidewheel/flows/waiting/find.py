@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, TypeVar
@@ -17,7 +17,7 @@ from tidewheel.flows.delivery.sending import attributes_of, texts_of
 from tidewheel.ledger.bucket import Bucket, due_segments
 from tidewheel.ledger.ledger import decode_segment
 from tidewheel.model.message import Encoding, MessageId, id_bytes, id_deliver_at_ms
-from tidewheel.model.plan import Plan, Segment
+from tidewheel.model.plan import Plan, PlannedSegment, Segment
 from tidewheel.model.received import OPTIONS_OF_EXTRAS
 from tidewheel.model.subscription_state import unread_objects
 from tidewheel.model.topic_state import TopicState
@@ -59,7 +59,7 @@ class FoundMessage:
 def find_message(storage: Storage, state: TopicState, message_id: MessageId) -> FoundMessage | None:
     """Returns the message of an id, even if purged or expired. Returns None if no kept ledger has the id.
 
-    Reads the buckets, then each segment whose span has the delivery time, until the row is found. For a planned slot,
+    Reads the buckets, then of each ledger the segment that may have the id, until the row is found. For a planned slot,
     the plan is read first, since a merge leaves planned rows out.
 
     Args:
@@ -147,15 +147,13 @@ def _options(key: str | None, expires_at_ms: int | None, group: str | None, extr
 
 def _find(storage: Storage, state: TopicState, message_id: MessageId) -> FoundMessage | None:
     binary = id_bytes(message_id)
-    due_ms = id_deliver_at_ms(binary)
-    slot = due_ms // state.slot_ms
+    slot = id_deliver_at_ms(binary) // state.slot_ms
     plan = _plan_of(storage, state, slot) if slot < state.planned else None
     seen: set[tuple[str, Segment]] = set()
     unreadable: dict[str, Exception] = {}
     live: dict[str, Bucket] = {}
-    for object_name, segment in _places(storage, state, plan, slot, live, unreadable):
-        outside = not segment.first_deliver_at_ms <= due_ms <= segment.last_deliver_at_ms
-        if outside or (object_name, segment) in seen:
+    for object_name, segment in _places(storage, state, plan, binary, live, unreadable):
+        if (object_name, segment) in seen:
             continue
         seen.add((object_name, segment))
         try:
@@ -192,20 +190,27 @@ def _places(
     storage: Storage,
     state: TopicState,
     plan: Plan | None,
-    slot: int,
+    binary: bytes,
     live: dict[str, Bucket],
     unreadable: dict[str, Exception],
 ) -> Iterator[tuple[str, Segment]]:
-    """Yields the segments that may hold rows of a slot, first the plan's, then the buckets'.
+    """Yields the segments that may hold an id, first the plan's, then the buckets'.
 
     Args:
         live: gets each bucket that is read, by its ledger.
         unreadable: gets the error of each bucket that cannot be read.
     """
     if plan is not None:
-        yield from ((each.object_name, each.segment) for each in plan.segments)
+        yield from _holding(plan.segments, binary)
+    slot = id_deliver_at_ms(binary) // state.slot_ms
     buckets = storage.buckets.in_order(state.topic, unreadable, end_slot=slot + 1)
     occupied = [each for each in buckets if each.occupies(slot, slot + 1)]
     live |= {each.object_name: each for each in complete_all(storage.objects, occupied, unreadable)}
-    found = due_segments(live.values(), slot, slot + 1, state.slot_ms)
-    yield from ((each.object_name, each.segment) for each in found)
+    yield from _holding(due_segments(live.values(), slot, slot + 1, state.slot_ms), binary)
+
+
+def _holding(planned: Iterable[PlannedSegment], binary: bytes) -> Iterable[tuple[str, Segment]]:
+    """Returns the segment of each ledger that may hold an id: the last one that does not begin behind the id."""
+    due_ms = id_deliver_at_ms(binary)
+    found = {each.object_name: each.segment for each in planned if each.segment.least_id <= binary}
+    return [(name, segment) for name, segment in found.items() if due_ms <= segment.last_deliver_at_ms]

@@ -62,9 +62,6 @@ class _Peek:
         self._state = state
         self._count = count
         self._now_ms = now_ms
-        self._start_ms = state.planned * state.slot_ms
-        if after:
-            self._start_ms = max(self._start_ms, id_deliver_at_ms(after))
         self._after = max(after, id_floor(state.planned * state.slot_ms))
         self.unreadable: dict[str, Exception] = {}
         self._coming = storage.buckets.in_order(state.topic, self.unreadable)
@@ -72,10 +69,10 @@ class _Peek:
         self._buckets: list[Bucket] = []
         self._opened: set[int] = set()
         self._left: set[int] = set()
-        self._heap: list[tuple[int, int, int]] = []
+        self._heap: list[tuple[bytes, int, int]] = []
         self._kept: dict[bytes, FoundMessage] = {}
         self._cancelled: set[MessageId] = set()
-        self._asked_to_slot = self._start_ms // state.slot_ms
+        self._asked_to_slot = self._start_slot = id_deliver_at_ms(self._after) // state.slot_ms
 
     def messages(self) -> list[FoundMessage]:
         """Reads until the found messages are certain to be the next ones."""
@@ -104,12 +101,12 @@ class _Peek:
 
     # ---- the index
     def _segments(self) -> Iterator[tuple[str, Segment]]:
-        """Yields segments by the earliest time at which they may hold a waiting row.
+        """Yields segments by the least id that a waiting row in them may have.
 
-        Ends when that time is after the found rows. Tails are read only when needed.
+        Ends when that id is behind the found rows. Tails are read only when needed.
         """
-        while self._look_ahead() and not (self._full and id_deliver_at_ms(self._last) < self._heap[0][0]):
-            bound_ms, number, position = heapq.heappop(self._heap)
+        while self._look_ahead() and not (self._full and self._last < self._heap[0][0]):
+            bound, number, position = heapq.heappop(self._heap)
             if number not in self._opened and len(self._opened) == MOST_LEDGERS:
                 self._left.add(number)
                 continue
@@ -123,9 +120,9 @@ class _Peek:
             at = self._next_of(number, position)
             if at is None:
                 continue
-            position, found_ms = at
-            if found_ms > bound_ms:  # other buckets may come first
-                self._push(number, found_ms, position)
+            position, least_id = at
+            if least_id > bound:  # other buckets may come first
+                self._push(number, least_id, position)
                 continue
             yield bucket.object_name, bucket.segments[position]
             following = self._next_of(number, position + 1)
@@ -134,33 +131,37 @@ class _Peek:
 
     def _look_ahead(self) -> bool:
         """Reads the buckets that may come next. Returns False if no bucket is left."""
-        slot_ms = self._state.slot_ms
         while (
             self._ahead is not None
             and not self._left
-            and not (self._heap and self._heap[0][0] < self._ahead.id_slot * slot_ms)
+            and not (self._heap and self._heap[0][0] < self._floor(self._ahead.id_slot))
         ):
-            slot = self._ahead.next_slot(self._start_ms // slot_ms)
+            slot = self._ahead.next_slot(self._start_slot)
             self._buckets.append(self._ahead)
             if slot is not None:
-                self._push(len(self._buckets) - 1, slot * slot_ms, 0)
+                self._push(len(self._buckets) - 1, self._floor(slot), 0)
             self._ahead = next(self._coming, None)
         return bool(self._heap)
 
-    def _push(self, number: int, bound_ms: int, position: int) -> None:
-        heapq.heappush(self._heap, (max(bound_ms, self._start_ms), number, position))
+    def _floor(self, slot: int) -> bytes:
+        return id_floor(slot * self._state.slot_ms)
 
-    def _next_of(self, number: int, position: int) -> tuple[int, int] | None:
-        """Returns a complete bucket's next segment that may hold a waiting row, and the row's earliest time."""
-        bucket, slot_ms = self._buckets[number], self._state.slot_ms
+    def _push(self, number: int, bound: bytes, position: int) -> None:
+        heapq.heappush(self._heap, (max(bound, self._after), number, position))
+
+    def _next_of(self, number: int, position: int) -> tuple[int, bytes] | None:
+        """Returns a complete bucket's next segment that may hold a waiting row, and a lower bound of the row's id."""
+        bucket = self._buckets[number]
         for at in range(position, len(bucket.segments)):
             segment = bucket.segments[at]
-            first_ms = max(self._start_ms, segment.first_deliver_at_ms)
-            if first_ms > segment.last_deliver_at_ms:
+            if at + 1 < len(bucket.segments) and bucket.segments[at + 1].least_id <= self._after:
                 continue
-            slot = bucket.next_slot(first_ms // slot_ms)
-            if slot is not None and max(first_ms, slot * slot_ms) <= segment.last_deliver_at_ms:
-                return at, max(first_ms, slot * slot_ms)
+            least_id = max(self._after, segment.least_id)
+            slot = bucket.next_slot(id_deliver_at_ms(least_id) // self._state.slot_ms)
+            if slot is not None:
+                least_id = max(least_id, self._floor(slot))
+                if id_deliver_at_ms(least_id) <= segment.last_deliver_at_ms:
+                    return at, least_id
         return None
 
     # ---- rows
