@@ -179,12 +179,14 @@ def keys(script: Script) -> None:
 
 
 def recurring(script: Script) -> None:
-    """A daily message at five and at nine, until its end after the recording."""
+    """A daily message at five and at nine, until its end after the recording, and one that ended before it came."""
     script.topic("recurring")
     script.client.send_recurring("recurring", "daily", "good morning", cron="0 5,9 * * *", attributes={"kind": "hello"})
     for hours in (5, 9, 29, 33, 53):
         script.comes("recurring", "good morning", START + timedelta(hours=hours))
     script.later(48, "cancel_recurring", "recurring", "daily")
+    script.client.send_recurring("recurring", "ended", "a happy new year", cron="0 0 1 1 *")
+    script.client.cancel_recurring("recurring", "ended")
 
 
 def purged(script: Script) -> None:
