@@ -85,6 +85,9 @@ def main(
         bootstraps = options.command == "deploy" and not target.bootstrapped
         also = "; the Region is bootstrapped for the CDK first, with its roles and bucket" if bootstraps else ""
         print(f"{options.command}: {target}{also}", flush=True)
+        environment = ENVIRONMENTS[target.environment]
+        if options.command == "deploy" and environment.spark:  # no call of AWS tells which versions a Region has
+            print(f"The Region must have Glue {environment.glue_version}, or the environment spark=False.")
         if options.command != "diff" and not options.yes and not _confirmed(ask):
             print("Nothing was changed.")
             return 1

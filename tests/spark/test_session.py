@@ -17,6 +17,20 @@ spark.stop()
 print(local_session(2).sparkContext.master)
 """
 
+OLDER = """
+import pyspark
+pyspark.__version__ = "3.5.6"
+try:
+    import tidewheel.spark.session
+except ImportError as error:
+    print(error)
+"""
+
+
+def test_an_older_spark_is_refused_by_name_at_import() -> None:
+    answer = subprocess.run([sys.executable, "-c", OLDER], capture_output=True, text=True, timeout=60, check=True)
+    assert answer.stdout == "tidewheel.spark needs Spark 4.1, found 3.5.6\n"
+
 
 def test_a_session_starts_without_a_word_and_again_after_it_was_stopped() -> None:
     answer = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=120, check=True)

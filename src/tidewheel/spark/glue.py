@@ -16,7 +16,6 @@ from tidewheel.errors import NotAllImported
 from tidewheel.jobs.importing.driver import Imported, import_messages
 from tidewheel.jobs.job import Job, make_job, parse_arguments, structured
 from tidewheel.spark.ledger_scan import scan_on_spark
-from tidewheel.spark.session import register
 from tidewheel.spark.tasks import OnSpark
 
 
@@ -27,7 +26,7 @@ def on_glue(main: Callable[[Job], object], argv: Sequence[str] = sys.argv) -> No
     session = boto3.Session(region_name=arguments.get("stack-region"))
     job = make_job(arguments, session=session, clock=SystemClock())
     title = f"{arguments.get('JOB_NAME', 'tidewheel')} {arguments.get('topic', '')}".strip()
-    spark = OnSpark(lambda: register(SparkSession.builder.getOrCreate()), title)
+    spark = OnSpark(SparkSession.builder.getOrCreate, title)
     job = replace(job, spark=spark, scan_on_spark=partial(scan_on_spark, spark.session))
     main(replace(job, cores=os.cpu_count() or 1, say=structured(arguments)))
 
