@@ -90,7 +90,7 @@ def test_whatever_is_conditional_on_the_topic_is_refused_once_it_is_marked(store
     assert not storage.merges.swap(state, [], [], some_trash(10**6, "x"))
     assert not storage.topic_states.raise_collected_until(state, 200)
     assert not storage.topic_states.set_purges(state, 1, [])
-    assert not storage.topic_states.update_settings(state, TopicSettings(part_rows=7))
+    assert not storage.topic_states.update_settings(state, TopicSettings(part_rows=7), 0)
     assert not storage.topic_states.set_collect_at(state, 1, 1)
     assert not storage.tombstones.put_late("orders", Tombstone(110, a_message_id(), 10**10))
     assert not storage.subscriptions.resume(state, subscription)

@@ -218,15 +218,33 @@ def test_marks_of_purges_are_not_written_on_an_old_read(
 def test_other_settings_are_written_over_those_that_were_read(store: Store) -> None:
     state = store.topic()
     changed = TopicSettings(retention_s=60, delay_levels=(1, 5), max_waiting=7)
-    assert store.topic_states.update_settings(state, changed)
+    assert store.topic_states.update_settings(state, changed, 0)
     assert store.current() == replace(state, settings=changed)
 
 
 @pytest.mark.parametrize("now", [{"generation": "g2"}, {"settings": TopicSettings(part_rows=7)}])
 def test_settings_are_not_written_on_an_old_read(store: Store, now: dict[str, Any]) -> None:
     state = store.topic(**now)
-    assert not store.topic_states.update_settings(a_state(), TopicSettings(retention_s=60))
+    assert not store.topic_states.update_settings(a_state(), TopicSettings(retention_s=60), 0)
     assert store.current() == state
+
+
+@pytest.mark.parametrize("live_view", [0, 1])
+def test_a_live_view_that_is_to_begin_or_end_is_looked_at_at_once(store: Store, live_view: int) -> None:
+    state = store.topic(settings=TopicSettings(live_view=1 - live_view), next_check_ms=9000)
+    changed = TopicSettings(live_view=live_view)
+    assert store.topic_states.update_settings(state, changed, 7000)
+    assert store.current() == replace(state, settings=changed, view_at_ms=7000, next_check_ms=7000)
+
+
+@pytest.mark.parametrize(("view_at_ms", "next_check_ms"), [(8000, 8000), (9500, 9000), (None, 9000)])
+def test_the_next_check_of_a_topic_comes_no_later_than_its_live_view(
+    store: Store, view_at_ms: int | None, next_check_ms: int
+) -> None:
+    state = store.topic(view_at_ms=5000, merge_at_ms=9000, next_check_ms=5000)
+    store.topic_states.set_view_at("orders", view_at_ms)
+    assert store.current() == replace(state, view_at_ms=view_at_ms, next_check_ms=next_check_ms)
+    store.topic_states.set_view_at("nothing", 1)
 
 
 def test_the_topic_state_alone_is_deleted_and_may_be_gone(store: Store) -> None:

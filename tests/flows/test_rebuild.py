@@ -132,7 +132,7 @@ def test_a_message_sent_after_a_rebuild_needs_no_sweep_to_be_in_time() -> None:
     assert world.state.sealed > START_MS // 1000 // 60 + 14
     restored(world)
     # The schedule of the next slot, which nobody has created, would now be due later.
-    assert world.service.topic_states.update_settings(world.state, replace(world.state.settings, lookahead_s=150))
+    assert world.service.topic_states.update_settings(world.state, replace(world.state.settings, lookahead_s=150), 0)
     ids += world.send(14 * MINUTE)
     assert world.received_after(15 * MINUTE) == once(ids)
 

@@ -124,8 +124,8 @@ class World:
 
 
 def waits_in_ledgers(world: World) -> None:
-    """Uses ledgers, keys, tombstones and recurring messages. Dispatch delivers small plans, and collects."""
-    topic = world.topic("ledgers")
+    """Uses ledgers, keys, tombstones, recurring messages and a view. Dispatch delivers small plans, and collects."""
+    topic = world.topic("ledgers", live_view=1)
     client = world.client
     client.send(topic, "two hours", delay="2h")
     client.send(topic, "first", delay="1d", key="k")
@@ -139,6 +139,7 @@ def waits_in_ledgers(world: World) -> None:
     client.reschedule(topic, key="k", delay="31h")
     world.stack.advance(days=3)
     client.cancel_recurring(topic, "daily")
+    client.update_topic(topic, live_view=0)
     world.stack.advance(days=2)
     assert world.bodies(topic) == ["daily"] * 4 + ["moved", "second", "two hours"]
     assert world.names(f"{LEDGERS}{topic}/") == []

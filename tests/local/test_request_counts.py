@@ -113,6 +113,18 @@ def test_a_sweep_that_finds_nothing_asks_two_queries_a_shard_and_once_an_hour_a_
         assert_asks(service, lambda: sweep(service), sweep={"call": 1, "hour": 1, "hour_topic": 1})
 
 
+def test_a_live_view_asks_in_each_sweep_and_is_put_if_it_changed() -> None:
+    with orders(live_view=1) as service:
+        settle(service)
+        five = batch_window(service)
+        five()  # the daily part is done
+        assert_asks(service, five, sweep={"call": 1, "topic": 1, "view": 1})
+        far(service, 10, days=30)()
+        service.stack.advance(minutes=4)
+        five()  # ingests
+        assert_asks(service, five, sweep={"call": 1, "topic": 1, "view": 1, "view_changed": 1})
+
+
 def test_a_waiting_topic_asks_nothing_of_aws_until_its_slot_is_near() -> None:
     with orders("billing", "audit") as service:
         far(service, 10, days=30)()

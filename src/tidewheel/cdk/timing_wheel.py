@@ -22,7 +22,17 @@ from tidewheel.cdk.names import resource_name, service_name
 from tidewheel.cdk.queues import grant_queue_sends, terminal_queue
 from tidewheel.cdk.statements import allow
 from tidewheel.cdk.storage import DAILY_WORK, KEYS, LISTED, NOTES, OF_PACKS, TOMBSTONES, TOPICS, Storage
-from tidewheel.model.object_names import ASIDE, CHECKPOINTS, IMPORTS, LEDGERS, PARKED, PAYLOADS, PLANS, collections_name
+from tidewheel.model.object_names import (
+    ASIDE,
+    CHECKPOINTS,
+    IMPORTS,
+    LEDGERS,
+    LIVE,
+    PARKED,
+    PAYLOADS,
+    PLANS,
+    collections_name,
+)
 from tidewheel.model.settings import MAX_DELIVERY_S
 from tidewheel.model.triggers import RETRIES
 
@@ -184,10 +194,10 @@ class TimingWheel(Construct):
         storage.grant_items(self.sweep, OF_PACKS, "dynamodb:DeleteItem", "dynamodb:Query")
         # When a topic was deleted.
         storage.grant_items(self.sweep, NOTES, "dynamodb:PutItem")
-        storage.grant_objects(self.sweep, "s3:DeleteObject", prefixes=(ASIDE, IMPORTS, PARKED, PAYLOADS))
+        storage.grant_objects(self.sweep, "s3:DeleteObject", prefixes=(ASIDE, IMPORTS, LIVE, PARKED, PAYLOADS))
         # The marks say how far each topic's large bodies have been handed out.
         marks = collections_name("*")
-        storage.grant_objects(self.sweep, "s3:GetObject", "s3:PutObject", prefixes=(marks,))
+        storage.grant_objects(self.sweep, "s3:GetObject", "s3:PutObject", prefixes=(marks, LIVE))
         self._grant_unschedule(self.sweep)
 
     def _scheduler_arn(self, resource: str, name: str) -> str:

@@ -53,7 +53,8 @@ ID_TAIL_BITS = 80
 """Of an id, behind the delivery time."""
 _LOW_64 = (1 << 64) - 1
 _ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
-_DIGITS = {c: i for i, c in enumerate(_ALPHABET)}
+_DIGITS = str.maketrans(_ALPHABET, "0123456789abcdefghijklmnopqrstuv")
+"""To the digits that `int` knows."""
 _PAIRS = [a + b for a in _ALPHABET for b in _ALPHABET]
 _SHIFTS = range(120, -1, -10)
 """Of the pairs of digits in an id's number."""
@@ -156,10 +157,7 @@ def id_bytes(text: str) -> bytes:
     """
     if not isinstance(text, str) or not _ID.match(text):
         raise InvalidValue("message id", text, "give the id of a receipt, which has 26 characters")
-    n = 0
-    for c in text:
-        n = n << 5 | _DIGITS[c]
-    return n.to_bytes(16)
+    return int(text.translate(_DIGITS), 32).to_bytes(16)
 
 
 def id_floor(deliver_at_ms: int) -> bytes:

@@ -10,6 +10,7 @@
                                                ledgers of parks that are too large for an item
     checkpoints/<topic>/<written_at_ms, 15 digits>-<attempt>.json.z
                                                a topic's marks and cursors, for a rebuild of a lost table
+    live/<topic>/view.csv.gz                   the names of the ledgers in force, for queries
     payloads/<topic>/<due date>/<message id>-<attempt>
                                                bodies that are too large for SQS
     payloads/<topic>/collected.json            times and slots of collections, for the deletion of bodies
@@ -35,6 +36,7 @@ PLANS = "plans/"
 PARKED = "parked/"
 PAYLOADS = "payloads/"
 CHECKPOINTS = "checkpoints/"
+LIVE = "live/"
 IMPORTS = "imports/"
 ASIDE = "aside/"
 REFUSED = "refused/"
@@ -62,7 +64,7 @@ def topic_prefix(prefix: str, topic: str) -> str:
 
 def topic_prefixes(topic: str) -> tuple[str, ...]:
     """Returns the prefixes of all objects of a topic. No object of another topic has these prefixes."""
-    own = (LEDGERS, PLANS, PARKED, CHECKPOINTS, PAYLOADS, IMPORTS, ASIDE + LEDGERS, ASIDE + PLANS, ASIDE + PARKED)
+    own = (LEDGERS, PLANS, PARKED, CHECKPOINTS, LIVE, PAYLOADS, IMPORTS, ASIDE + LEDGERS, ASIDE + PLANS, ASIDE + PARKED)
     return tuple(topic_prefix(prefix, topic) for prefix in own)
 
 
@@ -121,6 +123,11 @@ def park_name(key: ParkKey, attempt: str) -> str:
 def checkpoint_name(topic: str, written_at_ms: int, attempt: str) -> str:
     """Returns the name of a checkpoint. The names of a topic's checkpoints sort by time."""
     return f"{CHECKPOINTS}{topic}/{written_at_ms:015d}-{attempt}.json.z"
+
+
+def view_name(topic: str) -> str:
+    """Returns the name of a topic's live view."""
+    return f"{LIVE}{topic}/view.csv.gz"
 
 
 def payload_name(topic: str, due_ms: int, message_id: str, attempt: str) -> str:

@@ -277,12 +277,14 @@ class Trash:
         sealed: the topic state's, as read before the swap. No plan that names the objects ends above.
         read_until: the end of the last slot below `sealed` in which the objects may have rows. They are dead once
             `collected_until` reaches this slot. None: `sealed`.
+        put_ms: when the objects were replaced.
     """
 
     sealed: int
     id: str
     objects: tuple[str, ...]
     read_until: int | None = None
+    put_ms: int = 0
 
     @property
     def dead_from(self) -> int:

@@ -113,6 +113,10 @@ class TopicSettings:
             most=1,
         ),
     ] = 0
+    live_view: Annotated[
+        int,
+        Setting("1: the sweep writes the topic's live view, for queries. 0: the topic has none.", least=0, most=1),
+    ] = 0
     delay_levels: Annotated[
         tuple[int, ...] | None, Setting("Delays of level 1, 2 and so on.", unit="s", none="RocketMQ's 18 levels")
     ] = None
@@ -197,6 +201,7 @@ class ChangeableTuning(TypedDict, total=False):
     collect_interval_s: int
     redrive_s: int
     strict_erasure: int
+    live_view: int
 
 
 class TuningSettings(ChangeableTuning, total=False):

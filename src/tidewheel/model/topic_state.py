@@ -88,6 +88,7 @@ class TopicState:
         collect_at_ms: when ledgers are collected next. None: nothing to collect.
         merge_considered_version: `work_version` when the sweep last considered a merge.
         merge_at_ms: when the sweep considers the next merge. None: when enough ledgers have come.
+        view_at_ms: when the sweep writes the next live view. None: the topic has none.
         waiting: messages in ledgers that are not planned. Each commit adds to the count. Each plan, merge and purge
             subtracts its estimate.
         recurring: how many recurring messages the topic has.
@@ -112,6 +113,7 @@ class TopicState:
     collect_at_ms: int | None = None
     merge_considered_version: int = 0
     merge_at_ms: int | None = None
+    view_at_ms: int | None = None
     waiting: int = 0
     recurring: int = 0
     layout: int = LAYOUT
@@ -129,15 +131,14 @@ class TopicState:
     def check_at(self, next_slot: int | None, collect_at_ms: int | None) -> int | None:
         """Returns when the sweep must check the topic next.
 
-        This is the earliest of three times: the next merge, the next slot's schedule plus a grace, and the collection
-        plus one collect interval. A dispatch collects when the collection is due. The sweep collects only if no
-        dispatch came within another interval.
+        This is the earliest of four times: the next merge, the next live view, the next slot's schedule plus a grace,
+        and the collection plus one collect interval. A dispatch collects when the collection is due. The sweep collects
+        only if no dispatch came within another interval.
         """
         times = [] if collect_at_ms is None else [collect_at_ms + self.settings.collect_interval_s * 1000]
         if next_slot is not None:
             times.append(fires_at_ms(self.topic, next_slot, self.settings) + self.settings.heal_grace_ms)
-        if self.merge_at_ms is not None:
-            times.append(self.merge_at_ms)
+        times += [each for each in (self.merge_at_ms, self.view_at_ms) if each is not None]
         return min(times, default=None)
 
     def purged(self, due_ms: int, sent_ms: int) -> bool:
@@ -200,6 +201,7 @@ def above(next_slot: int | None, slot: int) -> bool:
 def new_topic_state(topic: str, generation: str, settings: TopicSettings, now_ms: int) -> TopicState:
     """Returns a new topic's state with all marks at slot(now)."""
     slot = now_ms // settings.slot_ms
+    view_at_ms = now_ms if settings.live_view else None
     return TopicState(
         topic=topic,
         generation=generation,
@@ -207,6 +209,8 @@ def new_topic_state(topic: str, generation: str, settings: TopicSettings, now_ms
         sealed=slot,
         planned=slot,
         collected_until=slot,
+        next_check_ms=view_at_ms,
+        view_at_ms=view_at_ms,
         created_at_ms=now_ms,
     )
 

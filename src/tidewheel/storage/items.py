@@ -213,7 +213,7 @@ _TOPIC_STATE = Fields(
     converted("settings", lambda value: TopicSettings.from_json(string(value)), TopicSettings.to_json),
     plain(number, "layout", "sealed", "planned", "collected_until", "purge_ms"),
     plain(number, "work_version", "swap_version", "subscriptions_version"),
-    plain(number, "next_slot", "next_check_ms", "collect_at_ms", "merge_at_ms", default=None),
+    plain(number, "next_slot", "next_check_ms", "collect_at_ms", "merge_at_ms", "view_at_ms", default=None),
     plain(number, "deleting_at_ms", "created_at_ms", default=None),
     plain(number, "merge_considered_version", "waiting", "recurring", default=0),
     converted(
@@ -394,6 +394,7 @@ def decode_park(item: Item) -> Park:
 _TRASH = Fields(
     converted("objects", lambda value: tuple(map(text, json_of(string(value)))), json.dumps),
     plain(number, "read_until", default=None),
+    plain(_count, "put_ms", default=0),
 )
 
 

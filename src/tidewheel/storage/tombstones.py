@@ -87,12 +87,11 @@ class Tombstones(StoredItems):
         first, end = table_keys.tombstone_range(first_slot, end_slot)
         if first >= end:
             return frozenset()
-        found = self._table.query(
-            "pk = :pk AND sk BETWEEN :first AND :end",
-            {"pk": table_keys.tombstone_partition(topic), "first": first, "end": end},
-            projection="pk, sk",
-        )
-        return frozenset(table_keys.parse_tombstone_key(key)[1] for key in map(items.key_of, found) if _names_one(key))
+        partition = table_keys.tombstone_partition(topic)
+        values = {"pk": partition, "first": first, "end": end}
+        found = self._table.query("pk = :pk AND sk BETWEEN :first AND :end", values, projection="sk")
+        named = (_named((partition, item["sk"]["S"])) for item in found)
+        return frozenset(each for each in named if each is not None)
 
     def among(self, topic: str, slot_ms: int, ids: Iterable[MessageId]) -> frozenset[MessageId]:
         """Returns the cancelled ones of these messages, with a BatchGetItem for 100 messages."""
@@ -104,7 +103,7 @@ class Tombstones(StoredItems):
         """Reads all tombstones of a topic, by slot and id."""
         found = self._table.query("pk = :pk", {"pk": table_keys.tombstone_partition(topic)})
         # A caller who may cancel can put any item there. Such an item must not block messages of other senders.
-        named = (item for item in found if _names_one(items.key_of(item)))
+        named = (item for item in found if _named(items.key_of(item)) is not None)
         return list(items.each_readable(named, items.decode_tombstone, "", {}))
 
     def delete_expired(self, topic: str, end_slot: int, expired_before_s: int) -> None:
@@ -144,14 +143,14 @@ def late_tombstone(topic: str, tombstone: Tombstone) -> list[Write]:
     return [there, Put(item=items.encode_tombstone(topic, tombstone), condition=_ABSENT_OR_UNCERTAIN)]
 
 
-def _names_one(key: table_keys.Key) -> bool:
-    """Returns whether a tombstone's key names a message. Otherwise the tombstone cancels nothing."""
+def _named(key: table_keys.Key) -> MessageId | None:
+    """Returns the message that a tombstone's key names. None: the tombstone cancels nothing."""
     try:
         _, message_id = table_keys.parse_tombstone_key(key)
         id_bytes(message_id)
     except ValueError:
-        return False
-    return True
+        return None
+    return message_id
 
 
 def slot_open(topic: str, slot: int) -> Check:

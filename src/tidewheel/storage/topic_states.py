@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from itertools import islice
 
-from tidewheel.errors import CorruptMetadata, UnknownTopic, UnsupportedLayout
+from tidewheel.errors import ConcurrentModification, CorruptMetadata, UnknownTopic, UnsupportedLayout
 from tidewheel.model.settings import TopicSettings
 from tidewheel.model.topic_state import ALL_SEALED, Purge, TopicState
 from tidewheel.storage import items, table_keys
@@ -16,6 +17,7 @@ AT_ONCE_MS = 0
 """Sentinel in `next_check_ms`: tells the sweep to create the missing schedule of the next slot."""
 _DELETED = "deleted"
 """The note with the time in ms when the last topic of a name was deleted. No pack's progress has this name."""
+_ATTEMPTS = 20
 MAX_DELETED_ITEMS = 500
 """Maximum items deleted by a `delete_items` call, which takes a few seconds."""
 
@@ -112,18 +114,43 @@ class TopicStates(StoredItems):
         sets: dict[str, Value | None] = {"merge_considered_version": state.work_version, "merge_at_ms": None}
         return self._set_next_check(state, "merge_considered", sets, next_check_ms)
 
-    def update_settings(self, state: TopicState, settings: TopicSettings) -> bool:
+    def set_view_at(self, topic: str, view_at_ms: int | None) -> None:
+        """Sets when the sweep writes a topic's next live view. None: never. Does nothing if the topic is absent.
+
+        `view_at_ms, next_check_ms = ... IF work_version, generation and next_slot as read`, read again if refused.
+
+        Raises:
+            ConcurrentModification: other changes came first each time.
+        """
+        for _ in range(_ATTEMPTS):
+            state = self.read(topic)
+            if state is None:
+                return
+            next_check_ms = check_again_at(replace(state, view_at_ms=view_at_ms), state.collect_at_ms)
+            if self._set_next_check(state, "set_view_at", {"view_at_ms": view_at_ms}, next_check_ms):
+                return
+        raise ConcurrentModification("set the live view", topic, _ATTEMPTS)
+
+    def update_settings(self, state: TopicState, settings: TopicSettings, now_ms: int) -> bool:
         """Changes the settings. Returns False if refused.
 
-        `settings = ... IF generation and settings as read`.
+        `settings = ... IF generation and settings as read`. If a live view is to begin or end:
+        `view_at_ms = now, next_check_ms = ... IF next_check_ms as read`, too.
 
         The GetItem is needed because another release may encode the same settings differently.
         """
         item = self._table.get(table_keys.topic_state_key(state.topic))
-        if item is None or items.decode_topic_state(item).settings != state.settings:
+        current = None if item is None else items.decode_topic_state(item)
+        if item is None or current is None or current.settings != state.settings:
             return False
-        seen = item["settings"]["S"]
-        change = items.state_change(state, seen={"settings": seen}, sets={"settings": settings.to_json(keeping=seen)})
+        seen: dict[str, Value | None] = {"settings": item["settings"]["S"]}
+        sets: dict[str, Value | None] = {"settings": settings.to_json(keeping=item["settings"]["S"])}
+        if settings.live_view != current.settings.live_view:
+            asked = replace(current, view_at_ms=now_ms)
+            seen[table_keys.CHECK_SORT_KEY] = current.next_check_ms
+            sets["view_at_ms"] = now_ms
+            sets |= items.check_fields(state.topic, check_again_at(asked, current.collect_at_ms))
+        change = items.state_change(state, seen=seen, sets=sets)
         return self._table.change(change, action="update_settings", topic=state.topic)
 
     def set_purges(self, state: TopicState, purge_ms: int, purges: Sequence[Purge]) -> bool:

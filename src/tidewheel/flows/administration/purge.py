@@ -79,7 +79,8 @@ def purge(
         )
         if _mark(storage, state, asked, whole, clock.now_ms()):
             inside = buckets if whole else [each for each in buckets if _inside(each, asked, state.slot_ms)]
-            ledgers = sum(_swap_out(storage, state, inside[i : i + _A_SWAP]) for i in range(0, len(inside), _A_SWAP))
+            swaps = [inside[i : i + _A_SWAP] for i in range(0, len(inside), _A_SWAP)]
+            ledgers = sum(_swap_out(storage, state, each, sent_before_ms) for each in swaps)
             if ledgers:
                 collect_in_time(storage, clock, topic)
             first, end = asked.first_ms // state.slot_ms, -(-asked.end_ms // state.slot_ms)
@@ -123,7 +124,7 @@ def _inside(bucket: Bucket, asked: Purge, slot_ms: int) -> bool:
     return asked.first_ms <= first_ms and last_ms < asked.end_ms
 
 
-def _swap_out(storage: Storage, state: TopicState, sources: Sequence[Bucket]) -> int:
+def _swap_out(storage: Storage, state: TopicState, sources: Sequence[Bucket], now_ms: int) -> int:
     """Swaps out ledgers without replacement. Returns how many were swapped out.
 
     Ledgers that a merge or a collection has taken are skipped. The trash is stamped with the current `sealed`, so that
@@ -134,7 +135,7 @@ def _swap_out(storage: Storage, state: TopicState, sources: Sequence[Bucket]) ->
         if not sources or current is None or current.generation != state.generation:
             return 0
         names = tuple(source.object_name for source in sources)
-        trash = Trash(sealed=current.sealed, id=secrets.token_hex(8), objects=names)
+        trash = Trash(sealed=current.sealed, id=secrets.token_hex(8), objects=names, put_ms=now_ms)
         dropped = waiting_rows(sources, current.planned)
         # An estimate must not bring the count below zero.
         if storage.merges.swap(current, sources, [], trash, min(dropped, max(0, current.waiting))):

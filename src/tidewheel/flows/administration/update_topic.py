@@ -42,7 +42,7 @@ def update_topic(storage: Storage, clock: Clock, topic: str, changes: Mapping[st
         settings = replace(state.settings, **changes)
         if settings == state.settings:
             return state
-        if storage.topic_states.update_settings(state, settings):
+        if storage.topic_states.update_settings(state, settings, clock.now_ms()):
             changed = replace(state, settings=settings)
             if settings.retention_s < state.settings.retention_s:
                 # The next dispatch or sweep collects. If another change comes first, the time of the collection stays.

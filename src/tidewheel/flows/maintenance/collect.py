@@ -10,6 +10,7 @@ from tidewheel.flows.administration.purge import purges_in_force
 from tidewheel.flows.delivery.recur import delete_plan
 from tidewheel.flows.maintenance.checkpoint import write_checkpoint
 from tidewheel.flows.maintenance.consider_merge import NO_REWRITE, Rewrite, nearest, rewrite_of
+from tidewheel.flows.maintenance.live_view import LAG_MS
 from tidewheel.flows.maintenance.tombstone_renewal import renew_tombstones
 from tidewheel.flows.ports import Ports
 from tidewheel.ledger.bucket import Bucket
@@ -115,7 +116,7 @@ def _until(ports: Ports, state: TopicState, first: int | None, now_ms: int) -> i
     until = state.planned if first is None else min(state.planned, first)
     if not _keeps_passed(state):
         return until
-    kept_from = (now_ms - state.settings.retention_s * 1000) // state.slot_ms
+    kept_from = (now_ms - _kept_ms(state)) // state.slot_ms
     if until <= kept_from:
         return until
     # Never inside a plan: a subscription that begins there would skip it, and a replay could not read all of it.
@@ -125,7 +126,12 @@ def _until(ports: Ports, state: TopicState, first: int | None, now_ms: int) -> i
 
 def _keeps_passed(state: TopicState) -> bool:
     """Returns whether ledgers outlive the hand-out. Until its time, a message that consumers claim can be moved."""
-    return bool(state.settings.retention_s or state.settings.claimed)
+    return bool(_kept_ms(state) or state.settings.claimed)
+
+
+def _kept_ms(state: TopicState) -> int:
+    """Returns how long ledgers are kept after the hand-out, for replays and for queries of an older live view."""
+    return max(state.settings.retention_s * 1000, LAG_MS if state.settings.live_view else 0)
 
 
 def _delete(
@@ -144,8 +150,9 @@ def _delete(
     kept = unread_objects(quarantined)
     kept_plans = {each.key.plan for each in quarantined}
     delete = ports.objects.erase if state.settings.strict_erasure else ports.objects.delete
+    replaced_before_ms = ports.clock.now_ms() - (LAG_MS if state.settings.live_view else 0)
     for trash in all_trash:
-        if trash.dead_from <= until:
+        if trash.dead_from <= until and trash.put_ms <= replaced_before_ms:
             delete(name for name in trash.objects if name not in kept)
             ports.merges.delete_trash(topic, trash)
             done.objects += len(trash.objects)
@@ -203,4 +210,4 @@ def _next_at_ms(state: TopicState, done: Collected, now_ms: int) -> int | None:
         return at_ms
     # Until then, ledgers kept for replays or moves cannot be deleted.
     slot = state.planned if done.next_slot is None else min(state.planned, done.next_slot)
-    return max(at_ms, slot * state.slot_ms + state.settings.retention_s * 1000)
+    return max(at_ms, slot * state.slot_ms + _kept_ms(state))

@@ -92,6 +92,7 @@ def swap(ports: Ports, ready: ReadyMerge) -> bool:
     If it stops before the swap, the sources are live.
     """
     state, merge = ready.work.state, ready.work.merge
+    at_ms = ports.clock.now_ms()
     for _ in range(_TRIES):
         current = ports.topic_states.read(state.topic)
         # A rebuild lowers `planned`: rows that were left out as planned may be due again.
@@ -100,7 +101,7 @@ def swap(ports: Ports, ready: ReadyMerge) -> bool:
         names = tuple(source.object_name for source in merge.sources)
         stamp = current.sealed
         read_until = max(_read_until(source, stamp) for source in merge.sources)
-        trash = Trash(sealed=stamp, id=secrets.token_hex(8), objects=names, read_until=read_until)
+        trash = Trash(sealed=stamp, id=secrets.token_hex(8), objects=names, read_until=read_until, put_ms=at_ms)
         # Rows that the outputs leave out wait no longer, and estimates give way to exact numbers.
         dropped = waiting_rows(merge.sources, current.planned) - waiting_rows(ready.outputs, current.planned)
         if ports.merges.swap(current, merge.sources, ready.outputs, trash, dropped):

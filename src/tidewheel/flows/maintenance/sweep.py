@@ -25,6 +25,7 @@ from tidewheel.flows.maintenance.due_checks import (
     check_parks,
     in_turn,
 )
+from tidewheel.flows.maintenance.live_view import write_view
 from tidewheel.flows.maintenance.orphans import sweep_orphans_daily
 from tidewheel.flows.maintenance.payloads import sweep_payloads_daily
 from tidewheel.flows.ports import Ports
@@ -46,9 +47,10 @@ SHARES_S = {
     "deliveries": 25,
     "parks": 15,
     "topics": 15,
+    "views": 10,
     "deletions": 15,
-    "orphans": 20,
-    "payloads": 20,
+    "orphans": 15,
+    "payloads": 15,
 }
 """The kinds of work in their order, with their shares of SWEEP_MS. A kind ends at the latest when its share and all
 before it are over, and what it has begun by then is done. Each kind works on `send_threads` things at one time."""
@@ -97,6 +99,8 @@ def sweep(
     _all(ports, swept, deliveries, lambda key: check_delivery(ports, key, swept), ends_ms["deliveries"])
     _all(ports, swept, parks, lambda keys: check_parks(ports, keys, swept), ends_ms["parks"])
     _all(ports, swept, due.topics, lambda topic: check_topic(ports, topic, swept), ends_ms["topics"])
+    views = [topic for topic, each in states.items() if each.view_at_ms is not None and each.view_at_ms <= begun_ms]
+    _all(ports, swept, views, lambda topic: write_view(ports, topic), ends_ms["views"])
     _in_time(ports, swept, "large merges", lambda: _start_large(ports, swept), ends_ms["deletions"])
     _finish_deletions(ports, swept, ends_ms["deletions"])
     _in_time(ports, swept, "orphans", lambda: _sweep_orphans(ports, swept, ends_ms["orphans"]), ends_ms["orphans"])

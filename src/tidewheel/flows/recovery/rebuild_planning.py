@@ -144,6 +144,7 @@ def restored_state(checkpoint: Checkpoint, planned: int, now_ms: int) -> TopicSt
     ledger, so that waiting messages are not planned without a receiver.
     """
     waits = bool(checkpoint.subscriptions)
+    view_at_ms = now_ms if checkpoint.settings.live_view else None
     return TopicState(
         topic=checkpoint.topic,
         generation=checkpoint.generation,
@@ -152,7 +153,8 @@ def restored_state(checkpoint: Checkpoint, planned: int, now_ms: int) -> TopicSt
         planned=planned,
         collected_until=planned,
         next_slot=planned if waits else None,
-        next_check_ms=AT_ONCE_MS if waits else None,
+        next_check_ms=AT_ONCE_MS if waits else view_at_ms,
+        view_at_ms=view_at_ms,
         work_version=now_ms,
         swap_version=now_ms,
         subscriptions_version=now_ms,

@@ -1,0 +1,104 @@
+"""Writes the live view of a topic, by which other programs read its waiting messages from S3 alone.
+
+A view is a CSV file, compressed with gzip, with three kinds of rows:
+
+    ledger,cancelled,first_ms,end_ms,sent_before_ms
+    ledgers/orders/2026-01-02/000005891043-....parquet,,,,   a ledger that is in force
+    ,019B7A3C5D6E7F8091A2B3C4D5E6F708,,,                     the id of a cancelled message
+    ,,0,1767399600000,9223372036854775807                    a range of messages that are planned or purged
+
+Messages due in first_ms <= t < end_ms and sent before sent_before_ms are in the range. The view is one object, so that
+its rows are of one moment. Ledgers are deleted LAG_MS after they left the view or later, for queries that read them.
+"""
+
+from __future__ import annotations
+
+import gzip
+
+from tidewheel import deadline
+from tidewheel.errors import ConcurrentModification, ObjectMissing
+from tidewheel.flows.ports import Ports
+from tidewheel.model.message import id_bytes
+from tidewheel.model.object_names import view_name
+from tidewheel.model.topic_state import ALL_SEALED, TopicState
+
+LAG_MS = 3_600_000
+LEAST_MS = 60_000
+"""The least time between two views of a topic. A sweep, which comes every five minutes, writes at most one."""
+LONGEST_MS = 1_800_000
+"""The longest time between two views. A query that begins with the older one has at least 25 minutes of LAG_MS left."""
+_PAUSE_MS = 10
+"""Added to LEAST_MS for each row of the view. So a topic with many rows costs at most six dollars a month."""
+_WRITE_S = 45
+"""How long a view may take: a sweep has a minute for the work that it has begun."""
+_ATTEMPTS = 3
+_EVER_MS = 2**63 - 1
+
+
+def write_view(ports: Ports, topic: str) -> None:
+    """Writes a topic's live view if it changed, or deletes the view if the topic is to have none.
+
+    If it stops
+        before the view: the next sweep writes it.
+        after the view: the next sweep finds that nothing changed.
+
+    A view that cannot be written is tried again after LONGEST_MS.
+
+    Raises:
+        CorruptMetadata: a bucket cannot be read. The view stays as it is.
+        ConcurrentModification: merges replaced ledgers on each attempt to read them.
+        OutOfTime: there are more ledgers and cancelled messages than can be read in time.
+    """
+    state = ports.topic_states.read(topic)
+    if state is None:
+        return
+    name = view_name(topic)
+    if not state.settings.live_view:
+        ports.objects.delete([name])
+        ports.topic_states.set_view_at(topic, None)
+        return
+    try:
+        with deadline.within(_WRITE_S):
+            rows = _rows(ports, state)
+            view = gzip.compress("\n".join(rows).encode(), compresslevel=1, mtime=0)
+            if not _is_stored(ports, name, view):
+                ports.objects.put(name, view)
+    except Exception:
+        ports.topic_states.set_view_at(topic, ports.clock.now_ms() + LONGEST_MS)
+        raise
+    pause_ms = min(LONGEST_MS, LEAST_MS + len(rows) * _PAUSE_MS)
+    ports.topic_states.set_view_at(topic, ports.clock.now_ms() + pause_ms)
+
+
+def _rows(ports: Ports, state: TopicState) -> list[str]:
+    ledgers, state = _in_force(ports, state)
+    planned = [(0, state.planned * state.slot_ms, _EVER_MS), (0, _EVER_MS, state.purge_ms)]
+    ranges = [*planned, *((each.first_ms, each.end_ms, each.sent_before_ms) for each in state.purges)]
+    # Read after the ledgers, as by a peek: a message of theirs that was cancelled meanwhile is left out.
+    cancelled = ports.tombstones.ids(state.topic, state.planned, ALL_SEALED)
+    return [
+        "ledger,cancelled,first_ms,end_ms,sent_before_ms",
+        *(f"{name},,,," for name in ledgers),
+        *(f",{id_bytes(each).hex().upper()},,," for each in sorted(cancelled)),
+        *(f",,{first_ms},{end_ms},{sent_before_ms}" for first_ms, end_ms, sent_before_ms in ranges),
+        "",
+    ]
+
+
+def _in_force(ports: Ports, state: TopicState) -> tuple[list[str], TopicState]:
+    """Returns the ledgers in force at one moment, and the topic state of that moment."""
+    for _ in range(_ATTEMPTS):
+        before = state
+        buckets = ports.buckets.in_order(state.topic)
+        ledgers = [each.object_name for each in buckets if each.last_slot >= before.planned]
+        state = ports.topic_states.existing(state.topic)
+        if (state.generation, state.swap_version) == (before.generation, before.swap_version):
+            return ledgers, state
+    raise ConcurrentModification("reading the ledgers", state.topic, _ATTEMPTS)
+
+
+def _is_stored(ports: Ports, name: str, view: bytes) -> bool:
+    try:
+        return ports.objects.get_range(name, 0, len(view) + 1) == view
+    except ObjectMissing:
+        return False
