@@ -9,7 +9,7 @@ from types import ModuleType
 from typing import Any
 
 from tidewheel import Tidewheel
-from tidewheel.local import MemoryTidewheel
+from tidewheel.local import LocalTidewheel, MemoryTidewheel
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 RECIPES = ROOT / "examples" / "recipes"
@@ -23,6 +23,16 @@ def load(name: str, folder: Path = RECIPES) -> ModuleType:
     module = module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+def download(stack: LocalTidewheel, folder: Path) -> None:
+    """Copies all objects of a stack into a folder."""
+    s3, s3_bucket = stack.session.client("s3"), stack.client().core.connection.settings.s3_bucket
+    for page in s3.get_paginator("list_objects_v2").paginate(Bucket=s3_bucket):
+        for found in page["Contents"]:
+            path = folder / found["Key"]
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(s3.get_object(Bucket=s3_bucket, Key=found["Key"])["Body"].read())
 
 
 class Service:

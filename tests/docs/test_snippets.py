@@ -16,12 +16,12 @@ import duckdb
 import pytest
 
 from infra import doc_figures, doc_tables, settings_page
-from tests.docs.recipe import load
+from tests.docs.recipe import download, load
 from tidewheel import Message
 from tidewheel.cdk.backlog import PARTITIONS
-from tidewheel.ledger.schema import COLUMNS
+from tidewheel.ledger.schema import COLUMNS, VIEW_COLUMNS, ColumnType
 from tidewheel.local import LocalTidewheel, MemoryTidewheel
-from tidewheel.model.message import id_text
+from tidewheel.model.message import id_bytes
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 EXAMPLES = ROOT / "examples"
@@ -268,71 +268,60 @@ def test_the_pyarrow_example_reads_a_ledger_and_a_segment(ledger: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def backlog(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, set[str], str]:
-    """A topic's current ledgers, as the folder, the ids of messages not yet due, and a cancelled id."""
-    folder = tmp_path_factory.mktemp("backlog")
+def backlog(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, list[str]]:
+    """A topic's S3 bucket as a folder, and the ids of the messages that wait, in hex."""
+    root = tmp_path_factory.mktemp("backlog")
     # The queries ask the machine for the time. It is then 5 minutes after one delivery, and 5 before the next.
     with LocalTidewheel(start=datetime.now(UTC) - timedelta(minutes=165), max_buckets=4) as stack:
         tw = stack.client()
-        tw.create_topic("orders")
+        tw.create_topic("orders", live_view=1)
         tw.create_subscription("orders", "mail")
         sent = []
         for number in range(12):
-            group = "tenant-1" if number > 9 else None  # so that only some ledgers have the column
-            sent += [tw.send("orders", f"order {number}", delay=delay, group=group) for delay in ("2h", "1d", "2d")]
+            sent += [tw.send("orders", f"order {number}", delay=delay) for delay in ("2h", "1d", "2d")]
             stack.advance(minutes=10)
         assert tw.cancel("orders", sent[-1].id)
+        purged = sent[4].deliver_at
+        tw.purge("orders", start=purged - timedelta(minutes=1), end=purged + timedelta(minutes=1))
         stack.advance(minutes=45)
         assert stack.invocations["compact"] and stack.receive("orders", "mail")
-        not_due = {each.id for each in sent if each.deliver_at > stack.now()}
-        s3 = stack.session.client("s3")
-        [s3_bucket] = [each["Name"] for each in s3.list_buckets()["Buckets"]]
-        for found in s3.list_objects_v2(Bucket=s3_bucket, Prefix="ledgers/orders/")["Contents"]:
-            path = folder / found["Key"]
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(s3.get_object(Bucket=s3_bucket, Key=found["Key"])["Body"].read())
-    return str(folder / "ledgers" / "orders"), not_due, sent[-1].id
+        waiting = [id_bytes(each.id).hex().upper() for each in tw.peek("orders", 100)]
+        download(stack, root)
+    orphan = next(root.rglob("*.parquet"))
+    orphan.with_name(f"{orphan.name.partition('-')[0]}-{'0' * 32}-{'0' * 16}.parquet").write_bytes(orphan.read_bytes())
+    return str(root), sorted(waiting)
 
 
-def _ids(found: list[bytes]) -> list[str]:
-    return [id_text(each) for each in found]
+def test_the_duckdb_query_shows_what_peek_shows(backlog: tuple[str, list[str]]) -> None:
+    root, waiting = backlog
+    rows = load("query_backlog", EXAMPLES).with_duckdb(root, "orders").select("hex(message_id)").fetchall()
+    assert sorted(each for (each,) in rows) == waiting
+    [(stored,)] = duckdb.sql(f"SELECT count(*) FROM '{root}/ledgers/*/*/*.parquet'").fetchall()
+    assert stored > len(waiting)  # delivered, merged, cancelled and purged messages, too
 
 
-def _stored_rows(folder: str) -> int:
-    [(count,)] = duckdb.sql(f"SELECT count(*) FROM '{folder}/*/*.parquet'").fetchall()
-    return int(count)
+def test_the_polars_query_shows_the_same(backlog: tuple[str, list[str]]) -> None:
+    root, waiting = backlog
+    rows = load("query_backlog", EXAMPLES).with_polars(root, "orders").collect()
+    assert sorted(each.hex().upper() for each in rows["message_id"]) == waiting
+    assert set(rows["payload"]) <= {f"order {number}".encode() for number in range(12)}
 
 
-def test_the_duckdb_line_shows_each_message_that_is_not_due_once_with_those_that_were_cancelled(
-    backlog: tuple[str, set[str], str],
-) -> None:
-    folder, not_due, cancelled = backlog
-    found = _ids(
-        [row[0] for row in load("query_backlog", EXAMPLES).with_duckdb(folder).select("message_id").fetchall()]
-    )
-    assert (set(found), len(found)) == (not_due, len(not_due))
-    assert cancelled in found
-    assert _stored_rows(folder) > len(not_due)  # delivered messages, too
-
-
-def test_the_pandas_line_shows_the_same(backlog: tuple[str, set[str], str]) -> None:
-    folder, not_due, _ = backlog
-    found = load("query_backlog", EXAMPLES).with_pandas(folder)
-    assert sorted(_ids(list(found["message_id"]))) == sorted(not_due)
-    assert set(found["payload"]) <= {f"order {number}".encode() for number in range(12)}
-
-
-def test_the_athena_query_shows_the_same_on_the_table_of_the_stack(backlog: tuple[str, set[str], str]) -> None:
-    folder, not_due, _ = backlog
+def test_the_athena_query_shows_the_same_on_the_tables_of_the_stack(backlog: tuple[str, list[str]]) -> None:
+    root, waiting = backlog
     [block] = [each for each in blocks("sql") if each.document.name == "query.md"]
-    columns = ", ".join(f'"{name}"' for name in (*(each.name for each in COLUMNS), *PARTITIONS))
+    columns = ", ".join(f'"{name}"' for name in (*(each.name for each in COLUMNS), *PARTITIONS, "$path"))
+    types = {name: "BIGINT" if type_ is ColumnType.INT64 else "VARCHAR" for name, type_ in VIEW_COLUMNS.items()}
     with duckdb.connect() as athena:
         athena.execute("CREATE SCHEMA tidewheel; CREATE MACRO to_unixtime(moment) AS epoch(moment)")
         athena.execute(f"""
             CREATE VIEW tidewheel.ledgers AS SELECT {columns} FROM (
-                SELECT *, split_part(filename, '/', -3) AS topic, split_part(filename, '/', -2) AS due_day
-                FROM read_parquet('{folder}/*/*.parquet', filename = true, union_by_name = true)
-            )
+                SELECT *, filename AS "$path", split_part(filename, '/', -3) AS topic,
+                    split_part(filename, '/', -2) AS due_day
+                FROM read_parquet('{root}/ledgers/*/*/*.parquet', filename = true)
+            );
+            CREATE VIEW tidewheel.live AS SELECT *, split_part(filename, '/', -2) AS topic
+            FROM read_csv('{root}/live/*/*', columns = {types}, filename = true)
         """)
         rows = athena.sql(block.text).fetchall()
-    assert sorted(_ids([row[0] for row in rows])) == sorted(not_due)
+    assert sorted(row[0].hex().upper() for row in rows) == waiting

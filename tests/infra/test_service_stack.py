@@ -83,7 +83,7 @@ def test_the_dispatch_arn_is_that_of_the_dispatch_function(stack: StackTemplate)
 
 
 def test_athena_sees_the_ledgers_as_they_are_named_and_written(stack: StackTemplate) -> None:
-    table = stack.one("AWS::Glue::Table")["TableInput"]
+    table = stack.one("AWS::Glue::Table", "BacklogLedgers")["TableInput"]
     columns = {column["Name"]: column["Type"] for column in table["StorageDescriptor"]["Columns"]}
     assert columns == {field.name: HIVE_TYPES[str(field.type)] for field in SCHEMA}
     assert [key["Name"] for key in table["PartitionKeys"]] == ["topic", "due_day"]
@@ -95,6 +95,18 @@ def test_athena_sees_the_ledgers_as_they_are_named_and_written(stack: StackTempl
     assert parameters["projection.enabled"] == "true"
     assert parameters["projection.topic.type"] == "injected"
     assert parameters["projection.due_day.range"] == "2020-01-01,NOW+11YEARS"
+
+
+def test_athena_sees_the_live_views_as_they_are_named_and_written(stack: StackTemplate) -> None:
+    table = stack.one("AWS::Glue::Table", "BacklogLive")["TableInput"]
+    columns = {column["Name"]: column["Type"] for column in table["StorageDescriptor"]["Columns"]}
+    assert columns == {"ledger": "string", "cancelled": "string"} | dict.fromkeys(
+        ("first_ms", "end_ms", "sent_before_ms"), "bigint"
+    )
+    assert [key["Name"] for key in table["PartitionKeys"]] == ["topic"]
+    template = joined(table["Parameters"]["storage.location.template"]).partition(">/")[2]
+    assert object_names.view_name("orders").startswith(template.replace("${topic}", "orders"))
+    assert table["Parameters"]["skip.header.line.count"] == "1"  # the view's first line names the columns
 
 
 def joined(value: Any) -> str:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
+from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
 from tidewheel.spark.session import local_session, register
@@ -51,3 +53,8 @@ def test_a_session_keeps_its_time_zone(spark: SparkSession) -> None:
         assert spark.conf.get("spark.sql.session.timeZone") == "America/New_York"
     finally:
         spark.conf.set("spark.sql.session.timeZone", "UTC")
+
+
+def test_the_data_source_says_how_ledgers_are_read(spark: SparkSession) -> None:
+    with pytest.raises(AnalysisException, match=r"it only writes: read a topic's live view, as docs/query\.md shows"):
+        spark.read.format("tidewheel.ledger").load()

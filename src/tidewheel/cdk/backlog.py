@@ -1,6 +1,6 @@
-"""Makes the ledgers a table of the Glue Data Catalog, for queries with Athena.
+"""Makes the ledgers and live views tables of the Glue Data Catalog, for queries with Athena.
 
-The table costs nothing and needs no crawler: Athena computes the partitions from the query (partition projection).
+The tables cost nothing and need no crawler: Athena computes the partitions from the query (partition projection).
 """
 
 from __future__ import annotations
@@ -14,10 +14,8 @@ from constructs import Construct
 
 from tidewheel.cdk.names import service_name
 from tidewheel.cdk.storage import Storage
-from tidewheel.ledger.schema import COLUMNS, ColumnType
-from tidewheel.model.object_names import LEDGERS
-
-TABLE_NAME = "ledgers"
+from tidewheel.ledger.schema import COLUMNS, VIEW_COLUMNS, ColumnType
+from tidewheel.model.object_names import LEDGERS, LIVE
 
 _HIVE_TYPES = {
     ColumnType.INT64: "bigint",
@@ -30,18 +28,20 @@ _HIVE_TYPES = {
 
 PARTITIONS = {"topic": "string", "due_day": "string"}
 
-PROJECTION = {
+TOPICS = {
     "projection.enabled": "true",
     # Topics come and go without a deployment, so their names cannot be listed: a query must name its topic.
     "projection.topic.type": "injected",
+}
+"""How Athena computes the partitions.
+https://docs.aws.amazon.com/athena/latest/ug/partition-projection-setting-up.html"""
+DAYS = {
     "projection.due_day.type": "date",
     "projection.due_day.format": "yyyy-MM-dd",
     "projection.due_day.range": "2020-01-01,NOW+11YEARS",
     "projection.due_day.interval": "1",
     "projection.due_day.interval.unit": "DAYS",
 }
-"""How Athena computes the partitions.
-https://docs.aws.amazon.com/athena/latest/ug/partition-projection-setting-up.html"""
 
 PARQUET: dict[str, Any] = {
     "input_format": "org.apache.hadoop.hive.ql.io.parquet.MapredParquetInputFormat",
@@ -51,21 +51,31 @@ PARQUET: dict[str, Any] = {
     ),
 }
 """The catalog's description of the Parquet format."""
+CSV: dict[str, Any] = {
+    "input_format": "org.apache.hadoop.mapred.TextInputFormat",
+    "output_format": "org.apache.hadoop.hive.ql.io.HiveIgnoreKeyTextOutputFormat",
+    "serde_info": glue.CfnTable.SerdeInfoProperty(
+        serialization_library="org.apache.hadoop.hive.serde2.lazy.LazySimpleSerDe",
+        parameters={"field.delim": ",", "serialization.null.format": ""},
+    ),
+}
+"""The catalog's description of a live view. Athena knows the compression by the end of the name."""
 
 
 class Backlog(Construct):
-    """The ledgers as a table for Athena.
+    """The ledgers and the live views as tables for Athena.
 
     A ledger's folder is the day of its first row. The ledger may also hold rows of later days. The due time of each row
     is in deliver_at_ms.
 
     Attributes:
         database_name: The service's name, with `_` for `-`, so that Athena needs no quotes. The database has the table
-            `ledgers`, partitioned by topic and by the day of each ledger's first slot.
+            `ledgers`, partitioned by topic and by the day of each ledger's first slot, and the table `live`,
+            partitioned by topic.
     """
 
     def __init__(self, scope: Construct, id_: str, *, storage: Storage) -> None:
-        """Creates the database and the table. Both are deleted with the stack, since they hold no data."""
+        """Creates the database and the tables. All are deleted with the stack, since they hold no data."""
         super().__init__(scope, id_)
         database = glue.CfnDatabase(
             self,
@@ -75,32 +85,57 @@ class Backlog(Construct):
                 name=_database_name(service_name(self)), description="Tidewheel: what is waiting"
             ),
         )
-        location = storage.s3_bucket.s3_url_for_object(LEDGERS)
+        database.apply_removal_policy(RemovalPolicy.DESTROY)
+        self.database_name = database.ref
+        self._table(
+            "Ledgers",
+            "Messages of all ledgers, those included that were delivered and not yet collected",
+            storage.s3_bucket.s3_url_for_object(LEDGERS),
+            PARTITIONS,
+            {each.name: each.type for each in COLUMNS},
+            PARQUET,
+            {"classification": "parquet", **DAYS},
+        )
+        self._table(
+            "Live",
+            "Ledgers in force, cancelled messages, and ranges of messages that do not wait",
+            storage.s3_bucket.s3_url_for_object(LIVE),
+            {"topic": PARTITIONS["topic"]},
+            VIEW_COLUMNS,
+            CSV,
+            {"classification": "csv", "skip.header.line.count": "1"},
+        )
+
+    def _table(
+        self,
+        id_: str,
+        description: str,
+        location: str,
+        partitions: Mapping[str, str],
+        columns: Mapping[str, ColumnType],
+        format_: Mapping[str, Any],
+        parameters: Mapping[str, str],
+    ) -> None:
+        folders = "".join(f"${{{each}}}/" for each in partitions)
         table = glue.CfnTable(
             self,
-            "Ledgers",
+            id_,
             catalog_id=Aws.ACCOUNT_ID,
-            database_name=database.ref,
+            database_name=self.database_name,
             table_input=glue.CfnTable.TableInputProperty(
-                name=TABLE_NAME,
-                description="Messages of all ledgers, those included that were delivered and not yet collected",
+                name=id_.lower(),
+                description=description,
                 table_type="EXTERNAL_TABLE",
-                partition_keys=_columns(PARTITIONS),
+                partition_keys=_columns(partitions),
                 storage_descriptor=glue.CfnTable.StorageDescriptorProperty(
-                    columns=_columns({each.name: _HIVE_TYPES[each.type] for each in COLUMNS}),
+                    columns=_columns({name: _HIVE_TYPES[type_] for name, type_ in columns.items()}),
                     location=location,
-                    **PARQUET,
+                    **format_,
                 ),
-                parameters={
-                    "classification": "parquet",
-                    "storage.location.template": f"{location}${{topic}}/${{due_day}}/",
-                    **PROJECTION,
-                },
+                parameters={"storage.location.template": f"{location}{folders}", **TOPICS, **parameters},
             ),
         )
-        for resource in (database, table):
-            resource.apply_removal_policy(RemovalPolicy.DESTROY)
-        self.database_name = database.ref
+        table.apply_removal_policy(RemovalPolicy.DESTROY)
 
 
 def _columns(types: Mapping[str, str]) -> list[glue.CfnTable.ColumnProperty]:

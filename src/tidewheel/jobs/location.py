@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
@@ -14,7 +13,6 @@ from tidewheel.jobs.folder_objects import FolderObjects
 from tidewheel.storage.objects import Objects
 
 S3 = "s3://"
-_OPTIONAL = ("endpoint_url", "region", "profile")
 _LOCAL_ACCESS = "local"
 _CONNECTIONS = 64
 """Connections that a client keeps. All tasks of a process share the client, and each may read eight ranges at once."""
@@ -39,11 +37,6 @@ class Location:
     profile: str | None = None
     role: str | None = None
     table: str | None = None
-
-    @classmethod
-    def of(cls, options: Mapping[str, str]) -> Location:
-        """Returns the location in a data source's options."""
-        return cls(root=options["root"], **{name: options[name] for name in _OPTIONAL if name in options})
 
     def objects(self) -> Objects:
         """Returns the objects, over this process's connections."""

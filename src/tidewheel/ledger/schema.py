@@ -75,5 +75,10 @@ COLUMNS = (
     ),
 )
 """All columns, in the order of the file. Rows are sorted by the first two."""
+VIEW_COLUMNS = {
+    **dict.fromkeys(("ledger", "cancelled"), ColumnType.TEXT),
+    **dict.fromkeys(("first_ms", "end_ms", "sent_before_ms"), ColumnType.INT64),
+}
+"""The columns of a live view: `tidewheel.flows.maintenance.live_view`."""
 SCHEMA_VERSION = "1"
 """The version of the columns, in every footer."""

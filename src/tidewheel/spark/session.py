@@ -62,8 +62,7 @@ def local_session(
 
 
 def register(spark: SparkSession) -> SparkSession:
-    """Registers `tidewheel.ledger` in a session, with filter push-down to Python. Returns the session."""
-    spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
+    """Registers `tidewheel.ledger` in a session. Returns the session."""
     spark.dataSource.register(LedgerSource)
     return spark
 

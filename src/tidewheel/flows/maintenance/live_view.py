@@ -18,6 +18,7 @@ import gzip
 from tidewheel import deadline
 from tidewheel.errors import ConcurrentModification, ObjectMissing
 from tidewheel.flows.ports import Ports
+from tidewheel.ledger.schema import VIEW_COLUMNS
 from tidewheel.model.message import id_bytes
 from tidewheel.model.object_names import view_name
 from tidewheel.model.topic_state import ALL_SEALED, TopicState
@@ -77,7 +78,7 @@ def _rows(ports: Ports, state: TopicState) -> list[str]:
     # Read after the ledgers, as by a peek: a message of theirs that was cancelled meanwhile is left out.
     cancelled = ports.tombstones.ids(state.topic, state.planned, ALL_SEALED)
     return [
-        "ledger,cancelled,first_ms,end_ms,sent_before_ms",
+        ",".join(VIEW_COLUMNS),
         *(f"{name},,,," for name in ledgers),
         *(f",{id_bytes(each).hex().upper()},,," for each in sorted(cancelled)),
         *(f",,{first_ms},{end_ms},{sent_before_ms}" for first_ms, end_ms, sent_before_ms in ranges),
