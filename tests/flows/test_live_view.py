@@ -122,7 +122,7 @@ def test_a_view_of_many_rows_is_written_less_often() -> None:
             patch.setattr(live_view, "_PAUSE_MS", pause_ms)
             write_view(world.ports, TOPIC)
         pauses.append((world.state.view_at_ms or 0) - world.clock.now_ms())
-    assert pauses == [live_view.LEAST_MS, live_view.LEAST_MS + 44 * 1000, LONGEST_MS]
+    assert pauses == [live_view.LEAST_MS, live_view.LEAST_MS + 43 * 1000, LONGEST_MS]
 
 
 def test_a_topic_without_the_setting_pays_nothing_and_one_that_loses_it_loses_its_view() -> None:

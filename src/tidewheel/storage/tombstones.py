@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from tidewheel.errors import CorruptMetadata
@@ -84,14 +84,18 @@ class Tombstones(StoredItems):
 
     def ids(self, topic: str, first_slot: int, end_slot: int) -> frozenset[MessageId]:
         """Reads the ids cancelled in slots [first_slot, end_slot)."""
+        return frozenset(self.in_order(topic, first_slot, end_slot))
+
+    def in_order(self, topic: str, first_slot: int, end_slot: int) -> Iterator[MessageId]:
+        """Yields the ids cancelled in slots [first_slot, end_slot), in their order, and reads page by page."""
         first, end = table_keys.tombstone_range(first_slot, end_slot)
         if first >= end:
-            return frozenset()
+            return
         partition = table_keys.tombstone_partition(topic)
         values = {"pk": partition, "first": first, "end": end}
         found = self._table.query("pk = :pk AND sk BETWEEN :first AND :end", values, projection="sk")
         named = (_named((partition, item["sk"]["S"])) for item in found)
-        return frozenset(each for each in named if each is not None)
+        yield from (each for each in named if each is not None)
 
     def among(self, topic: str, slot_ms: int, ids: Iterable[MessageId]) -> frozenset[MessageId]:
         """Returns the cancelled ones of these messages, with a BatchGetItem for 100 messages."""

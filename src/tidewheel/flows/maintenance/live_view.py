@@ -14,6 +14,8 @@ its rows are of one moment. Ledgers are deleted LAG_MS after they left the view 
 from __future__ import annotations
 
 import gzip
+from collections.abc import Iterable, Iterator
+from io import BytesIO, TextIOWrapper
 
 from tidewheel import deadline
 from tidewheel.errors import ConcurrentModification, ObjectMissing
@@ -60,30 +62,36 @@ def write_view(ports: Ports, topic: str) -> None:
         return
     try:
         with deadline.within(_WRITE_S):
-            rows = _rows(ports, state)
-            view = gzip.compress("\n".join(rows).encode(), compresslevel=1, mtime=0)
+            view, rows = _compressed(_rows(ports, state))
             if not _is_stored(ports, name, view):
                 ports.objects.put(name, view)
     except Exception:
         ports.topic_states.set_view_at(topic, ports.clock.now_ms() + LONGEST_MS)
         raise
-    pause_ms = min(LONGEST_MS, LEAST_MS + len(rows) * _PAUSE_MS)
+    pause_ms = min(LONGEST_MS, LEAST_MS + rows * _PAUSE_MS)
     ports.topic_states.set_view_at(topic, ports.clock.now_ms() + pause_ms)
 
 
-def _rows(ports: Ports, state: TopicState) -> list[str]:
+def _compressed(rows: Iterable[str]) -> tuple[bytes, int]:
+    """Returns the compressed rows and their number. The same rows give the same bytes, and only these are in memory."""
+    count, view = 0, BytesIO()
+    with TextIOWrapper(gzip.GzipFile(fileobj=view, mode="wb", compresslevel=1, mtime=0), "ascii") as lines:
+        for row in rows:
+            lines.write(f"{row}\n")
+            count += 1
+    return view.getvalue(), count
+
+
+def _rows(ports: Ports, state: TopicState) -> Iterator[str]:
     ledgers, state = _in_force(ports, state)
     planned = [(0, state.planned * state.slot_ms, _EVER_MS), (0, _EVER_MS, state.purge_ms)]
     ranges = [*planned, *((each.first_ms, each.end_ms, each.sent_before_ms) for each in state.purges)]
+    yield ",".join(VIEW_COLUMNS)
+    yield from (f"{name},,,," for name in ledgers)
+    yield from (f",,{first_ms},{end_ms},{sent_before_ms}" for first_ms, end_ms, sent_before_ms in ranges)
     # Read after the ledgers, as by a peek: a message of theirs that was cancelled meanwhile is left out.
-    cancelled = ports.tombstones.ids(state.topic, state.planned, ALL_SEALED)
-    return [
-        ",".join(VIEW_COLUMNS),
-        *(f"{name},,,," for name in ledgers),
-        *(f",{id_bytes(each).hex().upper()},,," for each in sorted(cancelled)),
-        *(f",,{first_ms},{end_ms},{sent_before_ms}" for first_ms, end_ms, sent_before_ms in ranges),
-        "",
-    ]
+    cancelled = ports.tombstones.in_order(state.topic, state.planned, ALL_SEALED)
+    yield from (f",{id_bytes(each).hex().upper()},,," for each in cancelled)
 
 
 def _in_force(ports: Ports, state: TopicState) -> tuple[list[str], TopicState]:

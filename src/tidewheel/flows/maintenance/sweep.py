@@ -10,6 +10,7 @@ others from being served. What has no time left is seen by the next sweep.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from itertools import accumulate
 from typing import TypeVar
 
@@ -53,7 +54,8 @@ SHARES_S = {
     "payloads": 15,
 }
 """The kinds of work in their order, with their shares of SWEEP_MS. A kind ends at the latest when its share and all
-before it are over, and what it has begun by then is done. Each kind works on `send_threads` things at one time."""
+before it are over, and what it has begun by then is done. Each kind works on `send_threads` things at one time, but on
+one live view."""
 _INDEX_S = 30
 """How long a sweep reads the index of checks. Shards that were not read then count as failed."""
 _MOST_REFUSED_SCHEDULES = 3
@@ -100,7 +102,8 @@ def sweep(
     _all(ports, swept, parks, lambda keys: check_parks(ports, keys, swept), ends_ms["parks"])
     _all(ports, swept, due.topics, lambda topic: check_topic(ports, topic, swept), ends_ms["topics"])
     views = [topic for topic, each in states.items() if each.view_at_ms is not None and each.view_at_ms <= begun_ms]
-    _all(ports, swept, views, lambda topic: write_view(ports, topic), ends_ms["views"])
+    for topic in views:  # one after the other, since a large one needs all of the function's CPU
+        _in_time(ports, swept, topic, partial(write_view, ports, topic), ends_ms["views"])
     _in_time(ports, swept, "large merges", lambda: _start_large(ports, swept), ends_ms["deletions"])
     _finish_deletions(ports, swept, ends_ms["deletions"])
     _in_time(ports, swept, "orphans", lambda: _sweep_orphans(ports, swept, ends_ms["orphans"]), ends_ms["orphans"])
