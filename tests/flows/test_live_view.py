@@ -17,6 +17,7 @@ from tests.flows.world import HOUR, MINUTE, TOPIC, CrashingPorts, World, deaths,
 from tests.stored import stored
 from tidewheel.errors import ConcurrentModification, CorruptMetadata, UnknownMessage
 from tidewheel.flows.administration.delete_topic import delete_topic
+from tidewheel.flows.administration.purge import purge
 from tidewheel.flows.administration.update_topic import update_topic
 from tidewheel.flows.maintenance import live_view
 from tidewheel.flows.maintenance.checkpoint import checkpoint_topic
@@ -150,6 +151,18 @@ def test_a_topic_that_was_rebuilt_has_its_view_again_and_a_deleted_one_has_none(
     delete_topic(world.service, world.clock, TOPIC)
     world.run(HOUR, sweeps=True)
     assert VIEW not in world.service.objects.names()
+
+
+def test_a_ledger_that_left_the_view_is_deleted_after_an_hour() -> None:
+    world = World(live_view=1)
+    passed, replaced = world.send(2 * HOUR), world.send(30 * 24 * HOUR)
+    assert len(passed) == len(replaced) == 1
+    world.run(2 * HOUR, sweeps=True)
+    purge(world.service, world.clock, TOPIC)
+    world.run(HOUR - 2 * MINUTE, sweeps=True)
+    assert ledgers(world.service) == [] and len(world.service.objects.names(LEDGERS)) == 2
+    world.run(2 * HOUR, sweeps=True)
+    assert world.service.objects.names(LEDGERS) == []
 
 
 def test_a_bucket_that_cannot_be_read_leaves_the_view_as_it_is_and_the_sweep_says_so() -> None:
