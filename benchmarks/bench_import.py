@@ -23,6 +23,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -36,9 +37,9 @@ from benchmarks.process_memory import tree, watched
 from benchmarks.rounds import spread_figures
 from tests.stored import altered
 from tidewheel.clock import ManualClock
-from tidewheel.jobs.importing import checks, chunks
+from tidewheel.jobs.importing import checks, staging
 from tidewheel.jobs.importing.child import Apart
-from tidewheel.jobs.importing.driver import Imported, import_messages
+from tidewheel.jobs.importing.driver import Imported, import_messages, stage_here
 from tidewheel.jobs.job import Job
 from tidewheel.jobs.location import Location
 from tidewheel.jobs.tasks import InThisProcess
@@ -100,7 +101,7 @@ class Once:
 
     def run(self, *, here: bool = False) -> Imported:
         """Imports, in this process or in others."""
-        return import_messages(self._job, InThisProcess() if here else None)
+        return import_messages(self._job, partial(stage_here, tasks=InThisProcess()) if here else None)
 
 
 def _quiet(_: str) -> None:
@@ -199,13 +200,12 @@ def steps_of(folder: Path, file_format: str, rows: int) -> dict[str, object]:
     source = folder / file_format
     make_input(source, rows, file_format)
     once, steps = Once(source, folder / "objects"), Steps()
-    sorted_rows = chunks._OpenChunk._sorted
     with (
         patch.object(Apart, "__call__", lambda apart, item: apart.task(item)),
-        patch.object(chunks, "read_part", steps.iterated("read", chunks.read_part)),
+        patch.object(checks, "read_part", steps.iterated("read", checks.read_part)),
         patch.object(checks, "check", steps.timed("check", checks.check)),
-        patch.object(chunks._OpenChunk, "_sorted", steps.iterated("sort", sorted_rows)),
-        patch.object(chunks, "store_rows", steps.timed("encode_and_store", chunks.store_rows)),
+        patch.object(staging, "_sorted", steps.iterated("sort", staging._sorted)),
+        patch.object(staging, "store_rows", steps.timed("encode_and_store", staging.store_rows)),
     ):
         steps.timed("rest", once.run)(here=True)
     shutil.rmtree(source)

@@ -565,12 +565,12 @@ class TaskFailed(TidewheelError):
 
 
 class NotAllImported(TidewheelError):
-    """Some files were not imported, or not to their end. All others were."""
+    """Some files were not imported. All others were."""
 
     def __init__(self, report: Any) -> None:
         self.report = report
         shown = "; ".join(f"{name}: {problem}" for name, problem in sorted(report.failed.items())[:5])
-        super().__init__(f"{len(report.failed)} files were not imported, or not to their end: {shown}")
+        super().__init__(f"{len(report.failed)} files were not imported: {shown}")
 
 
 class SqsError(TidewheelError):

@@ -19,7 +19,14 @@ from tidewheel.flows.maintenance.merge_rows import MergeWork
 from tidewheel.flows.maintenance.orphans import ORPHAN_GRACE_S, sweep_orphans_daily
 from tidewheel.flows.recovery.audit import audit
 from tidewheel.ledger.bucket import Bucket, bucket_id
-from tidewheel.model.object_names import CHECKPOINTS, LEDGERS, checkpoint_name, ledger_name
+from tidewheel.model.object_names import (
+    CHECKPOINTS,
+    LEDGERS,
+    checkpoint_name,
+    import_name,
+    ledger_name,
+    staged_name,
+)
 from tidewheel.storage.buckets import Buckets
 
 GRACE = ORPHAN_GRACE_S * 1000
@@ -44,6 +51,26 @@ def crashed_ingest(world: World) -> None:
         if set(world.service.objects.names(LEDGERS)) != before:
             return
     raise AssertionError("no object was put")
+
+
+def test_while_an_import_is_unfinished_the_ledgers_of_its_topic_stay() -> None:
+    world = a_world()
+    crashed_ingest(world)
+    record = staged_name(TOPIC, "july.g")
+    world.service.objects.put(record, b"")
+    world.clock.advance_ms(GRACE + 1)
+    assert sweep_orphans(world.ports).objects == 0
+    world.service.objects.put(import_name(TOPIC, "july.g"), b"")
+    world.clock.advance_ms(DAY)
+    assert sweep_orphans(world.ports).objects == 1, "the import is finished"
+
+
+def test_an_unfinished_import_that_no_run_can_finish_keeps_no_ledgers() -> None:
+    world = a_world()
+    crashed_ingest(world)
+    world.service.objects.put(staged_name(TOPIC, "july.g"), b"")
+    world.clock.advance_ms(90 * DAY)
+    assert sweep_orphans(world.ports).objects == 1
 
 
 def test_the_object_of_a_crashed_ingest_goes_after_the_grace_and_not_before() -> None:

@@ -243,7 +243,7 @@ DECODERS: dict[str, Decoder] = {
             inputs=hostile.any_bytes([opened(each) for each in kind_of(name).good]).map(sealed),
             decode=kind_of(name).read,
         )
-        for name in ("marks of large bodies", "input of an import")
+        for name in ("marks of large bodies", "record of an import")
     },
     **{f"item of a {kind}": _item(kind) for kind in ITEMS},
 }

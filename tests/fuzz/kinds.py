@@ -211,20 +211,20 @@ _MARKS = sealed(json.dumps([[NOW_MS + i * 86_400_000, NOW_MS + i * 86_000_000 - 
 
 
 # ---- imports
-def _import_input() -> Kind:
-    from tidewheel.jobs.importing.settled import Input, Settled, decode_input
-    from tidewheel.jobs.importing.work import LIMITS
+def _import_record() -> Kind:
+    from tidewheel.jobs.importing.record import Input, Record, decode_record
 
-    objects = MemoryObjects()
-    given = Input(
-        options={"--body": "text", "--format": "csv"},
-        files={"a.csv": 100, "b.csv": 20},
-        changed={"/a.csv": "1"},
-        limits=LIMITS,
+    record = Record(
+        given=Input(options={"--body": "text"}, files={"a.csv": 100}, changed={"/a.csv": "1"}),
+        stored_ms=NOW_MS,
+        first_mark=7,
+        good=3,
+        rejected={"body is missing": 1},
+        failed={"/b.csv": "it vanished"},
+        rejects=["imports/orders/_1/rejects/1.json"],
+        ledgers=[items.decode_bucket(ITEMS["bucket"])],
     )
-    Settled(objects, "orders", "1").begin(given, "1")
-    good = objects.get_range("imports/orders/_1.json", 0, 10**6)
-    return Kind(good=(good,), read=lambda data: repr(decode_input(data, "x")))
+    return Kind(good=(record.encode("orders"),), read=lambda data: repr(decode_record(data, "x")))
 
 
 _MAKERS: dict[str, Callable[[], Kind]] = {
@@ -244,7 +244,7 @@ _MAKERS: dict[str, Callable[[], Kind]] = {
     "pack": lambda: Kind(good=tuple(PACKS), read=lambda data: decode_pack(data, NOW_MS)),
     "marks of large bodies": lambda: Kind(good=(_MARKS,), read=_read_marks),
     "large body": lambda: Kind(good=(_BODY,), read=_read_body),
-    "input of an import": _import_input,
+    "record of an import": _import_record,
 }
 KINDS = tuple(_MAKERS)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -19,11 +20,12 @@ def children() -> None:
 def without_children(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Runs the tasks here unless a test asks for children."""
 
-    def call(apart: Any, item: Any) -> Any:
-        kind, answer = child._answer(apart.task, item)
-        if kind == "error":
-            raise RuntimeError(answer)
-        return FileProblem(answer) if kind == "problem" else answer
+    def call(apart: Any, item: Any) -> Iterator[Any]:
+        for kind, answer in child.answers(apart.task, item):
+            if kind == "result":
+                yield answer
+            elif kind != "end":
+                raise (FileProblem if kind == "problem" else RuntimeError)(answer)
 
     if "children" not in request.fixturenames:
         monkeypatch.setattr(child.Apart, "__call__", call)

@@ -24,10 +24,9 @@ from tests.flows.world import DAY, HOUR, MINUTE, START_MS, TOPIC, Crash, Crashin
 from tests.stored import altered, stored
 from tidewheel.errors import InvalidValue, UnknownTopic
 from tidewheel.jobs.folder_objects import FolderObjects
-from tidewheel.jobs.importing.checks import LATE
 from tidewheel.jobs.importing.driver import Imported, import_messages
 from tidewheel.jobs.importing.options import parse_options
-from tidewheel.jobs.importing.settled import Settled
+from tidewheel.jobs.importing.record import Records
 from tidewheel.jobs.importing.texts import refused
 from tidewheel.jobs.importing.times import read_times
 from tidewheel.jobs.importing.work import LIMITS, Limits
@@ -35,6 +34,7 @@ from tidewheel.jobs.job import Job
 from tidewheel.jobs.location import Location
 from tidewheel.ledger.ledger import decode_segment
 from tidewheel.model.message import Encoding, id_deliver_at_ms, id_text
+from tidewheel.model.pack import Arrival, decode_pack
 from tidewheel.storage import table_keys
 
 Row = dict[str, Any]
@@ -398,24 +398,10 @@ def test_an_option_that_is_wrong_is_named(wrong: dict[str, str]) -> None:
 # --- ids, repetition, crashes ---------------------------------------------------------------------------------
 
 
-def test_identical_rows_are_distinct_messages_and_ids_are_the_same_in_each_run(
-    bench: Bench,
-) -> None:
+def test_identical_rows_are_distinct_messages(bench: Bench) -> None:
     rows = [{"deliver_at": due(2 * HOUR), "body": "same"}] * 25 + messages(5)
     path = json_lines(bench.folder / "in.json", rows)
     assert bench.run(path, token="first").imported == 30
-    ids = [row["message_id"] for row in bench.rows()]
-    assert len(set(ids)) == 30
-
-    again = Bench(folder=bench.folder / "again", world=World())
-    again.world.service = altered(again.world.service, objects=again.objects)
-    again.world.ports = again.world.service
-    stored(again.world.service).clear()  # type: ignore[attr-defined]
-    assert again.world.service.topic_states.create(bench.world.state)
-    again.world.clock.advance_ms(5 * MINUTE)
-    assert again.run(path, token="first").imported == 30
-    assert [row["message_id"] for row in again.rows()] == ids
-
     assert bench.run(path, token="second").imported == 30
     assert len({row["message_id"] for row in bench.rows()}) == 60
 
@@ -477,7 +463,7 @@ def test_an_import_that_two_runs_finished_is_imported_again_where_its_table_is_l
     assert small.bodies() == [f"message {i:03d}" for i in range(35)]
 
 
-def test_chunks_that_another_run_commits_meanwhile_are_skipped_and_missed_where_they_are_lost(
+def test_ledgers_that_another_run_commits_meanwhile_are_skipped_and_missed_where_they_are_lost(
     small: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rows = [*messages(34), {"deliver_at": due(MINUTE), "body": "soon"}]
@@ -485,30 +471,38 @@ def test_chunks_that_another_run_commits_meanwhile_are_skipped_and_missed_where_
 
     def other_run() -> None:
         with monkeypatch.context() as dies, pytest.raises(Crash):
-            dies.setattr(Settled, "finish", lambda *_: (_ for _ in ()).throw(Crash()))
+            dies.setattr(Records, "finish", lambda *_: (_ for _ in ()).throw(Crash()))
             small.run(path)
 
     before_commit(small, other_run)
     report = small.run(path)
-    assert (report.read, report.imported, report.skipped, report.rejected.total()) == (35, 0, 35, 0)
+    assert (report.read, report.imported, report.skipped, report.rejected.total()) == (35, 0, 34, 1)
     lose(small, 0, 1, 2, 3)
     again = small.run(path)
-    assert (again.imported, again.rejected.total()) == (34, 1)
+    assert (again.imported, again.skipped) == (34, 1)
     assert small.bodies() == [f"message {i:03d}" for i in range(34)]
 
 
-def test_a_chunk_of_which_every_row_was_rejected_is_settled_too(small: Bench) -> None:
+def test_rejected_rows_are_settled_whatever_the_table_loses(small: Bench) -> None:
     rows = messages(20)
     rows[:10] = [{"deliver_at": due(MINUTE), "body": "soon"}] * 10
     path = json_lines(small.folder / "in.json", rows)
     assert (small.run(path).imported, small.run(path).skipped) == (10, 20)
     lose(small, 0)
     again = small.run(path)
-    assert (again.imported, again.rejected.total(), again.skipped) == (10, 10, 0)
+    assert (again.imported, again.rejected.total(), again.skipped) == (10, 0, 10)
     assert small.run(path).skipped == 20
 
 
-def test_chunks_that_another_run_committed_before_their_slots_were_sealed_are_not_told_as_late(small: Bench) -> None:
+def test_ledgers_of_a_finished_import_that_the_table_and_s3_have_lost_do_not_come_back(small: Bench) -> None:
+    path = json_lines(small.folder / "in.json", messages(35))
+    small.run(path)
+    lose(small, 0, 1, 2, 3)
+    small.objects.delete(small.ledger_names())
+    assert (small.run(path).skipped, small.world.service.buckets.all(TOPIC)) == (35, [])
+
+
+def test_ledgers_that_another_run_committed_before_their_slots_were_sealed_are_not_sent_again(small: Bench) -> None:
     path = json_lines(small.folder / "in.json", messages(35))
 
     def other_run() -> None:
@@ -577,29 +571,87 @@ def before_commit(bench: Bench, act: Callable[[], None]) -> None:
     bench.world.service.buckets.commit = later  # type: ignore[method-assign]
 
 
-def test_rows_that_become_due_meanwhile_are_rejected_and_the_rest_is_imported(small: Bench) -> None:
-    rows = [{**row, "n": f"{i:02d}"} for i, row in enumerate(messages(30, step_ms=20 * MINUTE))]
+class Ingesting:
+    """Queues that ingest each forwarded pack when the test says so."""
+
+    def __init__(self, bench: Bench) -> None:
+        self._queues, self._packs, self._world = bench.world.service.queues, list[bytes](), bench.world
+        bench.world.service = bench.world.ports = altered(bench.world.service, queues=self)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._queues, name)
+
+    def forward(self, topic: str, messages: int, pack: bytes, *, urgent: bool = False) -> None:
+        assert (topic, urgent) == (TOPIC, True)
+        self._packs.append(pack)
+
+    def ingest(self) -> None:
+        now_ms = self._world.clock.now_ms()
+        for number, data in enumerate(self._packs):
+            arrival = Arrival(name=str(number), retried=False, taken_ms=now_ms)
+            self._world.ingest(replace(decode_pack(data, now_ms), arrival=arrival))
+
+
+def seal_below(bench: Bench, delay_ms: int) -> None:
+    """Lets the time of a dispatch come just before the first commit, and the slots before a time be sealed."""
+
+    def seal() -> None:
+        state = bench.world.state
+        bench.world.clock.advance_ms(delay_ms - state.settings.lookahead_ms)
+        bench.world.service.topic_states.seal(state, (START_MS + delay_ms) // state.slot_ms)
+
+    before_commit(bench, seal)
+
+
+def test_rows_that_become_due_meanwhile_are_sent_and_the_rest_is_imported(small: Bench) -> None:
+    rows = [
+        {**row, "n": i, "key": f"k{i}", "group": "g", "attributes": {"a": "1"}, "expires_at": due(9 * DAY)}
+        for i, row in enumerate(messages(30, step_ms=20 * MINUTE))
+    ]
     path = json_lines(small.folder / "in.json", rows)
-    seal_from = START_MS + 2 * HOUR + 50 * MINUTE
-    storage = small.world.service
-    before_commit(
-        small, lambda: storage.topic_states.seal(small.world.state, seal_from // small.world.state.slot_ms) and None
-    )
-    report = small.run(path, rejects=str(small.folder / "rejects"))
-    assert (report.imported, report.ledgers, dict(report.rejected)) == (27, 3, {LATE: 3})
+    queues = Ingesting(small)
+    seal_below(small, 2 * HOUR + 50 * MINUTE)
+    said: list[str] = []
+    report = small.run(path, said)
+    assert (report.imported, report.sent, report.ledgers, dict(report.rejected)) == (30, 3, 3, {})
+    assert "30 imported to 3 ledgers, 3 of them sent at once" in said[-1]
     assert small.bodies() == [f"message {i:03d}" for i in range(3, 30)]
-    found = small.rejects(small.folder / "rejects")
-    assert [(row["n"], row["reason"]) for row in found] == [(f"{i:02d}", LATE) for i in range(3)]
     assert len(small.ledger_names()) == 3
     assert small.run(path).skipped == 30
+    queues.ingest()
+    small.world.run(DAY)
+    assert small.world.received().total() == len(small.world.received()) == 30
+    assert small.world.service.keys.read(TOPIC, "k0") is None, "an imported key claims nothing"
 
 
-def test_a_ledger_that_is_due_as_a_whole_meanwhile_is_rejected(bench: Bench) -> None:
+def test_a_ledger_that_is_due_as_a_whole_meanwhile_is_sent(bench: Bench) -> None:
     path = json_lines(bench.folder / "in.json", messages(3))
-    before_commit(bench, lambda: bench.world.service.topic_states.seal(bench.world.state, START_MS) and None)
+    queues = Ingesting(bench)
+    seal_below(bench, DAY)
     report = bench.run(path)
-    assert (report.imported, report.ledgers, dict(report.rejected)) == (0, 0, {LATE: 3})
-    assert bench.ledger_names() == set()
+    assert (report.imported, report.sent, report.ledgers) == (3, 3, 0)
+    queues.ingest()
+    bench.world.run(DAY)
+    assert bench.world.received().total() == len(bench.world.received()) == 3
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_rows_that_were_sent_by_a_run_that_died_come_again_with_their_ids(small: Bench, when: str) -> None:
+    path = json_lines(small.folder / "in.json", messages(10, step_ms=20 * MINUTE))
+    queues = Ingesting(small)
+    seal_below(small, 2 * HOUR + 50 * MINUTE)
+    plan = CrashPlan()
+    plan.schedule(2, when)
+    small.world.ports = altered(small.world.service, buckets=DyingAtCommits(small.world.service.buckets, plan))
+    with pytest.raises(Crash):
+        small.run(path)
+    small.world.ports = small.world.service
+    assert small.run(path).imported == (10 if when == "before" else 0)
+    queues.ingest()
+    small.world.sweep()  # finds the schedule that is missing
+    small.world.run(DAY)
+    received = small.world.received()
+    assert len(received) == 10 and received.total() == (13 if when == "before" else 10)
 
 
 def test_imported_messages_are_delivered_once_each_and_in_time(small: Bench, children: None) -> None:

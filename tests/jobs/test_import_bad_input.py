@@ -18,11 +18,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.flows.world import DAY, HOUR, MINUTE, START_MS
-from tests.jobs.test_import import Bench, before_commit, bench, due, json_lines, messages, small
+from tests.flows.world import DAY, HOUR, MINUTE, START_MS, TOPIC
+from tests.jobs.test_import import Bench, bench, due, json_lines, messages, small
 from tidewheel.errors import InvalidValue
-from tidewheel.jobs.importing.child import Apart, Child, end_children
-from tidewheel.jobs.importing.work import FileProblem, Limits
+from tidewheel.jobs.importing import driver, staging
+from tidewheel.jobs.importing.child import Apart, end_children
+from tidewheel.jobs.importing.parts import shares_of
+from tidewheel.jobs.importing.work import FileProblem, Limits, Part
 from tidewheel.jobs.tasks import InThreads
 
 __all__ = ["bench", "small"]
@@ -122,7 +124,6 @@ def test_damaged_parquet_ends_in_the_files_own_error_or_is_read_as_it_is(
     for number, data in enumerate(damage(good, 60)):
         (folder / f"bad-{number:02d}.parquet").write_bytes(data)
     report = bench.run(folder)
-    # Row groups before the damage may be imported, and the report names the file.
     assert len(report.failed) > 20
     assert not any("good" in name for name in report.failed)
     for why in report.failed.values():
@@ -141,21 +142,38 @@ def test_a_truncated_parquet_file_is_named(bench: Bench, cut: int) -> None:
         assert "its footer cannot be read" in problem(bench, path)
 
 
-def test_a_damaged_row_group_is_named_and_the_others_are_imported(bench: Bench) -> None:
-    path = bench.folder / "in.parquet"
+@pytest.mark.parametrize("limits", [Limits(), Limits(rows=20), Limits(part_bytes=200)])
+def test_nothing_of_a_file_with_a_damaged_row_group_is_imported_and_the_others_are(
+    bench: Bench, limits: Limits
+) -> None:
+    (bench.folder / "in").mkdir()
+    path = bench.folder / "in" / "b.parquet"
     times = pa.array([START_MS + DAY + n for n in range(60)])
-    given = pa.table({"deliver_at": times, "body": [f"row {n}" for n in range(60)]})
+    given = pa.table({"deliver_at": times, "body": ["", *(f"row {n}" for n in range(1, 60))]})
     pq.write_table(given, path, row_group_size=20, compression="zstd", write_page_checksum=True)
     at = pq.ParquetFile(path).metadata.row_group(1).column(1).data_page_offset
     data = bytearray(path.read_bytes())
     data[at + 40] ^= 255
     path.write_bytes(data)
-    report = replace(bench, limits=Limits(rows=20)).run(path)
+    for name in ("a", "c"):
+        table(bench.folder / "in" / f"{name}.parquet")
+    report = replace(bench, limits=limits).run(bench.folder / "in", rejects=str(bench.folder / "rejects"))
     [why] = report.failed.values()
-    assert why.startswith("row group 1 cannot be read: ") and why.endswith(
-        "; make the file again; the rows of row group 1 are not imported"
-    )
-    assert bench.bodies() == [f"row {n}" for n in range(60) if n // 20 != 1]
+    assert why.startswith("row group 1 cannot be read: ") and why.endswith("; make the file again")
+    assert (report.read, report.imported) == (100, 100)
+    assert sorted(bench.bodies()) == sorted(f"{name} {n}" for n in range(50) for name in "ac")
+    assert {each.name for each in bench.objects.list("ledgers/")} == {
+        bucket.object_name for bucket in bench.world.service.buckets.all(TOPIC)
+    }
+    assert bench.rejects(bench.folder / "rejects") == []
+
+
+def test_many_small_files_become_few_ledgers(bench: Bench) -> None:
+    (bench.folder / "in").mkdir()
+    for number in range(150):
+        json_lines(bench.folder / "in" / f"{number}.json", messages(20))
+    report = bench.run(bench.folder / "in")
+    assert report.imported == 3000 and report.ledgers <= 3
 
 
 def test_one_bad_row_of_many_rejects_one_row_with_its_file_row_group_and_row(bench: Bench) -> None:
@@ -261,20 +279,20 @@ def test_a_dictionary_that_expands_beyond_memory_is_read_in_smaller_batches(benc
     assert (report.imported, report.failed) == (3000, {})
 
 
-def test_a_file_that_changes_before_the_first_commit_is_not_imported_and_the_others_are(bench: Bench) -> None:
+def test_a_file_that_changes_before_it_is_read_is_not_imported_and_the_others_are(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
     folder = bench.folder / "in"
     folder.mkdir()
     for name in ("a", "b", "c"):
         table(folder / f"{name}.parquet")
-    compared = bench.world.service.buckets.imported
 
     def change(*args: Any) -> Any:
-        # Between the listing and the reading.
         table(folder / "a.parquet", 60)
-        (folder / "b.parquet").unlink(missing_ok=True)
-        return compared(*args)
+        (folder / "b.parquet").unlink()
+        return shares_of(*args)
 
-    bench.world.service.buckets.imported = change  # type: ignore[method-assign]
+    monkeypatch.setattr(driver, "shares_of", change)
     report = bench.run(folder)
     assert report.imported == 50
     assert {row["payload"][:1] for row in bench.rows()} == {b"c"}
@@ -285,76 +303,126 @@ def test_a_file_that_changes_before_the_first_commit_is_not_imported_and_the_oth
     assert len(bench.ledger_names()) == 1
 
 
-def test_nothing_of_a_file_is_committed_after_its_change_is_noticed(bench: Bench) -> None:
-    path = bench.folder / "in.parquet"
-    table(path)
+def test_nothing_of_a_file_is_imported_that_changes_while_it_is_read(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = table(bench.folder / "in.parquet")
     other = table(bench.folder / "other.parquet", 55)
-    before_commit(bench, lambda: other.replace(path) and None)  # at once: the next rows may be read just then
-    report = replace(bench, limits=Limits(rows=20)).run(path)
-    [why] = report.failed.values()
-    assert "changed during the import" in why
-    assert report.imported == 20, "the part whose commit came before the change"
-    assert len(bench.rows()) == 20
+    read = staging.read_checked
+
+    def read_and_change(*args: Any) -> Iterator[Any]:
+        yield from read(*args)
+        if other.exists():
+            other.replace(path)
+
+    monkeypatch.setattr(staging, "read_checked", read_and_change)
+    assert "changed during the import" in problem(replace(bench, limits=Limits(part_bytes=300)), path)
+    assert bench.ledger_names() == set()
 
 
-def dies(_: object) -> None:
+def test_an_import_that_reads_for_half_a_day_is_refused_since_the_orphan_sweep_may_have_taken_its_ledgers(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = table(bench.folder / "in.parquet")
+
+    def slow(*args: Any) -> Any:
+        bench.world.clock.advance_ms(12 * HOUR + 1)
+        return shares_of(*args)
+
+    monkeypatch.setattr(driver, "shares_of", slow)
+    with pytest.raises(InvalidValue, match="reading it took over twelve hours"):
+        bench.run(path)
+    assert bench.rows() == [] and bench.ledger_names() == set()
+
+
+def dies(_: object) -> Iterator[None]:
+    yield None
     os.kill(os.getpid(), signal.SIGSEGV)
 
 
-def process(_: object) -> int:
-    return os.getpid()
+def process(_: object) -> Iterator[int]:
+    yield os.getpid()
 
 
-def waits(seconds: int) -> int:
+def waits(seconds: int) -> Iterator[int]:
     time.sleep(seconds)
-    return seconds
+    yield seconds
 
 
-def fills_memory(_: object) -> int:
-    return len(b"x" * 3_000_000_000)
+def fills_memory(_: object) -> Iterator[int]:
+    yield len(b"x" * 3_000_000_000)
+
+
+def length(text: str) -> Iterator[int]:
+    yield len(text)
 
 
 @CHILDREN
 def test_the_death_of_a_child_is_the_files_problem_and_the_next_file_has_another() -> None:
-    tasks = InThreads(1, end=end_children)
     try:
-        found = [result for _, result in tasks.run(Apart(dies), [1, 2])]
-        assert [str(each) for each in found] == ["the process that read it died by SIGSEGV; make the file again"] * 2
-        [(_, told)] = tasks.run(Apart(fills_memory), [1])
-        assert isinstance(told, FileProblem) and "too much memory" in str(told)
-        assert [result for _, result in tasks.run(Apart(len), ["four"])] == [4]
+        for _ in range(2):
+            with pytest.raises(FileProblem, match=r"the process that read it died by SIGSEGV; make the file again"):
+                list(Apart(dies)(1))
+        with pytest.raises(FileProblem, match="too much memory"):
+            list(Apart(fills_memory)(1))
+        assert list(Apart(length)("four")) == [4]
     finally:
         end_children()
 
 
 @CHILDREN
 def test_a_child_serves_many_calls_and_one_that_died_meanwhile_is_replaced() -> None:
-    tasks = InThreads(1, end=end_children)
     try:
-        [first, again] = [result for _, result in tasks.run(Apart(process), [1, 2])]
-        assert isinstance(first, int) and first == again != os.getpid()
+        [first], [again] = list(Apart(process)(1)), list(Apart(process)(2))
+        assert first == again != os.getpid()
         os.kill(first, signal.SIGKILL)
         os.waitid(os.P_PID, first, os.WEXITED | os.WNOWAIT)
-        [(_, other)] = tasks.run(Apart(process), [3])
-        assert isinstance(other, int) and other != first
+        [other] = Apart(process)(3)
+        assert other != first
+        left = Apart(process)(4)
+        assert next(left) == other
+        left.close()
+        assert list(Apart(process)(5)) != [other], "a child that is left within its answers is of no use"
     finally:
         end_children()
 
 
+def listed(item: int) -> list[int]:
+    return list(Apart(waits)(item))
+
+
 @CHILDREN
 def test_children_of_a_run_that_is_stopped_early_end_in_the_midst_of_their_tasks() -> None:
-    run = InThreads(2, end=end_children).run(Apart(waits), [0, 60, 60])
+    run = InThreads(2, end=end_children).run(listed, [0, 60, 60])
     began_s = time.monotonic()
-    assert next(run) == (0, 0)
+    assert next(run) == (0, [0])
     run.close()
     assert time.monotonic() - began_s < 30
 
 
-def test_a_child_ends_with_its_call() -> None:
-    child = Child()
-    assert child.call(len, "four") == 4
-    child.end()
-    assert child.ended
+@CHILDREN
+def test_a_file_that_ends_its_child_is_told_and_the_others_of_its_task_are_imported(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("a", "b", "c"):
+        table(bench.folder / f"{name}.parquet")
+    # Found by the child too, since it is sent by its name.
+    monkeypatch.setattr(driver, "StageParts", DyingAtB)
+    report = bench.run(bench.folder / "*.parquet")
+    assert {Path(name).name: why for name, why in report.failed.items()} == {
+        "b.parquet": "the process that read it died by SIGSEGV; make the file again"
+    }
+    assert (report.imported, report.ledgers) == (100, 1)
+
+
+class DyingAtB(staging.StageParts):
+    """Dies when it comes to b.parquet."""
+
+    def __call__(self, parts: list[Part]) -> Iterator[int | staging.Staged]:
+        for told in super().__call__(parts):
+            yield told
+            if isinstance(told, int) and parts[told].file.name.endswith("b.parquet"):
+                os.kill(os.getpid(), signal.SIGSEGV)
 
 
 # --- the same files in another import -------------------------------------------------------------------------

@@ -74,14 +74,13 @@ def postgres(bodies: list[str]) -> bytes:
 
 def read(path: Path, dialect: Dialect = BACKSLASH) -> tuple[list[tuple[str, ...]], list[str]]:
     """Returns the values of a file's rows, and the texts of rejected rows."""
-    size = path.stat().st_size
-    file = InputFile(number=0, name=str(path), size_bytes=size, changed="", format="csv")
+    found = path.stat()
+    changed = str(found.st_mtime_ns)
+    file = InputFile(number=0, name=str(path), size_bytes=found.st_size, changed=changed, format="csv")
     columns = Columns(key=None, attributes=None, expires_at=None, group=None)
-    part = Part(file=file, number=0, first=0, end=-1, columns=columns, dialect=dialect)
+    part = Part(file=file, columns=columns, dialect=dialect)
     location = Location(root=str(path.parent))
-    part = Part(
-        file=file, number=0, first=0, end=-1, columns=columns, header=header_of(location, part), dialect=dialect
-    )
+    part = Part(file=file, columns=columns, header=header_of(location, part), dialect=dialect)
     good: list[tuple[str, ...]] = []
     bad: list[str] = []
     numbers: list[int] = []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -11,13 +12,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from tests.flows.world import HOUR, START_MS, TOPIC, Crash, CrashingPort, CrashPlan
-from tests.jobs.test_import import Bench, bench, no_spark
+from tests.flows.world import DAY, HOUR, START_MS, TOPIC, Crash, CrashingPort, CrashPlan
+from tests.jobs.test_import import Bench, Ingesting, bench, no_spark
 from tests.stored import altered
-from tidewheel.clock import use
-from tidewheel.errors import InvalidValue, NotAllImported
+from tidewheel.errors import InvalidValue
 from tidewheel.jobs.importing.driver import Imported
-from tidewheel.jobs.importing.frames import FrameImport, Kept
+from tidewheel.jobs.importing.frames import FrameImport
+from tidewheel.jobs.importing.staging import Staged
 from tidewheel.jobs.importing.work import Limits
 from tidewheel.jobs.job import Job
 from tidewheel.jobs.location import Location
@@ -49,16 +50,15 @@ def task_of(bench: Bench, ports: Any = None, **options: str) -> Job:
     )
 
 
-def kept(bench: Bench, rows: pa.Table, tasks: int = 3, **options: str) -> tuple[FrameImport, list[Kept]]:
-    """What the tasks do. Each has chunks of ten rows."""
+def staged(bench: Bench, rows: pa.Table, tasks: int = 3, **options: str) -> tuple[FrameImport, list[Staged]]:
+    """What the tasks do. Each writes ledgers of ten rows."""
     made = FrameImport.of(task_of(bench, **options), rows.schema, Limits(rows=10))
     size = -(-rows.num_rows // tasks)
-    found = (made.keep(rows.slice(n * size, size).to_batches(max_chunksize=7), n) for n in range(tasks))
-    return made, [each for each in found if each is not None]
+    return made, [made.stage(rows.slice(n * size, size).to_batches(max_chunksize=7)) for n in range(tasks)]
 
 
 def send(bench: Bench, rows: pa.Table, tasks: int = 3, **options: str) -> Imported:
-    made, found = kept(bench, rows, tasks, **options)
+    made, found = staged(bench, rows, tasks, **options)
     return made.commit(task_of(bench, **options), found)
 
 
@@ -69,22 +69,24 @@ def mortal(bench: Bench, at: int, when: str) -> Any:
     return altered(bench.world.service, buckets=CrashingPort(bench.world.service.buckets, plan))
 
 
-def died(bench: Bench, at: int, when: str) -> list[Kept]:
-    """Returns what the tasks of a driver had done that died in its commit."""
-    made, found = kept(bench, table(1))
+def died(bench: Bench, at: int, when: str) -> None:
+    """Lets a driver die in its commit."""
+    made, found = staged(bench, table(1))
     with pytest.raises(Crash):
         made.commit(task_of(bench, mortal(bench, at, when)), found)
-    return found
 
 
-def files(bench: Bench) -> list[str]:
-    return [each.name for each in bench.objects.list("imports/") if each.name.endswith(".parquet")]
+def left(bench: Bench) -> tuple[list[str], list[str]]:
+    """What imports keep until they are finished, and ledgers that no bucket names."""
+    names = [each.name for each in bench.objects.list("imports/") if each.name.count("/") > 2]
+    live = {bucket.object_name for bucket in bench.world.service.buckets.all(TOPIC)}
+    return names, sorted(bench.ledger_names() - live)
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
 @pytest.mark.parametrize("at", range(1, 13))
 def test_a_second_run_sends_what_the_first_did_not(bench: Bench, at: int, when: str) -> None:
-    made, found = kept(bench, table(1))
+    made, found = staged(bench, table(1))
     try:
         made.commit(task_of(bench, mortal(bench, at, when)), found)
     except Crash:
@@ -93,11 +95,11 @@ def test_a_second_run_sends_what_the_first_did_not(bench: Bench, at: int, when: 
     assert again.imported + again.skipped == COUNT
     assert sorted(bench.bodies()) == BODIES
     assert send(bench, table(3)).skipped == COUNT
-    assert files(bench) == []
+    assert left(bench) == ([], [])
 
 
 def test_of_two_runs_at_once_one_decides_what_is_sent(bench: Bench) -> None:
-    (one, of_one), (other, of_other) = kept(bench, table(1)), kept(bench, table(2), tasks=4)
+    (one, of_one), (other, of_other) = staged(bench, table(1)), staged(bench, table(2), tasks=4)
     commit = bench.world.service.buckets.commit
     acts = [lambda: other.commit(task_of(bench), of_other)]
 
@@ -113,23 +115,21 @@ def test_of_two_runs_at_once_one_decides_what_is_sent(bench: Bench) -> None:
     assert sorted(bench.bodies()) == BODIES
 
 
-def test_ledgers_of_tasks_that_are_half_a_day_old_are_written_again_since_the_orphan_sweep_may_have_taken_them(
+def test_a_write_that_takes_half_a_day_is_refused_since_the_orphan_sweep_may_have_taken_its_ledgers(
     bench: Bench,
 ) -> None:
     later = pc.add(table(1).column("deliver_at"), timedelta(days=1))
-    with use(bench.world.clock):
-        made, found = kept(bench, table(1).set_column(0, "deliver_at", later))
-    bench.world.clock.advance_ms(12 * HOUR)
-    bench.objects.delete([each.name for each in bench.objects.list("ledgers/")])
-    assert made.commit(task_of(bench), found).imported == COUNT
-    assert sorted(bench.bodies()) == BODIES
+    made, found = staged(bench, table(1).set_column(0, "deliver_at", later))
+    bench.world.clock.advance_ms(12 * HOUR + 1)
+    with pytest.raises(InvalidValue, match="reading it took over twelve hours"):
+        made.commit(task_of(bench), found)
+    assert bench.bodies() == [] and left(bench) == ([], [])
 
 
-def test_a_task_that_ran_twice_counts_once(bench: Bench) -> None:
-    kept(bench, table(4))
+def test_the_ledgers_of_a_task_that_ran_twice_are_not_sent(bench: Bench) -> None:
+    staged(bench, table(4))
     send(bench, table(4))
     assert sorted(bench.bodies()) == BODIES
-    assert files(bench) == []
 
 
 def test_other_rows_with_the_token_are_refused_and_change_nothing(bench: Bench) -> None:
@@ -146,32 +146,42 @@ def test_other_rows_with_the_token_are_refused_and_change_nothing(bench: Bench) 
 
 def test_rows_that_cannot_be_sent_are_named_before_anything_is_sent(bench: Bench, tmp_path: Path) -> None:
     rows = table(1).set_column(1, "body", pa.array(["", *["good"] * (COUNT - 1)]))
-    made, found = kept(bench, rows)
+    made, found = staged(bench, rows)
     with pytest.raises(InvalidValue, match=r"1 rows cannot be sent \(1: body is missing\), and nothing was sent"):
         made.commit(task_of(bench), found)
     made.give_up(found)
-    assert bench.bodies() == files(bench) == []
+    assert bench.bodies() == [] and left(bench) == ([], [])
     report = send(bench, rows, rejects=str(tmp_path / "rejects"))
     assert (report.imported, report.rejected.total()) == (COUNT - 1, 1)
     assert len(bench.rejects(tmp_path / "rejects")) == 1
 
 
-def test_rows_whose_time_passed_during_the_write_are_kept_and_named(bench: Bench, tmp_path: Path) -> None:
-    made, found = kept(bench, table(1, step_s=60))
-    state = bench.world.state
-    assert bench.world.service.topic_states.seal(state, (START_MS + 2 * HOUR) // state.slot_ms + 9)
-    with pytest.raises(
-        InvalidValue,
-        match=r"rows cannot be sent \(\d+: became due while it was imported\), and all others were sent. Give a folder",
-    ):
-        made.commit(task_of(bench), found)
-    sent = bench.bodies()
-    rejects = tmp_path / "rejects"
+def test_rejected_rows_are_the_same_set_in_each_run(bench: Bench, tmp_path: Path) -> None:
+    rows = table(1).set_column(1, "body", pa.array(["", "", *["good"] * (COUNT - 2)]))
+    made, found = staged(bench, rows, rejects=str(tmp_path / "first"))
+    with pytest.raises(Crash):
+        made.commit(task_of(bench, mortal(bench, 3, "after")), found)
     for _ in range(2):
-        assert send(bench, table(2, step_s=60), tasks=5, rejects=str(rejects)).imported == 0
-        assert 0 < len(bench.rejects(rejects)) < COUNT == len(bench.rejects(rejects)) + len(sent)
-        assert sorted([*sent, *(row["body"] for row in bench.rejects(rejects))]) == BODIES
-    assert files(bench) == []
+        again = send(bench, rows, tasks=2, rejects=str(tmp_path / "again"))
+        assert again.read == COUNT and again.rejected.total() == 0
+        lines = [each.read_text() for each in (tmp_path / "again").glob("*.json")]
+        assert len(lines) == 1 and lines[0].count("body is missing") == 2
+    assert left(bench) == ([], [])
+
+
+def test_rows_whose_time_passed_during_the_write_are_sent(bench: Bench) -> None:
+    queues = Ingesting(bench)
+    made, found = staged(bench, table(1, step_s=60))
+    bench.world.clock.advance_ms(2 * HOUR)
+    state = bench.world.state
+    assert bench.world.service.topic_states.seal(state, (START_MS + 2 * HOUR) // state.slot_ms + 2)
+    report = made.commit(task_of(bench), found)
+    assert (report.imported, report.sent) == (COUNT, 10)
+    assert len(bench.bodies()) == COUNT - 10
+    queues.ingest()
+    bench.world.run(HOUR * 3)
+    assert bench.world.received().total() == len(bench.world.received()) == COUNT
+    assert left(bench) == ([], [])
 
 
 def test_a_second_run_sends_what_has_become_too_soon_meanwhile(bench: Bench) -> None:
@@ -184,12 +194,21 @@ def test_a_second_run_sends_what_has_become_too_soon_meanwhile(bench: Bench) -> 
     assert not (bench.folder / "rejects").exists() or not bench.rejects(bench.folder / "rejects")
 
 
-def test_lost_files_of_a_run_that_died_are_named(bench: Bench) -> None:
-    found = died(bench, 6, "before")
-    bench.objects.delete([found[2].file.name.removeprefix(f"{bench.folder}/objects/")])
-    with pytest.raises(NotAllImported, match="it vanished"):
-        send(bench, table(2))
-    assert len(bench.bodies()) == len(set(bench.bodies())) > 0
+def test_an_import_that_stopped_so_long_ago_that_its_marks_end_is_refused(bench: Bench) -> None:
+    died(bench, 3, "after")
+    bench.world.clock.advance_ms(89 * DAY + 1)
+    with pytest.raises(InvalidValue, match="stopped too long ago to be finished"):
+        send(bench, table(2), tasks=2, rejects=str(bench.folder / "rejects"))
+
+
+@pytest.mark.parametrize(
+    ("tasks_of", "told"), [(lambda rows: rows, True), (lambda rows: rows.sort_by("deliver_at"), False)]
+)
+def test_a_write_whose_partitions_overlap_in_time_tells_so(bench: Bench, tasks_of: Any, told: bool) -> None:
+    said: list[str] = []
+    made, found = staged(bench, tasks_of(table(1, step_s=3600)), tasks=5)
+    made.commit(replace(task_of(bench), say=said.append), found)
+    assert [line for line in said if "repartitionByRange" in line] == ([said[0]] if told else [])
 
 
 def test_no_rows_are_no_import(bench: Bench) -> None:

@@ -14,7 +14,8 @@
     payloads/<topic>/<due date>/<message id>-<attempt>
                                                bodies that are too large for SQS
     payloads/<topic>/collected.json            times and slots of collections, for the deletion of bodies
-    imports/<topic>/_<import id>.json          an import's input; beside it, its finished parts, files and rejects
+    imports/<topic>/_<import id>.json          a finished import's input and outcome
+    imports/<topic>/_<import id>/staged.json   an import whose ledgers are being committed; beside it, its rejects
     aside/<old name>                           objects that a rebuild took out of service
     refused/<SQS message id>-<attempt>.json    refused messages of the service's own queues that are too large for SQS
 
@@ -25,6 +26,7 @@ from __future__ import annotations
 
 import re
 import secrets
+from collections.abc import Collection
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -40,6 +42,7 @@ LIVE = "live/"
 IMPORTS = "imports/"
 ASIDE = "aside/"
 REFUSED = "refused/"
+_STAGED = "/staged.json"
 
 _LEDGER = re.compile(r"/(\d{12}-[^-/]+)-[^-/]+\.parquet\Z")
 _OCCURRENCES = re.compile(rf"{PLANS}[^/]+/(\d+)-([^-/]+)\.parquet")
@@ -156,8 +159,25 @@ def collections_name(topic: str) -> str:
 
 
 def import_name(topic: str, import_id: str) -> str:
-    """Returns the name of the object with the description of an import's input."""
+    """Returns the name of a finished import's record."""
     return f"{IMPORTS}{topic}/_{import_id}.json"
+
+
+def import_folder(topic: str, import_id: str) -> str:
+    """Returns the prefix of the objects that an import keeps until it is finished."""
+    return f"{IMPORTS}{topic}/_{import_id}/"
+
+
+def staged_name(topic: str, import_id: str) -> str:
+    """Returns the name of the record of an import whose ledgers are being committed."""
+    return f"{IMPORTS}{topic}/_{import_id}{_STAGED}"
+
+
+def unfinished_imports(names: Collection[str]) -> list[str]:
+    """Returns the names of the records of unfinished imports among the names of imports' objects."""
+    return [
+        name for name in names if name.endswith("/staged.json") and f"{name[: -len('/staged.json')]}.json" not in names
+    ]
 
 
 def _date(time_ms: int) -> str:

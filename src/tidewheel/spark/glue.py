@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from tidewheel.clock import SystemClock
 from tidewheel.errors import NotAllImported
-from tidewheel.jobs.importing.driver import Imported, import_messages
+from tidewheel.jobs.importing.driver import Imported, import_messages, stage_here
 from tidewheel.jobs.job import Job, make_job, parse_arguments, structured
 from tidewheel.spark.ledger_scan import scan_on_spark
 from tidewheel.spark.tasks import OnSpark
@@ -35,9 +35,9 @@ def import_on_spark(job: Job) -> Imported:
     """Imports files, and fails at the end if some were not imported, so that the job's run fails.
 
     Raises:
-        NotAllImported: some files were not imported, or not to their end.
+        NotAllImported: some files were not imported.
     """
-    report = import_messages(job, job.spark)
+    report = import_messages(job, partial(stage_here, tasks=job.spark))
     if report.failed:
         raise NotAllImported(report)
     return report

@@ -20,19 +20,18 @@ import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import cast
 
 import boto3
 import pyarrow as pa
-from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from tidewheel.clock import SystemClock
 from tidewheel.errors import InvalidValue
-from tidewheel.jobs.importing.frames import FrameImport, Kept
+from tidewheel.jobs.importing.frames import FrameImport
 from tidewheel.jobs.importing.options import Columns
+from tidewheel.jobs.importing.staging import Staged
 from tidewheel.jobs.job import Job, make_job
 from tidewheel.jobs.location import local_access
 from tidewheel.spark.ledger_source import check_options
@@ -45,9 +44,9 @@ _OPTIONS = frozenset(
 
 @dataclass
 class Done(WriterCommitMessage):
-    """What a task tells the driver; None of a task without rows."""
+    """What a task tells the driver."""
 
-    kept: Kept | None
+    staged: Staged
 
 
 class LedgerSink(DataSourceArrowWriter):
@@ -73,21 +72,20 @@ class LedgerSink(DataSourceArrowWriter):
             raise InvalidValue(name, error.value, error.advice) from None
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Done:
-        """Keeps the rows of a task, and writes their ledgers."""
-        return Done(self._import.keep(iterator, cast(TaskContext, TaskContext.get()).partitionId()))
+        """Writes the rows of a task as ledgers."""
+        return Done(self._import.stage(iterator))
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Makes all ledgers live.
 
         Raises:
             InvalidValue: other rows have the token, or rows cannot be sent and there is no folder for them.
-            NotAllImported: rows of an earlier write with the token are lost.
         """
-        self._import.commit(self._job(), _kept(messages))
+        self._import.commit(self._job(), _staged(messages))
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Deletes what the tasks kept, unless the first ledger may be live."""
-        self._import.give_up(_kept(messages))
+        """Deletes what the tasks wrote, unless the first ledger may be live."""
+        self._import.give_up(_staged(messages))
 
     def _job(self) -> Job:
         options = self._options
@@ -104,5 +102,5 @@ class LedgerSink(DataSourceArrowWriter):
         return replace(job, cores=os.cpu_count() or 1, say=lambda line: print(line, file=sys.stderr))
 
 
-def _kept(messages: Sequence[WriterCommitMessage | None]) -> list[Kept]:
-    return [each.kept for each in messages if isinstance(each, Done) and each.kept is not None]
+def _staged(messages: Sequence[WriterCommitMessage | None]) -> list[Staged]:
+    return [each.staged for each in messages if isinstance(each, Done)]

@@ -3,7 +3,9 @@
 An object becomes an orphan if its writer died before it could name the object. A reference to a ledger only ever moves
 from a BUCKET to a TRASH, and a PLAN that is still to be delivered names only ledgers that a BUCKET or a TRASH names. So
 the objects are listed first, then the BUCKETs are read, then the TRASH. Manifests are named by PLANs, and ledgers of
-parks by PARKs. Objects that a delivery could not read stay as long as the delivery.
+parks by PARKs. Objects that a delivery could not read stay as long as the delivery. An import names its ledgers in an
+object before it commits the first one. So imports are listed before the BUCKETs are read, and while one is unfinished,
+all ledgers of its topic stay.
 """
 
 from __future__ import annotations
@@ -20,22 +22,25 @@ from tidewheel.flows.ports import Ports
 from tidewheel.ledger.bucket import Bucket, BucketId, slot_of
 from tidewheel.model.object_names import (
     CHECKPOINTS,
+    IMPORTS,
     LEDGERS,
     PARKED,
     PLANS,
     ledger_bucket_id,
     topic_prefix,
+    unfinished_imports,
 )
 from tidewheel.model.plan import Trash
 from tidewheel.model.subscription_state import unread_objects
 from tidewheel.model.tombstone import Tombstone
 from tidewheel.model.topic_state import TopicState
+from tidewheel.storage.buckets import IMPORT_TTL_S
 from tidewheel.storage.objects import StoredObject
 from tidewheel.storage.storage import Storage
 
 ORPHAN_GRACE_S = 24 * 3600
-"""A younger object may still be named by its writer: no function and no job lives this long. A DataFrame's write may,
-and knows (`tidewheel.jobs.importing.frames`)."""
+"""A younger object may still be named by its writer: no function lives this long. An import that does is refused
+(`tidewheel.jobs.importing.driver`)."""
 DAILY = "ORPHANS"
 MOST_NAMES = 10_000
 """Objects whose names memory holds, with as many buckets. A topic with more is swept in several visits."""
@@ -98,6 +103,8 @@ def _remind(
 
 def _delete(ports: Ports, topic: str, old: list[StoredObject], named: Named, orphans: Orphans) -> None:
     state = ports.topic_states.read(topic)
+    if named is _ledgers_named and _has_unfinished_import(ports, topic):
+        return
     kept = named(ports, topic, [each.name for each in old])
     # A rebuild deletes the topic state first and puts it back last, with other counters.
     if _era(state) != _era(ports.topic_states.read(topic)) or (state is None and _is_lost(ports, topic)):
@@ -108,6 +115,13 @@ def _delete(ports: Ports, topic: str, old: list[StoredObject], named: Named, orp
     (ports.objects.erase if erases else ports.objects.delete)(each.name for each in found)
     orphans.objects += len(found)
     orphans.size_bytes += sum(each.size_bytes for each in found)
+
+
+def _has_unfinished_import(ports: Ports, topic: str) -> bool:
+    """Returns whether an import may still commit ledgers. After IMPORT_TTL_S, no run finishes it."""
+    since_ms = ports.clock.now_ms() - IMPORT_TTL_S * 1000
+    found = {each.name: each.put_at_ms for each in ports.objects.list(f"{topic_prefix(IMPORTS, topic)}_")}
+    return any(found[name] > since_ms for name in unfinished_imports(found))
 
 
 def _ledgers_named(storage: Storage, topic: str, names: Sequence[str]) -> frozenset[str]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -11,38 +12,47 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidewheel.jobs.importing.attributes import read_attributes
-from tidewheel.jobs.importing.options import Columns
-from tidewheel.jobs.importing.streams import explained
+from tidewheel.jobs.importing.parts import read_part
+from tidewheel.jobs.importing.rejects import columns_of, reject_line
+from tidewheel.jobs.importing.streams import check_expanded, explained, most_bytes
 from tidewheel.jobs.importing.texts import decoded, is_bytes, is_text, lengths_of, none_of, refused, valid_text
 from tidewheel.jobs.importing.times import NO_ZONE, NOT_A_TIME, Times, read_times
 from tidewheel.jobs.importing.values import attribute_texts, payloads, shown
-from tidewheel.jobs.importing.work import Mask, Part, Rows, Terms
+from tidewheel.jobs.importing.work import Mask, Part, Rows, Terms, Work
 from tidewheel.ledger.rows import SCHEMA, Int64s
 from tidewheel.model.duration import MAX_DELAY_MS
 from tidewheel.model.message import MAX_MESSAGE_BYTES, TIMES_END_MS, Encoding
 from tidewheel.model.validation import GROUP, MAX_KEY_CHARACTERS
 
-LATE = "became due while it was imported"
 UNREADABLE = "a value cannot be read"
 _AS_TEXT = "write it as text"
 _SHOWN = 100
+_MOST_SHOWN = 1_000
+_MOST_BYTES = 64 * 1024 * 1024
+"""Bytes of rows that are checked together. A dictionary may repeat values without end."""
 _CONTROLS = r"[\x00-\x1f\x7f-\x{9f}\x{fffe}\x{ffff}]"
 
 Show = Callable[[int], object]
+_Found = tuple[dict[str, pa.Array], Int64s, "Problems"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Checked:
-    """Rows in a ledger's columns, without ids.
+    """Some rows, of which the good ones are in a ledger's columns.
 
     Attributes:
-        columns: by name.
-        weight: approximate bytes of each row.
+        table: the good rows, without ids.
+        weights: approximate bytes of each good row.
+        rejected: the other rows by kind of problem.
+        lines: the other rows as lines, if they are wanted.
+        raw_bytes: approximate bytes of all rows.
     """
 
-    columns: dict[str, pa.Array]
-    weight: Int64s
-    problems: Problems
+    table: pa.Table
+    weights: Int64s
+    rejected: Counter[str] = field(default_factory=Counter)
+    lines: list[bytes] = field(default_factory=list)
+    raw_bytes: int = 0
 
 
 class Problems:
@@ -74,30 +84,62 @@ class Problems:
             self._shown.append(show)
 
 
-def checked_rows(reader: Iterator[Rows], part: Part, terms: Terms) -> Iterator[tuple[Rows, Checked]]:
-    """Reads and checks rows. If a value of them cannot be held, they are halved until its row is alone and rejected.
+def read_checked(work: Work, part: Part) -> Iterator[Checked]:
+    """Reads and checks the rows of a part.
 
     Raises:
         FileProblem: the file cannot be read.
     """
+    expanded = 0
     with explained("it"):
-        for rows in reader:
-            yield from _checked(rows, part.columns, terms)
+        for rows in read_part(work.source, part, work.options):
+            for checked in checked_rows(work, rows, part.file.name):
+                if part.file.format == "parquet":  # text is bounded as it is read; here, a dictionary repeats values
+                    expanded += checked.raw_bytes
+                    check_expanded(part.file, expanded, most_bytes(part.file))
+                yield checked
 
 
-def _checked(rows: Rows, columns: Columns, terms: Terms) -> Iterator[tuple[Rows, Checked]]:
-    try:
-        checked = check(rows, columns, terms)
-    except MemoryError:
-        raise
-    except Exception as error:
+def checked_rows(work: Work, rows: Rows, file: str | None = None) -> Iterator[Checked]:
+    """Checks rows. A row with a value that cannot be held is rejected."""
+    found = _tried(rows, work.terms)
+    if found is None:
         half = len(rows) // 2
-        if half:
-            for start, end in ((0, half), (half, len(rows))):
-                yield from _checked(_slice(rows, start, end), columns, terms)
-            return
-        checked = _unreadable(len(rows), error)
-    yield rows, checked
+        yield from checked_rows(work, _slice(rows, 0, half), file)
+        yield from checked_rows(work, _slice(rows, half, len(rows)), file)
+        return
+    columns, weights, problems = found
+    table, good = pa.table(columns), problems.problem < 0
+    checked = Checked(table=table, weights=weights, raw_bytes=int(weights.sum()))
+    if not good.all():
+        table, weights = table.filter(pa.array(good)), weights[good]
+        counts = Counter(problems.problem[~good].tolist())
+        rejected = Counter({problems.kinds[kind]: count for kind, count in counts.items()})
+        checked = replace(checked, table=table, weights=weights, rejected=rejected)
+    checked.rejected.update(kind for _, kind, _ in rows.malformed)
+    if work.options.rejects is not None:
+        checked.lines.extend(_lines(rows, problems, file))
+    yield checked
+
+
+def _tried(rows: Rows, terms: Terms) -> _Found | None:
+    """Checks rows. Returns None if they are to be halved: a value cannot be held, or they need too much memory."""
+    try:
+        found = check(rows, terms)
+    except Exception as error:
+        return None if len(rows) > 1 else _unreadable(len(rows), error)
+    return None if len(rows) > 1 and found[1].sum() > _MOST_BYTES else found
+
+
+def _lines(rows: Rows, problems: Problems, file: str | None) -> Iterator[bytes]:
+    """Yields the rejected rows as lines."""
+    mapped = rows.columns.names
+    for place, kind, text in rows.malformed:
+        given = {} if "row" in place else columns_of(text)  # of JSON lines
+        reason = f"{kind}: {text[:_MOST_SHOWN]}{'...' * (len(text) > _MOST_SHOWN)}"
+        yield reject_line(file, place, given, reason, mapped)
+    for row in np.flatnonzero(problems.problem >= 0).tolist():
+        yield reject_line(file, rows.place(row), rows.given(row), problems.reason(row), mapped)
 
 
 def _slice(rows: Rows, start: int, end: int) -> Rows:
@@ -112,20 +154,20 @@ def _slice(rows: Rows, start: int, end: int) -> Rows:
     )
 
 
-def _unreadable(count: int, error: Exception) -> Checked:
+def _unreadable(count: int, error: Exception) -> _Found:
     nulls = {field.name: pa.nulls(count, field.type) for field in SCHEMA if field.name != "message_id"}
     problems = Problems(count)
     problems.add(UNREADABLE, ~none_of(count), lambda _: error)
-    return Checked(nulls, np.ones(count, np.int64), problems)
+    return nulls, np.ones(count, np.int64), problems
 
 
-def check(rows: Rows, columns: Columns, terms: Terms) -> Checked:
-    """Maps and checks rows.
+def check(rows: Rows, terms: Terms) -> _Found:
+    """Maps and checks rows. Returns a ledger's columns without ids, the approximate bytes of each row, and problems.
 
     Raises:
         FileProblem: Python or JSON cannot hold a value.
     """
-    count = len(rows)
+    count, columns = len(rows), rows.columns
     problems = Problems(count)
     due = read_times(rows.due, terms.time_zone)
     _check_time(problems, columns.deliver_at, due, rows.due)
@@ -162,7 +204,7 @@ def check(rows: Rows, columns: Columns, terms: Terms) -> Checked:
         "expires_at_ms": pa.nulls(count, pa.int64()) if expiry is None else pa.array(expiry.ms, mask=~expiry.known),
     }
     weight = lengths_of(payload) + key_sent + (0 if about is None else about.size) + 48
-    return Checked(made, weight, problems)
+    return made, weight, problems
 
 
 def _value(column: pa.Array) -> Show:
@@ -237,7 +279,6 @@ def _check_timing(problems: Problems, name: str, due: Times, terms: Terms, rows:
     soon = f"{name} is too soon for an import; send it with the SDK instead"
     problems.add(soon, due.ms < terms.earliest_ms, _value(rows.due))
     problems.add(f"{name} is over ten years ahead", due.ms > terms.now_ms + MAX_DELAY_MS, _value(rows.due))
-    problems.add(LATE, due.ms < terms.open_ms)
 
 
 def _short(value: Any) -> str:

@@ -2,7 +2,7 @@
 
     driver or Spark's worker                         child: python -m tidewheel.jobs.importing.child
         call(task, item) --- pickled (task, item) --->  limits its memory, runs the task
-                         <--- pickled answer ---------  result, FileProblem, or the text of another error
+                         <--- pickled answers --------  what the task yields, at last its end or its error
 
 A child serves many calls, one at a time. If the child dies, the file that it read has a problem, and the next call
 starts another child. The child ends when its parent does.
@@ -16,7 +16,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import IO, Any, Generic, TypeVar
@@ -28,6 +28,7 @@ Result = TypeVar("Result")
 
 MEMORY_BYTES = 1_100_000_000
 """Most memory of a child, beside what it maps of files."""
+_END = "end"
 
 _children: list[Child] = []
 _idle: list[Child] = []
@@ -37,21 +38,29 @@ _idle: list[Child] = []
 class Apart(Generic[Item, Result]):
     """Runs a task in an idle child process, or in a new one."""
 
-    task: Callable[[Item], Result]
+    task: Callable[[Item], Iterator[Result]]
 
-    def __call__(self, item: Item) -> Result | FileProblem:
-        """Returns the task's result, or why the file could not be read.
+    def __call__(self, item: Item) -> Iterator[Result]:
+        """Yields what the task yields.
 
         Raises:
+            FileProblem: the child died, or has too little memory.
             RuntimeError: another error, such as a refused write.
         """
         child = _idle_child()
+        at_rest = False
         try:
-            answer: Result | FileProblem = child.call(self.task, item)
+            for kind, answer in child.call(self.task, item):
+                at_rest = kind != "result"
+                if kind == "result":
+                    yield answer
+                elif kind != _END:
+                    raise (FileProblem if kind == "problem" else RuntimeError)(answer)
         finally:
-            if not child.ended:
+            if at_rest and not child.ended:
                 _idle.append(child)
-        return answer
+            else:
+                child.end()
 
 
 class Child:
@@ -74,19 +83,19 @@ class Child:
         """Whether the process has ended."""
         return self._process.poll() is not None
 
-    def call(self, task: Callable[[Any], Any], item: Any) -> Any:
-        """Runs a task in the process."""
+    def call(self, task: Callable[[Any], Iterator[Any]], item: Any) -> Iterator[tuple[str, Any]]:
+        """Runs a task in the process. Yields its answers, of which the last is no result."""
         assert self._process.stdin is not None and self._process.stdout is not None
+        kind = "result"
         try:
             pickle.dump((task, item), self._process.stdin)
             self._process.stdin.flush()
-            kind, answer = pickle.load(self._process.stdout)
+            while kind == "result":
+                kind, answer = pickle.load(self._process.stdout)
+                yield kind, answer
         except (EOFError, OSError, pickle.UnpicklingError):
-            self.end()
-            return FileProblem(f"the process that read it {_how_ended(self._process.wait())}; make the file again")
-        if kind == "error":
-            raise RuntimeError(answer)
-        return FileProblem(answer) if kind == "problem" else answer
+            self._process.kill()
+            yield "problem", f"the process that read it {_how_ended(self._process.wait())}; make the file again"
 
     def end(self) -> None:
         """Ends the process."""
@@ -143,35 +152,39 @@ def _end_with_parent() -> None:
     threading.Thread(target=watch, daemon=True).start()
 
 
-def _answer(task: Callable[[Any], Any], item: Any) -> tuple[str, Any]:
+def answers(task: Callable[[Any], Iterator[Any]], item: Any) -> Iterator[tuple[str, Any]]:
+    """Runs a task. Yields its answers, of which the last is no result."""
     try:
-        return "result", task(item)
+        for result in task(item):
+            yield "result", result
+        yield _END, None
     except FileProblem as problem:
-        return "problem", str(problem)
+        yield "problem", str(problem)
     except MemoryError:
-        return "problem", "it needs too much memory; make smaller row groups, pages and values, or split the file"
+        yield "problem", "it needs too much memory; make smaller row groups, pages and values, or split the file"
     except Exception as error:
-        return "error", f"{type(error).__name__}: {error}"
+        yield "error", f"{type(error).__name__}: {error}"
 
 
-def _serve(requests: IO[bytes], answers: IO[bytes]) -> None:
+def _serve(requests: IO[bytes], to: IO[bytes]) -> None:
     while True:
         try:
             task, item = pickle.load(requests)
         except EOFError:
             return
-        pickle.dump(_answer(task, item), answers)
-        answers.flush()
+        for answer in answers(task, item):
+            pickle.dump(answer, to)
+            to.flush()
 
 
 def main() -> None:
     """Serves calls until the parent closes the pipe."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides what Ctrl-C means
-    answers = os.fdopen(os.dup(1), "wb")
+    to = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what libraries print is no answer
     _limit_memory()
     _end_with_parent()
-    _serve(sys.stdin.buffer, answers)
+    _serve(sys.stdin.buffer, to)
 
 
 if __name__ == "__main__":

@@ -1,21 +1,35 @@
-"""Commits the ledgers of an import to the topic state, one after the other."""
+"""Commits the ledgers of an import to the topic state, one after the other.
+
+A ledger's first slots may be sealed when its turn comes. The rows of these slots then go to the topic's ingest queue,
+as if they were sent now, and the other rows become a new ledger. If it stops
+    after the rows are sent: the next run sends them once more, with the same ids.
+    after the new ledger is written: the same.
+    after the commit: the next run skips this ledger. If the schedule was not created, the sweep creates it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
 
 from tidewheel.errors import ConcurrentModification, UnknownTopic
 from tidewheel.flows.delivery.commit import commit_and_schedule
+from tidewheel.flows.delivery.load_index import complete
+from tidewheel.flows.maintenance.merge_rows import store_rows
 from tidewheel.flows.ports import Ports
-from tidewheel.jobs.importing.work import Chunk, Target
+from tidewheel.flows.waiting.find import found_messages, segment_rows
+from tidewheel.jobs.importing.work import Target
+from tidewheel.ledger.bucket import Bucket
+from tidewheel.ledger.rows import times_of
+from tidewheel.model.pack import packs
 from tidewheel.model.topic_state import TopicState
 from tidewheel.storage.buckets import Commit
 
 _ATTEMPTS = 20
-
-Rewrite = Callable[[int], Chunk]
-"""Writes a chunk again, without rows due before a time. It rejects these rows as late."""
+_PACKED = 1_000
+"""Messages of a pack: ten such packs fit into one call of ingest."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,44 +37,76 @@ class Committed:
     """The outcome of a commit.
 
     Attributes:
-        chunk: as it was committed, or left.
-        imported: rows that are live now.
-        skipped: rows of a chunk that another run had committed.
+        imported: rows that are live now, or were sent.
+        sent: rows that went to the ingest queue.
+        ledgers: ledgers that are live now.
+        skipped: rows of a ledger that another run had committed.
     """
 
-    chunk: Chunk
     imported: int = 0
+    sent: int = 0
+    ledgers: int = 0
     skipped: int = 0
 
 
-def commit_chunk(ports: Ports, target: Target, mark: int, chunk: Chunk, rewrite: Rewrite) -> Committed:
-    """Commits one ledger. If slots were sealed meanwhile, the chunk is written again without their rows. If it stops
-        after the chunk is written again: nothing is live, and the next run repeats this chunk.
-        after the commit: the next run skips this chunk. If the schedule was not created, the sweep creates it.
+def commit_ledger(ports: Ports, target: Target, mark: int, bucket: Bucket) -> Committed:
+    """Commits one ledger.
 
     Raises:
         UnknownTopic: the topic was deleted during the import.
-        ConcurrentModification: the topic state changed too often; this chunk is not committed.
-        FileProblem: the chunk could not be written again.
+        ConcurrentModification: the topic state changed too often; this ledger is not committed.
+        ObjectMissing: the ledger is gone.
     """
+    first, sent = bucket, 0
     for _ in range(_ATTEMPTS):
-        bucket = chunk.bucket
-        if bucket is None:
-            return Committed(chunk=chunk)
         state = _state(ports, target)
         if state.sealed > bucket.first_slot:
             if mark in ports.buckets.imported(target.topic, target.import_id):
-                ports.objects.delete([bucket.object_name])
-                return Committed(chunk=chunk, skipped=chunk.rows)
-            ports.objects.delete([bucket.object_name])
-            chunk = rewrite(state.sealed * state.slot_ms)
+                return Committed(skipped=first.rows)
+            rest = _without_sealed(ports, state, bucket)
+            sent += bucket.rows - (0 if rest is None else rest.rows)
+            if rest is None:
+                return Committed(imported=first.rows, sent=sent)
+            bucket = rest
             continue
-        commit = commit_and_schedule(ports, state, bucket, target.once(mark))
-        if commit is Commit.COMMITTED:
-            return Committed(chunk=chunk, imported=bucket.rows)
+        commit = commit_and_schedule(ports, state, bucket, f"{target.import_id}#{mark}")
         if commit is Commit.EXISTS:
-            return Committed(chunk=chunk, skipped=chunk.rows)
+            return Committed(skipped=first.rows)
+        if commit is Commit.COMMITTED:
+            if bucket is not first:
+                ports.objects.delete([first.object_name])
+            return Committed(imported=first.rows, sent=sent, ledgers=1)
     raise ConcurrentModification("import", target.topic, _ATTEMPTS)
+
+
+def _without_sealed(ports: Ports, state: TopicState, bucket: Bucket) -> Bucket | None:
+    """Sends the rows of sealed slots, and writes the others as a new ledger. Returns None if there are no others."""
+
+    def rest() -> Iterator[pa.Table]:
+        for segment in complete(ports.objects, bucket).segments:
+            rows = segment_rows(ports.objects, bucket.object_name, segment)
+            late = int(times_of(rows).searchsorted(state.sealed * state.slot_ms))
+            _send(ports, state, rows.slice(0, late))
+            if late < rows.num_rows:
+                yield rows.slice(late)
+
+    return store_rows(
+        ports.objects,
+        rest(),
+        topic=state.topic,
+        generation=state.generation,
+        settings=state.settings,
+        content=bucket.id.partition("-")[2],
+    )
+
+
+def _send(ports: Ports, state: TopicState, rows: pa.Table) -> None:
+    """Sends rows as packs to the topic's urgent queue. Ingest then hands them out at once."""
+    messages = [replace(each.checked, sent_at_ms=each.sent_at_ms) for each in found_messages(rows, "")]
+    now_ms, known_ms = ports.clock.now_ms(), state.sent_at_ms(0)
+    made = packs(state.topic, state.generation, now_ms, messages, max_messages=_PACKED, known_purge_ms=known_ms)
+    for places, data in made:
+        ports.queues.forward(state.topic, len(places), data, urgent=True)
 
 
 def _state(ports: Ports, target: Target) -> TopicState:

@@ -23,8 +23,8 @@ _CODECS = {"gz": "gzip", "gzip": "gzip", "bz2": "bz2", "zst": "zstd", "zstd": "z
 _OTHER_CODECS = ("snappy", "deflate", "xz", "zip", "br", "z")
 _ENDING = re.compile(rf"\.(\w+?)(?:\.({'|'.join([*_CODECS, *_OTHER_CODECS])}))?\Z", re.IGNORECASE)
 _BLOCK_BYTES = 8 * 1024 * 1024
-_CHANGED = "it changed during the import, so nothing more of it is imported. Import it again under another --token"
-_GONE = "it vanished during the import, so nothing more of it is imported"
+_CHANGED = "it changed during the import, so it is not imported; import it alone"
+_GONE = "it vanished during the import, so it is not imported"
 
 
 def find_files(location: Location, options: ImportOptions) -> list[InputFile]:
@@ -56,39 +56,25 @@ def find_files(location: Location, options: ImportOptions) -> list[InputFile]:
     ]
 
 
-def input_file(location: Location, name: str, number: int, changed: str | None = None) -> InputFile:
-    """Returns a Parquet file as a file of the input.
-
-    Args:
-        changed: its last change when the import began; None: now. A file that is gone fails when it is read.
-    """
-    size_bytes, now = _found(location, name) or (1, "")
-    return InputFile(number=number, name=name, size_bytes=size_bytes, changed=changed or now, format="parquet")
-
-
 def plain_url(name: str) -> str:
     """Returns a path or an `s3://` URL, without the spellings of Hadoop."""
     return name.replace("s3a://", S3).removeprefix("file://")
 
 
-def changed_since(location: Location, file: InputFile) -> str | None:
-    """Returns the problem if a file has changed since the import began."""
-    now = _found(location, file.name)
-    if now is None:
-        return _GONE
-    return None if now == (file.size_bytes, file.changed) else _CHANGED
+def check_unchanged(file: InputFile) -> None:
+    """Checks a file on this machine. In S3, each range is of the listed version.
 
-
-def _found(location: Location, name: str) -> tuple[int, str] | None:
-    """Returns the size and the last change of a file, or None if it is gone."""
+    Raises:
+        FileProblem: it has changed since the import began, or is gone.
+    """
+    if file.name.startswith(S3):
+        return
     try:
-        return _stat_of(location, name)
+        now = _stat(Path(file.name))
     except FileNotFoundError:
-        return None
-    except ClientError as error:
-        if error.response["Error"]["Code"] in ("404", "NoSuchKey", "NotFound"):
-            return None
-        raise
+        raise FileProblem(_GONE) from None
+    if now != (file.size_bytes, file.changed):
+        raise FileProblem(_CHANGED)
 
 
 def codec_of(file: InputFile) -> str | None:
@@ -110,10 +96,9 @@ def opened(location: Location, file: InputFile) -> io.RawIOBase:
     """Opens a file to read ranges."""
     if file.name.startswith(S3):
         return _S3File(location, file)
+    check_unchanged(file)
     try:
         return cast(io.RawIOBase, Path(file.name).open("rb", buffering=0))
-    except FileNotFoundError:
-        raise FileProblem(_GONE) from None
     except OSError as error:
         raise FileProblem(f"it cannot be opened: {error.strerror}; let this run read it") from None
 

@@ -61,7 +61,7 @@ def read_lines(location: Location, part: Part) -> Iterator[Rows]:
     """
     read = _Lines(part.columns)
     stream = stream_of(location, part.file)
-    whole = part.first == 0 and part.end < 0
+    whole = part.is_whole
     offset, line, rest = part.first, 1, b""
     if part.first:
         # A line that begins exactly here is this part's: look at the byte before.
@@ -204,9 +204,8 @@ class _Lines:
         if "attributes" in self._fields:
             raw = [bytes(row.attributes) or None for row in found]
             columns["attributes"] = pa.array([_unquoted(each) for each in raw], pa.binary())
-        return Rows(
-            due=_times([row.due for row in found]), payload=payload, encoding=encoding, wrong=wrong, **columns, **about
-        )
+        due = _times([row.due for row in found])
+        return Rows(columns=self._columns, due=due, payload=payload, encoding=encoding, wrong=wrong, **columns, **about)
 
 
 def _problem_of(error: Exception) -> str:

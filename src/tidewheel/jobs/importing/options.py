@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any
 from zoneinfo import ZoneInfo
 
 from tidewheel.errors import InvalidValue
@@ -90,6 +91,20 @@ class ImportOptions:
     min_lead_ms: int = 3_600_000
     time_zone: str | None = None
     dialect: Dialect = Dialect()
+
+    @property
+    def needed(self) -> dict[str, str]:
+        """The columns that every file must have, by option."""
+        return {
+            f"--{option.replace('_', '-')}": name
+            for option, name in asdict(self.columns).items()
+            if name is not None and option not in self.optional
+        }
+
+    def present(self, names: Collection[str]) -> Columns:
+        """Returns the mapped columns without those that are not among some names."""
+        absent: dict[str, Any] = {option: None for option, name in asdict(self.columns).items() if name not in names}
+        return replace(self.columns, **absent)
 
 
 def parse_options(arguments: Mapping[str, str]) -> ImportOptions:

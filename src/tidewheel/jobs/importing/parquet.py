@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import asdict
+from functools import partial
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -15,43 +17,13 @@ from tidewheel.jobs.importing.options import Columns
 from tidewheel.jobs.importing.streams import explained
 from tidewheel.jobs.importing.texts import is_any, is_bytes, is_text
 from tidewheel.jobs.importing.times import ACCEPTED, takes
-from tidewheel.jobs.importing.work import ENCODING, FileProblem, InputFile, Limits, Part, Rows
+from tidewheel.jobs.importing.work import ENCODING, FileProblem, InputFile, Part, Rows
 from tidewheel.jobs.location import Location
 from tidewheel.model.message import Encoding
 
 _BATCH_BYTES = 16 * 1024 * 1024
 _BATCH_ROWS = 65_536
 _BUFFER_BYTES = 1024 * 1024
-
-
-def row_groups(location: Location, part: Part, limits: Limits) -> list[tuple[int, int, int]]:
-    """Returns runs of row groups [first, end) with their bytes. Each run is about a chunk, at least a row group.
-
-    Raises:
-        FileProblem: the file cannot be read, or a column has a type that cannot be mapped.
-    """
-    found = _open(location, part.file)
-    check_types(found, part.columns)
-    runs: list[tuple[int, int, int]] = []
-    rows = limits.rows
-    for number in range(found.metadata.num_row_groups):
-        with explained("its footer"):
-            group = found.metadata.row_group(number)
-            size = sum(_sizes(group, part.columns))
-        if group.num_rows < 0 or size < 0:
-            raise FileProblem(f"row group {number}: its footer is damaged; make the file again")
-        if not runs or rows + group.num_rows > limits.rows or runs[-1][2] + size > limits.raw_bytes:
-            runs.append((number, number, 0))
-            rows = 0
-        first, _, before = runs[-1]
-        runs[-1] = (first, number + 1, before + size)
-        rows += group.num_rows
-    return runs
-
-
-def names_of(location: Location, file: InputFile) -> tuple[str, ...]:
-    """Returns the names of a file's columns."""
-    return tuple(_open(location, file).schema_arrow.names)
 
 
 def check_types(file: pq.ParquetFile, columns: Columns) -> None:
@@ -85,40 +57,74 @@ def refused_types(
                 yield name, f"--{field.replace('_', '-')}", f"{type_}{''.join(inside[:1])}", advice
 
 
-def read_parquet(location: Location, part: Part, batch_rows: int) -> Iterator[Rows]:
-    """Reads the rows of some row groups. The numbers of rows count from 1 in each row group.
+def read_parquet(location: Location, part: Part, present: Callable[[tuple[str, ...]], Columns]) -> Iterator[Rows]:
+    """Reads the rows of the row groups that begin in a part. The numbers of rows count from 1 in each row group.
+
+    Args:
+        present: returns the mapped columns that a file with columns of some names has.
 
     Raises:
-        FileProblem: a row group is damaged.
+        FileProblem: a row group is damaged, or a column has a type that cannot be mapped.
     """
     file = _open(location, part.file)
-    names = list(dict.fromkeys(name for name in asdict(part.columns).values() if name is not None))
-    enums = [name for name in _stored(file, "ENUM", names) if name in names]
-    far = _stored(file, "INT96", [part.columns.deliver_at, part.columns.expires_at])
+    columns = present(tuple(file.schema_arrow.names))
+    check_types(file, columns)
+    far = _stored(file, "INT96", [columns.deliver_at, columns.expires_at])
     exact = [_open(location, part.file, unit) for unit in ("ms", "ns") if far]
-    for number in range(part.first, part.end):
+    for number in range(file.metadata.num_row_groups):
         where = f"row group {number}"
         with explained("its footer"):
             group = file.metadata.row_group(number)
-        mean = max(1, sum(_sizes(group, part.columns)) // max(1, group.num_rows))
-        rows = max(1, min(batch_rows, _BATCH_ROWS, _BATCH_BYTES // mean))
-        batches = file.iter_batches(rows, row_groups=[number], columns=names, use_threads=False)
-        times = [each.iter_batches(rows, row_groups=[number], columns=far, use_threads=False) for each in exact]
+            # A damaged footer may name any byte: each row group is in one part, whatever it says.
+            begin = min(max(0, group.column(0).data_page_offset), part.file.size_bytes - 1)
+            size = sum(_sizes(group, columns))
+        if not part.is_whole and not part.first <= begin < part.end:
+            continue
+        if group.num_rows < 0 or size < 0:
+            raise FileProblem(f"{where}: its footer is damaged; make the file again")
+        batch_rows = max(1, min(_BATCH_ROWS, _BATCH_BYTES // max(1, size // max(1, group.num_rows))))
         read = 0
-        while True:
-            with explained(where):
-                batch = next(batches, None)
-                if batch is None:
-                    break
-                for name in enums:
-                    batch = batch.set_column(batch.schema.names.index(name), name, batch.column(name).view(pa.string()))
-                if times:
-                    batch = _with_times(batch, *map(next, times))
-                found = _rows(batch, part.columns, number, read)
-            yield found
-            read += batch.num_rows
+        for rows in _row_group([file, *exact], number, columns, far, batch_rows):
+            yield rows
+            read += len(rows)
         if read != group.num_rows:
             raise FileProblem(f"{where} holds {read} rows, and its footer says {group.num_rows}; make the file again")
+
+
+def _row_group(
+    files: Sequence[pq.ParquetFile], number: int, columns: Columns, far: list[str], batch_rows: int
+) -> Iterator[Rows]:
+    """Yields the rows of a row group. If there is not the memory for some, the rest comes in smaller batches."""
+    names = list(dict.fromkeys(columns.names))
+    enums = [name for name in _stored(files[0], "ENUM", names) if name in names]
+    done = 0
+    for most in (batch_rows, 1_024, 16):
+        try:
+            some = {"batch_size": min(batch_rows, most), "row_groups": [number], "use_threads": False}
+            wanted = [names, far, far]
+            found = [file.iter_batches(**some, columns=some_) for file, some_ in zip(files, wanted, strict=False)]
+            passed = 0
+            while True:
+                with explained(f"row group {number}"):
+                    batch, *times = (next(each, None) for each in found)
+                    if batch is None:
+                        return
+                    for name in enums:
+                        text = batch.column(name).view(pa.string())
+                        batch = batch.set_column(batch.schema.names.index(name), name, text)
+                    batch = _with_times(batch, *times) if times else batch
+                passed += batch.num_rows
+                if passed > done:
+                    left = batch.slice(batch.num_rows - min(batch.num_rows, passed - done))
+                    yield rows_of(left, columns, partial(_place, number, done))
+                    done = passed
+        except MemoryError:
+            continue
+    raise FileProblem("it needs too much memory; write it with smaller row groups or pages, and shorter values")
+
+
+def _place(group: int, before: int, row: int) -> dict[str, Any]:
+    return {"row_group": group, "row": before + row + 1}
 
 
 def _stored(file: pq.ParquetFile, type_: str, names: Collection[str | None]) -> list[str]:
@@ -160,14 +166,15 @@ def _sizes(group: pq.RowGroupMetaData, columns: Columns) -> Iterator[int]:
             yield column.total_uncompressed_size
 
 
-def _rows(batch: pa.RecordBatch, columns: Columns, group: int, before: int) -> Rows:
+def rows_of(batch: pa.RecordBatch, columns: Columns, place: Callable[[int], dict[str, Any]]) -> Rows:
+    """Returns a batch of typed columns as rows."""
     payload = values.plain(batch.column(columns.body))
     return Rows.mapped(
         columns,
         lambda name: values.plain(batch.column(name)),
         payload=payload,
         encoding=np.full(batch.num_rows, values.encoding_of(payload.type), np.int8),
-        place=lambda row: {"row_group": group, "row": before + row + 1},
+        place=place,
         given=lambda row: _given(batch, columns, row),
     )
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Collection, Mapping
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
@@ -19,9 +19,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from tidewheel.errors import InvalidValue, TidewheelError
 from tidewheel.jobs.importing.files import plain_url
-from tidewheel.jobs.importing.work import Part
 from tidewheel.jobs.location import S3, Location
-from tidewheel.ledger.sink import Sink
 from tidewheel.storage.objects import Objects
 
 _TRIAL = "_tidewheel-writes-here"
@@ -31,45 +29,24 @@ _HALF = re.compile(r"\\(?:u[dD][89abAB]\w\w\\u[dD][c-fC-F]\w\w|(u[dD][89a-fA-F]\
 """Half a surrogate pair in JSON, as its group. Whole pairs and other escapes have no group."""
 
 
-class Rejects:
-    """Writes the rejected rows of one chunk to one object, which is made with its first row.
+def reject_line(
+    file: str | None, place: Mapping[str, Any], given: Mapping[str, str], reason: str, mapped: Collection[str]
+) -> bytes:
+    """Returns a rejected row as a line. Mapped columns keep their names; of others, place and reason take the name.
 
-    The object's name is that of the import and the chunk, so that a repeated try replaces it.
+    Args:
+        file: its name; None: the row is of no file.
+        place: where the row stands in its file.
+        given: its columns, each as JSON.
+        reason: why it is rejected.
+        mapped: names of the mapped columns.
     """
-
-    def __init__(self, location: Location, folder: str | None, name: str, part: Part) -> None:
-        self._place = None if folder is None else folder_of(location, folder)
-        self._name, self._part = name, part
-        self._stack = ExitStack()
-        self._sink: Sink | None = None
-
-    def close(self) -> None:
-        """Completes the object."""
-        self._stack.close()
-
-    @property
-    def wanted(self) -> bool:
-        """Whether rejected rows are kept."""
-        return self._place is not None
-
-    def add(self, place: Mapping[str, Any], given: Mapping[str, str], reason: str) -> None:
-        """Writes a row. Mapped columns keep their names; of others, place and reason take the name.
-
-        Args:
-            place: where the row stands in its file.
-            given: its columns, each as JSON.
-            reason: why it is rejected.
-        """
-        mapped, place = self._part.columns.names, {"file": self._part.file.name, **place}
-        about = {_free(name, mapped): _clean(value) for name, value in place.items()}
-        why = {_free("reason", mapped): _clean(reason)}
-        row = {**about, **{name: text for name, text in given.items() if name not in about}, **why}
-        line = ", ".join(f"{json.dumps(name, ensure_ascii=False)}: {text}" for name, text in row.items())
-        if self._sink is None:
-            assert self._place is not None  # else no row is wanted
-            objects, prefix = self._place
-            self._sink = self._stack.enter_context(objects.create(f"{prefix}{self._name}"))
-        self._sink.write(f"{{{line}}}\n".encode(errors="backslashreplace"))
+    about = {"file": file, **place} if file is not None else place
+    places = {_free(name, mapped): _clean(value) for name, value in about.items()}
+    why = {_free("reason", mapped): _clean(reason)}
+    row = {**places, **{name: text for name, text in given.items() if name not in places}, **why}
+    line = ", ".join(f"{json.dumps(name, ensure_ascii=False)}: {text}" for name, text in row.items())
+    return f"{{{line}}}\n".encode(errors="backslashreplace")
 
 
 def check_writable(location: Location, folder: str, source: str, name: str) -> None:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from hashlib import blake2b
 from typing import Any
 
 import numpy as np
@@ -14,7 +12,7 @@ import pyarrow as pa
 
 from tidewheel.jobs.importing.options import Columns, Dialect, ImportOptions
 from tidewheel.jobs.location import Location
-from tidewheel.ledger.bucket import Bucket
+from tidewheel.model.object_names import import_folder
 from tidewheel.model.settings import TopicSettings
 from tidewheel.model.topic_state import TopicState
 
@@ -23,14 +21,11 @@ MALFORMED = "the line is malformed"
 ENCODING = "tidewheel.encoding"
 """A column of JSON lines. It is `bytes` if the body is base64, as in the rejects of binary bodies."""
 
-_MOST_PARTS = 100_000
-_MOST_CHUNKS = 100_000
-
 Mask = npt.NDArray[np.bool_]
 
 
 class FileProblem(Exception):
-    """A file of the input cannot be imported, or not to its end. The text says why and what to do."""
+    """A file of the input cannot be imported. The text says why and what to do."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,44 +48,30 @@ class InputFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """A piece of a file, which one task reads.
+    """A file, or a range of its bytes.
 
     Attributes:
-        number: its place in the file.
-        first, end: row groups of Parquet, or bytes of JSON lines. Other files have one part.
-        columns: the mapped columns that the file has.
+        first, end: the part has the row groups and the lines that begin in these bytes. `end` is -1 for a whole file.
+        columns: the mapped columns that the file has, once it is open.
         header, dialect: the columns of a CSV file, and how it quotes values.
-        size_bytes: its share of the file, for progress.
     """
 
     file: InputFile
-    number: int
-    first: int
-    end: int
-    columns: Columns
+    first: int = 0
+    end: int = -1
+    columns: Columns = field(default_factory=Columns)
     header: tuple[str, ...] = ()
     dialect: Dialect = field(default_factory=Dialect)
-    size_bytes: int = 0
 
     @property
-    def missing(self) -> str:
-        """Says which rows are not imported if the part is not."""
-        if self.file.format == "parquet":
-            last = self.end - 1
-            groups = f"row group {last}" if last == self.first else f"row groups {self.first} to {last}"
-            return f"the rows of {groups} are not imported"
-        if self.end > 0:
-            return f"the lines that begin in bytes {self.first} to {self.end - 1} are not imported"
-        return "none of its rows is imported"
+    def is_whole(self) -> bool:
+        """Whether the part is the whole file."""
+        return self.end < 0
 
-    def mark(self, chunk: int) -> int:
-        """Returns the number that stands for a chunk of this part in the import's marks."""
-        return (self.file.number * _MOST_PARTS + self.number) * _MOST_CHUNKS + chunk
-
-    def chunks(self, marks: frozenset[int]) -> frozenset[int]:
-        """Returns the chunks of this part among committed marks."""
-        first = self.mark(0)
-        return frozenset(mark - first for mark in marks if 0 <= mark - first < _MOST_CHUNKS)
+    @property
+    def size_bytes(self) -> int:
+        """The length of the range."""
+        return self.file.size_bytes if self.is_whole else self.end - self.first
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,14 +90,10 @@ class Target:
         import_id = f"{token}.{state.generation}"
         return cls(topic=state.topic, generation=state.generation, settings=state.settings, import_id=import_id)
 
-    def content(self, mark: int) -> str:
-        """Returns a hash of the import and the mark, for the id of the chunk's bucket."""
-        text = f"{self.generation}\n{self.import_id}\n{mark}"
-        return blake2b(text.encode(), digest_size=16).hexdigest()
-
-    def once(self, mark: int) -> str:
-        """Returns the mark's name in the table."""
-        return f"{self.import_id}#{mark}"
+    @property
+    def folder(self) -> str:
+        """The prefix of the objects that an import keeps until it is finished."""
+        return import_folder(self.topic, self.import_id)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,13 +103,11 @@ class Terms:
     Attributes:
         now_ms: start of this run.
         earliest_ms: rows due before this time are rejected as too soon.
-        open_ms: rows due before this time are rejected as late: their slots were sealed meanwhile.
         time_zone: zone of times without a zone.
     """
 
     now_ms: int
     earliest_ms: int
-    open_ms: int = 0
     time_zone: str | None = None
 
     @classmethod
@@ -144,11 +119,11 @@ class Terms:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """Bounds a task's memory. An import that goes on has the limits of its first run, so that its chunks are the same.
+    """Bounds a task's memory.
 
     Attributes:
-        rows, raw_bytes: of a chunk.
-        part_bytes: of a part of JSON lines.
+        rows, raw_bytes: of a ledger.
+        part_bytes: of the files of a task.
     """
 
     rows: int = 1_000_000
@@ -164,34 +139,16 @@ class Work:
     """The data shared by all tasks of an import.
 
     Attributes:
-        location: where ledgers are written. Rejects in S3 are written with the same credentials.
+        location: where ledgers are written.
         source: how the input in S3 is read.
-        rejects: folder or `s3://` URL for rejected rows, if they are kept.
     """
 
+    options: ImportOptions
     target: Target
     terms: Terms
     location: Location
     source: Location
-    rejects: str | None
-    limits: Limits
-
-
-@dataclass(slots=True, kw_only=True)
-class Chunk:
-    """The outcome of one chunk.
-
-    Attributes:
-        number: its place in the part.
-        rows: rows read, rejected rows included.
-        rejected: by kind.
-        bucket: of the written ledger; None if all rows were rejected, or the chunk was committed before.
-    """
-
-    number: int
-    rows: int
-    rejected: Counter[str] = field(default_factory=Counter)
-    bucket: Bucket | None = None
+    limits: Limits = LIMITS
 
 
 @dataclass(slots=True, kw_only=True)
@@ -199,6 +156,7 @@ class Rows:
     """Some rows of a file, by column.
 
     Attributes:
+        columns: names of the columns.
         due, expires: times as the file has them.
         payload: the body's bytes, or nested values, which become JSON.
         encoding: of each body.
@@ -211,6 +169,7 @@ class Rows:
         malformed: places, kinds of problems and texts of lines that are no rows.
     """
 
+    columns: Columns
     due: pa.Array
     payload: pa.BinaryArray
     encoding: npt.NDArray[np.int8]
@@ -233,7 +192,7 @@ class Rows:
             "group": columns.group,
         }
         found: dict[str, Any] = {field: None if name is None else column(name) for field, name in optional.items()}
-        return cls(due=column(columns.deliver_at), **found, **others)
+        return cls(columns=columns, due=column(columns.deliver_at), **found, **others)
 
     def __len__(self) -> int:
         return len(self.due)

@@ -1,0 +1,245 @@
+"""Remembers an import: its input, and what its tasks have written.
+
+    imports/<topic>/_<import id>/staged.json     the record, from the end of the tasks until all ledgers are live
+    imports/<topic>/_<import id>/rejects/*.json  rejected rows, until they are copied
+    imports/<topic>/_<import id>.json            the record, when the import is finished
+
+Both records are sealed JSON objects (`model.checksum`). The first is put only if it is absent, so of two runs at once
+one decides which ledgers are the import's. While it is there, the orphan sweep deletes no ledger of the topic.
+"""
+
+from __future__ import annotations
+
+import json
+import posixpath
+import secrets
+from base64 import b64decode, b64encode
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
+from hashlib import blake2b
+from typing import Any
+
+from tidewheel.errors import CorruptMetadata, ObjectMissing
+from tidewheel.jobs.importing.options import Dialect, ImportOptions
+from tidewheel.jobs.importing.staging import Staged
+from tidewheel.jobs.importing.work import InputFile, Target
+from tidewheel.ledger.bucket import Bucket
+from tidewheel.model.checksum import opened, sealed
+from tidewheel.model.object_names import IMPORTS, import_name, staged_name, topic_prefix
+from tidewheel.model.untrusted import json_object_of, mapping, text, whole
+from tidewheel.storage.items import decode_bucket, encode_bucket
+from tidewheel.storage.objects import Objects
+
+_MOST_BYTES = 1 << 30
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Input:
+    """The options and files that a token stands for.
+
+    Attributes:
+        options: values by option.
+        files: sizes by name, without the folders that all names share, so that an import with a token may move.
+        changed: the last change of each file, by its whole name.
+    """
+
+    options: Mapping[str, str]
+    files: Mapping[str, int]
+    changed: Mapping[str, str]
+
+    @classmethod
+    def of(cls, options: ImportOptions, files: Sequence[InputFile] = (), **about: str) -> Input:
+        """Returns the input of an import. Of a table, `about` tells the rows."""
+        folder = posixpath.commonpath([posixpath.dirname(file.name) for file in files]) if files else ""
+        given = {
+            "--format": files[0].format if files else str(options.format),
+            "--time-zone": options.time_zone or "",
+            "--csv-quote": options.dialect.quote,
+            "--csv-escape": options.dialect.escape or "",
+            "--min-lead": f"{options.min_lead_ms // 1000} s",
+            **{f"--{name.replace('_', '-')}": column or "" for name, column in asdict(options.columns).items()},
+        }
+        return cls(
+            options=given | about,
+            files={posixpath.relpath(file.name, folder): file.size_bytes for file in files},
+            changed={file.name: file.changed for file in files},
+        )
+
+    def difference(self, other: Input) -> str | None:
+        """Returns the first difference of another input, or None."""
+        for option, value in self.options.items():
+            if other.options.get(option) != value:
+                return f"{option} was {value!r} and is {other.options.get(option)!r}"
+        for name in sorted(self.files.keys() | other.files.keys()):
+            before, now = self.files.get(name), other.files.get(name)
+            if before != now:
+                return f"file {name} had {_bytes(before)} and has {_bytes(now)}"
+        return None
+
+
+def _bytes(size: int | None) -> str:
+    return "no place in the input" if size is None else f"{size:,} bytes"
+
+
+def token_of(options: ImportOptions, files: Sequence[InputFile]) -> str:
+    """Returns the given token, or a hash of format, columns, time zone, and the files' names, sizes and changes."""
+    if options.token is not None:
+        return options.token
+    values = [
+        files[0].format,
+        asdict(options.columns),
+        options.time_zone,
+        [(file.name, file.size_bytes, file.changed) for file in files],
+        *([asdict(options.dialect)] if options.dialect != Dialect() else ()),
+    ]
+    return blake2b(json.dumps(values).encode(), digest_size=16).hexdigest()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """An import after its tasks.
+
+    Attributes:
+        stored_ms: when the record was made.
+        first_mark: the number of the first ledger's mark. Drawn at random, so that no mark of a lost record fits.
+        good: rows in ledgers.
+        rejected: rows by kind of problem.
+        failed: problems of files of which nothing is imported, by name.
+        rejects: objects with the rejected rows.
+        ledgers: their buckets.
+        is_finished: whether all is done.
+    """
+
+    given: Input
+    stored_ms: int
+    first_mark: int
+    good: int
+    rejected: Mapping[str, int]
+    failed: Mapping[str, str]
+    rejects: Sequence[str] = ()
+    ledgers: Sequence[Bucket] = ()
+    is_finished: bool = False
+
+    @classmethod
+    def of(cls, given: Input, staged: Staged, names: Mapping[int, str], now_ms: int) -> Record:
+        """Returns the record of what the tasks have written, with the files' names by number."""
+        rejected: dict[str, int] = {}
+        for (_, kind), rows in sorted(staged.rejected.items()):
+            rejected[kind] = rejected.get(kind, 0) + rows
+        return cls(
+            given=given,
+            stored_ms=now_ms,
+            first_mark=secrets.randbits(48),
+            good=staged.good.total(),
+            rejected=rejected,
+            failed={names[number]: problem for number, problem in staged.failed.items()},
+            rejects=[name for _, name in sorted(staged.rejects)],
+            ledgers=[bucket for _, bucket in staged.ledgers],
+        )
+
+    def encode(self, topic: str) -> bytes:
+        """Returns the record's bytes."""
+        plain = asdict(replace(self, ledgers=())) | {"ledgers": [encode_bucket(topic, each) for each in self.ledgers]}
+        return sealed(json.dumps(plain, default=lambda value: b64encode(value).decode()).encode())
+
+
+def decode_record(data: bytes, name: str) -> Record:
+    """Reads a record.
+
+    Raises:
+        CorruptMetadata: the object is damaged.
+    """
+    try:
+        values: Mapping[str, Any] = json_object_of(opened(data))
+        given = mapping(values["given"])
+        return Record(
+            given=Input(
+                options={text(option): text(value) for option, value in mapping(given["options"]).items()},
+                files={text(file): whole(size) for file, size in mapping(given["files"]).items()},
+                changed={text(file): text(change) for file, change in mapping(given["changed"]).items()},
+            ),
+            **{field: whole(values[field]) for field in ("stored_ms", "first_mark", "good")},
+            rejected={text(kind): whole(rows) for kind, rows in mapping(values["rejected"]).items()},
+            failed={text(file): text(problem) for file, problem in mapping(values["failed"]).items()},
+            rejects=[text(each) for each in values["rejects"]],
+            ledgers=[decode_bucket(_item(each)) for each in values["ledgers"]],
+            is_finished=values["is_finished"] is True,
+        )
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise CorruptMetadata(
+            f"object {name}, bytes 0-{len(data) - 1}, does not say what an import is ({error}): restore the object "
+            "from a backup. Without it, a run imports everything again"
+        ) from None
+
+
+def _item(values: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    return {
+        name: {type_: b64decode(value, validate=True) if type_ == "B" else value for type_, value in typed.items()}
+        for name, typed in values.items()
+    }
+
+
+class Records:
+    """The records of one import."""
+
+    def __init__(self, objects: Objects, target: Target) -> None:
+        self._objects, self._target = objects, target
+        self._finished = import_name(target.topic, target.import_id)
+        self._staged = staged_name(target.topic, target.import_id)
+
+    def read(self) -> Record | None:
+        """Returns the record. None if no run's tasks have ended.
+
+        Raises:
+            CorruptMetadata: it is damaged.
+        """
+        return _read(self._objects, self._finished) or _read(self._objects, self._staged)
+
+    def store(self, record: Record) -> Record:
+        """Stores the record of this run's tasks, unless there is one. Returns the record that counts."""
+        self._objects.put(self._staged, record.encode(self._target.topic), new=True)
+        # A run that finished meanwhile has deleted the first record, after it put the second.
+        found = self.read()
+        if found is None:
+            raise ObjectMissing(self._staged)
+        if found.is_finished:
+            self._objects.delete([self._staged])
+        return found
+
+    def finish(self, record: Record) -> None:
+        """Marks the import as finished, and deletes what it kept. If it stops in between, the next run deletes it."""
+        if not record.is_finished:
+            done = replace(record, rejects=(), is_finished=True)
+            self._objects.put(self._finished, done.encode(self._target.topic))
+        self._objects.delete([each.name for each in self._objects.list(self._target.folder)])
+
+    def others_with(self, given: Input) -> Iterator[tuple[str, str]]:
+        """Yields the id of each other import with messages of a file of the input as it is now, and the file."""
+        prefix = f"{topic_prefix(IMPORTS, self._target.topic)}_"
+        for found in self._objects.list(prefix):
+            import_id = found.name.removeprefix(prefix).removesuffix(".json").removesuffix("/staged")
+            if "/" in import_id or import_id == self._target.import_id or not self._is_of_topic(import_id):
+                continue
+            with suppress(CorruptMetadata):
+                other = _read(self._objects, found.name)
+                for file, changed in given.changed.items():
+                    if (
+                        other is not None
+                        and other.good
+                        and other.given.changed.get(file) == changed
+                        and file not in other.failed
+                    ):
+                        yield import_id, file
+                        break
+
+    def _is_of_topic(self, import_id: str) -> bool:
+        """Returns whether an import is of the topic as it is, and not of a deleted topic of its name."""
+        return import_id.rpartition(".")[2] == self._target.generation
+
+
+def _read(objects: Objects, name: str) -> Record | None:
+    try:
+        return decode_record(objects.get_range(name, 0, _MOST_BYTES), name)
+    except ObjectMissing:
+        return None
