@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from aws_cdk import Duration
+from aws_cdk import aws_iam as iam
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
 from tidewheel.cdk.delivery import Delivery
+from tidewheel.cdk.encryption import grant_key
 from tidewheel.cdk.environment import Environment
 from tidewheel.cdk.functions import Foundation, python_function
 from tidewheel.cdk.queues import grant_queue_sends, read_queue, source_queue
@@ -68,6 +70,11 @@ class Ingestion(Construct):
     def queues(self) -> list[sqs.Queue]:
         """All ingest queues, in the order of `ServiceSettings.own_queue_urls`."""
         return [queue for pair in self._pairs for queue in pair]
+
+    def grant_urgent_sends(self, grantee: iam.IGrantable) -> None:
+        """Allows to send packs of messages that are due soon."""
+        grant_queue_sends(grantee, *(urgent for urgent, _ in self._pairs))
+        grant_key(grantee, self, "sqs")
 
     @property
     def _pairs(self) -> list[tuple[sqs.Queue, sqs.Queue]]:

@@ -120,6 +120,8 @@ class TidewheelService(Construct):
         self.compaction.grant_start(self.timing_wheel.sweep)
         if self.compaction.jobs is not None:
             self.timing_wheel.grant_schedule(self.compaction.jobs.import_.role)
+            # Rows of an import whose slots were sealed meanwhile.
+            self.ingestion.grant_urgent_sends(self.compaction.jobs.import_.role)
         self.backlog = Backlog(self, "Backlog", storage=self.storage)
         self.settings = self._settings(environment)
         self._publish(self.settings)

@@ -42,7 +42,7 @@ LIVE = "live/"
 IMPORTS = "imports/"
 ASIDE = "aside/"
 REFUSED = "refused/"
-_STAGED = "/staged.json"
+_STAGED = re.compile(r"/staged\.json\Z")
 
 _LEDGER = re.compile(r"/(\d{12}-[^-/]+)-[^-/]+\.parquet\Z")
 _OCCURRENCES = re.compile(rf"{PLANS}[^/]+/(\d+)-([^-/]+)\.parquet")
@@ -170,7 +170,7 @@ def import_folder(topic: str, import_id: str) -> str:
 
 def staged_name(topic: str, import_id: str) -> str:
     """Returns the name of the record of an import whose ledgers are being committed."""
-    return f"{IMPORTS}{topic}/_{import_id}{_STAGED}"
+    return f"{import_folder(topic, import_id)}staged.json"
 
 
 def unfinished_imports(names: Collection[str]) -> list[str]:

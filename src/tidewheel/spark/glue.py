@@ -6,15 +6,15 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import partial
 
 import boto3
 from pyspark.sql import SparkSession
 
 from tidewheel.clock import SystemClock
 from tidewheel.errors import NotAllImported
-from tidewheel.jobs.importing.driver import Imported, import_messages, stage_here
+from tidewheel.jobs.importing.driver import Imported, import_messages
 from tidewheel.jobs.job import Job, make_job, parse_arguments, structured
+from tidewheel.spark.import_files import stage_on_spark
 from tidewheel.spark.ledger_scan import scan_on_spark
 from tidewheel.spark.tasks import OnSpark
 
@@ -37,7 +37,7 @@ def import_on_spark(job: Job) -> Imported:
     Raises:
         NotAllImported: some files were not imported.
     """
-    report = import_messages(job, partial(stage_here, tasks=job.spark))
+    report = import_messages(job, stage_on_spark)
     if report.failed:
         raise NotAllImported(report)
     return report
