@@ -13,9 +13,10 @@ def send(frame: DataFrame, token: str, **options: str) -> None:
 
 
 def send_stream(frame: DataFrame, name: str, folder: str, **options: str) -> None:
-    """Sends what a stream has now. After a failure, Spark gives the same batch again, with the same number."""
-    stream = frame.writeStream.trigger(availableNow=True).option("checkpointLocation", folder)
-    stream.foreachBatch(lambda batch, number: send(batch, f"{name}-{number}", **options)).start().awaitTermination()
+    """Sends what a stream has now, each batch once. Takes rejects="s3://..." too, and keeps its place in a folder."""
+    register(frame.sparkSession)
+    stream = frame.writeStream.format("tidewheel.ledger").options(name=name, **options)
+    stream.option("checkpointLocation", folder).trigger(availableNow=True).start().awaitTermination()
 
 
 # endregion

@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from examples import send_data_frame
 from tidewheel.local import LocalTidewheel
+from tidewheel.spark.ledger_sink import LedgerStreamSink
 
 ROWS = 5_000
 
@@ -52,18 +55,24 @@ def received(stack: LocalTidewheel) -> Counter[str]:
     return Counter(str(message.body) for message in stack.receive("orders", "billing"))
 
 
-def kept_files(stack: LocalTidewheel) -> list[str]:
+def objects(stack: LocalTidewheel, prefix: str = "imports/") -> list[str]:
     found = stack.session.client("s3", endpoint_url=stack.endpoint_url).list_objects_v2(
-        Bucket=stack.client().core.connection.settings.s3_bucket, Prefix="imports/"
+        Bucket=stack.client().core.connection.settings.s3_bucket, Prefix=prefix
     )
-    return [each["Key"] for each in found.get("Contents", ()) if each["Key"].endswith(".parquet")]
+    return [each["Key"] for each in found.get("Contents", ())]
+
+
+def left(stack: LocalTidewheel) -> list[str]:
+    """What a write keeps until it is finished, and ledgers of which nothing was sent."""
+    return [name for name in objects(stack) if name.count("/") > 2] + objects(stack, "ledgers/")
 
 
 def test_each_row_comes_once_though_it_is_written_twice(spark: SparkSession, stack: LocalTidewheel) -> None:
     frame = messages(spark, stack)
     send(frame, stack)
+    ledgers = objects(stack, "ledgers/")
     send(frame.orderBy(f.rand()), stack)
-    assert kept_files(stack) == []
+    assert left(stack) == ledgers
     stack.advance(hours=3)
     found = list(stack.receive("orders", "billing"))
     assert Counter(str(each.body) for each in found) == Counter(f"order {i}" for i in range(ROWS))
@@ -85,7 +94,7 @@ def test_rows_that_cannot_be_sent_stop_the_write_or_go_to_a_folder(
     wrong = frame.withColumn("body", f.when(f.col("key") == "key-7", None).otherwise(f.col("body")))
     with pytest.raises(Exception, match=r"1 rows cannot be sent \(1: body is missing\), and nothing was sent"):
         send(wrong, stack)
-    assert kept_files(stack) == []
+    assert left(stack) == []
     send(wrong, stack, rejects=str(tmp_path))
     assert received(stack).total() == 99
     [rejects] = tmp_path.glob("*.json")
@@ -114,13 +123,63 @@ def test_what_is_wrong_is_named_before_a_row_is_read(
 ) -> None:
     with pytest.raises(Exception, match=said):
         send(change(messages(spark, stack, 10)), stack, **options)
-    assert kept_files(stack) == []
+    assert left(stack) == []
     assert received(stack).total() == 0
 
 
-def test_a_stream_is_sent_batch_by_batch(spark: SparkSession, stack: LocalTidewheel, tmp_path: Any) -> None:
-    frame = messages(spark, stack, 50)
-    frame.write.parquet(str(tmp_path / "in"))
-    stream = spark.readStream.schema(frame.schema).option("maxFilesPerTrigger", 1).parquet(str(tmp_path / "in"))
-    send_data_frame.send_stream(stream, "july", str(tmp_path / "checkpoint"), **given(stack))
-    assert received(stack) == Counter(f"order {i}" for i in range(50))
+def a_stream(spark: SparkSession, stack: LocalTidewheel, folder: Path) -> tuple[DataFrame, dict[str, str]]:
+    """A stream of 100 rows in several batches, of which one row cannot be sent, and where its rejects go."""
+    frame = messages(spark, stack, 100)
+    frame = frame.withColumn("body", f.when(f.col("key") == "key-7", None).otherwise(f.col("body")))
+    frame.write.parquet(str(folder / "in"))
+    stream = spark.readStream.schema(frame.schema).option("maxFilesPerTrigger", 1).parquet(str(folder / "in"))
+    return stream, given(stack, rejects=str(folder / "rejects"))
+
+
+def test_a_stream_is_sent_batch_by_batch_also_if_it_died_before_its_checkpoint(
+    spark: SparkSession, stack: LocalTidewheel, tmp_path: Path
+) -> None:
+    stream, options = a_stream(spark, stack, tmp_path)
+    checkpoint = tmp_path / "checkpoint"
+    send_data_frame.send_stream(stream, "july", str(checkpoint), **options)
+    batches = sorted(path for path in (checkpoint / "commits").iterdir() if path.name.isdecimal())
+    assert len(batches) > 1
+    batches[-1].unlink()  # as if Spark had died before it wrote this
+    for path in (checkpoint / "commits").glob(f".{batches[-1].name}*"):
+        path.unlink()
+    send_data_frame.send_stream(stream, "july", str(checkpoint), **options)
+    [rejects] = (tmp_path / "rejects").glob("*.json")
+    assert rejects.read_text().count("body is missing") == 1
+    assert received(stack) == Counter(f"order {i}" for i in range(100) if i != 7)
+
+
+def test_a_stream_that_begins_anew_under_its_old_name_is_refused(
+    spark: SparkSession, stack: LocalTidewheel, tmp_path: Path
+) -> None:
+    stream, options = a_stream(spark, stack, tmp_path)
+    send_data_frame.send_stream(stream, "july", str(tmp_path / "checkpoint"), **options)
+    other = stream.withColumn("body", f.lit("other"))
+    with pytest.raises(Exception, match="in this import content of the rows was"):
+        send_data_frame.send_stream(other, "july", str(tmp_path / "again"), **options)
+
+
+@pytest.mark.parametrize("missing", ["name", "rejects"])
+def test_what_a_stream_needs_is_named(spark: SparkSession, stack: LocalTidewheel, tmp_path: Path, missing: str) -> None:
+    stream = (
+        spark.readStream.format("rate").load().select(f.col("timestamp").alias("deliver_at"), f.lit("x").alias("body"))
+    )
+    options = given(stack, name="july", rejects=str(tmp_path)) | {"checkpointLocation": str(tmp_path / "checkpoint")}
+    del options[missing]
+    with pytest.raises(Exception, match=f"{missing}=None: a stream needs it"):
+        stream.writeStream.format("tidewheel.ledger").options(**options).start().awaitTermination()
+
+
+def test_old_batches_of_a_stream_are_forgotten(spark: SparkSession, stack: LocalTidewheel, tmp_path: Path) -> None:
+    options = {**given(stack, name="july", rejects=str(tmp_path))}
+    sink = LedgerStreamSink(options, messages(spark, stack, 1).select("deliver_at", "body").schema)
+    rows = pa.table({"deliver_at": [stack.now() + timedelta(hours=2)], "body": ["x"]})
+    rows = rows.set_column(0, "deliver_at", rows.column(0).cast(pa.timestamp("us", "UTC")))
+    for batch in range(101):
+        sink.commit([sink.write(iter(rows.to_batches()))] if batch in (0, 99, 100) else [], batch)
+    names = [name.rpartition("/")[2].partition(".")[0] for name in objects(stack)]
+    assert sorted(names) == ["_july-100", "_july-99"]

@@ -1,29 +1,31 @@
 """Sends a DataFrame's rows as messages, as Spark's data sink `tidewheel.ledger`.
 
     frame.write.format("tidewheel.ledger").options(topic="orders", token="july").mode("append").save()
+    stream.writeStream.format("tidewheel.ledger").options(topic="orders", name="invoices", rejects=folder).start()
 
 | option | means |
 |---|---|
 | `topic` | the topic's name |
-| `token` | the name of this write, for exactly once |
+| `token` | of a DataFrame: the name of this write, for exactly once |
+| `name` | of a stream: its own name. With the number of a batch, it is the batch's token |
 | `stack` | the stack's name, by default `tidewheel` |
 | `region`, `endpoint_url`, `profile` | as for reading |
 | `deliver_at`, `body`, `key`, `group`, `attributes`, `expires_at` | columns, as of an import |
-| `time_zone`, `min_lead`, `rejects` | as of an import |
+| `time_zone`, `min_lead`, `rejects` | as of an import; a stream needs `rejects`, or one bad row stops each start |
 
-`tidewheel.jobs.importing.frames` tells what is true if it stops.
+`tidewheel.jobs.importing.driver` tells what is true if it stops. Spark gives the last batch of a stream again if it
+stopped before its checkpoint was written. The batch's record then says that its rows are sent.
 """
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 
 import boto3
 import pyarrow as pa
-from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
+from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
@@ -36,10 +38,12 @@ from tidewheel.jobs.job import Job, make_job
 from tidewheel.jobs.location import local_access
 from tidewheel.spark.ledger_source import check_options
 
-_OPTIONS = frozenset(
-    {"topic", "token", "stack", "region", "endpoint_url", "profile", "time_zone", "min_lead", "rejects"}
+_COMMON = frozenset(
+    {"topic", "stack", "region", "endpoint_url", "profile", "time_zone", "min_lead", "rejects"}
     | {field.name for field in fields(Columns)}
 )
+_KEPT_BATCHES = 100
+"""Spark keeps the offsets of so many batches, and repeats no earlier one."""
 
 
 @dataclass
@@ -50,7 +54,7 @@ class Done(WriterCommitMessage):
 
 
 class LedgerSink(DataSourceArrowWriter):
-    """Writes rows as ledgers in the tasks, and commits the ledgers in the driver.
+    """Writes the rows of a DataFrame as ledgers in the tasks, and commits the ledgers in the driver.
 
     Args:
         options: as given to Spark, under names in lower case.
@@ -63,13 +67,9 @@ class LedgerSink(DataSourceArrowWriter):
     """
 
     def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
-        check_options(options, _OPTIONS)
+        check_options(options, _COMMON | {"token"})
         self._options = dict(options)
-        try:
-            self._import = FrameImport.of(self._job(), to_arrow_schema(schema))
-        except InvalidValue as error:
-            name = error.field.removeprefix("--").replace("-", "_")
-            raise InvalidValue(name, error.value, error.advice) from None
+        self._import = _import_of(self._options, schema)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Done:
         """Writes the rows of a task as ledgers."""
@@ -81,25 +81,71 @@ class LedgerSink(DataSourceArrowWriter):
         Raises:
             InvalidValue: other rows have the token, or rows cannot be sent and there is no folder for them.
         """
-        self._import.commit(self._job(), _staged(messages))
+        self._import.commit(_job(self._options), _staged(messages))
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Deletes what the tasks wrote, unless the first ledger may be live."""
         self._import.give_up(_staged(messages))
 
-    def _job(self) -> Job:
-        options = self._options
-        endpoint_url, region = options.get("endpoint_url"), options.get("region")
-        access = local_access(endpoint_url)
-        session = boto3.Session(
-            region_name=region,
-            profile_name=options.get("profile"),
-            aws_access_key_id=access,
-            aws_secret_access_key=access,
-        )
-        arguments = {name.replace("_", "-"): value for name, value in options.items()}
-        job = make_job(arguments, session=session, clock=SystemClock(), endpoint_url=endpoint_url)
-        return replace(job, cores=os.cpu_count() or 1, say=lambda line: print(line, file=sys.stderr))
+
+class LedgerStreamSink(DataSourceStreamArrowWriter):
+    """Does the same for each batch of a stream. Spark makes a writer for each batch, and another for its commit.
+
+    Raises:
+        InvalidValue: an option or a column is missing or wrong.
+        UnknownTopic: there is no such topic.
+        NotConfigured: there is no such stack.
+    """
+
+    def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
+        check_options(options, _COMMON | {"name", "checkpointlocation"})
+        for name, advice in (("name", "the stream's own"), ("rejects", "a folder for rows that cannot be sent")):
+            if not options.get(name):
+                raise InvalidValue(name, options.get(name), f"a stream needs it: {advice}")
+        self._options = {**options, "token": options["name"]}
+        self._import = _import_of(self._options, schema)
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Done:
+        """Writes the rows of a task as ledgers."""
+        return Done(self._import.stage(iterator))
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        """Makes all ledgers of a batch live, and forgets a batch of long ago.
+
+        Raises:
+            InvalidValue: other rows have the token, as those of a stream that began anew under its old name.
+        """
+        self._of(batchId).commit(_job(self._options), _staged(messages))
+        self._of(batchId - _KEPT_BATCHES).forget()
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        """Deletes what the tasks wrote, unless the first ledger may be live."""
+        self._of(batchId).give_up(_staged(messages))
+
+    def _of(self, batch: int) -> FrameImport:
+        return self._import.with_token(f"{self._options['name']}-{batch}")
+
+
+def _import_of(options: Mapping[str, str], schema: StructType) -> FrameImport:
+    try:
+        return FrameImport.of(_job(options), to_arrow_schema(schema))
+    except InvalidValue as error:
+        name = error.field.removeprefix("--").replace("-", "_")
+        raise InvalidValue(name, error.value, error.advice) from None
+
+
+def _job(options: Mapping[str, str]) -> Job:
+    endpoint_url, region = options.get("endpoint_url"), options.get("region")
+    access = local_access(endpoint_url)
+    session = boto3.Session(
+        region_name=region,
+        profile_name=options.get("profile"),
+        aws_access_key_id=access,
+        aws_secret_access_key=access,
+    )
+    arguments = {name.replace("_", "-"): value for name, value in options.items()}
+    job = make_job(arguments, session=session, clock=SystemClock(), endpoint_url=endpoint_url)
+    return replace(job, say=lambda line: print(line, file=sys.stderr))
 
 
 def _staged(messages: Sequence[WriterCommitMessage | None]) -> list[Staged]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from pyspark.sql.datasource import DataSource, DataSourceArrowWriter
+from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, DataSourceStreamArrowWriter
 from pyspark.sql.types import StructType
 
 from tidewheel.errors import InvalidValue
@@ -42,6 +42,18 @@ class LedgerSource(DataSource):
         if overwrite:
             raise InvalidValue("mode", "overwrite", "messages are only added: give append")
         return LedgerSink(self.options, schema)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:
+        """Returns a writer of a stream's batches.
+
+        Raises:
+            InvalidValue: the output mode is `complete`, which would send rows again.
+        """
+        from tidewheel.spark.ledger_sink import LedgerStreamSink
+
+        if overwrite:
+            raise InvalidValue("outputMode", "complete", "messages are only added: give append")
+        return LedgerStreamSink(self.options, schema)
 
 
 def check_options(options: Mapping[str, str], names: Collection[str]) -> None:

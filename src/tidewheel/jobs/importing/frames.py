@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import blake2b
 
 import pyarrow as pa
@@ -73,6 +73,12 @@ class FrameImport:
             check_writable(job.location, options.rejects, f"{job.location.root}/{work.target.folder}", f"{token}.json")
         return cls(work=work, columns=options.present(schema.names))
 
+    def with_token(self, token: str) -> FrameImport:
+        """Returns the same import under another token."""
+        target = self.work.target
+        named = replace(target, import_id=f"{token}.{target.generation}")
+        return replace(self, work=replace(self.work, target=named))
+
     def stage(self, batches: Iterable[pa.RecordBatch]) -> Staged:
         """Writes the rows of a task as ledgers."""
         stage = Stage(self.work)
@@ -97,7 +103,7 @@ class FrameImport:
         staged, records, options = Staged.of(found), self._records(), self.work.options
         rows, record = staged.good.total() + staged.rejected.total(), records.read()
         if record is None and not rows:
-            return Imported(token=str(options.token))
+            return Imported(token=self.work.target.import_id)
         about = {"number of rows": str(rows), "content of the rows": f"{staged.digest % _DIGESTS:032x}"}
         given = Input.of(options, (), **about)
         mine = Record.of(given, staged, {}, self.work.terms.now_ms)
@@ -113,6 +119,10 @@ class FrameImport:
         """Deletes what tasks have written, unless a record may name it. The orphan sweep deletes other ledgers."""
         if self._records().read() is None:
             self.work.location.objects().delete(Staged.of(found).names)
+
+    def forget(self) -> None:
+        """Deletes the record of an import that nobody repeats."""
+        self._records().forget()
 
     def _records(self) -> Records:
         return Records(self.work.location.objects(), self.work.target)

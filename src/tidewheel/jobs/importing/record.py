@@ -214,6 +214,10 @@ class Records:
             self._objects.put(self._finished, done.encode(self._target.topic))
         self._objects.delete([each.name for each in self._objects.list(self._target.folder)])
 
+    def forget(self) -> None:
+        """Deletes the record."""
+        self._objects.delete([self._finished])
+
     def others_with(self, given: Input) -> Iterator[tuple[str, str]]:
         """Yields the id of each other import with messages of a file of the input as it is now, and the file."""
         prefix = f"{topic_prefix(IMPORTS, self._target.topic)}_"
