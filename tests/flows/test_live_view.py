@@ -7,6 +7,7 @@ import gzip
 import io
 import random
 from contextlib import suppress
+from dataclasses import replace
 from datetime import timedelta
 
 import pyarrow.parquet as pq
@@ -15,7 +16,7 @@ import pytest
 from tests.flows.alone import local_engine
 from tests.flows.world import HOUR, MINUTE, TOPIC, CrashingPorts, World, deaths, seeds
 from tests.stored import stored
-from tidewheel.errors import ConcurrentModification, CorruptMetadata, UnknownMessage
+from tidewheel.errors import CorruptMetadata, UnknownMessage
 from tidewheel.flows.administration.delete_topic import delete_topic
 from tidewheel.flows.administration.purge import purge
 from tidewheel.flows.administration.update_topic import update_topic
@@ -23,6 +24,7 @@ from tidewheel.flows.maintenance import live_view
 from tidewheel.flows.maintenance.checkpoint import checkpoint_topic
 from tidewheel.flows.maintenance.live_view import LAG_MS, LONGEST_MS, write_view
 from tidewheel.flows.recovery.rebuild import rebuild
+from tidewheel.ledger.bucket import Bucket, bucket_id
 from tidewheel.local import MemoryTidewheel
 from tidewheel.memory import MemoryService
 from tidewheel.model.message import id_bytes
@@ -181,24 +183,25 @@ def test_a_bucket_that_cannot_be_read_leaves_the_view_as_it_is_and_the_sweep_say
     assert world.state.view_at_ms == world.clock.now_ms() + LONGEST_MS
 
 
-def test_ledgers_of_two_moments_are_not_mixed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_messages_that_a_swap_moves_while_the_ledgers_are_read_are_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     world = World(live_view=1)
     world.send(30 * 24 * HOUR)
-    in_order, left = world.service.buckets.in_order, [2]
+    world.send(40 * 24 * HOUR)
+    in_order = world.service.buckets.in_order
 
-    def swapped(topic: str) -> object:
-        found = list(in_order(topic))
-        if left[0]:
-            left[0] -= 1
-            world.service.merges.swap(world.state, [], [], Trash(sealed=world.state.sealed, id=str(left), objects=()))
-        return found
+    def swapped(topic: str) -> list[Bucket]:
+        first, moved = in_order(topic)
+        trash = Trash(sealed=world.state.sealed, id="t", objects=(moved.object_name,), put_ms=world.clock.now_ms())
+        output = replace(moved, id=bucket_id(moved.first_slot, "output"))
+        assert world.service.merges.swap(world.state, [moved], [output], trash)
+        return [first]  # the output's place in the order was read before, and the source is gone
 
-    monkeypatch.setattr(world.service.buckets, "in_order", swapped)
-    write_view(world.ports, TOPIC)
-    assert len(ledgers(world.service)) == 1
-    left[0] = 99
-    with pytest.raises(ConcurrentModification):
+    with monkeypatch.context() as patched:
+        patched.setattr(world.service.buckets, "in_order", swapped)
         write_view(world.ports, TOPIC)
+    assert len(shown(world.service)) == 2
+    world.run(HOUR, sweeps=True)
+    assert sorted(ledgers(world.service)) == sorted(each.object_name for each in in_order(TOPIC))
 
 
 def test_a_sweep_that_dies_anywhere_leaves_a_whole_view_and_the_next_writes_it() -> None:

@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator
 from io import BytesIO, TextIOWrapper
 
 from tidewheel import deadline
-from tidewheel.errors import ConcurrentModification, ObjectMissing
+from tidewheel.errors import ObjectMissing
 from tidewheel.flows.ports import Ports
 from tidewheel.ledger.schema import VIEW_COLUMNS
 from tidewheel.model.message import id_bytes
@@ -34,7 +34,8 @@ _PAUSE_MS = 10
 """Added to LEAST_MS for each row of the view. So a topic with many rows costs at most six dollars a month."""
 _WRITE_S = 45
 """How long a view may take: a sweep has a minute for the work that it has begun."""
-_ATTEMPTS = 3
+_MOST_SKEW_MS = 900_000
+"""How far the clock of a merge job may be off: AWS refuses requests that are signed by a clock with a larger error."""
 _EVER_MS = 2**63 - 1
 
 
@@ -49,7 +50,6 @@ def write_view(ports: Ports, topic: str) -> None:
 
     Raises:
         CorruptMetadata: a bucket cannot be read. The view stays as it is.
-        ConcurrentModification: merges replaced ledgers on each attempt to read them.
         OutOfTime: there are more ledgers and cancelled messages than can be read in time.
     """
     state = ports.topic_states.read(topic)
@@ -95,15 +95,20 @@ def _rows(ports: Ports, state: TopicState) -> Iterator[str]:
 
 
 def _in_force(ports: Ports, state: TopicState) -> tuple[list[str], TopicState]:
-    """Returns the ledgers in force at one moment, and the topic state of that moment."""
-    for _ in range(_ATTEMPTS):
-        before = state
-        buckets = ports.buckets.in_order(state.topic)
-        ledgers = [each.object_name for each in buckets if each.last_slot >= before.planned]
-        state = ports.topic_states.existing(state.topic)
-        if (state.generation, state.swap_version) == (before.generation, before.swap_version):
-            return ledgers, state
-    raise ConcurrentModification("reading the ledgers", state.topic, _ATTEMPTS)
+    """Returns the ledgers in force, and the topic state as read after them.
+
+    Of a swap meanwhile, neither sources nor outputs may have been read. The sources are then in the trash. A query that
+    reads both shows each message once.
+    """
+    begun_ms = ports.clock.now_ms()
+    buckets = ports.buckets.in_order(state.topic)
+    ledgers = [each.object_name for each in buckets if each.last_slot >= state.planned]
+    current = ports.topic_states.existing(state.topic)
+    if current.swap_version != state.swap_version:
+        for trash in ports.merges.trash(state.topic):
+            if trash.put_ms >= begun_ms - _MOST_SKEW_MS:
+                ledgers += trash.objects
+    return ledgers, current
 
 
 def _is_stored(ports: Ports, name: str, view: bytes) -> bool:
