@@ -90,26 +90,27 @@ class Backlog(Construct):
         self._table(
             "Ledgers",
             "Messages of all ledgers, those included that were delivered and not yet collected",
-            storage.s3_bucket.s3_url_for_object(LEDGERS),
-            PARTITIONS,
-            {each.name: each.type for each in COLUMNS},
-            PARQUET,
-            {"classification": "parquet", **DAYS},
+            location=storage.s3_bucket.s3_url_for_object(LEDGERS),
+            partitions=PARTITIONS,
+            columns={each.name: each.type for each in COLUMNS},
+            format_=PARQUET,
+            parameters={"classification": "parquet", **DAYS},
         )
         self._table(
             "Live",
             "Ledgers in force, cancelled messages, and ranges of messages that do not wait",
-            storage.s3_bucket.s3_url_for_object(LIVE),
-            {"topic": PARTITIONS["topic"]},
-            VIEW_COLUMNS,
-            CSV,
-            {"classification": "csv", "skip.header.line.count": "1"},
+            location=storage.s3_bucket.s3_url_for_object(LIVE),
+            partitions={"topic": PARTITIONS["topic"]},
+            columns=VIEW_COLUMNS,
+            format_=CSV,
+            parameters={"classification": "csv", "skip.header.line.count": "1"},
         )
 
     def _table(
         self,
         id_: str,
         description: str,
+        *,
         location: str,
         partitions: Mapping[str, str],
         columns: Mapping[str, ColumnType],
