@@ -27,7 +27,7 @@ from tidewheel.flows.maintenance.merge_rows import MergeWork
 from tidewheel.flows.maintenance.merge_swaps import APART_MS, LONGEST_WAIT_MS, QUIET_MS
 from tidewheel.flows.maintenance.orphans import ORPHAN_GRACE_S
 from tidewheel.flows.ports.runs import MergeSize
-from tidewheel.flows.ports.tasks import InThisProcess, Item, Result, never
+from tidewheel.flows.ports.tasks import RUNS_AGAIN, InThisProcess, Item, Result
 from tidewheel.ledger.bucket import Bucket
 from tidewheel.model.message import MessageId, id_bytes
 from tidewheel.model.settings import TopicSettings
@@ -338,7 +338,6 @@ class Repeated:
 
     random: random.Random
     side_by_side = 2
-    tries_again = staticmethod(never)
 
     def run(
         self, task: Callable[[Item], Result], items: Sequence[Item], /
@@ -365,25 +364,20 @@ class TriedAgain:
     """Runs a task again that raises, once. A task that raises again ends the run, as on Spark."""
 
     runs: int = 0
-    attempt: int = 0
     side_by_side = 1
-
-    @property
-    def tries_again(self) -> Callable[[], bool]:
-        return lambda: self.attempt == 0
 
     def run(
         self, task: Callable[[Item], Result], items: Sequence[Item], /
     ) -> Generator[tuple[int, Result], None, None]:
         for place, item in enumerate(items):
-            for self.attempt in range(2):
+            for again in (True, False):
                 self.runs += 1
+                RUNS_AGAIN.set(again)
                 try:
                     yield place, task(item)
                     break
                 except Exception:
-                    if self.attempt:
-                        raise
+                    assert again
 
 
 @pytest.mark.parametrize(("failures", "runs", "merges"), [(1, 5, 2), (2, 5, 0)])

@@ -36,11 +36,6 @@ class Slowly:
         """As the tasks."""
         return self.tasks.side_by_side
 
-    @property
-    def tries_again(self) -> Callable[[], bool]:
-        """As the tasks."""
-        return self.tasks.tries_again
-
     def run(self, task: Callable[[Any], Any], items: Sequence[Any], /) -> Iterator[tuple[int, Any]]:
         """Runs each item slowly."""
 

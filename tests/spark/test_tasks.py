@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Event
@@ -12,6 +13,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tidewheel.errors import TaskFailed
+from tidewheel.flows.ports.tasks import RUNS_AGAIN
 from tidewheel.jobs.tasks import InThisProcess, InThreads, Tasks
 from tidewheel.spark.tasks import OnSpark
 
@@ -108,6 +110,25 @@ def test_a_result_comes_while_other_tasks_still_run(side_by_side: Tasks, tmp_pat
 def test_a_task_whose_process_is_killed_runs_again(on_spark: Tasks, tmp_path: Path) -> None:
     assert sorted(on_spark.run(Dying(tmp_path), range(5))) == [(i, i) for i in range(5)]
     assert {path.name for path in tmp_path.iterdir()} == {"1", "3"}
+
+
+@dataclass(frozen=True, slots=True)
+class FailingUntilItsLastTry:
+    """Records each try in a folder."""
+
+    folder: Path
+
+    def __call__(self, item: int) -> int:
+        (self.folder / f"{item} {time.monotonic_ns()}").touch()
+        if RUNS_AGAIN.get():
+            raise ValueError("the network is away")
+        return item
+
+
+def test_a_task_knows_its_last_try(tasks: Tasks, tmp_path: Path) -> None:
+    assert sorted(tasks.run(FailingUntilItsLastTry(tmp_path), [5, 6])) == [(0, 5), (1, 6)]
+    tries = 4 if isinstance(tasks, OnSpark) else 1
+    assert len(list(tmp_path.iterdir())) == 2 * tries
 
 
 def test_a_task_that_always_fails_fails_the_run(tasks: Tasks) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 
-from tidewheel.flows.ports.tasks import InThisProcess, Item, Result, Tasks, never
+from tidewheel.flows.ports.tasks import InThisProcess, Item, Result, Tasks
 
 __all__ = ["InThisProcess", "InThreads", "Item", "Result", "Tasks"]
 
@@ -29,11 +29,6 @@ class InThreads:
 
     side_by_side: int
     end: Callable[[], None] = lambda: None
-
-    @property
-    def tries_again(self) -> Callable[[], bool]:
-        """Never."""
-        return never
 
     def run(
         self, task: Callable[[Item], Result], items: Sequence[Item], /

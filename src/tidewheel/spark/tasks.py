@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from queue import SimpleQueue
 from typing import Any
 from uuid import uuid4
@@ -13,6 +12,7 @@ from pyspark import AccumulatorParam, InheritableThread, SparkContext, TaskConte
 from pyspark.sql import SparkSession
 
 from tidewheel.errors import TaskFailed
+from tidewheel.flows.ports.tasks import RUNS_AGAIN
 from tidewheel.jobs.tasks import Item, Result
 from tidewheel.spark.session import TRIES
 
@@ -41,12 +41,6 @@ class OnSpark:
         """The number of Spark's cores."""
         return self.session().sparkContext.defaultParallelism
 
-    @property
-    def tries_again(self) -> Callable[[], bool]:
-        """Before Spark's last try."""
-        tries = self.session().sparkContext.getConf().get("spark.task.maxFailures", str(TRIES))
-        return partial(_tries_again, int(tries))
-
     def run(
         self, task: Callable[[Item], Result], items: Sequence[Item], /
     ) -> Generator[tuple[int, Result], None, None]:
@@ -60,9 +54,11 @@ class OnSpark:
         context = self.session().sparkContext
         events: SimpleQueue[tuple[int, Result] | Exception | None] = SimpleQueue()  # at last the job's error, if any
         results = context.accumulator(Arrivals(events.put), Arriving())
+        tries = int(context.getConf().get("spark.task.maxFailures", str(TRIES)))
 
         def run_one(numbered: tuple[int, Item]) -> None:
             place, item = numbered
+            _begin_try(tries)
             results.add([(place, task(item))])
 
         group = f"tidewheel-{uuid4()}"
@@ -88,9 +84,9 @@ class OnSpark:
                 job.join(_CANCEL_AGAIN_S)
 
 
-def _tries_again(tries: int) -> bool:
+def _begin_try(most: int) -> None:
     context = TaskContext.get()
-    return context is not None and context.attemptNumber() + 1 < tries
+    RUNS_AGAIN.set(context is not None and context.attemptNumber() + 1 < most)
 
 
 def failure_of(error: Exception) -> TaskFailed:

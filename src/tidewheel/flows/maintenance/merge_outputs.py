@@ -21,7 +21,7 @@ from tidewheel.errors import CorruptLedger, ObjectMissing, ObjectRefused
 from tidewheel.flows.delivery.load_index import complete
 from tidewheel.flows.maintenance.merge_planning import Merge
 from tidewheel.flows.maintenance.merge_rows import MergeWork, merged_rows, store_rows
-from tidewheel.flows.ports.tasks import InThisProcess, Tasks
+from tidewheel.flows.ports.tasks import RUNS_AGAIN, InThisProcess, Tasks
 from tidewheel.ledger.bucket import Bucket
 from tidewheel.storage.objects import Objects
 from tidewheel.storage.read_ahead import THREADS, read_ahead
@@ -80,7 +80,7 @@ class SideBySide:
         errors: dict[int, Exception] = {}
         done, total = 0, sum(part.encoded_bytes for part in parts)
         tasks = self.tasks(_RAW_FACTOR * total)
-        task = _WriteOutput(self.objects, self.threads, tuple(work.cancelled for work in works), tasks.tries_again)
+        task = _WriteOutput(self.objects, self.threads, tuple(work.cancelled for work in works))
 
         def written(place: int, error: Exception | None = None) -> tuple[int, Written]:
             found = tuple(output for _, output in sorted(outputs.pop(place, {}).items()))
@@ -182,13 +182,11 @@ class _WriteOutput:
     Attributes:
         objects, threads: see `SideBySide`.
         cancelled: the cancelled ids of each merge. Merges of a topic share them, so they are pickled once.
-        tries_again: whether a task that raises runs again.
     """
 
     objects: Callable[[], Objects]
     threads: int
     cancelled: tuple[bytes, ...]
-    tries_again: Callable[[], bool]
 
     def __call__(self, part: _Part) -> Bucket | Exception | None:
         """Returns the output's bucket as an item holds it, None for no rows, or the error.
@@ -201,7 +199,7 @@ class _WriteOutput:
         except UNREADABLE as error:
             return error
         except Exception as error:
-            if self.tries_again():
+            if RUNS_AGAIN.get():
                 raise
             return _portable(error)
 

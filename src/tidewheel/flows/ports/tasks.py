@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
+RUNS_AGAIN: ContextVar[bool] = ContextVar("RUNS_AGAIN", default=False)
+"""Within a task: whether the task runs again if it raises now. Set by an engine that repeats tasks."""
 
 
 class Tasks(Protocol):
@@ -16,11 +19,6 @@ class Tasks(Protocol):
     @property
     def side_by_side(self) -> int:
         """The number of tasks that run at the same time."""
-        ...
-
-    @property
-    def tries_again(self) -> Callable[[], bool]:
-        """A picklable function that says to a task whether it will run again if it raises now."""
         ...
 
     def run(
@@ -44,11 +42,6 @@ class Tasks(Protocol):
         ...
 
 
-def never() -> bool:
-    """Returns that a task does not run again."""
-    return False
-
-
 @dataclass(frozen=True, slots=True)
 class InThisProcess:
     """Runs tasks one after the other in this process. Pickles nothing."""
@@ -57,11 +50,6 @@ class InThisProcess:
     def side_by_side(self) -> int:
         """One."""
         return 1
-
-    @property
-    def tries_again(self) -> Callable[[], bool]:
-        """Never."""
-        return never
 
     def run(
         self, task: Callable[[Item], Result], items: Sequence[Item], /
