@@ -1,6 +1,6 @@
 """Merges all topics of the stack at an endpoint in threads, in a process that tests interrupt.
 
-    python -m tests.spark.merge_run <endpoint> <folder>
+    python -m tests.spark.merge_run <endpoint> <folder> <seconds of the lease>
 
 It is the command `tidewheel merge --all-topics --all`, with threads also for small work. Its tasks leave a file in the
 folder after they wrote their output, and end later.
@@ -18,7 +18,7 @@ from typing import Any
 from unittest.mock import patch
 
 from tidewheel.cli.main import app
-from tidewheel.jobs import job
+from tidewheel.jobs import job, merging
 from tidewheel.jobs.tasks import InThreads
 
 SLOW_S = 2.0
@@ -48,12 +48,13 @@ class Slowly:
         return self.tasks.run(slow, items)
 
 
-def main(endpoint_url: str, folder: Path) -> None:
+def main(endpoint_url: str, folder: Path, lease_s: int) -> None:
     """Runs the job."""
     os.environ["AWS_DEFAULT_REGION"] = "us-east-1"
-    with patch.object(job.Job, "tasks", lambda *_: Slowly(InThreads(2), folder)):
+    slowly = patch.object(job.Job, "tasks", lambda *_: Slowly(InThreads(2), folder))
+    with slowly, patch.object(merging, "LEASE_S", lease_s):
         app(["--endpoint-url", endpoint_url, "merge", "--all-topics", "--all"])
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], Path(sys.argv[2]))
+    main(sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]))

@@ -1,4 +1,4 @@
-"""Ctrl-C ends a merge, and loses nothing."""
+"""Ctrl-C or the death of its process ends a merge, and loses nothing."""
 
 from __future__ import annotations
 
@@ -10,6 +10,9 @@ import time
 from collections import Counter
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+
+import duckdb
+import pytest
 
 from tests.conftest import REPOSITORY
 from tidewheel.local import LocalTidewheel
@@ -37,11 +40,11 @@ def backlog(stack: LocalTidewheel) -> dict[str, Counter[str]]:
     return bodies
 
 
-def merging(stack: LocalTidewheel, folder: Path) -> subprocess.Popen[str]:
+def merging(stack: LocalTidewheel, folder: Path, lease_s: int) -> subprocess.Popen[str]:
     """Starts a merge in a separate process."""
     folder.mkdir()
     return subprocess.Popen(
-        [sys.executable, "-m", "tests.spark.merge_run", stack.endpoint_url, str(folder)],
+        [sys.executable, "-m", "tests.spark.merge_run", stack.endpoint_url, str(folder), str(lease_s)],
         cwd=REPOSITORY,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -50,28 +53,47 @@ def merging(stack: LocalTidewheel, folder: Path) -> subprocess.Popen[str]:
     )
 
 
-def ledgers_in_s3(stack: LocalTidewheel) -> int:
-    """Counts the ledgers, whether a topic names them or not."""
+def ledgers_in_s3(stack: LocalTidewheel, folder: Path) -> list[str]:
+    """Copies the ledgers, whether a topic names them or not, to a folder. Returns the files."""
     s3, bucket = stack.session.client("s3"), stack.client().core.connection.settings.s3_bucket
-    return len(s3.list_objects_v2(Bucket=bucket, Prefix="ledgers/").get("Contents", []))
+    files = []
+    for number, each in enumerate(s3.list_objects_v2(Bucket=bucket, Prefix="ledgers/").get("Contents", [])):
+        files.append(str(folder / f"{number}.parquet"))
+        s3.download_file(bucket, each["Key"], files[-1])
+    return files
 
 
-def test_ctrl_c_ends_a_merge_and_the_next_run_begins_at_once(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("ends", "lease_s", "pause_s"),
+    [
+        pytest.param(signal.SIGINT, 1_800, 0, id="after Ctrl-C, at once"),
+        pytest.param(signal.SIGKILL, 2, 3, id="after a kill, when the lease has ended"),
+    ],
+)
+def test_a_merge_that_is_ended_loses_nothing_and_the_next_run_does_the_rest(
+    ends: signal.Signals, lease_s: int, pause_s: int, tmp_path: Path
+) -> None:
     with LocalTidewheel(start=datetime.now(UTC)) as stack:  # ahead of the machine's clock by more than a lease
         bodies = backlog(stack)
-        run = merging(stack, tmp_path / "run")
+        run = merging(stack, tmp_path / "run", lease_s)
         ends_s = time.monotonic() + BOUND_S
         while not list((tmp_path / "run").iterdir()):
             assert run.poll() is None and time.monotonic() < ends_s
             time.sleep(0.02)
-        os.killpg(run.pid, signal.SIGINT)
-        assert "interrupted. No message is lost." in run.communicate(timeout=BOUND_S)[0]
-        assert run.returncode == 130
-        again = merging(stack, tmp_path / "again").communicate(timeout=BOUND_S)[0]
+        os.killpg(run.pid, ends)
+        told = run.communicate(timeout=BOUND_S)[0]
+        if ends is signal.SIGINT:
+            assert "interrupted. No message is lost." in told and run.returncode == 130
+        time.sleep(pause_s)
+        again = merging(stack, tmp_path / "again", lease_s).communicate(timeout=BOUND_S)[0]
         assert again.count(f"{LEDGERS} ledgers became 1") == len(TOPICS), again
 
         stack.advance(hours=50)  # the daily work looks at what is a day old
-        assert ledgers_in_s3(stack) == sum(stack.client().stats(topic).buckets for topic in TOPICS)
+        files = ledgers_in_s3(stack, tmp_path)
+        assert len(files) == sum(stack.client().stats(topic).buckets for topic in TOPICS)
+        rows = duckdb.execute("select message_id, decode(payload) from read_parquet(?)", [files]).fetchall()
+        assert len({id for id, _ in rows}) == len(rows)
+        assert Counter(body for _, body in rows) == sum(bodies.values(), Counter[str]())
         stack.advance(days=9)
         assert not stack.failures
         for topic in TOPICS:

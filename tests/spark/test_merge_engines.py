@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import json
+import os
 import random
-from collections.abc import Callable
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -62,9 +67,9 @@ def rows_of(rng: random.Random, rows: int, days: float = 10, **columns: Any) -> 
     )
 
 
-def put_ledger(objects: FolderObjects, rows: pa.Table) -> Bucket:
+def put_ledger(objects: FolderObjects, rows: pa.Table, **options: int) -> Bucket:
     """Writes a ledger as ingest does."""
-    ledger = encode_ledger(sort_rows(rows), topic="orders", generation="g1", slot_ms=SETTINGS.slot_ms)
+    ledger = encode_ledger(sort_rows(rows), topic="orders", generation="g1", slot_ms=SETTINGS.slot_ms, **options)
     id = bucket_id(ledger.summary.slots.min(), content_id(ledger.data))
     name = ledger_name("orders", id, SETTINGS.slot_ms, objects.new_attempt())
     objects.put(name, ledger.data)
@@ -132,6 +137,38 @@ def test_all_engines_write_the_same_bytes_of_each_row_that_lives_once_and_within
         slots = {ms // SETTINGS.slot_ms for ms in table.column("deliver_at_ms").to_pylist()}
         assert start <= min(slots) and max(slots) < end
         assert set(output.slots) == slots and output.rows == table.num_rows
+
+
+class KilledTwice(FolderObjects):
+    """Objects in a folder, in a process that is killed when it has written an output, until two were."""
+
+    @contextmanager
+    def create(self, name: str) -> Iterator[Any]:
+        with super().create(name) as sink:
+            yield sink
+            killed = len(list(self._root.glob("killed-*")))
+            if killed < 2:
+                (self._root / f"killed-{killed}").touch()
+                os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_a_millisecond_cut_into_tasks_has_each_row_once_though_executors_are_killed(spark: Any, tmp_path: Path) -> None:
+    location = Location(root=str(tmp_path))
+    rng = random.Random(6)
+    sources = [put_ledger(location.objects(), rows_of(rng, 4_000, days=1.5 / DAY), segment_rows=200) for _ in range(9)]
+    slot = START_MS // SETTINGS.slot_ms
+    work = a_work(sources, *all_slots())
+    windows = tuple(Window(slot, slot + 1, share, 4) for share in range(4))
+    work = replace(work, merge=replace(work.merge, windows=windows))
+    engine = SideBySide(tasks=lambda _: OnSpark(lambda: spark), objects=partial(KilledTwice, tmp_path))
+    outputs = [output for output in engine(work) if output is not None]
+    assert len(list(tmp_path.glob("killed-*"))) == 2 and len(outputs) == 4
+    assert all(6_000 < output.rows < 12_000 for output in outputs)
+    count = "select count(*), count(distinct message_id) from read_parquet(?)"
+    before, after = ([str(tmp_path / each.object_name) for each in ledgers] for ledgers in (sources, outputs))
+    assert duckdb.execute(count, [after]).fetchone() == (36_000, 36_000)
+    lost = "select message_id, payload from read_parquet(?) except select message_id, payload from read_parquet(?)"
+    assert duckdb.execute(lost, [before, after]).fetchall() == []
 
 
 def test_an_output_names_its_sources(tmp_path: Path) -> None:
