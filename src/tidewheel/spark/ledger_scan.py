@@ -2,10 +2,9 @@
 
     ledgers    place | name ...              one row a ledger
        |  mapInArrow: read and verify once; the rows stay on the workers' disks
-    found      place | id                    one row a message to compare
-                     | keyed                 one row a message with a key to restore
-                     | inspected             one row a ledger, compressed, for the driver
-       |  the ids of the ledgers that count, in windows of equal ids
+    found      place | inspected             the metadata, for the driver
+                     | ids | keyed           lists: messages to compare, messages with keys to restore
+       |  the ids of the ledgers that count, exploded, in windows of equal ids
     repeats    first ledger | other ledger   one row a repeated message
        |  mapInArrow: leave out pairs that are connected already, in each partition and then in one
     tree       first ledger | other ledger   less than one row a ledger, for the driver
@@ -28,12 +27,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame, Row, SparkSession, Window
-from pyspark.sql.functions import broadcast, col
+from pyspark.sql.functions import broadcast, col, explode, inline
 from pyspark.sql.functions import min as least
 
 from tidewheel.flows.recovery.rebuild_keys import KeyRestore
 from tidewheel.flows.recovery.rebuild_planning import Forest
-from tidewheel.flows.recovery.scan import KEYED, Overlaps, ScanRange, scan
+from tidewheel.flows.recovery.scan import KEYED, Overlaps, Scanned, ScanRange, scan
 from tidewheel.jobs.job import Job
 from tidewheel.jobs.location import Location, key_ports
 from tidewheel.ledger.inspection import Inspected
@@ -43,14 +42,12 @@ from tidewheel.storage.objects import StoredObject
 
 _TASK_BYTES = 64 * 1024 * 1024
 _FEW_TASKS = 4
-_BATCH_ROWS = 50_000
+_MOST_ROWS = 50_000
 _KEYED = pa.schema([(each.name, pa.binary() if each.type == pa.binary(16) else each.type) for each in KEYED])
 """Spark has no binary values of a fixed length."""
-_FOUND = pa.schema(
-    [("place", pa.int32()), ("id", pa.int64()), ("keyed", pa.struct(list(_KEYED))), ("inspected", pa.binary())]
-)
-_FOUND_ROWS = (
-    "place int, id bigint, keyed struct<key: string, message_id: binary, sent_at_ms: bigint>, inspected binary"
+_FOUND = (
+    "place int, inspected binary, ids array<bigint>, "
+    "keyed array<struct<key: string, message_id: binary, sent_at_ms: bigint>>"
 )
 _PAIRS = "first int, other int"
 
@@ -79,7 +76,7 @@ class ScanOnSpark:
 
     def overlaps(self, ledgers: Sequence[Inspected], /) -> Overlaps:
         """Finds ids that several of these ledgers have."""
-        ids = self._of(ledgers).where("id is not null").select("id", col("ledger").alias("other"))
+        ids = self._of(ledgers).select(explode("ids").alias("id"), col("ledger").alias("other"))
         first = least("other").over(Window.partitionBy("id")).alias("first")
         repeats = ids.select(first, "other").where("first < other")
         tree = repeats.mapInArrow(_connect, _PAIRS).repartition(1).mapInArrow(_connect, _PAIRS)
@@ -87,7 +84,7 @@ class ScanOnSpark:
 
     def restore_keys(self, ledgers: Sequence[Inspected], restore: KeyRestore, known: Sequence[KeyEntry], /) -> int:
         """Restores a key in the task that has all of its rows. A task has the keys of some 64 MiB of ledgers."""
-        rows = self._of(ledgers).where("keyed is not null").select("keyed.*")
+        rows = self._of(ledgers).select(inline("keyed"))
         checkpoint = [(each.key, pickle.dumps(each)) for each in known]
         known_rows = self.session.createDataFrame(checkpoint, "key string, known binary")
         both = rows.unionByName(known_rows, allowMissingColumns=True)
@@ -133,7 +130,7 @@ def scan_on_spark(
     read = spark.sparkContext.accumulator(Arrivals(advance), Arriving())
     found = (
         ledgers.repartition(tasks)
-        .mapInArrow(partial(_find, job.location, wanted, read), _FOUND_ROWS)
+        .mapInArrow(partial(_find, job.location, wanted, read), _FOUND)
         .persist(StorageLevel.DISK_ONLY)
     )
     rows_found = _collect(found.where("inspected is not null").select("place", "inspected"))
@@ -166,21 +163,21 @@ def _find(location: Location, wanted: ScanRange, read: Any, batches: Batches) ->
         places = {row["name"]: row.pop("place") for row in rows}
         ledgers = [StoredObject(**row) for row in rows]
         for each in scan(location.objects(), ledgers, wanted):
-            place = places[each.inspected.object_name]
-            for start in range(0, len(each.ids), _BATCH_ROWS):
-                yield _rows(place, id=pa.array(each.ids[start : start + _BATCH_ROWS]))
-            for keyed in each.keyed.cast(_KEYED).to_batches(_BATCH_ROWS):
-                yield _rows(place, keyed=keyed.to_struct_array())
-            yield _rows(place, inspected=pa.array([zlib.compress(pickle.dumps(each.inspected), 1)]))
+            yield from _rows(places[each.inspected.object_name], each)
         read.add([each.size_bytes for each in ledgers])
 
 
-def _rows(place: int, **column: pa.Array) -> pa.RecordBatch:
-    """Returns rows with one column and the place."""
-    [count] = map(len, column.values())
-    column["place"] = pa.repeat(pa.scalar(place, pa.int32()), count)
-    arrays = [column.get(each.name, pa.nulls(count, each.type)) for each in _FOUND]
-    return pa.RecordBatch.from_arrays(arrays, schema=_FOUND)
+def _rows(place: int, scanned: Scanned) -> Iterator[pa.RecordBatch]:
+    """Yields a row with the metadata of a ledger, and rows with up to so many of its messages."""
+    none, no_keyed = scanned.ids[:0], pa.array([], pa.struct(list(_KEYED)))
+    inspected = zlib.compress(pickle.dumps(scanned.inspected), 1)
+    rows: list[tuple[bytes | None, Any, pa.Array]] = [(inspected, none, no_keyed)]
+    rows += [(None, scanned.ids[i : i + _MOST_ROWS], no_keyed) for i in range(0, len(scanned.ids), _MOST_ROWS)]
+    rows += [(None, none, each.to_struct_array()) for each in scanned.keyed.cast(_KEYED).to_batches(_MOST_ROWS)]
+    for metadata, ids, keyed in rows:
+        lists = [pa.ListArray.from_arrays([0, len(each)], each) for each in (pa.array(ids), keyed)]
+        columns = [pa.array([place], pa.int32()), pa.array([metadata], pa.binary()), *lists]
+        yield pa.RecordBatch.from_arrays(columns, ["place", "inspected", "ids", "keyed"])
 
 
 def _connect(batches: Batches) -> Iterator[pa.RecordBatch]:
