@@ -75,6 +75,29 @@ def test_the_command_line_merges_large_work_on_local_spark_only_if_asked(
         assert received(stack) == bodies
 
 
+@pytest.mark.parametrize("options", [[], ["--spark"]])
+def test_a_rebuild_in_this_process_or_on_local_spark_brings_back_messages_and_keys(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch, options: list[str]
+) -> None:
+    monkeypatch.setattr("tidewheel.jobs.job.SMALL_BYTES", 0)
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+    with LocalTidewheel(start=datetime.now(UTC)) as stack:
+        bodies = send_batches(stack, 2)
+        client, dynamodb = stack.client(), stack.session.client("dynamodb")
+        for key in ("kept", "cancelled"):
+            client.send("orders", key, delay="1d", key=key)
+        stack.advance(minutes=10)
+        table = client.core.connection.settings.table
+        for item in dynamodb.scan(TableName=table)["Items"]:
+            dynamodb.delete_item(TableName=table, Key={name: item[name] for name in ("pk", "sk")})
+        target = Target(stack=stack.stack_name, endpoint_url=stack.endpoint_url)
+        done = CliRunner().invoke(app, ["rebuild", "orders", *options], obj=target)
+        assert done.exit_code == 0, done.output
+        assert ("on Spark's workers" in done.output) == bool(options) and "2 keys" in done.output
+        assert client.cancel("orders", key="cancelled")
+        assert received(stack) == bodies + Counter(["kept"])
+
+
 def test_the_command_line_says_where_a_stack_has_no_spark_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
     with LocalTidewheel() as stack:
