@@ -21,7 +21,7 @@ from tidewheel.flows.maintenance.merge_planning import (
     MAX_OUTPUT_ROWS,
     MAX_OUTPUTS,
     Merge,
-    Most,
+    Size,
     Window,
     _windows,
     choose,
@@ -304,8 +304,8 @@ def test_a_merge_is_a_functions_up_to_a_number_of_bytes_and_of_rows(size: int, r
     assert size_of(chosen([a_bucket(i, size, rows=rows) for i in range(4)], everything=True)) is expected
 
 
-@pytest.mark.parametrize(("most", "sources"), [(Most(5 * KIB, inf), 5), (Most(MIB, 300), 3), (Most(KIB, 1000), 0)])
-def test_a_merge_has_as_many_ledgers_as_may_be_rewritten_at_once(most: Most, sources: int) -> None:
+@pytest.mark.parametrize(("most", "sources"), [(Size(5 * KIB, inf), 5), (Size(MIB, 300), 3), (Size(KIB, 1000), 0)])
+def test_a_merge_has_as_many_ledgers_as_may_be_rewritten_at_once(most: Size, sources: int) -> None:
     merge = choose(some_buckets(9, KIB), PLANNED, SLOT_MS, 8, most=most)
     assert (0 if merge is None else len(merge.sources)) == sources
 

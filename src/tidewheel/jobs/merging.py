@@ -74,14 +74,10 @@ def _tell(job: Job, topic: str, merged: Merged | None, *, quietly: bool) -> None
 
 
 def _sum(found: dict[str, Merged]) -> Merged:
-    total = Merged()
-    for merged in found.values():
-        total.merges += merged.merges
-        total.sources += merged.sources
-        total.outputs += merged.outputs
-        total.written |= merged.written
-        total.rows += merged.rows
-        total.live_bytes += merged.live_bytes
-        total.refused += merged.refused
-        total.skipped += merged.skipped
-    return total
+    each = list(found.values())
+    counts = ("merges", "sources", "outputs", "rows", "live_bytes", "refused")
+    return Merged(
+        **{name: sum(getattr(merged, name) for merged in each) for name in counts},
+        written=set().union(*(merged.written for merged in each)),
+        skipped=[error for merged in each for error in merged.skipped],
+    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -55,16 +55,8 @@ SEGMENT_TAGS = {VERSION_TAG: SCHEMA_VERSION}
 """Tags of a segment's footer."""
 
 
-class _Span(NamedTuple):
-    rows: int
-    raw_bytes: int
-    first_ms: int
-    last_ms: int
-    first_tail: int
-
-
 class _RowGroups:
-    """Row groups, encoded by pyarrow as a Parquet file in memory.
+    """Row groups, encoded by pyarrow as a Parquet file in memory. Each is a segment whose place is not known yet.
 
     Only the pages of that file are used.
 
@@ -75,7 +67,7 @@ class _RowGroups:
 
     def __init__(self, *, with_texts: bool) -> None:
         self.with_texts = with_texts
-        self.spans: list[_Span] = []
+        self.segments: list[Segment] = []
         self._sink = pa.BufferOutputStream()
         self._metadata: list[pq.FileMetaData] = []
         self._codecs = [
@@ -99,20 +91,20 @@ class _RowGroups:
         )
         self.size = int(self._sink.tell())
 
-    def add(self, rows: pa.Table, span: _Span) -> int:
+    def add(self, rows: pa.Table, segment: Segment) -> int:
         """Encodes rows as a row group and returns the encoded size."""
         # One chunk, because pyarrow may end a page where a chunk ends. The bytes must not depend on the batches.
         self._writer.write_table(rows.combine_chunks(), row_group_size=rows.num_rows)
-        self.spans.append(span)
+        self.segments.append(segment)
         before, self.size = self.size, int(self._sink.tell())
         return self.size - before
 
-    def finish(self) -> Iterator[tuple[memoryview, RowGroup, _Span]]:
-        """Yields the pages, footer entry and span of each row group."""
+    def finish(self) -> Iterator[tuple[memoryview, RowGroup, Segment]]:
+        """Yields the pages, footer entry and segment of each row group."""
         self._writer.close()
         encoded = memoryview(self._sink.getvalue())
         (metadata,) = self._metadata
-        for i, span in enumerate(self.spans):
+        for i, segment in enumerate(self.segments):
             row_group = metadata.row_group(i)
             columns = [row_group.column(j) for j in range(len(self._codecs))]
             chunks = [
@@ -121,7 +113,7 @@ class _RowGroups:
             ]
             start = columns[0].data_page_offset
             end = start + sum(chunk.encoded_bytes for chunk in chunks)
-            yield encoded[start:end], RowGroup(span.rows, chunks), span
+            yield encoded[start:end], RowGroup(segment.rows, chunks), segment
 
 
 class LedgerWriter:
@@ -247,7 +239,7 @@ class LedgerWriter:
             raw_bytes = int(weights[end] - weights[start])
             part = rows.slice(start, end - start)
             with_texts = any(part.column(name).null_count < part.num_rows for name in texts)
-            self._encode(part, self._span(part, raw_bytes), with_texts=with_texts)
+            self._encode(part, self._segment(part, raw_bytes), with_texts=with_texts)
             start = end
         if start:
             starts = np.concatenate(([0], slot_starts[slot_starts < start]))
@@ -283,40 +275,37 @@ class LedgerWriter:
         end = min(ends)
         return end if end <= rows else None
 
-    def _span(self, rows: pa.Table, raw_bytes: int) -> _Span:
+    def _segment(self, rows: pa.Table, raw_bytes: int) -> Segment:
         first_ms, last_ms = (rows.column("deliver_at_ms")[i].as_py() for i in (0, -1))
-        first_tail = 0
-        if first_ms == self._ended_ms:
-            first_tail = id_tail(rows.column("message_id")[0].as_py())
-        self._ended_ms = last_ms
-        return _Span(rows.num_rows, raw_bytes, first_ms, last_ms, first_tail)
+        tied, self._ended_ms = first_ms == self._ended_ms, last_ms
+        return Segment(
+            offset=0,
+            length=0,
+            rows=rows.num_rows,
+            raw_bytes=raw_bytes,
+            first_deliver_at_ms=first_ms,
+            last_deliver_at_ms=last_ms,
+            first_tail=id_tail(rows.column("message_id")[0].as_py()) if tied else 0,
+        )
 
-    def _encode(self, rows: pa.Table, span: _Span, *, with_texts: bool) -> None:
+    def _encode(self, rows: pa.Table, segment: Segment, *, with_texts: bool) -> None:
         if self._encoder is None or self._encoder.with_texts != with_texts:
             self._flush()
             self._encoder = _RowGroups(with_texts=with_texts)
-        encoded_bytes = self._encoder.add(rows, span)
-        self._share = (self._share + encoded_bytes / span.raw_bytes) / 2
-        if self._encoder.size >= _FLUSH_BYTES or len(self._encoder.spans) >= _FLUSH_SEGMENTS:
+        encoded_bytes = self._encoder.add(rows, segment)
+        self._share = (self._share + encoded_bytes / segment.raw_bytes) / 2
+        if self._encoder.size >= _FLUSH_BYTES or len(self._encoder.segments) >= _FLUSH_SEGMENTS:
             self._flush()
 
     def _flush(self) -> None:
         if self._encoder is None:
             return
-        for pages, row_group, span in self._encoder.finish():
+        for pages, row_group, segment in self._encoder.finish():
             ending = footer.segment_footer(row_group, len(MAGIC) + CHECKSUM_BYTES, SEGMENT_TAGS)
-            self._row_groups.append(row_group.in_ledger(self._offset + CHECKSUM_BYTES, span.first_ms, span.last_ms))
-            self._segments.append(
-                Segment(
-                    offset=self._offset,
-                    length=CHECKSUM_BYTES + len(pages) + len(ending),
-                    rows=span.rows,
-                    raw_bytes=span.raw_bytes,
-                    first_deliver_at_ms=span.first_ms,
-                    last_deliver_at_ms=span.last_ms,
-                    first_tail=span.first_tail,
-                )
-            )
+            span = (segment.first_deliver_at_ms, segment.last_deliver_at_ms)
+            self._row_groups.append(row_group.in_ledger(self._offset + CHECKSUM_BYTES, *span))
+            length = CHECKSUM_BYTES + len(pages) + len(ending)
+            self._segments.append(replace(segment, offset=self._offset, length=length))
             self._put(seal_of(pages, ending))
             self._put(pages)
             self._put(ending)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from operator import add, attrgetter, gt
 
 from tidewheel.errors import CorruptMetadata
@@ -57,7 +57,7 @@ MAX_PART_ROWS = 5_000
 MAX_PART_RAW_BYTES = 16 * 1024 * 1024
 """Limit of a part's segments before compression. A function holds several times as much."""
 _NO_LOAD = (0, 0, 0)
-_NUMBERS = attrgetter("offset", "length", "rows", "raw_bytes", "first_deliver_at_ms", "last_deliver_at_ms")
+_NUMBERS = attrgetter(*(each.name for each in fields(Segment)))
 """Returns the numbers of a segment in the order of a manifest."""
 _MANIFEST_BYTES = 64 * 1024 * 1024
 """Largest manifest before compression, for 900,000 segments. A function of a gigabyte can just hold such a manifest."""
@@ -165,11 +165,10 @@ class Plan:
         return any(map(gt, load, (self.part_rows, MAX_PART_ROWS, MAX_PART_RAW_BYTES)))
 
     def _ranges(self, planned: PlannedSegment) -> Iterator[Piece]:
-        """Cuts a large segment by rows."""
-        rows, raw_bytes = planned.segment.rows, planned.segment.raw_bytes
-        step = min(self.part_rows, max(1, rows * MAX_PART_RAW_BYTES // max(1, raw_bytes)))
-        for first in range(0, rows, step):
-            yield Piece(planned=planned, first_row=first, end_row=min(first + step, rows))
+        """Cuts a segment of many rows. Its raw bytes fit into a part: the writer of ledgers bounds them."""
+        rows = planned.segment.rows
+        for first in range(0, rows, self.part_rows):
+            yield Piece(planned=planned, first_row=first, end_row=min(first + self.part_rows, rows))
 
 
 def encode_plan(plan: Plan) -> bytes:
@@ -182,9 +181,7 @@ def encode_plan(plan: Plan) -> bytes:
     document = {
         "v": 1,
         "objects": objects,
-        "segments": [
-            [index[p.object_name], *_NUMBERS(p.segment), p.due_rows, p.segment.first_tail] for p in plan.segments
-        ],
+        "segments": [[index[p.object_name], *_NUMBERS(p.segment), p.due_rows] for p in plan.segments],
         "cancelled": sorted(plan.cancelled),
         "part_rows": plan.part_rows,
     }
@@ -249,19 +246,17 @@ def _unindexed(object_name: str, tail: str, rows: int, *_: object) -> Unindexed:
 
 
 def _planned(objects: Sequence[str], row: Sequence[object]) -> PlannedSegment:
-    index, offset, length, rows, *others = row
-    raw_bytes, first_ms, last_ms, due_rows = map(whole, others[:4])
-    first_tail = whole(others[4], bits=ID_TAIL_BITS)
+    index, offset, length, rows, raw_bytes, first_ms, last_ms, first_tail, due_rows, *_ = row
     segment = Segment(
         offset=whole(offset),
         length=whole(length, 1),
         rows=whole(rows, 1),
-        raw_bytes=raw_bytes,
-        first_deliver_at_ms=first_ms,
-        last_deliver_at_ms=last_ms,
-        first_tail=first_tail,
+        raw_bytes=whole(raw_bytes),
+        first_deliver_at_ms=whole(first_ms),
+        last_deliver_at_ms=whole(last_ms),
+        first_tail=whole(first_tail, bits=ID_TAIL_BITS),
     )
-    return PlannedSegment(object_name=objects[whole(index)], segment=segment, due_rows=due_rows)
+    return PlannedSegment(object_name=objects[whole(index)], segment=segment, due_rows=whole(due_rows))
 
 
 def _message_id(each: str) -> MessageId:

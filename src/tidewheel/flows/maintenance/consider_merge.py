@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from tidewheel.flows.maintenance.merge_planning import MOST, Merge, Most, choose, those_that_last
+from tidewheel.flows.maintenance.merge_planning import MOST, Merge, Size, choose, those_that_last
 from tidewheel.flows.maintenance.retention import NOTHING_DEAD, Dead, dead_of, may_keep_all
 from tidewheel.flows.ports import Ports
 from tidewheel.flows.ports.runs import MergeSize
@@ -37,9 +37,9 @@ def size_of(merge: Merge) -> MergeSize:
     return MergeSize.SMALL if small else MergeSize.LARGE
 
 
-def most_of(size: MergeSize) -> Most:
+def most_of(size: MergeSize) -> Size:
     """Returns the maximum that a merge of a size may rewrite."""
-    return Most(SMALL_BYTES, SMALL_ROWS) if size is MergeSize.SMALL else MOST
+    return Size(SMALL_BYTES, SMALL_ROWS) if size is MergeSize.SMALL else MOST
 
 
 def certain_tombstones(

@@ -8,8 +8,8 @@ machine ever has the segments of all sources.
 from __future__ import annotations
 
 import pickle
-from collections import Counter, defaultdict
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
@@ -45,6 +45,10 @@ class Written:
     error: Exception | None = None
 
 
+_Result = Bucket | Exception | None
+"""Of a task. None: the output has no rows."""
+
+
 class Writer(Protocol):
     """Writes the outputs of many merges."""
 
@@ -72,35 +76,22 @@ class SideBySide:
     def write_all(self, works: Sequence[MergeWork], /) -> Generator[tuple[int, Written], None, None]:
         """Begins merges with large outputs first, so that no machine waits long for the end."""
         parts = _ordered([_parts(place, work) for place, work in enumerate(works)])
-        left = Counter(part.place for part in parts)
-        for place in range(len(works)):
-            if not left[place]:
-                yield place, Written(outputs=())
-        outputs: dict[int, dict[int, Bucket]] = defaultdict(dict)
-        errors: dict[int, Exception] = {}
+        counts = Counter(part.place for part in parts)
+        found: dict[int, dict[int, _Result]] = {place: {} for place in range(len(works))}
+        yield from [(place, _written(found.pop(place))) for place in range(len(works)) if not counts[place]]
         done, total = 0, sum(part.encoded_bytes for part in parts)
-        tasks = self.tasks(_RAW_FACTOR * total)
         task = _WriteOutput(self.objects, self.threads, tuple(work.cancelled for work in works))
-
-        def written(place: int, error: Exception | None = None) -> tuple[int, Written]:
-            found = tuple(output for _, output in sorted(outputs.pop(place, {}).items()))
-            return place, Written(outputs=found, error=errors.get(place, error))
-
-        with closing(tasks.run(task, parts)) as results:
+        with closing(self.tasks(_RAW_FACTOR * total).run(task, parts)) as results:
             try:
                 for number, result in results:
                     part = parts[number]
-                    if isinstance(result, Bucket):
-                        outputs[part.place][part.number] = result
-                    elif result is not None:
-                        errors.setdefault(part.place, result)
-                    left[part.place] -= 1
+                    found[part.place][part.number] = result
                     done += part.encoded_bytes
                     self.advance(done, total)
-                    if not left[part.place]:
-                        yield written(part.place)
-            except Exception as error:  # of the engine: what it has not done yet ends
-                yield from [written(place, error) for place in left if left[place]]
+                    if len(found[part.place]) == counts[part.place]:
+                        yield part.place, _written(found.pop(part.place))
+            except Exception as error:  # of the engine, which ends
+                yield from [(place, _written(outputs | {len(parts): error})) for place, outputs in found.items()]
 
     def __call__(self, work: MergeWork, /) -> Iterator[Bucket | None]:
         """Writes one merge."""
@@ -117,6 +108,13 @@ def in_process(objects: Objects, threads: int = 0) -> SideBySide:
         threads: requests side by side, ahead of use.
     """
     return SideBySide(tasks=lambda _: InThisProcess(), objects=lambda: objects, threads=threads)
+
+
+def _written(results: Mapping[int, _Result]) -> Written:
+    """Returns the outcome of a merge by the results of its tasks."""
+    outputs = (result for _, result in sorted(results.items()) if isinstance(result, Bucket))
+    error = next((result for result in results.values() if isinstance(result, Exception)), None)
+    return Written(outputs=tuple(outputs), error=error)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -188,7 +186,7 @@ class _WriteOutput:
     threads: int
     cancelled: tuple[bytes, ...]
 
-    def __call__(self, part: _Part) -> Bucket | Exception | None:
+    def __call__(self, part: _Part) -> _Result:
         """Returns the output's bucket as an item holds it, None for no rows, or the error.
 
         Raises:

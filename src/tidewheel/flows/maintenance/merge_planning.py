@@ -48,14 +48,14 @@ _SOURCES_AN_OUTPUT = 4
 _ENDS_SOON_MS = 3_600_000
 
 
-class Most(NamedTuple):
-    """The estimated maximum of a merge."""
+class Size(NamedTuple):
+    """The estimated size of some rows, or the maximum of a merge."""
 
-    encoded_bytes: int
+    encoded_bytes: float
     rows: float
 
 
-MOST = Most(MAX_MERGE_BYTES, inf)
+MOST = Size(MAX_MERGE_BYTES, inf)
 
 
 class Window(NamedTuple):
@@ -89,7 +89,7 @@ class Merge:
     @property
     def live_rows(self) -> int:
         """The sources' rows that are not planned."""
-        return round(_weight(self.sources, self.windows[0].first_slot, self.windows[-1].end_slot).rows)
+        return round(_size(self.sources, self.windows[0].first_slot, self.windows[-1].end_slot).rows)
 
     def output_id(self, window: Window) -> str:
         """Returns a hash of an output's sources and window, for its bucket's id."""
@@ -104,7 +104,7 @@ def choose(
     max_buckets: int,
     *,
     everything: bool = False,
-    most: Most = MOST,
+    most: Size = MOST,
     dead: Dead = NOTHING_DEAD,
 ) -> Merge | None:
     """Returns the next merge that a topic needs, of a single ledger too. Returns None if none is needed.
@@ -160,7 +160,7 @@ def _tier(small: Sequence[tuple[int, Bucket]], max_buckets: int) -> list[tuple[i
     return list(small[: max(2, max_buckets // 2)])
 
 
-def _that_fit(chosen: Iterable[tuple[int, Bucket]], planned: int, most: Most) -> Iterator[Bucket]:
+def _that_fit(chosen: Iterable[tuple[int, Bucket]], planned: int, most: Size) -> Iterator[Bucket]:
     """Yields as many buckets as fit into a transaction and a run."""
     index_bytes = live_bytes = 0
     rows = 0.0
@@ -175,20 +175,13 @@ def _that_fit(chosen: Iterable[tuple[int, Bucket]], planned: int, most: Most) ->
         yield bucket
 
 
-class Weight(NamedTuple):
-    """The estimated size of some rows."""
-
-    encoded_bytes: float
-    rows: float
-
-
-def _weight(sources: Sequence[Bucket], first_slot: int, end_slot: int) -> Weight:
+def _size(sources: Sequence[Bucket], first_slot: int, end_slot: int) -> Size:
     """Estimates the rows and bytes in slots [first_slot, end_slot).
 
     Each bucket's rows are spread evenly over its occupied slots.
     """
     shares = [(source.share(first_slot, end_slot), source) for source in sources]
-    return Weight(
+    return Size(
         sum(share * source.size_bytes for share, source in shares), sum(share * source.rows for share, source in shares)
     )
 
@@ -197,19 +190,19 @@ def _outputs(sources: Sequence[Bucket], planned: int) -> tuple[Window, ...]:
     """Returns the windows of the outputs, fewer than sources, so that merging ends."""
     first = max(planned, min(source.next_slot(planned) or planned for source in sources))
     end = max(source.last_slot for source in sources) + 1
-    total = _weight(sources, first, end)
+    total = _size(sources, first, end)
     # Far fewer outputs than sources: outputs may be small again.
     wanted = max(1, min(MAX_OUTPUTS, len(sources) // _SOURCES_AN_OUTPUT, int(total.encoded_bytes / WINDOW_BYTES)))
     cut = windows(first, end, wanted)
-    found = [each for a, b in cut for each in shares_of(a, b, _weight(sources, a, b), MAX_OUTPUTS // len(cut))]
+    found = [each for a, b in cut for each in shares_of(a, b, _size(sources, a, b), MAX_OUTPUTS // len(cut))]
     if len(found) >= len(sources):
         found = shares_of(first, end, total, min(MAX_OUTPUTS, max(1, len(sources) - 1)))
     return tuple(found)
 
 
-def shares_of(first_slot: int, end_slot: int, weight: Weight, most: float = inf) -> list[Window]:
+def shares_of(first_slot: int, end_slot: int, size: Size, most: float = inf) -> list[Window]:
     """Divides the rows of slots into shares that fit into a ledger each, but into at most `most` shares."""
-    shares = int(min(most, 1 + max(weight.encoded_bytes / MAX_OUTPUT_BYTES, weight.rows / MAX_OUTPUT_ROWS)))
+    shares = int(min(most, 1 + max(size.encoded_bytes / MAX_OUTPUT_BYTES, size.rows / MAX_OUTPUT_ROWS)))
     return [Window(first_slot, end_slot, share, shares) for share in range(shares)]
 
 

@@ -16,9 +16,9 @@ writes the same bytes, on any machine and in each repetition.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import accumulate, chain, zip_longest
 
 import numpy as np
@@ -34,6 +34,7 @@ from tidewheel.ledger.rows import Ids, ids_of, sorted_order, taken
 from tidewheel.ledger.segment_table import touching
 from tidewheel.ledger.writer import SEGMENT_BYTES, LedgerWriter
 from tidewheel.model import object_names
+from tidewheel.model.groups import grouped
 from tidewheel.model.message import id_deliver_at_ms, id_floor
 from tidewheel.model.plan import Segment
 from tidewheel.model.settings import TopicSettings
@@ -112,7 +113,8 @@ def merged_rows(objects: Objects, work: MergeWork, window: Window, threads: int 
     cancelled: Ids = np.frombuffer(work.cancelled, "S16")
     waiting: list[pa.Table] = []
     for batch, complete_id in _batches(objects, work.merge, first_id, end_id, threads):
-        waiting.append(without_dead(decode_together(batch), work))
+        unpurged = without_purged(decode_together(batch), work.state)
+        waiting.append(without_expired(unpurged, work.now_ms - EXPIRED_FOR_MS))
         rows = pa.concat_tables(waiting).combine_chunks()
         waiting.clear()
         order = sorted_order(rows)
@@ -123,7 +125,7 @@ def merged_rows(objects: Objects, work: MergeWork, window: Window, threads: int 
         waiting.append(taken(rows, order[ready:]))
         for start in range(0, ready, _YIELDED_ROWS):
             yield taken(rows, order[start : min(start + _YIELDED_ROWS, ready)])
-        del rows  # before the next are decoded
+        del unpurged, rows  # before the next are decoded
 
 
 def _wanted(ids: Ids, cancelled: Ids) -> npt.NDArray[np.bool_]:
@@ -151,44 +153,54 @@ def _bounds(work: MergeWork, window: Window) -> tuple[bytes, bytes]:
     return cuts[window.share], cuts[window.share + 1]
 
 
-def without_dead(rows: pa.Table, work: MergeWork) -> pa.Table:
-    """Returns the rows that are neither purged nor long expired."""
-    return without_expired(without_purged(rows, work.state), work.now_ms - EXPIRED_FOR_MS)
-
-
 def _batches(
     objects: Objects, merge: Merge, first_id: bytes, end_id: bytes, threads: int
 ) -> Iterator[tuple[list[StoredSegment], bytes | None]]:
-    """Yields segments in the order of their first ids, with the next segment's first id."""
-    order = sorted(
-        (
-            (segment.least_id, number, segment)
-            for number, source in enumerate(merge.sources)
-            for segment in _touching(source.segments, first_id, end_id)
-        ),
-        key=lambda each: each[:2],
-    )
+    """Yields segments in the order of their first ids, with the next segment's first id.
+
+    Neighbouring segments of a source are read with one GET, when the first of them is needed.
+    """
     names = [source.object_name for source in merge.sources]
+    most_bytes = max(_LONG_ENOUGH_BYTES, _READ_BYTES // len(names))
+    runs = sorted(
+        _Run(run[0].least_id, number, run)
+        for number, source in enumerate(merge.sources)
+        for run in grouped(_touching(source.segments, first_id, end_id), lambda each: each.length, most_bytes)
+    )
+    order = sorted(_Run(each.least_id, run.number, [each]) for run in runs for each in run.segments)
 
-    def read(wanted: _Range) -> memoryview:
-        return memoryview(objects.get_range(names[wanted.number], wanted.offset, wanted.length))
+    def read(run: _Run) -> memoryview:
+        return memoryview(objects.get_range(names[run.number], run.segments[0].offset, run.length))
 
-    ranges = _ranges(order, max(_LONG_ENOUGH_BYTES, _READ_BYTES // len(names)))
-    held: dict[int, tuple[_Range, memoryview]] = {}
+    held: dict[int, tuple[_Run, memoryview]] = {}
     batch: list[StoredSegment] = []
     raw_bytes = 0
-    with closing(read_ahead(read, ranges, size=lambda each: each.length, threads=threads)) as found:
-        following_ranges = zip(ranges, found, strict=True)
-        for position, (_, number, segment) in enumerate(order):
-            if number not in held or segment.offset >= held[number][0].end:
-                held[number] = next(following_ranges)
-            start = segment.offset - held[number][0].offset
-            batch.append(StoredSegment(names[number], segment, held[number][1][start : start + segment.length]))
+    with closing(read_ahead(read, runs, size=lambda run: run.length, threads=threads)) as found:
+        following_runs = zip(runs, found, strict=True)
+        for each, following in zip_longest(order, order[1:]):
+            number, [segment] = each.number, each.segments
+            if number not in held or segment.offset > held[number][0].segments[-1].offset:
+                held[number] = next(following_runs)
+            run, data = held[number]
+            start = segment.offset - run.segments[0].offset
+            batch.append(StoredSegment(names[number], segment, data[start : start + segment.length]))
             raw_bytes += segment.raw_bytes
-            following = order[position + 1][0] if position + 1 < len(order) else None
             if following is None or raw_bytes >= _BATCH_RAW_BYTES:
-                yield batch, following
+                yield batch, None if following is None else following.least_id
                 batch, raw_bytes = [], 0
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class _Run:
+    """Neighbouring segments of the source with this number. Runs are in the order of their first ids."""
+
+    least_id: bytes
+    number: int
+    segments: list[Segment] = field(compare=False)
+
+    @property
+    def length(self) -> int:
+        return self.segments[-1].last_byte + 1 - self.segments[0].offset
 
 
 def _touching(segments: Sequence[Segment], first_id: bytes, end_id: bytes) -> Iterator[Segment]:
@@ -197,30 +209,3 @@ def _touching(segments: Sequence[Segment], first_id: bytes, end_id: bytes) -> It
     for segment, following in zip_longest(found, found[1:]):
         if segment.least_id < end_id and (following is None or following.least_id >= first_id):
             yield segment
-
-
-@dataclass(slots=True)
-class _Range:
-    """Neighbouring segments of the source with this number, read with one GET."""
-
-    number: int
-    offset: int
-    end: int
-
-    @property
-    def length(self) -> int:
-        return self.end - self.offset
-
-
-def _ranges(order: Iterable[tuple[bytes, int, Segment]], most_bytes: int) -> list[_Range]:
-    """Returns the ranges in the order in which the first segment of each is needed."""
-    ranges: list[_Range] = []
-    last: dict[int, _Range] = {}
-    for _, number, segment in order:
-        end = segment.last_byte + 1
-        if number in last and end - last[number].offset <= most_bytes:
-            last[number].end = end
-        else:
-            last[number] = _Range(number, segment.offset, end)
-            ranges.append(last[number])
-    return ranges

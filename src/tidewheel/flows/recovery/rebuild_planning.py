@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 
 from pyroaring import BitMap
 
-from tidewheel.flows.maintenance.merge_planning import Merge, Weight, shares_of
+from tidewheel.flows.maintenance.merge_planning import Merge, Size, shares_of
 from tidewheel.ledger.bucket import Bucket, BucketId
 from tidewheel.ledger.inspection import Inspected
 from tidewheel.model.checkpoint import Checkpoint
@@ -116,7 +116,7 @@ def rewriting(sources: Sequence[Bucket], planned: int) -> Merge | None:
     if not slots:
         return None
     size_bytes = sum(source.size_bytes for source in sources)
-    size = Weight(size_bytes, sum(source.rows for source in sources))
+    size = Size(size_bytes, sum(source.rows for source in sources))
     return Merge(
         sources=tuple(sorted(sources, key=lambda source: (source.id, source.object_name))),
         windows=tuple(shares_of(int(slots.min()), int(slots.max()) + 1, size)),
