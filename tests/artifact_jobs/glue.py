@@ -22,9 +22,10 @@ from zipfile import ZipFile
 
 import pyspark
 
+from tests.conftest import REPOSITORY
 from tidewheel.cdk.pinned_packages import GLUE, pinned
 
-GLUE_HAS = ("boto3", "botocore", "jmespath", "numpy", "python-dateutil", "s3transfer", "six", "urllib3")
+GLUE_HAS = ("boto3", "botocore", "jmespath", "numpy", "pandas", "python-dateutil", "s3transfer", "six", "urllib3")
 """What Glue 6.0 has of what the jobs import, beside pyspark and py4j, and what these packages need in turn."""
 
 CONSUMED = ("--extra-py-files", "--additional-python-modules", "--python-modules-installer-option")
@@ -159,7 +160,7 @@ def make_python(executable: str, folder: Path) -> Path:
     subprocess.run([executable, "-m", "venv", "--without-pip", str(folder)], check=True)
     python = folder / "bin" / "python"
     requirements = folder / "glue-has.txt"
-    requirements.write_text(pinned(GLUE_HAS, GLUE))
+    requirements.write_text(pinned(GLUE_HAS, GLUE, (REPOSITORY / "requirements.lock").read_text()))
     pip(python, "install", "--no-deps", "--require-hashes", f"--requirement={requirements}")
     return python
 

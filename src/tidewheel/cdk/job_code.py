@@ -32,7 +32,7 @@ from tidewheel.errors import BundleFailed
 from tidewheel.shipped import PACKAGE, PUBLIC_NAMES
 
 GLUE_PACKAGES = ("cronsim", "msgspec", "pyarrow", "pyroaring", "tzdata")
-"""The packages that this package needs in a job. Glue already has boto3, numpy, py4j and pyspark."""
+"""The packages that this package needs in a job. Glue already has boto3, numpy, pandas, py4j and pyspark."""
 
 JOB_FOLDERS = ("aws", "client", "flows", "jobs", "ledger", "model", "spark", "storage")
 """The folders of this package that jobs import from, beside the modules in the root folder."""
