@@ -37,7 +37,7 @@ class OneByOne:
 def local_engine(ports: Ports) -> RebuildEngine:
     """Returns an engine of rebuilds that works in this process, and reads one ledger after the other."""
     scan = partial(scan_here, ports.objects, lambda: (ports, ports.parallel), threads=0)
-    return RebuildEngine(scan=scan, write=in_process(ports.objects))
+    return RebuildEngine(scan=scan, writer=in_process(ports.objects))
 
 
 def sweep_orphans(ports: Ports) -> orphans.Orphans:

@@ -55,7 +55,7 @@ def engine_of(job: Job) -> RebuildEngine:
         objects, ports = job.location.objects(), partial(key_ports, job.location)
         return scan_here(objects, ports, stored, wanted, cores=job.cores, advance=job.advance)
 
-    return RebuildEngine(scan=scan, write=SideBySide(tasks=job.tasks, objects=job.location.objects))
+    return RebuildEngine(scan=scan, writer=SideBySide(tasks=job.tasks, objects=job.location.objects))
 
 
 def _settle(job: Job) -> None:

@@ -236,13 +236,14 @@ def generation_of(objects: Objects, topic: str, stored: Sequence[StoredObject]) 
 def _rewritten(engine: RebuildEngine, state: TopicState, resolved: Resolved, together: list[list[int]]) -> list[Bucket]:
     """Writes each group of ledgers as one, without repeats. Nothing names the outputs yet."""
     live = buckets_of(resolved)
-    written: list[Bucket] = []
-    for places in together:
-        merge = rewriting([live[place] for place in places], state.planned)
-        if merge is not None:
-            outputs = engine.write(MergeWork(state=state, merge=merge))
-            written += (output for output in outputs if output is not None)
-    return written
+    merges = (rewriting([live[place] for place in places], state.planned) for places in together)
+    works = [MergeWork(state=state, merge=merge) for merge in merges if merge is not None]
+    outputs: list[Bucket] = []
+    for _, written in engine.writer.write_all(works):
+        if written.error is not None:
+            raise written.error
+        outputs += written.outputs
+    return outputs
 
 
 def _move_aside(ports: Ports, resolved: Resolved, together: list[list[int]]) -> None:

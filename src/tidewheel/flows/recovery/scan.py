@@ -17,9 +17,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidewheel.errors import ObjectMissing
-from tidewheel.flows.maintenance.merge_rows import MergeWork
+from tidewheel.flows.maintenance.merge_outputs import Writer
 from tidewheel.flows.recovery.rebuild_keys import KeyPorts, KeyRestore
-from tidewheel.ledger.bucket import INLINE_SEGMENTS_BYTES, Bucket
+from tidewheel.ledger.bucket import INLINE_SEGMENTS_BYTES
 from tidewheel.ledger.inspection import READ_BYTES, Inspected, inspect
 from tidewheel.ledger.reader import Read
 from tidewheel.ledger.rows import SCHEMA, times_of
@@ -81,11 +81,11 @@ class RebuildEngine:
 
     Attributes:
         scan: reads ledgers.
-        write: writes the outputs of a merge. A failed or repeated task leaves only orphans.
+        writer: writes the outputs of merges. A failed or repeated task leaves only orphans.
     """
 
     scan: Callable[[Sequence[StoredObject], ScanRange], LedgerScan]
-    write: Callable[[MergeWork], Iterable[Bucket | None]]
+    writer: Writer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
