@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import pickle
+import random
 import tracemalloc
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
+from itertools import combinations
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -22,14 +26,17 @@ from tidewheel.errors import InvalidValue
 from tidewheel.flows.maintenance.checkpoint import checkpoint_topic
 from tidewheel.flows.maintenance.merge import in_process, merge
 from tidewheel.flows.recovery.audit import audit
-from tidewheel.flows.recovery.rebuild import rebuild
+from tidewheel.flows.recovery.rebuild import ledgers_of, rebuild
 from tidewheel.flows.recovery.rebuild_planning import groups, resolve
+from tidewheel.flows.recovery.scan import ScanRange, scan_here
 from tidewheel.jobs.job import Job
-from tidewheel.jobs.location import Location
+from tidewheel.jobs.location import Location, key_ports
 from tidewheel.jobs.rebuilding import engine_of, rebuild_index, topic_settings
 from tidewheel.ledger.bucket import Bucket, bucket_id
 from tidewheel.ledger.inspection import Inspected
-from tidewheel.model.object_names import ASIDE
+from tidewheel.ledger.ledger import encode_ledger, rows_table
+from tidewheel.ledger.rows import sort_rows
+from tidewheel.model.object_names import ASIDE, ledger_name
 from tidewheel.model.plan import Segment
 from tidewheel.model.settings import TopicSettings
 from tidewheel.spark.ledger_scan import _connect, scan_on_spark
@@ -95,6 +102,39 @@ def test_every_engine_finds_the_same_and_loses_and_doubles_nothing(spark: SparkS
     world.run(4 * DAY, sweeps=True)
     received = world.received()
     assert set(received.values()) == {1} and set(made.ids) <= set(received) and len(received) == len(made.ids) + 15
+
+
+def some_ledgers(folder: Path) -> list[set[int]]:
+    """Writes ledgers, some of which share messages. Returns the numbers of each ledger's messages."""
+    draw = random.Random(5)
+    pools = [range(start, start + 200) for start in range(0, 1600, 200)]
+    found = [set(draw.sample(pools[draw.randrange(8)], 60)) for _ in range(14)]
+    for place, numbers in enumerate(found):
+        times = [number * 1000 for number in numbers]
+        ids = [random.Random(number).randbytes(16) for number in numbers]
+        rows = rows_table(deliver_at_ms=times, message_id=ids, payload=[b""] * 60, encoding=[0] * 60, sent_at_ms=times)
+        ledger = encode_ledger(sort_rows(rows), topic=TOPIC, generation="g", slot_ms=300_000)
+        Location(root=str(folder)).objects().put(
+            ledger_name(TOPIC, bucket_id(0, f"{place:02}"), 300_000, "a"), ledger.data
+        )
+    return found
+
+
+def test_both_scans_find_the_same_ledgers_and_connect_the_same(spark: SparkSession, tmp_path: Path) -> None:
+    ledgers = some_ledgers(tmp_path)
+    location, wanted = Location(root=str(tmp_path)), ScanRange(slot_ms=300_000, from_ms=100_000, keys_from_ms=0)
+    stored = ledgers_of(location.objects(), TOPIC)
+    there: Any = SimpleNamespace(location=location, advance=lambda *_: None)
+    here = scan_here(location.objects(), partial(key_ports, location), stored, wanted)
+    on_spark = scan_on_spark(lambda: spark, there, stored, wanted)
+    assert list(here.inspected) == list(on_spark.inspected) and len(here.inspected) == len(ledgers)
+    late = [{number for number in each if number >= 100} for each in ledgers]
+    expected = groups(here.inspected, [(a, b) for a, b in combinations(range(14), 2) if late[a] & late[b]])
+    for scan in (here, on_spark):
+        assert groups(scan.inspected, scan.overlaps(scan.inspected)) == expected
+        assert not list(scan.overlaps(scan.inspected[:1]))
+    assert 1 < len(expected) < 8 and max(map(len, expected)) > 2
+    on_spark.close()
 
 
 def test_a_small_rebuild_starts_no_spark(made: Made) -> None:
