@@ -176,18 +176,19 @@ ALL_FLOWS: Mapping[str, Flow] = {
     "create topic": _flow({"dynamodb.GetItem": 2, "dynamodb.PutItem": 2}, reads=2, writes=2),
     # The sweep does the rest.
     "delete topic": _flow({"dynamodb.GetItem": 1, "dynamodb.UpdateItem": 1}, reads=1, writes=3),
-    # Includes the queue and dead-letter queue.
+    # Includes the queue and dead-letter queue, and asks the sweep for a checkpoint.
     "create subscription": _flow(
         {
-            "dynamodb.GetItem": 4,
+            "dynamodb.GetItem": 5,
             "dynamodb.TransactWriteItems": 1,
+            "dynamodb.UpdateItem": 1,
             "sqs.CreateQueue": 2,
             "sqs.GetQueueUrl": 2,
             "sqs.GetQueueAttributes": 1,
             "sqs.ListQueueTags": 1,
         },
-        reads=4,
-        writes=5,
+        reads=5,
+        writes=8,
     ),
 }
 """Flow -> its requests and units, those of the functions and of the clients."""
