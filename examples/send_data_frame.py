@@ -12,6 +12,11 @@ def send(frame: DataFrame, token: str, **options: str) -> None:
     frame.write.format("tidewheel.ledger").options(token=token, **options).mode("append").save()
 
 
+def send_in_order(frame: DataFrame, token: str, partitions: int, **options: str) -> None:
+    """Sends rows in no order. Partitions that overlap in time make merges expensive. Each may have about 128 MB."""
+    send(frame.repartitionByRange(partitions, "deliver_at"), token, **options)
+
+
 def send_stream(frame: DataFrame, name: str, folder: str, **options: str) -> None:
     """Sends what a stream has now, each batch once. Takes rejects="s3://..." too, and keeps its place in a folder."""
     register(frame.sparkSession)

@@ -160,7 +160,7 @@ def make_python(executable: str, folder: Path) -> Path:
     subprocess.run([executable, "-m", "venv", "--without-pip", str(folder)], check=True)
     python = folder / "bin" / "python"
     requirements = folder / "glue-has.txt"
-    requirements.write_text(pinned(GLUE_HAS, GLUE, (REPOSITORY / "requirements.lock").read_text()))
+    requirements.write_text(pinned(GLUE_HAS, GLUE, (REPOSITORY / "requirements.lock").read_text(encoding="utf-8")))
     pip(python, "install", "--no-deps", "--require-hashes", f"--requirement={requirements}")
     return python
 

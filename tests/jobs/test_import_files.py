@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
-from tests.flows.world import HOUR, TOPIC
+from tests.flows.world import DAY, HOUR, START_MS, TOPIC
 from tests.jobs.test_import import Bench, bench, due, json_lines, messages
 from tests.jobs.test_import_bad_input import problem
 from tidewheel.errors import InvalidValue
@@ -121,6 +122,26 @@ def test_rejects_that_the_input_does_not_match_may_stand_beside_it(bench: Bench,
     report = bench.run(bench.folder / source, rejects=f"{bench.folder}/{rejects}", token="july")
     assert (report.imported, len(bench.rejects(bench.folder / rejects) if rejects != "." else [0])) == (1, 1)
     assert bench.run(bench.folder / source, token="july").skipped == 2
+
+
+@pytest.mark.parametrize("format_", ["csv", "json", "parquet"])
+def test_folders_named_like_a_column_give_its_value_where_the_file_has_none(bench: Bench, format_: str) -> None:
+    folder = bench.folder / "in" / "deliver_at=2026-01-03T00%3A00Z" / "key=a b" / "group=__HIVE_DEFAULT_PARTITION__"
+    folder.mkdir(parents=True)
+    rows = [{"body": "one", "kind": "x"}, {"body": "", "kind": "y"}]
+    if format_ == "json":
+        json_lines(folder / "in.json", [*rows, {"body": "own", "key": "k"}])
+    elif format_ == "csv":
+        (folder / "in.csv").write_text("body,kind\none,x\n,y\n")
+    else:
+        pq.write_table(pa.Table.from_pylist(rows), folder / "in.parquet")
+    report = bench.run(bench.folder / "in", rejects=str(bench.folder / "rejects"))
+    assert (report.failed, dict(report.rejected)) == ({}, {"body is missing": 1})
+    found = [(row["payload"], row["key"], row["message_group"], row["deliver_at_ms"]) for row in bench.rows()]
+    at = START_MS + 2 * DAY
+    assert sorted(found) == [(b"one", "a b", None, at), *([(b"own", "k", None, at)] if format_ == "json" else [])]
+    [reject] = bench.rejects(bench.folder / "rejects")
+    assert (reject["key"], reject["deliver_at"]) == ("a b", "2026-01-03T00:00Z")
 
 
 # --- encodings ------------------------------------------------------------------------------------------------

@@ -1,19 +1,20 @@
-"""Imports files of messages as ledgers, by column, without SQS and without Spark's shuffle.
+"""Imports files and tables of messages as ledgers, without SQS.
 
-    files --divide--> parts --read, check--> chunks --sort--> ledgers --commit, with a mark--> live buckets
-                                   '--> rejects      (nothing names them yet)
+    files --read--> rows by column --check--> good rows --sort--> ledgers --record, commits--> live buckets
+                                       '--> rejects         (nothing names them yet)
 
 | module | does |
 |---|---|
-| `driver.py` | runs an import |
+| `driver.py` | runs an import of files |
+| `frames.py` | imports the rows of a table, such as a DataFrame |
 | `options.py`, `files.py` | read the arguments; find and open the input's files |
 | `tables.py` | lists the files of a Delta or an Iceberg table |
-| `dividing.py` | divides a file into parts |
+| `parts.py` | divides files among tasks, and reads a part |
 | `parquet.py`, `csv_rows.py` with `csv_strict.py`, `json_lines.py` | read the rows of a part |
 | `checks.py`, with `times.py`, `texts.py`, `attributes.py` | map and check rows |
-| `chunks.py`, `rejects.py` | write ledgers, and rejected rows |
+| `staging.py`, `rejects.py` | write ledgers, and rejected rows |
 | `child.py` | does all this in a process that foreign bytes may end |
-| `commits.py`, `settled.py` | make ledgers live, and remember finished parts |
+| `record.py`, `commits.py` | remember an import; make ledgers live |
 """
 
 from tidewheel.errors import needs_extra

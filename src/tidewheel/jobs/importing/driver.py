@@ -149,14 +149,14 @@ class _StageApart:
     def __call__(self, parts: list[Part]) -> Staged:
         bad: dict[int, str] = {}
         while True:
-            left, at = [part for part in parts if part.file.number not in bad], 0
+            left, told = [part for part in parts if part.file.number not in bad], list[int | Staged]()
             try:
-                for told in Apart(StageParts(self.work))(left):
-                    if isinstance(told, Staged):
-                        return replace(told, failed=told.failed | bad)
-                    at = told
+                told.extend(Apart(StageParts(self.work))(left))
+                *_, staged = told
+                assert isinstance(staged, Staged)  # the last word of a task
+                return replace(staged, failed=staged.failed | bad)
             except FileProblem as problem:
-                bad[left[at].file.number] = str(problem)
+                bad[left[max(0, len(told) - 1)].file.number] = str(problem)
 
 
 def _usable(job: Job, files: Sequence[InputFile], staged: Staged) -> Staged:

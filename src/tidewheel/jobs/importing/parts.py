@@ -5,8 +5,13 @@ The division follows from the listing alone, so no file is opened for it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, replace
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from tidewheel.jobs.importing.csv_rows import header_of, read_csv
 from tidewheel.jobs.importing.files import check_unchanged, codec_of
@@ -46,26 +51,59 @@ def _is_divisible(file: InputFile) -> bool:
 
 
 def read_part(location: Location, part: Part, options: ImportOptions) -> Iterator[Rows]:
-    """Reads the rows of a part.
+    """Reads the rows of a part. A column that the file lacks may be the name of its folder.
 
     Raises:
         FileProblem: the file cannot be read, lacks a column, has a column of a wrong type, or has changed.
     """
-    if part.file.size_bytes == 0:
-        return
-    match part.file.format:
+    folders = part.file.of_folders
+    given = {option: name for option, name in asdict(options.columns).items() if name in folders and option != "body"}
+    for rows in _read(location, part, options, given):
+        yield _with_folders(rows, options, given, folders) if given else rows
+    check_unchanged(part.file)
+
+
+def _read(location: Location, part: Part, options: ImportOptions, given: Mapping[str, str]) -> Iterator[Rows]:
+    def present(names: tuple[str, ...]) -> Columns:
+        columns = _present((*names, *given.values()), options)
+        absent: dict[str, Any] = {option: None for option, name in given.items() if name not in names}
+        if "deliver_at" in absent:
+            absent["deliver_at"] = columns.body  # a reader needs a time, which gives way to the folder's
+        return replace(columns, **absent)
+
+    match part.file.format if part.file.size_bytes else None:
+        case None:
+            return
         case "parquet":
-            yield from read_parquet(location, part, lambda names: _present(names, options))
+            yield from read_parquet(location, part, present)
         case "csv":
             part = replace(part, dialect=options.dialect)
             header = header_of(location, part)
             if header:
-                yield from read_csv(location, replace(part, header=header, columns=_present(header, options)))
+                yield from read_csv(location, replace(part, header=header, columns=present(header)))
         case _:
             if not part.first:
-                check_lines(location, part, options.needed)
+                needed = {option: name for option, name in options.needed.items() if name not in given.values()}
+                check_lines(location, part, needed)
             yield from read_lines(location, replace(part, columns=options.columns))
-    check_unchanged(part.file)
+
+
+def _with_folders(rows: Rows, options: ImportOptions, given: Mapping[str, str], folders: Mapping[str, str]) -> Rows:
+    """Returns rows with the values of the folders' names where the file has none."""
+    found: dict[str, Any] = {}
+    for option, name in given.items():
+        field = {"deliver_at": "due", "expires_at": "expires"}.get(option, option)
+        own = getattr(rows, field) if getattr(rows.columns, option) == name else None
+        if own is None or own.null_count:
+            of_folder = pa.array([folders[name]] * len(rows))
+            found[field] = of_folder if own is None else pc.coalesce(own.cast(pa.string()), of_folder)
+    texts = {name: json.dumps(folders[name]) for name in given.values()}
+
+    def shown(row: int) -> Mapping[str, str]:
+        own = rows.given(row)
+        return {**own, **{name: text for name, text in texts.items() if own.get(name, "null") == "null"}}
+
+    return replace(rows, **found, columns=options.present({*rows.columns.names, *given.values()}), given=shown)
 
 
 def _present(names: tuple[str, ...], options: ImportOptions) -> Columns:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
+from urllib.parse import unquote
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +21,8 @@ MALFORMED = "the line is malformed"
 """The problem of a line that is no row."""
 ENCODING = "tidewheel.encoding"
 """A column of JSON lines. It is `bytes` if the body is base64, as in the rejects of binary bodies."""
+
+_NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 
 Mask = npt.NDArray[np.bool_]
 
@@ -44,6 +47,12 @@ class InputFile:
     size_bytes: int
     changed: str
     format: str
+
+    @property
+    def of_folders(self) -> dict[str, str]:
+        """Columns that the file's folders give, such as `kind=renewal`, with their values."""
+        named = [folder.partition("=") for folder in self.name.split("/")[:-1]]
+        return {name: unquote(value) for name, sign, value in named if name and sign and value != _NO_VALUE}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
