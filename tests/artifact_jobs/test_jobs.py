@@ -134,7 +134,7 @@ def test_rebuild_index_brings_back_a_topic_and_its_keys_on_executors_of_which_on
     assert [each.name for each in deployment.service.subscriptions.all("rebuilt")] == ["mail"]
 
 
-def test_import_messages_makes_ledgers_of_files_and_says_what_it_rejects(
+def test_import_messages_makes_ledgers_of_files_on_executors_of_which_one_dies_and_says_what_it_rejects(
     glue: Glue, deployment: Deployment, tmp_path: Path
 ) -> None:
     deployment.create_topic("imported")
@@ -146,7 +146,13 @@ def test_import_messages_makes_ledgers_of_files_and_says_what_it_rejects(
         (tmp_path / name).write_text("".join(json.dumps(row) + "\n" for row in rows))
     rejects = tmp_path / "rejects"
     given = {"topic": "imported", "input": str(tmp_path / "*.jsonl"), "deliver_at": "due", "body": "text"}
-    run = done(glue.run(deployment.jobs["import_messages"], **given, rejects=str(rejects)))
+    with an_executor_dies() as killed:
+        run = done(
+            glue.run(
+                deployment.jobs["import_messages"], **given, rejects=str(rejects), master="local-cluster[2,1,1024]"
+            )
+        )
+    assert len(killed) == 1
     assert f"{len(good) + len(bad):,} rows read, {len(good):,} imported" in run.messages[-1]
     due_ms = [round(datetime.fromisoformat(str(row["due"])).timestamp() * 1000) for row in good]
     expected = Counter((due, b'{"n": %d}' % n) for n, due in enumerate(due_ms))

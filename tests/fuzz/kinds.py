@@ -222,9 +222,9 @@ def _import_record() -> Kind:
         rejected={"body is missing": 1},
         failed={"/b.csv": "it vanished"},
         rejects=["imports/orders/_1/rejects/1.json"],
-        ledgers=[items.decode_bucket(ITEMS["bucket"])],
+        ledgers=[ITEMS["bucket"]],
     )
-    return Kind(good=(record.encode("orders"),), read=lambda data: repr(decode_record(data, "x")))
+    return Kind(good=(record.encode(),), read=lambda data: repr(decode_record(data, "x")))
 
 
 _MAKERS: dict[str, Callable[[], Kind]] = {

@@ -104,7 +104,9 @@ def import_messages(job: Job, stager: Stager | None = None, limits: Limits = LIM
     record, mine = records.read(), None
     if record is None:
         staged = _usable(job, files, (stager or stage_here)(job, work, files))
-        record = mine = Record.of(given, staged, {file.number: file.name for file in files}, work.terms.now_ms)
+        record = mine = Record.of(
+            given, staged, options.topic, {file.number: file.name for file in files}, work.terms.now_ms
+        )
     report = complete(job, work, records, record, mine, given)
     report.seconds = perf_counter() - started
     _say(job, options.topic, report)
@@ -187,12 +189,12 @@ def complete(job: Job, work: Work, records: Records, record: Record, mine: Recor
     now_ms = job.service.clock.now_ms()
     if mine is not None:
         if now_ms > mine.stored_ms + _MOST_STAGING_MS:
-            drop(job, mine)
+            job.service.objects.delete(mine.names)
             raise InvalidValue("--input", work.options.input, "reading it took over twelve hours; import it in pieces")
         record = records.store(mine)
     is_mine = mine is not None and record.first_mark == mine.first_mark
     if mine is not None and not is_mine:
-        drop(job, mine)
+        job.service.objects.delete(mine.names)
     token = work.target.import_id.rpartition(".")[0]
     difference = record.given.difference(given)
     if difference is not None:
@@ -216,7 +218,7 @@ def complete(job: Job, work: Work, records: Records, record: Record, mine: Recor
 def _commit_all(job: Job, work: Work, record: Record, report: Imported) -> None:
     target, service = work.target, job.service
     marks = service.buckets.imported(target.topic, target.import_id)
-    for mark, bucket in enumerate(record.ledgers, record.first_mark):
+    for mark, bucket in enumerate(record.buckets, record.first_mark):
         if mark in marks or (record.is_finished and not _is_lost(service, target, bucket)):
             report.skipped += bucket.rows
             continue
@@ -249,11 +251,6 @@ def _publish_rejects(job: Job, work: Work, records: Records, record: Record) -> 
                 return  # another run copied them all
             raise
         to.put(f"{folder}{work.target.import_id}-{number}.json", data)
-
-
-def drop(job: Job, mine: Record) -> None:
-    """Deletes what this run's tasks have written."""
-    job.service.objects.delete([*(each.object_name for each in mine.ledgers), *mine.rejects])
 
 
 def _refuse_known(records: Records, given: Input) -> None:

@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 
 from tidewheel.errors import InvalidValue
 from tidewheel.jobs.importing.checks import checked_rows
-from tidewheel.jobs.importing.driver import Imported, complete, drop, work_of
+from tidewheel.jobs.importing.driver import Imported, complete, work_of
 from tidewheel.jobs.importing.options import Columns, parse_options
 from tidewheel.jobs.importing.parquet import refused_types, rows_of
 from tidewheel.jobs.importing.record import Input, Record, Records
@@ -106,13 +106,13 @@ class FrameImport:
             return Imported(token=self.work.target.import_id)
         about = {"number of rows": str(rows), "content of the rows": f"{staged.digest % _DIGESTS:032x}"}
         given = Input.of(options, (), **about)
-        mine = Record.of(given, staged, {}, self.work.terms.now_ms)
+        mine = Record.of(given, staged, options.topic, {}, self.work.terms.now_ms)
         if record is not None:
-            drop(job, mine)
+            job.service.objects.delete(mine.names)
             return complete(job, self.work, records, record, None, given)
         if options.rejects is None:
             _refuse(mine.rejected)
-        _tell_overlap(job, mine.ledgers)
+        _tell_overlap(job, mine.buckets)
         return complete(job, self.work, records, mine, mine, given)
 
     def give_up(self, found: Sequence[Staged]) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -16,7 +17,7 @@ import pyarrow as pa
 
 from tidewheel.jobs.importing.options import Columns
 from tidewheel.jobs.importing.rejects import columns_of
-from tidewheel.jobs.importing.streams import UTF_8_MARK, Stream, stream_of, text_of
+from tidewheel.jobs.importing.streams import Stream, stream_of, text_of
 from tidewheel.jobs.importing.texts import from_base64
 from tidewheel.jobs.importing.work import ENCODING, MALFORMED, FileProblem, Mask, Part, Rows
 from tidewheel.jobs.location import Location
@@ -24,6 +25,7 @@ from tidewheel.model.message import Encoding
 from tidewheel.model.untrusted import json_of
 
 _BLOCK_BYTES = 4 * 1024 * 1024
+_FIRST_BYTES = 1024 * 1024
 _LONGEST_LINE = 16 * 1024 * 1024
 _WRONG_TYPE = re.compile(r"Expected `.*`, got `(\w+)`(?: - at `\$\.(.*)`)?\Z")
 _NO_FIELD = re.compile(r'["\\\x00-\x1f]')
@@ -31,73 +33,63 @@ _TIME = int | float | str | None
 _LINES = msgspec.json.Decoder(str)
 
 
-def check_lines(location: Location, part: Part, needed: Mapping[str, str]) -> None:
-    """Looks for columns in the first lines of a file, by option. A misspelt name ends here.
+def read_lines(location: Location, part: Part, needed: Mapping[str, str]) -> Iterator[Rows]:
+    """Reads the lines of a part.
+
+    Args:
+        needed: columns that the first lines must have, by option. A misspelt name ends here.
 
     Raises:
-        FileProblem: none of the first lines has the column, or the file cannot be read.
+        FileProblem: none of the first lines has a column, a line is too long, or the file cannot be read.
     """
-    stream = stream_of(location, part.file)
+    read = _Lines(part.columns)
+    line = None if part.first else 1
+    for offset, block in _blocks(stream_of(location, part.file), part):
+        text = block
+        if not offset:
+            text = text_of(block)
+            _check_names(text[:_FIRST_BYTES], needed)
+        if text:
+            yield read.block(text, line=line, offset=offset)
+        line = None if line is None else line + text.count(b"\n")
+
+
+def _blocks(stream: Stream, part: Part) -> Iterator[tuple[int, bytes]]:
+    """Yields whole lines that begin in a part, with the place of the first."""
+    # A line that begins exactly at the part's first byte is the part's: the byte before tells.
+    offset, rest, more = max(0, part.first - 1), b"", b"\n"
+    if offset:
+        stream.seek(offset)
+    in_part = not offset
+    while more and (part.is_whole or offset < part.end):
+        more = stream.read(_BLOCK_BYTES)
+        data = rest + more
+        end = data.rfind(b"\n") + 1 if more else len(data)
+        if not part.is_whole and offset + end > part.end:
+            # The last line of the part ends at the first line end from here on.
+            end = data.find(b"\n", part.end - offset - 1) + 1 or end
+        if len(data) - end > _LONGEST_LINE:
+            where = f"the line at byte {offset + end}"
+            raise FileProblem(f"{where} is longer than {_LONGEST_LINE:,} bytes; is it a file of JSON lines?")
+        begin = 0 if in_part else data.find(b"\n") + 1
+        in_part = in_part or begin > 0
+        if in_part and end > begin:
+            yield offset + begin, data[begin:end]
+        offset, rest = offset + end, data[end:]
+
+
+def _check_names(text: bytes, needed: Mapping[str, str]) -> None:
     names: dict[str, None] = {}
-    lines = text_of(stream.read(_BLOCK_BYTES // 4)).split(b"\n")
+    lines = text.split(b"\n")
     for line in lines if len(lines) == 1 else lines[:-1]:
-        try:
+        with suppress(ValueError):
             given = json_of(line)
-        except ValueError:
-            continue
-        names |= dict.fromkeys(given) if isinstance(given, dict) else {}
+            names |= dict.fromkeys(given) if isinstance(given, dict) else {}
     for option, name in needed.items():
         if names and name not in names:
             shown = ", ".join(names)
             advice = "if it is rare, put a line that has it first"
             raise FileProblem(f"no column {name!r} ({option}) in its first lines; there are: {shown}; {advice}")
-
-
-def read_lines(location: Location, part: Part) -> Iterator[Rows]:
-    """Reads the lines of a part.
-
-    Raises:
-        FileProblem: the file cannot be read, or a line is too long.
-    """
-    read = _Lines(part.columns)
-    stream = stream_of(location, part.file)
-    whole = part.is_whole
-    offset, line, rest = part.first, 1, b""
-    if part.first:
-        # A line that begins exactly here is this part's: look at the byte before.
-        stream.seek(part.first - 1)
-        offset, rest = _after_first_line(stream, part.first - 1)
-    while whole or offset < part.end:
-        more = stream.read(_BLOCK_BYTES)
-        data = rest + more
-        if offset == 0 and data.startswith(UTF_8_MARK):
-            offset, data = len(UTF_8_MARK), data[len(UTF_8_MARK) :]
-        if not data:
-            return
-        end = data.rfind(b"\n") + 1 if more else len(data)
-        if not whole and offset + end > part.end:
-            # The last line of this part begins before the part's end. It ends at the first line end from there on.
-            end = data.find(b"\n", part.end - offset - 1) + 1 or end
-        if len(data) - end > _LONGEST_LINE:
-            where = f"the line at byte {offset + end}" if part.first else f"line {line + data[:end].count(10)}"
-            raise FileProblem(f"{where} is longer than {_LONGEST_LINE:,} bytes; is it a file of JSON lines?")
-        block, rest = data[:end], data[end:]
-        if block:
-            yield read.block(block, line=None if part.first else line, offset=offset)
-        line += block.count(b"\n")
-        offset += end
-
-
-def _after_first_line(stream: Stream, offset: int) -> tuple[int, bytes]:
-    data = b""
-    while (end := data.find(b"\n") + 1) == 0:
-        more = stream.read(_BLOCK_BYTES)
-        if not more:
-            return offset + len(data), b""
-        data += more
-        if len(data) > 2 * _LONGEST_LINE:
-            raise FileProblem(f"the line before byte {offset} is longer than {_LONGEST_LINE:,} bytes")
-    return offset + end, data[end:]
 
 
 class _Lines:

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from tidewheel.jobs.importing.csv_rows import header_of, read_csv
 from tidewheel.jobs.importing.files import check_unchanged, codec_of
-from tidewheel.jobs.importing.json_lines import check_lines, read_lines
+from tidewheel.jobs.importing.json_lines import read_lines
 from tidewheel.jobs.importing.options import Columns, ImportOptions
 from tidewheel.jobs.importing.parquet import read_parquet
 from tidewheel.jobs.importing.work import FileProblem, InputFile, Limits, Part, Rows
@@ -82,10 +82,8 @@ def _read(location: Location, part: Part, options: ImportOptions, given: Mapping
             if header:
                 yield from read_csv(location, replace(part, header=header, columns=present(header)))
         case _:
-            if not part.first:
-                needed = {option: name for option, name in options.needed.items() if name not in given.values()}
-                check_lines(location, part, needed)
-            yield from read_lines(location, replace(part, columns=options.columns))
+            needed = {option: name for option, name in options.needed.items() if name not in given.values()}
+            yield from read_lines(location, replace(part, columns=options.columns), needed)
 
 
 def _with_folders(rows: Rows, options: ImportOptions, given: Mapping[str, str], folders: Mapping[str, str]) -> Rows:

@@ -13,12 +13,15 @@ from __future__ import annotations
 import json
 import posixpath
 import secrets
-from base64 import b64decode, b64encode
+from base64 import b64decode
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from hashlib import blake2b
 from typing import Any
+
+import msgspec
 
 from tidewheel.errors import CorruptMetadata, ObjectMissing
 from tidewheel.jobs.importing.options import Dialect, ImportOptions
@@ -27,7 +30,6 @@ from tidewheel.jobs.importing.work import InputFile, Target
 from tidewheel.ledger.bucket import Bucket
 from tidewheel.model.checksum import opened, sealed
 from tidewheel.model.object_names import IMPORTS, import_name, staged_name, topic_prefix
-from tidewheel.model.untrusted import json_object_of, mapping, text, whole
 from tidewheel.storage.items import decode_bucket, encode_bucket
 from tidewheel.storage.objects import Objects
 
@@ -44,9 +46,9 @@ class Input:
         changed: the last change of each file, by its whole name.
     """
 
-    options: Mapping[str, str]
-    files: Mapping[str, int]
-    changed: Mapping[str, str]
+    options: dict[str, str]
+    files: dict[str, int]
+    changed: dict[str, str]
 
     @classmethod
     def of(cls, options: ImportOptions, files: Sequence[InputFile] = (), **about: str) -> Input:
@@ -107,7 +109,7 @@ class Record:
         rejected: rows by kind of problem.
         failed: problems of files of which nothing is imported, by name.
         rejects: objects with the rejected rows.
-        ledgers: their buckets.
+        ledgers: their buckets, as items of the table.
         is_finished: whether all is done.
     """
 
@@ -115,33 +117,42 @@ class Record:
     stored_ms: int
     first_mark: int
     good: int
-    rejected: Mapping[str, int]
-    failed: Mapping[str, str]
-    rejects: Sequence[str] = ()
-    ledgers: Sequence[Bucket] = ()
+    rejected: dict[str, int]
+    failed: dict[str, str]
+    rejects: list[str]
+    ledgers: list[dict[str, dict[str, Any]]]
     is_finished: bool = False
 
     @classmethod
-    def of(cls, given: Input, staged: Staged, names: Mapping[int, str], now_ms: int) -> Record:
+    def of(cls, given: Input, staged: Staged, topic: str, names: Mapping[int, str], now_ms: int) -> Record:
         """Returns the record of what the tasks have written, with the files' names by number."""
-        rejected: dict[str, int] = {}
-        for (_, kind), rows in sorted(staged.rejected.items()):
-            rejected[kind] = rejected.get(kind, 0) + rows
+        rejected = Counter[str]()
+        for (_, kind), rows in staged.rejected.items():
+            rejected[kind] += rows
         return cls(
             given=given,
             stored_ms=now_ms,
             first_mark=secrets.randbits(48),
             good=staged.good.total(),
-            rejected=rejected,
+            rejected=dict(rejected),
             failed={names[number]: problem for number, problem in staged.failed.items()},
             rejects=[name for _, name in sorted(staged.rejects)],
-            ledgers=[bucket for _, bucket in staged.ledgers],
+            ledgers=[encode_bucket(topic, bucket) for _, bucket in staged.ledgers],
         )
 
-    def encode(self, topic: str) -> bytes:
+    @property
+    def buckets(self) -> list[Bucket]:
+        """The buckets of the ledgers."""
+        return [decode_bucket(_item(each)) for each in self.ledgers]
+
+    @property
+    def names(self) -> list[str]:
+        """The names of all objects."""
+        return [*(bucket.object_name for bucket in self.buckets), *self.rejects]
+
+    def encode(self) -> bytes:
         """Returns the record's bytes."""
-        plain = asdict(replace(self, ledgers=())) | {"ledgers": [encode_bucket(topic, each) for each in self.ledgers]}
-        return sealed(json.dumps(plain, default=lambda value: b64encode(value).decode()).encode())
+        return sealed(msgspec.json.encode(self))
 
 
 def decode_record(data: bytes, name: str) -> Record:
@@ -151,22 +162,10 @@ def decode_record(data: bytes, name: str) -> Record:
         CorruptMetadata: the object is damaged.
     """
     try:
-        values: Mapping[str, Any] = json_object_of(opened(data))
-        given = mapping(values["given"])
-        return Record(
-            given=Input(
-                options={text(option): text(value) for option, value in mapping(given["options"]).items()},
-                files={text(file): whole(size) for file, size in mapping(given["files"]).items()},
-                changed={text(file): text(change) for file, change in mapping(given["changed"]).items()},
-            ),
-            **{field: whole(values[field]) for field in ("stored_ms", "first_mark", "good")},
-            rejected={text(kind): whole(rows) for kind, rows in mapping(values["rejected"]).items()},
-            failed={text(file): text(problem) for file, problem in mapping(values["failed"]).items()},
-            rejects=[text(each) for each in values["rejects"]],
-            ledgers=[decode_bucket(_item(each)) for each in values["ledgers"]],
-            is_finished=values["is_finished"] is True,
-        )
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        record = msgspec.json.decode(opened(data), type=Record)
+        assert record.buckets is not None  # each can be read
+        return record
+    except (msgspec.MsgspecError, AttributeError, ValueError) as error:
         raise CorruptMetadata(
             f"object {name}, bytes 0-{len(data) - 1}, does not say what an import is ({error}): restore the object "
             "from a backup. Without it, a run imports everything again"
@@ -174,9 +173,11 @@ def decode_record(data: bytes, name: str) -> Record:
 
 
 def _item(values: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """Returns an item with its bytes, which are base64 in JSON."""
     return {
-        name: {type_: b64decode(value, validate=True) if type_ == "B" else value for type_, value in typed.items()}
+        name: {type_: b64decode(value, validate=True) if isinstance(value, str) and type_ == "B" else value}
         for name, typed in values.items()
+        for type_, value in typed.items()
     }
 
 
@@ -198,7 +199,7 @@ class Records:
 
     def store(self, record: Record) -> Record:
         """Stores the record of this run's tasks, unless there is one. Returns the record that counts."""
-        self._objects.put(self._staged, record.encode(self._target.topic), new=True)
+        self._objects.put(self._staged, record.encode(), new=True)
         # A run that finished meanwhile has deleted the first record, after it put the second.
         found = self.read()
         if found is None:
@@ -210,8 +211,7 @@ class Records:
     def finish(self, record: Record) -> None:
         """Marks the import as finished, and deletes what it kept. If it stops in between, the next run deletes it."""
         if not record.is_finished:
-            done = replace(record, rejects=(), is_finished=True)
-            self._objects.put(self._finished, done.encode(self._target.topic))
+            self._objects.put(self._finished, replace(record, rejects=[], is_finished=True).encode())
         self._objects.delete([each.name for each in self._objects.list(self._target.folder)])
 
     def forget(self) -> None:
