@@ -39,7 +39,8 @@ from tests.stored import altered
 from tidewheel.clock import ManualClock
 from tidewheel.jobs.importing import checks, staging
 from tidewheel.jobs.importing.child import Apart
-from tidewheel.jobs.importing.driver import Imported, import_messages, stage_here
+from tidewheel.jobs.importing.driver import import_messages, stage_here
+from tidewheel.jobs.importing.work import Imported
 from tidewheel.jobs.job import Job
 from tidewheel.jobs.location import Location
 from tidewheel.jobs.tasks import InThisProcess

@@ -24,12 +24,12 @@ from tests.flows.world import DAY, HOUR, MINUTE, START_MS, TOPIC, Crash, Crashin
 from tests.stored import altered, stored
 from tidewheel.errors import InvalidValue, UnknownTopic
 from tidewheel.jobs.folder_objects import FolderObjects
-from tidewheel.jobs.importing.driver import Imported, import_messages
+from tidewheel.jobs.importing.driver import import_messages
 from tidewheel.jobs.importing.options import parse_options
 from tidewheel.jobs.importing.record import Records
 from tidewheel.jobs.importing.texts import refused
 from tidewheel.jobs.importing.times import read_times
-from tidewheel.jobs.importing.work import LIMITS, Limits
+from tidewheel.jobs.importing.work import LIMITS, Imported, Limits
 from tidewheel.jobs.job import Job
 from tidewheel.jobs.location import Location
 from tidewheel.ledger.ledger import decode_segment

@@ -16,10 +16,9 @@ from tests.flows.world import DAY, HOUR, START_MS, TOPIC, Crash, CrashingPort, C
 from tests.jobs.test_import import Bench, Ingesting, bench, no_spark
 from tests.stored import altered
 from tidewheel.errors import InvalidValue
-from tidewheel.jobs.importing.driver import Imported
 from tidewheel.jobs.importing.frames import FrameImport
 from tidewheel.jobs.importing.staging import Staged
-from tidewheel.jobs.importing.work import Limits
+from tidewheel.jobs.importing.work import Imported, Limits
 from tidewheel.jobs.job import Job
 from tidewheel.jobs.location import Location
 

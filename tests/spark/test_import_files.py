@@ -16,8 +16,8 @@ import pytest
 
 from tests.flows.world import DAY, START_MS, TOPIC
 from tests.jobs.test_import import Bench, bench, due, json_lines, messages, no_spark
-from tidewheel.jobs.importing.driver import Imported, import_messages
-from tidewheel.jobs.importing.work import LIMITS, Limits
+from tidewheel.jobs.importing.driver import import_messages
+from tidewheel.jobs.importing.work import LIMITS, Imported, Limits
 from tidewheel.jobs.job import Job
 from tidewheel.jobs.location import Location
 from tidewheel.spark.import_files import stage_on_spark

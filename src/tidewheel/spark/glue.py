@@ -13,7 +13,8 @@ from pyspark.sql import SparkSession
 
 from tidewheel.clock import SystemClock
 from tidewheel.errors import NotAllImported
-from tidewheel.jobs.importing.driver import Imported, import_messages
+from tidewheel.jobs.importing.driver import import_messages
+from tidewheel.jobs.importing.work import Imported
 from tidewheel.jobs.job import Job, make_job, parse_arguments, structured
 from tidewheel.spark.import_files import stage_on_spark
 from tidewheel.spark.ledger_scan import scan_on_spark

@@ -10,7 +10,7 @@ as if they were sent now, and the other rows become a new ledger. If it stops
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import pyarrow as pa
 
@@ -20,7 +20,7 @@ from tidewheel.flows.delivery.load_index import complete
 from tidewheel.flows.maintenance.merge_rows import store_rows
 from tidewheel.flows.ports import Ports
 from tidewheel.flows.waiting.find import found_messages, segment_rows
-from tidewheel.jobs.importing.work import Target
+from tidewheel.jobs.importing.work import Imported, Target
 from tidewheel.ledger.bucket import Bucket
 from tidewheel.ledger.rows import times_of
 from tidewheel.model.pack import packs
@@ -32,50 +32,35 @@ _PACKED = 1_000
 """Messages of a pack: ten such packs fit into one call of ingest."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Committed:
-    """The outcome of a commit.
-
-    Attributes:
-        imported: rows that are live now, or were sent.
-        sent: rows that went to the ingest queue.
-        ledgers: ledgers that are live now.
-        skipped: rows of a ledger that another run had committed.
-    """
-
-    imported: int = 0
-    sent: int = 0
-    ledgers: int = 0
-    skipped: int = 0
-
-
-def commit_ledger(ports: Ports, target: Target, mark: int, bucket: Bucket) -> Committed:
-    """Commits one ledger.
+def commit_ledger(ports: Ports, target: Target, mark: int, bucket: Bucket, report: Imported) -> None:
+    """Commits one ledger, and adds its rows to a report.
 
     Raises:
         UnknownTopic: the topic was deleted during the import.
         ConcurrentModification: the topic state changed too often; this ledger is not committed.
         ObjectMissing: the ledger is gone.
     """
-    first, sent = bucket, 0
+    rest: Bucket | None = bucket
     for _ in range(_ATTEMPTS):
         state = _state(ports, target)
-        if state.sealed > bucket.first_slot:
-            if mark in ports.buckets.imported(target.topic, target.import_id):
-                return Committed(skipped=first.rows)
-            rest = _without_sealed(ports, state, bucket)
-            sent += bucket.rows - (0 if rest is None else rest.rows)
-            if rest is None:
-                return Committed(imported=first.rows, sent=sent)
-            bucket = rest
-            continue
-        commit = commit_and_schedule(ports, state, bucket, f"{target.import_id}#{mark}")
+        if rest is None:
+            commit = Commit.COMMITTED  # all rows are sent
+        elif state.sealed <= rest.first_slot:
+            commit = commit_and_schedule(ports, state, rest, f"{target.import_id}#{mark}")
+        elif mark in ports.buckets.imported(target.topic, target.import_id):
+            commit = Commit.EXISTS
+        else:
+            rest, commit = _without_sealed(ports, state, rest), Commit.MOVED
         if commit is Commit.EXISTS:
-            return Committed(skipped=first.rows)
+            report.skipped += bucket.rows
+            return
         if commit is Commit.COMMITTED:
-            if bucket is not first:
-                ports.objects.delete([first.object_name])
-            return Committed(imported=first.rows, sent=sent, ledgers=1)
+            report.imported += bucket.rows
+            report.sent += bucket.rows - (0 if rest is None else rest.rows)
+            report.ledgers += rest is not None
+            if rest is not None and rest is not bucket:
+                ports.objects.delete([bucket.object_name])
+            return
     raise ConcurrentModification("import", target.topic, _ATTEMPTS)
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from time import perf_counter
 
 from tidewheel.errors import InvalidValue, ObjectMissing
@@ -25,7 +25,7 @@ from tidewheel.jobs.importing.parts import shares_of
 from tidewheel.jobs.importing.record import Input, Record, Records, token_of
 from tidewheel.jobs.importing.rejects import check_writable, folder_of
 from tidewheel.jobs.importing.staging import Staged, StageParts
-from tidewheel.jobs.importing.work import LIMITS, FileProblem, InputFile, Limits, Part, Target, Terms, Work
+from tidewheel.jobs.importing.work import LIMITS, FileProblem, Imported, InputFile, Limits, Part, Target, Terms, Work
 from tidewheel.jobs.job import Job
 from tidewheel.jobs.location import S3
 from tidewheel.jobs.tasks import InThreads, Tasks
@@ -43,37 +43,6 @@ _MOST_STAGING_MS = 12 * 3_600_000
 _MOST_AGE_MS = (IMPORT_TTL_S - 86_400) * 1000
 """Marks end after IMPORT_TTL_S. Without them, an unfinished import would commit its ledgers again."""
 _MOST_BYTES = 1 << 30
-
-
-@dataclass(slots=True, kw_only=True)
-class Imported:
-    """Reports the outcome of an import.
-
-    Attributes:
-        token: the import's name; give it as `--token` to run the import again even if the files are moved.
-        read: rows that were read; the sum of imported, rejected and skipped.
-        imported: rows that this run made live.
-        sent: rows of these that were due so soon that they were sent without a ledger.
-        rejected: rows that this run rejected, by reason.
-        ledgers: ledgers that this run made live.
-        skipped: rows that an earlier run imported or rejected.
-        failed: problems of files of which nothing was imported, by name.
-        seconds: duration of this run.
-    """
-
-    token: str
-    imported: int = 0
-    sent: int = 0
-    rejected: Counter[str] = field(default_factory=Counter)
-    ledgers: int = 0
-    skipped: int = 0
-    failed: dict[str, str] = field(default_factory=dict)
-    seconds: float = 0.0
-
-    @property
-    def read(self) -> int:
-        """Returns the number of rows with an outcome."""
-        return self.imported + self.rejected.total() + self.skipped
 
 
 def import_messages(job: Job, stager: Stager | None = None, limits: Limits = LIMITS) -> Imported:
@@ -221,12 +190,8 @@ def _commit_all(job: Job, work: Work, record: Record, report: Imported) -> None:
     for mark, bucket in enumerate(record.buckets, record.first_mark):
         if mark in marks or (record.is_finished and not _is_lost(service, target, bucket)):
             report.skipped += bucket.rows
-            continue
-        done = commit_ledger(service, target, mark, bucket)
-        report.imported += done.imported
-        report.sent += done.sent
-        report.ledgers += done.ledgers
-        report.skipped += done.skipped
+        else:
+            commit_ledger(service, target, mark, bucket, report)
 
 
 def _is_lost(service: Ports, target: Target, bucket: Bucket) -> bool:

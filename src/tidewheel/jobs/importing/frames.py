@@ -20,14 +20,14 @@ import pyarrow.compute as pc
 
 from tidewheel.errors import InvalidValue
 from tidewheel.jobs.importing.checks import checked_rows
-from tidewheel.jobs.importing.driver import Imported, complete, work_of
+from tidewheel.jobs.importing.driver import complete, work_of
 from tidewheel.jobs.importing.options import Columns, parse_options
 from tidewheel.jobs.importing.parquet import refused_types, rows_of
 from tidewheel.jobs.importing.record import Input, Record, Records
 from tidewheel.jobs.importing.rejects import check_writable
 from tidewheel.jobs.importing.staging import Stage, Staged
 from tidewheel.jobs.importing.texts import is_bytes, is_text
-from tidewheel.jobs.importing.work import LIMITS, Limits, Work
+from tidewheel.jobs.importing.work import LIMITS, Imported, Limits, Work
 from tidewheel.jobs.job import Job
 from tidewheel.ledger.bucket import Bucket
 

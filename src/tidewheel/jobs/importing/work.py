@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -205,3 +206,34 @@ class Rows:
 
     def __len__(self) -> int:
         return len(self.due)
+
+
+@dataclass(slots=True, kw_only=True)
+class Imported:
+    """Reports the outcome of an import.
+
+    Attributes:
+        token: the import's name; give it as `--token` to run the import again even if the files are moved.
+        read: rows that were read; the sum of imported, rejected and skipped.
+        imported: rows that this run made live.
+        sent: rows of these that were due so soon that they were sent without a ledger.
+        rejected: rows that this run rejected, by reason.
+        ledgers: ledgers that this run made live.
+        skipped: rows that an earlier run imported or rejected.
+        failed: problems of files of which nothing was imported, by name.
+        seconds: duration of this run.
+    """
+
+    token: str
+    imported: int = 0
+    sent: int = 0
+    rejected: Counter[str] = field(default_factory=Counter)
+    ledgers: int = 0
+    skipped: int = 0
+    failed: dict[str, str] = field(default_factory=dict)
+    seconds: float = 0.0
+
+    @property
+    def read(self) -> int:
+        """Returns the number of rows with an outcome."""
+        return self.imported + self.rejected.total() + self.skipped
