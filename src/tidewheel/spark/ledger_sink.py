@@ -9,7 +9,7 @@
 | `token` | of a DataFrame: the name of this write, for exactly once |
 | `name` | of a stream: its own name. With the number of a batch, it is the batch's token |
 | `stack` | the stack's name, by default `tidewheel` |
-| `region`, `endpoint_url`, `profile` | as for reading |
+| `region`, `endpoint_url`, `profile` | where AWS answers, and as whom |
 | `deliver_at`, `body`, `key`, `group`, `attributes`, `expires_at` | columns, as of an import |
 | `time_zone`, `min_lead`, `rejects` | as of an import; a stream needs `rejects`, or one bad row stops each start |
 
