@@ -7,6 +7,7 @@ import random
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import chain
 from types import SimpleNamespace
 from typing import Any
 
@@ -37,6 +38,7 @@ from tidewheel.flows.administration.subscribe import create_subscription
 from tidewheel.flows.delivery.cancel import cancel
 from tidewheel.flows.delivery.dispatch import dispatch
 from tidewheel.flows.delivery.work import do_task
+from tidewheel.flows.maintenance import merge_planning
 from tidewheel.flows.maintenance.checkpoint import checkpoint_topic, find_checkpoints
 from tidewheel.flows.maintenance.merge import Merged, in_process, merge, merge_topics
 from tidewheel.flows.maintenance.merge_outputs import Written
@@ -373,6 +375,27 @@ def test_outputs_that_were_never_committed_double_nothing() -> None:
     lose_table(world)
     assert len(run_rebuild(world).dropped) == 1
     assert world.received_after(4 * DAY, sweeps=True) == once(ids)
+
+
+def test_ledgers_that_share_a_millisecond_are_rebuilt_with_the_first_ids_of_their_segments(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(merge_planning, "MAX_OUTPUT_ROWS", 20)
+    world = a_world(segment_rows=2)
+    ids = [id for _ in range(4) for id in world.send(*[DAY] * 12)]
+    run_merge(world)
+    [trash] = world.service.merges.trash(TOPIC)
+    world.service.objects.delete(trash.objects)
+
+    def first_ids() -> list[list[bytes]]:
+        return [[each.least_id for each in bucket.segments] for bucket in world.service.buckets.all(TOPIC)]
+
+    before = first_ids()
+    assert len(before) == 3 and len(set(chain(*before))) > 20
+    assert restored(world).dropped == ()
+    assert first_ids() == before
+    world.run(2 * DAY, sweeps=True)
+    assert world.received() == once(ids)
 
 
 def test_an_output_stays_if_a_source_is_damaged() -> None:
