@@ -34,7 +34,7 @@ from tidewheel.client.changes import reschedule
 from tidewheel.errors import ConcurrentModification, InvalidValue, UnknownTopic
 from tidewheel.flows.administration.pause import pause, resume
 from tidewheel.flows.administration.purge import purge
-from tidewheel.flows.administration.subscribe import create_subscription
+from tidewheel.flows.administration.subscribe import collect_soon, create_subscription
 from tidewheel.flows.delivery.cancel import cancel
 from tidewheel.flows.delivery.dispatch import dispatch
 from tidewheel.flows.delivery.work import do_task
@@ -186,6 +186,7 @@ def test_a_subscription_of_ten_minutes_ago_outlives_the_table() -> None:
     ids = world.send(DAY)
     world.sweep()  # the daily walk writes a checkpoint
     world.subscribe("audit")
+    collect_soon(world.service, world.clock, TOPIC)
     world.run(10 * MINUTE, sweeps=True)
     lose_table(world)
     assert run_rebuild(world).subscriptions == ("audit", "billing")

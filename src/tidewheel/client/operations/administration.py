@@ -73,9 +73,11 @@ def create_subscription(core: Core, topic: str, name: str, settings: Subscriptio
         queue_url = make_queue(connection.sqs, connection.stack, topic, name, settings, receives)
     else:
         check_given_queue(connection.sqs, queue_url)
-    return subscribe.create_subscription(
+    created = subscribe.create_subscription(
         connection.storage, core.clock, topic, name, queue_url, settings.initial_position, settings=settings
     )
+    subscribe.collect_soon(connection.storage, core.clock, topic)
+    return created
 
 
 def delete_subscription(connection: Connection, topic: str, name: str, delete_queue: bool) -> SubscriptionState:

@@ -142,6 +142,7 @@ class DeclaredSubscription(StoredSettings):
             settings=self,
             owner=owner,
         )
+        subscribe.collect_soon(connection.storage, clock, self.topic)
         subscribe.check_same_settings(found, self, exactly=True)
         return found.generation
 

@@ -90,8 +90,6 @@ def create_subscription(
 ) -> SubscriptionState:
     """Creates a subscription, or returns the existing subscription with this queue and these settings.
 
-    If it stops after the subscription is created, a day may pass until a checkpoint has it.
-
     Args:
         queue_url: where its messages go.
         initial_position: "latest" for all messages sent from now on and all messages that wait in open slots;
@@ -126,15 +124,15 @@ def create_subscription(
             **settings.stored(),
         )
         if storage.subscriptions.create(state, subscription):
-            _collect_soon(storage, clock, topic)
             return subscription
     raise ConcurrentModification("subscribe", topic, _ATTEMPTS)
 
 
-def _collect_soon(storage: Storage, clock: Clock, topic: str) -> None:
+def collect_soon(storage: Storage, clock: Clock, topic: str) -> None:
     """Has the next sweep collect, and so write a checkpoint with a new subscription.
 
-    A rebuild from an older checkpoint would not know the subscription.
+    A rebuild from an older checkpoint would not know the subscription. If it stops before, a day may pass until a
+    checkpoint has the subscription.
     """
     for _ in range(_ATTEMPTS):
         state = storage.topic_states.read(topic)
