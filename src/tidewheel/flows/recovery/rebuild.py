@@ -126,15 +126,16 @@ def _rebuild(
     together = groups(resolved.live, scan.overlaps(resolved.live))
     say(f"topic {topic}: {len(resolved.live):,} ledgers count, {sum(map(len, together)):,} of them are rewritten")
     outputs = _rewritten(engine, state, resolved, together)
+    # Before anything is moved: Spark reads a ledger again if it loses a worker.
+    keys = scan.restore_keys(resolved.live, KeyRestore.of(checkpoint, state, now_ms), checkpoint.keys)
+    scan.close()
+    if keys:
+        say(f"topic {topic}: {keys:,} keys")
     _move_aside(ports, resolved, together)
     rewritten = {place for each in together for place in each}
     live = [each for place, each in enumerate(buckets_of(resolved)) if place not in rewritten] + outputs
     _clear(ports, topic, {each.id for each in live}, planned)
     _restore(ports, checkpoint, live, planned)
-    keys = scan.restore_keys(resolved.live, KeyRestore.of(checkpoint, state, now_ms), checkpoint.keys)
-    if keys:
-        say(f"topic {topic}: {keys:,} keys")
-    scan.close()
     ports.topic_list.add(topic)
     if not ports.topic_states.create(replace(state, waiting=waiting_rows(live, planned))):
         raise AlreadyExists("topic", topic, "an index that was made during the rebuild")
