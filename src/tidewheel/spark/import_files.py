@@ -75,7 +75,7 @@ def stage_on_spark(job: Job, work: Work, files: Sequence[InputFile]) -> Staged:
         failed.update({number: problem for sample in samples for number, problem in sample.failed.items()})
         while True:
             ends = _ends([sample for sample in samples if sample.file not in failed], work)
-            job.say(f"about {len(ends) + 1} ledgers of {done.files.value - len(failed):,} files")
+            job.say(f"about {len(ends) + 1} ledgers of {len(files) - len(failed):,} files")
             rows = parts().mapInArrow(_Read(work, done, ends), from_arrow_schema(_ROWS))
             staged = Staged.of(_results(rows.repartitionById(len(ends) + 1, "range"), _Write(work)))
             if not staged.failed:

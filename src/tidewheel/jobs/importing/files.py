@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from functools import partial
 from glob import escape, glob, has_magic
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from botocore.exceptions import BotoCoreError, ClientError
 
@@ -92,13 +92,13 @@ def codec_of(file: InputFile) -> str | None:
     return _CODECS[ending.lower()]
 
 
-def opened(location: Location, file: InputFile) -> io.RawIOBase:
+def opened(location: Location, file: InputFile) -> io.BufferedIOBase:
     """Opens a file to read ranges."""
     if file.name.startswith(S3):
-        return _S3File(location, file)
+        return io.BufferedReader(_S3File(location, file), _BLOCK_BYTES)
     check_unchanged(file)
     try:
-        return cast(io.RawIOBase, Path(file.name).open("rb", buffering=0))
+        return Path(file.name).open("rb")
     except OSError as error:
         raise FileProblem(f"it cannot be opened: {error.strerror}; let this run read it") from None
 
@@ -109,12 +109,12 @@ class _S3File(io.RawIOBase):
     def __init__(self, location: Location, file: InputFile) -> None:
         self._client = client(location, "s3")
         self._s3_bucket, _, self._key = file.name.removeprefix(S3).partition("/")
-        self._file = file
-        self._position = 0
-        self._held_from = 0
-        self._held = b""
+        self._file, self._position = file, 0
 
     def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
         return True
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
@@ -122,23 +122,14 @@ class _S3File(io.RawIOBase):
         self._position = max(0, base + offset)
         return self._position
 
-    def read(self, size: int = -1, /) -> bytes:
-        end = self._file.size_bytes
-        if size >= 0:
-            end = min(end, self._position + size)
-        pieces = []
-        while self._position < end:
-            start = self._position - self._held_from
-            if not 0 <= start < len(self._held):
-                self._held_from, self._held = self._position, self._range(self._position, end - self._position)
-                start = 0
-            piece = self._held[start : start + end - self._position]
-            pieces.append(piece)
-            self._position += len(piece)
-        return b"".join(pieces)
+    def readinto(self, buffer: Any) -> int:
+        end = min(self._file.size_bytes, self._position + len(buffer))
+        data = self._range(self._position, end) if self._position < end else b""
+        buffer[: len(data)] = data
+        self._position += len(data)
+        return len(data)
 
-    def _range(self, start: int, wanted: int) -> bytes:
-        end = min(self._file.size_bytes, start + max(wanted, _BLOCK_BYTES))
+    def _range(self, start: int, end: int) -> bytes:
         try:
             answer = self._client.get_object(
                 Bucket=self._s3_bucket, Key=self._key, Range=f"bytes={start}-{end - 1}", IfMatch=self._file.changed
@@ -151,8 +142,6 @@ class _S3File(io.RawIOBase):
                 raise FileProblem(_GONE) from None
             raise FileProblem(f"S3 refuses bytes {start}-{end - 1}: {error}") from None
         data: bytes = answer["Body"].read()
-        if not data:
-            raise FileProblem(_CHANGED)
         return data
 
 
