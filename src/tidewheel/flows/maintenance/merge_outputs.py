@@ -79,14 +79,14 @@ class SideBySide:
         counts = Counter(part.place for part in parts)
         found: dict[int, dict[int, _Result]] = {place: {} for place in range(len(works))}
         yield from [(place, _written(found.pop(place))) for place in range(len(works)) if not counts[place]]
-        done, total = 0, sum(part.encoded_bytes for part in parts)
+        done, total = 0, sum(part.work.merge.live_bytes for part in parts)
         task = _WriteOutput(self.objects, self.threads, tuple(work.cancelled for work in works))
         with closing(self.tasks(_RAW_FACTOR * total).run(task, parts)) as results:
             try:
                 for number, result in results:
                     part = parts[number]
                     found[part.place][part.number] = result
-                    done += part.encoded_bytes
+                    done += part.work.merge.live_bytes
                     self.advance(done, total)
                     if len(found[part.place]) == counts[part.place]:
                         yield part.place, _written(found.pop(part.place))
@@ -128,7 +128,6 @@ class _Part:
             cancelled ids, since all outputs share these.
         content: ends the id of the output's bucket.
         sources: names of all sources of the merge.
-        encoded_bytes: an estimate.
     """
 
     place: int
@@ -136,7 +135,6 @@ class _Part:
     work: MergeWork
     content: str
     sources: tuple[str, ...]
-    encoded_bytes: int
 
 
 def _parts(place: int, work: MergeWork) -> list[_Part]:
@@ -161,7 +159,6 @@ def _parts(place: int, work: MergeWork) -> list[_Part]:
                     work=replace(work, merge=narrow, cancelled=b""),
                     content=merge.output_id(window),
                     sources=names,
-                    encoded_bytes=size,
                 )
             )
     return found
@@ -169,8 +166,8 @@ def _parts(place: int, work: MergeWork) -> list[_Part]:
 
 def _ordered(merges: Iterable[list[_Part]]) -> list[_Part]:
     """Returns the parts merge by merge, so that the first merges end early. The largest come first."""
-    each = [sorted(parts, key=lambda part: -part.encoded_bytes) for parts in merges if parts]
-    return [part for parts in sorted(each, key=lambda parts: -parts[0].encoded_bytes) for part in parts]
+    each = [sorted(parts, key=lambda part: -part.work.merge.live_bytes) for parts in merges if parts]
+    return [part for parts in sorted(each, key=lambda parts: -parts[0].work.merge.live_bytes) for part in parts]
 
 
 @dataclass(frozen=True, slots=True)
