@@ -13,8 +13,9 @@ def send(frame: DataFrame, token: str, **options: str) -> None:
 
 
 def send_in_order(frame: DataFrame, token: str, partitions: int, **options: str) -> None:
-    """Sends rows in no order. Partitions that overlap in time make merges expensive. Each may have about 128 MB."""
-    send(frame.repartitionByRange(partitions, "deliver_at"), token, **options)
+    """Sends rows that are in no order of time. Partitions that overlap in time make merges expensive."""
+    ordered = frame.repartitionByRange(partitions, "deliver_at").sortWithinPartitions("deliver_at")
+    send(ordered, token, **options)
 
 
 def send_stream(frame: DataFrame, name: str, folder: str, **options: str) -> None:

@@ -1,28 +1,25 @@
 """Reads the files of an import on Spark's workers, and writes their rows as ledgers in the order of time.
 
-    parts of files --mapInArrow: read, check--> a sample of times, bytes, the files that cannot be read
-                   --mapInArrow: read, check--> rows --repartitionById: ranges of time--> rows
+    parts of files --mapInArrow: read, check--> rows --repartitionByRange, sortWithinPartitions: due time--> rows
                    --mapInArrow: write--> ledgers, rejects
 
-Files are read twice, as by `repartitionByRange`, but no row goes to Java for the sample. The readers are those of an
-import without Spark, in a child process of each worker. All functions may run twice for the same rows: what they write
-has names of its own, and Spark returns the result of one try.
+The readers are those of an import without Spark, in a child process of each worker. Both functions may run twice for
+the same rows: what they write has names of its own, and Spark returns the result of one try. A file that cannot be read
+is a row too. Then all is written again without the file.
 """
 
 from __future__ import annotations
 
 import pickle
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from threading import Event, Thread
-from typing import Any
 
-import numpy as np
 import pyarrow as pa
 from pyspark import Accumulator
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from tidewheel.jobs.importing.checks import Checked, read_checked
@@ -31,14 +28,13 @@ from tidewheel.jobs.importing.parts import shares_of
 from tidewheel.jobs.importing.staging import Stage, Staged
 from tidewheel.jobs.importing.work import FileProblem, InputFile, Part, Work
 from tidewheel.jobs.job import Job
-from tidewheel.ledger.rows import SCHEMA, Int64s
+from tidewheel.ledger.rows import SCHEMA
 from tidewheel.spark.session import register
 
 _COLUMNS = pa.schema([field.with_nullable(True) for field in SCHEMA if field.name != "message_id"])
 _ROWS = pa.schema(
     [
         *_COLUMNS,
-        pa.field("range", pa.int32()),
         pa.field("weight", pa.int64()),
         pa.field("problem", pa.string()),
         pa.field("line", pa.binary()),
@@ -47,10 +43,6 @@ _ROWS = pa.schema(
 )
 """A good row has its columns and its weight. Rejected rows have a problem, with their number as weight, or a line. A
 file that cannot be read has its number and a problem."""
-_FULL = 2 / 3
-"""How full ranges make the ledgers, since they differ from the sample."""
-_SAMPLED = 64
-"""Times in the sample of each batch of rows."""
 _SAY_S = 60.0
 _ALL = -1
 """Stands for all files, since those that failed are left out."""
@@ -60,62 +52,25 @@ def stage_on_spark(job: Job, work: Work, files: Sequence[InputFile]) -> Staged:
     """Reads files and writes their rows as ledgers, in the order of time, on Spark."""
     spark = register(SparkSession.builder.getOrCreate())
     context = spark.sparkContext
-    done = _Done(context.accumulator(0), context.accumulator(0), context.accumulator(0))
     failed: dict[int, str] = {}
-
-    def parts() -> DataFrame:
-        """Returns the shares of the files that can be read, one a partition."""
+    while True:
         left = [file for file in files if file.number not in failed]
-        shares = shares_of(left, context.defaultParallelism, work.limits)
-        rows = [(pickle.dumps(share),) for share in shares]
-        return spark.createDataFrame(context.parallelize(rows, max(1, len(rows))), "share binary")
-
-    with _told(job, done, 2 * sum(file.size_bytes for file in files)):
-        samples = _results(parts(), _Scan(work, done))
-        failed.update({number: problem for sample in samples for number, problem in sample.failed.items()})
-        while True:
-            ends = _ends([sample for sample in samples if sample.file not in failed], work)
-            job.say(f"about {len(ends) + 1} ledgers of {len(files) - len(failed):,} files")
-            rows = parts().mapInArrow(_Read(work, done, ends), from_arrow_schema(_ROWS))
-            staged = Staged.of(_results(rows.repartitionById(len(ends) + 1, "range"), _Write(work)))
-            if not staged.failed:
-                return replace(staged, failed=failed)
-            # They have changed since they were sampled.
-            job.service.objects.delete(staged.names)
-            failed.update(staged.failed)
-
-
-def _results(frame: DataFrame, function: Callable[[Iterable[pa.RecordBatch]], Iterator[Any]]) -> list[Any]:
-    """Runs a function on each partition. Returns what it yields."""
-
-    def pickled(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for each in function(batches):
-            yield pa.RecordBatch.from_arrays([pa.array([pickle.dumps(each)], pa.binary())], ["result"])
-
-    return [pickle.loads(row.result) for row in frame.mapInArrow(pickled, "result binary").collect()]
-
-
-@dataclass(frozen=True, slots=True)
-class _Sample:
-    """Some due times of a part's rows, with the bytes that each stands for."""
-
-    file: int
-    rows: int
-    times: Int64s
-    weights: Int64s
-    failed: dict[int, str]
-
-
-def _ends(samples: Sequence[_Sample], work: Work) -> Int64s:
-    """Returns the times that divide the rows into ranges, each of about a full ledger."""
-    times = np.concatenate([np.zeros(0, np.int64), *(sample.times for sample in samples)])
-    order = np.argsort(times)
-    weights = np.cumsum(np.concatenate([np.zeros(0, np.int64), *(sample.weights for sample in samples)])[order])
-    total = int(weights[-1]) if len(weights) else 0
-    full = max(total / work.limits.raw_bytes, sum(sample.rows for sample in samples) / work.limits.rows) / _FULL
-    count = 1 + int(full)
-    places = weights.searchsorted(np.arange(1, count) * total / count)
-    return np.unique(times[order][places])
+        shares = [(pickle.dumps(share),) for share in shares_of(left, context.defaultParallelism, work.limits)]
+        given = spark.createDataFrame(context.parallelize(shares, max(1, len(shares))), "share binary")
+        total_bytes = sum(file.size_bytes for file in left)
+        partitions = 1 + total_bytes // work.limits.part_bytes
+        readings = min(2, partitions)  # the ranges of several partitions are found by a reading of their own
+        done = _Done(context.accumulator(0), context.accumulator(0), context.accumulator(0))
+        rows = given.mapInArrow(_Read(work, done), from_arrow_schema(_ROWS))
+        in_order = rows.repartitionByRange(partitions, "deliver_at_ms").sortWithinPartitions("deliver_at_ms")
+        with _told(job, done, readings, total_bytes):
+            found = in_order.mapInArrow(_Write(work), "staged binary").collect()
+        staged = Staged.of(pickle.loads(row.staged) for row in found)
+        if not staged.failed:
+            return replace(staged, failed=failed)
+        job.say(f"{len(staged.failed):,} files cannot be read; the others are read again")
+        job.service.objects.delete(staged.names)
+        failed.update(staged.failed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,95 +93,56 @@ class _ReadPart:
 
 
 @dataclass(frozen=True, slots=True)
-class _SamplePart:
-    """Reads and checks the rows of a part, and samples their times. Runs in such a process."""
-
-    work: Work
-
-    def __call__(self, part: Part) -> Iterator[_Sample]:
-        work = replace(self.work, options=replace(self.work.options, rejects=None))
-        for checked in read_checked(work, part):
-            step = -(-checked.table.num_rows // _SAMPLED) or 1
-            times = np.sort(checked.table.column("deliver_at_ms").to_numpy())[::step]
-            weights = np.full(len(times), checked.weights.sum() // max(1, len(times)))
-            yield _Sample(part.file.number, checked.table.num_rows + checked.rejected.total(), times, weights, {})
-
-
-def _parts(batches: Iterable[pa.RecordBatch]) -> Iterator[Part]:
-    for batch in batches:
-        for share in batch.column(0).to_pylist():
-            yield from pickle.loads(share)
-
-
-@dataclass(frozen=True, slots=True)
-class _Scan:
-    """Samples parts of files."""
-
-    work: Work
-    done: _Done
-
-    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[_Sample]:
-        for part in _parts(batches):
-            try:
-                for sample in Apart(_SamplePart(self.work))(part):
-                    self.done.rows.add(sample.rows)
-                    yield sample
-            except FileProblem as problem:
-                none = np.zeros(0, np.int64)
-                yield _Sample(part.file.number, 0, none, none, {part.file.number: str(problem)})
-            self.done.files.add(part.is_whole or part.end == part.file.size_bytes)
-            self.done.read_bytes.add(part.size_bytes)
-
-
-@dataclass(frozen=True, slots=True)
 class _Read:
-    """Turns parts of files into rows, with the number of their range of time."""
+    """Turns parts of files into rows, for `mapInArrow`."""
 
     work: Work
     done: _Done
-    ends: Int64s
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for part in _parts(batches):
-            try:
-                for checked in Apart(_ReadPart(self.work))(part):
-                    yield self._good(checked)
-                    if checked.rejected:
-                        kinds, counts = zip(*checked.rejected.items(), strict=True)
-                        yield _batch(len(kinds), problem=pa.array(kinds), weight=pa.array(counts))
-                        yield _batch(len(checked.lines), line=pa.array(checked.lines, pa.binary()))
-            except FileProblem as problem:
-                yield _batch(1, problem=pa.array([str(problem)]), failed=pa.array([part.file.number], pa.int32()))
-            self.done.read_bytes.add(part.size_bytes)
+        for batch in batches:
+            for share in batch.column(0).to_pylist():
+                for part in pickle.loads(share):
+                    yield from self._rows(part)
 
-    def _good(self, checked: Checked) -> pa.RecordBatch:
-        given = {name: checked.table.column(name).combine_chunks() for name in _COLUMNS.names}
-        range_ = self.ends.searchsorted(given["deliver_at_ms"].to_numpy(), "right").astype(np.int32)
-        return _batch(len(range_), **given, range=pa.array(range_), weight=pa.array(checked.weights))
+    def _rows(self, part: Part) -> Iterator[pa.RecordBatch]:
+        try:
+            for checked in Apart(_ReadPart(self.work))(part):
+                good = {name: checked.table.column(name).combine_chunks() for name in _COLUMNS.names}
+                yield _batch(**good, weight=pa.array(checked.weights))
+                if checked.rejected:
+                    kinds, counts = zip(*checked.rejected.items(), strict=True)
+                    yield _batch(problem=pa.array(kinds), weight=pa.array(counts))
+                    yield _batch(line=pa.array(checked.lines, pa.binary()))
+                self.done.rows.add(checked.table.num_rows + checked.rejected.total())
+        except FileProblem as problem:
+            yield _batch(problem=pa.array([str(problem)]), failed=pa.array([part.file.number], pa.int32()))
+        self.done.files.add(part.is_whole or part.end == part.file.size_bytes)
+        self.done.read_bytes.add(part.size_bytes)
 
 
-def _batch(rows: int, **given: pa.Array) -> pa.RecordBatch:
-    """Returns rows with these columns, and nulls in the others, but of the first range."""
-    others = {"range": pa.array(np.zeros(rows, np.int32))} | given
-    arrays = [others[field.name] if field.name in others else pa.nulls(rows, field.type) for field in _ROWS]
+def _batch(**given: pa.Array) -> pa.RecordBatch:
+    """Returns rows with these columns, and nulls in the others."""
+    rows = len(next(iter(given.values())))
+    arrays = [given[field.name] if field.name in given else pa.nulls(rows, field.type) for field in _ROWS]
     return pa.RecordBatch.from_arrays(arrays, schema=_ROWS)
 
 
 @dataclass(frozen=True, slots=True)
 class _Write:
-    """Writes the rows of a range as ledgers."""
+    """Writes rows as ledgers, for `mapInArrow`. Yields what was written."""
 
     work: Work
 
-    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[Staged]:
-        stage = Stage(self.work)
-        failed: dict[int, str] = {}
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        stage, failed = Stage(self.work), dict[int, str]()
         with stage.file(_ALL):
             for batch in batches:
                 bad = batch.filter(batch.column("failed").is_valid())
                 failed |= dict(zip(bad.column("failed").to_pylist(), bad.column("problem").to_pylist(), strict=True))
                 stage.add(_checked(batch))
-        yield replace(stage.close(), failed=failed)
+        staged = pickle.dumps(replace(stage.close(), failed=failed))
+        yield pa.RecordBatch.from_arrays([pa.array([staged], pa.binary())], ["staged"])
 
 
 def _checked(batch: pa.RecordBatch) -> Checked:
@@ -245,14 +161,15 @@ def _checked(batch: pa.RecordBatch) -> Checked:
 
 
 @contextmanager
-def _told(job: Job, done: _Done, total_bytes: int) -> Iterator[None]:
+def _told(job: Job, done: _Done, readings: int, total_bytes: int) -> Iterator[None]:
     """Tells how far the reading has come, each minute."""
     over = Event()
 
     def tell() -> None:
         while not over.wait(_SAY_S):
-            percent = 100 * done.read_bytes.value // max(1, total_bytes)
-            job.say(f"{done.rows.value:,} rows of {done.files.value:,} files are sampled; {percent} % of two readings")
+            percent = 100 * done.read_bytes.value // max(1, readings * total_bytes)
+            rows, files = done.rows.value // readings, done.files.value // readings
+            job.say(f"about {rows:,} rows of {files:,} files are read, {percent} %")
 
     thread = Thread(target=tell, daemon=True)
     thread.start()
