@@ -149,7 +149,7 @@ def test_a_collection_costs_a_checkpoint_and_a_delete_for_each_plan_and_bucket()
         assert service.client.stats(TOPIC).buckets == 0
 
 
-def test_the_daily_look_for_orphans_costs_five_listings() -> None:
+def test_the_daily_look_for_orphans_costs_six_listings() -> None:
     with orders() as service:
         far(service, 10, days=9)()
         settle(service)
