@@ -71,6 +71,7 @@ CHANGES: dict[str, tuple[Callable[[Storage, TopicState], object], object]] = {
     "commit_bucket": (lambda storage, seen: storage.buckets.commit(seen, a_bucket(150), None), Commit.MOVED),
     "raise_collected_until": (lambda storage, seen: storage.topic_states.raise_collected_until(seen, 101), False),
     "set_collect_at": (lambda storage, seen: storage.topic_states.set_collect_at(seen, 5, 5), False),
+    "set_view_at": (lambda storage, seen: storage.topic_states.set_view_at(seen, 5), False),
     "merge_considered": (lambda storage, seen: storage.topic_states.merge_considered(seen, 5), False),
     "commit_plan": (lambda storage, seen: storage.plans.commit(seen, a_plan(), 103), False),
     "plan_again": (

@@ -242,9 +242,17 @@ def test_the_next_check_of_a_topic_comes_no_later_than_its_live_view(
     store: Store, view_at_ms: int | None, next_check_ms: int
 ) -> None:
     state = store.topic(view_at_ms=5000, merge_at_ms=9000, next_check_ms=5000)
-    store.topic_states.set_view_at("orders", view_at_ms)
+    assert store.topic_states.set_view_at(state, view_at_ms)
     assert store.current() == replace(state, view_at_ms=view_at_ms, next_check_ms=next_check_ms)
-    store.topic_states.set_view_at("nothing", 1)
+
+
+@OLD_READS
+def test_the_time_of_the_next_live_view_is_not_set_on_an_old_read(
+    store: Store, read: dict[str, Any], now: dict[str, Any]
+) -> None:
+    state = store.topic(**now)
+    assert not store.topic_states.set_view_at(a_state(**read), 8)
+    assert store.current() == state
 
 
 def test_the_topic_state_alone_is_deleted_and_may_be_gone(store: Store) -> None:

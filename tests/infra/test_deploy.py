@@ -53,7 +53,7 @@ def test_a_deployment_says_what_it_changes_and_does_nothing_without_a_yes(
     assert commands == []
     told = capsys.readouterr().out
     assert "stack reminders, environment production, account 123456789012, Region eu-central-1" in told
-    assert "The Region must have Glue 6.0." in told
+    assert "The Region must have Glue 6.0, or the environment spark=False." in told
     assert "Nothing was changed." in told
 
 

@@ -40,6 +40,7 @@ UNHELD = {
         "layout",
     ): "a read comes first; the condition is for who comes in between",
     ("topic_states.TopicStates.update_settings", "STATE", "settings"): "as above",
+    ("topic_states.TopicStates.update_settings", "STATE", "next_check_ms"): "as above",
 }
 """(Method, kind of item, attribute) of conditions that no contract suite holds, and why."""
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
 
-from tidewheel.errors import ConcurrentModification, CorruptMetadata, UnknownTopic, UnsupportedLayout
+from tidewheel.errors import CorruptMetadata, UnknownTopic, UnsupportedLayout
 from tidewheel.model.settings import TopicSettings
 from tidewheel.model.topic_state import ALL_SEALED, Purge, TopicState
 from tidewheel.storage import items, table_keys
@@ -17,7 +17,6 @@ AT_ONCE_MS = 0
 """Sentinel in `next_check_ms`: tells the sweep to create the missing schedule of the next slot."""
 _DELETED = "deleted"
 """The note with the time in ms when the last topic of a name was deleted. No pack's progress has this name."""
-_ATTEMPTS = 20
 MAX_DELETED_ITEMS = 500
 """Maximum items deleted by a `delete_items` call, which takes a few seconds."""
 
@@ -114,22 +113,13 @@ class TopicStates(StoredItems):
         sets: dict[str, Value | None] = {"merge_considered_version": state.work_version, "merge_at_ms": None}
         return self._set_next_check(state, "merge_considered", sets, next_check_ms)
 
-    def set_view_at(self, topic: str, view_at_ms: int | None) -> None:
-        """Sets when the sweep writes a topic's next live view. None: never. Does nothing if the topic is absent.
+    def set_view_at(self, state: TopicState, view_at_ms: int | None) -> bool:
+        """Sets when the sweep writes the next live view. None: never. Returns False if refused.
 
-        `view_at_ms, next_check_ms = ... IF work_version, generation and next_slot as read`, read again if refused.
-
-        Raises:
-            ConcurrentModification: other changes came first each time.
+        `view_at_ms, next_check_ms = ... IF work_version, generation and next_slot as read`.
         """
-        for _ in range(_ATTEMPTS):
-            state = self.read(topic)
-            if state is None:
-                return
-            next_check_ms = check_again_at(replace(state, view_at_ms=view_at_ms), state.collect_at_ms)
-            if self._set_next_check(state, "set_view_at", {"view_at_ms": view_at_ms}, next_check_ms):
-                return
-        raise ConcurrentModification("set the live view", topic, _ATTEMPTS)
+        next_check_ms = check_again_at(replace(state, view_at_ms=view_at_ms), state.collect_at_ms)
+        return self._set_next_check(state, "set_view_at", {"view_at_ms": view_at_ms}, next_check_ms)
 
     def update_settings(self, state: TopicState, settings: TopicSettings, now_ms: int) -> bool:
         """Changes the settings. Returns False if refused.
@@ -141,11 +131,12 @@ class TopicStates(StoredItems):
         """
         item = self._table.get(table_keys.topic_state_key(state.topic))
         current = None if item is None else items.decode_topic_state(item)
-        if item is None or current is None or current.settings != state.settings:
+        before = state.settings
+        if item is None or current is None or current.settings != before:
             return False
         seen: dict[str, Value | None] = {"settings": item["settings"]["S"]}
         sets: dict[str, Value | None] = {"settings": settings.to_json(keeping=item["settings"]["S"])}
-        if settings.live_view != current.settings.live_view:
+        if settings.live_view != before.live_view:
             asked = replace(current, view_at_ms=now_ms)
             seen[table_keys.CHECK_SORT_KEY] = current.next_check_ms
             sets["view_at_ms"] = now_ms

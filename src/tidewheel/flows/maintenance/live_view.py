@@ -58,7 +58,7 @@ def write_view(ports: Ports, topic: str) -> None:
     name = view_name(topic)
     if not state.settings.live_view:
         ports.objects.delete([name])
-        ports.topic_states.set_view_at(topic, None)
+        _set_next(ports, topic, None)
         return
     try:
         with deadline.within(_WRITE_S):
@@ -66,10 +66,17 @@ def write_view(ports: Ports, topic: str) -> None:
             if not _is_stored(ports, name, view):
                 ports.objects.put(name, view)
     except Exception:
-        ports.topic_states.set_view_at(topic, ports.clock.now_ms() + LONGEST_MS)
+        _set_next(ports, topic, ports.clock.now_ms() + LONGEST_MS)
         raise
     pause_ms = min(LONGEST_MS, LEAST_MS + rows * _PAUSE_MS)
-    ports.topic_states.set_view_at(topic, ports.clock.now_ms() + pause_ms)
+    _set_next(ports, topic, ports.clock.now_ms() + pause_ms)
+
+
+def _set_next(ports: Ports, topic: str, view_at_ms: int | None) -> None:
+    """Sets when the next view is written. If the topic changes meanwhile, the next sweep looks at the view again."""
+    state = ports.topic_states.read(topic)
+    if state is not None:
+        ports.topic_states.set_view_at(state, view_at_ms)
 
 
 def _compressed(rows: Iterable[str]) -> tuple[bytes, int]:

@@ -65,13 +65,13 @@ def plan_round(
     others = [each for each in buckets.values() if each.object_name not in own]
     dead = NOTHING_DEAD if tombstones is None else dead_of(state, others, tombstones, now_ms)
     most = most_of(MergeSize.SMALL if choice.split else MergeSize.LARGE)
-    limit = state.settings.max_buckets
-    cancelled = b"".join(sorted(id_bytes(each.id) for each in tombstones or () if each.slot >= state.planned))
+    limit, first_slot = state.settings.max_buckets, state.planned
+    cancelled = b"".join(sorted(id_bytes(each.id) for each in tombstones or () if each.slot >= first_slot))
     expected: set[BucketId] = set()
     merges: list[MergeWork] = []
     while len(merges) < most_merges:
         merge = choose(
-            buckets.values(), state.planned, state.slot_ms, limit, everything=choice.everything, most=most, dead=dead
+            buckets.values(), first_slot, state.slot_ms, limit, everything=choice.everything, most=most, dead=dead
         )
         if merge is None or any(source.id in expected for source in merge.sources):
             break
