@@ -34,7 +34,7 @@ def a_busy_world(**options: object) -> World:
     merge(world.service, TOPIC, in_process(world.service.objects), lease_s=60, everything=True)
     world.send(9 * DAY)
     collect(world.service, TOPIC)
-    for name in ("plans/orders/1-a.json.z", "imports/orders/input.csv", "payloads/orders/x"):
+    for name in ("plans/orders/1-a.json.z", "imports/orders/_token.g1.json", "payloads/orders/x"):
         world.service.objects.put(name, b"x")
     for prefix in ("ledgers", "plans", "parked"):
         world.service.objects.put(f"aside/{prefix}/orders/x", b"x")
@@ -51,6 +51,14 @@ def left(world: World) -> list[str]:
 
 def end(world: World) -> None:
     delete_topic(world.ports, world.clock, TOPIC)
+
+
+def test_a_users_file_beside_the_records_of_imports_stays() -> None:
+    world = a_busy_world()
+    world.service.objects.put("imports/orders/input.csv", b"x")
+    end(world)
+    world.run(DAY, sweeps=True)
+    assert left(world) == ["imports/orders/input.csv"]
 
 
 def test_a_topic_whose_name_begins_with_the_same_letters_keeps_everything() -> None:

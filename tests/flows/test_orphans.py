@@ -56,20 +56,22 @@ def crashed_ingest(world: World) -> None:
 def test_while_an_import_is_unfinished_the_ledgers_of_its_topic_stay() -> None:
     world = a_world()
     crashed_ingest(world)
-    record = staged_name(TOPIC, "july.g")
-    world.service.objects.put(record, b"")
+    name = f"july.{world.state.generation}"
+    world.service.objects.put(staged_name(TOPIC, name), b"")
     world.clock.advance_ms(GRACE + 1)
     assert sweep_orphans(world.ports).objects == 0
-    world.service.objects.put(import_name(TOPIC, "july.g"), b"")
+    world.service.objects.put(import_name(TOPIC, name), b"")
     world.clock.advance_ms(DAY)
     assert sweep_orphans(world.ports).objects == 1, "the import is finished"
 
 
-def test_an_unfinished_import_that_no_run_can_finish_keeps_no_ledgers() -> None:
+@pytest.mark.parametrize(("days", "is_of_topic"), [(90, True), (2, False)])
+def test_an_unfinished_import_that_no_run_can_finish_keeps_no_ledgers(days: int, *, is_of_topic: bool) -> None:
     world = a_world()
     crashed_ingest(world)
-    world.service.objects.put(staged_name(TOPIC, "july.g"), b"")
-    world.clock.advance_ms(90 * DAY)
+    generation = world.state.generation if is_of_topic else "of-a-deleted-topic"
+    world.service.objects.put(staged_name(TOPIC, f"july.{generation}"), b"")
+    world.clock.advance_ms(days * DAY)
     assert sweep_orphans(world.ports).objects == 1
 
 

@@ -23,6 +23,7 @@ import pytest
 from tests.flows.world import DAY, HOUR, MINUTE, START_MS, TOPIC, Crash, CrashingPort, CrashPlan, World
 from tests.stored import altered, stored
 from tidewheel.errors import InvalidValue, UnknownTopic
+from tidewheel.flows.maintenance.merge import in_process, merge
 from tidewheel.jobs.folder_objects import FolderObjects
 from tidewheel.jobs.importing.driver import import_messages
 from tidewheel.jobs.importing.options import parse_options
@@ -751,3 +752,48 @@ def test_a_body_is_refused_for_each_character_that_sqs_refuses_and_for_no_other(
     assert refused(pa.array([b"x", *bodies]).slice(1)).tolist() == expected
     for body, wrong in zip(bodies, expected, strict=True):
         assert refused(pa.array([b"before", body, b"\xc3\xa9"])).tolist() == [False, wrong, False], body
+
+
+def test_a_repeated_import_whose_rows_were_all_late_sends_them_once(bench: Bench) -> None:
+    path = json_lines(bench.folder / "in.json", messages(3))
+    queues = Ingesting(bench)
+    seal_below(bench, DAY)
+    assert [bench.run(path).imported for _ in range(3)] == [3, 0, 0]
+    queues.ingest()
+    bench.world.run(DAY)
+    assert set(bench.world.received().values()) == {1}
+
+
+def test_a_second_run_at_once_deletes_no_ledger_that_a_merge_put_into_the_trash(small: Bench) -> None:
+    world = small.world
+    path = json_lines(small.folder / "in.json", messages(35))
+
+    def other_run() -> None:
+        assert small.run(path).imported == 35
+        world.run(2 * HOUR + 5 * MINUTE)
+        merge(world.ports, TOPIC, in_process(world.ports.objects), lease_s=900, everything=True)
+
+    before_commit(small, other_run)
+    assert small.run(path).imported == 0
+    trash = {name for each in world.service.merges.trash(TOPIC) for name in each.objects}
+    assert trash and trash <= set(small.ledger_names())
+
+
+def test_rejects_longer_than_a_copied_piece_are_copied_whole(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tidewheel.jobs.importing.driver._COPIED_BYTES", 1000)
+    rows = [{"deliver_at": due(MINUTE), "body": f"{number:0100}"} for number in range(50)]
+    bench.run(json_lines(bench.folder / "in.json", rows), rejects=str(bench.folder / "rejects"))
+    lines = [line for path in (bench.folder / "rejects").glob("*.json") for line in path.read_text().splitlines()]
+    assert [json.loads(line)["body"] for line in lines] == [row["body"] for row in rows]
+
+
+def test_an_import_that_stopped_is_finished_though_another_has_its_file(small: Bench) -> None:
+    path = json_lines(small.folder / "in.json", messages(35))
+    plan = CrashPlan()
+    plan.schedule(2, "after")
+    small.world.ports = altered(small.world.service, buckets=DyingAtCommits(small.world.service.buckets, plan))
+    with pytest.raises(Crash):
+        small.run(path)
+    small.world.ports = small.world.service
+    assert small.run(path, token="mine").imported == 35
+    assert small.run(path).imported == 15

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import random
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
@@ -16,10 +16,12 @@ import pytest
 
 from tests.flows.world import DAY, START_MS, TOPIC
 from tests.jobs.test_import import Bench, bench, due, json_lines, messages, no_spark
+from tidewheel.errors import TaskFailed
 from tidewheel.jobs.importing.driver import import_messages
-from tidewheel.jobs.importing.work import LIMITS, Imported, Limits
+from tidewheel.jobs.importing.work import LIMITS, Imported, Limits, Part
 from tidewheel.jobs.job import Job
 from tidewheel.jobs.location import Location
+from tidewheel.spark import import_files
 from tidewheel.spark.import_files import stage_on_spark
 
 __all__ = ["bench"]
@@ -128,3 +130,20 @@ def test_many_small_files_become_one_ledger(bench: Bench) -> None:
         json_lines(bench.folder / "in" / f"{number}.json", messages(20))
     report = run(bench, bench.folder / "in")
     assert (report.imported, report.ledgers) == (3_000, 1)
+
+
+class ReadOnceMore(import_files._Read):
+    """Loses rows, as a second reading of a file that has gone since the first: it has only told how many there were."""
+
+    def _rows(self, part: Part) -> Iterator[pa.RecordBatch]:
+        *rows, told = super()._rows(part)
+        yield from rows[1:]
+        yield told
+
+
+def test_rows_that_a_repeated_task_lost_end_the_import(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(import_files, "_Read", ReadOnceMore)
+    path = json_lines(bench.folder / "in.json", messages(10))
+    with pytest.raises(TaskFailed, match="could not be read again"):
+        run(bench, path)
+    assert not bench.ledger_names() and not bench.world.service.buckets.all(TOPIC)

@@ -42,7 +42,6 @@ LIVE = "live/"
 IMPORTS = "imports/"
 ASIDE = "aside/"
 REFUSED = "refused/"
-_STAGED = re.compile(r"/staged\.json\Z")
 
 _LEDGER = re.compile(r"/(\d{12}-[^-/]+)-[^-/]+\.parquet\Z")
 _OCCURRENCES = re.compile(rf"{PLANS}[^/]+/(\d+)-([^-/]+)\.parquet")
@@ -66,9 +65,9 @@ def topic_prefix(prefix: str, topic: str) -> str:
 
 
 def topic_prefixes(topic: str) -> tuple[str, ...]:
-    """Returns the prefixes of all objects of a topic. No object of another topic has these prefixes."""
-    own = (LEDGERS, PLANS, PARKED, CHECKPOINTS, LIVE, PAYLOADS, IMPORTS, ASIDE + LEDGERS, ASIDE + PLANS, ASIDE + PARKED)
-    return tuple(topic_prefix(prefix, topic) for prefix in own)
+    """Returns the prefixes of all objects of a topic. No object of another topic, and no file of a user, has these."""
+    own = (LEDGERS, PLANS, PARKED, CHECKPOINTS, LIVE, PAYLOADS, ASIDE + LEDGERS, ASIDE + PLANS, ASIDE + PARKED)
+    return *(topic_prefix(prefix, topic) for prefix in own), f"{topic_prefix(IMPORTS, topic)}_"
 
 
 def topic_of(name: str) -> str:

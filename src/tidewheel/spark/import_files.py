@@ -5,7 +5,8 @@
 
 The readers are those of an import without Spark, in a child process of each worker. Both functions may run twice for
 the same rows: what they write has names of its own, and Spark returns the result of one try. A file that cannot be read
-is a row too. Then all is written again without the file.
+is a row too. Then all is written again without the file. Each part tells how many rows it has, since Spark may read it
+again after the partition of such rows is written.
 """
 
 from __future__ import annotations
@@ -18,10 +19,12 @@ from dataclasses import dataclass, replace
 from threading import Event, Thread
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark import Accumulator
 from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
+from tidewheel.errors import TaskFailed
 from tidewheel.jobs.importing.checks import Checked, read_checked
 from tidewheel.jobs.importing.child import Apart
 from tidewheel.jobs.importing.parts import shares_of
@@ -42,7 +45,7 @@ _ROWS = pa.schema(
     ]
 )
 """A good row has its columns and its weight. Rejected rows have a problem, with their number as weight, or a line. A
-file that cannot be read has its number and a problem."""
+file that cannot be read has its number and a problem. A weight alone is the number of a part's good rows."""
 _SAY_S = 60.0
 _ALL = -1
 """Stands for all files, since those that failed are left out."""
@@ -65,11 +68,15 @@ def stage_on_spark(job: Job, work: Work, files: Sequence[InputFile]) -> Staged:
         in_order = rows.repartitionByRange(partitions, "deliver_at_ms").sortWithinPartitions("deliver_at_ms")
         with _told(job, done, readings, total_bytes):
             found = in_order.mapInArrow(_Write(work), "staged binary").collect()
-        staged = Staged.of(pickle.loads(row.staged) for row in found)
-        if not staged.failed:
+        written: list[tuple[Staged, int]] = [pickle.loads(row.staged) for row in found]
+        staged = Staged.of(each for each, _ in written)
+        complete = staged.good.total() == sum(rows for _, rows in written)
+        if complete and not staged.failed:
             return replace(staged, failed=failed)
-        job.say(f"{len(staged.failed):,} files cannot be read; the others are read again")
         job.service.objects.delete(staged.names)
+        if not staged.failed:
+            raise TaskFailed("a file could not be read again after a worker died. Nothing is imported: run it again")
+        job.say(f"{len(staged.failed):,} files cannot be read; the others are read again")
         failed.update(staged.failed)
 
 
@@ -106,8 +113,10 @@ class _Read:
                     yield from self._rows(part)
 
     def _rows(self, part: Part) -> Iterator[pa.RecordBatch]:
+        rows = 0
         try:
             for checked in Apart(_ReadPart(self.work))(part):
+                rows += checked.table.num_rows
                 good = {name: checked.table.column(name).combine_chunks() for name in _COLUMNS.names}
                 yield _batch(**good, weight=pa.array(checked.weights))
                 if checked.rejected:
@@ -115,6 +124,7 @@ class _Read:
                     yield _batch(problem=pa.array(kinds), weight=pa.array(counts))
                     yield _batch(line=pa.array(checked.lines, pa.binary()))
                 self.done.rows.add(checked.table.num_rows + checked.rejected.total())
+            yield _batch(weight=pa.array([rows]))
         except FileProblem as problem:
             yield _batch(problem=pa.array([str(problem)]), failed=pa.array([part.file.number], pa.int32()))
         self.done.files.add(part.is_whole or part.end == part.file.size_bytes)
@@ -130,18 +140,20 @@ def _batch(**given: pa.Array) -> pa.RecordBatch:
 
 @dataclass(frozen=True, slots=True)
 class _Write:
-    """Writes rows as ledgers, for `mapInArrow`. Yields what was written."""
+    """Writes rows as ledgers, for `mapInArrow`. Yields what was written, and how many rows the parts have."""
 
     work: Work
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        stage, failed = Stage(self.work), dict[int, str]()
+        stage, failed, rows = Stage(self.work), dict[int, str](), 0
         with stage.file(_ALL):
             for batch in batches:
                 bad = batch.filter(batch.column("failed").is_valid())
                 failed |= dict(zip(bad.column("failed").to_pylist(), bad.column("problem").to_pylist(), strict=True))
+                told = batch.filter(pc.and_(batch.column("deliver_at_ms").is_null(), batch.column("problem").is_null()))
+                rows += pc.sum(told.column("weight")).as_py() or 0
                 stage.add(_checked(batch))
-        staged = pickle.dumps(replace(stage.close(), failed=failed))
+        staged = pickle.dumps((replace(stage.close(), failed=failed), rows))
         yield pa.RecordBatch.from_arrays([pa.array([staged], pa.binary())], ["staged"])
 
 
@@ -167,7 +179,7 @@ def _told(job: Job, done: _Done, readings: int, total_bytes: int) -> Iterator[No
 
     def tell() -> None:
         while not over.wait(_SAY_S):
-            percent = 100 * done.read_bytes.value // max(1, readings * total_bytes)
+            percent = min(100, 100 * done.read_bytes.value // max(1, readings * total_bytes))
             rows, files = done.rows.value // readings, done.files.value // readings
             job.say(f"about {rows:,} rows of {files:,} files are read, {percent} %")
 

@@ -33,10 +33,12 @@ class Committed(NamedTuple):
 def commit_bucket(ports: Ports, state: TopicState, bucket: Bucket, once: str | None = None) -> Committed:
     """Tries once to commit a bucket. Deletes the object if the bucket exists already.
 
+    An import's object stays: two runs commit the same objects, and a merge may have put them into the trash.
+
     Args:
         state: as read.
         bucket: its ledger is stored.
-        once: `<import id>#<cut>`, if an import wrote the ledger.
+        once: `<import id>#<mark>`, if an import wrote the ledger.
     """
     first_slot = bucket.first_slot
     next_work = _lowered(state, first_slot)
@@ -46,7 +48,7 @@ def commit_bucket(ports: Ports, state: TopicState, bucket: Bucket, once: str | N
         if state.next_check_ms is not None:  # or the topic would lose its place among those that wait for the sweep
             merge_at_ms = min(merge_at_ms, state.next_check_ms)
     commit = ports.buckets.commit(state, bucket, next_work, merge_at_ms, once)
-    if commit is Commit.EXISTS:
+    if commit is Commit.EXISTS and once is None:
         _drop_unless_named(ports, state, bucket)
     missing = commit is Commit.EXISTS or (
         commit is Commit.COMMITTED and (next_work is not None or not _scheduled(ports, state))

@@ -103,7 +103,7 @@ def _remind(
 
 def _delete(ports: Ports, topic: str, old: list[StoredObject], named: Named, orphans: Orphans) -> None:
     state = ports.topic_states.read(topic)
-    if named is _ledgers_named and _has_unfinished_import(ports, topic):
+    if named is _ledgers_named and _has_unfinished_import(ports, topic, state):
         return
     kept = named(ports, topic, [each.name for each in old])
     # A rebuild deletes the topic state first and puts it back last, with other counters.
@@ -117,11 +117,13 @@ def _delete(ports: Ports, topic: str, old: list[StoredObject], named: Named, orp
     orphans.size_bytes += sum(each.size_bytes for each in found)
 
 
-def _has_unfinished_import(ports: Ports, topic: str) -> bool:
+def _has_unfinished_import(ports: Ports, topic: str, state: TopicState | None) -> bool:
     """Returns whether an import may still commit ledgers. After IMPORT_TTL_S, no run finishes it."""
     since_ms = ports.clock.now_ms() - IMPORT_TTL_S * 1000
     found = {each.name: each.put_at_ms for each in ports.objects.list(f"{topic_prefix(IMPORTS, topic)}_")}
-    return any(found[name] > since_ms for name in unfinished_imports(found))
+    records = (name for name in unfinished_imports(found) if found[name] > since_ms)
+    # A deleted topic of the same name had another generation.
+    return any(state is None or f".{state.generation}/" in name for name in records)
 
 
 def _ledgers_named(storage: Storage, topic: str, names: Sequence[str]) -> frozenset[str]:

@@ -42,7 +42,7 @@ _MOST_STAGING_MS = 12 * 3_600_000
 """The orphan sweep takes a ledger that nothing names after a day."""
 _MOST_AGE_MS = (IMPORT_TTL_S - 86_400) * 1000
 """Marks end after IMPORT_TTL_S. Without them, an unfinished import would commit its ledgers again."""
-_MOST_BYTES = 1 << 30
+_COPIED_BYTES = 16 * 1024 * 1024
 
 
 def import_messages(job: Job, stager: Stager | None = None, limits: Limits = LIMITS) -> Imported:
@@ -68,10 +68,10 @@ def import_messages(job: Job, stager: Stager | None = None, limits: Limits = LIM
         check_writable(job.location, options.rejects, options.input, f"{token}.json")
     work = work_of(job, options, state, token, limits)
     given, records = Input.of(options, files), Records(job.service.objects, work.target)
-    if options.token is None:
-        _refuse_known(records, given)
     record, mine = records.read(), None
     if record is None:
+        if options.token is None:
+            _refuse_known(records, given)
         staged = _usable(job, files, (stager or stage_here)(job, work, files))
         record = mine = Record.of(
             given, staged, options.topic, {file.number: file.name for file in files}, work.terms.now_ms
@@ -186,18 +186,22 @@ def complete(job: Job, work: Work, records: Records, record: Record, mine: Recor
 
 def _commit_all(job: Job, work: Work, record: Record, report: Imported) -> None:
     target, service = work.target, job.service
-    marks = service.buckets.imported(target.topic, target.import_id)
+    marks, state = service.buckets.imported(target.topic, target.import_id), service.topic_states.existing(target.topic)
     for mark, bucket in enumerate(record.buckets, record.first_mark):
-        if mark in marks or (record.is_finished and not _is_lost(service, target, bucket)):
+        if mark in marks or (record.is_finished and not _is_lost(service, state, bucket)):
             report.skipped += bucket.rows
         else:
             commit_ledger(service, target, mark, bucket, report)
 
 
-def _is_lost(service: Ports, target: Target, bucket: Bucket) -> bool:
-    """Returns whether the table has lost a ledger of a finished import, and S3 has it. A rebuild would find it too."""
-    in_table = service.buckets.read(target.topic, bucket.id) is not None
-    return not in_table and next(service.objects.list(bucket.object_name), None) is not None
+def _is_lost(service: Ports, state: TopicState, bucket: Bucket) -> bool:
+    """Returns whether the table has lost a ledger of a finished import that S3 has and that is not due yet."""
+    is_in_table = service.buckets.read(state.topic, bucket.id) is not None
+    return (
+        not is_in_table
+        and bucket.last_slot >= state.sealed
+        and next(service.objects.list(bucket.object_name), None) is not None
+    )
 
 
 def _publish_rejects(job: Job, work: Work, records: Records, record: Record) -> None:
@@ -207,15 +211,17 @@ def _publish_rejects(job: Job, work: Work, records: Records, record: Record) -> 
     if work.options.rejects is None:
         raise InvalidValue("--rejects", None, "rows are rejected, and all others are imported. Give a folder for them")
     to, folder = folder_of(job.location, work.options.rejects)
+    objects = job.service.objects
+    sizes = {each.name: each.size_bytes for each in objects.list(work.target.folder)}
     for number, name in enumerate(record.rejects):
-        try:
-            data = job.service.objects.get_range(name, 0, _MOST_BYTES)
-        except ObjectMissing:
+        if name not in sizes:
             found = records.read()
             if found is not None and found.is_finished:
                 return  # another run copied them all
-            raise
-        to.put(f"{folder}{work.target.import_id}-{number}.json", data)
+            raise ObjectMissing(name)
+        with to.create(f"{folder}{work.target.import_id}-{number}.json") as sink:
+            for start in range(0, sizes[name], _COPIED_BYTES):
+                sink.write(objects.get_range(name, start, _COPIED_BYTES))
 
 
 def _refuse_known(records: Records, given: Input) -> None:
