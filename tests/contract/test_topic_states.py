@@ -29,6 +29,11 @@ OLD_READS = pytest.mark.parametrize(
         ({"next_slot": None}, {"next_slot": 120}),
         ({"next_slot": 120}, {"next_slot": None}),
         ({"next_slot": 120}, {"next_slot": 121}),
+        ({"next_check_ms": None}, {"next_check_ms": 500}),
+        ({"next_check_ms": 500}, {"next_check_ms": None}),
+        ({"next_check_ms": 500}, {"next_check_ms": 501}),
+        ({"view_at_ms": None}, {"view_at_ms": 500}),
+        ({"view_at_ms": 500}, {"view_at_ms": 501}),
     ],
 )
 """Of a write that is refused: the topic state as read, and as it is now."""
@@ -180,8 +185,9 @@ def test_a_swap_since_the_topic_state_was_read_does_not_matter_to_the_note(store
 def test_a_merge_that_was_considered_on_an_old_read_is_not_noted(
     store: Store, read: dict[str, Any], now: dict[str, Any]
 ) -> None:
-    state = store.topic(merge_at_ms=3, next_check_ms=3, **now)
-    assert not store.topic_states.merge_considered(a_state(**read), 8)
+    due = {"merge_at_ms": 3, "next_check_ms": 3}
+    state = store.topic(**due | now)
+    assert not store.topic_states.merge_considered(a_state(**due | read), 8)
     assert store.current() == state
 
 

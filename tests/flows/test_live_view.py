@@ -30,7 +30,9 @@ from tidewheel.memory import MemoryService
 from tidewheel.model.message import id_bytes
 from tidewheel.model.object_names import LEDGERS, view_name
 from tidewheel.model.plan import Trash
+from tidewheel.model.topic_state import TopicState
 from tidewheel.storage import table_keys
+from tidewheel.storage.topic_states import AT_ONCE_MS
 
 VIEW = view_name(TOPIC)
 
@@ -140,6 +142,56 @@ def test_a_topic_without_the_setting_pays_nothing_and_one_that_loses_it_loses_it
     world.sweep()
     assert VIEW not in world.service.objects.names()
     assert (world.state.view_at_ms, world.state.next_check_ms) == (None, None)
+
+
+@pytest.mark.parametrize("next_check_ms", [None, AT_ONCE_MS])
+def test_a_live_view_that_begins_beside_another_write_of_the_next_check_is_written(next_check_ms: int | None) -> None:
+    world = World(subscribe=False)
+    assert world.service.topic_states.set_collect_at(world.state, None, next_check_ms)
+    before = world.state
+    update_topic(world.service, world.clock, TOPIC, {"live_view": 1})
+    assert not world.service.topic_states.set_collect_at(before, None, None)
+    world.sweep()
+    assert VIEW in world.service.objects.names()
+
+
+def test_a_shorter_retention_that_comes_with_a_live_view_is_collected_at_once() -> None:
+    world = World(subscribe=False, retention_s=3600)
+    update_topic(world.service, world.clock, TOPIC, {"live_view": 1, "retention_s": 60})
+    assert world.state.collect_at_ms == world.state.view_at_ms == world.clock.now_ms()
+
+
+@pytest.mark.parametrize("next_check_ms", [None, AT_ONCE_MS])
+@pytest.mark.parametrize("read", [1, 2])
+@pytest.mark.parametrize("ends", [False, True])
+def test_a_setting_that_changes_while_the_view_is_written_or_deleted_takes_effect_with_the_next_sweep(
+    ends: bool, read: int, next_check_ms: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = World(subscribe=False, live_view=1)
+    write_view(world.ports, TOPIC)
+    if not ends:
+        update_topic(world.service, world.clock, TOPIC, {"live_view": 0})
+    if next_check_ms is not None:
+        assert world.service.topic_states.set_collect_at(world.state, None, next_check_ms)
+    world.clock.advance_ms(6 * MINUTE)
+    # Of write_view: the first read is before its work, the last before the next time is set.
+    states, left = world.service.topic_states, [1] * read
+    original = states.read
+
+    def changing(topic: str) -> TopicState | None:
+        state = original(topic)
+        left.pop()
+        if not left:
+            monkeypatch.undo()
+            update_topic(world.service, world.clock, TOPIC, {"live_view": 0 if ends else 1})
+        return state
+
+    monkeypatch.setattr(states, "read", changing)
+    write_view(world.ports, TOPIC)
+    assert left == []
+    world.clock.advance_ms(MINUTE)
+    world.sweep()
+    assert (VIEW in world.service.objects.names()) is not ends
 
 
 def test_a_topic_that_was_rebuilt_has_its_view_again_and_a_deleted_one_has_none() -> None:

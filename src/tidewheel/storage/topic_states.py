@@ -94,7 +94,8 @@ class TopicStates(StoredItems):
     ) -> bool:
         """Sets the times of the next collection and the next check. Returns False if refused.
 
-        `collect_at_ms, next_check_ms = ... IF work_version, generation and next_slot as read`.
+        `collect_at_ms, next_check_ms = ... IF work_version, generation, next_slot, next_check_ms and view_at_ms as
+        read`.
 
         Args:
             merge_at_ms: when the sweep is to consider a merge. None: as it is.
@@ -107,8 +108,8 @@ class TopicStates(StoredItems):
     def merge_considered(self, state: TopicState, next_check_ms: int | None) -> bool:
         """Notes a considered merge. Returns False if refused.
 
-        `merge_considered_version = work_version, merge_at_ms = None, next_check_ms = ... IF work_version, generation
-        and next_slot as read`.
+        `merge_considered_version = work_version, merge_at_ms = None, next_check_ms = ... IF work_version, generation,
+        next_slot, next_check_ms and view_at_ms as read`.
         """
         sets: dict[str, Value | None] = {"merge_considered_version": state.work_version, "merge_at_ms": None}
         return self._set_next_check(state, "merge_considered", sets, next_check_ms)
@@ -116,7 +117,8 @@ class TopicStates(StoredItems):
     def set_view_at(self, state: TopicState, view_at_ms: int | None) -> bool:
         """Sets when the sweep writes the next live view. None: never. Returns False if refused.
 
-        `view_at_ms, next_check_ms = ... IF work_version, generation and next_slot as read`.
+        `view_at_ms, next_check_ms = ... IF work_version, generation, next_slot, next_check_ms and view_at_ms as read`.
+        So the write is refused if `update_settings` lets a live view begin or end meanwhile.
         """
         next_check_ms = check_again_at(replace(state, view_at_ms=view_at_ms), state.collect_at_ms)
         return self._set_next_check(state, "set_view_at", {"view_at_ms": view_at_ms}, next_check_ms)
@@ -165,7 +167,14 @@ class TopicStates(StoredItems):
     def _set_next_check(
         self, state: TopicState, action: str, sets: dict[str, Value | None], next_check_ms: int | None
     ) -> bool:
-        seen = {"work_version": state.work_version, "next_slot": state.next_slot}
+        seen: dict[str, Value | None] = {
+            "work_version": state.work_version,
+            "next_slot": state.next_slot,
+            # The new check would not know what another write asked of the sweep meanwhile.
+            table_keys.CHECK_SORT_KEY: state.next_check_ms,
+            # `update_settings` sets it, and a missing schedule's next check stays.
+            "view_at_ms": state.view_at_ms,
+        }
         checks = items.check_fields(state.topic, next_check_ms)
         change = items.state_change(state, seen=seen, sets={**sets, **checks})
         return self._table.change(change, action=action, topic=state.topic)

@@ -45,8 +45,14 @@ def update_topic(storage: Storage, clock: Clock, topic: str, changes: Mapping[st
         if storage.topic_states.update_settings(state, settings, clock.now_ms()):
             changed = replace(state, settings=settings)
             if settings.retention_s < state.settings.retention_s:
-                # The next dispatch or sweep collects. If another change comes first, the time of the collection stays.
-                now_ms = clock.now_ms()
-                storage.topic_states.set_collect_at(changed, now_ms, check_again_at(changed, now_ms))
+                _collect_now(storage, clock, topic)
             return changed
     raise ConcurrentModification("update", topic, _ATTEMPTS)
+
+
+def _collect_now(storage: Storage, clock: Clock, topic: str) -> None:
+    """Has the next dispatch or sweep collect. If another change comes first, the time of the collection stays."""
+    state = storage.topic_states.read(topic)  # again: the change of the settings may have set the next check
+    if state is not None:
+        now_ms = clock.now_ms()
+        storage.topic_states.set_collect_at(state, now_ms, check_again_at(state, now_ms))

@@ -73,9 +73,12 @@ def write_view(ports: Ports, topic: str) -> None:
 
 
 def _set_next(ports: Ports, topic: str, view_at_ms: int | None) -> None:
-    """Sets when the next view is written. If the topic changes meanwhile, the next sweep looks at the view again."""
+    """Sets when the next view is written. If the topic changes meanwhile, the next sweep looks at the view again.
+
+    If the setting changed since the view was written or deleted, the time stays as the change has set it.
+    """
     state = ports.topic_states.read(topic)
-    if state is not None:
+    if state is not None and bool(state.settings.live_view) == (view_at_ms is not None):
         ports.topic_states.set_view_at(state, view_at_ms)
 
 
