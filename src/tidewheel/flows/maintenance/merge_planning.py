@@ -187,17 +187,23 @@ def _size(sources: Sequence[Bucket], first_slot: int, end_slot: int) -> Size:
 
 
 def _outputs(sources: Sequence[Bucket], planned: int) -> tuple[Window, ...]:
-    """Returns the windows of the outputs, fewer than sources, so that merging ends."""
+    """Returns the windows of the outputs, fewer than sources, so that merging ends.
+
+    Windows are made coarser until their outputs are few enough. Only rows that fill too many ledgers are divided into
+    larger shares, which are equal.
+    """
     first = max(planned, min(source.next_slot(planned) or planned for source in sources))
     end = max(source.last_slot for source in sources) + 1
     total = _size(sources, first, end)
     # Far fewer outputs than sources: outputs may be small again.
     wanted = max(1, min(MAX_OUTPUTS, len(sources) // _SOURCES_AN_OUTPUT, int(total.encoded_bytes / WINDOW_BYTES)))
-    cut = windows(first, end, wanted)
-    found = [each for a, b in cut for each in shares_of(a, b, _size(sources, a, b), MAX_OUTPUTS // len(cut))]
-    if len(found) >= len(sources):
-        found = shares_of(first, end, total, min(MAX_OUTPUTS, max(1, len(sources) - 1)))
-    return tuple(found)
+    most = min(MAX_OUTPUTS, max(1, len(sources) - 1))
+    while wanted:
+        found = [each for a, b in windows(first, end, wanted) for each in shares_of(a, b, _size(sources, a, b))]
+        if len(found) <= most:
+            return tuple(found)
+        wanted //= 2
+    return tuple(shares_of(first, end, total, most))
 
 
 def shares_of(first_slot: int, end_slot: int, size: Size, most: float = inf) -> list[Window]:
