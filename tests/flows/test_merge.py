@@ -125,6 +125,17 @@ def test_of_rows_of_one_millisecond_at_most_a_segment_of_each_ledger_waits(
     assert world.received_after(2 * DAY, sweeps=True) == once(ids)
 
 
+@pytest.mark.parametrize("share", [0, 1])
+def test_a_share_of_a_window_without_segments_has_no_rows(share: int) -> None:
+    world = World()
+    world.send(2 * HOUR, 2 * HOUR + 1000)
+    sources = tuple(world.service.buckets.all(TOPIC))
+    end_slot = sources[-1].last_slot + 1
+    window = Window(end_slot, end_slot + 4, share, 2)
+    work = MergeWork(state=world.state, merge=Merge(sources=sources, windows=(window,), live_bytes=1))
+    assert list(merge_rows.merged_rows(world.ports.objects, work, window)) == []
+
+
 @pytest.mark.parametrize("apart_ms", [0, 1_000])
 def test_a_slot_or_millisecond_that_is_cut_into_several_ledgers_is_read_like_any_other(
     apart_ms: int, monkeypatch: pytest.MonkeyPatch

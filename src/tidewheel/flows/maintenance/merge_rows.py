@@ -146,7 +146,7 @@ def _bounds(work: MergeWork, window: Window) -> tuple[bytes, bytes]:
     cuts = [id_floor(first_ms), id_floor(end_ms)]
     if window.shares > 1:
         found = (each for source in work.merge.sources for each in touching(source.segments, first_ms, end_ms))
-        begun = sorted((max(each.least_id, cuts[0]), each.raw_bytes) for each in found)
+        begun = sorted((max(each.least_id, cuts[0]), each.raw_bytes) for each in found) or [(cuts[1], 0)]
         ends = list(accumulate(raw_bytes for _, raw_bytes in begun))
         parts = range(1, window.shares)
         cuts[1:1] = [begun[bisect_left(ends, ends[-1] * part // window.shares)][0] for part in parts]
