@@ -6,10 +6,13 @@ from datetime import timedelta
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tidewheel import Tidewheel
-from tidewheel.local import LocalTidewheel, MemoryTidewheel
+from tidewheel.local import MemoryTidewheel
+
+if TYPE_CHECKING:
+    from tidewheel.local import LocalTidewheel  # loads moto, which the independent parts of the tests refuse
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 RECIPES = ROOT / "examples" / "recipes"
