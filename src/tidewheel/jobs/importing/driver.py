@@ -210,9 +210,9 @@ def _publish_rejects(job: Job, work: Work, records: Records, record: Record) -> 
         return
     if work.options.rejects is None:
         raise InvalidValue("--rejects", None, "rows are rejected, and all others are imported. Give a folder for them")
-    to, folder = folder_of(job.location, work.options.rejects)
-    objects = job.service.objects
-    sizes = {each.name: each.size_bytes for each in objects.list(work.target.folder)}
+    (to, folder), objects = folder_of(job.location, work.options.rejects), job.service.objects
+    folders = {f"{name.rpartition('/')[0]}/" for name in record.rejects}  # of a stream, not the batch's own
+    sizes = {each.name: each.size_bytes for name in folders for each in objects.list(name)}
     for number, name in enumerate(record.rejects):
         if name not in sizes:
             found = records.read()

@@ -212,7 +212,7 @@ class Records:
         """Marks the import as finished, and deletes what it kept. If it stops in between, the next run deletes it."""
         if not record.is_finished:
             self._objects.put(self._finished, replace(record, rejects=[], is_finished=True).encode())
-        self._objects.delete([each.name for each in self._objects.list(self._target.folder)])
+        self._objects.delete([*record.rejects, *(each.name for each in self._objects.list(self._target.folder))])
 
     def forget(self) -> None:
         """Deletes the record."""
