@@ -42,6 +42,7 @@ LIVE = "live/"
 IMPORTS = "imports/"
 ASIDE = "aside/"
 REFUSED = "refused/"
+_STAGED = "staged.json"
 
 _LEDGER = re.compile(r"/(\d{12}-[^-/]+)-[^-/]+\.parquet\Z")
 _OCCURRENCES = re.compile(rf"{PLANS}[^/]+/(\d+)-([^-/]+)\.parquet")
@@ -169,14 +170,13 @@ def import_folder(topic: str, import_id: str) -> str:
 
 def staged_name(topic: str, import_id: str) -> str:
     """Returns the name of the record of an import whose ledgers are being committed."""
-    return f"{import_folder(topic, import_id)}staged.json"
+    return f"{import_folder(topic, import_id)}{_STAGED}"
 
 
 def unfinished_imports(names: Collection[str]) -> list[str]:
     """Returns the names of the records of unfinished imports among the names of imports' objects."""
-    return [
-        name for name in names if name.endswith("/staged.json") and f"{name[: -len('/staged.json')]}.json" not in names
-    ]
+    ending = f"/{_STAGED}"
+    return [name for name in names if name.endswith(ending) and f"{name.removesuffix(ending)}.json" not in names]
 
 
 def _date(time_ms: int) -> str:

@@ -82,7 +82,7 @@ class Buckets(StoredItems):
         found = self._table.query_prefix(
             table_keys.topic_partition(topic), table_keys.imports_prefix(import_id), projection="pk, sk"
         )
-        return frozenset(table_keys.import_cut(items.key_of(item)[1]) for item in found)
+        return frozenset(table_keys.import_mark(items.key_of(item)[1]) for item in found)
 
     def read(self, topic: str, bucket_id: BucketId) -> Bucket | None:
         """Reads a bucket."""

@@ -10,7 +10,7 @@
     trash         T#<topic>                TRASH#<sealed>#<id>
     recurring     T#<topic>                RECUR#<name>
     merge lease   T#<topic>                MERGE
-    import        T#<topic>                IMPORT#<import id>#<cut>
+    import        T#<topic>                IMPORT#<import id>#<mark>
     adoption      T#<topic>                CLAIM#<subscription, or nothing>#<owner>
     tombstone     T#<topic>#TOMB           <slot>#<message id>
     key           T#<topic>#KEY#<00 to 15> <key>
@@ -232,8 +232,8 @@ def imports_prefix(import_id: str) -> str:
     return f"{IMPORTS}{import_id}#"
 
 
-def import_cut(sort_key: str) -> int:
-    """Returns the cut in a mark's sort key."""
+def import_mark(sort_key: str) -> int:
+    """Returns the number in a mark's sort key."""
     return int(sort_key.rpartition("#")[2])
 
 

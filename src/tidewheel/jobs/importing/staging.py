@@ -24,7 +24,7 @@ from tidewheel.flows.maintenance.merge_rows import store_rows
 from tidewheel.jobs.importing.checks import Checked, read_checked
 from tidewheel.jobs.importing.work import FileProblem, Part, Work
 from tidewheel.ledger.bucket import Bucket
-from tidewheel.ledger.rows import SCHEMA
+from tidewheel.ledger.rows import SCHEMA, Int64s, sorted_order, taken, times_of
 from tidewheel.ledger.sink import Sink
 
 _SLICE_ROWS = 65_536
@@ -191,25 +191,18 @@ class Stage:
 
 
 def _sorted(tables: list[pa.Table]) -> Iterator[pa.Table]:
-    """Yields the rows in slices, by due time and id. Empties the list."""
+    """Gives the rows ids, and yields them in slices, by due time and id. Empties the list."""
     table = pa.concat_tables(tables).combine_chunks()
     tables.clear()
-    due = table.column("deliver_at_ms").to_numpy()
-    ids = _ids(due)
-    order = np.argsort(due, kind="stable")
-    if np.any(due[order][1:] == due[order][:-1]):
-        halves = ids.view(">u8").astype(np.uint64)
-        order = np.lexsort((halves[:, 1], halves[:, 0]))
+    ids = pa.Array.from_buffers(pa.binary(16), table.num_rows, [None, pa.py_buffer(_ids(times_of(table)))])
+    table = table.append_column(SCHEMA.field("message_id"), ids).select(SCHEMA.names)
+    order = sorted_order(table)
     step = max(1, min(_SLICE_ROWS, _SLICE_BYTES * len(order) // max(1, table.nbytes)))
     for start in range(0, len(order), step):
-        rows = order[start : start + step]
-        taken = table.take(pa.array(rows))
-        id_bytes = pa.py_buffer(np.ascontiguousarray(ids[rows]).tobytes())
-        column = pa.Array.from_buffers(pa.binary(16), len(rows), [None, id_bytes])
-        yield taken.append_column(SCHEMA.field("message_id"), column).select(SCHEMA.names)
+        yield taken(table, order[start : start + step])
 
 
-def _ids(due: npt.NDArray[np.int64]) -> npt.NDArray[np.uint8]:
+def _ids(due: Int64s) -> npt.NDArray[np.uint8]:
     """Returns an id for each due time: 48 bits of the time, a zero, and 79 random bits."""
     ids = np.frombuffer(os.urandom(16 * len(due)), np.uint8).reshape(-1, 16).copy()
     ids[:, :6] = due.astype(">u8").view(np.uint8).reshape(-1, 8)[:, 2:]
