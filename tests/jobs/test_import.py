@@ -116,6 +116,16 @@ class DyingAtCommits:
         return getattr(self._commits if name == "commit" else self._buckets, name)
 
 
+def die_after_commit(bench: Bench, path: Path, number: int) -> None:
+    """Runs an import that dies after its commit of this number."""
+    plan = CrashPlan()
+    plan.schedule(number, "after")
+    bench.world.ports = altered(bench.world.service, buckets=DyingAtCommits(bench.world.service.buckets, plan))
+    with pytest.raises(Crash):
+        bench.run(path)
+    bench.world.ports = bench.world.service
+
+
 @pytest.fixture
 def small(bench: Bench) -> Bench:
     """A bench whose imports write at most ten rows a ledger."""
@@ -451,12 +461,7 @@ def test_an_import_that_two_runs_finished_is_imported_again_where_its_table_is_l
     small: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = json_lines(small.folder / "in.json", messages(35))
-    plan = CrashPlan()
-    plan.schedule(3, "after")
-    small.world.ports = altered(small.world.service, buckets=DyingAtCommits(small.world.service.buckets, plan))
-    with pytest.raises(Crash):
-        small.run(path)
-    small.world.ports = small.world.service
+    die_after_commit(small, path, 3)
     assert (small.run(path).imported, small.run(path).skipped) == (5, 35)
     lose(small, 0, 1)
     again = small.run(path)
@@ -789,11 +794,6 @@ def test_rejects_longer_than_a_copied_piece_are_copied_whole(bench: Bench, monke
 
 def test_an_import_that_stopped_is_finished_though_another_has_its_file(small: Bench) -> None:
     path = json_lines(small.folder / "in.json", messages(35))
-    plan = CrashPlan()
-    plan.schedule(2, "after")
-    small.world.ports = altered(small.world.service, buckets=DyingAtCommits(small.world.service.buckets, plan))
-    with pytest.raises(Crash):
-        small.run(path)
-    small.world.ports = small.world.service
+    die_after_commit(small, path, 2)
     assert small.run(path, token="mine").imported == 35
     assert small.run(path).imported == 15
