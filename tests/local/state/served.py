@@ -8,6 +8,7 @@ It prints its endpoint, and serves until its standard input ends.
 from __future__ import annotations
 
 import argparse
+import select
 import sys
 from pathlib import Path
 
@@ -33,7 +34,8 @@ def main() -> None:
         if given.unkeepable:
             stack._state._read = lambda *_: object()
             stack._state._touch("clock", "")
-        sys.stdin.read()
+        while not select.select([sys.stdin], [], [], 1)[0]:
+            stack.check()
 
 
 if __name__ == "__main__":

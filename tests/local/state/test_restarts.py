@@ -71,6 +71,10 @@ def served(folder: Path, *options: str) -> Iterator[Served]:
             found = Served(process, endpoint)
             assert endpoint, found.errors()
             yield found
+        except BaseException as error:
+            process.kill()
+            error.add_note(f"the process told: {process.stderr.read() if process.stderr else None}")
+            raise
         finally:
             if process.poll() is None:
                 process.kill()
