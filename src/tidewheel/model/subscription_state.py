@@ -118,8 +118,8 @@ class Unread(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Delivery:
-    """A plan handed out to a subscription.
+class Delivery(StoredSettings):
+    """A plan handed out to a subscription, with the subscription's settings at that time.
 
     Attributes:
         parts: how many units of work the delivery has.
@@ -128,8 +128,6 @@ class Delivery:
         start: the subscription's start.
         queue_url: the queue to which messages are sent.
         next_check_ms: when the sweep checks whether the delivery is still open.
-        filter_policy: the subscription's filter policy when the plan was handed out.
-        carry: the subscription's setting.
         first_ms, end_ms: of a replay. Rows due outside of [first_ms, end_ms) are not sent.
         unread: open part -> its pieces that could not be read.
         unread_ms: since when there are such pieces.
@@ -145,8 +143,6 @@ class Delivery:
     next_check_ms: int
     done: frozenset[int] = frozenset()
     leases: tuple[tuple[int, int], ...] = ()
-    filter_policy: str | None = None
-    carry: str | None = None
     first_ms: int | None = None
     end_ms: int | None = None
 

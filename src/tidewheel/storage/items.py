@@ -316,13 +316,17 @@ def encode_subscription(subscription: SubscriptionState) -> Item:
 @_reading
 def decode_subscription(item: Item) -> SubscriptionState:
     """Reads a subscription."""
-    stored = {name: item[name] for name in settings_of(StoredSettings) if name in item}
     return SubscriptionState(
         topic=_topic(item),
         name=key_of(item)[1].removeprefix(table_keys.SUBSCRIPTIONS),
         **_SUBSCRIPTION.values(item),
-        **read_stored({name: number(value) if "N" in value else string(value) for name, value in stored.items()}),
+        **_stored_settings(item),
     )
+
+
+def _stored_settings(item: Item) -> dict[str, Any]:
+    stored = {name: item[name] for name in settings_of(StoredSettings) if name in item}
+    return read_stored({name: number(value) if "N" in value else string(value) for name, value in stored.items()})
 
 
 _DELIVERY = Fields(
@@ -331,7 +335,6 @@ _DELIVERY = Fields(
     converted("done", lambda value: frozenset(map(int, value["NS"])), default=frozenset()),
     # `leases` and `unread` exist from the start, so that updates can set their entries.
     converted("leases", lambda value: _leases(value["M"]), lambda leases: {str(part): ms for part, ms in leases}),
-    plain(string, "filter_policy", "carry", default=None),
     plain(number, "first_ms", "end_ms", "unread_ms", default=None),
     converted(
         "unread", lambda value: _unread(value["M"]), lambda unread: {str(n): unread_text(it) for n, it in unread}
@@ -361,13 +364,14 @@ def _leases(taken: Item) -> tuple[tuple[int, int], ...]:
 def encode_delivery(delivery: Delivery) -> Item:
     """Returns a delivery's item."""
     checks = check_fields(delivery.key.topic, delivery.next_check_ms)
-    return _item(table_keys.delivery_key(delivery.key), _DELIVERY.attributes(delivery) | checks)
+    return _item(table_keys.delivery_key(delivery.key), _DELIVERY.attributes(delivery) | delivery.stored() | checks)
 
 
 @_reading
 def decode_delivery(item: Item) -> Delivery:
     """Reads a delivery."""
-    return Delivery(key=table_keys.parse_delivery_key(key_of(item)), **_DELIVERY.values(item))
+    key = table_keys.parse_delivery_key(key_of(item))
+    return Delivery(key=key, **_DELIVERY.values(item), **_stored_settings(item))
 
 
 _PARK = Fields(

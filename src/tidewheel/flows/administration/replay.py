@@ -151,11 +151,10 @@ def _delivery(to: SubscriptionState, plan: Plan, first_ms: int, end_ms: int, now
         start=0,
         # The sweep enqueues what the caller cannot.
         next_check_ms=now_ms,
-        filter_policy=to.filter_policy,
-        carry=to.carry,
         first_ms=first_ms,
         end_ms=end_ms,
         edition=plan.edition,
+        **to.stored(),
     )
 
 

@@ -303,9 +303,8 @@ def _delivery(subscription: SubscriptionState, plan: Plan, now_ms: int, at_once:
         # Nobody knows yet whether all parts reach the work queue, so the sweep enqueues the open parts once more.
         next_check_ms=now_ms + LEASE_MS,
         leases=tuple((part, now_ms) for part in range(parts)) if at_once else (),
-        filter_policy=subscription.filter_policy,
-        carry=subscription.carry,
         edition=plan.edition,
+        **subscription.stored(),
     )
 
 
