@@ -23,7 +23,7 @@ WIDTH = 120
 NAMES = [name for name in vars(tidewheel)["__all__"] if name != "__version__"]
 """The public names."""
 INTERNAL = (
-    *("CorruptPack", "DelayTooLong", "NotTaken", "PartLeased", "WrongQueue"),
+    *("CorruptPack", "DelayTooLong", "PartLeased", "WrongQueue"),
     *("BundleFailed", "JavaMissing", "NodeMissing", "NotAllImported", "QueueNotPrepared", "SqsError"),
 )
 """Errors that no call of a client raises: of the functions, the constructs, jobs, integrations and tests."""

@@ -12,6 +12,7 @@ import pytest
 
 from tests.behaviour.topic import Topic, record_of
 from tidewheel import AsyncTidewheel, BodyChanged, Consumer, InvalidValue, MessageState, parse_received
+from tidewheel.model.validation import MAX_PAYLOAD_BYTES
 
 LARGE = "x" * 1_200_000
 
@@ -56,7 +57,7 @@ def test_a_large_message_is_rescheduled_cancelled_and_looked_at_like_any_other(t
 
 def test_a_body_that_nobody_could_hold_is_refused(topic: Topic) -> None:
     with topic.nothing_is_sent(), pytest.raises(InvalidValue, match="Split the body"):
-        topic.send("x" * (100 * 1024 * 1024 + 1))
+        topic.send("x" * (MAX_PAYLOAD_BYTES + 1))
 
 
 # ---- a body that is not the one that was sent

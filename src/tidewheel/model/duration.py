@@ -17,14 +17,15 @@ MAX_WINDOW_MS = 7 * 86_400_000
 
 _BEYOND_MS = 1e15
 """Above every limit here, but small enough for a float to distinguish milliseconds."""
-_UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
-_PART = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(ms|s|m|h|d|w)", re.ASCII)
+_UNITS_MS = {"w": 604_800_000, "d": 86_400_000, "h": 3_600_000, "m": 60_000, "s": 1000, "ms": 1}
+_PART = re.compile(rf"\s*(\d+(?:\.\d+)?)\s*({'|'.join(reversed(_UNITS_MS))})", re.ASCII)  # ms before m
 _PARTS = re.compile(f"({_PART.pattern})+", re.ASCII)
 _TIME = re.compile(r"(\d{4}[\dW-]*(?:[T ][\d:.,]+)?) *(Z|UTC|GMT|[+-][\d:.]+)?\Z", re.ASCII | re.IGNORECASE)
 _MILLISECOND = timedelta(milliseconds=1)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MOST_CHARACTERS = 200
-_HOW = "give seconds as a number, a timedelta, or text such as '90s', '15m' or '3d 4h' (units w d h m s ms)"
+_UNITS = " ".join(_UNITS_MS)
+_HOW = f"give seconds as a number, a timedelta, or text such as '90s', '15m' or '3d 4h' (units {_UNITS})"
 _WHEN = "give an aware datetime or Unix seconds"
 
 
