@@ -11,8 +11,8 @@ import pytest
 from botocore.exceptions import ClientError, EndpointConnectionError
 
 from tidewheel.client.connection import Connection
+from tidewheel.client.core import Core
 from tidewheel.client.sender import ATTEMPTS, Sender
-from tidewheel.client.topic_cache import TopicCache
 from tidewheel.clock import Clock, ManualClock
 from tidewheel.errors import QueueUnavailable, SendFailed
 from tidewheel.model.message import SQS_MAX_BYTES, IdSource, Message, Receipt, id_text
@@ -57,7 +57,7 @@ def sender(sqs: Sqs, clock: Clock | None = None, pauses: list[float] | None = No
     state: TopicState = new_topic_state("orders", "g1", TopicSettings(), NOW_MS)
     pause = (pauses if pauses is not None else []).append
     clock = clock or ManualClock(NOW_MS)
-    return Sender(connection, TopicCache(connection, clock), state, clock, IdSource(), pause)
+    return Sender(Core(connection=connection, clock=clock), state, pause)
 
 
 def bodies(packs: list[Pack]) -> list[str]:

@@ -11,10 +11,11 @@ from aws_cdk import RemovalPolicy, Token
 from aws_cdk.aws_logs import RetentionDays
 
 from tidewheel.errors import InvalidValue
-from tidewheel.model.setting import Setting, check_settings, is_whole
+from tidewheel.model.setting import Setting, check_settings
 from tidewheel.model.settings import ROLE_ARN, FunctionSettings
 from tidewheel.model.topic import check_name
 from tidewheel.model.triggers import SWEEP_INTERVAL_S
+from tidewheel.model.untrusted import is_whole
 
 MAX_DEDICATED_TOPICS = 6
 """The most topics with their own queues: a function's variables, and the SSM parameter, hold at most 4 KB.

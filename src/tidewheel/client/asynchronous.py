@@ -14,7 +14,6 @@ from tidewheel.client.finding import MatchedMessage, Selected
 from tidewheel.client.tidewheel import Tidewheel
 from tidewheel.clock import Clock
 from tidewheel.errors import Closed, InvalidValue
-from tidewheel.model.setting import is_whole
 from tidewheel.model.settings import (
     ChangeableSettings,
     NewSubscriptionSettings,
@@ -23,6 +22,7 @@ from tidewheel.model.settings import (
     TopicSettings,
 )
 from tidewheel.model.topic import Subscription, Topic
+from tidewheel.model.untrusted import is_whole
 from tidewheel.storage.storage import Storage
 
 if TYPE_CHECKING:

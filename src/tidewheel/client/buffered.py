@@ -20,11 +20,12 @@ from typing import Any, Self, TypedDict, Unpack
 
 from tidewheel.aws.tries import CALL_S
 from tidewheel.client import tracing
+from tidewheel.client.sender import Sender
 from tidewheel.client.tidewheel import Tidewheel
 from tidewheel.errors import BufferFull, Closed, FlushFailed, InvalidValue
 from tidewheel.model.message import Message, Receipt, id_text
-from tidewheel.model.setting import is_whole
 from tidewheel.model.topic_state import TopicState
+from tidewheel.model.untrusted import is_whole
 from tidewheel.model.validation import OutgoingMessage
 
 CLOSE_S = 8
@@ -306,7 +307,7 @@ class BufferedSender:
         broken: dict[str, Exception] = {}
         for entries in by_topic.values():
             try:
-                sender = self._core.sender(entries[-1].state, broken=broken, call_s=self._call_s)
+                sender = Sender(self._core, entries[-1].state, broken=broken, call_s=self._call_s)
                 errors = sender.try_checked([entry.checked for entry in entries])
             except Exception as error:  # no error may end the thread
                 errors = dict.fromkeys(range(len(entries)), error)

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
 
 from tidewheel.aws.tries import patient
 from tidewheel.client.connection import Connection
-from tidewheel.client.sender import Sender
 from tidewheel.client.topic_cache import TopicCache
 from tidewheel.clock import Clock
 from tidewheel.model.message import IdSource, Message
@@ -33,10 +31,6 @@ class Core:
 
     def __post_init__(self) -> None:
         self.cache = TopicCache(self.connection, self.clock)
-
-    def sender(self, state: TopicState, **options: Any) -> Sender:
-        """Returns the sender of a topic, with the options of `Sender`."""
-        return Sender(self.connection, self.cache, state, self.clock, self.ids, **options)
 
     @patient()
     def check(self, topic: str, message: Message) -> tuple[TopicState, OutgoingMessage]:

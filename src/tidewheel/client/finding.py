@@ -17,6 +17,7 @@ from typing import TypedDict, cast
 from tidewheel.aws.tries import classified
 from tidewheel.client import changes, waiting
 from tidewheel.client.core import Core
+from tidewheel.client.sender import Sender
 from tidewheel.clock import utc
 from tidewheel.errors import InvalidValue, PeekIncomplete, UnknownMessage
 from tidewheel.flows.delivery.cancel import Cancelled, TooLate
@@ -222,7 +223,7 @@ def reschedule_where(
 
 
 def _moved(core: Core, state: TopicState, each: MatchedMessage, due_ms: int) -> object:
-    sender, now_ms = core.sender(state), core.clock.now_ms()
+    sender, now_ms = Sender(core, state), core.clock.now_ms()
     try:
         return changes.reschedule(core.connection, sender, state, core.ids, now_ms, due_ms, each.id, None)
     except UnknownMessage as error:

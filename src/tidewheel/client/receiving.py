@@ -14,7 +14,7 @@ from tidewheel.client.connection import Connection
 from tidewheel.errors import BodyChanged, DeleteFailed, InvalidValue
 from tidewheel.model.message import Encoding
 from tidewheel.model.received import ReceivedMessage, parse_received
-from tidewheel.model.setting import is_whole
+from tidewheel.model.untrusted import is_whole
 from tidewheel.model.validation import MAX_PAYLOAD_BYTES, OutgoingMessage
 from tidewheel.storage.bodies import put_body
 

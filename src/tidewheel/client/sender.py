@@ -18,11 +18,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from tidewheel import deadline
 from tidewheel.aws.tries import AWS_ERRORS, CALL_S, classified, passes
 from tidewheel.client import tracing
-from tidewheel.client.connection import Connection
-from tidewheel.client.topic_cache import TopicCache
-from tidewheel.clock import Clock
+from tidewheel.client.core import Core
 from tidewheel.errors import InvalidValue, LimitExceeded, QueueBusy, QueueUnavailable, SendFailed
-from tidewheel.model.message import SQS_MAX_BYTES, IdSource, Message, Receipt, id_floor, id_text
+from tidewheel.model.message import SQS_MAX_BYTES, Message, Receipt, id_floor, id_text
 from tidewheel.model.pack import MAX_MESSAGES, PACK_ATTRIBUTE, pack_body, packs
 from tidewheel.model.topic_state import TopicState
 from tidewheel.model.triggers import KEYED_URGENT_MS
@@ -74,19 +72,16 @@ class Sender:
         trace_context: what messages carry of the span that sends them.
     """
 
-    connection: Connection
-    cache: TopicCache
+    core: Core
     state: TopicState
-    clock: Clock
-    ids: IdSource
     pause: Callable[[float], None] = deadline.sleep
     broken: dict[str, Exception] = field(default_factory=dict)
     call_s: float | Callable[[], float] = CALL_S
     trace_context: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self._sqs: SQSClient = self.connection.sqs
-        self._urgent_url, self._bulk_url = self.connection.settings.ingest_queues(self.state.topic)
+        self._sqs: SQSClient = self.core.connection.sqs
+        self._urgent_url, self._bulk_url = self.core.connection.settings.ingest_queues(self.state.topic)
         self._failures: dict[int, Exception] = {}
 
     def send(self, messages: Iterable[Message]) -> list[Receipt]:
@@ -135,12 +130,12 @@ class Sender:
                 self._failures[index] = error
                 break
             receipts.append(None)
-            now_ms = self.clock.now_ms()
+            now_ms = self.core.clock.now_ms()
             try:
                 if not isinstance(message, Message):
                     raise InvalidValue(f"messages[{index}]", message, "give a Message")
-                checked = check_message(message, self.ids, now_ms, topic=topic, levels=levels, large=True)
-                self.cache.admit(self.state)
+                checked = check_message(message, self.core.ids, now_ms, topic=topic, levels=levels, large=True)
+                self.core.cache.admit(self.state)
                 checked = self._without_large_body(tracing.carrying(checked, self.trace_context))
             except (InvalidValue, LimitExceeded, *AWS_ERRORS) as error:
                 self._failures[index] = error
@@ -193,14 +188,14 @@ class Sender:
             raise self.broken[place]
         try:
             with classified(), deadline.patience(self.call_s):
-                bucket = self.connection.settings.s3_bucket
-                return store_body(self.connection.objects, bucket, self.state.topic, message)
+                bucket = self.core.connection.settings.s3_bucket
+                return store_body(self.core.connection.objects, bucket, self.state.topic, message)
         except AWS_ERRORS as error:
             self.broken[place] = error
             raise
 
     def _send_chunk(self, indexes: list[int], chunk: list[OutgoingMessage]) -> None:
-        now_ms = self.state.sent_at_ms(self.clock.now_ms())
+        now_ms = self.state.sent_at_ms(self.core.clock.now_ms())
         first_bulk_id, first_keyed_id = id_floor(now_ms + URGENT_MS + 1), id_floor(now_ms + KEYED_URGENT_MS + 1)
         urgent, bulk = list[int](), list[int]()
         for i, message in enumerate(chunk):

@@ -27,6 +27,7 @@ from tidewheel.client.operations.health import Finding, Health
 from tidewheel.client.operations.service_redrive import RefusedMessage, redrive_service_queues, refused_messages
 from tidewheel.client.operations.stats import LedgerInfo, TopicStats, topic_ledgers, topic_stats
 from tidewheel.client.recurring import RecurringMessage
+from tidewheel.client.sender import Sender
 from tidewheel.client.waiting import MessageStatus, WaitingMessage
 from tidewheel.client.worker.claiming import claim_all
 from tidewheel.clock import Clock
@@ -190,7 +191,7 @@ class Tidewheel:
         """
         state = self.core.cache.state(topic)
         with tracing.sending(topic) as span:
-            receipts = self.core.sender(state, trace_context=tracing.context_of(span)).send(messages)
+            receipts = Sender(self.core, state, trace_context=tracing.context_of(span)).send(messages)
             tracing.sent(span, receipts)
         return receipts
 
@@ -261,7 +262,7 @@ class Tidewheel:
         state, now_ms = self.core.cache.state(topic), self.core.clock.now_ms()
         due_ms = changes.new_due_ms(state, now_ms, delay=delay, deliver_at=deliver_at, delay_level=delay_level)
         core = self.core
-        return changes.reschedule(core.connection, core.sender(state), state, core.ids, now_ms, due_ms, id, key)
+        return changes.reschedule(core.connection, Sender(core, state), state, core.ids, now_ms, due_ms, id, key)
 
     def deliver_now(self, topic: str, id: str | None = None, *, key: str | None = None) -> Rescheduled | CancelResult:
         """Moves a waiting message to the present, as `reschedule` does. So it comes once, now or at its time.
@@ -425,7 +426,7 @@ class Tidewheel:
         start_ms = now_ms if start is None else at_ms("start", start)
         return recurring.make(
             self.core.connection.storage,
-            self.core.sender(state).send_checked,
+            Sender(self.core, state).send_checked,
             partial(self.core.cache.read, topic),
             now_ms,
             key,

@@ -24,10 +24,10 @@ from tidewheel.clock import utc
 from tidewheel.errors import InvalidValue, PeekIncomplete, needs_extra
 from tidewheel.flows.delivery.cancel import Cancelled, fate
 from tidewheel.model.message import Encoding, MessageId, id_bytes, id_deliver_at_ms, id_floor, id_text
-from tidewheel.model.setting import is_whole
 from tidewheel.model.subscription_state import Delivery, State, SubscriptionState
 from tidewheel.model.tombstone import Claim
 from tidewheel.model.topic_state import TopicState
+from tidewheel.model.untrusted import is_whole
 from tidewheel.model.validation import Options
 from tidewheel.storage.storage import Storage
 

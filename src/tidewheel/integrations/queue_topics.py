@@ -19,9 +19,9 @@ from urllib.parse import urlsplit
 from tidewheel.client.tidewheel import Tidewheel
 from tidewheel.errors import InvalidValue, QueueNotPrepared, UnknownTopic
 from tidewheel.model.message import MAX_MESSAGE_BYTES, Receipt
-from tidewheel.model.setting import is_whole
 from tidewheel.model.settings import NewTopicSettings
 from tidewheel.model.topic import Subscription, check_name
+from tidewheel.model.untrusted import is_whole
 
 SUBSCRIPTION = "workers"
 """Name of the subscription that `prepare` makes."""

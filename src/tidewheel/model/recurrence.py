@@ -37,7 +37,7 @@ from tidewheel.errors import InvalidValue
 from tidewheel.model.duration import MAX_DELAY_MS, delay_ms
 from tidewheel.model.message import shift_ms
 from tidewheel.model.recurring import Recurring
-from tidewheel.model.setting import is_whole
+from tidewheel.model.untrusted import is_whole
 
 MIN_PERIOD_S = 60
 """Cron's granularity, and the shortest period of a fixed rate."""

@@ -13,9 +13,10 @@ from collections.abc import Mapping
 from dataclasses import KW_ONLY, MISSING, Field, dataclass, fields
 from functools import cache
 from types import NoneType, UnionType
-from typing import Any, Literal, TypeGuard, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from tidewheel.errors import InvalidValue
+from tidewheel.model.untrusted import is_whole
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,11 +141,6 @@ def check_names(cls: type, given: Mapping[str, object], owner: str) -> None:
     for name, value in given.items():
         if name not in known:
             raise InvalidValue(name, value, f"{owner} has no such setting; give one of: {', '.join(known)}")
-
-
-def is_whole(value: object) -> TypeGuard[int]:
-    """Returns whether a value is a whole number. A bool is not a number here."""
-    return isinstance(value, int) and not isinstance(value, bool)
 
 
 def _declared(field: Field[Any], hint: Any) -> Declared:

@@ -245,7 +245,11 @@ class StoredSettings:
 
     def stored(self) -> dict[str, Any]:
         """Returns the stored settings by name, including settings with the value None."""
-        return {name: getattr(self, name) for name in settings_of(StoredSettings)}
+        return {name: getattr(self, name) for name in STORED_SETTINGS}
+
+
+STORED_SETTINGS = settings_of(StoredSettings)
+"""What `StoredSettings` declares, by name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -457,9 +461,10 @@ def read_stored(values: Mapping[str, Any]) -> dict[str, Any]:
         ValueError: a value does not have the setting's type.
     """
     readers: dict[Any, Callable[[Any], Any]] = {int: whole, str: text}
-    known = settings_of(StoredSettings)
     return {
-        name: readers[known[name].kind](value) for name, value in values.items() if name in known and value is not None
+        name: readers[declared.kind](values[name])
+        for name, declared in STORED_SETTINGS.items()
+        if values.get(name) is not None
     }
 
 

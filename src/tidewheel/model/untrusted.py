@@ -11,7 +11,7 @@ import zlib
 from dataclasses import dataclass
 from functools import partial
 from itertools import accumulate
-from typing import Any
+from typing import Any, TypeGuard
 from uuid import uuid4
 
 DECEIVING = re.compile(
@@ -141,6 +141,11 @@ def whole(value: object, least: int = 0, bits: int = 63) -> int:
     if type(value) is not int or not least <= value < 1 << bits:
         raise ValueError("not a whole number, or out of range")
     return value
+
+
+def is_whole(value: object) -> TypeGuard[int]:
+    """Returns whether a value is a whole number. A bool is not a number here."""
+    return isinstance(value, int) and not isinstance(value, bool)
 
 
 def text(value: object) -> str:

@@ -24,8 +24,7 @@ from tidewheel.model.message import Encoding, MessageId, id_bytes
 from tidewheel.model.park import Park
 from tidewheel.model.plan import Trash, decode_plan
 from tidewheel.model.recurring import Recurring
-from tidewheel.model.setting import settings_of
-from tidewheel.model.settings import StoredSettings, TopicSettings, read_stored
+from tidewheel.model.settings import STORED_SETTINGS, TopicSettings, read_stored
 from tidewheel.model.subscription_state import Delivery, State, SubscriptionState, Unread
 from tidewheel.model.tombstone import Claim, Tombstone
 from tidewheel.model.topic_state import NextWork, Purge, TopicState, check_layout
@@ -325,7 +324,7 @@ def decode_subscription(item: Item) -> SubscriptionState:
 
 
 def _stored_settings(item: Item) -> dict[str, Any]:
-    stored = {name: item[name] for name in settings_of(StoredSettings) if name in item}
+    stored = {name: item[name] for name in STORED_SETTINGS if name in item}
     return read_stored({name: number(value) if "N" in value else string(value) for name, value in stored.items()})
 
 

@@ -22,8 +22,8 @@ from tidewheel.client.operations.subscription_queues import dead_letter_url_of
 from tidewheel.errors import InvalidValue, QueueUnavailable, RetryLater
 from tidewheel.model.message import HEADER_ATTRIBUTE, SQS_MAX_BYTES, MessageId
 from tidewheel.model.received import ReceivedMessage
-from tidewheel.model.setting import is_whole
 from tidewheel.model.settings import ServiceSettings
+from tidewheel.model.untrusted import is_whole
 from tidewheel.storage.bodies import POINTER
 
 if TYPE_CHECKING:

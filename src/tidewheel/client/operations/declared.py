@@ -43,8 +43,14 @@ from tidewheel.flows.administration import delete_topic as deletion
 from tidewheel.flows.administration import pause as states
 from tidewheel.flows.administration import subscribe
 from tidewheel.flows.administration.update_topic import update_topic
-from tidewheel.model.setting import settings_of
-from tidewheel.model.settings import InitialPosition, StoredSettings, TopicSettings, read_setting, stored_settings
+from tidewheel.model.settings import (
+    STORED_SETTINGS,
+    InitialPosition,
+    StoredSettings,
+    TopicSettings,
+    read_setting,
+    stored_settings,
+)
 from tidewheel.model.topic import check_name
 
 TOPIC_TYPE = "Custom::TidewheelTopic"
@@ -179,7 +185,7 @@ def declared(resource_type: str, properties: Mapping[str, Any]) -> Declared:
     name = check_name("Subscription", properties.get("Subscription"))
     position = str(properties.get("InitialPosition", "latest"))
     subscribe.check_new_subscription(topic, name, position)
-    texts = [(each, properties.get(_property(each.name))) for each in settings_of(StoredSettings).values()]
+    texts = [(each, properties.get(_property(each.name))) for each in STORED_SETTINGS.values()]
     return DeclaredSubscription(
         topic=topic,
         subscription=name,

@@ -30,10 +30,10 @@ from tidewheel.clock import utc
 from tidewheel.errors import InvalidValue
 from tidewheel.flows.delivery.load_index import complete_all
 from tidewheel.ledger.bucket import Bucket, BucketId, next_slot, slot_of
-from tidewheel.model.setting import is_whole
 from tidewheel.model.settings import TopicSettings
 from tidewheel.model.subscription_state import State, SubscriptionState
 from tidewheel.model.topic_state import TopicState
+from tidewheel.model.untrusted import is_whole
 from tidewheel.storage.objects import Objects
 from tidewheel.storage.storage import Storage
 

@@ -20,6 +20,7 @@ from tidewheel.aws.tries import AWS_ERRORS, CALL_S, patient
 from tidewheel.client import receiving, tracing
 from tidewheel.client.operations.dead_letters import attributes_of, bury, reason_of
 from tidewheel.client.receiving import fetch_payload
+from tidewheel.client.sender import Sender
 from tidewheel.client.tidewheel import Tidewheel
 from tidewheel.client.worker.claiming import Claimed, buried, claim, claim_all
 from tidewheel.client.worker.interrupts import Interrupts
@@ -29,8 +30,8 @@ from tidewheel.errors import DeleteFailed, InvalidValue, RetryLater
 from tidewheel.model.levels import Backoff
 from tidewheel.model.message import Receipt
 from tidewheel.model.received import ReceivedMessage, parse_received
-from tidewheel.model.setting import is_whole
 from tidewheel.model.topic import check_name
+from tidewheel.model.untrusted import is_whole
 
 T = TypeVar("T")
 _Message = Mapping[str, Any]
@@ -234,7 +235,7 @@ class Consumer:
         else:
             whole = fetch_payload(self._core.connection, message)
             again = sent_again(whole, self._core.ids, due_ms, self.subscription, expires_at_ms=expires_at_ms)
-            [receipt] = self._core.sender(state).send_checked([again])
+            [receipt] = Sender(self._core, state).send_checked([again])
             self._count("retried")
         if message.receipt_handle not in self._in_hand:
             receiving.delete(self._core.connection.sqs, self._queue_url, [message])

@@ -35,7 +35,7 @@ from tidewheel.client import receiving
 from tidewheel.client.worker.interrupts import Interrupts
 from tidewheel.errors import ClaimFailed, InvalidValue, QueueUnavailable
 from tidewheel.model.received import ReceivedMessage
-from tidewheel.model.setting import is_whole
+from tidewheel.model.untrusted import is_whole
 
 REFUSED_S = 60
 """How long a worker that has received before tries what AWS refuses: a policy or a queue may be made anew just now."""

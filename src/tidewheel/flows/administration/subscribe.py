@@ -22,7 +22,13 @@ from tidewheel.clock import Clock
 from tidewheel.errors import AlreadyExists, ConcurrentModification, TopicDeleting
 from tidewheel.flows.administration.update_topic import FIXED
 from tidewheel.model.setting import settings_of
-from tidewheel.model.settings import InitialPosition, StoredSettings, SubscriptionSettings, TopicSettings
+from tidewheel.model.settings import (
+    STORED_SETTINGS,
+    InitialPosition,
+    StoredSettings,
+    SubscriptionSettings,
+    TopicSettings,
+)
 from tidewheel.model.subscription_state import SubscriptionState
 from tidewheel.model.topic import check_name
 from tidewheel.model.topic_state import TopicState, new_topic_state
@@ -169,7 +175,7 @@ def check_same_settings(
     """
     default, there = _DEFAULTS.stored(), existing.stored()
     for name, value in asked.stored().items():
-        stays = settings_of(StoredSettings)[name].setting.fixed
+        stays = STORED_SETTINGS[name].setting.fixed
         if there[name] != value and (exactly or value != default[name]) and (stays or not fixed):
             there_is, asked_for = ("none" if each is None else each for each in (there[name], value))
             advice = "it cannot change" if stays else "change it with set_filter"
