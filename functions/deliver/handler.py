@@ -19,44 +19,39 @@ if TYPE_CHECKING:
 
 @function("deliver")
 def handler(telemetry: Telemetry, event: dict[str, Any], context: LambdaContext) -> None:
-    """Runs the tasks of a batch. Failed tasks are reported and come again."""
+    """Runs the tasks of a batch. Failed tasks are reported and come again. Refuses malformed messages."""
     for record in event["Records"]:
         message = QueuedMessage.of_record(record)
         try:
-            work(telemetry, message)
-        except Exception as error:
-            telemetry.leave([message.id], error)
+            task = task_of(message.body)
+        except InvalidValue as error:
+            telemetry.failed("not a task: refused", error, sqs_message_id=message.id)
+            refuse(telemetry.service, message, f"not a task: {error.field}: {error.advice}")
+            continue
+        topic, keys = log_keys(task)
+        due = isinstance(task, PartTask) and task.key.replay is None
+        with telemetry.step(topic=topic, due=due, correlation_id=message.id, **keys):
+            try:
+                tell(telemetry, do_task(telemetry.service, task))
+            except Exception as error:
+                left(telemetry, message, error)
 
 
-def work(telemetry: Telemetry, message: QueuedMessage) -> None:
-    """Runs the task of a message of the work queue. Refuses malformed messages."""
-    service, logger = telemetry.service, telemetry.logger
-    try:
-        task = task_of(message.body)
-    except InvalidValue as error:
-        telemetry.failed("not a task: refused", error, sqs_message_id=message.id)
-        refuse(service, message, f"not a task: {error.field}: {error.advice}")
-        return
-    topic, keys = log_keys(task)
-    due = isinstance(task, PartTask) and task.key.replay is None
-    with telemetry.step(topic=topic, due=due, correlation_id=message.id, **keys):
-        try:
-            done = do_task(service, task)
-        except PartLeased:
-            logger.info("another worker has it")
-            raise
-        except Exception as error:
-            telemetry.failed("task not done", error)
-            raise
-        if done is None:
-            logger.info("nothing to do")
-            return
-        tell(telemetry, done)
+def left(telemetry: Telemetry, message: QueuedMessage, error: Exception) -> None:
+    """Leaves a task in the queue. Logs and counts the failure, unless another worker has the task."""
+    if isinstance(error, PartLeased):
+        telemetry.logger.info("another worker has it")
+    else:
+        telemetry.failed("task not done", error)
+    telemetry.leave([message.id], error)
 
 
-def tell(telemetry: Telemetry, done: Delivered) -> None:
-    """Logs and counts the results of a task."""
+def tell(telemetry: Telemetry, done: Delivered | None) -> None:
+    """Logs and counts the results of a task. None: there was nothing to do."""
     logger = telemetry.logger
+    if done is None:
+        logger.info("nothing to do")
+        return
     for failure in done.failures:
         telemetry.failed("not done now", failure)
     if done.parked:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from operator import add
@@ -16,7 +17,7 @@ from tidewheel.flows.delivery import sending
 from tidewheel.flows.delivery.due_rows import due_rows, rows_for, rows_of, without_expired
 from tidewheel.flows.delivery.parking import park_rest
 from tidewheel.flows.delivery.plan_again import plan_at, segments_of_unindexed
-from tidewheel.flows.delivery.unread import is_of_object, lost_objects, unread_of
+from tidewheel.flows.delivery.unread import is_of_object, lost_objects, notes_of, unread_of
 from tidewheel.flows.ports import Ports
 from tidewheel.flows.ports.parallel import persistently
 from tidewheel.ledger.rows import without_repeats
@@ -207,28 +208,20 @@ def deliver_at_once(ports: Ports, state: TopicState, plan: Plan, deliveries: Seq
     if rows.num_rows * len(deliveries) > _MOST_TIMES_INLINE * state.settings.inline_rows:
         _leave_to_queue(ports, deliveries, failures)  # more rows than estimated: send in parts, which are bounded
         return Delivered(segments=segments, failures=tuple(failures))
-    errors = {piece: each.error for each in unread for piece in each.pieces}
-    notes = {
-        part: unread_of(left, len(own), errors, plan.part_count)
-        for part, own in enumerate(parts)
-        if (left := {number: piece for number, piece in enumerate(own) if piece in errors})
-    }
     ready: list[_Ready] = []
     for delivery in deliveries:
-        try:
+        with _alone(ports, delivery, failures):
             ready.append(_Ready(delivery, *_ready(state, delivery, rows, ports.clock.now_ms())))
-        except Exception as error:  # the other subscriptions receive theirs
-            failures.append(error)
-            _leave_to_queue(ports, [delivery], failures)
-    messages, parked = _send_ready(ports, state, ready, notes, list(errors.values()), failures)
-    lost = {name for each in notes.values() for name in lost_objects(each)}
+    failures += [each.error for each in unread]
+    notes = notes_of(parts, unread, plan.part_count) if unread else {}
+    note = partial(_note, ports, notes, str(unread[0].error)) if unread else None
+    messages = _send_ready(ports, state, ready, note, failures)
     return Delivered(
         messages=messages,
         segments=segments,
-        failures=(*failures, *errors.values()),
-        parked=parked,
+        failures=tuple(failures),
         expired=sum(each.expired for each in ready),
-        unread=tuple(sorted(lost)),
+        unread=tuple(sorted({name for each in notes.values() for name in lost_objects(each)})),
     )
 
 
@@ -240,41 +233,49 @@ class _Ready(NamedTuple):
     expired: int
 
 
+@contextmanager
+def _alone(ports: Ports, delivery: Delivery, failures: list[Exception]) -> Iterator[None]:
+    """Leaves a delivery to the work queue if the block fails. The other subscriptions get their messages."""
+    try:
+        yield
+    except Exception as error:
+        failures.append(error)
+        _leave_to_queue(ports, [delivery], failures)
+
+
 def _send_ready(
     ports: Ports,
     state: TopicState,
     ready: Sequence[_Ready],
-    notes: Mapping[int, Unread],
-    errors: Sequence[Exception],
+    note: Callable[[Delivery], object] | None,
     failures: list[Exception],
-) -> tuple[int, int]:
+) -> int:
     """Sends the rows of deliveries side by side, parks the rest of each, and deletes the deliveries.
 
-    If pieces could not be read, notes them instead. Returns how many messages were sent, and how many parked.
+    If pieces could not be read, notes them instead. Returns how many messages were sent.
     """
     sendings = [
         (to.queue_url, sending.queue_messages(rows, to.carry, state.claim(to.key.generation))) for to, rows, _ in ready
     ]
     outcomes = sending.send_all(ports, sendings)
     done: list[Delivery] = []
-    parked = 0
     for (delivery, rows, _), outcome in zip(ready, outcomes, strict=True):
         failures += [] if outcome.error is None else [outcome.error]
-        try:
-            parked += park_rest(ports, state, delivery, rows, outcome) if outcome.untaken else 0
-            if notes:
-                others = set(range(delivery.parts)).difference(notes)
-                note = partial(
-                    ports.deliveries.note_unread, delivery, notes, str(errors[0]), ports.clock.now_ms(), others
-                )
-                persistently(note)
-            else:
+        with _alone(ports, delivery, failures):
+            if outcome.untaken:
+                park_rest(ports, state, delivery, rows, outcome)
+            if note is None:
                 done.append(delivery)
-        except Exception as error:
-            failures.append(error)
-            _leave_to_queue(ports, [delivery], failures)
+            else:
+                note(delivery)
     _delete_done(ports, done, failures)
-    return sum(each.sent for each in outcomes), parked
+    return sum(each.sent for each in outcomes)
+
+
+def _note(ports: Ports, notes: Mapping[int, Unread], reason: str, delivery: Delivery) -> None:
+    """Notes the pieces of a delivery that could not be read, and that its other parts are done."""
+    others, now_ms = set(range(delivery.parts)).difference(notes), ports.clock.now_ms()
+    persistently(lambda: ports.deliveries.note_unread(delivery, notes, reason, now_ms, others))
 
 
 def _delete_done(ports: Ports, deliveries: Sequence[Delivery], failures: list[Exception]) -> None:

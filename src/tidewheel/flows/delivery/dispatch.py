@@ -31,6 +31,7 @@ from tidewheel.flows.delivery.occurrences import end_of_part
 from tidewheel.flows.delivery.planning import DueBuckets, make_plan, next_work_of
 from tidewheel.flows.delivery.recur import all_recurring, note_missed
 from tidewheel.flows.ports import Ports
+from tidewheel.flows.ports.parallel import each_alone
 from tidewheel.model.plan import MAX_PART_RAW_BYTES, MAX_PART_SEGMENTS, Plan
 from tidewheel.model.settings import LEASE_MS
 from tidewheel.model.subscription_state import Delivery, DeliveryKey, SubscriptionState
@@ -229,15 +230,11 @@ def _hand_out_the_rest(ports: Ports, topic: str, planned: int, done: Dispatched)
     results: list[Dispatched] = []
 
     def step(taker: SubscriptionState) -> None:
-        own = Dispatched()
-        results.append(own)
-        try:
-            if not hand_out(ports, topic, taker.name, own, most_steps=_FEW_STEPS, inline=False):
-                ports.queues.enqueue_catch_up(topic, taker.name, taker.generation)
-        except Exception as error:
-            own.failures.append(error)
+        results.append(own := Dispatched())
+        if not hand_out(ports, topic, taker.name, own, most_steps=_FEW_STEPS, inline=False):
+            ports.queues.enqueue_catch_up(topic, taker.name, taker.generation)
 
-    ports.parallel(step, behind)
+    done.failures += each_alone(ports.parallel, step, behind).values()
     done.enqueued_parts += sum(each.enqueued_parts for each in results)
     done.failures += [error for each in results for error in each.failures]
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from tidewheel.errors import CorruptLedger, ObjectMissing, ObjectRefused
+from tidewheel.flows.delivery.due_rows import UnreadSegment
 from tidewheel.model.plan import Piece
 from tidewheel.model.subscription_state import Unread
 
@@ -26,6 +27,13 @@ def unread_of(pieces: Mapping[int, Piece], of: int, errors: Mapping[Piece, Excep
     numbers = () if len(pieces) == of else tuple(sorted(pieces))
     lost = any(is_of_object(errors[each]) for each in pieces.values())
     return Unread(numbers, tuple(named), rows if named == names else 0, lost)
+
+
+def notes_of(parts: Sequence[Sequence[Piece]], unread: Sequence[UnreadSegment], of: int) -> dict[int, Unread]:
+    """Returns the notes of parts with unread pieces. The delivery has `of` parts in all."""
+    errors = {piece: each.error for each in unread for piece in each.pieces}
+    left = (({n: piece for n, piece in enumerate(own) if piece in errors}, len(own)) for own in parts)
+    return {part: unread_of(pieces, count, errors, of) for part, (pieces, count) in enumerate(left) if pieces}
 
 
 def is_of_object(error: Exception) -> bool:
