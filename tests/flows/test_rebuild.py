@@ -849,9 +849,10 @@ def test_a_reschedule_while_the_topic_is_rebuilt_does_not_say_that_it_is_too_lat
     connection: Any = SimpleNamespace(
         storage=world.service, objects=world.service.objects, settings=SimpleNamespace(s3_bucket="bucket")
     )
-    sender: Any = SimpleNamespace(send_checked=send_checked)
+    core = SimpleNamespace(connection=connection, clock=world.clock, ids=world.ids)
+    sender: Any = SimpleNamespace(core=core, state=state, send_checked=send_checked)
     with pytest.raises(UnknownTopic):
-        reschedule(connection, sender, state, world.ids, world.clock.now_ms(), START_MS + 2 * DAY, old, None)
+        reschedule(sender, START_MS + 2 * DAY, old)
 
 
 def test_a_job_from_before_a_rebuild_whose_new_plan_has_fewer_parts_ends_well() -> None:

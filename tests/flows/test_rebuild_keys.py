@@ -170,9 +170,9 @@ def rescheduled(world: World, key: str, delay_ms: int) -> list[str]:
 
     settings = SimpleNamespace(s3_bucket="bucket")
     connection: Any = SimpleNamespace(storage=world.service, objects=world.service.objects, settings=settings)
-    sender: Any = SimpleNamespace(send_checked=send_checked)
-    now_ms = world.clock.now_ms()
-    assert reschedule(connection, sender, world.state, world.ids, now_ms, now_ms + delay_ms, None, key)
+    core = SimpleNamespace(connection=connection, clock=world.clock, ids=world.ids)
+    sender: Any = SimpleNamespace(core=core, state=world.state, send_checked=send_checked)
+    assert reschedule(sender, world.clock.now_ms() + delay_ms, None, key)
     return sent
 
 

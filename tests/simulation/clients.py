@@ -291,11 +291,10 @@ class Clients:
                     made.extend(self._put(ports, state, life, messages, now_ms))
                     return [Receipt(id=id_text(new.id), topic=life.name, deliver_at_ms=new.deliver_at_ms)]
 
-                sender: Any = SimpleNamespace(send_checked=send_checked)
+                core = SimpleNamespace(connection=_connection(ports), clock=ports.clock, ids=self._ids)
+                sender: Any = SimpleNamespace(core=core, state=state, send_checked=send_checked)
                 try:
-                    message_id = None if key is not None else message.id
-                    connection = _connection(ports)
-                    outcome = reschedule(connection, sender, state, self._ids, now_ms, due_ms, message_id, key)
+                    outcome = reschedule(sender, due_ms, None if key is not None else message.id, key)
                 except UnknownMessage:
                     self.world.count("client: reschedule of what is not there")
                     return

@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from tidewheel.client.connection import Connection
 from tidewheel.client.core import Core
 from tidewheel.client.receiving import move_payload
 from tidewheel.client.sender import Sender
@@ -21,7 +20,7 @@ from tidewheel.flows.delivery.cancel import (
     read_fate,
     stop,
 )
-from tidewheel.model.message import IdSource, MessageId, Receipt, id_bytes, id_deliver_at_ms, id_text
+from tidewheel.model.message import MessageId, Receipt, id_bytes, id_deliver_at_ms, id_text
 from tidewheel.model.tombstone import tombstone, ttl_s
 from tidewheel.model.topic_state import TopicState
 from tidewheel.model.validation import check_key, due_at_ms, moved
@@ -66,7 +65,7 @@ def cancel_one(core: Core, topic: str, message_id: str | None, key: str | None) 
     return cancel(storage, state, MessageId(str(message_id)), now_ms)
 
 
-def cancel_all(storage: Storage, state: TopicState, now_ms: int, message_ids: Iterable[str]) -> list[CancelResult]:
+def cancel_all(core: Core, state: TopicState, message_ids: Iterable[str]) -> list[CancelResult]:
     """Cancels many messages by id. See `Tidewheel.cancel_many`."""
     if isinstance(message_ids, (str, bytes)) or not isinstance(message_ids, Iterable):
         raise InvalidValue("ids", message_ids, "give a list of ids; for one, use cancel")
@@ -78,7 +77,7 @@ def cancel_all(storage: Storage, state: TopicState, now_ms: int, message_ids: It
             raise InvalidValue(f"ids[{index}]", each, "give the id of a receipt, which has 26 characters") from error
     if not wanted:
         raise InvalidValue("ids", [], "give at least one id")
-    return cancel_many(storage, state, wanted, now_ms)
+    return cancel_many(core.connection.storage, state, wanted, core.clock.now_ms())
 
 
 def new_due_ms(
@@ -97,14 +96,7 @@ def new_due_ms(
 
 
 def reschedule(
-    connection: Connection,
-    sender: Sender,
-    state: TopicState,
-    ids: IdSource,
-    now_ms: int,
-    due_ms: int,
-    message_id: str | None,
-    key: str | None,
+    sender: Sender, due_ms: int, message_id: str | None, key: str | None = None
 ) -> Rescheduled | CancelResult:
     """Moves a message to another time. See `Tidewheel.reschedule`.
 
@@ -123,7 +115,8 @@ def reschedule(
     """
     from tidewheel.client.waiting import find
 
-    storage = connection.storage
+    core, state, now_ms = sender.core, sender.state, sender.core.clock.now_ms()
+    connection, storage = core.connection, core.connection.storage
     old, cancelled = (MessageId(str(message_id)), False) if key is None else _named(storage, state, key)
     for _ in range(_MOST_MOVES):
         slot = id_deliver_at_ms(id_bytes(old)) // state.slot_ms
@@ -143,14 +136,14 @@ def reschedule(
         raise UnknownMessage(state.topic, old, how)
     if state.purged(found.checked.deliver_at_ms, found.sent_at_ms):
         return cancel(storage, state, old, now_ms)
-    new = move_payload(connection, state.topic, moved(found.checked, ids, due_ms, id_bytes(old)), old)
+    new = move_payload(connection, state.topic, moved(found.checked, core.ids, due_ms, id_bytes(old)), old)
     storage.tombstones.allow_move(state.topic, id_text(new.id), old, ttl_s(due_ms, now_ms))
     [receipt] = sender.send_checked([new])
     answer = stop(storage, state, tombstone(old, state.slot_ms, now_ms, to=receipt.id), now_ms)
     if answer == receipt.id:
         return Rescheduled(receipt=receipt, old_id=old)
     if isinstance(answer, str):  # another move came first
-        return reschedule(connection, sender, state, ids, now_ms, due_ms, answer, None)
+        return reschedule(sender, due_ms, answer)
     return answer
 
 

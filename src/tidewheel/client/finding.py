@@ -175,7 +175,7 @@ def cancel_where(
     while batch := list(islice(found, MAX_CANCELS)):
         state = core.cache.state(topic)
         ids = [] if dry_run else [each.id for each in batch]
-        results = changes.cancel_all(core.connection.storage, state, core.clock.now_ms(), ids) if ids else []
+        results = changes.cancel_all(core, state, ids) if ids else []
         cancelled = sum(map(bool, results))
         done = replace(
             done,
@@ -223,8 +223,7 @@ def reschedule_where(
 
 
 def _moved(core: Core, state: TopicState, each: MatchedMessage, due_ms: int) -> object:
-    sender, now_ms = Sender(core, state), core.clock.now_ms()
     try:
-        return changes.reschedule(core.connection, sender, state, core.ids, now_ms, due_ms, each.id, None)
+        return changes.reschedule(Sender(core, state), due_ms, each.id)
     except UnknownMessage as error:
         return error

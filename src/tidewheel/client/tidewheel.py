@@ -224,8 +224,7 @@ class Tidewheel:
             InvalidValue: an id is not valid; nothing was cancelled.
             UnknownTopic: the topic does not exist.
         """
-        state = self.core.cache.state(topic)
-        return changes.cancel_all(self.core.connection.storage, state, self.core.clock.now_ms(), ids)
+        return changes.cancel_all(self.core, self.core.cache.state(topic), ids)
 
     def reschedule(
         self,
@@ -261,8 +260,7 @@ class Tidewheel:
         changes.check_one_of(id, key)
         state, now_ms = self.core.cache.state(topic), self.core.clock.now_ms()
         due_ms = changes.new_due_ms(state, now_ms, delay=delay, deliver_at=deliver_at, delay_level=delay_level)
-        core = self.core
-        return changes.reschedule(core.connection, Sender(core, state), state, core.ids, now_ms, due_ms, id, key)
+        return changes.reschedule(Sender(self.core, state), due_ms, id, key)
 
     def deliver_now(self, topic: str, id: str | None = None, *, key: str | None = None) -> Rescheduled | CancelResult:
         """Moves a waiting message to the present, as `reschedule` does. So it comes once, now or at its time.
