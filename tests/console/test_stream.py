@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from itertools import chain, repeat
+from threading import Event
 
 import pytest
 
@@ -21,7 +22,7 @@ def lines(marks: list[str], seen: str, count: int, monkeypatch: pytest.MonkeyPat
 
     async def run() -> list[str]:
         found = []
-        async for line in changes(lambda _: next(coming), seen, 5.0):
+        async for line in changes(lambda _: next(coming), seen, 5.0, Event()):
             found.append(line)
             if len(found) == count:
                 break

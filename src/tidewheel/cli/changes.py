@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tidewheel.cli.administration import AsJson, TopicName, pairs
-from tidewheel.cli.messages import STANDARD_INPUT, Attribute, JsonBody, body_of, delay_of, selection, time_of
+from tidewheel.cli.messages import STANDARD_INPUT, Attribute, JsonBody, body_of, selection, time_of
 from tidewheel.cli.output import progress_bar, show
 from tidewheel.cli.target import client
+from tidewheel.model.duration import delay_of
 
 if TYPE_CHECKING:
     from tidewheel.client.finding import ChangedMessages, Selected

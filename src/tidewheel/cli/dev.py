@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tidewheel.cli.administration import AsJson
-from tidewheel.cli.messages import delay_of
 from tidewheel.cli.output import print_error, print_json, progress_bar
 from tidewheel.cli.pair import pair
 from tidewheel.cli.settings import takes_settings
@@ -29,7 +28,7 @@ from tidewheel.client import dev_service
 from tidewheel.client.dev_service import ABOUT, ACCESS_KEY, ADVANCE, ADVANCED, PORT, DevService, check_free
 from tidewheel.clock import MovedClock
 from tidewheel.errors import InvalidValue, needs_extra
-from tidewheel.model.duration import delay_ms
+from tidewheel.model.duration import delay_ms, delay_of
 from tidewheel.model.settings import TopicSettings
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from tidewheel.cli.administration import AsJson, SubscriptionName, TopicName, pa
 from tidewheel.cli.output import print_error, show
 from tidewheel.cli.target import client
 from tidewheel.errors import InvalidValue, SendFailed
-from tidewheel.model.duration import read_time
+from tidewheel.model.duration import delay_of, read_time
 from tidewheel.model.untrusted import exact_json_of
 
 if TYPE_CHECKING:
@@ -172,14 +172,6 @@ def selection(
         raise InvalidValue("--key-prefix", key_prefix, how)
     selected: Selected = {"key_prefix": key_prefix, "group": group, "everything": everything}
     return selected | {"first": time_of(first, "--from"), "end": time_of(end, "--until")}
-
-
-def delay_of(text: str | None) -> float | str | None:
-    """Reads a delay, a number of seconds or text for `tidewheel.model.duration`."""
-    try:
-        return None if text is None else float(text)
-    except ValueError:
-        return text
 
 
 def time_of(text: str | None, option: str = "--deliver-at") -> datetime | None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar, Un
 from tidewheel.client.finding import MatchedMessage, Selected
 from tidewheel.client.tidewheel import Tidewheel
 from tidewheel.clock import Clock
-from tidewheel.errors import Closed, InvalidValue
+from tidewheel.errors import Closed
 from tidewheel.model.settings import (
     ChangeableSettings,
     NewSubscriptionSettings,
@@ -22,7 +22,7 @@ from tidewheel.model.settings import (
     TopicSettings,
 )
 from tidewheel.model.topic import Subscription, Topic
-from tidewheel.model.untrusted import is_whole
+from tidewheel.model.untrusted import check_whole
 from tidewheel.storage.storage import Storage
 
 if TYPE_CHECKING:
@@ -87,8 +87,7 @@ class AsyncTidewheel:
         Raises:
             InvalidValue: a value is not usable.
         """
-        if not is_whole(max_threads) or not 1 <= max_threads <= MAX_THREADS:
-            raise InvalidValue("max_threads", max_threads, f"give a whole number from 1 to {MAX_THREADS}")
+        check_whole("max_threads", max_threads, 1, MAX_THREADS)
         self.client = client or Tidewheel(
             stack_name,
             session=session,

@@ -25,7 +25,7 @@ from tidewheel.client.tidewheel import Tidewheel
 from tidewheel.errors import BufferFull, Closed, FlushFailed, InvalidValue
 from tidewheel.model.message import Message, Receipt, id_text
 from tidewheel.model.topic_state import TopicState
-from tidewheel.model.untrusted import is_whole
+from tidewheel.model.untrusted import check_whole
 from tidewheel.model.validation import OutgoingMessage
 
 CLOSE_S = 8
@@ -127,8 +127,7 @@ class BufferedSender:
         whole = {"max_messages": max_messages, "max_bytes": max_bytes}
         whole |= {"max_pending": max_pending, "max_pending_bytes": max_pending_bytes}
         for name, number in whole.items():
-            if not is_whole(number) or number < 1:
-                raise InvalidValue(name, number, "give a whole number of at least 1")
+            check_whole(name, number, 1)
         for name, seconds in (("max_age_s", max_age_s), ("max_wait_s", 0 if max_wait_s is None else max_wait_s)):
             if not isinstance(seconds, (int, float)) or isinstance(seconds, bool) or not 0 <= seconds < 1e6:
                 raise InvalidValue(name, seconds, "give seconds, at least 0")

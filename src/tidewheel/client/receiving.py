@@ -14,7 +14,7 @@ from tidewheel.client.connection import Connection
 from tidewheel.errors import BodyChanged, DeleteFailed, InvalidValue
 from tidewheel.model.message import Encoding
 from tidewheel.model.received import ReceivedMessage, parse_received
-from tidewheel.model.untrusted import is_whole
+from tidewheel.model.untrusted import check_whole
 from tidewheel.model.validation import MAX_PAYLOAD_BYTES, OutgoingMessage
 from tidewheel.storage.bodies import put_body
 
@@ -29,10 +29,8 @@ _log = logging.getLogger(__name__)
 
 def check_receive(max_messages: int, wait_s: int, name: str = "max_messages") -> None:
     """Raises InvalidValue unless SQS accepts these arguments."""
-    if not is_whole(max_messages) or max_messages < 1:
-        raise InvalidValue(name, max_messages, "give a whole number of at least 1")
-    if not is_whole(wait_s) or not 0 <= wait_s <= MAX_WAIT_S:
-        raise InvalidValue("wait_s", wait_s, f"give whole seconds from 0 to {MAX_WAIT_S}, SQS's longest poll")
+    check_whole(name, max_messages, 1)
+    check_whole("wait_s", wait_s, 0, MAX_WAIT_S, more=", SQS's longest poll in seconds")
 
 
 def receive(

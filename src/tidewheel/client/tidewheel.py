@@ -53,6 +53,7 @@ from tidewheel.model.settings import (
     stored_settings,
 )
 from tidewheel.model.topic import Subscription, Topic, check_name
+from tidewheel.model.untrusted import check_whole
 from tidewheel.model.validation import MAX_PAYLOAD_BYTES
 from tidewheel.storage.storage import Storage
 
@@ -919,8 +920,7 @@ class Tidewheel:
         Raises:
             InvalidValue: the limit is not a whole number of at least 1.
         """
-        if type(limit) is not int or limit < 1:
-            raise InvalidValue("limit", limit, "give a whole number of at least 1")
+        check_whole("limit", limit, 1)
         return refused_messages(self.core.connection, limit)
 
 

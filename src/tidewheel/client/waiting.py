@@ -27,7 +27,7 @@ from tidewheel.model.message import Encoding, MessageId, id_bytes, id_deliver_at
 from tidewheel.model.subscription_state import Delivery, State, SubscriptionState
 from tidewheel.model.tombstone import Claim
 from tidewheel.model.topic_state import TopicState
-from tidewheel.model.untrusted import is_whole
+from tidewheel.model.untrusted import check_whole
 from tidewheel.model.validation import Options
 from tidewheel.storage.storage import Storage
 
@@ -260,8 +260,7 @@ def peek(
         ExtraMissing: pyarrow is not installed.
         PeekIncomplete: a ledger or its item is damaged or gone; the error has the messages of all others.
     """
-    if not is_whole(count) or not 1 <= count <= MAX_PEEK:
-        raise InvalidValue("n", count, f"give a whole number from 1 to {MAX_PEEK}; go on with after=")
+    check_whole("n", count, 1, MAX_PEEK, more="; go on with after=")
     after_id = _after(after)
     with needs_extra(_READING, "read"):
         from tidewheel.flows.waiting.peek import peek_messages

@@ -24,7 +24,7 @@ from tidewheel.console.reading import reason
 from tidewheel.console.results import Result
 from tidewheel.console.text import BODY_IN_LISTS
 from tidewheel.errors import InvalidValue, TidewheelError, UnknownMessage
-from tidewheel.model.duration import delay_ms, read_time
+from tidewheel.model.duration import delay_ms, delay_of, read_time
 
 if TYPE_CHECKING:
     from tidewheel.console.app import Console
@@ -64,7 +64,7 @@ class Asked:
             raise InvalidValue("delay", "", "give a delay such as 2h, or a time")
         if delay and at:
             raise InvalidValue("deliver_at", at, "give a delay or a time, not both")
-        return {"deliver_at": time_of("deliver_at", at)} if at else {"delay": _seconds(delay) if delay else 0}
+        return {"deliver_at": time_of("deliver_at", at)} if at else {"delay": delay_of(delay) if delay else 0}
 
     def change(self) -> str:
         """Returns the change of several messages.
@@ -93,13 +93,6 @@ def time_of(field: str, text: str) -> datetime:
     if at is None:
         raise InvalidValue(field, text, "give a time such as 2026-12-01T09:00Z or 2026-12-01 09:00 UTC")
     return at.replace(tzinfo=UTC) if at.tzinfo is None else at
-
-
-def _seconds(text: str) -> float | str:
-    try:
-        return float(text)
-    except ValueError:
-        return text
 
 
 async def change(console: Console, action: tuple[str, Action], request: Request) -> Response:
@@ -296,8 +289,8 @@ def _matching(console: Console, asked: Asked) -> Result:
     else:
         later = asked.value("delay")
         if do == "reschedule":
-            delay_ms(_seconds(later), "delay")
-        how: dict[str, Any] = {"delay": 0} if do == "now" else {"by": _seconds(later)}
+            delay_ms(delay_of(later), "delay")
+        how: dict[str, Any] = {"delay": 0} if do == "now" else {"by": delay_of(later)}
         verb, start = "Moved", partial(console.client.reschedule_where, asked.topic, **how, **chosen)
     result = Result(f"{verb} 0 so far.", running=True)
 
@@ -325,7 +318,7 @@ def _matching(console: Console, asked: Asked) -> Result:
 def _move_time(console: Console, asked: Asked) -> Result:
     if console.local is None:
         raise InvalidValue("by", asked.value("by"), "only the time of a local service can be moved")
-    ms = delay_ms(_seconds(asked.value("by")), "by")
+    ms = delay_ms(delay_of(asked.value("by")), "by")
     console.local.move_time(ms / 1000)
     return Result(f"The time is {console.now():%Y-%m-%d %H:%M:%S} UTC now. All that was due until then has happened.")
 

@@ -34,9 +34,7 @@ def mark(page: str) -> str:
     return hashlib.blake2b(_MOVING.sub("", main).encode(), digest_size=12).hexdigest()
 
 
-async def changes(
-    make: Callable[[float], str], seen: str, every_s: float, ended: Event | None = None
-) -> AsyncIterator[str]:
+async def changes(make: Callable[[float], str], seen: str, every_s: float, ended: Event) -> AsyncIterator[str]:
     """Yields the lines of the stream, until the tab ends it.
 
     Args:
@@ -47,7 +45,7 @@ async def changes(
     """
     yield "retry: 1000\n\n"
     unchanged_s = wait_s = 0.0
-    while ended is None or not ended.is_set():
+    while not ended.is_set():
         now = await run_in_threadpool(make, max(wait_s, every_s) * 0.9)
         yield ": unchanged\n\n" if now == seen else "event: changed\ndata: \n\n"
         unchanged_s = unchanged_s + wait_s if now == seen else 0.0
@@ -56,7 +54,7 @@ async def changes(
         await _sleep(wait_s, ended)
 
 
-async def _sleep(wait_s: float, ended: Event | None) -> None:
+async def _sleep(wait_s: float, ended: Event) -> None:
     ends_s = time.monotonic() + wait_s
-    while (left_s := ends_s - time.monotonic()) > 0 and not (ended is not None and ended.is_set()):
-        await asyncio.sleep(left_s if ended is None else min(left_s, _LOOK_S))
+    while (left_s := ends_s - time.monotonic()) > 0 and not ended.is_set():
+        await asyncio.sleep(min(left_s, _LOOK_S))

@@ -21,7 +21,7 @@ from tidewheel.errors import InvalidValue, QueueNotPrepared, UnknownTopic
 from tidewheel.model.message import MAX_MESSAGE_BYTES, Receipt
 from tidewheel.model.settings import NewTopicSettings
 from tidewheel.model.topic import Subscription, check_name
-from tidewheel.model.untrusted import is_whole
+from tidewheel.model.untrusted import check_whole
 
 SUBSCRIPTION = "workers"
 """Name of the subscription that `prepare` makes."""
@@ -169,8 +169,7 @@ def check_threshold(threshold_s: int) -> int:
     Raises:
         InvalidValue: the value is not a whole number from 0 to 900 seconds.
     """
-    if not is_whole(threshold_s) or not 0 <= threshold_s <= MAX_THRESHOLD_S:
-        raise InvalidValue("threshold_s", threshold_s, f"give whole seconds from 0 to {MAX_THRESHOLD_S}, SQS's most")
+    check_whole("threshold_s", threshold_s, 0, MAX_THRESHOLD_S, more=", SQS's most in seconds")
     return threshold_s
 
 

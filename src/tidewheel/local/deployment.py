@@ -58,12 +58,8 @@ def template_of(given: dict[str, Any] | str | Path | None) -> dict[str, Any]:
         InvalidValue: there is no such file, or it is not a template in JSON.
     """
     template = given if isinstance(given, dict) else _read(Path(given or PACKAGED))
-    left = {
-        "Parameters": _without(template, "Parameters", _BOOTSTRAP_VERSION),
-        "Rules": _without(template, "Rules", _BOOTSTRAP_RULE),
-    }
-    rest = {name: value for name, value in template.items() if name not in left}
-    return rest | {name: value for name, value in left.items() if value}
+    left_out = (("Parameters", _BOOTSTRAP_VERSION), ("Rules", _BOOTSTRAP_RULE))
+    return {**template, **{section: _without(template, section, name) for section, name in left_out}}
 
 
 def _without(template: dict[str, Any], section: str, name: str) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from datetime import UTC, datetime, timedelta
+from typing import TypeVar
 
 from tidewheel.errors import InvalidValue
 
@@ -22,6 +23,7 @@ _PART = re.compile(rf"\s*(\d+(?:\.\d+)?)\s*({'|'.join(reversed(_UNITS_MS))})", r
 _PARTS = re.compile(f"({_PART.pattern})+", re.ASCII)
 _TIME = re.compile(r"(\d{4}[\dW-]*(?:[T ][\d:.,]+)?) *(Z|UTC|GMT|[+-][\d:.]+)?\Z", re.ASCII | re.IGNORECASE)
 _MILLISECOND = timedelta(milliseconds=1)
+Typed = TypeVar("Typed", str, str | None)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MOST_CHARACTERS = 200
 _UNITS = " ".join(_UNITS_MS)
@@ -52,6 +54,14 @@ def delay_ms(delay: float | timedelta | str, field: str = "delay") -> int:
     if result > MAX_DELAY_MS:
         raise InvalidValue(field, delay, "at most ten years (3653 days)")
     return result
+
+
+def delay_of(text: Typed) -> float | Typed:
+    """Returns the delay that a person typed: seconds, text for `delay_ms`, or None."""
+    try:
+        return float(text or "")
+    except ValueError:
+        return text
 
 
 def window_ms(window: float | timedelta | str) -> int:

@@ -10,7 +10,7 @@ from datetime import timedelta
 
 from tidewheel.errors import InvalidValue
 from tidewheel.model.duration import MAX_DELAY_MS, delay_ms
-from tidewheel.model.untrusted import is_whole
+from tidewheel.model.untrusted import check_whole, is_whole
 
 DEFAULT_LEVELS_S = (1, 5, 10, 30, 60, 120, 180, 240, 300, 360, 420, 480, 540, 600, 1200, 1800, 3600, 7200)
 """RocketMQ's `messageDelayLevel`: 1s 5s 10s 30s, 1m to 10m, 20m 30m 1h 2h."""
@@ -138,8 +138,7 @@ class Backoff:
         Raises:
             InvalidValue: attempt is not a whole number of at least 1.
         """
-        if not is_whole(attempt) or attempt < 1:
-            raise InvalidValue("attempt", attempt, "give a whole number; 1 is the first retry")
+        check_whole("attempt", attempt, 1)
         try:
             longest = min(float(self._maximum_ms), self._base_ms * float(self.factor) ** min(attempt - 1, _MOST_STEPS))
         except OverflowError:

@@ -14,6 +14,8 @@ from itertools import accumulate
 from typing import Any, TypeGuard
 from uuid import uuid4
 
+from tidewheel.errors import InvalidValue
+
 DECEIVING = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]"
 )
@@ -146,6 +148,13 @@ def whole(value: object, least: int = 0, bits: int = 63) -> int:
 def is_whole(value: object) -> TypeGuard[int]:
     """Returns whether a value is a whole number. A bool is not a number here."""
     return isinstance(value, int) and not isinstance(value, bool)
+
+
+def check_whole(field: str, value: object, least: int, most: int | None = None, *, more: str = "") -> None:
+    """Raises InvalidValue if a caller's value is not a whole number in a range. `more` ends the advice."""
+    if not is_whole(value) or value < least or (most is not None and value > most):
+        limits = f"of at least {least}" if most is None else f"from {least} to {most}"
+        raise InvalidValue(field, value, f"give a whole number {limits}{more}")
 
 
 def text(value: object) -> str:

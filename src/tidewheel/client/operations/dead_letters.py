@@ -23,7 +23,7 @@ from tidewheel.errors import InvalidValue, QueueUnavailable, RetryLater
 from tidewheel.model.message import HEADER_ATTRIBUTE, SQS_MAX_BYTES, MessageId
 from tidewheel.model.received import ReceivedMessage
 from tidewheel.model.settings import ServiceSettings
-from tidewheel.model.untrusted import is_whole
+from tidewheel.model.untrusted import check_whole
 from tidewheel.storage.bodies import POINTER
 
 if TYPE_CHECKING:
@@ -153,8 +153,7 @@ class DeadLetter:
 
 def dead_letters(connection: Connection, queue_url: str, count: int) -> list[DeadLetter]:
     """Looks into a queue's dead-letter queue. See `Tidewheel.dead_letters`."""
-    if not is_whole(count) or not 1 <= count <= MOST_LETTERS:
-        raise InvalidValue("n", count, f"give a whole number from 1 to {MOST_LETTERS}")
+    check_whole("n", count, 1, MOST_LETTERS)
     url = dead_letter_url(connection.sqs, queue_url, NO_DEAD_LETTERS)
     with naming_missing(connection.sqs, url):
         found = receiving.receive(connection.polling(_LOOK_S), url, count, _LOOK_S, hidden_s=0)

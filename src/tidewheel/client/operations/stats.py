@@ -33,7 +33,7 @@ from tidewheel.ledger.bucket import Bucket, BucketId, next_slot, slot_of
 from tidewheel.model.settings import TopicSettings
 from tidewheel.model.subscription_state import State, SubscriptionState
 from tidewheel.model.topic_state import TopicState
-from tidewheel.model.untrusted import is_whole
+from tidewheel.model.untrusted import check_whole
 from tidewheel.storage.objects import Objects
 from tidewheel.storage.storage import Storage
 
@@ -334,8 +334,7 @@ class LedgerInfo:
 
 def topic_ledgers(connection: Connection, topic: str, count: int, after: str | None) -> list[LedgerInfo]:
     """Lists ledgers in the order of their first slots. See `Tidewheel.ledgers`."""
-    if not is_whole(count) or not 1 <= count <= MOST_LEDGERS:
-        raise InvalidValue("n", count, f"give a whole number from 1 to {MOST_LEDGERS}")
+    check_whole("n", count, 1, MOST_LEDGERS)
     try:
         slot_of(BucketId(after or "0"))
     except (TypeError, ValueError):

@@ -31,7 +31,7 @@ from tidewheel.model.levels import Backoff
 from tidewheel.model.message import Receipt
 from tidewheel.model.received import ReceivedMessage, parse_received
 from tidewheel.model.topic import check_name
-from tidewheel.model.untrusted import is_whole
+from tidewheel.model.untrusted import check_whole
 
 T = TypeVar("T")
 _Message = Mapping[str, Any]
@@ -104,8 +104,7 @@ class Consumer:
         Raises:
             InvalidValue: a value is not usable.
         """
-        if not is_whole(max_attempts) or max_attempts < 1:
-            raise InvalidValue("max_attempts", max_attempts, "give a whole number of at least 1")
+        check_whole("max_attempts", max_attempts, 1)
         self.topic = check_name("topic", topic)
         self.subscription = check_name("subscription", subscription)
         self._core = tw.core

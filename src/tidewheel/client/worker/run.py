@@ -35,7 +35,7 @@ from tidewheel.client import receiving
 from tidewheel.client.worker.interrupts import Interrupts
 from tidewheel.errors import ClaimFailed, InvalidValue, QueueUnavailable
 from tidewheel.model.received import ReceivedMessage
-from tidewheel.model.untrusted import is_whole
+from tidewheel.model.untrusted import check_whole
 
 REFUSED_S = 60
 """How long a worker that has received before tries what AWS refuses: a policy or a queue may be made anew just now."""
@@ -133,8 +133,7 @@ class Run:
     _refused_s: dict[bool, float] = field(default_factory=lambda: dict.fromkeys((False, True), -inf))
 
     def __post_init__(self) -> None:
-        if not is_whole(self.at_once) or not 1 <= self.at_once <= _MOST_AT_ONCE:
-            raise InvalidValue("at_once", self.at_once, f"give a whole number from 1 to {_MOST_AT_ONCE}")
+        check_whole("at_once", self.at_once, 1, _MOST_AT_ONCE)
         if type(self.finish_s) not in (int, float) or not self.finish_s >= 0:
             raise InvalidValue("finish_s", self.finish_s, "give seconds, 0 or more")
         self.most = receiving.RECEIVE_BATCH if self.batch is None else self.batch

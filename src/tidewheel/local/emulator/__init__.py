@@ -80,8 +80,7 @@ class Emulator:
         self.starts = Starts(clock, self.changed)
         self.tables = EmulatedTables()
         self._own = {**self.starts.operations, **self.tables.operations}
-        known = {} if commands is None else commands
-        self._wire = Wire(self.lock, self._own, clock, self.commit, port, known)
+        self._wire = Wire(self.lock, self._own, clock, self.commit, port, commands or {})
 
     def open(self) -> None:
         """Empties moto's backends and applies every workaround.
@@ -125,7 +124,7 @@ class Emulator:
             with self.changed:
                 self.changed.notify_all()
         finally:
-            self.patches.undo()
+            self.patches.close()
             self._time.remove()
             _reset()
             _open.remove(self)

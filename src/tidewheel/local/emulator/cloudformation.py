@@ -65,7 +65,9 @@ class Stack:
 
     def __init__(self, name: str, template: Mapping[str, Any], created: datetime) -> None:
         self.name = name
-        self._id = f"arn:aws:cloudformation:{REGION}:{DEFAULT_ACCOUNT_ID}:stack/{name}/{_uuid(name)}"
+        self._id = (
+            f"arn:aws:cloudformation:{REGION}:{DEFAULT_ACCOUNT_ID}:stack/{name}/{uuid.uuid5(uuid.NAMESPACE_URL, name)}"
+        )
         self._created = created
         self._template = template
         self._resources: dict[str, Any] = {}
@@ -231,10 +233,6 @@ class Stack:
             return 400, headers, f"<ErrorResponse>{error}</ErrorResponse>".encode()
         answer = {f"{operation}Response": {f"{operation}Result": result}}
         return 200, headers, _xml(answer).encode()
-
-
-def _uuid(text: str) -> uuid.UUID:
-    return uuid.uuid5(uuid.NAMESPACE_URL, text)
 
 
 def _xml(value: Any) -> str:
