@@ -6,7 +6,7 @@ Run by `launch.py`, it lives in moved time. Each workaround has its reason:
 |---|---|
 | one lock for each request | moto is not safe under threads: two transactions that exclude each other may both win |
 | `virtual_time` | moto makes milliseconds of a float and loses some: a delayed message would be early |
-| `fast_json` | each answer walks the service's model |
+| `patching` | each request makes a random id, and lists the methods of a class |
 | `tables` | a transaction copies whole tables, a query sorts them: seconds for thousands of items |
 | `queues` | a queue is walked at each request; a stale receipt handle deletes; StartMessageMoveTask is missing |
 | `_untracked` | moto keeps each model that it ever made |
@@ -21,7 +21,6 @@ from typing import Any
 from moto.core.common_models import BaseModel
 
 from tidewheel.clock import SystemClock
-from tidewheel.local.emulator import fast_json
 from tidewheel.local.emulator.patching import Patches
 from tidewheel.local.emulator.queues import EmulatedSqs
 from tidewheel.local.emulator.tables import EmulatedTables
@@ -38,7 +37,7 @@ def main() -> None:
     lock, patches = RLock(), Patches()
     MotoTime(SystemClock()).install()
     patches.set(BaseModel, "__new__", staticmethod(_untracked))
-    fast_json.install(patches)
+    patches.speed_up_moto()
     EmulatedTables().install(patches)
     EmulatedSqs(SystemClock(), Condition(lock), virtual=False).install(patches)
     server = Wire(lock, {}, SystemClock(), commit=lambda: None)

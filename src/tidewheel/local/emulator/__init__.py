@@ -5,7 +5,7 @@
 | virtual_time | takes the time from the machine | its time functions ask our clock |
 | wire | is reached by HTTP or by patching every client | clients of our sessions reach moto directly, under one lock |
 | refusals | raises Python errors for unknown operations and values of wrong types | AWS's code, by botocore's model |
-| fast_json | serializes through the service model | plain JSON for frequent operations |
+| patching | makes random request ids, and lists the methods of its classes at each request | counted, remembered |
 | queues | walks all messages at each operation, cannot move dead letters back | `MemoryTidewheel`'s queues |
 | tables | copies and sorts whole tables | `MemoryTidewheel`'s table |
 | schedule_backend | accepts any schedule, fires none | checks, and an ordered book |
@@ -32,7 +32,6 @@ from moto.core.models import DEFAULT_ACCOUNT_ID, MockAWS
 
 from tidewheel.clock import Clock, utc
 from tidewheel.errors import NotConfigured
-from tidewheel.local.emulator import fast_json
 from tidewheel.local.emulator.cloudformation import Stack
 from tidewheel.local.emulator.patching import Patches
 from tidewheel.local.emulator.queues import EmulatedSqs
@@ -103,7 +102,7 @@ class Emulator:
             self.patches.set(AccountSpecificBackend, "get_session", lambda: moto_session)
             # moto keeps every model that it ever made, for its dashboard. With millions of messages this is a leak.
             self.patches.set(BaseModel, "__new__", staticmethod(_untracked))
-            fast_json.install(self.patches)
+            self.patches.speed_up_moto()
             self.tables.install(self.patches)
             self.sqs.install(self.patches)
             self.schedules.install(self.patches)

@@ -31,7 +31,6 @@ from moto.dynamodb.models import dynamodb_backends
 from moto.dynamodb.models.table import Table
 from moto.dynamodb.responses import DynamoHandler
 
-from tidewheel.local.emulator.fast_json import encoded
 from tidewheel.local.emulator.patching import Patches
 from tidewheel.local.emulator.wire import REGION, Answer, Operation
 from tidewheel.memory.dynamodb import MemoryDynamoDBClient
@@ -120,7 +119,7 @@ class EmulatedTables:
         except ClientError as error:
             body, headers = _refusal(error)
             return headers["status"], headers, body
-        return None if answered is None else (200, {}, json.dumps(answered, default=encoded))
+        return None if answered is None else (200, {}, json.dumps(answered, default=_encoded))
 
     def _ours(self, request: dict[str, Any], tables: Mapping[str, Table]) -> tuple[list[Table], bool]:
         """Returns the tables built like ours that a request names, and whether it names one table only, by its name."""
@@ -163,6 +162,11 @@ def _is_built_like_ours(table: Table) -> bool:
     return own_keys == (PARTITION_KEY, SORT_KEY) and keys == {CHECK_INDEX: [CHECK_PARTITION_KEY, CHECK_SORT_KEY]}
 
 
+def _encoded(data: bytes) -> str:
+    """Returns an attribute's value of bytes as JSON has it."""
+    return base64.b64encode(data).decode()
+
+
 def _decoded(value: dict[str, Any]) -> dict[str, Any]:
     """Returns an attribute's value of bytes as DynamoDB stores it, and any other JSON object as it is."""
     match value:
@@ -188,4 +192,4 @@ def _refusal(error: ClientError) -> tuple[str, dict[str, Any]]:
     code, message = error.response["Error"]["Code"], error.response["Error"]["Message"]
     fields = {name: value for name, value in error.response.items() if name in ("CancellationReasons", "Item")}
     document = {"__type": f"com.amazonaws.dynamodb.v20120810#{code}", "message": message, **fields}
-    return json.dumps(document, default=encoded), {"status": 400, "Content-Type": "application/x-amz-json-1.0"}
+    return json.dumps(document, default=_encoded), {"status": 400, "Content-Type": "application/x-amz-json-1.0"}
