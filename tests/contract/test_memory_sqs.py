@@ -93,7 +93,7 @@ def sqs_under_test(kind: str, request: pytest.FixtureRequest) -> Iterator[SqsUnd
         emulator = Emulator(clock, virtual=True)
         emulator.open()
         try:
-            yield SqsUnderTest(client=emulator.session().client("sqs"), clock=clock)
+            yield SqsUnderTest(client=emulator.wire.session().client("sqs"), clock=clock)
         finally:
             emulator.close()
         return

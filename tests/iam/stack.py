@@ -31,14 +31,14 @@ class EnforcedTidewheel(LocalTidewheel):
         return self._access.denials
 
     def _function_session(self, role_arn: str | None) -> botocore.session.Session:
-        return self._emulator._wire.core_session(self.requests.observe, self._guard(role_arn))
+        return self._emulator.wire.core_session(self.requests.observe, self._guard(role_arn))
 
     def _job_endpoint(self, role_arn: str | None) -> str:
         """An access key could not carry the role: Spark's workers, and pyarrow in them, make their own clients."""
         if role_arn is None:
             return super()._job_endpoint(role_arn)
         if role_arn not in self._endpoints:
-            self._endpoints[role_arn] = self._emulator._wire.guarded_endpoint(self._guard(role_arn))
+            self._endpoints[role_arn] = self._emulator.wire.guarded_endpoint(self._guard(role_arn))
         return self._endpoints[role_arn]
 
     def _source(self, spec: MappingSpec, handler: Handler) -> EventSource:

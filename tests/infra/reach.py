@@ -112,7 +112,7 @@ def objects() -> dict[str, str]:
 
 def queues(world: World) -> dict[str, str]:
     """Place -> URL of a queue."""
-    sqs, settings = world.stack._emulator.session().client("sqs"), world.settings
+    sqs, settings = world.stack._emulator.wire.session().client("sqs"), world.settings
     urls = sqs.list_queues(QueueNamePrefix="tidewheel-")["QueueUrls"]
     [lost_schedules] = [url for url in urls if "ScheduleDeadLetters" in url]
     tags = {STACK_TAG: "tidewheel-eu", ROLE_TAG: SUBSCRIPTION}

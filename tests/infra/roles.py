@@ -19,6 +19,6 @@ JOB_ROLES = (MERGE, REBUILD, IMPORT)
 
 def role_arn(stack: LocalTidewheel, role: str) -> str:
     """The ARN of the deployed role with a logical id."""
-    roles = stack._emulator.session().client("iam").list_roles(MaxItems=1000)["Roles"]
+    roles = stack._emulator.wire.session().client("iam").list_roles(MaxItems=1000)["Roles"]
     [found] = [each["Arn"] for each in roles if f"-{role}" in each["RoleName"]]
     return str(found)

@@ -122,4 +122,5 @@ def test_a_subscription_whose_queue_would_have_the_name_of_a_queue_of_the_servic
     url = client.create_subscription(topic, name).queue_url
     assert url != work and url.startswith(f"{work}-")
     client.delete_topic(topic, delete_queues=True)
-    assert work in world.stack._emulator.session().client("sqs").list_queues(QueueNamePrefix="tidewheel-")["QueueUrls"]
+    sqs = world.stack._emulator.wire.session().client("sqs")
+    assert work in sqs.list_queues(QueueNamePrefix="tidewheel-")["QueueUrls"]

@@ -42,7 +42,7 @@ def world() -> Iterator[World]:
 
 def session_of(world: World, given: Sequence[Statement]) -> Any:
     """Returns a session restricted to the statements."""
-    session = world.stack._emulator.session()  # type: ignore[attr-defined]
+    session = world.stack._emulator.wire.session()  # type: ignore[attr-defined]
 
     def enforce(params: dict[str, Any], model: Any, **_: Any) -> None:
         for request in requests_of(model.service_model.service_name, model.name, params):

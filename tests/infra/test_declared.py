@@ -130,7 +130,7 @@ class DeployedCloud(Cloud):
             memory_mb=256,
         )
         assert isinstance(stack.clock, ManualClock)
-        self.handler = Handler(spec, shipped(FUNCTIONS), stack._emulator.core_session, stack.clock, "DEBUG")
+        self.handler = Handler(spec, shipped(FUNCTIONS), stack._emulator.wire.core_session, stack.clock, "DEBUG")
         self.connection = Connection.of(ServiceSettings.from_environment(spec.environment), stack.session)
         self._resources = CustomResources(stack.session, stack.endpoint_url)
 

@@ -113,7 +113,7 @@ class LocalTidewheel(Stack):
         self.requests = Requests(self._emulator.item_bytes)
         self._port = port
         if not self.virtual:
-            self._emulator.observe_endpoint(self.requests.observe)
+            self._emulator.wire.endpoint_observer = self.requests.observe
         self._state = None if state is None else self._state_in(Path(state))
         self._handlers: list[Handler] = []
         self._jobs: Jobs | None = None
@@ -136,7 +136,7 @@ class LocalTidewheel(Stack):
                 self._state.open()
             template = deployment.template_of(self._template)
             deployed = deployment.read(self._emulator.deploy(self.stack_name, template))
-            self._session = self._emulator.session(self.requests.observe)
+            self._session = self._emulator.wire.session(self.requests.observe)
             self._set_topic_defaults()
             again = self._state is not None and self._state.restore(self._emulator, deployed.table_name)
             root = self._functions or shipped(FUNCTIONS)
@@ -169,7 +169,7 @@ class LocalTidewheel(Stack):
             if again:
                 self._resume(deployed, triggers)
             if deployed.custom:
-                CustomResources(self._emulator.session(), self.endpoint_url).create(deployed.custom, handlers)
+                CustomResources(self._emulator.wire.session(), self.endpoint_url).create(deployed.custom, handlers)
             if isinstance(self.clock, MovedClock):
                 self._background = BackgroundPump(self._pump, self._emulator.changed, self.clock)
                 self._background.start()
@@ -217,7 +217,7 @@ class LocalTidewheel(Stack):
     def _make_consumer(self) -> Tidewheel:
         from tidewheel.client.tidewheel import Tidewheel
 
-        return Tidewheel(self.stack_name, session=self._emulator.session(), clock=self.clock)
+        return Tidewheel(self.stack_name, session=self._emulator.wire.session(), clock=self.clock)
 
     @property
     def session(self) -> boto3.Session:
@@ -234,7 +234,7 @@ class LocalTidewheel(Stack):
         through the endpoint are not counted in `requests`.
         """
         self._running()
-        return self._emulator.endpoint_url
+        return self._emulator.wire.endpoint_url
 
     def _advance_to(self, until_ms: int) -> None:
         if self._background is None:
@@ -311,10 +311,10 @@ class LocalTidewheel(Stack):
 
     # Here every role may do everything. Tests of IAM replace the next two methods, see `tests/iam`.
     def _function_session(self, role_arn: str | None) -> botocore.session.Session:  # noqa: ARG002
-        return self._emulator.core_session(self.requests.observe)
+        return self._emulator.wire.core_session(self.requests.observe)
 
     def _job_endpoint(self, role_arn: str | None) -> str:  # noqa: ARG002
-        return self._emulator.endpoint_url
+        return self._emulator.wire.endpoint_url
 
     def _state_in(self, folder: Path) -> State:
         if not isinstance(self.clock, MovedClock):

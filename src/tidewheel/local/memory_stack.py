@@ -50,8 +50,6 @@ class MemoryTidewheel(Stack):
         sqs: an SQS client as boto3's, for other queues and for plain consumers.
     """
 
-    _event_source = EventSource
-
     def __init__(
         self,
         *,
@@ -126,7 +124,7 @@ class MemoryTidewheel(Stack):
     def _source(self, name: str, settings: SourceQueue) -> EventSource:
         """Makes the event source mapping of a queue."""
         function, queue = "deliver" if name == WORK else "ingest", self.queue(self._name(name))
-        return self._event_source(
+        return EventSource(
             queue,
             self.clock,
             function=function,

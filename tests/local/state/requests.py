@@ -33,7 +33,7 @@ class Requests:
         session = boto3.Session(aws_access_key_id="a", aws_secret_access_key="b")
         once = Config(retries={"total_max_attempts": 1})
         self._clients = {
-            service: session.client(service, REGION, endpoint_url=emulated.emulator.endpoint_url, config=once)
+            service: session.client(service, REGION, endpoint_url=emulated.emulator.wire.endpoint_url, config=once)
             for service in _SERVICES
         }
         self._table = next(

@@ -40,7 +40,7 @@ def test_everything_that_random_requests_left_is_there_after_a_kill(tmp_path: Pa
 
 def test_a_dead_letter_queue_is_found_again(tmp_path: Path) -> None:
     emulated = Emulated(tmp_path / "first")
-    sqs = emulated.emulator.session().client("sqs")
+    sqs = emulated.emulator.wire.session().client("sqs")
     dead = sqs.create_queue(QueueName="z-dead")["QueueUrl"]  # restored after the queue that needs it
     arn = sqs.get_queue_attributes(QueueUrl=dead, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
     redrive = json.dumps({"deadLetterTargetArn": arn, "maxReceiveCount": 1})
@@ -50,7 +50,7 @@ def test_a_dead_letter_queue_is_found_again(tmp_path: Path) -> None:
     sqs.send_message(QueueUrl=source, MessageBody="hello")
 
     emulated = emulated.killed(tmp_path / "second")
-    sqs = emulated.emulator.session().client("sqs")
+    sqs = emulated.emulator.wire.session().client("sqs")
     assert sqs.list_dead_letter_source_queues(QueueUrl=dead)["queueUrls"] == [source]
     sqs.receive_message(QueueUrl=source)
     sqs.receive_message(QueueUrl=source)
@@ -59,14 +59,14 @@ def test_a_dead_letter_queue_is_found_again(tmp_path: Path) -> None:
 
 def test_ids_and_receipt_handles_of_an_earlier_process_never_come_again(tmp_path: Path) -> None:
     emulated = Emulated(tmp_path / "first")
-    sqs = emulated.emulator.session().client("sqs")
+    sqs = emulated.emulator.wire.session().client("sqs")
     queue = sqs.create_queue(QueueName="a")["QueueUrl"]
     sqs.send_message(QueueUrl=queue, MessageBody="first")
     [first] = sqs.receive_message(QueueUrl=queue)["Messages"]
     sqs.delete_message(QueueUrl=queue, ReceiptHandle=first["ReceiptHandle"])
 
     emulated = emulated.killed(tmp_path / "second")
-    sqs = emulated.emulator.session().client("sqs")
+    sqs = emulated.emulator.wire.session().client("sqs")
     sqs.send_message(QueueUrl=queue, MessageBody="second")
     [second] = sqs.receive_message(QueueUrl=queue, VisibilityTimeout=0)["Messages"]
     sqs.delete_message(QueueUrl=queue, ReceiptHandle=first["ReceiptHandle"])
@@ -77,7 +77,7 @@ def test_ids_and_receipt_handles_of_an_earlier_process_never_come_again(tmp_path
 
 def test_a_state_for_which_the_stack_has_no_place_is_refused(tmp_path: Path) -> None:
     emulated = Emulated(tmp_path)
-    sqs = emulated.emulator.session().client("sqs")
+    sqs = emulated.emulator.wire.session().client("sqs")
     [work] = [each for each in sqs.list_queues()["QueueUrls"] if "DeliveryWorkQueue70" in each]
     sqs.send_message(QueueUrl=work, MessageBody="m")
     emulated.close()

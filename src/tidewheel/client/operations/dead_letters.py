@@ -69,7 +69,7 @@ def redrive_queue(sqs: SQSClient, queue_url: str) -> RedriveResult:
         InvalidValue: the queue has no dead-letter queue.
         QueueUnavailable: a queue is gone, access is denied, or a move is already under way.
     """
-    try:
+    with unless_stays(queue_url, "its dead letters stay"):
         found = attributes_of(sqs, queue_url, "RedrivePolicy", "QueueArn")
         policy = found.get("RedrivePolicy")
         if not policy:
@@ -79,12 +79,19 @@ def redrive_queue(sqs: SQSClient, queue_url: str) -> RedriveResult:
         with naming_missing(sqs, dead_url):
             messages = depth(sqs, dead_url)
             task = _move(sqs, arn, dead_url, found["QueueArn"]) if messages else None
+    return RedriveResult(queue_url=queue_url, dead_letter_arn=arn, messages=messages, task=task)
+
+
+@contextmanager
+def unless_stays(queue_url: str, what: str) -> Iterator[None]:
+    """Raises QueueUnavailable, with what stays, if SQS refuses permanently."""
+    try:
+        yield
     except ClientError as error:
         if passes(error):
             raise
         answer = error.response["Error"]
-        raise QueueUnavailable(queue_url, f"its dead letters stay: {answer['Code']}: {answer['Message']}") from error
-    return RedriveResult(queue_url=queue_url, dead_letter_arn=arn, messages=messages, task=task)
+        raise QueueUnavailable(queue_url, f"{what}: {answer['Code']}: {answer['Message']}") from error
 
 
 @contextmanager

@@ -16,14 +16,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from botocore.exceptions import ClientError
-
-from tidewheel.aws.tries import passes
 from tidewheel.client.connection import Connection
-from tidewheel.client.operations.dead_letters import RedriveResult, attributes_of, depth, naming_missing
+from tidewheel.client.operations.dead_letters import RedriveResult, attributes_of, depth, naming_missing, unless_stays
 from tidewheel.client.operations.subscription_queues import dead_letter_url_of
 from tidewheel.clock import Clock, utc
-from tidewheel.errors import BadMessage, QueueUnavailable, WrongQueue
+from tidewheel.errors import BadMessage, WrongQueue
 from tidewheel.flows.delivery.cancel import cancel_as_sent
 from tidewheel.flows.delivery.refusing import bad_alone
 from tidewheel.model.pack import PACK_ATTRIBUTE, outgoing, pack_body, packs
@@ -112,15 +109,9 @@ def redrive_service_queues(connection: Connection, clock: Clock) -> list[Redrive
         ObjectMissing: the object of a refused message was deleted; the message stays.
     """
     again = _Again(connection, clock)
-    url = connection.settings.refused_queue_url
-    try:
+    with unless_stays(connection.settings.refused_queue_url, "messages stay"):
         found = [again.dead_letters(url) for url in connection.settings.own_queue_urls]
         return found + again.refused()
-    except ClientError as error:
-        if passes(error):
-            raise
-        answer = error.response["Error"]
-        raise QueueUnavailable(url, f"messages stay: {answer['Code']}: {answer['Message']}") from error
 
 
 @dataclass(frozen=True, slots=True)

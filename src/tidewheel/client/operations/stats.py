@@ -6,11 +6,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from botocore.exceptions import ClientError
 
 from tidewheel.client.connection import Connection
+from tidewheel.client.operations.dead_letters import attributes_of
 from tidewheel.client.operations.histogram import (
     DAY_S,
     DAYS,
@@ -300,9 +301,8 @@ def queue_depth(sqs: SQSClient, queue_url: str) -> tuple[QueueDepth, str | None]
         ClientError: the queue is gone, or SQS refuses.
     """
     number = "ApproximateNumberOfMessages"
-    counts: Any = [number, f"{number}Delayed", f"{number}NotVisible"]
-    answer = sqs.get_queue_attributes(QueueUrl=queue_url, AttributeNames=[*counts, "RedrivePolicy"])
-    found: Any = answer["Attributes"]
+    counts = (number, f"{number}Delayed", f"{number}NotVisible")
+    found = attributes_of(sqs, queue_url, *counts, "RedrivePolicy")
     visible, delayed, in_flight = (int(found[name]) for name in counts)
     redrive = found.get("RedrivePolicy")
     depth = QueueDepth(visible=visible, delayed=delayed, in_flight=in_flight)

@@ -9,7 +9,7 @@ the mark of 28 days ago were handed out to every subscription by then, and none 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
 
 from tidewheel.flows.maintenance.daily import walk_daily
 from tidewheel.flows.ports import Ports
@@ -29,27 +29,15 @@ _MARKS_BYTES = 64 * 1024
 Marks = list[tuple[int, int]]
 
 
-@dataclass(slots=True, kw_only=True)
-class Payloads:
-    """The count of deleted bodies.
-
-    Attributes:
-        failures: topic -> the error; the other topics were handled.
-    """
-
-    objects: int = 0
-    failures: dict[str, Exception] = field(default_factory=dict)
-
-
-def sweep_payloads_daily(ports: Ports, ends_ms: int | None = None) -> Payloads | None:
-    """Deletes bodies once a day, in portions. Returns None if the sweep is not due."""
-    payloads = Payloads()
+def sweep_payloads_daily(ports: Ports, ends_ms: int) -> tuple[int, Mapping[str, Exception]]:
+    """Deletes bodies once a day, in portions. Returns how many, and the errors by topic. Nothing if it is not due."""
+    deleted: list[int] = []
 
     def visit(_: str, topic: str, listed: list[StoredObject]) -> None:
-        payloads.objects += _sweep_topic(ports, topic, listed)
+        deleted.append(_sweep_topic(ports, topic, listed))
 
     failures = walk_daily(ports, DAILY, [PAYLOADS], visit, ends_ms)
-    return None if failures is None else replace(payloads, failures=failures)
+    return sum(deleted), failures or {}
 
 
 def _sweep_topic(ports: Ports, topic: str, stored: list[StoredObject]) -> int:

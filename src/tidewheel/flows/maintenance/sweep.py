@@ -185,10 +185,8 @@ def _sweep_orphans(ports: Ports, swept: SweepResult, ends_ms: int) -> None:
 
 
 def _sweep_payloads(ports: Ports, swept: SweepResult, ends_ms: int) -> None:
-    payloads = sweep_payloads_daily(ports, ends_ms)
-    if payloads is not None:
-        swept.payloads = payloads.objects
-        swept.failures |= {f"payloads of {topic}": error for topic, error in payloads.failures.items()}
+    swept.payloads, failures = sweep_payloads_daily(ports, ends_ms)
+    swept.failures |= {f"payloads of {topic}": error for topic, error in failures.items()}
 
 
 def _all(

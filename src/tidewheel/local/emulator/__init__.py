@@ -21,10 +21,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from threading import Condition, RLock
+from types import MappingProxyType
 from typing import Any
 
-import boto3
-import botocore.session
 from moto.core.base_backend import AccountSpecificBackend, BackendDict
 from moto.core.common_models import BaseModel
 from moto.core.model_instances import reset_model_data
@@ -41,7 +40,7 @@ from tidewheel.local.emulator.ssm import Parameter, ssm_backends
 from tidewheel.local.emulator.starts import Starts
 from tidewheel.local.emulator.tables import EmulatedTables
 from tidewheel.local.emulator.virtual_time import MotoTime
-from tidewheel.local.emulator.wire import ACCESS_KEY, REGION, Command, Observer, Wire
+from tidewheel.local.emulator.wire import ACCESS_KEY, REGION, Command, Wire
 from tidewheel.memory.dynamodb import MemoryDynamoDBClient
 from tidewheel.memory.sqs_queue import MemoryQueue
 
@@ -58,6 +57,7 @@ class Emulator:
     Attributes:
         keep: called under the lock after each request, before its answer leaves, and after each step of the pump.
         patches: everything that is replaced in moto, until `close`.
+        wire: makes the sessions and the endpoint of the backends.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class Emulator:
         *,
         virtual: bool,
         port: int = 0,
-        commands: Mapping[str, Command] | None = None,
+        commands: Mapping[str, Command] = MappingProxyType({}),
     ) -> None:
         self._clock = clock
         self.patches = Patches()
@@ -79,7 +79,7 @@ class Emulator:
         self.starts = Starts(clock, self.changed)
         self.tables = EmulatedTables()
         self._own = {**self.starts.operations, **self.tables.operations}
-        self._wire = Wire(self.lock, self._own, clock, self.commit, port, commands or {})
+        self.wire = Wire(self.lock, self._own, clock, self.commit, port, commands)
 
     def open(self) -> None:
         """Empties moto's backends and applies every workaround.
@@ -98,7 +98,8 @@ class Emulator:
             _reset()
             self.patches.set(MockAWS, "start", _refuse_mock_aws)
             self._time.install()
-            moto_session = self.session()  # moto's own would read all of botocore's models and the shell's settings
+            # moto's own session would read all of botocore's models and the shell's settings.
+            moto_session = self.wire.session()
             self.patches.set(AccountSpecificBackend, "get_session", lambda: moto_session)
             # moto keeps every model that it ever made, for its dashboard. With millions of messages this is a leak.
             self.patches.set(BaseModel, "__new__", staticmethod(_untracked))
@@ -118,7 +119,7 @@ class Emulator:
         if self not in _open:
             return
         try:
-            self._wire.close()
+            self.wire.close()
             self.commit()
             with self.changed:
                 self.changed.notify_all()
@@ -132,23 +133,6 @@ class Emulator:
         """Ends a request or a step of the pump: its effects are all there."""
         with self.lock:
             self.keep()
-
-    def session(self, observer: Observer | None = None) -> boto3.Session:
-        """Returns a boto3 session with direct access to the backends, inside the process."""
-        return self._wire.session(observer)
-
-    def core_session(self, observer: Observer | None = None) -> botocore.session.Session:
-        """Returns the botocore session of such a boto3 session. The observer is called after each request."""
-        return self._wire.core_session(observer)
-
-    @property
-    def endpoint_url(self) -> str:
-        """The endpoint of the same backends for other AWS clients."""
-        return self._wire.endpoint_url
-
-    def observe_endpoint(self, observer: Observer) -> None:
-        """Calls an observer after each request at the endpoint whose operation is known."""
-        self._wire.endpoint_observer = observer
 
     def require(self, role_arn: str | None, resource: str, *actions: str) -> None:
         """Raises PermissionError if a role may not do all actions on a resource. Here each may, see `tests/iam`."""
