@@ -8,14 +8,12 @@ import pytest
 
 from tests.flows.world import (
     DAY,
-    DEATHS,
     HOUR,
     MINUTE,
     START_MS,
     TOPIC,
     CrashingPorts,
     World,
-    deaths,
     ids_of,
     once,
 )
@@ -277,45 +275,6 @@ def test_the_fine_wheel_is_never_early_and_never_clamped() -> None:
     assert fine_delay_s(10_000, 20_000, 100) == 0
     with pytest.raises(DelayTooLong):
         fine_delay_s(1_000_000, 0, 100)
-
-
-@pytest.mark.parametrize("flow", ["ingest", "dispatch", "dispatch in parts", "deliver", "sweep", "collect"])
-@DEATHS
-def test_a_crash_at_any_call_loses_nothing_and_delivers_nothing_early(flow: str, every: int) -> None:
-    for death in deaths(every):
-        settings = {} if flow in ("ingest", "dispatch") else {"inline_rows": 1, "part_rows": 2}
-        world = World("billing", "audit", wrap=CrashingPorts, **settings)
-        pack = world.pack(MINUTE, HOUR, HOUR + 1, HOUR + 2, 5 * HOUR)
-        steps = {
-            "ingest": lambda world=world, pack=pack: world.ingest(pack),
-            "dispatch": lambda world=world: dispatch(world.ports, TOPIC),
-            "dispatch in parts": lambda world=world: dispatch(world.ports, TOPIC),
-            "deliver": world.work,
-            "sweep": lambda world=world: sweep(world.ports),
-            "collect": lambda world=world: collect(world.ports, TOPIC),
-        }
-        if flow != "ingest":
-            world.ingest(pack)
-            world.clock.set_ms(START_MS + HOUR - 8 * MINUTE)
-        if flow in ("deliver", "sweep", "collect"):
-            dispatch(world.ports, TOPIC)
-        if flow in ("sweep", "collect"):
-            world.service.queues.take_parts()
-            world.clock.advance_ms(HOUR)
-            if flow == "collect":
-                world.sweep()
-        with death.of(world):
-            steps[flow]()
-        world.service.wheel.take_due(world.clock.now_ms() + DAY)
-        if flow == "ingest":
-            world.ingest(pack)
-        world.run_on(2 * DAY)
-        for name in ("billing", "audit"):
-            assert set(world.received(name)) == set(ids_of(pack)), f"{flow} {death}"
-        early = [m for m in world.service.queues.sent() if m.visible_at_ms < m.deliver_at_ms]
-        assert not early
-        assert not world.service.deliveries.all(TOPIC)
-        assert not world.service.buckets.all(TOPIC)
 
 
 def test_a_dispatch_keeps_no_ledger_that_is_only_kept_for_replays_or_for_a_paused_subscription() -> None:

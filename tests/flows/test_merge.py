@@ -11,14 +11,11 @@ import pytest
 from tests.flows.alone import OneByOne
 from tests.flows.world import (
     DAY,
-    DEATHS,
     HOUR,
     MINUTE,
     START_MS,
     TOPIC,
-    CrashingPorts,
     World,
-    deaths,
     ids_of,
     once,
 )
@@ -312,23 +309,6 @@ def test_a_request_for_a_merge_survives_other_writers_of_the_look() -> None:
     assert world.state.next_check_ms == START_MS
     assert consider_merge(world.ports, world.state) is MergeSize.SMALL
     assert world.state.next_check_ms is not None and world.state.next_check_ms > START_MS + HOUR
-
-
-@DEATHS
-def test_a_crash_at_any_call_of_a_merge_loses_and_doubles_nothing(every: int) -> None:
-    for death in deaths(every, least=8):
-        world = World("billing", "audit", wrap=CrashingPorts)
-        ids = spread(world, 3, days=2)
-        with death.of(world):
-            run_merge(world)
-        world.run(HOUR)
-        if death.died:
-            merge(world.ports, TOPIC, in_process(world.ports.objects), lease_s=LEASE_S, everything=True)
-        assert len(world.service.buckets.all(TOPIC)) == 1, death
-        world.run_on(3 * DAY)
-        for name in ("billing", "audit"):
-            assert world.received(name) == once(ids), death
-        assert not world.service.buckets.all(TOPIC)
 
 
 @pytest.mark.parametrize("lookahead_s", [2, 60])

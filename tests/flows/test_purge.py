@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.flows.alone import OneByOne
-from tests.flows.world import DAY, DEATHS, HOUR, MINUTE, START_MS, TOPIC, Crash, CrashingPorts, World, deaths, once
+from tests.flows.world import DAY, HOUR, MINUTE, START_MS, TOPIC, Crash, CrashingPorts, World, once
 from tidewheel.clock import ManualClock
 from tidewheel.errors import TooManyPurges
 from tidewheel.flows.administration.purge import MAX_PURGES, PurgeResult, purge
@@ -119,22 +119,6 @@ def test_an_idle_topic_gives_its_storage_back_within_hours_of_a_purge() -> None:
     world.run(8 * HOUR, sweeps=True)
     assert not world.service.objects.names("ledgers/")
     assert world.service.merges.trash(TOPIC) == []
-
-
-@DEATHS
-def test_a_purge_that_dies_at_any_call_and_is_repeated_leaves_nothing_that_waits(every: int) -> None:
-    for death in deaths(every):
-        world = World(wrap=CrashingPorts)
-        world.send(DAY)
-        world.send(2 * DAY, 3 * DAY)
-        outside = world.send(10 * DAY)
-        with death.of(world):
-            run_purge(world, 0, 4 * DAY)
-        if death.died:
-            run_purge(world, 0, 4 * DAY)
-        world.run_on(11 * DAY)
-        assert world.received() == once(outside)
-        assert not world.service.objects.names("ledgers/")
 
 
 def test_many_ledgers_are_swapped_out_in_several_transactions() -> None:

@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from tests.flows.world import DAY, DEATHS, HOUR, MINUTE, START_MS, TOPIC, CrashingPorts, World, deaths, once
+from tests.flows.world import DAY, HOUR, MINUTE, START_MS, TOPIC, CrashingPorts, World, once
 from tidewheel.errors import QueueUnavailable
 from tidewheel.flows.administration import pause as states
 from tidewheel.flows.administration.purge import purge
@@ -304,22 +304,6 @@ def test_a_collection_that_has_read_the_deliveries_before_a_replay_is_refused() 
     stale = world.state
     assert run_replay(world).plans == 3
     assert not world.service.topic_states.raise_collected_until(stale, stale.planned)
-
-
-@DEATHS
-def test_a_replay_that_dies_at_any_call_and_is_repeated_brings_everything(every: int) -> None:
-    for death in deaths(every):
-        world = World(wrap=CrashingPorts, **KEPT)
-        ids = delivered(world)
-        with death.of(world):
-            run_replay(world)
-        if death.died:
-            run_replay(world)
-        world.run(2 * HOUR, sweeps=True)
-        received = world.received()
-        assert all(2 <= received[id] <= 3 for id in ids[:3]), death
-        world.run_on(2 * WEEK)
-        assert nothing_is_left(world)
 
 
 def test_a_checkpoint_does_not_take_a_replay_for_work_that_is_left() -> None:

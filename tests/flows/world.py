@@ -38,16 +38,16 @@ TOPIC = "orders"
 MINUTE = 60_000
 HOUR = 60 * MINUTE
 DAY = 24 * HOUR
-DEATHS = pytest.mark.parametrize("every", [7, pytest.param(1, marks=pytest.mark.long)])
-"""Of a test in which a flow dies after one call after another. `make test` tries every seventh call.
+DEATHS = pytest.mark.parametrize("every", [7, pytest.param(1, marks=pytest.mark.nightly)])
+"""Of a test in which a flow dies after one call after another. Only the night tries more than every seventh call.
 
 A death before a call leaves AWS as a death after the call before it.
 """
 
 
 def seeds(count: int, few: int) -> list[Any]:
-    """Returns seeds of a test with random events. `make test` runs the first few."""
-    return [*range(few), *(pytest.param(seed, marks=pytest.mark.long) for seed in range(few, count))]
+    """Returns seeds of a test with random events. Only the night runs more than the first few."""
+    return [*range(few), *(pytest.param(seed, marks=pytest.mark.nightly) for seed in range(few, count))]
 
 
 class World:
