@@ -208,23 +208,6 @@ def test_a_key_costs_a_write_a_message_and_an_upsert_a_transaction_more() -> Non
         assert_asks(service, batch_window(service), ingest=one | {"loser": 1})
 
 
-def test_pausing_is_a_write_and_resuming_a_transaction_and_a_job() -> None:
-    with orders() as service:
-        settle(service)
-        client = service.client
-        client.send(TOPIC, "waits", delay="5d")
-        batch_window(service)()
-        assert_asks(service, lambda: client.pause(TOPIC, "billing"), pause={"call": 1})
-        assert_asks(service, lambda: client.resume(TOPIC, "billing"), resume={"call": 1})
-
-
-def test_a_topic_is_one_write_and_a_subscription_a_transaction_and_two_queues() -> None:
-    with orders() as service:
-        client = service.client
-        assert_asks(service, lambda: client.create_topic("other"), create_topic={"call": 1})
-        assert_asks(service, lambda: client.create_subscription("other", "mail"), create_subscription={"call": 1})
-
-
 @pytest.mark.parametrize("until", ["sealed", "consumed"])
 def test_a_consumer_pays_two_requests_for_ten_messages_and_a_write_for_each_claim(until: str) -> None:
     with orders(cancel_until=until) as service:
