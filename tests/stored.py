@@ -263,11 +263,6 @@ class TopicItems:
         found = self._stored.all(table_keys.topic_partition(self.topic), table_keys.IMPORTS)
         return {key[1].removeprefix(table_keys.IMPORTS) for key, _ in found}
 
-    @property
-    def merging_until_ms(self) -> int | None:
-        item = self._stored.read(table_keys.merge_key(self.topic))
-        return None if item is None or "until_ms" not in item else int(item["until_ms"]["N"])
-
     def keys_in_table(self) -> list[table_keys.Key]:
         """The keys of all items."""
         return [key for partition in table_keys.partitions(self.topic) for key, _ in self._stored.all(partition, "")]

@@ -17,7 +17,6 @@ from tidewheel.model.recurrence import parse_rule
 
 NOW = datetime(2027, 1, 29, 12, tzinfo=UTC)
 NOW_MS = int(NOW.timestamp()) * 1000
-WEEKDAYS = ("SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT")
 SEND = "arn:aws:scheduler:::aws-sdk:sqs:sendMessage"
 
 

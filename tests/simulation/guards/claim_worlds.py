@@ -143,15 +143,6 @@ def _move_and_consume() -> SmallWorld:
     return world
 
 
-def _two_moves() -> SmallWorld:
-    """Two messages take the place of one whose slot is sealed."""
-    world, consumers = _sealed("billing", a=5)
-    consumers.one_of = ("a", "m", "n")
-    _ingests(world, _moving(world, "a", m=9))
-    _ingests(world, _moving(world, "a", n=10), "another ingest")
-    return world
-
-
 def _move_and_cancel() -> SmallWorld:
     """A message whose slot is sealed is moved, and cancelled by its old id."""
     world, consumers = _sealed("billing", a=5)
@@ -238,7 +229,6 @@ def _moved_and_sent_once() -> SmallWorld:
 
 CANCEL_KEY = Scenario(name="a late cancel by key against a consumer", build=_cancel_key_and_consume)
 MOVE = Scenario(name="a late move against a consumer", build=_move_and_consume, faults=_FAULTS)
-TWO_MOVES = Scenario(name="two late moves", build=_two_moves, faults=_FAULTS)
 MOVE_CANCEL = Scenario(name="a late move against a cancel", build=_move_and_cancel)
 REPLACE = Scenario(name="a late replacement against a consumer", build=_replace_and_consume, faults=_FAULTS)
 PROMISE_OVER = Scenario(name="a promise that is over", build=_promised_and_late)

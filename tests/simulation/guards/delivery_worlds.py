@@ -14,8 +14,6 @@ from tidewheel.flows.administration.pause import delete_subscription
 from tidewheel.flows.administration.replay import replay
 from tidewheel.flows.delivery.work import do_task
 from tidewheel.flows.maintenance.collect import collect
-from tidewheel.flows.maintenance.sweep import sweep
-from tidewheel.model.task import PartTask
 
 _LEASE_MS = 3 * MINUTE
 """Longer than a lease."""
@@ -60,21 +58,6 @@ def _dying_dispatch() -> SmallWorld:
     world.at(4)
     world.want("billing", messages="abc")
     world.act("dispatch", dispatch_as_function)
-    return world
-
-
-def _two_sweeps() -> SmallWorld:
-    """Two sweeps find the same old delivery."""
-    world, _ = _handed_out()
-    world.clock.advance_ms(20 * MINUTE)
-    world.act("sweep", sweep)
-    world.act("another sweep", sweep)
-
-    def look() -> None:
-        parts = [job for job in world.service.queues.jobs if isinstance(job, PartTask)]
-        require(len(parts) == 1, f"one part was enqueued {len(parts)} times")
-
-    world.looks.append(look)
     return world
 
 
@@ -174,7 +157,6 @@ def _replay_and_worker() -> SmallWorld:
 TWICE = Scenario(name="a part comes twice", build=_part_twice, orders=((0, 1, 2), (2, 0, 1)))
 DYING = Scenario(name="a worker dies", build=_dying_worker, faults=(Fault.DIES,))
 DYING_DISPATCH = Scenario(name="a dispatch dies", build=_dying_dispatch, faults=(Fault.DIES,))
-TWO_SWEEPS = Scenario(name="two sweeps find a delivery", build=_two_sweeps)
 LATER = Scenario(name="a subscription begins later", build=_began_later, most=0)
 UNSUBSCRIBED = Scenario(name="unsubscribe dies", build=_unsubscribed, faults=(Fault.DIES,))
 REPLAY_COLLECT = Scenario(name="replay against collect", build=_replay_and_collect)

@@ -43,17 +43,6 @@ def _cancel(world: SmallWorld, ports: Any, name: str, *others: str) -> None:
 
 
 # ---- worlds: keys
-def _first_upserts() -> SmallWorld:
-    """Two messages with a new key are ingested at once."""
-    world = SmallWorld("billing")
-    older, newer = world.pack(a=(9, _REPLACE)), world.pack(b=(9, _REPLACE))
-    world.unwanted.add(("billing", "a"))
-    world.want("billing", messages="b")
-    world.act("ingest", lambda ports: ingest(ports, TOPIC, [older]), again=True)
-    world.act("ingest of the newer", lambda ports: ingest(ports, TOPIC, [newer]), again=True)
-    return world
-
-
 def _upserts() -> SmallWorld:
     """Two messages replace a waiting message at once."""
     world = SmallWorld("billing")
@@ -182,17 +171,6 @@ def _move_and_dispatch() -> SmallWorld:
     return world
 
 
-def _two_moves() -> SmallWorld:
-    """A message is moved by two clients at once."""
-    world, moving = _moves()
-    first, second = _move(world, moving, m=9), _move(world, moving, n=10)
-    world.unwanted.add(("billing", "a"))
-    world.act("ingest", lambda ports: ingest(ports, TOPIC, [first]), again=True)
-    world.act("another ingest", lambda ports: ingest(ports, TOPIC, [second]), again=True)
-    _exactly_one(world, "m", "n")
-    return world
-
-
 def _move_and_cancel() -> SmallWorld:
     """A message is moved, and cancelled by its old id."""
     world, moving = _moves()
@@ -202,7 +180,6 @@ def _move_and_cancel() -> SmallWorld:
     return world
 
 
-FIRST = Scenario(name="two upserts of a new key", build=_first_upserts)
 UPSERTS = Scenario(name="two upserts of a message", build=_upserts, most=2)
 UPSERT_DISPATCH = Scenario(name="upsert against dispatch", build=_upsert_and_dispatch, most=2)
 KEY_QUEUED = Scenario(name="cancel by key against ingest", build=_cancelled_key_in_queue)
@@ -213,5 +190,4 @@ WAS_PURGED = Scenario(name="no duplicate: purged", build=lambda: _no_duplicate("
 WAS_DUE = Scenario(name="no duplicate: due before", build=lambda: _no_duplicate("due"), most=0)
 MOVE_DISPATCH = Scenario(name="reschedule against dispatch", build=_move_and_dispatch)
 FORGED_MOVE = Scenario(name="a forged move", build=_forged_move, most=0)
-TWO_MOVES = Scenario(name="two reschedules", build=_two_moves)
 MOVE_CANCEL = Scenario(name="reschedule against cancel", build=_move_and_cancel)

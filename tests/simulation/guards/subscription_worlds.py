@@ -17,11 +17,9 @@ from tidewheel.flows.administration.purge import purge
 from tidewheel.flows.delivery.ingest import ingest
 from tidewheel.flows.delivery.work import do_task
 from tidewheel.flows.maintenance.collect import collect
-from tidewheel.flows.maintenance.sweep import sweep
 from tidewheel.model.subscription_state import State
 from tidewheel.model.task import DrainTask
 
-_LEASE_MS = 3 * MINUTE
 _LARGE = {name: (4, {"body": Random(name).randbytes(180_000)}) for name in "ab"}
 """Messages that make a park which is an object: they do not compress."""
 
@@ -81,31 +79,6 @@ def _paused_meanwhile() -> SmallWorld:
     world.act("dispatch", dispatch_as_function)
     world.act("pause, and a later dispatch", pause_and_dispatch)
     _nothing_while_paused(world, "b")
-    return world
-
-
-def _direct_and_resume() -> SmallWorld:
-    """A subscription is resumed while a direct message is being parked for the subscription."""
-    world = SmallWorld("billing")
-    pause(world.service, TOPIC, "billing")
-    world.at(4)
-    batch = world.pack(a=4)
-    world.want("billing", messages="a")
-
-    def resume_and_catch_up(ports: Any) -> None:
-        _resuming(ports)
-        while jobs := world.service.queues.take_jobs():
-            for job in jobs:
-                do_task(ports, job)
-
-    world.act("ingest", _ingesting(batch), again=True)
-    world.act("resume", resume_and_catch_up)
-
-    def look() -> None:
-        parks, jobs = world.service.parks.all(TOPIC), world.service.queues.jobs
-        require(not parks or bool(jobs), "a message is parked, and nobody drains it")
-
-    world.looks.append(look)
     return world
 
 
@@ -190,22 +163,6 @@ def _parking() -> SmallWorld:
     def look() -> None:
         parked = len(world.service.objects.names("parked/"))
         require(parked == 1, f"one park, and {parked} objects for it")
-
-    world.looks.append(look)
-    return world
-
-
-def _two_sweeps_of_parks() -> SmallWorld:
-    """Two sweeps find the same old park."""
-    world = _parked()
-    activate(world.service, world.service.subscriptions.read(TOPIC, "billing"))
-    world.clock.advance_ms(20 * MINUTE)
-    world.act("sweep", sweep)
-    world.act("another sweep", sweep)
-
-    def look() -> None:
-        drains = [job for job in world.service.queues.jobs if isinstance(job, DrainTask)]
-        require(len(drains) == 1, f"one park was enqueued {len(drains)} times")
 
     world.looks.append(look)
     return world
@@ -309,14 +266,12 @@ def _goes_in_drain() -> SmallWorld:
 _SENDS = (*TABLE_CALLS, "time.", "queues.send")
 PAUSED = Scenario(name="one is paused", build=_paused)
 PAUSED_MEANWHILE = Scenario(name="pause against dispatch", build=_paused_meanwhile)
-RESUMED = Scenario(name="resume against ingest", build=_direct_and_resume)
 TWO_RESUMED = Scenario(name="two resumes against dispatch", build=_two_resumed)
 DRAIN_DIES = Scenario(name="a drain dies", build=_drain_dies, faults=(Fault.DIES,))
 PAUSED_AGAIN = Scenario(name="drain of what is paused again", build=_paused_again, most=0)
 PARKED_PURGED = Scenario(name="purge of what is parked", build=_parked_and_purged, most=0)
 PARKED_LONG = Scenario(name="orphans beside a park", build=_parked_long, most=0)
 PARKING = Scenario(name="a parked batch comes twice", build=_parking, faults=(Fault.TWICE,))
-TWO_SWEEPS = Scenario(name="two sweeps find a park", build=_two_sweeps_of_parks)
 REFUSED_PAUSED = Scenario(name="a refused part against pause", build=_refused_and_paused)
 BROKEN_COLLECTED = Scenario(name="collect beside a broken queue", build=_broken_and_collected, most=0)
 GOES_IN_DELIVERY = Scenario(name="a queue goes in a delivery", build=_goes_in_delivery, points=_SENDS)
