@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
-
 import pytest
 
 from tests.flows.alone import local_engine
-from tests.flows.world import DAY, HOUR, MINUTE, TOPIC, Crash, CrashingPorts, World, deaths
+from tests.flows.world import DAY, HOUR, MINUTE, TOPIC, CrashingPorts, World, deaths
 from tests.stored import stored
 from tidewheel.errors import TopicDeleting, TopicReplaced, UnknownTopic
 from tidewheel.flows.administration.delete_topic import LATE_MS, delete_topic, finish_deletion
@@ -132,33 +130,6 @@ def test_a_rebuild_does_not_bring_a_topic_back_that_is_being_deleted() -> None:
         rebuild(world.ports, TOPIC, local_engine(world.service), lease_s=60, replace_index=True)
 
 
-@pytest.mark.parametrize("dies_after", [None, 1, 2])
-def test_an_ingest_that_had_read_the_topic_state_leaves_nothing(dies_after: int | None) -> None:
-    for at in range(1, 30):
-        world = a_busy_world(wrap=CrashingPorts)
-        pack = world.pack(DAY)
-        calls = 0
-
-        def before(at: int = at, world: World = world) -> None:
-            nonlocal calls
-            calls += 1
-            if calls == at:
-                delete_topic(world.service, world.clock, TOPIC)
-            if dies_after is not None and calls == at + dies_after:
-                raise Crash
-
-        world.ports.plan.before = before
-        with suppress(Crash, UnknownTopic):
-            world.ingest(pack)
-        if calls < at:
-            assert at > 3
-            return
-        world.ports.plan.before = lambda: None
-        world.run(QUARTER, sweeps=True)
-        assert left(world) == []
-    raise AssertionError("the ingest never ended")
-
-
 def test_a_large_topic_takes_several_sweeps() -> None:
     world = a_busy_world()
     end(world)
@@ -169,16 +140,6 @@ def test_a_large_topic_takes_several_sweeps() -> None:
         assert world.service.deletions.read(TOPIC) is not None
         world.clock.advance_ms(5 * MINUTE)
     assert passes > 5
-    assert left(world) == []
-
-
-def test_the_name_stays_taken_until_no_function_of_before_can_be_at_work() -> None:
-    world = a_busy_world()
-    end(world)
-    assert not finish_deletion(world.ports, TOPIC)
-    assert world.service.checks.due(world.clock.now_ms() + LATE_MS - 1).topics == []
-    world.clock.advance_ms(LATE_MS)
-    assert finish_deletion(world.ports, TOPIC)
     assert left(world) == []
 
 

@@ -28,20 +28,6 @@ from tidewheel.model.wheel import fine_delay_s
 from tidewheel.storage.buckets import Commit
 
 
-def test_a_commit_whose_answer_was_lost_keeps_its_ledger() -> None:
-    """If the store reports EXISTS for the bucket of the same try, the object belongs to the bucket and stays."""
-    world = World()
-    commit_bucket = world.service.buckets.commit
-
-    def answer_lost(*args: Any, **options: Any) -> Any:
-        commit_bucket(*args, **options)
-        return commit_bucket(*args, **options)
-
-    world.service.buckets.commit = answer_lost  # type: ignore[method-assign]
-    ids = world.send(HOUR)
-    assert world.received_after(DAY, sweeps=True) == once(ids)
-
-
 def test_a_commit_that_the_topic_s_state_has_overtaken_is_tried_again_at_once() -> None:
     world = World()
     commit_bucket, answers = world.service.buckets.commit, [Commit.MOVED, Commit.MOVED]
@@ -52,17 +38,6 @@ def test_a_commit_that_the_topic_s_state_has_overtaken_is_tried_again_at_once() 
     world.service.buckets.commit = overtaken  # type: ignore[method-assign]
     ids = world.send(HOUR)
     assert world.received_after(DAY) == once(ids)
-
-
-def test_a_schedule_that_fires_twice_or_for_nothing_changes_nothing() -> None:
-    world = World()
-    ids = world.send(HOUR, 2 * HOUR)
-    for _ in range(30):
-        world.run(5 * MINUTE)
-        dispatch(world.ports, TOPIC)
-        dispatch(world.ports, TOPIC)
-    assert world.received() == once(ids)
-    world.assert_in_time()
 
 
 def test_a_topic_without_subscriptions_is_dispatched_and_collected() -> None:
@@ -179,13 +154,6 @@ def test_a_message_that_sqs_refuses_is_kept_with_the_reason_and_stops_nothing() 
     assert bad[0] in document["header"]
 
 
-def test_messages_that_sqs_does_not_take_at_first_are_tried_again() -> None:
-    world = World()
-    world.service.queues.refuse_if(lambda _: True, permanent=False, times=2)
-    ids = world.send(HOUR, HOUR + 1)
-    assert world.received_after(DAY) == once(ids)
-
-
 def test_an_open_delivery_is_enqueued_again_when_it_is_old_and_not_before() -> None:
     world = World(inline_rows=1)
     ids = world.send(HOUR, HOUR + 1, HOUR + 2)
@@ -217,19 +185,6 @@ def test_a_collection_that_cannot_read_an_item_deletes_nothing_and_tries_again_a
     assert world.state.collect_at_ms == world.clock.now_ms() + world.state.settings.collect_interval_s * 1000
 
 
-def test_collection_keeps_what_an_open_delivery_still_needs() -> None:
-    world = World(inline_rows=1)
-    ids = world.send(HOUR, HOUR + 1, HOUR + 2)
-    world.dispatch_at(HOUR - 8 * MINUTE)
-    world.clock.advance_ms(2 * HOUR)
-    collect(world.ports, TOPIC)
-    assert world.service.objects.names("ledgers/")
-    world.work()
-    assert world.received() == once(ids)
-    collect(world.ports, TOPIC)
-    assert not world.service.objects.names("ledgers/")
-
-
 def test_one_slot_and_one_subscription_cost_this_many_calls() -> None:
     world = World(wrap=CrashingPorts)
     world.send(HOUR)
@@ -252,20 +207,6 @@ def test_a_ledger_of_the_same_wake_makes_no_second_schedule() -> None:
     assert 0 <= fires_at_ms - (START_MS + HOUR - 8 * MINUTE) <= MINUTE
     world.send(30 * MINUTE)
     assert len(set(wheel.schedules.values()) - for_the_new_subscription) == 2
-
-
-def test_an_alarm_that_cannot_be_set_holds_up_nothing_that_is_due(monkeypatch: pytest.MonkeyPatch) -> None:
-    world = World()
-    ids = world.send(HOUR, 5 * HOUR)
-    world.clock.set_ms(START_MS + HOUR - 8 * MINUTE)
-    with monkeypatch.context() as broken:
-        broken.setattr(
-            type(world.service.wheel), "schedule", lambda *_: (_ for _ in ()).throw(OSError("scheduler is down"))
-        )
-        dispatch(world.ports, TOPIC)
-    assert world.received() == once(ids[:1])
-    assert world.received_after(DAY, sweeps=True) == once(ids)
-    world.assert_in_time()
 
 
 def test_the_fine_wheel_is_never_early_and_never_clamped() -> None:

@@ -236,17 +236,6 @@ def test_of_a_moved_message_only_the_new_one_comes(client_first: bool, delay_ms:
     assert world.received_after(DAY) == once([id_of(new)])
 
 
-def test_a_move_that_comes_after_the_seal_drops_the_new_message() -> None:
-    world = World()
-    old = world.pack(HOUR)
-    world.ingest(old)
-    new = successor(world, old, 3 * HOUR)
-    world.run(HOUR - 5 * MINUTE)
-    assert not entomb(world, old, new)
-    world.ingest(new)
-    assert world.received_after(DAY) == once([id_of(old)])
-
-
 def test_of_two_moves_of_one_message_one_wins() -> None:
     world = World()
     old = world.pack(HOUR)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import pytest
@@ -23,10 +23,8 @@ from tests.stored import altered
 from tidewheel.clock import ManualClock
 from tidewheel.errors import NotConfigured
 from tidewheel.flows.delivery.cancel import cancel
-from tidewheel.flows.delivery.dispatch import dispatch
 from tidewheel.flows.delivery.ingest import ingest
 from tidewheel.flows.maintenance import merge_planning, merge_rows, retention
-from tidewheel.flows.maintenance.collect import collect
 from tidewheel.flows.maintenance.consider_merge import consider_merge
 from tidewheel.flows.maintenance.merge import Merged, in_process, merge
 from tidewheel.flows.maintenance.merge_planning import Merge, Window
@@ -34,7 +32,6 @@ from tidewheel.flows.maintenance.merge_rows import MergeWork
 from tidewheel.flows.ports.runs import MergeSize
 from tidewheel.flows.waiting.find import find_message
 from tidewheel.flows.waiting.peek import peek_messages
-from tidewheel.ledger.bucket import Bucket
 from tidewheel.ledger.rows import sorted_order
 from tidewheel.model.message import IdSource, MessageId, id_bytes, id_deliver_at_ms, id_text
 
@@ -181,24 +178,6 @@ def test_rows_of_planned_slots_are_not_rewritten() -> None:
     world.dispatch_at(HOUR - 8 * MINUTE)
     assert run_merge(world).rows == 11
     assert world.received_after(6 * DAY, sweeps=True) == once(early + late)
-
-
-def test_a_dispatch_during_a_merge_still_finds_the_sources() -> None:
-    world = World(inline_rows=1)
-    ids = spread(world, 4, days=1)
-
-    def engine(work: MergeWork) -> Iterable[Bucket | None]:
-        outputs = list(in_process(world.service.objects)(work))
-        world.clock.advance_ms(3 * HOUR)
-        dispatch(world.ports, TOPIC)
-        return outputs
-
-    merged = merge(world.ports, TOPIC, OneByOne(engine), lease_s=LEASE_S, everything=True)
-    assert merged is not None and merged.merges == 1
-    collect(world.ports, TOPIC)
-    assert len(world.service.merges.trash(TOPIC)) == 1
-    assert world.received_after(2 * DAY, sweeps=True) == once(ids)
-    assert not world.service.objects.names("ledgers/")
 
 
 def test_what_a_function_cannot_merge_is_handed_over(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from tests.flows.alone import OneByOne, local_engine, sweep_orphans
+from tests.flows.alone import local_engine, sweep_orphans
 from tests.flows.world import DAY, HOUR, MINUTE, TOPIC, Crash, CrashingPorts, World, deaths, once
 from tests.stored import stored
 from tidewheel.errors import ObjectRefused
 from tidewheel.flows.maintenance import orphans
 from tidewheel.flows.maintenance.checkpoint import checkpoint_topic, find_checkpoints
 from tidewheel.flows.maintenance.merge import in_process, merge
-from tidewheel.flows.maintenance.merge_rows import MergeWork
 from tidewheel.flows.maintenance.orphans import ORPHAN_GRACE_S, sweep_orphans_daily
 from tidewheel.flows.recovery.audit import audit
 from tidewheel.ledger.bucket import Bucket, bucket_id
@@ -75,21 +74,6 @@ def test_an_unfinished_import_that_no_run_can_finish_keeps_no_ledgers(days: int,
     assert sweep_orphans(world.ports).objects == 1
 
 
-def test_the_object_of_a_crashed_ingest_goes_after_the_grace_and_not_before() -> None:
-    world = a_world()
-    kept = world.send(60 * DAY)
-    crashed_ingest(world)
-    assert len(world.service.objects.names(LEDGERS)) == 2
-    world.clock.advance_ms(GRACE)
-    assert sweep_orphans(world.ports).objects == 0
-    world.clock.advance_ms(1)
-    swept = sweep_orphans(world.ports)
-    assert swept.objects == 1 and swept.size_bytes > 0 and not swept.left
-    [bucket] = world.service.buckets.all(TOPIC)
-    assert world.service.objects.names(LEDGERS) == [bucket.object_name]
-    assert world.received_after(61 * DAY, sweeps=False) == once(kept)
-
-
 def test_the_grace_is_a_day() -> None:
     world = a_world()
     crashed_ingest(world)
@@ -99,33 +83,6 @@ def test_the_grace_is_a_day() -> None:
         world.clock.advance_ms(later_ms)
         found.append((audit(world.service, TOPIC, engine).old_orphans, sweep_orphans(world.ports).objects))
     assert found == [(0, 0), (1, 1)]
-
-
-def test_outputs_of_a_merge_that_died_go_and_its_sources_stay() -> None:
-    world = a_world()
-    ids = [id for _ in range(4) for id in world.send(50 * DAY, 60 * DAY)]
-
-    def engine(work: MergeWork) -> Iterable[Bucket | None]:
-        assert list(in_process(world.service.objects)(work))
-        raise Crash
-
-    with pytest.raises(Crash):
-        merge(world.ports, TOPIC, OneByOne(engine), lease_s=60, everything=True)
-    assert len(world.service.objects.names(LEDGERS)) == 5
-    world.clock.advance_ms(GRACE + 1)
-    assert sweep_orphans(world.ports).objects == 1
-    assert len(world.service.objects.names(LEDGERS)) == 4
-    assert world.received_after(61 * DAY) == once(ids)
-
-
-def test_trash_stays_until_it_is_collected() -> None:
-    world = a_world()
-    for _ in range(4):
-        world.send(50 * DAY, 60 * DAY)
-    assert merge(world.ports, TOPIC, in_process(world.service.objects), lease_s=60, everything=True) is not None
-    world.clock.advance_ms(GRACE + 1)
-    assert sweep_orphans(world.ports).objects == 0
-    assert len(world.service.objects.names(LEDGERS)) == 5
 
 
 def test_the_listing_comes_before_buckets_and_buckets_before_trash() -> None:
@@ -167,18 +124,6 @@ def test_a_topic_that_is_no_more_leaves_nothing() -> None:
     assert world.service.objects.names(LEDGERS) == ["ledgers/gone/2026-01-01/2-b-1.parquet"]
 
 
-def test_ledgers_of_a_topic_whose_topic_state_is_lost_stay_for_the_rebuild() -> None:
-    world = a_world()
-    world.send(60 * DAY)
-    world.clock.advance_ms(GRACE // 2)
-    sweep_orphans(world.ports)  # writes the checkpoint of a topic that was never collected
-    stored(world.service).clear()
-    world.clock.advance_ms(2 * GRACE)
-    swept = sweep_orphans(world.ports)
-    assert (swept.objects, swept.left) == (0, {TOPIC})
-    assert len(world.service.objects.names(LEDGERS)) == 1
-
-
 def test_a_topic_that_is_rebuilt_meanwhile_is_left_alone() -> None:
     world = a_world()
     world.send(60 * DAY)
@@ -198,15 +143,6 @@ def test_a_topic_that_is_rebuilt_meanwhile_is_left_alone() -> None:
     world.service.buckets.__class__ = Rebuilding
     swept = sweep_orphans(world.service)
     assert (swept.objects, swept.left) == (0, {TOPIC})
-
-
-def test_one_sweep_a_day_looks_for_orphans() -> None:
-    world = a_world()
-    assert sweep_orphans_daily(world.ports) is not None
-    world.clock.advance_ms(DAY - 1)
-    assert world.sweep().orphans is None
-    world.clock.advance_ms(1)
-    assert world.sweep().orphans is not None
 
 
 def test_a_sweep_that_dies_anywhere_is_finished_by_the_next() -> None:

@@ -42,7 +42,7 @@ from tidewheel.flows.maintenance.sweep import sweep
 from tidewheel.model.filter_policy import FilterPolicy
 from tidewheel.model.object_names import LEDGERS, PARKED
 from tidewheel.model.park import MAX_WAIT_S, Park
-from tidewheel.model.settings import LEASE_MS, StoredSettings
+from tidewheel.model.settings import StoredSettings
 from tidewheel.model.subscription_state import State, SubscriptionState
 from tidewheel.model.task import CatchUpTask, DrainTask
 from tidewheel.storage.parks import Parked, Parks
@@ -151,32 +151,6 @@ def test_a_subscription_that_was_paused_for_long_catches_up_in_several_jobs() ->
     assert catch_ups >= 3
 
 
-def test_a_paused_subscription_keeps_its_ledgers_and_one_that_is_resumed_lets_them_go() -> None:
-    world = a_world("billing", "audit")
-    world.send(HOUR)
-    pause(world)
-    world.run(DAY, sweeps=True)
-    world.collect()
-    assert world.service.objects.names(LEDGERS)
-    resume(world)
-    world.run(DAY, sweeps=True)
-    world.collect()
-    assert nothing_is_left(world)
-
-
-def test_a_batch_that_comes_twice_is_parked_once() -> None:
-    world = a_world()
-    pause(world)
-    pack = world.pack(MINUTE, 2 * MINUTE)
-    world.ingest(pack)
-    world.ingest(pack)
-    [park] = parks(world)
-    assert park.rows == 2
-    resume(world)
-    world.work()
-    assert world.received() == once(ids_of(pack))
-
-
 def test_a_pause_that_comes_between_the_decision_and_the_park_changes_the_decision() -> None:
     world = a_world()
     pause(world)
@@ -193,41 +167,6 @@ def test_a_pause_that_comes_between_the_decision_and_the_park_changes_the_decisi
     ids = world.send(MINUTE)
     world.work()
     assert world.received() == once(ids) and not parks(world)
-
-
-def test_a_large_park_is_an_object_that_goes_with_it() -> None:
-    world = a_world()
-    pause(world)
-    ids = world.send(MINUTE, body=LARGE) + world.send(MINUTE)
-    assert [park.object_name for park in parks(world) if park.object_name] == world.service.objects.names(PARKED)
-    assert len(world.service.objects.names(PARKED)) == 1
-    resume(world)
-    world.work()
-    assert world.received() == once(ids) and not world.service.objects.names(PARKED)
-
-
-def test_a_park_that_another_worker_leased_is_left_alone_until_the_lease_ends() -> None:
-    world = a_world()
-    pause(world)
-    ids = world.send(MINUTE)
-    [park] = parks(world)
-    world.service.parks.lease(park.key, world.clock.now_ms(), world.clock.now_ms() - LEASE_MS)
-    resume(world)
-    world.work()
-    assert not world.received()
-    world.clock.advance_ms(LEASE_MS + 1)
-    drain(world.ports, park.key)
-    assert world.received() == once(ids) and not parks(world)
-
-
-def test_the_parks_of_a_paused_subscription_wait_even_if_a_drain_is_under_way() -> None:
-    world = a_world()
-    pause(world)
-    world.send(MINUTE)
-    [park] = parks(world)
-    assert drain(world.ports, park.key) is None
-    world.run(DAY, sweeps=True)
-    assert not world.received() and len(parks(world)) == 1
 
 
 # --- queues that break and heal -------------------------------------------------------------------------------
@@ -248,22 +187,6 @@ def test_a_broken_queue_loses_nothing_and_heals_by_itself() -> None:
     world.run(2 * HOUR, sweeps=True)
     assert world.received("audit") == world.received("billing") == once(ids)
     assert not world.service.queues.refused
-
-
-def test_a_broken_queue_keeps_no_ledger_from_being_collected() -> None:
-    world = a_world("billing", "audit", inline_rows=1)
-    world.service.queues.remove("queue-audit")
-    ids = world.send(HOUR, HOUR + 1, HOUR + 2)
-    world.run(2 * HOUR)
-    world.clock.advance_ms(HOUR)
-    world.sweep()
-    world.collect()
-    world.collect()
-    assert not world.service.objects.names(LEDGERS) and not world.service.deliveries.all(TOPIC)
-    assert sum(park.rows for park in parks(world)) == 3
-    world.service.queues.restore("queue-audit")
-    world.run(HOUR, sweeps=True)
-    assert world.received("audit") == once(ids)
 
 
 def test_three_parks_a_sweep_try_a_broken_queue_and_the_others_follow_when_it_heals() -> None:
@@ -323,35 +246,6 @@ def test_a_part_and_a_drain_do_not_mark_a_new_subscription_as_broken_either() ->
     world.service.queues.restore("queue-new")
     world.run(10 * MINUTE, sweeps=True)
     assert world.received("new") == once([waits])
-
-
-class BreakingAfter(RecordedQueues):
-    """Accepts some batches for billing, and then fails until repaired."""
-
-    left = 0
-
-    def send(self, queue_url: str, batch: Any) -> Any:
-        if queue_url == "queue-billing":
-            if not type(self).left:
-                raise QueueUnavailable(queue_url, "AccessDenied: for now")
-            type(self).left -= 1
-        return super().send(queue_url, batch)
-
-
-@pytest.mark.parametrize(("delay_ms", "inline_rows"), [(MINUTE, 4000), (MINUTE, 1), (HOUR, 4000), (HOUR, 1)])
-def test_what_a_queue_took_before_it_broke_does_not_come_again(delay_ms: int, inline_rows: int) -> None:
-    world = a_world(inline_rows=inline_rows)
-    world.service.queues.__class__ = BreakingAfter
-    BreakingAfter.left = 1
-    ids = world.send(*(delay_ms + k for k in range(35)))
-    world.run(55 * MINUTE, sweeps=True)
-    assert len(world.received()) == 10
-    assert [park.rows for park in parks(world)] == [25]
-    BreakingAfter.left = 1
-    world.run(10 * MINUTE, sweeps=True)
-    assert len(world.received()) == 20 and [park.rows for park in parks(world)] == [15]
-    BreakingAfter.left = 1000
-    assert world.received_after(HOUR, sweeps=True) == once(ids)
 
 
 def test_what_a_queue_did_not_take_is_parked_even_if_its_subscription_is_resumed_meanwhile(

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.flows.alone import OneByOne
-from tests.flows.world import DAY, HOUR, MINUTE, START_MS, TOPIC, Crash, CrashingPorts, World, once
+from tests.flows.world import DAY, HOUR, START_MS, TOPIC, Crash, CrashingPorts, World, once
 from tidewheel.clock import ManualClock
 from tidewheel.errors import TooManyPurges
 from tidewheel.flows.administration.purge import MAX_PURGES, PurgeResult, purge
@@ -53,18 +53,6 @@ def test_a_range_may_be_open_at_one_end(first_ms: int | None, end_ms: int | None
     [early, late] = world.send(HOUR, 2 * DAY)
     run_purge(world, first_ms, end_ms)
     assert world.received_after(3 * DAY, sweeps=True) == once([late if first_ms is None else early])
-
-
-def test_what_is_planned_and_not_sent_yet_is_dropped_by_the_worker() -> None:
-    world = World(inline_rows=1)
-    world.send(*(HOUR + i for i in range(5)))
-    world.clock.advance_ms(HOUR - 8 * MINUTE)
-    dispatch(world.ports, TOPIC)
-    assert world.service.deliveries.all(TOPIC)
-    run_purge(world)
-    world.work()
-    assert not world.received()
-    assert not world.service.deliveries.all(TOPIC)
 
 
 def test_a_merge_leaves_the_purged_rows_out() -> None:

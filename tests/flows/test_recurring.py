@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from tests.flows.alone import local_engine, sweep_orphans
-from tests.flows.world import DAY, HOUR, MINUTE, START_MS, TOPIC, CrashingPorts, World, deaths
+from tests.flows.alone import local_engine
+from tests.flows.world import DAY, HOUR, MINUTE, START_MS, TOPIC, World
 from tests.stored import stored
 from tidewheel.client import recurring
 from tidewheel.client.recurring import RecurringMessage
@@ -149,23 +148,6 @@ def test_nothing_is_left_over_when_it_has_been_delivered() -> None:
     assert world.state.next_slot is None
 
 
-def test_a_plan_of_a_paused_subscription_keeps_what_recurring_messages_added() -> None:
-    world = World("billing", "audit")
-    make(world, every="6h")
-    storage = world.service
-    paused = storage.subscriptions.read(TOPIC, "audit")
-    assert paused is not None
-    pause(storage, TOPIC, "audit")
-    world.run(3 * DAY, sweeps=True)
-    sweep_orphans(world.ports)
-    collect(world.ports, TOPIC)
-    resume(storage, world.service.queues, world.clock, TOPIC, "audit")
-    world.work()
-    world.run(DAY, sweeps=True)
-    expected = [each for each in due_minutes(world, "billing") if each >= 60]
-    assert [each for each in due_minutes(world, "audit") if each >= 60] == expected
-
-
 @pytest.mark.parametrize(
     ("rule", "after_ms"),
     [
@@ -213,16 +195,6 @@ def test_a_purge_drops_what_is_planned_and_not_the_rule() -> None:
     assert due_minutes(world)[-1] >= 360
 
 
-def test_after_an_outage_all_that_was_missed_comes_at_once() -> None:
-    world = World()
-    make(world, every="1h")
-    world.run(DAY)
-    world.service.wheel.take_due(2**60)
-    world.clock.advance_ms(3 * DAY)
-    world.sweep()
-    assert [each for each in due_minutes(world) if each <= 4 * 24 * 60] == [60.0 * i for i in range(97)]
-
-
 def test_large_occurrences_that_were_missed_for_hours_are_planned_in_parts_that_fit_into_memory() -> None:
     world = World("billing", "audit")
     make(world, every="1m", body="x" * 250_000)
@@ -237,23 +209,6 @@ def test_large_occurrences_that_were_missed_for_hours_are_planned_in_parts_that_
     world.work()
     for name in ("billing", "audit"):
         assert due_minutes(world, name)[:421] == [float(i) for i in range(421)]
-
-
-@pytest.mark.parametrize(("window", "group"), [(None, None), ("15m", "tenant-7")])
-def test_wherever_a_dispatch_dies_each_time_comes(group: str | None, window: str | None) -> None:
-    for death in deaths(least=8):
-        world = World(wrap=CrashingPorts)
-        make(world, cron="30 * * * *", window=window, group=group)
-        shifted = 30 + shift(world)
-        world.sweep()
-        world.clock.set_ms(START_MS + 8 * HOUR)
-        with death.of(world):
-            dispatch(world.ports, TOPIC)
-        world.run(3 * HOUR, sweeps=True)
-        minutes = sorted((id_deliver_at_ms(id_bytes(each)) - START_MS) / MINUTE for each in world.received())
-        expected = [60 * i + shifted for i in range(11) if 60 * i + shifted <= 600]
-        assert [each for each in minutes if each <= 600] == pytest.approx(expected), death
-        assert {json.loads(each.header).get("group") for each in world.service.queues.sent()} == {group}
 
 
 @pytest.mark.parametrize(

@@ -6,19 +6,17 @@ from collections import Counter
 
 import pytest
 
-from tests.flows.world import DAY, HOUR, MINUTE, START_MS, TOPIC, CrashingPorts, World, once
+from tests.flows.world import DAY, HOUR, MINUTE, START_MS, TOPIC, World, once
 from tidewheel.errors import QueueUnavailable
 from tidewheel.flows.administration import pause as states
 from tidewheel.flows.administration.purge import purge
 from tidewheel.flows.administration.replay import ReplayResult, replay
 from tidewheel.flows.administration.subscribe import create_subscription
 from tidewheel.flows.administration.update_topic import update_topic
-from tidewheel.flows.delivery.deliver import deliver_part
 from tidewheel.flows.delivery.dispatch import dispatch
 from tidewheel.flows.maintenance.checkpoint import checkpoint_topic, find_checkpoints
 from tidewheel.flows.maintenance.collect import collect
 from tidewheel.flows.maintenance.merge import in_process, merge
-from tidewheel.model.subscription_state import DeliveryKey
 
 WEEK = 7 * DAY
 KEPT = {"retention_s": WEEK // 1000}
@@ -203,20 +201,6 @@ def test_what_a_resumed_subscription_is_still_to_get_does_not_come_twice() -> No
     assert world.received_after(HOUR, sweeps=True) == once([*ids, *ids, *missed])
 
 
-def test_a_late_worker_of_the_first_delivery_does_not_touch_the_replay() -> None:
-    world = World(inline_rows=1, **KEPT)
-    ids = world.send(HOUR, HOUR + 1)
-    world.run(2 * HOUR, sweeps=True)
-    run_replay(world)
-    [delivery] = world.service.deliveries.all(TOPIC)
-    first = DeliveryKey(topic=TOPIC, subscription="billing", generation=delivery.key.generation, plan=delivery.key.plan)
-    assert deliver_part(world.ports, first, 0) is None
-    assert world.service.deliveries.part_done(first, 0) is None
-    world.service.deliveries.delete([first])
-    world.work()
-    assert world.received() == Counter(ids * 2)
-
-
 def test_who_may_not_enqueue_leaves_that_to_the_sweep() -> None:
     world = World(**KEPT)
     ids = delivered(world)
@@ -231,41 +215,6 @@ def test_who_may_not_enqueue_leaves_that_to_the_sweep() -> None:
         world.run(5 * MINUTE, sweeps=True)
         assert not world.service.deliveries.all(TOPIC)
     assert world.received() == Counter(ids[:-1] * 3)
-
-
-def test_collection_waits_for_a_replay_and_then_goes_on() -> None:
-    world = World(retention_s=2 * DAY // 1000, collect_interval_s=60)
-    ids = delivered(world)
-    run_replay(world)
-    waiting = world.service.queues.take_jobs()
-    world.clock.advance_ms(10 * DAY)
-    collect(world.ports, TOPIC)
-    for job in waiting:
-        world.service.queues.enqueue_parts(job.key, [job.part])
-    world.work()
-    world.run(3 * DAY, sweeps=True)
-    assert world.received() == Counter(ids[:3] * 2 + ids[3:]) or world.received() == Counter(
-        ids[1:3] * 2 + ids[:1] + ids[3:]
-    )
-    assert nothing_is_left(world)
-
-
-def test_a_collection_between_the_reading_and_the_opening_is_seen() -> None:
-    world = World(retention_s=2 * DAY // 1000, collect_interval_s=60, wrap=CrashingPorts)
-    delivered(world)
-    calls = 0
-
-    def before() -> None:
-        nonlocal calls
-        calls += 1
-        if calls == 4:  # the topic state, the subscription and the open deliveries are read
-            world.clock.advance_ms(10 * DAY)
-            collect(world.service, TOPIC)
-
-    world.ports.plan.before = before
-    done = run_replay(world)
-    assert done.plans == 0
-    assert not world.service.deliveries.all(TOPIC)
 
 
 def test_a_replay_says_from_when_on_it_found_plans(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -296,14 +245,6 @@ def test_a_range_has_its_first_millisecond_and_not_its_last() -> None:
         assert run_replay(world, first_ms, end_ms).plans == plans
         world.work()
         assert world.received() - once(ids[:3]) == once(ids[1:2] * plans)
-
-
-def test_a_collection_that_has_read_the_deliveries_before_a_replay_is_refused() -> None:
-    world = World(**KEPT)
-    delivered(world)
-    stale = world.state
-    assert run_replay(world).plans == 3
-    assert not world.service.topic_states.raise_collected_until(stale, stale.planned)
 
 
 def test_a_checkpoint_does_not_take_a_replay_for_work_that_is_left() -> None:
