@@ -12,17 +12,17 @@ from tidewheel.flows.maintenance import consider_merge
 
 pytestmark = pytest.mark.long
 
-IN_A_SLOT = 20
+IN_A_SLOT = 16
 FLOWS = ("ingest", "get", "cancel", "stats", "peek", "merge_plan", "dispatch_and_deliver")
 
 
 @pytest.fixture(scope="module")
 def measured() -> tuple[dict[str, Any], dict[str, Any]]:
-    """Measures a backlog of 1,200 ledgers, and a backlog of twice as many ledgers in twice as many months."""
+    """Measures a backlog of 960 ledgers, whose items fill a page, and one half as large again in as many more months."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(consider_merge, "MOST_CONSIDERED", 600)
-        patch.setattr(stats, "MOST_BUCKETS", 600)
-        return of(60 * IN_A_SLOT, 60), of(120 * IN_A_SLOT, 120)
+        patch.setattr(consider_merge, "MOST_CONSIDERED", 480)
+        patch.setattr(stats, "MOST_BUCKETS", 480)
+        return of(60 * IN_A_SLOT, 60), of(90 * IN_A_SLOT, 90)
 
 
 @pytest.mark.parametrize("flow", FLOWS)
