@@ -18,7 +18,7 @@ from tests.simulation.__main__ import main
 from tidewheel.storage.tombstones import Tombstones
 
 Tombstones.ids = lambda self, topic, first_slot, end_slot: frozenset()
-raise SystemExit(main(["--seeds", "9", "--mode", "calm", "--steps", "700", "--jobs", "1"]))
+raise SystemExit(main(["--seeds", "4:5", "--mode", "calm", "--steps", "700", "--jobs", "1"]))
 """
 
 
@@ -31,12 +31,12 @@ def run(*arguments: str, hash_seed: str = "0") -> subprocess.CompletedProcess[st
 
 
 def test_the_same_seed_gives_the_same_trace_in_another_process() -> None:
-    arguments = ("-m", "tests.simulation", "--seed", "3", "--mode", "faults", "--steps", "700", "--trace")
+    arguments = ("-m", "tests.simulation", "--seed", "3", "--mode", "faults", "--steps", "300", "--trace")
 
     first, second = (run(*arguments, hash_seed=each) for each in ("1", "2"))
 
     assert first.returncode == 0, first.stdout[-3000:] + first.stderr
-    assert first.stdout.count("\n") > 500
+    assert first.stdout.count("\n") > 200
     assert first.stdout == second.stdout
 
 
@@ -48,7 +48,7 @@ def test_the_command_that_a_failing_seed_prints_shows_the_same_failure() -> None
 
     asked = again.partition("python -m tests.simulation ")[2].split()
     same = run(
-        "-c", PLANTED.replace('["--seeds", "9", "--mode", "calm", "--steps", "700", "--jobs", "1"]', repr(asked))
+        "-c", PLANTED.replace('["--seeds", "4:5", "--mode", "calm", "--steps", "700", "--jobs", "1"]', repr(asked))
     )
 
     assert same.returncode == 1

@@ -277,7 +277,7 @@ SUBSCRIBE_BETWEEN = Scenario(name="subscribe between seal and plan", build=_subs
 EARLIEST = Scenario(name="subscribe to what is kept", build=_earliest_of_retained, most=0)
 REDELIVERY = Scenario(name="a cancelled message comes again", build=_late_redelivery, most=0)
 ORPHAN_RETRY = Scenario(name="orphans against a retry", build=_orphan_and_retry)
-ORPHAN_MERGE = Scenario(name="orphans against merge", build=_orphans_and_merge)
+ORPHAN_MERGE = Scenario(name="orphans against merge", build=_orphans_and_merge, points=("buckets.", "merges."))
 PURGE_SEND = Scenario(name="purge against send", build=_purge_and_send)
 PURGE_PLAN = Scenario(name="purge against dispatch", build=_purge_and_plan)
 PURGE_DIRECT = Scenario(name="purge before ingest", build=_purge_and_direct, most=0)

@@ -119,5 +119,11 @@ def _recurring_and_paused() -> SmallWorld:
 
 
 RECUR_DISPATCH = Scenario(name="a recurring message against dispatch", build=lambda: _recur_and_dispatch(9, 8))
-REMOVED_AND_ADDED = Scenario(name="a deployment against dispatch", build=_removed_and_added, most=2)
+REMOVED_AND_ADDED = Scenario(
+    name="a deployment against dispatch",
+    build=_removed_and_added,
+    most=2,
+    points=("buckets.in_order", "recurring.", "topic_states.read"),
+    orders=((1, 0), (0, 1)),
+)
 RECURRING_PAUSED = Scenario(name="orphans beside occurrences", build=_recurring_and_paused, most=0)
