@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.long, pytest.mark.timeout(1500)]
 
 def hours() -> Plan:
     """The story that the independent servers run, too."""
-    return Plan(samples=spread(real_messages(), 400), hours=4, clusters=8, waves=12, wave_minutes=8)
+    return Plan(samples=spread(real_messages(), 400), hours=3, clusters=6, waves=11, wave_minutes=8)
 
 
 def days() -> Plan:
