@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.flows.alone import local_engine
-from tests.flows.world import HOUR, MINUTE, TOPIC, CrashingPorts, World, deaths, seeds
+from tests.flows.world import HOUR, MINUTE, TOPIC, World, seeds
 from tests.stored import stored
 from tidewheel.errors import CorruptMetadata, UnknownMessage
 from tidewheel.flows.administration.delete_topic import delete_topic
@@ -254,17 +254,3 @@ def test_messages_that_a_swap_moves_while_the_ledgers_are_read_are_shown(monkeyp
     assert len(shown(world.service)) == 2
     world.run(HOUR, sweeps=True)
     assert sorted(ledgers(world.service)) == sorted(each.object_name for each in in_order(TOPIC))
-
-
-def test_a_sweep_that_dies_anywhere_leaves_a_whole_view_and_the_next_writes_it() -> None:
-    for death in deaths():
-        world = World(live_view=1, wrap=CrashingPorts)
-        world.send(30 * 24 * HOUR)
-        write_view(world.service, TOPIC)
-        world.send(40 * 24 * HOUR)
-        world.run(6 * MINUTE)
-        with death.of(world):
-            write_view(world.ports, TOPIC)
-        assert len(shown(world.service)) in (1, 2)
-        world.sweep()
-        assert len(shown(world.service)) == 2

@@ -41,14 +41,6 @@ def test_a_body_stays_for_28_days_after_its_message_was_handed_out() -> None:
     assert MARKS not in world.service.objects.names()
 
 
-def test_a_body_of_a_message_that_waits_stays_however_long() -> None:
-    world = World()
-    name = body(world, 200 * DAY)
-    world.send(200 * DAY)
-    days(world, 100)
-    assert bodies(world) == [name]
-
-
 def test_a_body_whose_message_is_overdue_and_not_planned_stays() -> None:
     world = World()
     name = body(world, 3 * DAY)

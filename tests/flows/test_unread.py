@@ -88,18 +88,6 @@ def test_checks_of_a_delivery_with_parts_that_wait_for_workers_count_as_no_tries
     assert delivery(world).tries == 0
 
 
-def test_a_part_of_which_s3_gives_nothing_is_left_to_the_sweep_and_fails_no_job() -> None:
-    world = World(inline_rows=1)
-    ids = world.send(HOUR, HOUR + 1)
-    [name] = world.service.objects.names("ledgers/")
-    dispatched(world)
-    with failing_reads(world, {name: TimeoutError()}):
-        world.work()
-    assert delivery(world).stuck
-    world.run(HOUR, sweeps=True)
-    assert world.received() == once(ids)
-
-
 @pytest.mark.parametrize("refused", ["first", "again"])
 def test_rows_that_a_queue_does_not_take_are_parked_while_others_cannot_be_read(refused: str) -> None:
     world = World(inline_rows=1)
@@ -255,13 +243,3 @@ def test_an_old_plan_whose_object_is_gone_waits_and_delays_no_later_plan(monkeyp
     world.service.objects.put(name, whole)
     world.run(2 * HOUR, sweeps=True)
     assert world.received() == once(ids + later)
-
-
-def test_a_worker_of_an_older_edition_completes_no_part_of_the_newer() -> None:
-    world = World(inline_rows=1, part_rows=1)
-    world.send(HOUR, HOUR + 1)
-    dispatched(world)
-    old = delivery(world)
-    assert world.service.deliveries.restart(old, edition=1, parts=2)
-    assert world.service.deliveries.part_done(old.key, 0, old.edition) is None
-    assert delivery(world).done == frozenset()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 from tests.conftest import REPOSITORY
@@ -50,39 +49,6 @@ def test_a_missing_tool_is_named(tmp_path: Path) -> None:
     result = fetch(tmp_path, **{name: script for name, script in TOOLS.items() if name not in ("go", "mvn")})
     assert result.returncode == NO_TOOLS
     assert "not on the PATH: mvn, go" in result.stderr and "Maven fetches" in result.stderr
-
-
-def test_a_server_ends_when_the_command_is_killed(tmp_path: Path) -> None:
-    log = tmp_path / "log"
-    serve = "import os, time; print(os.getpid(), flush=True); time.sleep(600)"
-    program = (
-        "import sys, time; from pathlib import Path; from tests.independent.servers import _server\n"
-        f"with _server([sys.executable, '-c', {serve!r}], Path({str(log)!r})): time.sleep(600)"
-    )
-    command = subprocess.Popen([sys.executable, "-c", program], cwd=REPOSITORY)
-    try:
-        wait_for(lambda: log.is_file() and log.read_text().endswith("\n"))
-        server = int(log.read_text())
-        assert is_running(server)
-    finally:
-        command.kill()
-        command.wait()
-    wait_for(lambda: not is_running(server))
-
-
-def wait_for(condition: object) -> None:
-    assert callable(condition)
-    until = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < until
-        time.sleep(0.05)
-
-
-def is_running(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
 
 
 def test_a_test_on_the_parts_cannot_import_moto(tmp_path: Path) -> None:

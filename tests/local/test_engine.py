@@ -40,15 +40,6 @@ def test_handled_messages_are_deleted_and_failed_ones_come_again_after_the_visib
         assert toy.times("worker") == [0, 60] and toy.count() == (0, 0, 0)
 
 
-def test_a_message_that_keeps_failing_goes_to_the_dead_letter_queue(tmp_path: Path) -> None:
-    with Toy(tmp_path) as toy:
-        toy.answer("worker", RuntimeError("1"), RuntimeError("2"))
-        toy.send("poison")
-        toy.stack.advance(minutes=10)
-        assert toy.times("worker") == [0, 60]
-        assert toy.count("dead") == (1, 0, 0)
-
-
 def test_only_the_reported_failures_of_a_batch_come_again(tmp_path: Path) -> None:
     with Toy(tmp_path) as toy:
         toy.send("good", "bad")
@@ -193,14 +184,6 @@ def test_what_aws_refuses_is_refused(tmp_path: Path, name: str, expression: str,
 def test_a_schedule_of_an_unknown_group_is_refused(tmp_path: Path) -> None:
     with Toy(tmp_path) as toy, pytest.raises(ClientError, match="ResourceNotFoundException"):
         toy.schedule("s", "at(2026-02-01T00:00:00)", GroupName="nowhere")
-
-
-def test_dropped_schedules_never_fire(tmp_path: Path) -> None:
-    with Toy(tmp_path) as toy:
-        toy.stack.drop_schedules = True
-        toy.schedule("lost", "at(2026-01-01T01:00:00)")
-        toy.stack.advance(days=1)
-        assert toy.calls("timer") == [] and toy.schedules() == []
 
 
 def _next_work(toy: Toy, look_at_s: int | None) -> None:

@@ -18,7 +18,7 @@ FLOWS = ("ingest", "get", "cancel", "stats", "peek", "merge_plan", "dispatch_and
 
 @pytest.fixture(scope="module")
 def measured() -> tuple[dict[str, Any], dict[str, Any]]:
-    """Measures a backlog of 960 ledgers, whose items fill a page, and one half as large again in as many more months."""
+    """Measures a backlog of 960 ledgers, whose items fill a page, and one that is half as large again."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(consider_merge, "MOST_CONSIDERED", 480)
         patch.setattr(stats, "MOST_BUCKETS", 480)

@@ -124,11 +124,6 @@ def test_a_stack_that_is_not_deployed_is_told_with_advice(session: boto3.Session
         client.topics()
 
 
-def test_a_stack_name_that_is_none_is_refused_at_once() -> None:
-    with pytest.raises(InvalidValue, match="stack_name"):
-        Tidewheel("no/stack")
-
-
 # ---- topics
 
 
