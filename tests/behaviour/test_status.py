@@ -302,15 +302,6 @@ def test_a_client_loads_no_pyarrow_until_it_reads_a_ledger() -> None:
     assert in_python(program).split("\n")[:3] == ["False", "[]", "True"]
 
 
-@pytest.mark.parametrize("blocked", ["pyarrow", "numpy"])
-@pytest.mark.parametrize("call", ["tw.peek('orders')", "tw.get('orders', '01KDVMH180FEZ5Y0M54CQGV63V')"])
-def test_without_pyarrow_the_error_says_what_to_install(blocked: str, call: str) -> None:
-    program = f"{MADE}sys.modules['{blocked}'] = None\ntry: {call}\nexcept ExtraMissing as error: print(error)"
-    said = in_python(program)
-    assert f"{blocked}" in said
-    assert said.strip().endswith("pip install 'tidewheel[read]'")
-
-
 # ---- the command line
 
 

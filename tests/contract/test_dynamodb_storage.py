@@ -151,22 +151,6 @@ def test_keys_sort_as_slots_do_and_delivery_keys_are_read_back() -> None:
 
 
 # ---- what cannot be read
-def test_an_item_of_a_newer_version_asks_for_an_upgrade(dynamodb: Any, store: Store) -> None:
-    store.topic()
-    store.subscribed()
-    for sort_key in ("STATE", "SUB#billing"):
-        dynamodb.update_item(
-            TableName=table_of(store),
-            Key={"pk": {"S": "T#orders"}, "sk": {"S": sort_key}},
-            UpdateExpression="SET v = :v",
-            ExpressionAttributeValues={":v": {"N": str(VERSION + 1)}},
-        )
-    with pytest.raises(CorruptMetadata, match=r"item T#orders/STATE has version 2; .*: upgrade"):
-        store.topic_states.read("orders")
-    with pytest.raises(CorruptMetadata, match="upgrade"):
-        store.subscriptions.all("orders")
-
-
 @pytest.mark.parametrize(
     "broken", [{"sealed": {"S": "x"}}, {"settings": {"S": "{"}}, {"settings": {"S": '{"slot_s": 0}'}}]
 )

@@ -104,31 +104,6 @@ def test_a_restored_table_and_a_rebuild_lose_nothing_that_came_after_the_point()
         assert received(stack) == early + late + Counter(["parked"])
 
 
-def test_what_was_delivered_since_the_point_comes_again_with_its_ids() -> None:
-    with begun() as stack:
-        sent = send(stack, "twice", range(2, 5))
-        point = items(stack)
-        stack.advance(hours=3)
-        first = received(stack)
-        replace_items(stack, point)
-        rebuilt(stack, replace_index=True)
-        stack.advance(days=1)
-        again = received(stack)
-        assert set(first) == {"twice 2", "twice 3"}
-        assert set(again) >= {"twice 4"} and set(again) <= set(sent)
-
-
-def test_a_subscription_of_ten_minutes_ago_is_kept_when_the_table_is_lost() -> None:
-    with begun() as stack:
-        sent = send(stack, "kept", range(20, 24))
-        stack.client().create_subscription(TOPIC, "audit")
-        stack.advance(minutes=10)
-        replace_items(stack, [])
-        assert rebuilt(stack).subscriptions == ("audit", READER)
-        stack.advance(days=1)
-        assert Counter(message.body for message in stack.receive(TOPIC, "audit")) == received(stack) == sent
-
-
 def test_a_table_made_by_the_command_is_the_stacks_table_and_takes_a_rebuild() -> None:
     found = commands("aws dynamodb create-table", quoted=False)
     [command] = [each for each in found if each.document.stem == "disaster-recovery"]

@@ -171,15 +171,6 @@ def test_a_slot_or_millisecond_that_is_cut_into_several_ledgers_is_read_like_any
     assert not world.service.objects.names("ledgers/")
 
 
-def test_rows_of_planned_slots_are_not_rewritten() -> None:
-    world = World()
-    early = world.send(*(HOUR + i for i in range(10)), 5 * DAY)
-    late = world.send(*(4 * DAY + i for i in range(10)))
-    world.dispatch_at(HOUR - 8 * MINUTE)
-    assert run_merge(world).rows == 11
-    assert world.received_after(6 * DAY, sweeps=True) == once(early + late)
-
-
 def test_what_a_function_cannot_merge_is_handed_over(monkeypatch: pytest.MonkeyPatch) -> None:
     world = World(max_buckets=4)
     world.sweep()

@@ -55,18 +55,6 @@ def test_a_range_may_be_open_at_one_end(first_ms: int | None, end_ms: int | None
     assert world.received_after(3 * DAY, sweeps=True) == once([late if first_ms is None else early])
 
 
-def test_a_merge_leaves_the_purged_rows_out() -> None:
-    world = World()
-    kept = [id for _ in range(3) for id in world.send(HOUR, 5 * DAY)]
-    for _ in range(3):
-        world.send(DAY, 30 * DAY)
-    run_purge(world, 12 * HOUR, 2 * DAY)
-    merge(world.ports, TOPIC, in_process(world.ports.objects), lease_s=60, everything=True)
-    [bucket] = world.service.buckets.all(TOPIC)
-    assert bucket.rows == 9
-    assert world.received_after(6 * DAY, sweeps=True) == once(kept)
-
-
 @pytest.mark.parametrize("first_ms", [None, 0])
 def test_a_merge_that_is_under_way_brings_nothing_back(first_ms: int | None) -> None:
     world = World()

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.flows.alone import OneByOne, local_engine, sweep_orphans
+from tests.flows.alone import local_engine, sweep_orphans
 from tests.flows.test_recurring import make as make_recurring
 from tests.flows.world import (
     DAY,
@@ -54,7 +54,7 @@ from tidewheel.model.object_names import ASIDE, LEDGERS, ledger_bucket_id, ledge
 from tidewheel.model.settings import StoredSettings, TopicSettings
 from tidewheel.model.subscription_state import State
 from tidewheel.model.task import PartTask
-from tidewheel.model.tombstone import Tombstone, tombstone
+from tidewheel.model.tombstone import tombstone
 from tidewheel.model.validation import OutgoingMessage
 from tidewheel.model.wheel import open_from
 from tidewheel.storage.topic_states import AT_ONCE_MS
@@ -207,17 +207,6 @@ def test_what_was_handed_out_and_not_delivered_comes() -> None:
     assert world.received_after(6 * HOUR, sweeps=True) == once(ids + late)
 
 
-def test_cancelled_messages_stay_cancelled() -> None:
-    world = a_world()
-    [kept, cancelled] = world.send(2 * DAY, 2 * DAY)
-    slot = (START_MS + 2 * DAY) // world.state.slot_ms
-    assert world.service.tombstones.cancel(TOPIC, Tombstone(slot, MessageId(cancelled), 2**31)).done
-    checkpoint(world)
-    lose_table(world)
-    assert run_rebuild(world).tombstones == 1
-    assert world.received_after(3 * DAY, sweeps=True) == once([kept])
-
-
 @pytest.mark.parametrize("lost", [False, True])
 @pytest.mark.parametrize("kept", [{}, {"retention_s": 120 * 86_400}], ids=["paused", "paused, kept"])
 def test_a_cancelled_message_of_a_long_pause_stays_cancelled_after_a_rebuild(kept: dict[str, int], lost: bool) -> None:
@@ -257,19 +246,6 @@ def test_a_late_tombstone_does_not_make_every_checkpoint_look_new() -> None:
     world.service.tombstones.put(TOPIC, late)
     checkpoint(world)
     assert not checkpoint_topic(world.ports, TOPIC)
-
-
-def test_packs_that_wait_in_the_queue_are_ingested_afterwards() -> None:
-    world = a_world()
-    pack = world.pack(HOUR, DAY)
-    checkpoint(world)
-    lose_table(world)
-    with pytest.raises(UnknownTopic):
-        world.ingest(pack)
-    world.service.objects.put("ledgers/orders/README", b"no ledger")
-    run_rebuild(world)
-    world.ingest(pack)
-    assert world.received_after(2 * DAY, sweeps=True) == once(ids_of(pack))
 
 
 @pytest.mark.parametrize("whole", [False, True])
@@ -360,22 +336,6 @@ def test_after_a_merge_each_message_counts_once(collected: int, live: int, dropp
     world.clock.advance_ms(ORPHAN_GRACE_S * 1000 + 1)
     sweep_orphans(world.ports)
     assert not world.service.objects.names(LEDGERS)
-
-
-def test_outputs_that_were_never_committed_double_nothing() -> None:
-    world = a_world()
-    ids = spread(world)
-
-    def dying(work: Any) -> Any:
-        assert list(in_process(world.service.objects)(work))
-        raise Crash
-
-    with pytest.raises(Crash):
-        merge(world.ports, TOPIC, OneByOne(dying), lease_s=60, everything=True)
-    checkpoint(world)
-    lose_table(world)
-    assert len(run_rebuild(world).dropped) == 1
-    assert world.received_after(4 * DAY, sweeps=True) == once(ids)
 
 
 def test_ledgers_that_share_a_millisecond_are_rebuilt_with_the_first_ids_of_their_segments(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from random import Random
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,13 +11,12 @@ import pytest
 from tests.flows.test_rebuild import LEASE_S, a_world, checkpoint, lose_table, run_rebuild
 from tests.flows.world import DAY, DEATHS, HOUR, MINUTE, TOPIC, World, deaths, ids_of, once, seeds
 from tests.stored import stored
-from tidewheel.client.changes import reschedule
 from tidewheel.errors import UnknownTopic
 from tidewheel.flows.administration.purge import purge
 from tidewheel.flows.delivery.cancel import Cancelled, CancelResult, TooLate, cancel, cancel_key
 from tidewheel.flows.maintenance.checkpoint import checkpoint_topic, find_checkpoints
-from tidewheel.model.message import MessageId, Receipt, id_bytes, id_deliver_at_ms, id_text
-from tidewheel.model.pack import Pack, decode_pack, packs
+from tidewheel.model.message import MessageId, id_bytes, id_deliver_at_ms
+from tidewheel.model.pack import Pack
 from tidewheel.model.topic_state import TopicState
 from tidewheel.storage.keys import FoundKeys, NotInLedgers
 
@@ -33,15 +31,6 @@ def lost_and_rebuilt(world: World, **options: Any) -> None:
     world.clock.advance_ms(1000)
     run_rebuild(world, **options)
     world.clock.advance_ms(1000)
-
-
-def test_a_cancel_by_key_finds_the_message_of_a_ledger() -> None:
-    world = a_world()
-    [sent] = world.send(DAY, key="k")
-    checkpoint(world)
-    lost_and_rebuilt(world)
-    assert cancel_by_key(world) == Cancelled(id=MessageId(sent))
-    assert not world.received_after(2 * DAY, sweeps=True)
 
 
 def test_of_several_messages_of_a_key_the_newest_that_is_not_cancelled_has_the_key() -> None:
@@ -146,34 +135,6 @@ def test_keys_in_the_table_stay_as_they_are() -> None:
     world.clock.advance_ms(1000)
     run_rebuild(world, replace_index=True)
     assert dict(stored(world.service).of(TOPIC).keys) == before and len(before) == 2
-
-
-def test_a_reschedule_by_key_finds_the_message_of_a_ledger() -> None:
-    world = a_world()
-    world.send(DAY, key="k")
-    checkpoint(world)
-    lost_and_rebuilt(world)
-    moved = rescheduled(world, "k", 3 * DAY)
-    assert world.received_after(4 * DAY, sweeps=True) == once(moved)
-
-
-def rescheduled(world: World, key: str, delay_ms: int) -> list[str]:
-    """Moves the message of a key. Returns the new message's id."""
-    sent: list[str] = []
-
-    def send_checked(messages: Any) -> Any:
-        [(_, data)] = packs(TOPIC, world.state.generation, world.clock.now_ms(), messages)
-        pack = decode_pack(data, world.clock.now_ms())
-        world.ingest(pack)
-        sent.extend(ids_of(pack))
-        return [Receipt(id=id_text(messages[0].id), topic=TOPIC, deliver_at_ms=messages[0].deliver_at_ms)]
-
-    settings = SimpleNamespace(s3_bucket="bucket")
-    connection: Any = SimpleNamespace(storage=world.service, objects=world.service.objects, settings=settings)
-    core = SimpleNamespace(connection=connection, clock=world.clock, ids=world.ids)
-    sender: Any = SimpleNamespace(core=core, state=world.state, send_checked=send_checked)
-    assert reschedule(sender, world.clock.now_ms() + delay_ms, None, key)
-    return sent
 
 
 def test_a_cancel_by_key_while_the_topic_is_away_promises_nothing_and_holds_afterwards() -> None:

@@ -109,19 +109,6 @@ def test_a_header_with_a_value_that_cannot_be_is_none_of_ours(header: dict[str, 
         parse_received(raw | {"MessageAttributes": {"tidewheel": {"StringValue": json.dumps(whole)}}})
 
 
-def test_a_large_body_that_is_no_text_is_passed_over_and_the_others_are_received() -> None:
-    with MemoryTidewheel() as stack:
-        client = stack.client()
-        client.create_topic("orders")
-        client.create_subscription("orders", "billing")
-        client.send("orders", "x" * 1_100_000, delay=5)
-        [stored] = list(stack.service.objects.list("payloads/"))
-        stack.service.objects.put(stored.name, b"\xff\xfe" * 10)
-        client.send("orders", "good", delay=6)
-        stack.advance(minutes=2)
-        assert [each.body for each in client.receive("orders", "billing")] == ["good"]
-
-
 def test_marks_of_large_bodies_that_a_sender_wrote_delete_nothing_and_are_not_read_whole() -> None:
     forged = [json.dumps([[0, 10**15]]).encode(), b"[" * 50_000, b"[[1e999, 5]]", b" " * 70_000 + b"[[0, 0]]"]
     for marks in forged:

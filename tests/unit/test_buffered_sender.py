@@ -26,7 +26,6 @@ from tidewheel import (
     LimitExceeded,
     Receipt,
     Tidewheel,
-    UnknownTopic,
 )
 from tidewheel.local import MemoryTidewheel
 
@@ -277,18 +276,6 @@ def test_a_message_on_its_way_cannot_be_cancelled_and_the_sender_goes_on() -> No
 
 
 # ---- what is wrong
-
-
-def test_bad_input_raises_where_it_is_added_and_nothing_is_buffered() -> None:
-    service = Service()
-    with BufferedSender(service.client, max_age_s=LONG_S) as sender:
-        for bad in ({"body": ""}, {"body": "x", "delay": -1}, {"body": "x", "delay": 1, "delay_level": 1}):
-            with pytest.raises(InvalidValue):
-                sender.add(TOPIC, **bad)
-        with pytest.raises(UnknownTopic):
-            sender.add("nothing", "x")
-        assert sender.pending == 0
-    assert service.batches == []
 
 
 def test_a_topics_limit_is_told_where_the_message_is_added() -> None:
