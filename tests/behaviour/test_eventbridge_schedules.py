@@ -14,7 +14,7 @@ from tidewheel import Message, QueueUnavailable, Receipt
 from tidewheel.cli.main import app
 from tidewheel.client.sender import Sender
 from tidewheel.errors import SendFailed
-from tidewheel.local import LocalTidewheel, MemoryTidewheel
+from tidewheel.local import MemoryTidewheel
 
 SCHEDULES = Path(__file__).parent.parent / "eventbridge_schedules"
 FRIDAY = "2027-01-29T12:00:00+00:00"
@@ -23,9 +23,8 @@ ONE_TIME = {"invoices/invoice-17", "campaign/spread"}
 
 
 @pytest.fixture
-def stack(request: pytest.FixtureRequest) -> Iterator[Any]:
-    kind = LocalTidewheel if getattr(request, "param", None) == "moto" else MemoryTidewheel
-    with kind(start=FRIDAY) as opened:
+def stack() -> Iterator[Any]:
+    with MemoryTidewheel(start=FRIDAY) as opened:
         yield opened
 
 
@@ -65,7 +64,6 @@ def test_a_dry_run_sends_nothing_and_prints_what_the_import_takes(topic: Topic) 
     assert (real.exit_code, lines, refused(real)) == (0, sorted(dry.stdout.splitlines()), refused(dry))
 
 
-@pytest.mark.story
 def test_each_schedule_comes_at_its_times_and_a_repeated_import_doubles_nothing(topic: Topic) -> None:
     assert taken(run(topic)) == ALL
     windows = {each.key: each.window_s for each in topic.client.recurring(topic.name)}

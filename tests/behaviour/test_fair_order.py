@@ -64,7 +64,7 @@ def p99(waits: list[float]) -> float:
     return waits[len(waits) * 99 // 100]
 
 
-@pytest.mark.parametrize("flood", [10_000, pytest.param(100_000, marks=pytest.mark.long)])
+@pytest.mark.parametrize("flood", [10_000, pytest.param(100_000, marks=pytest.mark.nightly)])
 def test_quiet_tenants_wait_two_seconds_at_most_behind_a_flood_with_groups_and_minutes_without(flood: int) -> None:
     mixed = waits_s(list(messages(flood, flood_has_group=False, others_have_groups=False)))
     fair = waits_s(list(messages(flood, flood_has_group=True, others_have_groups=True)))

@@ -47,7 +47,10 @@ def test_what_waits_for_a_paused_subscription_is_purged_too(topic: Topic) -> Non
     assert topic.bodies() == []
 
 
-def test_what_is_parked_for_a_paused_subscription_stays_purged_however_long_the_pause_is() -> None:
+def test_what_is_parked_for_a_paused_subscription_stays_purged_however_long_the_pause_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("tidewheel.model.topic_state.PURGE_KEPT_MS", 12 * 3_600_000)
     stack = RecordedTidewheel()
     client = stack.client()
     client.create_topic("orders")
@@ -61,7 +64,7 @@ def test_what_is_parked_for_a_paused_subscription_stays_purged_however_long_the_
     client.purge("orders", start=stack.now() - timedelta(hours=1), end=stack.now())
     for _ in range(5):  # with their collections, marks out of force are forgotten
         client.send("orders", "later", delay="1h")
-        stack.advance(days=8)
+        stack.advance(hours=8)
     state = stack.service.topic_states.read("orders")
     assert state is not None and len(state.purges) == 1
     client.resume("orders", "billing")
