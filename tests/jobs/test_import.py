@@ -25,6 +25,7 @@ from tests.stored import altered, stored
 from tidewheel.errors import InvalidValue, UnknownTopic
 from tidewheel.flows.maintenance.merge import in_process, merge
 from tidewheel.jobs.folder_objects import FolderObjects
+from tidewheel.jobs.importing import staging
 from tidewheel.jobs.importing.driver import import_messages
 from tidewheel.jobs.importing.options import parse_options
 from tidewheel.jobs.importing.record import Records
@@ -784,12 +785,13 @@ def test_a_second_run_at_once_deletes_no_ledger_that_a_merge_put_into_the_trash(
     assert trash and trash <= set(small.ledger_names())
 
 
-def test_rejects_longer_than_a_copied_piece_are_copied_whole(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tidewheel.jobs.importing.driver._COPIED_BYTES", 1000)
+def test_many_rejects_become_several_files(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(staging, "REJECTS_BYTES", 1000)
     rows = [{"deliver_at": due(MINUTE), "body": f"{number:0100}"} for number in range(50)]
     bench.run(json_lines(bench.folder / "in.json", rows), rejects=str(bench.folder / "rejects"))
-    lines = [line for path in (bench.folder / "rejects").glob("*.json") for line in path.read_text().splitlines()]
-    assert [json.loads(line)["body"] for line in lines] == [row["body"] for row in rows]
+    files = list((bench.folder / "rejects").glob("*.json"))
+    lines = [line for path in files for line in path.read_text().splitlines()]
+    assert len(files) > 5 and sorted(json.loads(line)["body"] for line in lines) == [row["body"] for row in rows]
 
 
 def test_an_import_that_stopped_is_finished_though_another_has_its_file(small: Bench) -> None:

@@ -9,8 +9,9 @@ import os
 import random
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +22,10 @@ import pytest
 from tests.flows.world import DAY, HOUR, MINUTE, START_MS, TOPIC
 from tests.jobs.test_import import Bench, bench, due, json_lines, messages, small
 from tidewheel.errors import InvalidValue
-from tidewheel.jobs.importing import driver, staging
-from tidewheel.jobs.importing.child import Apart, end_children
+from tidewheel.jobs.importing import checks, driver, staging
+from tidewheel.jobs.importing.child import apart, end_children
 from tidewheel.jobs.importing.parts import shares_of
-from tidewheel.jobs.importing.work import FileProblem, Limits, Part
+from tidewheel.jobs.importing.work import Limits, Part, Work
 from tidewheel.jobs.tasks import InThreads
 
 __all__ = ["bench", "small"]
@@ -289,7 +290,7 @@ def test_a_file_that_changes_before_it_is_read_is_not_imported_and_the_others_ar
 
     def change(*args: Any) -> Any:
         table(folder / "a.parquet", 60)
-        (folder / "b.parquet").unlink()
+        (folder / "b.parquet").unlink(missing_ok=True)
         return shares_of(*args)
 
     monkeypatch.setattr(driver, "shares_of", change)
@@ -308,14 +309,14 @@ def test_nothing_of_a_file_is_imported_that_changes_while_it_is_read(
 ) -> None:
     path = table(bench.folder / "in.parquet")
     other = table(bench.folder / "other.parquet", 55)
-    read = staging.read_checked
+    read = checks.read_checked
 
     def read_and_change(*args: Any) -> Iterator[Any]:
         yield from read(*args)
         if other.exists():
             other.replace(path)
 
-    monkeypatch.setattr(staging, "read_checked", read_and_change)
+    monkeypatch.setattr(checks, "read_checked", read_and_change)
     assert "changed during the import" in problem(replace(bench, limits=Limits(part_bytes=300)), path)
     assert bench.ledger_names() == set()
 
@@ -335,94 +336,50 @@ def test_an_import_that_reads_for_half_a_day_is_refused_since_the_orphan_sweep_m
     assert bench.rows() == [] and bench.ledger_names() == set()
 
 
-def dies(_: object) -> Iterator[None]:
-    yield None
-    os.kill(os.getpid(), signal.SIGSEGV)
-
-
-def process(_: object) -> Iterator[int]:
-    yield os.getpid()
-
-
-def waits(seconds: int) -> Iterator[int]:
-    time.sleep(seconds)
-    yield seconds
-
-
-def fills_memory(_: object) -> Iterator[int]:
-    yield len(b"x" * 3_000_000_000)
-
-
-def length(text: str) -> Iterator[int]:
-    yield len(text)
-
-
-@CHILDREN
-def test_the_death_of_a_child_is_the_files_problem_and_the_next_file_has_another() -> None:
-    try:
-        for _ in range(2):
-            with pytest.raises(FileProblem, match=r"the process that read it died by SIGSEGV; make the file again"):
-                list(Apart(dies)(1))
-        with pytest.raises(FileProblem, match="too much memory"):
-            list(Apart(fills_memory)(1))
-        assert list(Apart(length)("four")) == [4]
-    finally:
-        end_children()
-
-
-@CHILDREN
-def test_a_child_serves_many_calls_and_one_that_died_meanwhile_is_replaced() -> None:
-    try:
-        [first], [again] = list(Apart(process)(1)), list(Apart(process)(2))
-        assert first == again != os.getpid()
-        os.kill(first, signal.SIGKILL)
-        os.waitid(os.P_PID, first, os.WEXITED | os.WNOWAIT)
-        [other] = Apart(process)(3)
-        assert other != first
-        left = Apart(process)(4)
-        assert next(left) == other
-        left.close()
-        assert list(Apart(process)(5)) != [other], "a child that is left within its answers is of no use"
-    finally:
-        end_children()
-
-
-def listed(item: int) -> list[int]:
-    return list(Apart(waits)(item))
+def waits(_: Any, parts: Sequence[int]) -> Iterator[str]:
+    time.sleep(parts[0])
+    yield "waited"
 
 
 @CHILDREN
 def test_children_of_a_run_that_is_stopped_early_end_in_the_midst_of_their_tasks() -> None:
-    run = InThreads(2, end=end_children).run(listed, [0, 60, 60])
+    run = InThreads(2, end=end_children).run(lambda item: list(apart(waits, None, [item])), [0, 60, 60])
     began_s = time.monotonic()
-    assert next(run) == (0, [0])
+    assert next(run) == (0, ["waited"])
     run.close()
     assert time.monotonic() - began_s < 30
 
 
 @CHILDREN
-def test_a_file_that_ends_its_child_is_told_and_the_others_of_its_task_are_imported(
+def test_files_that_end_their_child_are_told_and_the_others_of_its_task_are_imported(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in ("a", "b", "c"):
+    for name in ("a", "b", "c", "d"):
         table(bench.folder / f"{name}.parquet")
     # Found by the child too, since it is sent by its name.
-    monkeypatch.setattr(driver, "StageParts", DyingAtB)
+    monkeypatch.setattr(driver, "stage_parts", dying)
     report = bench.run(bench.folder / "*.parquet")
     assert {Path(name).name: why for name, why in report.failed.items()} == {
-        "b.parquet": "the process that read it died by SIGSEGV; make the file again"
+        "b.parquet": "the process that read it died by SIGSEGV; make the file again",
+        "c.parquet": "it needs too much memory; make smaller row groups, pages and values, or split the file",
     }
     assert (report.imported, report.ledgers) == (100, 1)
 
 
-class DyingAtB(staging.StageParts):
-    """Dies when it comes to b.parquet."""
-
-    def __call__(self, parts: list[Part]) -> Iterator[int | staging.Staged]:
-        for told in super().__call__(parts):
+def dying(work: Work, parts: Sequence[Part]) -> Iterator[int | staging.Staged]:
+    """Dies when it comes to b.parquet, and needs too much memory for c.parquet."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(checks, "read_checked", partial(greedy, checks.read_checked))
+        for told in staging.stage_parts(work, parts):
             yield told
             if isinstance(told, int) and parts[told].file.name.endswith("b.parquet"):
                 os.kill(os.getpid(), signal.SIGSEGV)
+
+
+def greedy(read: Any, work: Work, part: Part) -> Iterator[Any]:
+    if part.file.name.endswith("c.parquet"):
+        yield len(b"x" * 3_000_000_000)
+    yield from read(work, part)
 
 
 # --- the same files in another import -------------------------------------------------------------------------

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -18,12 +18,14 @@ from tidewheel.jobs.importing.streams import check_expanded, explained, most_byt
 from tidewheel.jobs.importing.texts import decoded, is_bytes, is_text, lengths_of, none_of, refused, valid_text
 from tidewheel.jobs.importing.times import NO_ZONE, NOT_A_TIME, Times, read_times
 from tidewheel.jobs.importing.values import attribute_texts, payloads, shown
-from tidewheel.jobs.importing.work import Mask, Part, Rows, Terms, Work
+from tidewheel.jobs.importing.work import FileProblem, Mask, Part, Rows, Terms, Work
 from tidewheel.ledger.rows import SCHEMA, Int64s
 from tidewheel.model.duration import MAX_DELAY_MS
 from tidewheel.model.message import MAX_MESSAGE_BYTES, TIMES_END_MS, Encoding
 from tidewheel.model.validation import GROUP, MAX_KEY_CHARACTERS
 
+COLUMNS = pa.schema([field.with_nullable(True) for field in SCHEMA if field.name != "message_id"])
+"""The columns of a ledger, without ids."""
 UNREADABLE = "a value cannot be read"
 _AS_TEXT = "write it as text"
 _SHOWN = 100
@@ -46,13 +48,15 @@ class Checked:
         rejected: the other rows by kind of problem.
         lines: the other rows as lines, if they are wanted.
         raw_bytes: approximate bytes of all rows.
+        failed: problems of files that cannot be read, by number. What was read of them is of no use.
     """
 
-    table: pa.Table
-    weights: Int64s
+    table: pa.Table = field(default_factory=COLUMNS.empty_table)
+    weights: Int64s = field(default_factory=lambda: np.zeros(0, np.int64))
     rejected: Counter[str] = field(default_factory=Counter)
     lines: list[bytes] = field(default_factory=list)
     raw_bytes: int = 0
+    failed: dict[int, str] = field(default_factory=dict)
 
 
 class Problems:
@@ -82,6 +86,19 @@ class Problems:
             self.problem[wrong] = len(self.kinds)
             self.kinds.append(kind)
             self._shown.append(show)
+
+
+def read_parts(work: Work, parts: Sequence[Part]) -> Iterator[int | Checked]:
+    """Yields the place of each part before it is read, and its checked rows. A problem of a file ends its part."""
+    for place, part in enumerate(parts):
+        yield place
+        try:
+            yield from read_checked(work, part)
+        except FileProblem as problem:
+            yield Checked(failed={part.file.number: str(problem)})
+        except MemoryError:
+            why = "it needs too much memory; make smaller row groups, pages and values, or split the file"
+            yield Checked(failed={part.file.number: why})
 
 
 def read_checked(work: Work, part: Part) -> Iterator[Checked]:
@@ -155,7 +172,7 @@ def _slice(rows: Rows, start: int, end: int) -> Rows:
 
 
 def _unreadable(count: int, error: Exception) -> _Found:
-    nulls = {field.name: pa.nulls(count, field.type) for field in SCHEMA if field.name != "message_id"}
+    nulls = {field.name: pa.nulls(count, field.type) for field in COLUMNS}
     problems = Problems(count)
     problems.add(UNREADABLE, ~none_of(count), lambda _: error)
     return nulls, np.ones(count, np.int64), problems

@@ -1,11 +1,11 @@
-"""Runs tasks on foreign files in a child process, which a damaged file may end or fill.
+"""Reads foreign files in a child process, which a damaged file may end or fill.
 
-    driver or Spark's worker                         child: python -m tidewheel.jobs.importing.child
-        call(task, item) --- pickled (task, item) --->  limits its memory, runs the task
-                         <--- pickled answers --------  what the task yields, at last its end or its error
+    driver or Spark's worker                     child: python -m tidewheel.jobs.importing.child
+        apart(task, work, parts) --- pickled ---> limits its memory, runs the task
+                                 <--- pickled --- a part's place before it is read, results, at last None or an error
 
-A child serves many calls, one at a time. If the child dies, the file that it read has a problem, and the next call
-starts another child. The child ends when its parent does.
+If the child dies, the file that it read has a problem, and another child does the next parts. A child ends when its
+parent does.
 """
 
 from __future__ import annotations
@@ -16,114 +16,76 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import IO, Any, Generic, TypeVar
+from typing import Any
 
-from tidewheel.jobs.importing.work import FileProblem
-
-Item = TypeVar("Item")
-Result = TypeVar("Result")
+from tidewheel.jobs.importing.checks import Checked
+from tidewheel.jobs.importing.work import Part, Work
 
 MEMORY_BYTES = 1_100_000_000
 """Most memory of a child, beside what it maps of files."""
-_END = "end"
 
-_children: list[Child] = []
-_idle: list[Child] = []
+Task = Callable[[Work, Sequence[Part]], Iterator[Any]]
+_running: set[subprocess.Popen[bytes]] = set()
 
 
-@dataclass(frozen=True, slots=True)
-class Apart(Generic[Item, Result]):
-    """Runs a task in an idle child process, or in a new one."""
+def apart(task: Task, work: Work, parts: Sequence[Part]) -> Iterator[Any]:
+    """Yields the results of a task in a child process, and the problem of each file at which a child died.
 
-    task: Callable[[Item], Iterator[Result]]
+    Args:
+        task: a function of a module. It yields the place of each part before it reads the part.
+        work, parts: of the task.
 
-    def __call__(self, item: Item) -> Iterator[Result]:
-        """Yields what the task yields.
-
-        Raises:
-            FileProblem: the child died, or has too little memory.
-            RuntimeError: another error, such as a refused write.
-        """
-        child = _idle_child()
-        at_rest = False
+    Raises:
+        RuntimeError: the task failed, as by a refused write, or `end_children` was called.
+    """
+    while parts:
+        child, place = _start(), 0
+        assert child.stdin is not None and child.stdout is not None
         try:
-            for kind, answer in child.call(self.task, item):
-                at_rest = kind != "result"
-                if kind == "result":
-                    yield answer
-                elif kind != _END:
-                    raise (FileProblem if kind == "problem" else RuntimeError)(answer)
-        finally:
-            if at_rest and not child.ended:
-                _idle.append(child)
-            else:
-                child.end()
-
-
-class Child:
-    """A child process."""
-
-    def __init__(self) -> None:
-        path = os.pathsep.join(each for each in sys.path if each)
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "tidewheel.jobs.importing.child"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            # The archive of a Glue job is on this process's path only.
-            env={**os.environ, "PYTHONPATH": path},
-        )
-        _children.append(self)
-
-    @property
-    def ended(self) -> bool:
-        """Whether the process has ended."""
-        return self._process.poll() is not None
-
-    def call(self, task: Callable[[Any], Iterator[Any]], item: Any) -> Iterator[tuple[str, Any]]:
-        """Runs a task in the process. Yields its answers, of which the last is no result."""
-        assert self._process.stdin is not None and self._process.stdout is not None
-        kind = "result"
-        try:
-            pickle.dump((task, item), self._process.stdin)
-            self._process.stdin.flush()
-            while kind == "result":
-                kind, answer = pickle.load(self._process.stdout)
-                yield kind, answer
+            pickle.dump((task, work, parts), child.stdin)
+            child.stdin.flush()
+            while (told := pickle.load(child.stdout)) is not None:
+                if isinstance(told, Exception):
+                    raise told
+                if isinstance(told, int):
+                    place = told
+                else:
+                    yield told
+            return
         except (EOFError, OSError, pickle.UnpicklingError):
-            self._process.kill()
-            yield "problem", f"the process that read it {_how_ended(self._process.wait())}; make the file again"
-
-    def end(self) -> None:
-        """Ends the process."""
-        self._process.kill()
-        self._process.wait()
-        for pipe in (self._process.stdin, self._process.stdout):
-            with suppress(OSError, ValueError):
-                if pipe is not None:
-                    pipe.close()
-        for each in (_children, _idle):
-            with suppress(ValueError):
-                each.remove(self)
+            if child not in _running:
+                raise RuntimeError("the import was stopped") from None
+            child.kill()
+            why = f"the process that read it {_how_ended(child.wait())}; make the file again"
+            yield Checked(failed={parts[place].file.number: why})
+            parts = parts[place + 1 :]
+        finally:
+            _running.discard(child)
+            child.kill()
+            with suppress(BrokenPipeError), child:  # closes the pipes
+                pass
 
 
-def _idle_child() -> Child:
-    with suppress(IndexError):
-        while True:
-            child = _idle.pop()
-            if not child.ended:
-                return child
-            child.end()
-    return Child()
+def _start() -> subprocess.Popen[bytes]:
+    path = os.pathsep.join(each for each in sys.path if each)
+    child = subprocess.Popen(
+        [sys.executable, "-m", "tidewheel.jobs.importing.child"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        # The archive of a Glue job is on this process's path only.
+        env={**os.environ, "PYTHONPATH": path},
+    )
+    _running.add(child)
+    return child
 
 
 def end_children() -> None:
-    """Ends all children of this process."""
-    for child in list(_children):
-        child.end()
+    """Ends all children of this process. Their tasks fail."""
+    while _running:
+        _running.pop().kill()
 
 
 def _how_ended(code: int) -> str:
@@ -142,49 +104,28 @@ def _limit_memory() -> None:
 
 
 def _end_with_parent() -> None:
-    parent = os.getppid()
-
-    def watch() -> None:
-        while os.getppid() == parent:
-            threading.Event().wait(1)
-        os._exit(1)
-
-    threading.Thread(target=watch, daemon=True).start()
-
-
-def answers(task: Callable[[Any], Iterator[Any]], item: Any) -> Iterator[tuple[str, Any]]:
-    """Runs a task. Yields its answers, of which the last is no result."""
-    try:
-        for result in task(item):
-            yield "result", result
-        yield _END, None
-    except FileProblem as problem:
-        yield "problem", str(problem)
-    except MemoryError:
-        yield "problem", "it needs too much memory; make smaller row groups, pages and values, or split the file"
-    except Exception as error:
-        yield "error", f"{type(error).__name__}: {error}"
-
-
-def _serve(requests: IO[bytes], to: IO[bytes]) -> None:
-    while True:
-        try:
-            task, item = pickle.load(requests)
-        except EOFError:
-            return
-        for answer in answers(task, item):
-            pickle.dump(answer, to)
-            to.flush()
+    os.read(0, 1)  # until the parent's end of the pipe is closed
+    os._exit(1)
 
 
 def main() -> None:
-    """Serves calls until the parent closes the pipe."""
+    """Runs one task."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides what Ctrl-C means
     to = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what libraries print is no answer
     _limit_memory()
-    _end_with_parent()
-    _serve(sys.stdin.buffer, to)
+    task, work, parts = pickle.load(sys.stdin.buffer)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    last = None
+    try:
+        for told in task(work, parts):
+            pickle.dump(told, to)
+            to.flush()
+    except Exception as error:
+        last = RuntimeError(f"{type(error).__name__}: {error}")
+    pickle.dump(last, to)
+    to.flush()
+    os._exit(0)
 
 
 if __name__ == "__main__":

@@ -12,20 +12,21 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import partial
 from time import perf_counter
 
 from tidewheel.errors import InvalidValue, ObjectMissing
 from tidewheel.flows.ports import Ports
-from tidewheel.jobs.importing.child import Apart, end_children
+from tidewheel.jobs.importing.child import apart, end_children
 from tidewheel.jobs.importing.commits import commit_ledger
 from tidewheel.jobs.importing.files import find_files, plain_url
 from tidewheel.jobs.importing.options import ImportOptions, parse_options
 from tidewheel.jobs.importing.parts import shares_of
 from tidewheel.jobs.importing.record import Input, Record, Records, token_of
 from tidewheel.jobs.importing.rejects import check_writable, folder_of
-from tidewheel.jobs.importing.staging import Staged, StageParts
-from tidewheel.jobs.importing.work import LIMITS, FileProblem, Imported, InputFile, Limits, Part, Target, Terms, Work
+from tidewheel.jobs.importing.staging import Staged, stage_parts
+from tidewheel.jobs.importing.work import LIMITS, Imported, InputFile, Limits, Part, Target, Terms, Work
 from tidewheel.jobs.job import Job
 from tidewheel.jobs.location import S3
 from tidewheel.jobs.tasks import InThreads, Tasks
@@ -33,8 +34,8 @@ from tidewheel.ledger.bucket import Bucket
 from tidewheel.model.topic_state import TopicState
 from tidewheel.storage.buckets import IMPORT_TTL_S
 
-Stager = Callable[[Job, Work, Sequence[InputFile]], Staged]
-"""Reads files, and writes their rows as ledgers."""
+Stager = Callable[[Job, Work, Sequence[InputFile]], list[Staged]]
+"""Reads files, and writes their rows as ledgers. Two tasks have the same file only if they have no other."""
 
 _CHILD_BYTES = 1_200_000_000
 _MOST_SHOWN = 20
@@ -42,7 +43,6 @@ _MOST_STAGING_MS = 12 * 3_600_000
 """The orphan sweep takes a ledger that nothing names after a day."""
 _MOST_AGE_MS = (IMPORT_TTL_S - 86_400) * 1000
 """Marks end after IMPORT_TTL_S. Without them, an unfinished import would commit its ledgers again."""
-_COPIED_BYTES = 16 * 1024 * 1024
 
 
 def import_messages(job: Job, stager: Stager | None = None, limits: Limits = LIMITS) -> Imported:
@@ -72,7 +72,7 @@ def import_messages(job: Job, stager: Stager | None = None, limits: Limits = LIM
     if record is None:
         if options.token is None:
             _refuse_known(records, given)
-        staged = _usable(job, files, (stager or stage_here)(job, work, files))
+        staged = _stage_all(job, work, files, stager or stage_here)
         record = mine = Record.of(
             given, staged, options.topic, {file.number: file.name for file in files}, work.terms.now_ms
         )
@@ -94,54 +94,54 @@ def work_of(job: Job, options: ImportOptions, state: TopicState, token: str, lim
     )
 
 
-def stage_here(job: Job, work: Work, files: Sequence[InputFile], tasks: Tasks | None = None) -> Staged:
+def stage_here(job: Job, work: Work, files: Sequence[InputFile], tasks: Tasks | None = None) -> list[Staged]:
     """Reads files and writes their rows on this machine: a child process a core, if there is the memory."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else _CHILD_BYTES
     tasks = tasks or InThreads(max(1, min(job.cores, memory // _CHILD_BYTES)), end=end_children)
     shares = shares_of(files, tasks.side_by_side, work.limits)
     sizes = [sum(part.size_bytes for part in share) for share in shares]
-    found, done = [], 0
+    found, done = dict[int, Staged](), 0
     try:
-        for place, staged in tasks.run(_StageApart(work), shares):
-            found.append(staged)
+        for place, staged in tasks.run(partial(_stage_share, work), shares):
+            found[place] = staged
             done += sizes[place]
             job.advance(done, sum(sizes))
     finally:
         end_children()
-    return Staged.of(found)
+    return [staged for _, staged in sorted(found.items())]
 
 
-@dataclass(frozen=True, slots=True)
-class _StageApart:
-    """Reads and writes the parts of a task in a child. If the child dies, goes on without the file that it read."""
-
-    work: Work
-
-    def __call__(self, parts: list[Part]) -> Staged:
-        bad: dict[int, str] = {}
-        while True:
-            left, told = [part for part in parts if part.file.number not in bad], list[int | Staged]()
-            try:
-                told.extend(Apart(StageParts(self.work))(left))
-                *_, staged = told
-                assert isinstance(staged, Staged)  # the last word of a task
-                return replace(staged, failed=staged.failed | bad)
-            except FileProblem as problem:
-                bad[left[max(0, len(told) - 1)].file.number] = str(problem)
+def _stage_share(work: Work, parts: Sequence[Part]) -> Staged:
+    """Reads and writes the parts of a task in a child."""
+    staged, failed = Staged(), dict[int, str]()
+    for told in apart(stage_parts, work, parts):
+        failed |= told.failed
+        staged = told if isinstance(told, Staged) else staged
+    return replace(staged, failed=failed, files=frozenset(part.file.number for part in parts))
 
 
-def _usable(job: Job, files: Sequence[InputFile], staged: Staged) -> Staged:
-    """Returns what may become live.
+def _stage_all(job: Job, work: Work, files: Sequence[InputFile], stager: Stager) -> Staged:
+    """Returns what was written of all files that can be read. What was written beside others is written again.
 
     Raises:
         InvalidValue: no file can be imported.
     """
-    kept, dropped = staged.without_failed()
-    job.service.objects.delete(dropped)
-    if len(kept.failed) == len(files):
-        name, problem = min((files[number].name, problem) for number, problem in kept.failed.items())
+    kept, failed, left = list[Staged](), dict[int, str](), list(files)
+    while left:
+        found = stager(job, work, left)
+        bad = frozenset(number for staged in found for number in staged.failed)
+        failed |= {number: why for staged in found for number, why in staged.failed.items()}
+        kept += [staged for staged in found if not staged.files & bad]
+        dropped = [staged for staged in found if staged.files & bad]
+        job.service.objects.delete(name for staged in dropped for name in staged.names)
+        again = frozenset[int]().union(*(staged.files for staged in dropped)) - bad
+        left = [file for file in left if file.number in again]
+        if left:
+            job.say(f"{len(bad):,} files cannot be read; {len(left):,} others are read again")
+    if len(failed) == len(files):
+        name, problem = min((files[number].name, problem) for number, problem in failed.items())
         raise InvalidValue("--input", name, problem)
-    return kept
+    return replace(Staged.of(kept), failed=failed)
 
 
 def complete(job: Job, work: Work, records: Records, record: Record, mine: Record | None, given: Input) -> Imported:
@@ -219,9 +219,7 @@ def _publish_rejects(job: Job, work: Work, records: Records, record: Record) -> 
             if found is not None and found.is_finished:
                 return  # another run copied them all
             raise ObjectMissing(name)
-        with to.create(f"{folder}{work.target.import_id}-{number}.json") as sink:
-            for start in range(0, sizes[name], _COPIED_BYTES):
-                sink.write(objects.get_range(name, start, _COPIED_BYTES))
+        to.put(f"{folder}{work.target.import_id}-{number}.json", objects.get_range(name, 0, sizes[name]))
 
 
 def _refuse_known(records: Records, given: Input) -> None:

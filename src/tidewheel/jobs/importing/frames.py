@@ -82,16 +82,12 @@ class FrameImport:
     def stage(self, batches: Iterable[pa.RecordBatch]) -> Staged:
         """Writes the rows of a task as ledgers."""
         stage = Stage(self.work)
-        digest = 0
-        with stage.file():
-            for batch in batches:
-                chosen = batch.select([name for name in batch.schema.names if name in self.columns.names])
-                digest += _digest(chosen)
-                for checked in checked_rows(self.work, rows_of(chosen, self.columns, lambda _: {})):
-                    stage.add(checked)
-        staged = stage.close()
-        staged.digest = digest
-        return staged
+        for batch in batches:
+            chosen = batch.select([name for name in batch.schema.names if name in self.columns.names])
+            stage.staged.digest += _digest(chosen)
+            for checked in checked_rows(self.work, rows_of(chosen, self.columns, lambda _: {})):
+                stage.add(checked)
+        return stage.close()
 
     def commit(self, job: Job, found: Sequence[Staged]) -> Imported:
         """Makes the ledgers live, or goes on with the run of the same rows that began before.
@@ -101,7 +97,7 @@ class FrameImport:
                 nothing was sent.
         """
         staged, records, options = Staged.of(found), self._records(), self.work.options
-        rows, record = staged.good.total() + staged.rejected.total(), records.read()
+        rows, record = staged.good + staged.rejected.total(), records.read()
         if record is None and not rows:
             return Imported(token=self.work.target.import_id)
         about = {"number of rows": str(rows), "content of the rows": f"{staged.digest % _DIGESTS:032x}"}

@@ -28,19 +28,17 @@ _OPENING_BYTES = 64 * 1024
 
 
 def shares_of(files: Sequence[InputFile], side_by_side: int, limits: Limits) -> list[list[Part]]:
-    """Returns the parts that each task reads, in the order of the files: many small files, or parts of large files."""
+    """Returns the parts that each task reads: a part of a large file, or many small files."""
     each = max(_LEAST_BYTES, -(-sum(file.size_bytes for file in files) // side_by_side))
     most = min(limits.part_bytes, each)
-    parts = (part for file in files for part in _divided(file, most))
-    return list(grouped(parts, lambda part: part.size_bytes + _OPENING_BYTES, most))
-
-
-def _divided(file: InputFile, most: int) -> Iterator[Part]:
-    if file.size_bytes <= most or not _is_divisible(file):
-        yield Part(file=file)
-        return
-    for first in range(0, file.size_bytes, most):
-        yield Part(file=file, first=first, end=min(first + most, file.size_bytes))
+    divided = {file.number: file for file in files if file.size_bytes > most and _is_divisible(file)}
+    shares = [
+        [Part(file=file, first=first, end=min(first + most, file.size_bytes))]
+        for file in divided.values()
+        for first in range(0, file.size_bytes, most)
+    ]
+    whole = (Part(file=file) for file in files if file.number not in divided)
+    return [*shares, *grouped(whole, lambda part: part.size_bytes + _OPENING_BYTES, most)]
 
 
 def _is_divisible(file: InputFile) -> bool:

@@ -14,7 +14,6 @@ import json
 import posixpath
 import secrets
 from base64 import b64decode
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
@@ -126,18 +125,15 @@ class Record:
     @classmethod
     def of(cls, given: Input, staged: Staged, topic: str, names: Mapping[int, str], now_ms: int) -> Record:
         """Returns the record of what the tasks have written, with the files' names by number."""
-        rejected = Counter[str]()
-        for (_, kind), rows in staged.rejected.items():
-            rejected[kind] += rows
         return cls(
             given=given,
             stored_ms=now_ms,
             first_mark=secrets.randbits(48),
-            good=staged.good.total(),
-            rejected=dict(rejected),
+            good=staged.good,
+            rejected=dict(staged.rejected),
             failed={names[number]: problem for number, problem in staged.failed.items()},
-            rejects=[name for _, name in sorted(staged.rejects)],
-            ledgers=[encode_bucket(topic, bucket) for _, bucket in staged.ledgers],
+            rejects=staged.rejects,
+            ledgers=[encode_bucket(topic, bucket) for bucket in staged.ledgers],
         )
 
     @property
