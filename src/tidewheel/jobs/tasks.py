@@ -12,10 +12,14 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
+from time import sleep
 
 from tidewheel.flows.ports.tasks import InThisProcess, Item, Result, Tasks
 
 __all__ = ["InThisProcess", "InThreads", "Item", "Result", "Tasks"]
+
+
+_END_AGAIN_S = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +28,7 @@ class InThreads:
 
     Attributes:
         side_by_side: the number of threads.
-        end: makes the running tasks end soon. By default they run to their end.
+        end: makes the running tasks end soon. Called again while one runs. By default they run to their end.
     """
 
     side_by_side: int
@@ -46,7 +50,8 @@ class InThreads:
                 left.discard(future)
                 yield places[future], future.result()
         finally:
-            if left:
-                pool.shutdown(wait=False, cancel_futures=True)
+            pool.shutdown(wait=False, cancel_futures=True)
+            while any(future.running() for future in left):
                 self.end()
+                sleep(_END_AGAIN_S)
             pool.shutdown()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ from tidewheel.jobs.importing.attributes import read_attributes
 from tidewheel.jobs.importing.parts import read_part
 from tidewheel.jobs.importing.rejects import columns_of, reject_line
 from tidewheel.jobs.importing.streams import check_expanded, explained, most_bytes
-from tidewheel.jobs.importing.texts import decoded, is_bytes, is_text, lengths_of, none_of, refused, valid_text
+from tidewheel.jobs.importing.texts import decoded, is_bytes, lengths_of, none_of, refused, true_of, valid_text
 from tidewheel.jobs.importing.times import NO_ZONE, NOT_A_TIME, Times, read_times
 from tidewheel.jobs.importing.values import attribute_texts, payloads, shown
 from tidewheel.jobs.importing.work import FileProblem, Mask, Part, Rows, Terms, Work
@@ -160,10 +160,10 @@ def _lines(rows: Rows, problems: Problems, file: str | None) -> Iterator[bytes]:
 
 
 def _slice(rows: Rows, start: int, end: int) -> Rows:
-    names = ("due", "payload", "encoding", "key", "attributes", "expires", "group")
     return replace(
         rows,
-        **{name: column[start:end] for name in names if (column := getattr(rows, name)) is not None},
+        values={field: column[start:end] for field, column in rows.values.items()},
+        encoding=rows.encoding[start:end],
         wrong={kind: wrong[start:end] for kind, wrong in rows.wrong.items()},
         place=lambda row: rows.place(start + row),
         given=lambda row: rows.given(start + row),
@@ -184,118 +184,82 @@ def check(rows: Rows, terms: Terms) -> _Found:
     Raises:
         FileProblem: Python or JSON cannot hold a value.
     """
-    count, columns = len(rows), rows.columns
-    problems = Problems(count)
-    due = read_times(rows.due, terms.time_zone)
-    _check_time(problems, columns.deliver_at, due, rows.due)
-    problems.add(f"{columns.deliver_at} is missing", ~due.known)
+    count, names, problems = len(rows), rows.columns, Problems(len(rows))
+    given = {field: rows.values.get(field, pa.nulls(count)) for field in asdict(names)}
+    due = _time(problems, names.deliver_at, given["deliver_at"], terms)
+    problems.add(f"{names.deliver_at} is missing", ~due.known)
     for kind, wrong in rows.wrong.items():
         problems.add(kind, wrong)
-    with explained(columns.body, _AS_TEXT):
-        payload = payloads(rows.payload)
-    body_bytes = _check_body(problems, columns.body, payload, rows.encoding == Encoding.BYTES)
-    attributes = None if rows.attributes is None or rows.attributes.null_count == count else rows.attributes
-    with explained(columns.attributes, _AS_TEXT):
-        about = None if attributes is None else read_attributes(attribute_texts(attributes))
-    if about is not None:
-        for kind, wrong in about.problems.items():
-            problems.add(f"{columns.attributes} {kind}", wrong, about.show)
-    key, key_sent = _key(problems, columns.key, rows)
-    size = body_bytes + key_sent + (0 if about is None else about.size)
+    with explained(names.body, _AS_TEXT):
+        payload = payloads(given["body"])
+    lengths = lengths_of(payload)
+    problems.add(f"{names.body} is missing", lengths == 0)
+    as_bytes = rows.encoding == Encoding.BYTES
+    if not as_bytes.all():
+        wrong = refused(payload) & ~as_bytes
+        problems.add(f"{names.body} has characters that SQS refuses; give bytes", wrong, _value(payload))
+    with explained(names.attributes, _AS_TEXT):
+        attributes = read_attributes(attribute_texts(given["attributes"]))
+    for kind, wrong in attributes.problems.items():
+        problems.add(f"{names.attributes} {kind}", wrong, attributes.show)
+    key, wrong = _texts(given["key"])
+    wrong |= true_of(pc.greater(pc.utf8_length(key), MAX_KEY_CHARACTERS))
+    wrong |= true_of(pc.match_substring_regex(key, _CONTROLS))
+    kind = f"{names.key} is over {MAX_KEY_CHARACTERS} characters, or has control characters"
+    problems.add(kind, wrong, _value(given["key"]))
+    more = attributes.size + _json_lengths(key)
+    size = np.where(as_bytes, -(-lengths // 3) * 4, lengths) + more
     problems.add(
-        f"{columns.body} is too large: SQS takes {MAX_MESSAGE_BYTES} with attributes and key (bytes as base64)",
+        f"{names.body} is too large: SQS takes {MAX_MESSAGE_BYTES} with attributes and key (bytes as base64)",
         size > MAX_MESSAGE_BYTES,
         lambda row: f"{size[row]} bytes",
     )
-    group = _group(problems, columns.group, rows)
-    expiry = _expiry(problems, columns.expires_at, rows, due, terms)
-    _check_timing(problems, columns.deliver_at, due, terms, rows)
+    group, wrong = _texts(given["group"])
+    wrong |= true_of(pc.invert(pc.match_substring_regex(group, GROUP)))
+    kind = f"{names.group} is not 1 to 128 ASCII letters, digits and punctuation, without spaces"
+    problems.add(kind, wrong, _value(given["group"]))
+    expiry, value = _time(problems, names.expires_at, given["expires_at"], terms), _value(given["expires_at"])
+    problems.add(f"{names.expires_at} is not after its delivery", expiry.known & (expiry.ms <= due.ms), value)
+    problems.add(f"{names.expires_at} is after the year 9999", expiry.ms >= TIMES_END_MS, value)
+    soon, value = due.ms < terms.earliest_ms, _value(given["deliver_at"])
+    problems.add(f"{names.deliver_at} is too soon for an import; send it with the SDK instead", soon, value)
+    problems.add(f"{names.deliver_at} is over ten years ahead", due.ms > terms.now_ms + MAX_DELAY_MS, value)
     made = {
         "deliver_at_ms": pa.array(due.ms),
         "key": key,
-        "attributes": pa.nulls(count, SCHEMA.field("attributes").type) if about is None else about.maps,
+        "attributes": attributes.maps,
         "payload": payload,
         "encoding": pa.array(rows.encoding),
         "sent_at_ms": pa.array(np.full(count, terms.now_ms)),
         "message_group": group,
-        "expires_at_ms": pa.nulls(count, pa.int64()) if expiry is None else pa.array(expiry.ms, mask=~expiry.known),
+        "expires_at_ms": pa.array(expiry.ms, mask=~expiry.known),
     }
-    weight = lengths_of(payload) + key_sent + (0 if about is None else about.size) + 48
-    return made, weight, problems
+    return made, lengths + more + 48, problems
 
 
 def _value(column: pa.Array) -> Show:
     return lambda row: shown(column, row)
 
 
-def _check_time(problems: Problems, name: str, times: Times, column: pa.Array) -> None:
+def _time(problems: Problems, name: str | None, column: pa.Array, terms: Terms) -> Times:
+    times = read_times(column, terms.time_zone)
     problems.add(f"{name} {NO_ZONE}", times.no_zone, _value(column))
     problems.add(f"{name} {NOT_A_TIME}", times.not_a_time, _value(column))
+    return times
 
 
-def _check_body(problems: Problems, name: str, payload: pa.BinaryArray, as_bytes: Mask) -> Int64s:
-    """Checks bodies. Returns their bytes, as SQS counts them."""
-    lengths = lengths_of(payload)
-    problems.add(f"{name} is missing", lengths == 0)
-    if not as_bytes.all():
-        wrong = refused(payload) & ~as_bytes
-        problems.add(f"{name} has characters that SQS refuses; give bytes", wrong, _value(payload))
-    return np.where(as_bytes, -(-lengths // 3) * 4, lengths)
-
-
-def _key(problems: Problems, name: str | None, rows: Rows) -> tuple[pa.Array, Int64s]:
-    """Checks keys. Returns them, and their bytes as JSON in Tidewheel's attribute."""
-    count = len(rows)
-    if rows.key is None or rows.key.null_count == count:
-        return pa.nulls(count, pa.string()), np.zeros(count, np.int64)
-    column = decoded(rows.key)
-    key, wrong = _texts(column)
-    too_long = pc.greater(pc.utf8_length(key), MAX_KEY_CHARACTERS)
-    found = pc.or_kleene(too_long, pc.match_substring_regex(key, _CONTROLS))
-    wrong = wrong | pc.fill_null(found, False).to_numpy(zero_copy_only=False)
-    kind = f"{name} is over {MAX_KEY_CHARACTERS} characters, or has control characters"
-    problems.add(kind, wrong, _value(column))
+def _json_lengths(key: pa.StringArray) -> Int64s:
+    """Returns the bytes of keys as JSON in Tidewheel's attribute."""
     escaped = pc.add(pc.count_substring(key, '"'), pc.count_substring(key, "\\"))
     size = pc.fill_null(pc.add(pc.add(pc.binary_length(key), escaped), 2), 0)
-    return key, size.to_numpy(zero_copy_only=False).astype(np.int64)
+    return size.to_numpy(zero_copy_only=False).astype(np.int64)  # type: ignore[no-any-return]
 
 
-def _texts(column: pa.Array) -> tuple[pa.Array, Mask]:
+def _texts(column: pa.Array) -> tuple[pa.StringArray, Mask]:
     """Returns a column as text, null where it is empty, and which values are not UTF-8."""
-    if is_text(column.type) or is_bytes(column.type):
-        text, bad = valid_text(column)
-    else:
-        text, bad = column.cast(pa.string()), None
-    text = pc.if_else(pc.equal(text, ""), pa.scalar(None, pa.string()), text)
-    return text, none_of(len(column)) if bad is None else bad
-
-
-def _group(problems: Problems, name: str | None, rows: Rows) -> pa.Array:
-    """Checks groups, and returns them."""
-    if rows.group is None or rows.group.null_count == len(rows):
-        return pa.nulls(len(rows), pa.string())
-    column = decoded(rows.group)
-    group, wrong = _texts(column)
-    allowed = pc.fill_null(pc.match_substring_regex(group, GROUP), True).to_numpy(zero_copy_only=False)
-    kind = f"{name} is not 1 to 128 ASCII letters, digits and punctuation, without spaces"
-    problems.add(kind, wrong | ~allowed, _value(column))
-    return group
-
-
-def _expiry(problems: Problems, name: str | None, rows: Rows, due: Times, terms: Terms) -> Times | None:
-    if name is None or rows.expires is None or rows.expires.null_count == len(rows):
-        return None
-    expiry = read_times(rows.expires, terms.time_zone)
-    _check_time(problems, name, expiry, rows.expires)
-    problems.add(f"{name} is not after its delivery", expiry.known & (expiry.ms <= due.ms), _value(rows.expires))
-    problems.add(f"{name} is after the year 9999", expiry.ms >= TIMES_END_MS, _value(rows.expires))
-    return expiry
-
-
-def _check_timing(problems: Problems, name: str, due: Times, terms: Terms, rows: Rows) -> None:
-    soon = f"{name} is too soon for an import; send it with the SDK instead"
-    problems.add(soon, due.ms < terms.earliest_ms, _value(rows.due))
-    problems.add(f"{name} is over ten years ahead", due.ms > terms.now_ms + MAX_DELAY_MS, _value(rows.due))
+    column = decoded(column)
+    text, bad = valid_text(column if is_bytes(column.type) else column.cast(pa.string()))
+    return pc.if_else(pc.equal(text, ""), pa.scalar(None, pa.string()), text), bad
 
 
 def _short(value: Any) -> str:

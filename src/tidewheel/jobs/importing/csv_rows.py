@@ -105,7 +105,6 @@ def _rows(batch: pa.RecordBatch, part: Part, numbers: Any, malformed: list[tuple
     return Rows.mapped(
         part.columns,
         batch.column,
-        payload=batch.column(part.columns.body),
         encoding=np.full(batch.num_rows, Encoding.TEXT, np.int8),
         place=lambda row: {"row": int(numbers[row])},
         given=given,

@@ -5,32 +5,29 @@ A file that is not compressed is divided at any bytes: a part has the lines that
 
 from __future__ import annotations
 
-import json
-import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from itertools import accumulate
 from typing import Any
 
 import msgspec
 import numpy as np
 import pyarrow as pa
 
-from tidewheel.jobs.importing.options import Columns
 from tidewheel.jobs.importing.rejects import columns_of
 from tidewheel.jobs.importing.streams import Stream, stream_of, text_of
 from tidewheel.jobs.importing.texts import from_base64
-from tidewheel.jobs.importing.work import ENCODING, MALFORMED, FileProblem, Mask, Part, Rows
+from tidewheel.jobs.importing.work import ENCODING, MALFORMED, FileProblem, Part, Rows
 from tidewheel.jobs.location import Location
 from tidewheel.model.message import Encoding
-from tidewheel.model.untrusted import json_of
 
 _BLOCK_BYTES = 4 * 1024 * 1024
-_FIRST_BYTES = 1024 * 1024
 _LONGEST_LINE = 16 * 1024 * 1024
-_WRONG_TYPE = re.compile(r"Expected `.*`, got `(\w+)`(?: - at `\$\.(.*)`)?\Z")
-_NO_FIELD = re.compile(r'["\\\x00-\x1f]')
-_TIME = int | float | str | None
-_LINES = msgspec.json.Decoder(str)
+_LINE = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_TEXT = msgspec.json.Decoder(str)
+_BAD = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+
+Line = Mapping[str, msgspec.Raw]
 
 
 def read_lines(location: Location, part: Part, needed: Mapping[str, str]) -> Iterator[Rows]:
@@ -42,16 +39,14 @@ def read_lines(location: Location, part: Part, needed: Mapping[str, str]) -> Ite
     Raises:
         FileProblem: none of the first lines has a column, a line is too long, or the file cannot be read.
     """
-    read = _Lines(part.columns)
-    line = None if part.first else 1
+    number = None if part.first else 1
     for offset, block in _blocks(stream_of(location, part.file), part):
-        text = block
+        text = block if offset else text_of(block)
+        found, places, bad = _decoded(text)
         if not offset:
-            text = text_of(block)
-            _check_names(text[:_FIRST_BYTES], needed)
-        if text:
-            yield read.block(text, line=line, offset=offset)
-        line = None if line is None else line + text.count(b"\n")
+            _check_names(found, needed)
+        yield _rows(part, text, found, places, bad, {"byte": offset} if number is None else {"line": number})
+        number = None if number is None else number + text.count(b"\n")
 
 
 def _blocks(stream: Stream, part: Part) -> Iterator[tuple[int, bytes]]:
@@ -78,13 +73,25 @@ def _blocks(stream: Stream, part: Part) -> Iterator[tuple[int, bytes]]:
         offset, rest = offset + end, data[end:]
 
 
-def _check_names(text: bytes, needed: Mapping[str, str]) -> None:
-    names: dict[str, None] = {}
-    lines = text.split(b"\n")
-    for line in lines if len(lines) == 1 else lines[:-1]:
-        with suppress(ValueError):
-            given = json_of(line)
-            names |= dict.fromkeys(given) if isinstance(given, dict) else {}
+def _decoded(block: bytes) -> tuple[list[Line], Sequence[int], list[int]]:
+    """Returns the objects of a block's lines, the places of these lines, and of those that are no objects."""
+    with suppress(*_BAD):
+        found: list[Line] = _LINE.decode_lines(block)
+        if len(found) == block.count(b"\n") + (not block.endswith(b"\n")):
+            return found, range(len(found)), []
+    found, places, bad = [], [], []
+    for place, line in enumerate(block.split(b"\n") if block.strip() else ()):
+        if line.strip():
+            try:
+                found.append(_LINE.decode(line))
+                places.append(place)
+            except _BAD:
+                bad.append(place)
+    return found, places, bad
+
+
+def _check_names(found: list[Line], needed: Mapping[str, str]) -> None:
+    names = dict.fromkeys(name for line in found for name in line)
     for option, name in needed.items():
         if names and name not in names:
             shown = ", ".join(names)
@@ -92,164 +99,59 @@ def _check_names(text: bytes, needed: Mapping[str, str]) -> None:
             raise FileProblem(f"no column {name!r} ({option}) in its first lines; there are: {shown}; {advice}")
 
 
-class _Lines:
-    """Decodes blocks of lines."""
+def _rows(
+    part: Part, block: bytes, found: list[Line], places: Sequence[int], bad: list[int], first: Mapping[str, int]
+) -> Rows:
+    """Maps lines. `first` says where the block's first line stands, by its number or its first byte."""
+    lines: list[bytes] = []
+    starts: list[int] = []
 
-    def __init__(self, columns: Columns) -> None:
-        self._columns = columns
-        raw = msgspec.Raw
-        fields: dict[str, tuple[str, Any, Any]] = {
-            "due": (columns.deliver_at, _TIME, None),
-            "body": (columns.body, raw, raw()),
-        }
-        for field, name, type_, default in (
-            ("key", columns.key, Any, None),
-            ("attributes", columns.attributes, raw, raw()),
-            ("expires", columns.expires_at, _TIME, None),
-            ("group", columns.group, Any, None),
-            ("packed", ENCODING, Any, None),
-        ):
-            if name is not None:
-                fields[field] = (name, type_, default)
-        for name, _, _ in fields.values():
-            if _NO_FIELD.search(name):
-                raise FileProblem(f"a column named {name!r} cannot be read; name it without quotes and backslashes")
-        self._fields = tuple(fields)
-        row = msgspec.defstruct(
-            "Line",
-            [(field, type_, default) for field, (_, type_, default) in fields.items()],
-            rename={field: name for field, (name, _, _) in fields.items()},
-            gc=False,
-        )
-        self._decoder = msgspec.json.Decoder(row, float_hook=str)  # a key is its number as it stands
+    def text(place: int) -> str:
+        if not lines:
+            lines.extend(block.split(b"\n"))
+            starts.extend(accumulate((len(each) + 1 for each in lines), initial=0))
+        return lines[place].decode(errors="surrogateescape").rstrip("\r")
 
-    def block(self, block: bytes, *, line: int | None, offset: int) -> Rows:
-        """Decodes the lines of a block. `line` is the first line's number, `offset` the block's place in the file."""
-        numbers: list[int] | None = None
-        malformed: list[tuple[int, str, str]] = []
-        found: list[Any] | None
-        try:
-            found = self._decoder.decode_lines(block)
-            if len(found) != block.count(b"\n") + (not block.endswith(b"\n")):
-                found = None
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-            found = None
-        if found is None and not block.strip():
-            found = []  # a bomb of empty lines would take long below
-        if found is None:
-            found, numbers, malformed = self._one_by_one(block)
-        starts: list[int] = []
-        lines: list[bytes] = []
+    def where(place: int) -> dict[str, Any]:
+        text(place)
+        return {name: at + (place if name == "line" else starts[place]) for name, at in first.items()}
 
-        def line_of(number: int) -> bytes:
-            if not lines:
-                lines.extend(block.split(b"\n"))
-                starts.extend(np.cumsum([0, *(len(each) + 1 for each in lines)]).tolist())
-            return lines[number]
-
-        def place(number: int) -> dict[str, Any]:
-            line_of(number)
-            return {"line": line + number} if line is not None else {"byte": offset + starts[number]}
-
-        def number_of(row: int) -> int:
-            return row if numbers is None else numbers[row]
-
-        return self._rows(
-            found,
-            may_be_packed=ENCODING.encode() in block,
-            place=lambda row: place(number_of(row)),
-            given=lambda row: columns_of(line_of(number_of(row)).decode(errors="surrogateescape")),
-            malformed=[(place(number), kind, text) for number, kind, text in malformed],
-        )
-
-    def _one_by_one(self, block: bytes) -> tuple[list[Any], list[int], list[tuple[int, str, str]]]:
-        found, numbers, malformed = [], [], []
-        for number, line in enumerate(block.split(b"\n")):
-            if not line.strip():
-                continue
-            try:
-                found.append(self._decoder.decode(line))
-                numbers.append(number)
-            except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-                malformed.append((number, _problem_of(error), line.decode(errors="surrogateescape").rstrip("\r")))
-        return found, numbers, malformed
-
-    def _rows(self, found: list[Any], *, may_be_packed: bool, **about: Any) -> Rows:
-        payload, encoding = _bodies([bytes(row.body) for row in found])
-        columns: dict[str, Any] = {}
-        wrong: dict[str, Mask] = {}
-        if may_be_packed:
-            packed = np.fromiter((row.packed == "bytes" for row in found), bool, len(found))
-            kind = f"{self._columns.body} is not base64, as its {ENCODING} says"
-            payload, not_base64 = from_base64(payload, packed)
-            wrong[kind] = not_base64 | (packed & (encoding == Encoding.JSON))
-            encoding[packed] = Encoding.BYTES
-        for field, name in (("key", self._columns.key), ("group", self._columns.group)):
-            if field in self._fields:
-                values = [getattr(row, field) for row in found]
-                columns[field] = _texts(values)
-                if columns[field].null_count < len(found):
-                    kind = f"{name} is an object or a list; give text or a number"
-                    wrong[kind] = np.fromiter((isinstance(value, (dict, list)) for value in values), bool, len(found))
-        if "expires" in self._fields:
-            columns["expires"] = _times([row.expires for row in found])
-        if "attributes" in self._fields:
-            raw = [bytes(row.attributes) or None for row in found]
-            columns["attributes"] = pa.array([_unquoted(each) for each in raw], pa.binary())
-        due = _times([row.due for row in found])
-        return Rows(columns=self._columns, due=due, payload=payload, encoding=encoding, wrong=wrong, **columns, **about)
+    columns = part.columns
+    raw = {name: [bytes(line.get(name, b"")) for line in found] for name in {*columns.names, ENCODING}}
+    values = {name: pa.array(map(_plain, each), pa.binary()) for name, each in raw.items()}
+    bodies = raw[columns.body]
+    is_json = np.fromiter((each[:1] not in (b"", b"n", b'"') for each in bodies), bool, len(found))
+    encoding = np.where(is_json, Encoding.JSON, Encoding.TEXT).astype(np.int8)
+    packed = np.fromiter((each == b'"bytes"' for each in raw[ENCODING]), bool, len(found))
+    wrong = {}
+    for name in (columns.key, columns.group):
+        if name is not None:
+            nested = (each[:1] in (b"{", b"[") for each in raw[name])
+            wrong[f"{name} is an object or a list; give text or a number"] = np.fromiter(nested, bool, len(found))
+    if packed.any():
+        values[columns.body], not_base64 = from_base64(values[columns.body], packed)
+        wrong[f"{columns.body} is not base64, as its {ENCODING} says"] = not_base64 | (packed & is_json)
+        encoding[packed] = Encoding.BYTES
+    return Rows.mapped(
+        columns,
+        values.__getitem__,
+        encoding=encoding,
+        wrong=wrong,
+        place=lambda row: where(places[row]),
+        given=lambda row: columns_of(text(places[row])),
+        malformed=[(where(place), MALFORMED, text(place)) for place in bad],
+    )
 
 
-def _problem_of(error: Exception) -> str:
-    """Returns the kind of a line's problem, which quotes no value."""
-    wrong = _WRONG_TYPE.match(str(error))
-    if wrong is None:
-        return MALFORMED
-    name, found = wrong[2] or "the line", wrong[1]
-    return f"{name} is of JSON's type {found}; give {'text or a number' if wrong[2] else 'an object'}"
+def _plain(raw: bytes) -> bytes | None:
+    """Returns a JSON string as UTF-8, and other JSON as it stands. null is no value.
 
-
-def _bodies(raw: list[bytes]) -> tuple[pa.BinaryArray, Any]:
-    """Returns bodies and their encodings. All but text is JSON as it stands; null is no body."""
-    first = np.fromiter((each[0] if each else 0 for each in raw), np.uint8, len(raw))
-    quoted, none = first == ord('"'), (first == ord("n")) | (first == 0)
-    encoding = np.where(quoted | none, Encoding.TEXT, Encoding.JSON).astype(np.int8)
-    if quoted.any():
-        texts = iter(_decoded([each for each, is_text in zip(raw, quoted, strict=True) if is_text]))
-        raw = [next(texts) if is_text else each for each, is_text in zip(raw, quoted, strict=True)]
-    return pa.array(raw, pa.binary(), mask=none), encoding
-
-
-def _decoded(quoted: list[bytes]) -> list[bytes]:
-    """Returns JSON strings as UTF-8. A string with half a surrogate pair becomes bytes that no check accepts."""
+    A string with half a surrogate pair becomes bytes that no check accepts.
+    """
+    if raw[:1] != b'"':
+        return None if raw in (b"", b"null") else raw
     try:
-        return [each.encode() for each in _LINES.decode_lines(b"\n".join(quoted))]
-    except (msgspec.MsgspecError, UnicodeDecodeError):
-        return [_one_decoded(each) for each in quoted]
-
-
-def _one_decoded(quoted: bytes) -> bytes:
-    try:
-        return _LINES.decode(quoted).encode()
-    except (msgspec.MsgspecError, UnicodeDecodeError):
-        return b"\xff" + quoted
-
-
-def _unquoted(raw: bytes | None) -> bytes | None:
-    return _one_decoded(raw) if raw is not None and raw[:1] == b'"' else None if raw == b"null" else raw
-
-
-def _texts(values: list[Any]) -> pa.Array:
-    try:
-        return pa.array(values, pa.string())
-    except (pa.ArrowException, TypeError, ValueError):
-        return pa.array([v if isinstance(v, str | None) else json.dumps(v) for v in values], pa.string())
-
-
-def _times(values: list[Any]) -> pa.Array:
-    try:
-        found = pa.array(values)
-    except (pa.ArrowException, OverflowError, TypeError, ValueError):
-        return pa.array([v if isinstance(v, str | None) else repr(v) for v in values], pa.string())
-    # Whole numbers beside others: Arrow makes all of them floats, which hold the milliseconds of ten thousand years.
-    return found
+        text: str = _TEXT.decode(raw)
+        return text.encode()
+    except _BAD:
+        return b"\xff" + raw

@@ -53,7 +53,7 @@ def refused_types(
         if name in schema.names:
             type_ = pa.string() if name in enums else schema.field(name).type
             inside = [f", with the ENUM {path}" for path in enums if path.startswith(f"{name}.")]
-            if inside or not accepts(values.plain_type(type_.value_type if pa.types.is_dictionary(type_) else type_)):
+            if inside or not accepts(values.plain_type(type_)):
                 yield name, f"--{field.replace('_', '-')}", f"{type_}{''.join(inside[:1])}", advice
 
 
@@ -168,12 +168,11 @@ def _sizes(group: pq.RowGroupMetaData, columns: Columns) -> Iterator[int]:
 
 def rows_of(batch: pa.RecordBatch, columns: Columns, place: Callable[[int], dict[str, Any]]) -> Rows:
     """Returns a batch of typed columns as rows."""
-    payload = values.plain(batch.column(columns.body))
+    encoding = values.encoding_of(values.plain_type(batch.schema.field(columns.body).type))
     return Rows.mapped(
         columns,
         lambda name: values.plain(batch.column(name)),
-        payload=payload,
-        encoding=np.full(batch.num_rows, values.encoding_of(payload.type), np.int8),
+        encoding=np.full(batch.num_rows, encoding, np.int8),
         place=place,
         given=lambda row: _given(batch, columns, row),
     )

@@ -18,6 +18,7 @@ from tidewheel.jobs.importing.files import check_unchanged, codec_of
 from tidewheel.jobs.importing.json_lines import read_lines
 from tidewheel.jobs.importing.options import Columns, ImportOptions
 from tidewheel.jobs.importing.parquet import read_parquet
+from tidewheel.jobs.importing.texts import is_bytes
 from tidewheel.jobs.importing.work import FileProblem, InputFile, Limits, Part, Rows
 from tidewheel.jobs.location import Location
 from tidewheel.model.groups import grouped
@@ -65,8 +66,6 @@ def _read(location: Location, part: Part, options: ImportOptions, given: Mapping
     def present(names: tuple[str, ...]) -> Columns:
         columns = _present((*names, *given.values()), options)
         absent: dict[str, Any] = {option: None for option, name in given.items() if name not in names}
-        if "deliver_at" in absent:
-            absent["deliver_at"] = columns.body  # a reader needs a time, which gives way to the folder's
         return replace(columns, **absent)
 
     match part.file.format if part.file.size_bytes else None:
@@ -86,20 +85,18 @@ def _read(location: Location, part: Part, options: ImportOptions, given: Mapping
 
 def _with_folders(rows: Rows, options: ImportOptions, given: Mapping[str, str], folders: Mapping[str, str]) -> Rows:
     """Returns rows with the values of the folders' names where the file has none."""
-    found: dict[str, Any] = {}
+    values = dict(rows.values)
     for option, name in given.items():
-        field = {"deliver_at": "due", "expires_at": "expires"}.get(option, option)
-        own = getattr(rows, field) if getattr(rows.columns, option) == name else None
-        if own is None or own.null_count:
-            of_folder = pa.array([folders[name]] * len(rows))
-            found[field] = of_folder if own is None else pc.coalesce(own.cast(pa.string()), of_folder)
+        own = values.get(option, pa.nulls(len(rows)))
+        own = own if is_bytes(own.type) else own.cast(pa.string())
+        values[option] = pc.coalesce(own, pa.array([folders[name]] * len(rows), own.type))
     texts = {name: json.dumps(folders[name]) for name in given.values()}
 
     def shown(row: int) -> Mapping[str, str]:
         own = rows.given(row)
         return {**own, **{name: text for name, text in texts.items() if own.get(name, "null") == "null"}}
 
-    return replace(rows, **found, columns=options.present({*rows.columns.names, *given.values()}), given=shown)
+    return replace(rows, values=values, columns=options.present({*rows.columns.names, *given.values()}), given=shown)
 
 
 def _present(names: tuple[str, ...], options: ImportOptions) -> Columns:

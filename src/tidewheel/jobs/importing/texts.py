@@ -25,6 +25,12 @@ def none_of(rows: int) -> Mask:
     return np.zeros(rows, bool)
 
 
+def true_of(found: pa.BooleanArray) -> Mask:
+    """Returns the rows that are true."""
+    mask: Mask = pc.fill_null(found, False).to_numpy(zero_copy_only=False)
+    return mask
+
+
 def is_any(type_: pa.DataType, *kinds: str) -> bool:
     """Returns whether a type is of one of these kinds, named as in `pyarrow.types`."""
     return any(getattr(pa.types, f"is_{kind}")(type_) for kind in kinds)

@@ -13,9 +13,9 @@ Fractions of a millisecond are rounded up, so that no message is early.
 
 from __future__ import annotations
 
-from calendar import isleap
+import re
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
 import numpy as np
@@ -23,8 +23,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidewheel.jobs.importing.texts import Int64s, decoded, is_any, is_bytes, is_text, none_of, valid_text
+from tidewheel.jobs.importing.texts import Int64s, decoded, is_any, is_bytes, is_text, none_of, true_of, valid_text
 from tidewheel.jobs.importing.work import Mask
+from tidewheel.model.message import TIMES_END_MS
 
 ACCEPTED = "times are timestamps, dates, text or numbers"
 NOT_A_TIME = "is not a time"
@@ -33,15 +34,14 @@ NO_ZONE = "has no time zone; add one, or give --time-zone"
 _LEAST_MS = 100_000_000_000
 """Read as seconds, this is the year 5138; as milliseconds, the year 1973."""
 _MOST_MS = 10**15
-_DAY = r"^\d{4}-(?:(?:0[13578]|1[02])-(?:0[1-9]|[12]\d|3[01])|(?:0[469]|11)-(?:0[1-9]|[12]\d|30)|02-(?:0[1-9]|[12]\d))"
-_CLOCK = r"[T ](?:[01]\d|2[0-3]):[0-5]\d(?::[0-5]\d(?:\.\d+)?)?"
-_NUMBER = r"^[+-]?\d{1,18}(\.\d*)?(E[+-]?\d{1,2})?$"
-_LOCAL = rf"{_DAY}(?:{_CLOCK})?$"
-_ZONED = rf"{_DAY}{_CLOCK} *(?:Z|UTC|GMT|[+-](?:0\d|1[0-8])(?::?[0-5]\d)?)$"
-_SHAPED_LIKE_LOCAL = r"^\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d+)?)?)?$"
-_LEAP_DAY = r"^\d{4}-02-29"
-_QUARTER_US = 15 * 60 * 1_000_000
-_EPOCH = datetime(1970, 1, 1)
+_YEAR_1_MS = -62_135_596_800_000
+_NUMBER = r"^[+-]?\d{1,18}(\.\d*)?([Ee][+-]?\d{1,2})?$"
+_TEXT = re.compile(
+    r"(\d{4}-\d\d-\d\d)(?:[T ]((?:[01]\d|2[0-3]):\d\d(?::\d\d)?)(?:(?<=:\d\d:\d\d)\.(\d{1,40}))?"
+    r"(?: *(Z|UTC|GMT|[+-](?:0\d|1[0-8])(?::?[0-5]\d)?))?)?",
+    re.ASCII | re.IGNORECASE,
+)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +62,6 @@ class Times:
 
 def takes(type_: pa.DataType) -> bool:
     """Returns whether a column of this type can hold times."""
-    if pa.types.is_dictionary(type_):
-        type_ = type_.value_type
     return is_text(type_) or is_any(type_, "timestamp", "date", "integer", "floating", "decimal", "null")
 
 
@@ -81,8 +79,8 @@ def read_times(column: pa.Array, time_zone: str | None) -> Times:
         ms = _of_units(column)
         if time_zone is None:
             return Times(np.zeros_like(ms), none_of(len(ms)), none_of(len(ms)), there)
-        near = _within(ms, _MOST_MS)
-        return _checked(np.where(near, -(-_utc(np.where(near, ms, 0) * 1000, time_zone) // 1000), ms), there)
+        near = pa.array((ms >= _YEAR_1_MS) & (ms < TIMES_END_MS))  # Arrow writes other years wrong
+        return _of_text(pc.if_else(near, column.cast(pa.string()), "far"), time_zone)
     if pa.types.is_null(column.type):
         return _checked(np.zeros(len(column), np.int64), there)
     return _checked(_of_number(column), there)
@@ -132,83 +130,33 @@ def _of_floats(numbers: npt.NDArray[np.float64]) -> Int64s:
 
 def _of_text(column: pa.Array, time_zone: str | None) -> Times:
     text, bad = valid_text(column)
-    text = pc.ascii_upper(pc.ascii_trim_whitespace(text.fill_null("")))
-    rows = len(text)
-    ms, left = np.full(rows, _MOST_MS, np.int64), ~bad & _mask(pc.not_equal(text, ""))
-    there = left | bad
-    no_zone = none_of(rows)
-    for pattern, read in ((_ZONED, _instants), (_NUMBER, _numbers)):
-        if left.any():
-            found = left & _mask(pc.match_substring_regex(text, pattern))
-            if found.any():
-                ms[found] = read(text if found.all() else text.filter(pa.array(found)))
-                left &= ~found
-    if left.any():
-        if time_zone is None:
-            no_zone = left & _mask(pc.match_substring_regex(text, _SHAPED_LIKE_LOCAL))
-        else:
-            found = left & _mask(pc.match_substring_regex(text, _LOCAL))
-            if found.any():
-                ms[found] = _locals(text.filter(pa.array(found)), time_zone)
+    text = pc.ascii_trim_whitespace(text.fill_null(""))
+    ms, there = np.full(len(text), _MOST_MS, np.int64), bad | true_of(pc.not_equal(text, ""))
+    numbers, no_zone = true_of(pc.match_substring_regex(text, _NUMBER)), none_of(len(text))
+    found = pc.replace_substring_regex(text.filter(pa.array(numbers)), r"^\+", "").cast(pa.float64())
+    ms[numbers] = _of_floats(found.to_numpy(zero_copy_only=False))
+    others = there & ~bad & ~numbers
+    read = [_read(each, time_zone) for each in text.filter(pa.array(others)).to_pylist()]
+    ms[others] = [_MOST_MS if each is None else each for each in read]
+    no_zone[others] = [each is None for each in read]
     known = there & _within(ms, _MOST_MS)
     return Times(np.where(known, ms, 0), known, there & ~known & ~no_zone, no_zone)
 
 
-def _mask(found: pa.BooleanArray) -> Mask:
-    mask: Mask = found.to_numpy(zero_copy_only=False)
-    return mask
-
-
-def _numbers(text: pa.StringArray) -> Int64s:
-    return _of_floats(pc.replace_substring_regex(text, r"^\+", "").cast(pa.float64()).to_numpy(zero_copy_only=False))
-
-
-def _instants(text: pa.StringArray) -> Int64s:
-    return -(-_microseconds(text, pa.timestamp("us", "UTC")) // 1000)
-
-
-def _locals(text: pa.StringArray, time_zone: str) -> Int64s:
-    us = _microseconds(text, pa.timestamp("us"))
-    real = us != _MOST_MS * 1000
-    return np.where(real, -(-_utc(np.where(real, us, 0), time_zone) // 1000), _MOST_MS)
-
-
-def _microseconds(text: pa.StringArray, type_: pa.DataType) -> Int64s:
-    """Returns texts that match a pattern in microseconds, rounded up. No such day: a number out of range."""
-    unreal = _unreal_days(text)
-    if unreal.any():
-        text = pc.if_else(pa.array(unreal), "1970-01-01T00:00Z" if type_.tz else "1970-01-01", text)
-    more = np.zeros(len(text), np.int64)
+def _read(text: str, time_zone: str | None) -> int | None:
+    """Returns a time in milliseconds, rounded up. Returns _MOST_MS for no time, None if it has no zone."""
+    found = _TEXT.fullmatch(text)
+    if found is None:
+        return _MOST_MS
+    day, clock, fraction, zone = found.groups()
+    offset = "" if zone is None else "Z" if zone[0].isalpha() else zone
     try:
-        us = text.cast(type_)
-    except pa.ArrowInvalid:  # a form that Arrow does not read, or more than six digits
-        more = _mask(pc.match_substring_regex(text, r"\.\d{6}\d*[1-9]")).astype(np.int64)
-        for pattern, to in ((r"(\.\d{6})\d+", r"\1"), (r" *(?:UTC|GMT|Z)$", "Z"), (r" *([+-]\d\d(?::?\d\d)?)$", r"\1")):
-            text = pc.replace_substring_regex(text, pattern, to) if type_.tz or "d{6}" in pattern else text
-        us = text.cast(type_)
-    found: Int64s = us.cast(pa.int64()).to_numpy(zero_copy_only=False) + more
-    return np.where(unreal, _MOST_MS * 1000, found)
-
-
-def _unreal_days(text: pa.StringArray) -> Mask:
-    leap = _mask(pc.match_substring_regex(text, _LEAP_DAY))
-    unreal = none_of(len(text))
-    for row in np.flatnonzero(leap):
-        unreal[row] = not isleap(int(text[int(row)].as_py()[:4]))
-    return unreal
-
-
-def _utc(us: Int64s, time_zone: str) -> Int64s:
-    """Returns local times as UTC, in microseconds. Zones change their offset at quarters of an hour at most."""
-    quarters, places = np.unique(us // _QUARTER_US, return_inverse=True)
-    offsets = np.fromiter((_offset_us(time_zone, int(each)) for each in quarters), np.int64, len(quarters))
-    return us - offsets[places]
-
-
-def _offset_us(time_zone: str, quarter: int) -> int:
-    try:
-        local = _EPOCH + timedelta(minutes=15 * quarter)
-    except OverflowError:
-        return 0  # far outside of every limit
-    offset = local.replace(tzinfo=ZoneInfo(time_zone)).utcoffset()
-    return 0 if offset is None else offset // timedelta(microseconds=1)
+        at = datetime.fromisoformat(f"{day}T{clock or '00:00'}{offset}")
+        if zone is None:
+            if time_zone is None:
+                return None
+            at = at.replace(tzinfo=ZoneInfo(time_zone))
+        whole = (at - _EPOCH) // timedelta(milliseconds=1)
+    except (ValueError, OverflowError):
+        return _MOST_MS
+    return whole if fraction is None else whole - (-1000 * int(fraction) // 10 ** len(fraction))

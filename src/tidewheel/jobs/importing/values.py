@@ -21,6 +21,7 @@ from tidewheel.model.message import Encoding
 
 def plain_type(type_: pa.DataType) -> pa.DataType:
     """Returns the type of a column's `plain` form. Extension types that have none stay as they are."""
+    type_ = type_.value_type if pa.types.is_dictionary(type_) else type_
     if not isinstance(type_, pa.BaseExtensionType):
         return type_
     known = {"arrow.uuid": pa.string(), "arrow.bool8": pa.bool_(), "arrow.json": type_.storage_type}

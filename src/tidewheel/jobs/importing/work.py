@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 from urllib.parse import unquote
 
@@ -167,12 +167,10 @@ class Rows:
 
     Attributes:
         columns: names of the columns.
-        due, expires: times as the file has them.
-        payload: the body's bytes, or nested values, which become JSON.
+        values: the mapped columns by the field of `columns`. Times are as the file has them. A body is bytes, or
+            nested values, which become JSON. Keys and groups are text, bytes or numbers. Attributes are the text of a
+            JSON object, or a map or struct.
         encoding: of each body.
-        key: text or numbers.
-        attributes: the text of a JSON object, or a map or struct.
-        group: text or numbers.
         wrong: kinds of problems that the reader found, each with its rows.
         place: where a row stands in its file, for people.
         given: a row's columns, each as JSON.
@@ -180,13 +178,8 @@ class Rows:
     """
 
     columns: Columns
-    due: pa.Array
-    payload: pa.BinaryArray
+    values: Mapping[str, pa.Array]
     encoding: npt.NDArray[np.int8]
-    key: pa.Array | None = None
-    attributes: pa.Array | None = None
-    expires: pa.Array | None = None
-    group: pa.Array | None = None
     wrong: Mapping[str, Mask] = field(default_factory=dict)
     place: Callable[[int], dict[str, Any]]
     given: Callable[[int], Mapping[str, str]]
@@ -195,17 +188,11 @@ class Rows:
     @classmethod
     def mapped(cls, columns: Columns, column: Callable[[str], pa.Array], **others: Any) -> Rows:
         """Makes rows of mapped columns, given a function that returns a column by its name."""
-        optional = {
-            "key": columns.key,
-            "attributes": columns.attributes,
-            "expires": columns.expires_at,
-            "group": columns.group,
-        }
-        found: dict[str, Any] = {field: None if name is None else column(name) for field, name in optional.items()}
-        return cls(columns=columns, due=column(columns.deliver_at), **found, **others)
+        values = {field: column(name) for field, name in asdict(columns).items() if name is not None}
+        return cls(columns=columns, values=values, **others)
 
     def __len__(self) -> int:
-        return len(self.due)
+        return len(self.encoding)
 
 
 @dataclass(slots=True, kw_only=True)
