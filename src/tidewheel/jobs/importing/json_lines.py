@@ -27,7 +27,7 @@ _LINE = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _TEXT = msgspec.json.Decoder(str)
 _BAD = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 
-Line = Mapping[str, msgspec.Raw]
+Line = dict[str, msgspec.Raw]
 
 
 def read_lines(location: Location, part: Part, needed: Mapping[str, str]) -> Iterator[Rows]:
