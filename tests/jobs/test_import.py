@@ -794,6 +794,15 @@ def test_many_rejects_become_several_files(bench: Bench, monkeypatch: pytest.Mon
     assert len(files) > 5 and sorted(json.loads(line)["body"] for line in lines) == [row["body"] for row in rows]
 
 
+def test_a_second_run_tells_where_the_rejects_are_and_that_no_row_was_imported(bench: Bench) -> None:
+    path = json_lines(bench.folder / "in.json", [{"deliver_at": due(MINUTE), "body": "soon"}])
+    rejects, said = str(bench.folder / "rejects"), list[str]()
+    assert bench.run(path, rejects=rejects).all_rejected
+    again = bench.run(path, said, rejects=str(bench.folder / "others"))
+    assert (again.all_rejected, again.skipped) == (True, 1)
+    assert f"the rows that an earlier run rejected are in {rejects}" in said
+
+
 def test_an_import_that_stopped_is_finished_though_another_has_its_file(small: Bench) -> None:
     path = json_lines(small.folder / "in.json", messages(35))
     die_after_commit(small, path, 2)

@@ -76,7 +76,7 @@ def read(path: Path, dialect: Dialect = BACKSLASH) -> tuple[list[tuple[str, ...]
     """Returns the values of a file's rows, and the texts of rejected rows."""
     found = path.stat()
     changed = str(found.st_mtime_ns)
-    file = InputFile(number=0, name=str(path), size_bytes=found.st_size, changed=changed, format="csv")
+    file = InputFile(name=str(path), size_bytes=found.st_size, changed=changed, format="csv")
     columns = Columns(key=None, attributes=None, expires_at=None, group=None)
     part = Part(file=file, columns=columns, dialect=dialect)
     location = Location(root=str(path.parent))

@@ -135,8 +135,7 @@ def import_messages(
         import_schedules(ctx, topic, files, since, dry_run, as_json)
         return
     report = _run(ctx, "import_messages", arguments, cores, as_json)
-    nothing = report.rejected and not report.imported and not report.skipped
-    if report.failed or nothing:
+    if report.failed or report.all_rejected:
         raise typer.Exit(1)
 
 

@@ -57,7 +57,7 @@ def stage_on_spark(job: Job, work: Work, files: Sequence[InputFile]) -> list[Sta
     if not staged.failed and staged.good != sum(rows for _, rows in written):
         job.service.objects.delete(staged.names)
         raise TaskFailed("a file could not be read again after a worker died. Nothing is imported: run it again")
-    return [replace(staged, files=frozenset(file.number for file in files))]
+    return [replace(staged, files=frozenset(file.name for file in files))]
 
 
 @dataclass(frozen=True, slots=True)

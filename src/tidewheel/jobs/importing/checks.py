@@ -18,7 +18,7 @@ from tidewheel.jobs.importing.streams import check_expanded, explained, most_byt
 from tidewheel.jobs.importing.texts import decoded, is_bytes, lengths_of, none_of, refused, true_of, valid_text
 from tidewheel.jobs.importing.times import NO_ZONE, NOT_A_TIME, Times, read_times
 from tidewheel.jobs.importing.values import attribute_texts, payloads, shown
-from tidewheel.jobs.importing.work import FileProblem, Mask, Part, Rows, Terms, Work
+from tidewheel.jobs.importing.work import FileProblem, Mask, Part, Rows, Work
 from tidewheel.ledger.rows import SCHEMA, Int64s
 from tidewheel.model.duration import MAX_DELAY_MS
 from tidewheel.model.message import MAX_MESSAGE_BYTES, TIMES_END_MS, Encoding
@@ -48,7 +48,7 @@ class Checked:
         rejected: the other rows by kind of problem.
         lines: the other rows as lines, if they are wanted.
         raw_bytes: approximate bytes of all rows.
-        failed: problems of files that cannot be read, by number. What was read of them is of no use.
+        failed: problems of files that cannot be read, by name. What was read of them is of no use.
     """
 
     table: pa.Table = field(default_factory=COLUMNS.empty_table)
@@ -56,7 +56,7 @@ class Checked:
     rejected: Counter[str] = field(default_factory=Counter)
     lines: list[bytes] = field(default_factory=list)
     raw_bytes: int = 0
-    failed: dict[int, str] = field(default_factory=dict)
+    failed: dict[str, str] = field(default_factory=dict)
 
 
 class Problems:
@@ -95,10 +95,10 @@ def read_parts(work: Work, parts: Sequence[Part]) -> Iterator[int | Checked]:
         try:
             yield from read_checked(work, part)
         except FileProblem as problem:
-            yield Checked(failed={part.file.number: str(problem)})
+            yield Checked(failed={part.file.name: str(problem)})
         except MemoryError:
             why = "it needs too much memory; make smaller row groups, pages and values, or split the file"
-            yield Checked(failed={part.file.number: why})
+            yield Checked(failed={part.file.name: why})
 
 
 def read_checked(work: Work, part: Part) -> Iterator[Checked]:
@@ -119,7 +119,7 @@ def read_checked(work: Work, part: Part) -> Iterator[Checked]:
 
 def checked_rows(work: Work, rows: Rows, file: str | None = None) -> Iterator[Checked]:
     """Checks rows. A row with a value that cannot be held is rejected."""
-    found = _tried(rows, work.terms)
+    found = _tried(rows, work)
     if found is None:
         half = len(rows) // 2
         yield from checked_rows(work, _slice(rows, 0, half), file)
@@ -139,10 +139,10 @@ def checked_rows(work: Work, rows: Rows, file: str | None = None) -> Iterator[Ch
     yield checked
 
 
-def _tried(rows: Rows, terms: Terms) -> _Found | None:
+def _tried(rows: Rows, work: Work) -> _Found | None:
     """Checks rows. Returns None if they are to be halved: a value cannot be held, or they need too much memory."""
     try:
-        found = check(rows, terms)
+        found = check(rows, work)
     except Exception as error:
         return None if len(rows) > 1 else _unreadable(len(rows), error)
     return None if len(rows) > 1 and found[1].sum() > _MOST_BYTES else found
@@ -178,7 +178,7 @@ def _unreadable(count: int, error: Exception) -> _Found:
     return nulls, np.ones(count, np.int64), problems
 
 
-def check(rows: Rows, terms: Terms) -> _Found:
+def check(rows: Rows, work: Work) -> _Found:
     """Maps and checks rows. Returns a ledger's columns without ids, the approximate bytes of each row, and problems.
 
     Raises:
@@ -186,7 +186,7 @@ def check(rows: Rows, terms: Terms) -> _Found:
     """
     count, names, problems = len(rows), rows.columns, Problems(len(rows))
     given = {field: rows.values.get(field, pa.nulls(count)) for field in asdict(names)}
-    due = _time(problems, names.deliver_at, given["deliver_at"], terms)
+    due = _time(problems, names.deliver_at, given["deliver_at"], work)
     problems.add(f"{names.deliver_at} is missing", ~due.known)
     for kind, wrong in rows.wrong.items():
         problems.add(kind, wrong)
@@ -218,19 +218,19 @@ def check(rows: Rows, terms: Terms) -> _Found:
     wrong |= true_of(pc.invert(pc.match_substring_regex(group, GROUP)))
     kind = f"{names.group} is not 1 to 128 ASCII letters, digits and punctuation, without spaces"
     problems.add(kind, wrong, _value(given["group"]))
-    expiry, value = _time(problems, names.expires_at, given["expires_at"], terms), _value(given["expires_at"])
+    expiry, value = _time(problems, names.expires_at, given["expires_at"], work), _value(given["expires_at"])
     problems.add(f"{names.expires_at} is not after its delivery", expiry.known & (expiry.ms <= due.ms), value)
     problems.add(f"{names.expires_at} is after the year 9999", expiry.ms >= TIMES_END_MS, value)
-    soon, value = due.ms < terms.earliest_ms, _value(given["deliver_at"])
+    soon, value = due.ms < work.earliest_ms, _value(given["deliver_at"])
     problems.add(f"{names.deliver_at} is too soon for an import; send it with the SDK instead", soon, value)
-    problems.add(f"{names.deliver_at} is over ten years ahead", due.ms > terms.now_ms + MAX_DELAY_MS, value)
+    problems.add(f"{names.deliver_at} is over ten years ahead", due.ms > work.now_ms + MAX_DELAY_MS, value)
     made = {
         "deliver_at_ms": pa.array(due.ms),
         "key": key,
         "attributes": attributes.maps,
         "payload": payload,
         "encoding": pa.array(rows.encoding),
-        "sent_at_ms": pa.array(np.full(count, terms.now_ms)),
+        "sent_at_ms": pa.array(np.full(count, work.now_ms)),
         "message_group": group,
         "expires_at_ms": pa.array(expiry.ms, mask=~expiry.known),
     }
@@ -241,8 +241,8 @@ def _value(column: pa.Array) -> Show:
     return lambda row: shown(column, row)
 
 
-def _time(problems: Problems, name: str | None, column: pa.Array, terms: Terms) -> Times:
-    times = read_times(column, terms.time_zone)
+def _time(problems: Problems, name: str | None, column: pa.Array, work: Work) -> Times:
+    times = read_times(column, work.options.time_zone)
     problems.add(f"{name} {NO_ZONE}", times.no_zone, _value(column))
     problems.add(f"{name} {NOT_A_TIME}", times.not_a_time, _value(column))
     return times

@@ -59,7 +59,7 @@ def apart(task: Task, work: Work, parts: Sequence[Part]) -> Iterator[Any]:
                 raise RuntimeError("the import was stopped") from None
             child.kill()
             why = f"the process that read it {_how_ended(child.wait())}; make the file again"
-            yield Checked(failed={parts[place].file.number: why})
+            yield Checked(failed={parts[place].file.name: why})
             parts = parts[place + 1 :]
         finally:
             _running.discard(child)

@@ -20,7 +20,7 @@ from tidewheel.flows.delivery.load_index import complete
 from tidewheel.flows.maintenance.merge_rows import store_rows
 from tidewheel.flows.ports import Ports
 from tidewheel.flows.waiting.find import found_messages, segment_rows
-from tidewheel.jobs.importing.work import Imported, Target
+from tidewheel.jobs.importing.work import Imported, Work
 from tidewheel.ledger.bucket import Bucket
 from tidewheel.ledger.rows import times_of
 from tidewheel.model.pack import packs
@@ -32,7 +32,7 @@ _PACKED = 1_000
 """Messages of a pack: ten such packs fit into one call of ingest."""
 
 
-def commit_ledger(ports: Ports, target: Target, mark: int, bucket: Bucket, report: Imported) -> None:
+def commit_ledger(ports: Ports, work: Work, mark: int, bucket: Bucket, report: Imported) -> None:
     """Commits one ledger, and adds its rows to a report.
 
     Raises:
@@ -42,12 +42,12 @@ def commit_ledger(ports: Ports, target: Target, mark: int, bucket: Bucket, repor
     """
     rest: Bucket | None = bucket
     for _ in range(_ATTEMPTS):
-        state = _state(ports, target)
+        state = _state(ports, work)
         if rest is None:
             commit = Commit.COMMITTED  # all rows are sent
         elif state.sealed <= rest.first_slot:
-            commit = commit_and_schedule(ports, state, rest, f"{target.import_id}#{mark}")
-        elif mark in ports.buckets.imported(target.topic, target.import_id):
+            commit = commit_and_schedule(ports, state, rest, f"{work.import_id}#{mark}")
+        elif mark in ports.buckets.imported(state.topic, work.import_id):
             commit = Commit.EXISTS
         else:
             rest, commit = _without_sealed(ports, state, rest), Commit.MOVED
@@ -61,7 +61,7 @@ def commit_ledger(ports: Ports, target: Target, mark: int, bucket: Bucket, repor
             if rest is not None and rest is not bucket:
                 ports.objects.delete([bucket.object_name])
             return
-    raise ConcurrentModification("import", target.topic, _ATTEMPTS)
+    raise ConcurrentModification("import", work.state.topic, _ATTEMPTS)
 
 
 def _without_sealed(ports: Ports, state: TopicState, bucket: Bucket) -> Bucket | None:
@@ -94,8 +94,8 @@ def _send(ports: Ports, state: TopicState, rows: pa.Table) -> None:
         ports.queues.forward(state.topic, len(places), data, urgent=True)
 
 
-def _state(ports: Ports, target: Target) -> TopicState:
-    state = ports.topic_states.read(target.topic)
-    if state is None or state.generation != target.generation:
-        raise UnknownTopic(target.topic)
+def _state(ports: Ports, work: Work) -> TopicState:
+    state = ports.topic_states.read(work.state.topic)
+    if state is None or state.generation != work.state.generation:
+        raise UnknownTopic(work.state.topic)
     return state

@@ -10,7 +10,6 @@ If it stops
 from __future__ import annotations
 
 import os
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -26,7 +25,7 @@ from tidewheel.jobs.importing.parts import shares_of
 from tidewheel.jobs.importing.record import Input, Record, Records, token_of
 from tidewheel.jobs.importing.rejects import check_writable, folder_of
 from tidewheel.jobs.importing.staging import Staged, stage_parts
-from tidewheel.jobs.importing.work import LIMITS, Imported, InputFile, Limits, Part, Target, Terms, Work
+from tidewheel.jobs.importing.work import LIMITS, Imported, InputFile, Limits, Part, Work
 from tidewheel.jobs.job import Job
 from tidewheel.jobs.location import S3
 from tidewheel.jobs.tasks import InThreads, Tasks
@@ -67,16 +66,12 @@ def import_messages(job: Job, stager: Stager | None = None, limits: Limits = LIM
     if options.rejects is not None:
         check_writable(job.location, options.rejects, options.input, f"{token}.json")
     work = work_of(job, options, state, token, limits)
-    given, records = Input.of(options, files), Records(job.service.objects, work.target)
-    record, mine = records.read(), None
-    if record is None:
+    given, records, staged = Input.of(options, files), Records(job.service.objects, work), None
+    if records.read() is None:
         if options.token is None:
-            _refuse_known(records, given)
+            _refuse_known(job, records, given)
         staged = _stage_all(job, work, files, stager or stage_here)
-        record = mine = Record.of(
-            given, staged, options.topic, {file.number: file.name for file in files}, work.terms.now_ms
-        )
-    report = complete(job, work, records, record, mine, given)
+    report = complete(job, work, given, staged)
     report.seconds = perf_counter() - started
     _say(job, options.topic, report)
     return report
@@ -86,8 +81,9 @@ def work_of(job: Job, options: ImportOptions, state: TopicState, token: str, lim
     """Returns the data that all tasks of a run share, which begins now."""
     return Work(
         options=options,
-        target=Target.of(state, token),
-        terms=Terms.of(state, job.service.clock.now_ms(), options),
+        state=state,
+        token=token,
+        now_ms=job.service.clock.now_ms(),
         location=job.location,
         source=replace(job.location, role=options.input_role),
         limits=limits,
@@ -113,11 +109,11 @@ def stage_here(job: Job, work: Work, files: Sequence[InputFile], tasks: Tasks | 
 
 def _stage_share(work: Work, parts: Sequence[Part]) -> Staged:
     """Reads and writes the parts of a task in a child."""
-    staged, failed = Staged(), dict[int, str]()
+    staged, failed = Staged(), dict[str, str]()
     for told in apart(stage_parts, work, parts):
         failed |= told.failed
         staged = told if isinstance(told, Staged) else staged
-    return replace(staged, failed=failed, files=frozenset(part.file.number for part in parts))
+    return replace(staged, failed=failed, files=frozenset(part.file.name for part in parts))
 
 
 def _stage_all(job: Job, work: Work, files: Sequence[InputFile], stager: Stager) -> Staged:
@@ -126,55 +122,57 @@ def _stage_all(job: Job, work: Work, files: Sequence[InputFile], stager: Stager)
     Raises:
         InvalidValue: no file can be imported.
     """
-    kept, failed, left = list[Staged](), dict[int, str](), list(files)
+    kept, failed, left = list[Staged](), dict[str, str](), list(files)
     while left:
         found = stager(job, work, left)
-        bad = frozenset(number for staged in found for number in staged.failed)
-        failed |= {number: why for staged in found for number, why in staged.failed.items()}
-        kept += [staged for staged in found if not staged.files & bad]
-        dropped = [staged for staged in found if staged.files & bad]
+        for staged in found:
+            failed |= staged.failed
+        dropped = [staged for staged in found if staged.files & failed.keys()]
+        kept += [staged for staged in found if not staged.files & failed.keys()]
         job.service.objects.delete(name for staged in dropped for name in staged.names)
-        again = frozenset[int]().union(*(staged.files for staged in dropped)) - bad
-        left = [file for file in left if file.number in again]
+        again = frozenset[str]().union(*(staged.files for staged in dropped)) - failed.keys()
+        left = [file for file in left if file.name in again]
         if left:
-            job.say(f"{len(bad):,} files cannot be read; {len(left):,} others are read again")
+            job.say(f"{len(failed):,} files cannot be read; {len(left):,} others are read again")
     if len(failed) == len(files):
-        name, problem = min((files[number].name, problem) for number, problem in failed.items())
-        raise InvalidValue("--input", name, problem)
+        raise InvalidValue("--input", *min(failed.items()))
     return replace(Staged.of(kept), failed=failed)
 
 
-def complete(job: Job, work: Work, records: Records, record: Record, mine: Record | None, given: Input) -> Imported:
+def complete(job: Job, work: Work, given: Input, staged: Staged | None) -> Imported:
     """Does what is left of an import.
 
     Args:
-        record: the import's.
-        mine: the same if this run's tasks have made it. It is stored first.
         given: this run's input.
+        staged: what this run's tasks have written. It counts if it is the first to be recorded.
 
     Raises:
         InvalidValue: another import has the token, there is no folder for the rejected rows, or it is too late.
     """
-    now_ms = job.service.clock.now_ms()
-    if mine is not None:
-        if now_ms > mine.stored_ms + _MOST_STAGING_MS:
-            job.service.objects.delete(mine.names)
+    now_ms, records, token = job.service.clock.now_ms(), Records(job.service.objects, work), work.token
+    record, is_mine = records.read(), False
+    if staged is not None:
+        if record is None and now_ms > work.now_ms + _MOST_STAGING_MS:
+            job.service.objects.delete(staged.names)
             raise InvalidValue("--input", work.options.input, "reading it took over twelve hours; import it in pieces")
-        record = records.store(mine)
-    is_mine = mine is not None and record.first_mark == mine.first_mark
-    if mine is not None and not is_mine:
-        job.service.objects.delete(mine.names)
-    token = work.target.import_id.rpartition(".")[0]
+        mine = Record.of(given, staged, work.state.topic, work.now_ms)
+        record = record or records.store(mine)
+        is_mine = record.first_mark == mine.first_mark
+        if not is_mine:
+            job.service.objects.delete(staged.names)
+    assert record is not None  # otherwise the tasks have run
     difference = record.given.difference(given)
     if difference is not None:
         advice = "give the same as in its first run. Another --token imports every row again"
         raise InvalidValue("--token", token, f"in this import {difference}; {advice}")
-    report = Imported(token=token, failed=dict(record.failed))
-    rejected = Counter(record.rejected)
-    report.rejected, report.skipped = (rejected, 0) if is_mine else (Counter(), rejected.total())
     is_old = now_ms > record.stored_ms + _MOST_AGE_MS
     if is_old and not record.is_finished:
         raise InvalidValue("--token", token, "this import stopped too long ago to be finished; give another")
+    report = Imported(token=token, failed=record.failed, all_rejected=bool(record.rejected) and not record.good)
+    if is_mine:
+        report.rejected.update(record.rejected)
+    else:
+        report.skipped = sum(record.rejected.values())
     if is_old:
         report.skipped += record.good
     else:
@@ -185,13 +183,13 @@ def complete(job: Job, work: Work, records: Records, record: Record, mine: Recor
 
 
 def _commit_all(job: Job, work: Work, record: Record, report: Imported) -> None:
-    target, service = work.target, job.service
-    marks, state = service.buckets.imported(target.topic, target.import_id), service.topic_states.existing(target.topic)
+    service, topic = job.service, work.state.topic
+    marks, state = service.buckets.imported(topic, work.import_id), service.topic_states.existing(topic)
     for mark, bucket in enumerate(record.buckets, record.first_mark):
         if mark in marks or (record.is_finished and not _is_lost(service, state, bucket)):
             report.skipped += bucket.rows
         else:
-            commit_ledger(service, target, mark, bucket, report)
+            commit_ledger(service, work, mark, bucket, report)
 
 
 def _is_lost(service: Ports, state: TopicState, bucket: Bucket) -> bool:
@@ -206,6 +204,9 @@ def _is_lost(service: Ports, state: TopicState, bucket: Bucket) -> bool:
 
 def _publish_rejects(job: Job, work: Work, records: Records, record: Record) -> None:
     """Copies the rejected rows to the folder for them, in the order of the record."""
+    if record.is_finished and record.rejected and work.options.rejects is not None:
+        there = f"are in {record.rejects_in}" if record.rejects_in else "are where that run wrote them, if anywhere"
+        job.say(f"the rows that an earlier run rejected {there}")
     if not record.rejects:
         return
     if work.options.rejects is None:
@@ -219,12 +220,14 @@ def _publish_rejects(job: Job, work: Work, records: Records, record: Record) -> 
             if found is not None and found.is_finished:
                 return  # another run copied them all
             raise ObjectMissing(name)
-        to.put(f"{folder}{work.target.import_id}-{number}.json", objects.get_range(name, 0, sizes[name]))
+        to.put(f"{folder}{work.import_id}-{number}.json", objects.get_range(name, 0, sizes[name]))
 
 
-def _refuse_known(records: Records, given: Input) -> None:
+def _refuse_known(job: Job, records: Records, given: Input) -> None:
     """Refuses a file of which another import made messages live: they would come twice."""
-    for import_id, file in records.others_with(given):
+    found = records.other_with(given, job.service.parallel)
+    if found is not None:
+        import_id, file = found
         raise InvalidValue(
             "--input",
             file,

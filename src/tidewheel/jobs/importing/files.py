@@ -50,10 +50,7 @@ def find_files(location: Location, options: ImportOptions) -> list[InputFile]:
     if not found:
         raise InvalidValue("--input", options.input, "there are no files; give a file, a folder or a glob")
     format_ = "parquet" if table else options.format or _format_of([name for name, _, _ in found])
-    return [
-        InputFile(number=number, name=name, size_bytes=size, changed=changed, format=format_)
-        for number, (name, size, changed) in enumerate(found)
-    ]
+    return [InputFile(name=name, size_bytes=size, changed=changed, format=format_) for name, size, changed in found]
 
 
 def plain_url(name: str) -> str:

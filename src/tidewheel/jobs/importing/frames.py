@@ -23,7 +23,7 @@ from tidewheel.jobs.importing.checks import checked_rows
 from tidewheel.jobs.importing.driver import complete, work_of
 from tidewheel.jobs.importing.options import Columns, parse_options
 from tidewheel.jobs.importing.parquet import refused_types, rows_of
-from tidewheel.jobs.importing.record import Input, Record, Records
+from tidewheel.jobs.importing.record import Input, Records
 from tidewheel.jobs.importing.rejects import check_writable
 from tidewheel.jobs.importing.staging import Stage, Staged
 from tidewheel.jobs.importing.texts import is_bytes, is_text
@@ -70,14 +70,12 @@ class FrameImport:
             raise InvalidValue(f"column {name}", type_, advice)
         work = work_of(job, options, job.service.topic_states.existing(options.topic), token, limits)
         if options.rejects is not None:
-            check_writable(job.location, options.rejects, f"{job.location.root}/{work.target.folder}", f"{token}.json")
+            check_writable(job.location, options.rejects, f"{job.location.root}/{work.folder}", f"{token}.json")
         return cls(work=work, columns=options.present(schema.names))
 
     def with_token(self, token: str) -> FrameImport:
         """Returns the same import under another token."""
-        target = self.work.target
-        named = replace(target, import_id=f"{token}.{target.generation}")
-        return replace(self, work=replace(self.work, target=named))
+        return replace(self, work=replace(self.work, token=token))
 
     def stage(self, batches: Iterable[pa.RecordBatch]) -> Staged:
         """Writes the rows of a task as ledgers."""
@@ -96,20 +94,16 @@ class FrameImport:
             InvalidValue: other rows have this token. Or rows cannot be sent, and `rejects` names no folder for them:
                 nothing was sent.
         """
-        staged, records, options = Staged.of(found), self._records(), self.work.options
-        rows, record = staged.good + staged.rejected.total(), records.read()
-        if record is None and not rows:
-            return Imported(token=self.work.target.import_id)
+        staged, options = Staged.of(found), self.work.options
+        rows, is_first = staged.good + staged.rejected.total(), self._records().read() is None
+        if is_first and not rows:
+            return Imported(token=self.work.token)
+        if is_first and options.rejects is None:
+            _refuse(staged.rejected)
+        if is_first:
+            _tell_overlap(job, staged.ledgers)
         about = {"number of rows": str(rows), "content of the rows": f"{staged.digest % _DIGESTS:032x}"}
-        given = Input.of(options, (), **about)
-        mine = Record.of(given, staged, options.topic, {}, self.work.terms.now_ms)
-        if record is not None:
-            job.service.objects.delete(mine.names)
-            return complete(job, self.work, records, record, None, given)
-        if options.rejects is None:
-            _refuse(mine.rejected)
-        _tell_overlap(job, mine.buckets)
-        return complete(job, self.work, records, mine, mine, given)
+        return complete(job, self.work, Input.of(options, (), **about), staged)
 
     def give_up(self, found: Sequence[Staged]) -> None:
         """Deletes what tasks have written, unless a record may name it. The orphan sweep deletes other ledgers."""
@@ -121,7 +115,7 @@ class FrameImport:
         self._records().forget()
 
     def _records(self) -> Records:
-        return Records(self.work.location.objects(), self.work.target)
+        return Records(self.work.location.objects(), self.work)
 
 
 def _refuse(rejected: Mapping[str, int]) -> None:

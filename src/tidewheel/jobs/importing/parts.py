@@ -32,13 +32,13 @@ def shares_of(files: Sequence[InputFile], side_by_side: int, limits: Limits) -> 
     """Returns the parts that each task reads: a part of a large file, or many small files."""
     each = max(_LEAST_BYTES, -(-sum(file.size_bytes for file in files) // side_by_side))
     most = min(limits.part_bytes, each)
-    divided = {file.number: file for file in files if file.size_bytes > most and _is_divisible(file)}
+    divided = {file.name: file for file in files if file.size_bytes > most and _is_divisible(file)}
     shares = [
         [Part(file=file, first=first, end=min(first + most, file.size_bytes))]
         for file in divided.values()
         for first in range(0, file.size_bytes, most)
     ]
-    whole = (Part(file=file) for file in files if file.number not in divided)
+    whole = (Part(file=file) for file in files if file.name not in divided)
     return [*shares, *grouped(whole, lambda part: part.size_bytes + _OPENING_BYTES, most)]
 
 

@@ -14,18 +14,20 @@ import json
 import posixpath
 import secrets
 from base64 import b64decode
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from hashlib import blake2b
 from typing import Any
 
 import msgspec
 
 from tidewheel.errors import CorruptMetadata, ObjectMissing
+from tidewheel.flows.ports.parallel import Parallel
 from tidewheel.jobs.importing.options import Dialect, ImportOptions
 from tidewheel.jobs.importing.staging import Staged
-from tidewheel.jobs.importing.work import InputFile, Target
+from tidewheel.jobs.importing.work import InputFile, Work
 from tidewheel.ledger.bucket import Bucket
 from tidewheel.model.checksum import opened, sealed
 from tidewheel.model.object_names import IMPORTS, import_name, staged_name, topic_prefix
@@ -75,12 +77,9 @@ class Input:
         for name in sorted(self.files.keys() | other.files.keys()):
             before, now = self.files.get(name), other.files.get(name)
             if before != now:
-                return f"file {name} had {_bytes(before)} and has {_bytes(now)}"
+                had, has = ("no place in the input" if n is None else f"{n:,} bytes" for n in (before, now))
+                return f"file {name} had {had} and has {has}"
         return None
-
-
-def _bytes(size: int | None) -> str:
-    return "no place in the input" if size is None else f"{size:,} bytes"
 
 
 def token_of(options: ImportOptions, files: Sequence[InputFile]) -> str:
@@ -97,7 +96,7 @@ def token_of(options: ImportOptions, files: Sequence[InputFile]) -> str:
     return blake2b(json.dumps(values).encode(), digest_size=16).hexdigest()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Record:
     """An import after its tasks.
 
@@ -110,6 +109,7 @@ class Record:
         rejects: objects with the rejected rows.
         ledgers: their buckets, as items of the table.
         is_finished: whether all is done.
+        rejects_in: the folder to which the rejected rows were copied.
     """
 
     given: Input
@@ -121,22 +121,23 @@ class Record:
     rejects: list[str]
     ledgers: list[dict[str, dict[str, Any]]]
     is_finished: bool = False
+    rejects_in: str | None = None
 
     @classmethod
-    def of(cls, given: Input, staged: Staged, topic: str, names: Mapping[int, str], now_ms: int) -> Record:
-        """Returns the record of what the tasks have written, with the files' names by number."""
+    def of(cls, given: Input, staged: Staged, topic: str, now_ms: int) -> Record:
+        """Returns the record of what the tasks have written."""
         return cls(
             given=given,
             stored_ms=now_ms,
             first_mark=secrets.randbits(48),
             good=staged.good,
             rejected=dict(staged.rejected),
-            failed={names[number]: problem for number, problem in staged.failed.items()},
+            failed=staged.failed,
             rejects=staged.rejects,
             ledgers=[encode_bucket(topic, bucket) for bucket in staged.ledgers],
         )
 
-    @property
+    @cached_property
     def buckets(self) -> list[Bucket]:
         """The buckets of the ledgers."""
         return [decode_bucket(_item(each)) for each in self.ledgers]
@@ -180,10 +181,10 @@ def _item(values: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
 class Records:
     """The records of one import."""
 
-    def __init__(self, objects: Objects, target: Target) -> None:
-        self._objects, self._target = objects, target
-        self._finished = import_name(target.topic, target.import_id)
-        self._staged = staged_name(target.topic, target.import_id)
+    def __init__(self, objects: Objects, work: Work) -> None:
+        self._objects, self._work = objects, work
+        self._finished = import_name(work.state.topic, work.import_id)
+        self._staged = staged_name(work.state.topic, work.import_id)
 
     def read(self) -> Record | None:
         """Returns the record. None if no run's tasks have ended.
@@ -207,35 +208,35 @@ class Records:
     def finish(self, record: Record) -> None:
         """Marks the import as finished, and deletes what it kept. If it stops in between, the next run deletes it."""
         if not record.is_finished:
-            self._objects.put(self._finished, replace(record, rejects=[], is_finished=True).encode())
-        self._objects.delete([*record.rejects, *(each.name for each in self._objects.list(self._target.folder))])
+            rejects_in = self._work.options.rejects if record.rejects else None
+            done = replace(record, rejects=[], is_finished=True, rejects_in=rejects_in)
+            self._objects.put(self._finished, done.encode())
+        self._objects.delete([*record.rejects, *(each.name for each in self._objects.list(self._work.folder))])
 
     def forget(self) -> None:
         """Deletes the record."""
         self._objects.delete([self._finished])
 
-    def others_with(self, given: Input) -> Iterator[tuple[str, str]]:
-        """Yields the id of each other import with messages of a file of the input as it is now, and the file."""
-        prefix = f"{topic_prefix(IMPORTS, self._target.topic)}_"
-        for found in self._objects.list(prefix):
-            import_id = found.name.removeprefix(prefix).removesuffix(".json").removesuffix("/staged")
-            if "/" in import_id or import_id == self._target.import_id or not self._is_of_topic(import_id):
-                continue
-            with suppress(CorruptMetadata):
-                other = _read(self._objects, found.name)
-                for file, changed in given.changed.items():
-                    if (
-                        other is not None
-                        and other.good
-                        and other.given.changed.get(file) == changed
-                        and file not in other.failed
-                    ):
-                        yield import_id, file
-                        break
+    def other_with(self, given: Input, parallel: Parallel) -> tuple[str, str] | None:
+        """Returns the id of another import with messages of a file of the input as it is now, and the file."""
+        prefix, found = f"{topic_prefix(IMPORTS, self._work.state.topic)}_", list[tuple[str, str]]()
 
-    def _is_of_topic(self, import_id: str) -> bool:
-        """Returns whether an import is of the topic as it is, and not of a deleted topic of its name."""
-        return import_id.rpartition(".")[2] == self._target.generation
+        def compare(name: str) -> None:
+            with suppress(CorruptMetadata):
+                other = _read(self._objects, name)
+                if other is not None and other.good:
+                    same = (file for file, changed in given.changed.items() if other.given.changed.get(file) == changed)
+                    found.extend((_import_id(name, prefix), file) for file in same if file not in other.failed)
+
+        names = (each.name for each in self._objects.list(prefix))
+        # An import to a deleted topic of this name had another generation.
+        end = f".{self._work.state.generation}"
+        parallel(compare, [each for each in names if _import_id(each, prefix).endswith(end)])
+        return min(found, default=None)
+
+
+def _import_id(name: str, prefix: str) -> str:
+    return name.removeprefix(prefix).removesuffix(".json").removesuffix("/staged")
 
 
 def _read(objects: Objects, name: str) -> Record | None:

@@ -37,8 +37,8 @@ class Staged:
         ledgers: the good rows.
         rejects: names of objects with rejected rows.
         good, rejected: numbers of rows; the rejected rows by kind.
-        failed: problems of files, by number. If there are any, nothing of the task counts.
-        files: numbers of all files with these rows.
+        failed: problems of files, by name. If there are any, nothing of the task counts.
+        files: names of all files with these rows.
         digest: of the rows, in any order.
     """
 
@@ -46,8 +46,8 @@ class Staged:
     rejects: list[str] = field(default_factory=list)
     good: int = 0
     rejected: Counter[str] = field(default_factory=Counter)
-    failed: dict[int, str] = field(default_factory=dict)
-    files: frozenset[int] = frozenset()
+    failed: dict[str, str] = field(default_factory=dict)
+    files: frozenset[str] = frozenset()
     digest: int = 0
 
     @classmethod
@@ -122,22 +122,22 @@ class Stage:
 
     def _write_lines(self) -> None:
         if self._lines:
-            name = f"{self._work.target.folder}rejects/{self._objects.new_attempt()}.json"
+            name = f"{self._work.folder}rejects/{self._objects.new_attempt()}.json"
             self._objects.put(name, b"".join(self._lines))
             self.staged.rejects.append(name)
             self._lines, self._line_bytes = [], 0
 
     def _write(self) -> None:
         """Writes a ledger."""
-        target, tables = self._work.target, self._tables
+        state, tables = self._work.state, self._tables
         self._tables, self._rows, self._bytes = [], 0, 0
         if tables:
             bucket = store_rows(
                 self._objects,
                 _sorted(tables),
-                topic=target.topic,
-                generation=target.generation,
-                settings=target.settings,
+                topic=state.topic,
+                generation=state.generation,
+                settings=state.settings,
                 content=secrets.token_hex(16),
             )
             assert bucket is not None  # there are rows

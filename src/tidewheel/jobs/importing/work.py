@@ -15,7 +15,6 @@ import pyarrow as pa
 from tidewheel.jobs.importing.options import Columns, Dialect, ImportOptions
 from tidewheel.jobs.location import Location
 from tidewheel.model.object_names import import_folder
-from tidewheel.model.settings import TopicSettings
 from tidewheel.model.topic_state import TopicState
 
 MALFORMED = "the line is malformed"
@@ -37,13 +36,11 @@ class InputFile:
     """A file as it was when the import began.
 
     Attributes:
-        number: its place among the sorted names.
         name: path or `s3://` URL.
         size_bytes, changed: size, and time or tag of the last change.
         format: parquet, csv or json.
     """
 
-    number: int
     name: str
     size_bytes: int
     changed: str
@@ -85,49 +82,6 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Target:
-    """The common properties of an import's ledgers."""
-
-    topic: str
-    generation: str
-    settings: TopicSettings
-    import_id: str
-
-    @classmethod
-    def of(cls, state: TopicState, token: str) -> Target:
-        """Returns the target of the import with this token."""
-        # A topic that is deleted and created again has no rows of an import to the first topic.
-        import_id = f"{token}.{state.generation}"
-        return cls(topic=state.topic, generation=state.generation, settings=state.settings, import_id=import_id)
-
-    @property
-    def folder(self) -> str:
-        """The prefix of the objects that an import keeps until it is finished."""
-        return import_folder(self.topic, self.import_id)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Terms:
-    """The data that a row's checks need besides its columns.
-
-    Attributes:
-        now_ms: start of this run.
-        earliest_ms: rows due before this time are rejected as too soon.
-        time_zone: zone of times without a zone.
-    """
-
-    now_ms: int
-    earliest_ms: int
-    time_zone: str | None = None
-
-    @classmethod
-    def of(cls, state: TopicState, now_ms: int, options: ImportOptions) -> Terms:
-        """Returns the terms of a run that starts now."""
-        earliest_ms = max(now_ms + options.min_lead_ms, state.sealed * state.slot_ms)
-        return cls(now_ms=now_ms, earliest_ms=earliest_ms, time_zone=options.time_zone)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
     """Bounds a task's memory.
 
@@ -146,19 +100,38 @@ LIMITS = Limits()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Work:
-    """The data shared by all tasks of an import.
+    """The data shared by all tasks of an import's run.
 
     Attributes:
+        state: of the topic when the run began.
+        token: the import's name.
+        now_ms: start of this run.
         location: where ledgers are written.
         source: how the input in S3 is read.
     """
 
     options: ImportOptions
-    target: Target
-    terms: Terms
+    state: TopicState
+    token: str
+    now_ms: int
     location: Location
     source: Location
     limits: Limits = LIMITS
+
+    @property
+    def import_id(self) -> str:
+        """The token and the generation: a topic that is deleted and created again has no rows of earlier imports."""
+        return f"{self.token}.{self.state.generation}"
+
+    @property
+    def folder(self) -> str:
+        """The prefix of the objects that the import keeps until it is finished."""
+        return import_folder(self.state.topic, self.import_id)
+
+    @property
+    def earliest_ms(self) -> int:
+        """Rows due before this time are rejected as too soon."""
+        return max(self.now_ms + self.options.min_lead_ms, self.state.sealed * self.state.slot_ms)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -208,6 +181,7 @@ class Imported:
         ledgers: ledgers that this run made live.
         skipped: rows that an earlier run imported or rejected.
         failed: problems of files of which nothing was imported, by name.
+        all_rejected: whether this run and earlier ones rejected all rows.
         seconds: duration of this run.
     """
 
@@ -218,6 +192,7 @@ class Imported:
     ledgers: int = 0
     skipped: int = 0
     failed: dict[str, str] = field(default_factory=dict)
+    all_rejected: bool = False
     seconds: float = 0.0
 
     @property
