@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from base64 import b64encode
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,8 +28,6 @@ REPEATED = "has a name twice"
 BAD_VALUE = "has a value that is empty or that SQS refuses"
 NO_TEXT = "has a number that JSON has not; write it as text, of"
 
-Pairs = list[tuple[str, str]]
-
 
 class _RepeatedName(ValueError):
     """An object has a name twice."""
@@ -43,37 +41,27 @@ class Attributes:
         maps: in the ledger's type; null where there are none.
         size: bytes that SQS counts, of each row.
         problems: kinds, each with its rows.
-        shown: what to show of a row with a problem.
+        show: returns what to show of a row with a problem.
     """
 
     maps: pa.Array
     size: npt.NDArray[np.int64]
     problems: dict[str, npt.NDArray[np.bool_]]
-    shown: list[str]
-    place: npt.NDArray[np.int64]
-
-    def show(self, row: int) -> str:
-        """Returns what to show of a row with a problem."""
-        return self.shown[int(self.place[row])]
+    show: Callable[[int], str]
 
 
 def read_attributes(column: pa.Array) -> Attributes:
     """Reads the texts of JSON objects."""
     encoded = column.dictionary_encode()
-    texts: list[str | bytes] = encoded.dictionary.to_pylist()
-    read = [_read(text) for text in texts] + [(None, None, "")]
-    place = encoded.indices.fill_null(len(texts)).to_numpy(zero_copy_only=False).astype(np.int64)
-    found = pa.array([pairs or None for pairs, _, _ in read], _TEXTS)
-    size = np.fromiter((_size(pairs or ()) for pairs, _, _ in read), np.int64, len(read))
-    problems = {}
-    for kind in {kind for _, kind, _ in read if kind is not None}:
-        problems[kind] = np.fromiter((each == kind for _, each, _ in read), bool, len(read))[place]
+    read = [*map(_read, encoded.dictionary.to_pylist()), ((), None, "")]
+    place = encoded.indices.fill_null(len(read) - 1).to_numpy(zero_copy_only=False).astype(np.int64)
+    maps = pa.array([pairs or None for pairs, _, _ in read], _TEXTS)
+    kinds = np.array([kind or "" for _, kind, _ in read], object)[place]
     return Attributes(
-        maps=found.take(pa.array(place)),
-        size=size[place],
-        problems=problems,
-        shown=[shown for _, _, shown in read],
-        place=place,
+        maps=maps.take(pa.array(place)),
+        size=np.array([_size(pairs) for pairs, _, _ in read], np.int64)[place],
+        problems={kind: kinds == kind for kind in {kind for _, kind, _ in read} if kind is not None},
+        show=lambda row: read[place[row]][2],
     )
 
 
@@ -82,41 +70,35 @@ def object_text(pairs: Iterable[tuple[str, Any]]) -> str:
     return "{" + ",".join(f"{_json(str(name))}:{_json(value)}" for name, value in pairs) + "}"
 
 
-def _read(text: str | bytes) -> tuple[Pairs | None, str | None, str]:
+def _read(text: str | bytes) -> tuple[Sequence[tuple[str, str]], str | None, str]:
     """Returns the pairs, the problem, and what to show of it."""
     try:
         text = text.decode() if isinstance(text, bytes) else text
-    except UnicodeDecodeError:
-        return None, NOT_AN_OBJECT, repr(text)
-    if not text.strip():
-        return None, None, ""
-    try:
-        given = exact_json_of(text, object_pairs_hook=_once, parse_constant=float)
+        given = exact_json_of(text, object_pairs_hook=_once, parse_constant=float) if text.strip() else None
     except _RepeatedName:
-        return None, REPEATED, text
+        return (), REPEATED, str(text)
     except ValueError:
-        return None, NOT_AN_OBJECT, text
+        return (), NOT_AN_OBJECT, text if isinstance(text, str) else repr(text)
     if given is None:
-        return None, None, ""
+        return (), None, ""
     if not isinstance(given, dict):
-        return None, NOT_AN_OBJECT, text
+        return (), NOT_AN_OBJECT, text
     pairs = []
     for name, each in given.items():
         try:
             pairs += [] if each is None else [(name, each if isinstance(each, str) else json_text(each))]
         except ValueError:
-            return None, NO_TEXT, name
-    names = [name for name, _ in pairs]
-    if len(names) > MAX_ATTRIBUTES:
-        return None, TOO_MANY, ", ".join(names)
-    if any(not ATTRIBUTE_NAME.match(name) or name == HEADER_ATTRIBUTE for name in names):
-        return None, BAD_NAME, object_text(pairs)
+            return (), NO_TEXT, name
+    if len(pairs) > MAX_ATTRIBUTES:
+        return (), TOO_MANY, ", ".join(name for name, _ in pairs)
+    if any(not ATTRIBUTE_NAME.match(name) or name == HEADER_ATTRIBUTE for name, _ in pairs):
+        return (), BAD_NAME, object_text(pairs)
     if any(not value or not _is_taken(value) for _, value in pairs):
-        return None, BAD_VALUE, object_text(pairs)
+        return (), BAD_VALUE, object_text(pairs)
     return pairs, None, ""
 
 
-def _once(pairs: Pairs) -> dict[str, Any]:
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(dict(pairs)) < len(pairs):
         raise _RepeatedName
     return dict(pairs)

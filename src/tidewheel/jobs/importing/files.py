@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import io
+import operator
 import re
 from collections.abc import Iterator
-from functools import partial
+from fnmatch import fnmatchcase
 from glob import escape, glob, has_magic
 from pathlib import Path
 from typing import Any
@@ -40,7 +41,10 @@ def find_files(location: Location, options: ImportOptions) -> list[InputFile]:
     table = options.format in TABLES
     try:
         if table:
-            found = [(name, *_stat_of(location, name)) for name in table_files(location, options)]
+            names = table_files(location, options)
+            found = [each for name in names for each in _list(location, name, exact=True)]
+            if len(found) < len(names):
+                raise FileNotFoundError("the table's metadata name files that are gone")
         elif is_delta(location, path):
             raise InvalidValue("--input", options.input, "it is a Delta table; give --format delta")
         else:
@@ -144,9 +148,8 @@ class _S3File(io.RawIOBase):
 
 def _named(location: Location, path: str) -> list[tuple[str, int, str]]:
     """Lists the files that have a name, or match it as a glob."""
-    list_ = partial(_in_s3, location) if path.startswith(S3) else _local
-    exact = sorted(list_(path, exact=True))
-    matching = sorted(list_(path)) if has_magic(path) else exact
+    exact = sorted(_list(location, path, exact=True))
+    matching = sorted(_list(location, path)) if has_magic(path) else exact
     others = sorted(set(matching) - set(exact)) if exact else []
     if others:
         advice = "write [[], [*] or [?] for a character of a name"
@@ -154,7 +157,11 @@ def _named(location: Location, path: str) -> list[tuple[str, int, str]]:
     return exact or matching
 
 
-def _local(path: str, *, exact: bool = False) -> Iterator[tuple[str, int, str]]:
+def _list(location: Location, path: str, *, exact: bool = False) -> Iterator[tuple[str, int, str]]:
+    return _in_s3(location, path, exact=exact) if path.startswith(S3) else _local(path, exact=exact)
+
+
+def _local(path: str, *, exact: bool) -> Iterator[tuple[str, int, str]]:
     seen = set()
     for name in sorted(glob(escape(path) if exact else path, recursive=True)):  # noqa: PTH207
         root = Path(name)
@@ -167,45 +174,21 @@ def _local(path: str, *, exact: bool = False) -> Iterator[tuple[str, int, str]]:
                 yield (str(each.absolute()), *_stat(each))
 
 
-def _stat_of(location: Location, name: str) -> tuple[int, str]:
-    return _stat_s3(location, name) if name.startswith(S3) else _stat(Path(name))
-
-
 def _stat(path: Path) -> tuple[int, str]:
     found = path.stat()
     return found.st_size, str(found.st_mtime_ns)
 
 
-def _in_s3(location: Location, url: str, *, exact: bool = False) -> Iterator[tuple[str, int, str]]:
+def _in_s3(location: Location, url: str, *, exact: bool) -> Iterator[tuple[str, int, str]]:
     s3_bucket, _, pattern = url.removeprefix(S3).partition("/")
     prefix = pattern if exact else re.split(r"[*?\[]", pattern, maxsplit=1)[0]
-    named = pattern.strip("/")
-    matches = re.compile((re.escape(named) if exact else _glob_pattern(named)) + r"(?:/(?P<inside>.*))?\Z", re.DOTALL)
+    globs, same = [each for each in pattern.strip("/").split("/") if each], operator.eq if exact else fnmatchcase
     pages = client(location, "s3").get_paginator("list_objects_v2").paginate(Bucket=s3_bucket, Prefix=prefix)
-    for page in pages:
-        for each in page.get("Contents", ()):
-            found = matches.match(each["Key"] if named else f"/{each['Key']}")
-            if found is None or each["Key"].endswith("/") or _is_hidden((found["inside"] or "").split("/")):
-                continue
+    for each in (found for page in pages for found in page.get("Contents", ())):
+        parts = each["Key"].split("/")
+        matches = len(parts) >= len(globs) and all(map(same, parts, globs))
+        if matches and not each["Key"].endswith("/") and not _is_hidden(parts[len(globs) :]):
             yield f"{S3}{s3_bucket}/{each['Key']}", each["Size"], each["ETag"]
-
-
-def _glob_pattern(glob_: str) -> str:
-    """Returns a glob as a regular expression. A star matches no slash."""
-    tokens = re.findall(r"\[[^\]]+\]|.", glob_, re.DOTALL)
-    named = {"*": "[^/]*", "?": "[^/]"}
-    return "".join(named.get(t, _one_of(t[1:-1]) if len(t) > 1 else re.escape(t)) for t in tokens)
-
-
-def _one_of(characters: str) -> str:
-    plain = characters.removeprefix("!").replace("\\", r"\\").replace("[", r"\[").replace("^", r"\^")
-    return f"[^{plain}]" if characters.startswith("!") else f"[{plain}]"
-
-
-def _stat_s3(location: Location, url: str) -> tuple[int, str]:
-    s3_bucket, _, key = url.removeprefix(S3).partition("/")
-    found = client(location, "s3").head_object(Bucket=s3_bucket, Key=key)
-    return found["ContentLength"], found["ETag"]
 
 
 def _is_hidden(parts: Any) -> bool:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -116,54 +117,45 @@ def parse_options(arguments: Mapping[str, str]) -> ImportOptions:
     for name in ("topic", "input"):
         if not arguments.get(name):
             raise InvalidValue(f"--{name}", arguments.get(name), "this job needs it")
-    given = {column: arguments.get(column.replace("_", "-")) for column in asdict(Columns())}
+    columns = {column: arguments.get(column.replace("_", "-")) for column in asdict(Columns())}
+    given = partial(_given, arguments)
+    quotes = f"give one of {' '.join(_PUNCTUATION)}"
+    dialect = Dialect(
+        quote=given("csv-quote", _PUNCTUATION.__contains__, quotes) or '"',
+        escape=given("csv-escape", _PUNCTUATION.__contains__, quotes),
+    )
+    if dialect.quote == "\\":
+        raise InvalidValue("--csv-quote", dialect.quote, "a backslash escapes quotes: give --csv-escape")
+    role = "give a role's ARN, such as arn:aws:iam::123456789012:role/reader"
     return ImportOptions(
         topic=arguments["topic"],
         input=arguments["input"],
-        input_role=_role(arguments.get("input-role")),
-        format=_format(arguments.get("format")),
-        columns=Columns(**{column: name for column, name in given.items() if name}),
-        optional=frozenset(c for c in ("key", "attributes", "expires_at", "group") if not given[c]),
+        input_role=given("input-role", ROLE_ARN.match, role),
+        format=given("format", FORMATS.__contains__, f"give {', '.join(FORMATS)}"),
+        columns=Columns(**{column: name for column, name in columns.items() if name}),
+        optional=frozenset(c for c in ("key", "attributes", "expires_at", "group") if not columns[c]),
         rejects=arguments.get("rejects") or None,
-        token=_token(arguments.get("token")),
+        token=given("token", _TOKEN.match, "use 1 to 64 letters, digits, '_' or '-'"),
         min_lead_ms=delay_ms(arguments.get("min-lead") or _MIN_LEAD, "--min-lead"),
-        time_zone=_time_zone(arguments.get("time-zone")),
-        dialect=_dialect(arguments.get("csv-quote") or '"', arguments.get("csv-escape") or None),
+        time_zone=given("time-zone", _is_zone, "give a zone's name, such as Europe/Berlin or UTC"),
+        dialect=dialect,
     )
 
 
-def _dialect(quote: str, escape: str | None) -> Dialect:
-    for option, text in (("--csv-quote", quote), ("--csv-escape", escape)):
-        if text is not None and text not in _PUNCTUATION:
-            raise InvalidValue(option, text, f"give one of {' '.join(_PUNCTUATION)}")
-    if quote == "\\":
-        raise InvalidValue("--csv-quote", quote, "a backslash escapes quotes: give --csv-escape")
-    return Dialect(quote=quote, escape=escape)
+def _given(arguments: Mapping[str, str], name: str, accepts: Callable[[str], object], advice: str) -> str | None:
+    """Returns an option, None if it is not given.
 
-
-def _format(text: str | None) -> str | None:
-    if text and text not in FORMATS:
-        raise InvalidValue("--format", text, f"give {', '.join(FORMATS)}")
-    return text or None
-
-
-def _role(text: str | None) -> str | None:
-    if text and not ROLE_ARN.match(text):
-        raise InvalidValue("--input-role", text, "give a role's ARN, such as arn:aws:iam::123456789012:role/reader")
-    return text or None
-
-
-def _token(text: str | None) -> str | None:
-    if text and not _TOKEN.match(text):
-        raise InvalidValue("--token", text, "use 1 to 64 letters, digits, '_' or '-'")
-    return text or None
-
-
-def _time_zone(text: str | None) -> str | None:
-    if not text:
-        return None
-    try:
-        ZoneInfo(text)
-    except (KeyError, ValueError, OSError):
-        raise InvalidValue("--time-zone", text, "give a zone's name, such as Europe/Berlin or UTC") from None
+    Raises:
+        InvalidValue: it is wrong.
+    """
+    text = arguments.get(name) or None
+    if text is not None and not accepts(text):
+        raise InvalidValue(f"--{name}", text, advice)
     return text
+
+
+def _is_zone(text: str) -> bool:
+    try:
+        return ZoneInfo(text) is not None
+    except (KeyError, ValueError, OSError):
+        return False
