@@ -16,10 +16,10 @@ import pytest
 from tests.flows.world import DAY, HOUR
 from tests.jobs.test_import import Bench, bench, due, small
 from tidewheel.errors import InvalidValue
-from tidewheel.jobs.importing.csv_rows import _parsed, header_of, read_csv
+from tidewheel.jobs.importing.csv_rows import _parsed, read_csv
 from tidewheel.jobs.importing.csv_strict import StrictCsv
 from tidewheel.jobs.importing.options import Columns, Dialect
-from tidewheel.jobs.importing.work import InputFile, Part
+from tidewheel.jobs.importing.work import InputFile
 from tidewheel.jobs.location import Location
 
 __all__ = ["bench", "small"]
@@ -78,13 +78,10 @@ def read(path: Path, dialect: Dialect = BACKSLASH) -> tuple[list[tuple[str, ...]
     changed = str(found.st_mtime_ns)
     file = InputFile(name=str(path), size_bytes=found.st_size, changed=changed, format="csv")
     columns = Columns(key=None, attributes=None, expires_at=None, group=None)
-    part = Part(file=file, columns=columns, dialect=dialect)
-    location = Location(root=str(path.parent))
-    part = Part(file=file, columns=columns, header=header_of(location, part), dialect=dialect)
     good: list[tuple[str, ...]] = []
     bad: list[str] = []
     numbers: list[int] = []
-    for rows in read_csv(location, part):
+    for rows in read_csv(Location(root=str(path.parent)), file, dialect, lambda _: columns):
         good += [tuple(json.loads(value) or "" for value in rows.given(n).values()) for n in range(len(rows))]
         bad += [text for _, _, text in rows.malformed]
         numbers += [rows.place(n)["row"] for n in range(len(rows))] + [place["row"] for place, _, _ in rows.malformed]

@@ -14,10 +14,11 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
+from tidewheel.jobs.importing.options import Columns
 from tidewheel.jobs.importing.rejects import columns_of
 from tidewheel.jobs.importing.streams import Stream, stream_of, text_of
 from tidewheel.jobs.importing.texts import from_base64
-from tidewheel.jobs.importing.work import ENCODING, MALFORMED, FileProblem, Part, Rows
+from tidewheel.jobs.importing.work import ENCODING, MALFORMED, FileProblem, Part, Present, Rows
 from tidewheel.jobs.location import Location
 from tidewheel.model.message import Encoding
 
@@ -30,22 +31,20 @@ _BAD = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 Line = dict[str, msgspec.Raw]
 
 
-def read_lines(location: Location, part: Part, needed: Mapping[str, str]) -> Iterator[Rows]:
+def read_lines(location: Location, part: Part, columns: Columns, present: Present) -> Iterator[Rows]:
     """Reads the lines of a part.
 
-    Args:
-        needed: columns that the first lines must have, by option. A misspelt name ends here.
-
     Raises:
-        FileProblem: none of the first lines has a column, a line is too long, or the file cannot be read.
+        FileProblem: none of the first lines has a needed column, so that a misspelt name ends here, a line is too
+            long, or the file cannot be read.
     """
     number = None if part.first else 1
     for offset, block in _blocks(stream_of(location, part.file), part):
         text = block if offset else text_of(block)
         found, places, bad = _decoded(text)
-        if not offset:
-            _check_names(found, needed)
-        yield _rows(part, text, found, places, bad, {"byte": offset} if number is None else {"line": number})
+        if not offset and found:
+            present(dict.fromkeys(name for line in found for name in line))
+        yield _rows(columns, text, found, places, bad, {"byte": offset} if number is None else {"line": number})
         number = None if number is None else number + text.count(b"\n")
 
 
@@ -90,17 +89,8 @@ def _decoded(block: bytes) -> tuple[list[Line], Sequence[int], list[int]]:
     return found, places, bad
 
 
-def _check_names(found: list[Line], needed: Mapping[str, str]) -> None:
-    names = dict.fromkeys(name for line in found for name in line)
-    for option, name in needed.items():
-        if names and name not in names:
-            shown = ", ".join(names)
-            advice = "if it is rare, put a line that has it first"
-            raise FileProblem(f"no column {name!r} ({option}) in its first lines; there are: {shown}; {advice}")
-
-
 def _rows(
-    part: Part, block: bytes, found: list[Line], places: Sequence[int], bad: list[int], first: Mapping[str, int]
+    columns: Columns, block: bytes, found: list[Line], places: Sequence[int], bad: list[int], first: Mapping[str, int]
 ) -> Rows:
     """Maps lines. `first` says where the block's first line stands, by its number or its first byte."""
     lines: list[bytes] = []
@@ -116,7 +106,6 @@ def _rows(
         text(place)
         return {name: at + (place if name == "line" else starts[place]) for name, at in first.items()}
 
-    columns = part.columns
     raw = {name: [bytes(line.get(name, b"")) for line in found] for name in {*columns.names, ENCODING}}
     values = {name: pa.array(map(_plain, each), pa.binary()) for name, each in raw.items()}
     bodies = raw[columns.body]

@@ -17,7 +17,7 @@ from tidewheel.jobs.importing.options import Columns
 from tidewheel.jobs.importing.streams import explained
 from tidewheel.jobs.importing.texts import is_any, is_bytes, is_text
 from tidewheel.jobs.importing.times import ACCEPTED, takes
-from tidewheel.jobs.importing.work import ENCODING, FileProblem, InputFile, Part, Rows
+from tidewheel.jobs.importing.work import ENCODING, FileProblem, InputFile, Part, Present, Rows
 from tidewheel.jobs.location import Location
 from tidewheel.model.message import Encoding
 
@@ -57,17 +57,14 @@ def refused_types(
                 yield name, f"--{field.replace('_', '-')}", f"{type_}{''.join(inside[:1])}", advice
 
 
-def read_parquet(location: Location, part: Part, present: Callable[[tuple[str, ...]], Columns]) -> Iterator[Rows]:
+def read_parquet(location: Location, part: Part, present: Present) -> Iterator[Rows]:
     """Reads the rows of the row groups that begin in a part. The numbers of rows count from 1 in each row group.
-
-    Args:
-        present: returns the mapped columns that a file with columns of some names has.
 
     Raises:
         FileProblem: a row group is damaged, or a column has a type that cannot be mapped.
     """
     file = _open(location, part.file)
-    columns = present(tuple(file.schema_arrow.names))
+    columns = present(file.schema_arrow.names)
     check_types(file, columns)
     far = _stored(file, "INT96", [columns.deliver_at, columns.expires_at])
     exact = [_open(location, part.file, unit) for unit in ("ms", "ns") if far]

@@ -6,14 +6,13 @@ The division follows from the listing alone, so no file is opened for it.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidewheel.jobs.importing.csv_rows import header_of, read_csv
+from tidewheel.jobs.importing.csv_rows import read_csv
 from tidewheel.jobs.importing.files import check_unchanged, codec_of
 from tidewheel.jobs.importing.json_lines import read_lines
 from tidewheel.jobs.importing.options import Columns, ImportOptions
@@ -63,24 +62,21 @@ def read_part(location: Location, part: Part, options: ImportOptions) -> Iterato
 
 
 def _read(location: Location, part: Part, options: ImportOptions, given: Mapping[str, str]) -> Iterator[Rows]:
-    def present(names: tuple[str, ...]) -> Columns:
-        columns = _present((*names, *given.values()), options)
-        absent: dict[str, Any] = {option: None for option, name in given.items() if name not in names}
-        return replace(columns, **absent)
+    rare = "; if it is rare, put a line that has it first" if part.file.format == "json" else ""
+
+    def present(names: Collection[str]) -> Columns:
+        for option, name in options.needed.items():
+            if name not in names and name not in given.values():
+                raise FileProblem(f"no column {name!r} ({option}); there are: {', '.join(names) or 'none'}{rare}")
+        return options.present(names)
 
     match part.file.format if part.file.size_bytes else None:
-        case None:
-            return
         case "parquet":
             yield from read_parquet(location, part, present)
         case "csv":
-            part = replace(part, dialect=options.dialect)
-            header = header_of(location, part)
-            if header:
-                yield from read_csv(location, replace(part, header=header, columns=present(header)))
-        case _:
-            needed = {option: name for option, name in options.needed.items() if name not in given.values()}
-            yield from read_lines(location, replace(part, columns=options.columns), needed)
+            yield from read_csv(location, part.file, options.dialect, present)
+        case "json":
+            yield from read_lines(location, part, options.columns, present)
 
 
 def _with_folders(rows: Rows, options: ImportOptions, given: Mapping[str, str], folders: Mapping[str, str]) -> Rows:
@@ -97,10 +93,3 @@ def _with_folders(rows: Rows, options: ImportOptions, given: Mapping[str, str], 
         return {**own, **{name: text for name, text in texts.items() if own.get(name, "null") == "null"}}
 
     return replace(rows, values=values, columns=options.present({*rows.columns.names, *given.values()}), given=shown)
-
-
-def _present(names: tuple[str, ...], options: ImportOptions) -> Columns:
-    for option, name in options.needed.items():
-        if name not in names:
-            raise FileProblem(f"no column {name!r} ({option}); there are: {', '.join(names) or 'none'}")
-    return options.present(names)

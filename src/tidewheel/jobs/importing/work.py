@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 from urllib.parse import unquote
@@ -12,11 +12,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tidewheel.jobs.importing.options import Columns, Dialect, ImportOptions
+from tidewheel.jobs.importing.options import Columns, ImportOptions
 from tidewheel.jobs.location import Location
 from tidewheel.model.object_names import import_folder
 from tidewheel.model.topic_state import TopicState
 
+Present = Callable[[Collection[str]], Columns]
+"""Returns the mapped columns that a file with columns of some names has."""
 MALFORMED = "the line is malformed"
 """The problem of a line that is no row."""
 ENCODING = "tidewheel.encoding"
@@ -59,16 +61,11 @@ class Part:
 
     Attributes:
         first, end: the part has the row groups and the lines that begin in these bytes. `end` is -1 for a whole file.
-        columns: the mapped columns that the file has, once it is open.
-        header, dialect: the columns of a CSV file, and how it quotes values.
     """
 
     file: InputFile
     first: int = 0
     end: int = -1
-    columns: Columns = field(default_factory=Columns)
-    header: tuple[str, ...] = ()
-    dialect: Dialect = field(default_factory=Dialect)
 
     @property
     def is_whole(self) -> bool:
