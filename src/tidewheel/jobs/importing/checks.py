@@ -15,7 +15,7 @@ from tidewheel.jobs.importing.attributes import read_attributes
 from tidewheel.jobs.importing.parts import read_part
 from tidewheel.jobs.importing.rejects import columns_of, reject_line
 from tidewheel.jobs.importing.streams import check_expanded, explained, most_bytes
-from tidewheel.jobs.importing.texts import decoded, is_bytes, lengths_of, none_of, refused, true_of, valid_text
+from tidewheel.jobs.importing.texts import decoded, is_bytes, lengths_of, refused, true_of, valid_text
 from tidewheel.jobs.importing.times import NO_ZONE, NOT_A_TIME, Times, read_times
 from tidewheel.jobs.importing.values import attribute_texts, payloads, shown
 from tidewheel.jobs.importing.work import FileProblem, Mask, Part, Rows, Work
@@ -119,33 +119,28 @@ def read_checked(work: Work, part: Part) -> Iterator[Checked]:
 
 def checked_rows(work: Work, rows: Rows, file: str | None = None) -> Iterator[Checked]:
     """Checks rows. A row with a value that cannot be held is rejected."""
-    found = _tried(rows, work)
-    if found is None:
+    try:
+        columns, weights, problems = check(rows, work)
+        is_too_much = len(rows) > 1 and weights.sum() > _MOST_BYTES
+    except Exception as error:
+        columns, weights, problems = _unreadable(error)
+        is_too_much = len(rows) > 1
+    if is_too_much:
         half = len(rows) // 2
         yield from checked_rows(work, _slice(rows, 0, half), file)
         yield from checked_rows(work, _slice(rows, half, len(rows)), file)
         return
-    columns, weights, problems = found
-    table, good = pa.table(columns), problems.problem < 0
-    checked = Checked(table=table, weights=weights, raw_bytes=int(weights.sum()))
-    if not good.all():
-        table, weights = table.filter(pa.array(good)), weights[good]
-        counts = Counter(problems.problem[~good].tolist())
-        rejected = Counter({problems.kinds[kind]: count for kind, count in counts.items()})
-        checked = replace(checked, table=table, weights=weights, rejected=rejected)
-    checked.rejected.update(kind for _, kind, _ in rows.malformed)
-    if work.options.rejects is not None:
-        checked.lines.extend(_lines(rows, problems, file))
-    yield checked
-
-
-def _tried(rows: Rows, work: Work) -> _Found | None:
-    """Checks rows. Returns None if they are to be halved: a value cannot be held, or they need too much memory."""
-    try:
-        found = check(rows, work)
-    except Exception as error:
-        return None if len(rows) > 1 else _unreadable(len(rows), error)
-    return None if len(rows) > 1 and found[1].sum() > _MOST_BYTES else found
+    good = problems.problem < 0
+    counts = Counter(problems.problem[~good].tolist())
+    rejected = Counter({problems.kinds[kind]: count for kind, count in counts.items()})
+    rejected.update(kind for _, kind, _ in rows.malformed)
+    yield Checked(
+        table=pa.table(columns).filter(pa.array(good)) if rejected else pa.table(columns),
+        weights=weights[good],
+        rejected=rejected,
+        lines=list(_lines(rows, problems, file)) if work.options.rejects is not None else [],
+        raw_bytes=int(weights.sum()),
+    )
 
 
 def _lines(rows: Rows, problems: Problems, file: str | None) -> Iterator[bytes]:
@@ -171,11 +166,11 @@ def _slice(rows: Rows, start: int, end: int) -> Rows:
     )
 
 
-def _unreadable(count: int, error: Exception) -> _Found:
-    nulls = {field.name: pa.nulls(count, field.type) for field in COLUMNS}
-    problems = Problems(count)
-    problems.add(UNREADABLE, ~none_of(count), lambda _: error)
-    return nulls, np.ones(count, np.int64), problems
+def _unreadable(error: Exception) -> _Found:
+    """Returns the findings of one row."""
+    problems = Problems(1)
+    problems.add(UNREADABLE, np.ones(1, bool), lambda _: error)
+    return {field.name: pa.nulls(1, field.type) for field in COLUMNS}, np.ones(1, np.int64), problems
 
 
 def check(rows: Rows, work: Work) -> _Found:

@@ -30,13 +30,15 @@ def read_csv(location: Location, file: InputFile, dialect: Dialect, present: Pre
         header.decode()
     except UnicodeDecodeError:
         raise FileProblem("its header is not UTF-8; write the file as UTF-8, and import it") from None
-    names = _parsed(header, dialect, [], []).column_names if header else []
+    if not header:
+        return
+    names = _parsed(header, dialect, [], []).schema.names
     repeated = sorted({name for name in names if names.count(name) > 1})
     if repeated:
         raise FileProblem(f"its header has {', '.join(repeated)} twice; give each column a name of its own")
-    columns = present(names) if names else None
+    columns = present(names)
     try:
-        for data, malformed in strict.blocks(stream, begin, len(names)) if columns else ():
+        for data, malformed in strict.blocks(stream, begin, len(names)):
             wrong: list[int] = []
             batch = _parsed(data, dialect, names, wrong)
             numbers = np.arange(number, number + batch.num_rows + len(wrong))

@@ -48,7 +48,7 @@ def refused_types(
     Args:
         enums: paths of columns, or inside of them, that Parquet stores as enumerations.
     """
-    for field, (accepts, advice) in _ACCEPTED.items():
+    for field, (accepts, advice, _) in _FIELDS.items():
         name = getattr(columns, field)
         if name in schema.names:
             type_ = pa.string() if name in enums else schema.field(name).type
@@ -177,7 +177,7 @@ def rows_of(batch: pa.RecordBatch, columns: Columns, place: Callable[[int], dict
 
 def _given(batch: pa.RecordBatch, columns: Columns, row: int) -> dict[str, str]:
     """Returns the mapped columns of a row as JSON, as they are read from JSON lines."""
-    forms = {getattr(columns, field): form for field, form in _FORMS.items()}
+    forms = {getattr(columns, field): form for field, (_, _, form) in reversed(_FIELDS.items())}
     given = {name: values.json_of(batch.column(name), row, forms[name]) for name in batch.schema.names}
     bytes_ = values.encoding_of(values.plain_type(batch.schema.field(columns.body).type)) is Encoding.BYTES
     return given | ({ENCODING: '"bytes"'} if bytes_ else {})
@@ -212,20 +212,16 @@ def _has_time(type_: pa.DataType) -> bool:
     return pa.types.is_temporal(type_) or any(_has_time(type_.field(n).type) for n in range(type_.num_fields))
 
 
-_ACCEPTED: dict[str, tuple[Callable[[pa.DataType], bool], str]] = {
-    "deliver_at": (takes, ACCEPTED),
-    "body": (_is_body, "give text, binary, a struct, a list or a map, with plain types in it"),
-    "key": (_is_plain, "give a column of text"),
-    "attributes": (_is_attributes, "give a map or struct of texts, numbers and flags, or the text of a JSON object"),
-    "expires_at": (takes, ACCEPTED),
-    "group": (_is_plain, "give a column of text"),
+_FIELDS: dict[str, tuple[Callable[[pa.DataType], bool], str, Callable[[pa.Array], str]]] = {
+    "body": (_is_body, "give text, binary, a struct, a list or a map, with plain types in it", values.body_json),
+    "deliver_at": (takes, ACCEPTED, values.time_json),
+    "key": (_is_plain, "give a column of text", values.key_json),
+    "attributes": (
+        _is_attributes,
+        "give a map or struct of texts, numbers and flags, or the text of a JSON object",
+        values.attributes_json,
+    ),
+    "expires_at": (takes, ACCEPTED, values.time_json),
+    "group": (_is_plain, "give a column of text", values.key_json),
 }
-_FORMS = {
-    "group": values.key_json,
-    "expires_at": values.time_json,
-    "attributes": values.attributes_json,
-    "key": values.key_json,
-    "deliver_at": values.time_json,
-    "body": values.body_json,
-}
-"""The later ones count if two fields are of one column."""
+"""What a column may be, what to give, and a value as JSON, by field. The first field of a column counts."""
