@@ -17,7 +17,7 @@ from contextlib import suppress
 from contextvars import ContextVar
 from copy import copy
 from email.utils import formatdate
-from functools import cache, partial
+from functools import cache
 from http import HTTPStatus
 from io import BytesIO
 from posixpath import normpath
@@ -54,7 +54,7 @@ from tidewheel.client.dev_service import check_free
 from tidewheel.clock import Clock, tell
 from tidewheel.errors import TidewheelError
 from tidewheel.local.emulator.refusals import answer_of, check_request, refusal_for
-from tidewheel.local.emulator.wire_calls import JSON_SERVICES, WireRequest, of_botocore, of_wsgi, operation_of, scope_of
+from tidewheel.local.emulator.wire_calls import JSON_SERVICES, of_wsgi, operation_of, scope_of
 
 REGION = "us-east-1"
 ACCESS_KEY = "AKIALOCALTIDEWHEEL00"
@@ -79,8 +79,6 @@ Own = Mapping[tuple[str, str], Operation]
 Command = Callable[[str], Iterable[str]]
 Commands = Mapping[str, Command]
 """Path of a command -> a function that takes the request's body and returns the answer's text, at once or in parts."""
-Guard = Callable[[WireRequest, Callable[[], Answer]], Answer]
-"""Takes a request and the function that answers the request. Returns that answer, or a refusal."""
 
 
 @cache
@@ -126,19 +124,17 @@ class Wire:
         self._parsers = ResponseParserFactory()
         self._server: HttpServer | None = None
         self.endpoint_observer: Observer | None = None
-        self._guarded: list[HttpServer] = []
         self.closed = False
 
     def session(self, observer: Observer | None = None) -> boto3.Session:
         """Returns a boto3 session whose clients never leave the process. See `core_session`."""
         return boto3.Session(botocore_session=self.core_session(observer))
 
-    def core_session(self, observer: Observer | None = None, guard: Guard | None = None) -> botocore.session.Session:
+    def core_session(self, observer: Observer | None = None) -> botocore.session.Session:
         """Returns a botocore session whose clients never leave the process.
 
         Args:
             observer: called after each request with service, operation, request and the length of the response.
-            guard: decides which requests are answered; without a guard, all are.
         """
         loader, hooks = _shared()
         core = botocore.session.Session(event_hooks=copy(hooks), include_builtin_handlers=False)
@@ -150,23 +146,20 @@ class Wire:
         core.set_default_client_config(Config(retries={"total_max_attempts": 1}, user_agent="tidewheel-local"))
 
         def answer(model: OperationModel, params: dict[str, Any], **_: Any) -> Any:
-            return self._answer(model, params, observer, guard)
+            return self._answer(model, params, observer)
 
         core.get_component("event_emitter").register_last("before-call", answer)
         tell(core, self._clock)
         return core
 
-    def _answer(
-        self, model: OperationModel, params: dict[str, Any], observer: Observer | None, guard: Guard | None
-    ) -> Any:
+    def _answer(self, model: OperationModel, params: dict[str, Any], observer: Observer | None) -> Any:
         if "amazonaws.com" not in params["url"]:
             return None  # a client with another endpoint: the request goes there
         if self.closed:
             raise RuntimeError("this local Tidewheel stack is closed, and its clients with it")
         with self._lock:
             service = model.service_model.service_name
-            ask = partial(self._ask, (service, model.name), params)
-            status, headers, body = ask() if guard is None else guard(of_botocore(service, model.name, params), ask)
+            status, headers, body = self._ask((service, model.name), params)
             self._commit()
             headers = {**headers, "Date": _date(self._clock)}
             response = AWSResponse(params["url"], status, headers, MockRawResponse(body))  # type: ignore[arg-type]
@@ -252,20 +245,9 @@ class Wire:
             self._server = HttpServer(self._serve, self._lock, self._clock, self._port, commands=self._commands)
         return self._server.url
 
-    def guarded_endpoint(self, guard: Guard) -> str:
-        """Starts another server with a guard. Returns the server's endpoint.
-
-        The server runs until `close`.
-        """
-        server = HttpServer(self._serve, self._lock, self._clock, guard=guard)
-        self._guarded.append(server)
-        return server.url
-
     def close(self) -> None:
-        """Stops the servers. From now on, clients of our sessions fail with a clear error."""
+        """Stops the server. From now on, clients of our sessions fail with a clear error."""
         self.closed = True
-        while self._guarded:
-            self._guarded.pop().close()
         if self._server is not None:
             self._server.close()
             self._server = None
@@ -363,7 +345,6 @@ class HttpServer:
         lock: held for each request.
         clock: the time of the answers.
         port: where to listen; 0 for any free port.
-        guard: decides which requests are answered; without a guard, all are.
         commands: called by a POST to their paths, without the lock. A TidewheelError is answered with 400.
 
     Raises:
@@ -376,10 +357,9 @@ class HttpServer:
         lock: RLock,
         clock: Clock,
         port: int = 0,
-        guard: Guard | None = None,
         commands: Commands = MappingProxyType({}),
     ) -> None:
-        self._answer, self._lock, self._guard, self._commands = answer, lock, guard, commands
+        self._answer, self._lock, self._commands = answer, lock, commands
         self._closed = False
 
         def application(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
@@ -424,5 +404,4 @@ class HttpServer:
         with self._lock:
             if self._closed:  # the backends are another stack's by now
                 return HTTPStatus.SERVICE_UNAVAILABLE, {}, ""
-            ask = partial(self._answer, environ)
-            return ask() if self._guard is None else self._guard(of_wsgi(environ, body), ask)
+            return self._answer(environ)

@@ -45,22 +45,6 @@ class WireRequest:
     body: bytes
 
 
-def of_botocore(service: str, operation: str, params: Mapping[str, Any]) -> WireRequest:
-    """Reads a request prepared by botocore."""
-    body = params["body"]
-    if isinstance(body, str):
-        body = body.encode()
-    named = {name.lower(): _text(value) for name, value in params["headers"].items()}
-    return WireRequest(
-        service=service,
-        operation=operation,
-        method=params["method"],
-        url=params["url"],
-        headers=named,
-        body=bytes(body) if isinstance(body, bytes | bytearray) else b"",  # a stream is an object's content
-    )
-
-
 def of_wsgi(environ: Mapping[str, Any], body: bytes) -> WireRequest:
     """Reads a request from HTTP. The service is taken from the signature."""
     headers = {
@@ -131,7 +115,3 @@ def _s3_operation(request: WireRequest) -> str | None:
     if request.method == "PUT":
         return "CopyObject" if "x-amz-copy-source" in request.headers else "PutObject"
     return _S3_OBJECT.get(request.method)
-
-
-def _text(value: bytes | str) -> str:
-    return value.decode() if isinstance(value, bytes) else str(value)
