@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
 from tidewheel.flows.maintenance import orphans, payloads
 from tidewheel.flows.maintenance.daily import walk
-from tidewheel.flows.maintenance.merge_outputs import UNREADABLE, Written, in_process
+from tidewheel.flows.maintenance.merge_outputs import UNREADABLE, Writer, Written, in_process
 from tidewheel.flows.maintenance.merge_rows import MergeWork
 from tidewheel.flows.ports import Ports
 from tidewheel.flows.recovery.scan import RebuildEngine, scan_here
@@ -18,20 +18,28 @@ from tidewheel.model.object_names import PAYLOADS
 
 @dataclass(frozen=True, slots=True)
 class OneByOne:
-    """Writes one merge after the other by a function for one merge, which yields None for an output without rows."""
+    """Writes one merge after the other by a function for one merge."""
 
-    write: Callable[[MergeWork], Iterable[Bucket | None]]
+    write: Callable[[MergeWork], Sequence[Bucket]]
 
     def write_all(self, works: Sequence[MergeWork], /) -> Generator[tuple[int, Written], None, None]:
         """Begins each merge when its outcome is asked for."""
         for place, work in enumerate(works):
-            outputs: list[Bucket] = []
+            outputs: Sequence[Bucket] = ()
             error = None
             try:
-                outputs += (output for output in self.write(work) if output is not None)
+                outputs = self.write(work)
             except UNREADABLE as unreadable:
                 error = unreadable
             yield place, Written(outputs=tuple(outputs), error=error)
+
+
+def write_one(writer: Writer, work: MergeWork) -> tuple[Bucket, ...]:
+    """Writes one merge. Returns its outputs that have rows."""
+    [(_, written)] = writer.write_all([work])
+    if written.error is not None:
+        raise written.error
+    return written.outputs
 
 
 def local_engine(ports: Ports) -> RebuildEngine:

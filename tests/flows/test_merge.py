@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.flows.alone import OneByOne
+from tests.flows.alone import write_one
 from tests.flows.world import (
     DAY,
     HOUR,
@@ -41,7 +41,7 @@ LEASE_S = 900
 def run_merge(world: World, *, everything: bool = True, largest: MergeSize = MergeSize.LARGE) -> Merged:
     """Merges with the engine of the function."""
     engine = in_process(world.ports.objects)
-    merged = merge(world.ports, TOPIC, OneByOne(engine), lease_s=LEASE_S, everything=everything, largest=largest)
+    merged = merge(world.ports, TOPIC, engine, lease_s=LEASE_S, everything=everything, largest=largest)
     assert merged is not None
     return merged
 
@@ -83,9 +83,9 @@ def test_messages_due_exactly_at_a_cut_are_in_one_output(segment_rows: int, step
         state=world.state,
         merge=Merge(sources=tuple(buckets), windows=tuple(Window(slot, slot + 1) for slot in slots), live_bytes=1),
     )
-    outputs = list(in_process(world.service.objects)(work))
+    outputs = write_one(in_process(world.service.objects), work)
 
-    assert [each and (each.first_slot, each.rows) for each in outputs] == [
+    assert [(each.first_slot, each.rows) for each in outputs] == [
         (slot, sum(id_deliver_at_ms(id_bytes(each)) // slot_ms == slot for each in ids)) for slot in slots
     ]
 

@@ -13,7 +13,7 @@ from unittest.mock import patch
 
 import pytest
 
-from tests.flows.alone import sweep_orphans
+from tests.flows.alone import sweep_orphans, write_one
 from tests.flows.world import DAY, HOUR, START_MS, TOPIC, World, failing_reads, once
 from tidewheel.errors import CorruptLedger, ObjectRefused, TaskFailed
 from tidewheel.flows.administration.subscribe import create_subscription, create_topic
@@ -467,7 +467,7 @@ def test_a_task_gets_only_the_sources_of_its_window_and_large_outputs_come_first
         merge=Merge(sources=sources, windows=(Window(first, middle), Window(middle, end)), live_bytes=1),
     )
     writer = SideBySide(tasks=lambda _: Noted(), objects=lambda: world.service.objects)
-    outputs = [output for output in writer(work) if output is not None]
+    outputs = write_one(writer, work)
     assert [(len(each.merge.sources), each.merge.windows[0].first_slot) for each in works] == [(2, first), (3, middle)]
     assert [output.rows for output in outputs] == [80, 12]
 

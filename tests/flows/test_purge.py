@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.flows.alone import OneByOne
+from tests.flows.alone import OneByOne, write_one
 from tests.flows.world import DAY, HOUR, START_MS, TOPIC, Crash, CrashingPorts, World, once
 from tidewheel.clock import ManualClock
 from tidewheel.errors import TooManyPurges
@@ -61,8 +61,8 @@ def test_a_merge_that_is_under_way_brings_nothing_back(first_ms: int | None) -> 
     for _ in range(3):
         world.send(DAY, 5 * DAY)
 
-    def engine(work: MergeWork) -> Iterable[Bucket | None]:
-        outputs = list(in_process(world.service.objects)(work))
+    def engine(work: MergeWork) -> Sequence[Bucket]:
+        outputs = write_one(in_process(world.service.objects), work)
         run_purge(world, first_ms)
         return outputs
 

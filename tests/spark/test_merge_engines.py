@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from tests.flows.alone import write_one
 from tidewheel.errors import CorruptLedger, ObjectMissing
 from tidewheel.flows.maintenance.merge import in_process
 from tidewheel.flows.maintenance.merge_outputs import SideBySide
@@ -115,7 +116,7 @@ def test_all_engines_write_the_same_bytes_of_each_row_that_lives_once_and_within
     tasks: tuple[Tasks, ...] = (InThreads(2), OnSpark(lambda: spark))
     with_tasks = (SideBySide(tasks=lambda _, t=each: t, objects=location.objects) for each in tasks)
     engines = [in_process(location.objects()), *with_tasks]
-    outputs, *others = [[output for output in engine(work) if output is not None] for engine in engines]
+    outputs, *others = [write_one(engine, work) for engine in engines]
     assert len(outputs) == 2  # the last window has no rows
     for written in others:
         assert [replace(each, object_name="") for each in outputs] == [
@@ -161,7 +162,7 @@ def test_a_millisecond_cut_into_tasks_has_each_row_once_though_executors_are_kil
     windows = tuple(Window(slot, slot + 1, share, 4) for share in range(4))
     work = replace(work, merge=replace(work.merge, windows=windows))
     engine = SideBySide(tasks=lambda _: OnSpark(lambda: spark), objects=partial(KilledTwice, tmp_path))
-    outputs = [output for output in engine(work) if output is not None]
+    outputs = write_one(engine, work)
     assert len(list(tmp_path.glob("killed-*"))) == 2 and len(outputs) == 4
     assert all(6_000 < output.rows < 12_000 for output in outputs)
     count = "select count(*), count(distinct message_id) from read_parquet(?)"
@@ -175,7 +176,7 @@ def test_an_output_names_its_sources(tmp_path: Path) -> None:
     location = Location(root=str(tmp_path))
     rng = random.Random(8)
     sources = [put_ledger(location.objects(), rows_of(rng, 20)) for _ in range(3)]
-    [output] = [each for each in in_process(location.objects())(a_work(sources, *all_slots())) if each is not None]
+    [output] = write_one(in_process(location.objects()), a_work(sources, *all_slots()))
     tags = pq.ParquetFile(tmp_path / output.object_name).metadata.metadata
     assert {source.object_name for source in sources} == set(json.loads(tags[SOURCES_TAG.encode()]))
 
@@ -193,7 +194,7 @@ def test_a_source_that_cannot_be_read_is_named(make_engine: MakeEngine, tmp_path
         data[50] ^= 1
         broken.write_bytes(data)
     with pytest.raises((ObjectMissing, CorruptLedger)) as caught:
-        list(make_engine(location)(a_work(sources, *all_slots(288))))
+        write_one(make_engine(location), a_work(sources, *all_slots(288)))
     assert caught.value.object_name == sources[1].object_name
 
 
@@ -211,5 +212,5 @@ def test_many_ledgers_of_many_segments_are_read_with_few_requests(
     get_range = objects.get_range
     monkeypatch.setattr(objects, "get_range", lambda name, *at: reads.append(name) or get_range(name, *at))
     work = replace(a_work(sources), merge=merge)
-    assert sum(each.rows for each in in_process(objects)(work) if each is not None) == 48_000
+    assert sum(each.rows for each in write_one(in_process(objects), work)) == 48_000
     assert len(reads) == 4

@@ -45,10 +45,10 @@ _TEXTS = {
 }
 """Field of the header -> attribute of `ReceivedMessage`."""
 TRACE_CONTEXT = ("traceparent", "tracestate")
+"""The fields of W3C's trace context, as a header and a carrier of OpenTelemetry name them."""
 X_RAY = "AWSTraceHeader"
 TRACES = frozenset((*TRACE_CONTEXT, X_RAY))
 """Attributes that tracing adds, and that no filter sees."""
-"""The fields of W3C's trace context, as a header and a carrier of OpenTelemetry name them."""
 OPTIONS_OF_EXTRAS = {
     **{"attempt": "attempt", "of": "original_id", "ref": "payload"},
     **{"sha256": "payload_sha256", "bytes": "payload_bytes", "only": "only"},

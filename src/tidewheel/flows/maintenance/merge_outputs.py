@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import pickle
 from collections import Counter
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
@@ -92,13 +92,6 @@ class SideBySide:
                         yield part.place, _written(found.pop(part.place))
             except Exception as error:  # of the engine, which ends
                 yield from [(place, _written(outputs | {len(parts): error})) for place, outputs in found.items()]
-
-    def __call__(self, work: MergeWork, /) -> Iterator[Bucket | None]:
-        """Writes one merge."""
-        for _, written in self.write_all([work]):
-            yield from written.outputs
-            if written.error is not None:
-                raise written.error
 
 
 def in_process(objects: Objects, threads: int = 0) -> SideBySide:
