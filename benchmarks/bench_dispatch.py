@@ -141,7 +141,7 @@ def benchmark(*, quick: bool) -> dict[str, object]:
 
         def ours() -> None:
             done = dispatch(service, topics.pop())  # type: ignore[arg-type]
-            assert done is not None and not done.failures and done.messages == ROWS, done
+            assert done is not None and not done.failures and done.sent.messages == ROWS, done
 
         rounds = interleaved(runs, wall_ms, {"bare": bare, "ours": ours, "lean": lean})
     return {

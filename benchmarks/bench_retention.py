@@ -216,7 +216,7 @@ class Run:
         self.units["lambda.invocation"] += 1
         done = dispatch(self.ports, TOPIC)
         assert done is not None and not done.failures
-        self.units["sqs.request"] += bool(done.messages)
+        self.units["sqs.request"] += bool(done.sent.messages)
         self._work()
         if done.collect:
             collect(self.ports, TOPIC)

@@ -30,13 +30,14 @@ def handler(telemetry: Telemetry, event: dict[str, Any], context: LambdaContext)
             "dispatched",
             planned=done.planned_rows,
             parts=done.enqueued_parts,
-            sent=done.messages,
+            sent=done.sent.messages,
             next_slot=done.next_slot,
         )
         telemetry.add(metrics.PLANNED, done.planned_rows)
         telemetry.add(metrics.CANCELLED, done.cancelled)
-        telemetry.add(metrics.EXPIRED, done.expired)
-        telemetry.unread(done.unread)
+        telemetry.add(metrics.EXPIRED, done.sent.expired)
+        telemetry.add(metrics.PARKED, done.sent.parked)
+        telemetry.unread(done.sent.unread)
         for name, error in done.missed.items():
             logger.error("missed: a recurring message cannot be read", item=name, reason=str(error))
             telemetry.add(metrics.DAMAGED, 1)

@@ -82,7 +82,7 @@ def test_a_plan_of_large_messages_goes_in_parts_that_fit_a_function() -> None:
     world.clock.set_ms(START_MS + HOUR - 8 * MINUTE)
     done = dispatch(world.ports, TOPIC)
     assert done is not None
-    assert (done.messages, done.enqueued_parts) == (0, 4)
+    assert (done.sent.messages, done.enqueued_parts) == (0, 4)
     world.work()
     assert world.received() == once(ids)
 

@@ -114,6 +114,19 @@ def test_a_resume_takes_effect_without_a_sweep() -> None:
     assert state(world) is State.ACTIVE
 
 
+def test_a_resumed_subscription_tells_what_it_could_not_read() -> None:
+    world = a_world()
+    pause(world)
+    world.send(HOUR)
+    world.run(HOUR)
+    [lost] = world.service.objects.names(LEDGERS)
+    world.service.objects.delete([lost])
+    resume(world)
+    [job] = world.service.queues.take_jobs()
+    done = do_task(world.ports, job)
+    assert done is not None and done.unread == (lost,) and len(done.failures) == 1
+
+
 def generation(world: World) -> str:
     found = world.service.subscriptions.read(TOPIC, "billing")
     assert found is not None
@@ -433,7 +446,8 @@ def test_a_refused_message_is_not_counted_as_sent(inline_rows: int) -> None:
     dispatched = dispatch(world.ports, TOPIC)
     assert dispatched is not None
     jobs = [deliver_part(world.ports, each.key, 0) for each in world.service.deliveries.all(TOPIC)]
-    assert dispatched.messages + sum(job.messages for job in jobs if job is not None) == len(good) == 2
+    done = [dispatched.sent, *(job for job in jobs if job is not None)]
+    assert sum(each.messages for each in done) == len(good) == 2
     assert bool(jobs) == (inline_rows == 1)
 
 

@@ -81,7 +81,8 @@ def test_a_dispatch_does_with_tails_exactly_what_it_does_without(shift: int) -> 
             world.clock.set_ms(slot * SLOT_MS - LOOKAHEAD_MS)
             dispatched = dispatch(world.ports, TOPIC)
             assert dispatched is not None
-            done.append((dispatched.messages, dispatched.planned_rows, dispatched.segments, dispatched.next_slot))
+            sent = dispatched.sent
+            done.append((sent.messages, dispatched.planned_rows, sent.segments, dispatched.next_slot))
         assert done[0] == done[1]
         assert done[1][3] == min((each for each in slots if each >= tailed.state.sealed), default=None)
         assert tailed.state.next_slot == done[1][3]
@@ -98,7 +99,7 @@ def test_a_dispatch_reads_the_tails_of_ledgers_that_are_due_once_and_no_others(m
     tails = count_tails(world, whole, monkeypatch)
     world.clock.set_ms(START_MS + HOUR - LOOKAHEAD_MS)
     done = dispatch(world.ports, TOPIC)
-    assert done is not None and done.messages == 2
+    assert done is not None and done.sent.messages == 2
     assert tails == dict.fromkeys(due, 1)
 
 

@@ -324,7 +324,7 @@ class Triggers:
             done = dispatch(ports, topic)
             if done is None:
                 return
-            self.world.exercised["dispatch: messages"] += done.messages
+            self.world.exercised["dispatch: messages"] += done.sent.messages
             self.world.exercised["dispatch: parts left to the work queue"] += done.enqueued_parts
             self._only_expected(done.failures, topic)
             if done.collect:

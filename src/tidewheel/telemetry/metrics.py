@@ -89,7 +89,7 @@ EXPIRED = Metric(
 PARKED = Metric(
     name="Parked",
     meaning="messages parked, because the subscription is paused or the queue takes none",
-    emitters=("ingest", "deliver"),
+    emitters=("ingest", "dispatch", "deliver"),
     graph="Messages",
 )
 OLDEST_DUE_AGE = Metric(

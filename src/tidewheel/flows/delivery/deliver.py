@@ -51,6 +51,10 @@ class Delivered(NamedTuple):
     expired: int = 0
     unread: tuple[str, ...] = ()
 
+    def plus(self, more: Delivered) -> Delivered:
+        """Returns the result of both."""
+        return Delivered(*map(add, self, more))
+
 
 def deliver_part(ports: Ports, key: DeliveryKey, part: int) -> Delivered | None:
     """Sends a part of a delivery.
@@ -163,7 +167,7 @@ def _send_portions(
             found = due_rows(ports, state, plan, own)
             errors |= {piece: each.error for each in found.unread for piece in each.pieces}
             sent = _send(ports, state, delivery, found.rows)
-            done = _sum(done, sent._replace(segments=len({piece.planned for piece in own})))
+            done = done.plus(sent._replace(segments=len({piece.planned for piece in own})))
     if not errors:
         return _Sent(done)
     left = unread_of({numbers[piece]: piece for piece in errors}, sum(map(len, portions)), errors, delivery.parts)
@@ -179,10 +183,6 @@ def _send(ports: Ports, state: TopicState, delivery: Delivery, rows: pa.Table) -
     outcome = sending.send(ports, delivery.queue_url, messages)
     parked = park_rest(ports, state, delivery, live, outcome) if outcome.untaken else 0
     return Delivered(messages=outcome.sent, failures=outcome.failures, parked=parked, expired=expired)
-
-
-def _sum(a: Delivered, b: Delivered) -> Delivered:
-    return Delivered(*map(add, a, b))
 
 
 def _ready(state: TopicState, delivery: Delivery, rows: pa.Table, now_ms: int) -> tuple[pa.Table, int]:
@@ -215,14 +215,9 @@ def deliver_at_once(ports: Ports, state: TopicState, plan: Plan, deliveries: Seq
     failures += [each.error for each in unread]
     notes = notes_of(parts, unread, plan.part_count) if unread else {}
     note = partial(_note, ports, notes, str(unread[0].error)) if unread else None
-    messages = _send_ready(ports, state, ready, note, failures)
-    return Delivered(
-        messages=messages,
-        segments=segments,
-        failures=tuple(failures),
-        expired=sum(each.expired for each in ready),
-        unread=tuple(sorted({name for each in notes.values() for name in lost_objects(each)})),
-    )
+    done = _send_ready(ports, state, ready, note, failures)
+    lost = tuple(sorted({name for each in notes.values() for name in lost_objects(each)}))
+    return done._replace(segments=segments, failures=tuple(failures), unread=lost)
 
 
 class _Ready(NamedTuple):
@@ -249,27 +244,29 @@ def _send_ready(
     ready: Sequence[_Ready],
     note: Callable[[Delivery], object] | None,
     failures: list[Exception],
-) -> int:
+) -> Delivered:
     """Sends the rows of deliveries side by side, parks the rest of each, and deletes the deliveries.
 
-    If pieces could not be read, notes them instead. Returns how many messages were sent.
+    If pieces could not be read, notes them instead.
     """
     sendings = [
         (to.queue_url, sending.queue_messages(rows, to.carry, state.claim(to.key.generation))) for to, rows, _ in ready
     ]
     outcomes = sending.send_all(ports, sendings)
     done: list[Delivery] = []
+    parked = 0
     for (delivery, rows, _), outcome in zip(ready, outcomes, strict=True):
         failures += [] if outcome.error is None else [outcome.error]
         with _alone(ports, delivery, failures):
             if outcome.untaken:
-                park_rest(ports, state, delivery, rows, outcome)
+                parked += park_rest(ports, state, delivery, rows, outcome)
             if note is None:
                 done.append(delivery)
             else:
                 note(delivery)
     _delete_done(ports, done, failures)
-    return sum(each.sent for each in outcomes)
+    expired = sum(each.expired for each in ready)
+    return Delivered(messages=sum(each.sent for each in outcomes), parked=parked, expired=expired)
 
 
 def _note(ports: Ports, notes: Mapping[int, Unread], reason: str, delivery: Delivery) -> None:

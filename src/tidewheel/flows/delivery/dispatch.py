@@ -26,7 +26,7 @@ from tidewheel import deadline
 from tidewheel.deadline import TRY_S
 from tidewheel.errors import ConcurrentModification, ObjectMissing
 from tidewheel.flows.delivery.commit import schedule
-from tidewheel.flows.delivery.deliver import deliver_at_once
+from tidewheel.flows.delivery.deliver import Delivered, deliver_at_once
 from tidewheel.flows.delivery.occurrences import end_of_part
 from tidewheel.flows.delivery.planning import DueBuckets, make_plan, next_work_of
 from tidewheel.flows.delivery.recur import all_recurring, note_missed
@@ -56,28 +56,22 @@ class Dispatched:
 
     Attributes:
         planned_rows: estimate of the planned rows.
-        messages: sent by the dispatcher itself.
-        expired: dropped by the dispatcher because their time had passed.
+        sent: by the dispatcher itself.
         cancelled: tombstones of messages that would have been due in the plan.
-        segments: read by the dispatcher itself.
-        unread: objects that the dispatcher found lost or refused.
         enqueued_parts: left to the work queue.
         next_slot: the next occupied slot at or after `sealed`, whose schedule was asked for, if any.
         collect: whether the topic is to be collected now.
         missed: recurring messages that could not be read -> the error; their occurrences are missing.
-        failures: of reading and sending; what they affect is noted, parked, or left to the work queue.
+        failures: all of reading and sending; what they affect is noted, parked, or left to the work queue.
     """
 
     planned_rows: int = 0
-    messages: int = 0
-    expired: int = 0
+    sent: Delivered = field(default_factory=Delivered)
     cancelled: int = 0
-    segments: int = 0
     enqueued_parts: int = 0
     next_slot: int | None = None
     collect: bool = False
     missed: dict[str, Exception] = field(default_factory=dict)
-    unread: tuple[str, ...] = ()
     failures: list[Exception] = field(default_factory=list)
 
 
@@ -310,10 +304,7 @@ def _start(
 ) -> None:
     if at_once and deliveries:
         delivered = deliver_at_once(ports, state, plan, deliveries)
-        done.messages += delivered.messages
-        done.expired += delivered.expired
-        done.segments += delivered.segments
-        done.unread += delivered.unread
+        done.sent = done.sent.plus(delivered)
         done.failures += delivered.failures
         return
     for delivery in deliveries:

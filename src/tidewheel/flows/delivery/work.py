@@ -42,6 +42,4 @@ def _catch_up(ports: Ports, topic: str, name: str, generation: str) -> Delivered
     done = Dispatched()
     if not hand_out(ports, topic, name, done, most_steps=_MOST_STEPS):
         ports.queues.enqueue_catch_up(topic, name, generation)
-    return Delivered(
-        messages=done.messages, segments=done.segments, failures=tuple(done.failures), expired=done.expired
-    )
+    return done.sent._replace(failures=tuple(done.failures))
