@@ -21,10 +21,10 @@ HOUR_S = 3600
 @pytest.mark.parametrize(
     ("batch", "every_s", "subscriptions", "plain"),
     [
-        pytest.param(10, 60, 2, False, marks=pytest.mark.long),
+        pytest.param(10, 120, 2, False, marks=pytest.mark.long),
         (3, 600, 1, False),
         (1, 200, 1, True),
-        pytest.param(3, 60, 2, True, marks=pytest.mark.long),
+        pytest.param(3, 180, 2, True, marks=pytest.mark.long),
     ],
 )
 def test_the_calculator_is_within_fifteen_percent_of_a_stream_that_was_counted(

@@ -37,16 +37,16 @@ def test_a_demo_that_loses_nothing_exits_with_zero_and_tells_the_costs_at_its_ra
 
 
 def test_the_figures_of_a_demo_tell_of_each_message_and_its_price() -> None:
-    done = CliRunner().invoke(app, ["demo", "--messages", "60", "--real-seconds", "3", "--json"])
+    done = CliRunner().invoke(app, ["demo", "--messages", "20", "--real-seconds", "1", "--json"])
     assert done.exit_code == 0, done.output
     figures = json.loads(done.stdout)
     assert figures.pop("sound") is True
     assert len(figures) == 2
     for figure in figures.values():
-        assert figure["sent"] == 60 and figure["delivered"] == 120
+        assert figure["sent"] == 20 and figure["delivered"] == 40
         assert (figure["lost"], figure["early"], figure["duplicates"]) == (0, 0, 0)
-        assert figure["dollars"] == pytest.approx(figure["dollars_per_million"] * 120 / 1_000_000, rel=0.05)
-        assert figure["dollars_with_eventbridge_scheduler"] == pytest.approx(120 * 1.40 / 1_000_000)
+        assert figure["dollars"] == pytest.approx(figure["dollars_per_million"] * 40 / 1_000_000, rel=0.05)
+        assert figure["dollars_with_eventbridge_scheduler"] == pytest.approx(40 * 1.40 / 1_000_000)
 
 
 def test_a_demo_that_loses_one_message_is_unsound(monkeypatch: pytest.MonkeyPatch) -> None:
