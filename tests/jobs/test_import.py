@@ -20,10 +20,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from tests.flows.alone import local_engine
 from tests.flows.world import DAY, HOUR, MINUTE, START_MS, TOPIC, Crash, CrashingPort, CrashPlan, World
 from tests.stored import altered, stored
 from tidewheel.errors import InvalidValue, UnknownTopic
 from tidewheel.flows.maintenance.merge import in_process, merge
+from tidewheel.flows.recovery.rebuild import rebuild
 from tidewheel.jobs.folder_objects import FolderObjects
 from tidewheel.jobs.importing import staging
 from tidewheel.jobs.importing.driver import import_messages
@@ -792,6 +794,23 @@ def test_many_rejects_become_several_files(bench: Bench, monkeypatch: pytest.Mon
     files = list((bench.folder / "rejects").glob("*.json"))
     lines = [line for path in files for line in path.read_text().splitlines()]
     assert len(files) > 5 and sorted(json.loads(line)["body"] for line in lines) == [row["body"] for row in rows]
+
+
+def test_a_rebuild_leaves_out_what_an_import_wrote_that_stopped_before_its_record(
+    small: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small.run(json_lines(small.folder / "first.json", messages(12)))
+    path = json_lines(small.folder / "in.json", messages(35))
+    with monkeypatch.context() as dies, pytest.raises(Crash):
+        dies.setattr(Records, "store", lambda *_: (_ for _ in ()).throw(Crash()))
+        small.run(path)
+    assert len(small.ledger_names()) == 6
+    ports = small.world.service
+    rebuild(ports, TOPIC, local_engine(ports), lease_s=60, replace_index=True)
+    assert len(small.bodies()) == 12
+    assert small.run(path).imported == 35
+    rebuild(ports, TOPIC, local_engine(ports), lease_s=60, replace_index=True)
+    assert sorted(small.bodies()) == sorted(row["body"] for row in [*messages(12), *messages(35)])
 
 
 def test_a_second_run_tells_where_the_rejects_are_and_that_no_row_was_imported(bench: Bench) -> None:

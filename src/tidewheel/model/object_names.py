@@ -15,6 +15,7 @@
                                                bodies that are too large for SQS
     payloads/<topic>/collected.json            times and slots of collections, for the deletion of bodies
     imports/<topic>/_<import id>.json          a finished import's input and outcome
+    imports/<topic>/_<import id>/begun-<run>   a run whose ledgers do not count yet; their ids' content begins with it
     imports/<topic>/_<import id>/staged.json   an import whose ledgers are being committed; beside it, its rejects
     aside/<old name>                           objects that a rebuild took out of service
     refused/<SQS message id>-<attempt>.json    refused messages of the service's own queues that are too large for SQS
@@ -42,6 +43,7 @@ LIVE = "live/"
 IMPORTS = "imports/"
 ASIDE = "aside/"
 REFUSED = "refused/"
+_BEGUN = "begun-"
 _STAGED = "staged.json"
 
 _LEDGER = re.compile(r"/(\d{12}-[^-/]+)-[^-/]+\.parquet\Z")
@@ -171,6 +173,16 @@ def import_folder(topic: str, import_id: str) -> str:
 def staged_name(topic: str, import_id: str) -> str:
     """Returns the name of the record of an import whose ledgers are being committed."""
     return f"{import_folder(topic, import_id)}{_STAGED}"
+
+
+def begun_name(topic: str, import_id: str, run: str) -> str:
+    """Returns the name of the object that tells that no ledger of a run of an import counts yet."""
+    return f"{import_folder(topic, import_id)}{_BEGUN}{run}"
+
+
+def runs_begun(names: Collection[str]) -> tuple[str, ...]:
+    """Returns the runs of which no ledger counts yet, among the names of imports' objects."""
+    return tuple(run for _, begun, run in (name.rpartition(f"/{_BEGUN}") for name in names) if begun)
 
 
 def unfinished_imports(names: Collection[str]) -> list[str]:

@@ -46,7 +46,15 @@ from tidewheel.ledger.inspection import Inspected
 from tidewheel.ledger.reader import tags_of
 from tidewheel.ledger.writer import GENERATION_TAG, TOPIC_TAG
 from tidewheel.model.checkpoint import Checkpoint, with_effective_cursors
-from tidewheel.model.object_names import ASIDE, LEDGERS, is_ledger, topic_prefix
+from tidewheel.model.object_names import (
+    ASIDE,
+    IMPORTS,
+    LEDGERS,
+    is_ledger,
+    ledger_bucket_id,
+    runs_begun,
+    topic_prefix,
+)
 from tidewheel.model.settings import TopicSettings
 from tidewheel.model.topic_state import TopicState
 from tidewheel.model.wheel import open_from
@@ -165,8 +173,10 @@ def scan_range(checkpoint: Checkpoint, now_ms: int) -> ScanRange:
 
 
 def ledgers_of(objects: Objects, topic: str) -> list[StoredObject]:
-    """Lists a topic's ledgers."""
-    return [each for each in objects.list(topic_prefix(LEDGERS, topic)) if is_ledger(each.name)]
+    """Lists a topic's ledgers, without those of runs of imports that do not count yet."""
+    begun = runs_begun([each.name for each in objects.list(f"{topic_prefix(IMPORTS, topic)}_")])
+    found = (each for each in objects.list(topic_prefix(LEDGERS, topic)) if is_ledger(each.name))
+    return [each for each in found if not (ledger_bucket_id(each.name) or "").partition("-")[2].startswith(begun)]
 
 
 def buckets_of(resolved: Resolved) -> list[Bucket]:

@@ -10,6 +10,7 @@ If it stops
 from __future__ import annotations
 
 import os
+import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -38,6 +39,7 @@ Stager = Callable[[Job, Work, Sequence[InputFile]], list[Staged]]
 
 _CHILD_BYTES = 1_200_000_000
 _MOST_SHOWN = 20
+_MOST_BYTES = 1 << 30
 _MOST_STAGING_MS = 12 * 3_600_000
 """The orphan sweep takes a ledger that nothing names after a day."""
 _MOST_AGE_MS = (IMPORT_TTL_S - 86_400) * 1000
@@ -70,6 +72,7 @@ def import_messages(job: Job, stager: Stager | None = None, limits: Limits = LIM
     if records.read() is None:
         if options.token is None:
             _refuse_known(job, records, given)
+        records.begin()
         staged = _stage_all(job, work, files, stager or stage_here)
     report = complete(job, work, given, staged)
     report.seconds = perf_counter() - started
@@ -83,6 +86,7 @@ def work_of(job: Job, options: ImportOptions, state: TopicState, token: str, lim
         options=options,
         state=state,
         token=token,
+        run=f"run{secrets.token_hex(8)}",
         now_ms=job.service.clock.now_ms(),
         location=job.location,
         source=replace(job.location, role=options.input_role),
@@ -155,7 +159,7 @@ def complete(job: Job, work: Work, given: Input, staged: Staged | None) -> Impor
         if record is None and now_ms > work.now_ms + _MOST_STAGING_MS:
             job.service.objects.delete(staged.names)
             raise InvalidValue("--input", work.options.input, "reading it took over twelve hours; import it in pieces")
-        mine = Record.of(given, staged, work.state.topic, work.now_ms)
+        mine = Record.of(given, staged, work)
         record = record or records.store(mine)
         is_mine = record.first_mark == mine.first_mark
         if not is_mine:
@@ -173,6 +177,7 @@ def complete(job: Job, work: Work, given: Input, staged: Staged | None) -> Impor
         report.rejected.update(record.rejected)
     else:
         report.skipped = sum(record.rejected.values())
+    records.count(record)
     if is_old:
         report.skipped += record.good
     else:
@@ -212,15 +217,15 @@ def _publish_rejects(job: Job, work: Work, records: Records, record: Record) -> 
     if work.options.rejects is None:
         raise InvalidValue("--rejects", None, "rows are rejected, and all others are imported. Give a folder for them")
     (to, folder), objects = folder_of(job.location, work.options.rejects), job.service.objects
-    folders = {f"{name.rpartition('/')[0]}/" for name in record.rejects}  # of a stream, not the batch's own
-    sizes = {each.name: each.size_bytes for name in folders for each in objects.list(name)}
     for number, name in enumerate(record.rejects):
-        if name not in sizes:
+        try:
+            data = objects.get_range(name, 0, _MOST_BYTES)
+        except ObjectMissing:
             found = records.read()
-            if found is not None and found.is_finished:
-                return  # another run copied them all
-            raise ObjectMissing(name)
-        to.put(f"{folder}{work.import_id}-{number}.json", objects.get_range(name, 0, sizes[name]))
+            if found is None or not found.is_finished:
+                raise
+            return  # another run copied them all
+        to.put(f"{folder}{work.import_id}-{number}.json", data)
 
 
 def _refuse_known(job: Job, records: Records, given: Input) -> None:

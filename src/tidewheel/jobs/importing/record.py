@@ -1,5 +1,6 @@
 """Remembers an import: its input, and what its tasks have written.
 
+    imports/<topic>/_<import id>/begun-<run>     empty, from the begin of a run's tasks until its ledgers count
     imports/<topic>/_<import id>/staged.json     the record, from the end of the tasks until all ledgers are live
     imports/<topic>/_<import id>/rejects/*.json  rejected rows, until they are copied
     imports/<topic>/_<import id>.json            the record, when the import is finished
@@ -30,7 +31,7 @@ from tidewheel.jobs.importing.staging import Staged
 from tidewheel.jobs.importing.work import InputFile, Work
 from tidewheel.ledger.bucket import Bucket
 from tidewheel.model.checksum import opened, sealed
-from tidewheel.model.object_names import IMPORTS, import_name, staged_name, topic_prefix
+from tidewheel.model.object_names import IMPORTS, begun_name, import_name, runs_begun, staged_name, topic_prefix
 from tidewheel.storage.items import decode_bucket, encode_bucket
 from tidewheel.storage.objects import Objects
 
@@ -110,6 +111,7 @@ class Record:
         ledgers: their buckets, as items of the table.
         is_finished: whether all is done.
         rejects_in: the folder to which the rejected rows were copied.
+        run: the run that made it.
     """
 
     given: Input
@@ -122,19 +124,21 @@ class Record:
     ledgers: list[dict[str, dict[str, Any]]]
     is_finished: bool = False
     rejects_in: str | None = None
+    run: str = ""
 
     @classmethod
-    def of(cls, given: Input, staged: Staged, topic: str, now_ms: int) -> Record:
+    def of(cls, given: Input, staged: Staged, work: Work) -> Record:
         """Returns the record of what the tasks have written."""
         return cls(
             given=given,
-            stored_ms=now_ms,
+            stored_ms=work.now_ms,
+            run=work.run,
             first_mark=secrets.randbits(48),
             good=staged.good,
             rejected=dict(staged.rejected),
             failed=staged.failed,
             rejects=staged.rejects,
-            ledgers=[encode_bucket(topic, bucket) for bucket in staged.ledgers],
+            ledgers=[encode_bucket(work.state.topic, bucket) for bucket in staged.ledgers],
         )
 
     @cached_property
@@ -194,6 +198,15 @@ class Records:
         """
         return _read(self._objects, self._finished) or _read(self._objects, self._staged)
 
+    def begin(self) -> None:
+        """Tells that this run's tasks begin. A rebuild leaves their ledgers out until `count`."""
+        self._objects.put(begun_name(self._work.state.topic, self._work.import_id, self._work.run), b"")
+
+    def count(self, record: Record) -> None:
+        """Lets the ledgers of the run that made the record count. Called before any of them is committed."""
+        if record.run:
+            self._objects.delete([begun_name(self._work.state.topic, self._work.import_id, record.run)])
+
     def store(self, record: Record) -> Record:
         """Stores the record of this run's tasks, unless there is one. Returns the record that counts."""
         self._objects.put(self._staged, record.encode(), new=True)
@@ -211,7 +224,9 @@ class Records:
             rejects_in = self._work.options.rejects if record.rejects else None
             done = replace(record, rejects=[], is_finished=True, rejects_in=rejects_in)
             self._objects.put(self._finished, done.encode())
-        self._objects.delete([*record.rejects, *(each.name for each in self._objects.list(self._work.folder))])
+        kept = [each.name for each in self._objects.list(self._work.folder)]
+        # Ledgers of other runs, which died, must not count even now.
+        self._objects.delete([*record.rejects, *(name for name in kept if not runs_begun([name]))])
 
     def forget(self) -> None:
         """Deletes the record."""

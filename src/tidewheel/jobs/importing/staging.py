@@ -138,7 +138,7 @@ class Stage:
                 topic=state.topic,
                 generation=state.generation,
                 settings=state.settings,
-                content=secrets.token_hex(16),
+                content=f"{self._work.run}{secrets.token_hex(16)}",
             )
             assert bucket is not None  # there are rows
             self.staged.ledgers.append(bucket)

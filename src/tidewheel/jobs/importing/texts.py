@@ -11,12 +11,8 @@ import pyarrow.compute as pc
 
 from tidewheel.jobs.importing.work import Mask
 
-_REFUSED = np.zeros(256, bool)
-_REFUSED[:32] = True
-_REFUSED[[9, 10, 13]] = False
-_NONCHARACTERS = (b"\xef\xbf\xbe", b"\xef\xbf\xbf")
+_REFUSED = r"[\x00-\x08\x0b\x0c\x0e-\x1f\x{fffe}\x{ffff}]"
 
-Bytes = npt.NDArray[np.uint8]
 Int64s = npt.NDArray[np.int64]
 
 
@@ -57,16 +53,8 @@ def valid_text(column: pa.Array) -> tuple[pa.StringArray, Mask]:
     try:
         return data.cast(pa.string()), none_of(len(data))
     except pa.ArrowInvalid:
-        bad = np.fromiter((not _is_utf_8(each) for each in data.to_pylist()), bool, len(data))
+        bad = np.fromiter((_is_no_text(each) for each in data.to_pylist()), bool, len(data))
         return pc.if_else(pa.array(bad), pa.scalar(b"", pa.binary()), data).cast(pa.string()), bad
-
-
-def bytes_of(column: pa.BinaryArray) -> tuple[Bytes, Int64s]:
-    """Returns the bytes of all values together, and where each begins and the last ends."""
-    _, offsets, data = column.buffers()
-    ends = np.frombuffer(offsets, np.int32, len(column) + 1, column.offset * 4).astype(np.int64)
-    whole = np.frombuffer(data, np.uint8) if data is not None else np.zeros(0, np.uint8)
-    return whole[ends[0] : ends[-1]], ends - ends[0]
 
 
 def lengths_of(column: pa.Array) -> Int64s:
@@ -77,21 +65,8 @@ def lengths_of(column: pa.Array) -> Int64s:
 
 def refused(column: pa.BinaryArray) -> Mask:
     """Returns the rows whose text has bytes that are not UTF-8, or characters that SQS refuses."""
-    found = none_of(len(column))
-    data, ends = bytes_of(column)
-    if not len(data):
-        return found
-    if data.min() < 32:
-        places = np.flatnonzero(_REFUSED[data])
-        found[ends.searchsorted(places, "right") - 1] = True
-    if data.max() >= 128:
-        _, bad = valid_text(column)
-        found |= bad
-        together = data.tobytes()
-        if any(each in together for each in _NONCHARACTERS):
-            values = [value or b"" for value in column.to_pylist()]
-            found |= np.fromiter((any(each in value for each in _NONCHARACTERS) for value in values), bool, len(values))
-    return found
+    text, bad = valid_text(column)
+    return bad | true_of(pc.match_substring_regex(text, _REFUSED))
 
 
 def from_base64(column: pa.BinaryArray, packed: Mask) -> tuple[pa.BinaryArray, Mask]:
@@ -105,8 +80,5 @@ def from_base64(column: pa.BinaryArray, packed: Mask) -> tuple[pa.BinaryArray, M
     return pa.array(values, pa.binary()), bad
 
 
-def _is_utf_8(data: bytes | None) -> bool:
-    try:
-        return data is None or data.decode() is not None
-    except UnicodeDecodeError:
-        return False
+def _is_no_text(data: bytes | None) -> bool:
+    return data is not None and data.decode(errors="ignore").encode() != data

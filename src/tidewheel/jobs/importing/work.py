@@ -102,6 +102,7 @@ class Work:
     Attributes:
         state: of the topic when the run began.
         token: the import's name.
+        run: this run's name, with which the content begins in the ids of its ledgers' buckets.
         now_ms: start of this run.
         location: where ledgers are written.
         source: how the input in S3 is read.
@@ -110,6 +111,7 @@ class Work:
     options: ImportOptions
     state: TopicState
     token: str
+    run: str
     now_ms: int
     location: Location
     source: Location
