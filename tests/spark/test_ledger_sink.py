@@ -14,10 +14,12 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from examples import send_data_frame
+from tidewheel.errors import InvalidValue
 from tidewheel.local import LocalTidewheel
+from tidewheel.spark import ledger_sink
 from tidewheel.spark.ledger_sink import LedgerStreamSink
 
-ROWS = 5_000
+ROWS = 400
 
 
 @pytest.fixture
@@ -82,8 +84,8 @@ def test_each_row_comes_once_though_it_is_written_twice(spark: SparkSession, sta
 
 def test_other_rows_under_the_same_token_are_refused(spark: SparkSession, stack: LocalTidewheel) -> None:
     send(messages(spark, stack), stack)
-    with pytest.raises(Exception, match=r"in this import number of rows was '5000' and is '4000'"):
-        send(messages(spark, stack, 4000), stack)
+    with pytest.raises(Exception, match=r"in this import number of rows was '400' and is '300'"):
+        send(messages(spark, stack, 300), stack)
     assert received(stack).total() == ROWS
 
 
@@ -101,46 +103,33 @@ def test_rows_that_cannot_be_sent_stop_the_write_or_go_to_a_folder(
     assert '"reason": "body is missing"' in rejects.read_text()
 
 
-@pytest.mark.parametrize(
-    ("change", "options", "said"),
-    [
-        (lambda frame: frame.drop("body"), {}, "the table has no such column; it has deliver_at, key"),
-        (lambda frame: frame.withColumn("deliver_at", f.lit(True)), {}, "column deliver_at"),
-        (lambda frame: frame, {"topic": "none"}, "none"),
-        (lambda frame: frame, {"token": "a b"}, "use 1 to 64 letters"),
-        (lambda frame: frame, {"stack": "other"}, "other"),
-        (lambda frame: frame, {"min_lead": "soon"}, "min_lead"),
-        (
-            lambda frame: frame,
-            {"deliverAt": "due"},
-            "deliverat='due': there is no such option",
-        ),
-        (lambda frame: frame, {"rejects": "/proc/no/folder"}, "rejects='/proc/no/folder'"),
-    ],
-)
-def test_what_is_wrong_is_named_before_a_row_is_read(
-    spark: SparkSession, stack: LocalTidewheel, change: Any, options: dict[str, str], said: str
-) -> None:
-    with pytest.raises(Exception, match=said):
-        send(change(messages(spark, stack, 10)), stack, **options)
+def test_what_is_wrong_is_named_before_a_row_is_read(spark: SparkSession, stack: LocalTidewheel) -> None:
+    good = messages(spark, stack, 10)
+    cases: list[tuple[DataFrame, dict[str, str], str]] = [
+        (good.drop("body"), {}, "the table has no such column; it has deliver_at, key"),
+        (good.withColumn("deliver_at", f.lit(True)), {}, "column deliver_at"),
+        (good, {"topic": "none"}, "none"),
+        (good, {"token": "a b"}, "use 1 to 64 letters"),
+        (good, {"stack": "other"}, "other"),
+        (good, {"min_lead": "soon"}, "min_lead"),
+        (good, {"deliverAt": "due"}, "deliverat='due': there is no such option"),
+        (good, {"rejects": "/proc/no/folder"}, "rejects='/proc/no/folder'"),
+    ]
+    for frame, options, said in cases:
+        with pytest.raises(Exception, match=said):
+            send(frame, stack, **options)
     assert left(stack) == []
     assert received(stack).total() == 0
 
 
-def a_stream(spark: SparkSession, stack: LocalTidewheel, folder: Path) -> tuple[DataFrame, dict[str, str]]:
-    """A stream of 100 rows in several batches, of which one row cannot be sent, and where its rejects go."""
-    frame = messages(spark, stack, 100)
-    frame = frame.withColumn("body", f.when(f.col("key") == "key-7", None).otherwise(f.col("body")))
-    frame.write.parquet(str(folder / "in"))
-    stream = spark.readStream.schema(frame.schema).option("maxFilesPerTrigger", 1).parquet(str(folder / "in"))
-    return stream, given(stack, rejects=str(folder / "rejects"))
-
-
-def test_a_stream_is_sent_batch_by_batch_also_if_it_died_before_its_checkpoint(
+def test_a_stream_is_sent_batch_by_batch_also_if_it_died_before_its_checkpoint_and_not_anew(
     spark: SparkSession, stack: LocalTidewheel, tmp_path: Path
 ) -> None:
-    stream, options = a_stream(spark, stack, tmp_path)
-    checkpoint = tmp_path / "checkpoint"
+    frame = messages(spark, stack, 100).coalesce(2)
+    frame = frame.withColumn("body", f.when(f.col("key") == "key-7", None).otherwise(f.col("body")))
+    frame.write.parquet(str(tmp_path / "in"))
+    stream = spark.readStream.schema(frame.schema).option("maxFilesPerTrigger", 1).parquet(str(tmp_path / "in"))
+    options, checkpoint = given(stack, rejects=str(tmp_path / "rejects")), tmp_path / "checkpoint"
     send_data_frame.send_stream(stream, "july", str(checkpoint), **options)
     batches = sorted(path for path in (checkpoint / "commits").iterdir() if path.name.isdecimal())
     assert len(batches) > 1
@@ -148,38 +137,32 @@ def test_a_stream_is_sent_batch_by_batch_also_if_it_died_before_its_checkpoint(
     for path in (checkpoint / "commits").glob(f".{batches[-1].name}*"):
         path.unlink()
     send_data_frame.send_stream(stream, "july", str(checkpoint), **options)
+    other = stream.withColumn("body", f.lit("other"))
+    with pytest.raises(Exception, match="in this import content of the rows was"):
+        send_data_frame.send_stream(other, "july", str(tmp_path / "again"), **options)
     [rejects] = (tmp_path / "rejects").glob("*.json")
     assert rejects.read_text().count("body is missing") == 1
     assert received(stack) == Counter(f"order {i}" for i in range(100) if i != 7)
 
 
-def test_a_stream_that_begins_anew_under_its_old_name_is_refused(
-    spark: SparkSession, stack: LocalTidewheel, tmp_path: Path
+def test_what_a_stream_needs_is_named(spark: SparkSession, stack: LocalTidewheel, tmp_path: Path) -> None:
+    schema = messages(spark, stack, 1).select("deliver_at", "body").schema
+    for missing in ("name", "rejects"):
+        options = given(stack, name="july", rejects=str(tmp_path)) | {"checkpointlocation": str(tmp_path)}
+        del options[missing]
+        with pytest.raises(InvalidValue, match=f"{missing}=None: a stream needs it"):
+            LedgerStreamSink(options, schema)
+
+
+def test_old_batches_of_a_stream_are_forgotten(
+    spark: SparkSession, stack: LocalTidewheel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    stream, options = a_stream(spark, stack, tmp_path)
-    send_data_frame.send_stream(stream, "july", str(tmp_path / "checkpoint"), **options)
-    other = stream.withColumn("body", f.lit("other"))
-    with pytest.raises(Exception, match="in this import content of the rows was"):
-        send_data_frame.send_stream(other, "july", str(tmp_path / "again"), **options)
-
-
-@pytest.mark.parametrize("missing", ["name", "rejects"])
-def test_what_a_stream_needs_is_named(spark: SparkSession, stack: LocalTidewheel, tmp_path: Path, missing: str) -> None:
-    stream = (
-        spark.readStream.format("rate").load().select(f.col("timestamp").alias("deliver_at"), f.lit("x").alias("body"))
-    )
-    options = given(stack, name="july", rejects=str(tmp_path)) | {"checkpointLocation": str(tmp_path / "checkpoint")}
-    del options[missing]
-    with pytest.raises(Exception, match=f"{missing}=None: a stream needs it"):
-        stream.writeStream.format("tidewheel.ledger").options(**options).start().awaitTermination()
-
-
-def test_old_batches_of_a_stream_are_forgotten(spark: SparkSession, stack: LocalTidewheel, tmp_path: Path) -> None:
+    monkeypatch.setattr(ledger_sink, "_KEPT_BATCHES", 3)
     options = {**given(stack, name="july", rejects=str(tmp_path))}
     sink = LedgerStreamSink(options, messages(spark, stack, 1).select("deliver_at", "body").schema)
     rows = pa.table({"deliver_at": [stack.now() + timedelta(hours=2)], "body": ["x"]})
     rows = rows.set_column(0, "deliver_at", rows.column(0).cast(pa.timestamp("us", "UTC")))
-    for batch in range(101):
-        sink.commit([sink.write(iter(rows.to_batches()))] if batch in (0, 99, 100) else [], batch)
+    for batch in range(4):
+        sink.commit([sink.write(iter(rows.to_batches()))] if batch != 1 else [], batch)
     names = [name.rpartition("/")[2].partition(".")[0] for name in objects(stack)]
-    assert sorted(names) == ["_july-100", "_july-99"]
+    assert sorted(names) == ["_july-2", "_july-3"]
