@@ -182,13 +182,14 @@ def test_a_topic_is_taken_as_it_is(served: Dev) -> None:
 
 
 def test_time_moves_with_all_that_is_due_on_the_way_and_clients_go_with_it(moved: Dev) -> None:
-    moved.run("topics", "create", "way")
-    moved.run("subscriptions", "create", "way", "billing")
-    [last] = moved.json("send", "way", "last", "--delay", "3d")
-    [first] = moved.json("send", "way", "first", "--delay", "2d")
+    tw = Tidewheel(endpoint_url=moved.endpoint)
+    tw.create_topic("way")
+    tw.create_subscription("way", "billing")
+    [last] = moved.json("send", "way", "last", "--delay", "3h")
+    [first] = moved.json("send", "way", "first", "--delay", "2h")
     before = datetime.now(UTC)
-    now = datetime.fromisoformat(moved.json("dev", "advance", "3d 1h")["now"])
-    assert timedelta(days=3, hours=1) <= now - before
+    now = datetime.fromisoformat(moved.json("dev", "advance", "3h 1m")["now"])
+    assert timedelta(hours=3, minutes=1) <= now - before
     received = moved.json("receive", "way", "billing", "--max", "2", "--wait", "20")
     assert [each["id"] for each in received] == [first["id"], last["id"]]
     [sent] = moved.json("send", "way", "after", "--delay", "1s")
@@ -217,8 +218,8 @@ def test_the_console_shows_the_service_and_moves_the_time_of_its_clients(moved: 
         return connection.getresponse()
 
     assert "billing" in ask("GET", "/topics/orders").read().decode()
-    sent = moved.json("send", "orders", "hello", "--delay", "2d")[0]["deliver_at"]
-    assert ask("POST", "/time", "by=3d&back=/").status == 303
+    sent = moved.json("send", "orders", "hello", "--delay", "2h")[0]["deliver_at"]
+    assert ask("POST", "/time", "by=3h&back=/").status == 303
     [later] = moved.json("send", "orders", "hello", "--delay", "1h")
     assert later["deliver_at"] > sent
 
@@ -281,8 +282,8 @@ def test_a_state_is_kept_for_one_process_and_moved_time_with_it(tmp_path: Path) 
     with dev(*options) as service:
         assert service.told["state"] == str(tmp_path / "state")
         assert "in use" in refused("dev", "--port", "0", "--console-port", "0", *options)
-        [sent] = service.json("send", "orders", "hello", "--delay", "3d")
-        service.run("dev", "advance", "2d")
+        [sent] = service.json("send", "orders", "hello", "--delay", "3h")
+        service.run("dev", "advance", "2h")
         cookie = cookie_of(service)
         opened, stopped = service.end()[1].splitlines()
         assert "For another: http://127.0.0.1:" in opened and service.told["console"] not in opened
@@ -292,7 +293,7 @@ def test_a_state_is_kept_for_one_process_and_moved_time_with_it(tmp_path: Path) 
         assert service.told["try"] is None, "a topic that was kept may have consumers, which would do real work"
         assert cookie_of(service).partition("=")[2] == cookie.partition("=")[2], "an open page goes on"
         assert [each["id"] for each in service.json("peek", "orders")] == [sent["id"]]
-        service.run("dev", "advance", "1d 1m")
+        service.run("dev", "advance", "1h 1m")
         [message] = service.json("receive", "orders", "billing", "--wait", "20")
         assert message["id"] == sent["id"]
 

@@ -589,13 +589,3 @@ def test_a_log_level_that_is_none_is_one_clear_line() -> None:
     result = CliRunner().invoke(app, ["dev", "--port", "0", "--console-port", "0", "--log-level", "LOUD"])
     assert result.exit_code == 1
     assert "tidewheel: log_level='LOUD': give one of: DEBUG, INFO, WARNING, ERROR, CRITICAL\n" in result.stderr
-
-
-def test_where_only_the_sdk_is_installed_the_command_says_what_to_install() -> None:
-    code = "import sys; sys.modules['typer'] = None; from tidewheel.cli import run; run()"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr == (
-        "tidewheel: the command line needs more packages (import of typer halted; None in sys.modules): "
-        "pip install 'tidewheel[cli]'\n"
-    )
