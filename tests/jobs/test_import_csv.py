@@ -326,7 +326,7 @@ def texts() -> Iterator[str]:
     for length in range(4):
         yield from map("".join, itertools.product('",\n\r\\a', repeat=length))
     random_ = random.Random(26)
-    for _ in range(1500):
+    for _ in range(700):
         yield "".join(random_.choices('"",,\n\\aN', k=random_.randrange(5, 30)))
 
 
@@ -337,7 +337,7 @@ def test_what_is_read_without_a_reject_is_what_pythons_strict_reader_reads(diale
     agreed = 0
     for text in texts():
         found = rows_of(text, dialect)
-        for size in (1, 2, 3):
+        for size in (1, 3):
             assert rows_of(text, dialect, size) == found, (text, size)
         good, bad = found
         if not bad:

@@ -5,15 +5,15 @@
 
 | module | does |
 |---|---|
-| `driver.py` | runs an import of files |
+| `driver.py` | runs an import of files, and completes imports of both kinds |
 | `frames.py` | imports the rows of a table, such as a DataFrame |
 | `options.py`, `files.py` | read the arguments; find and open the input's files |
 | `tables.py` | lists the files of a Delta or an Iceberg table |
 | `parts.py` | divides files among tasks, and reads a part |
-| `parquet.py`, `csv_rows.py` with `csv_strict.py`, `json_lines.py` | read the rows of a part |
-| `checks.py`, with `times.py`, `texts.py`, `attributes.py` | map and check rows |
+| `parquet.py`, `csv_rows.py` with `csv_strict.py`, `json_lines.py` | read the rows of a part, as columns |
+| `checks.py`, with `times.py`, `texts.py`, `attributes.py`, `values.py` | map and check rows |
 | `staging.py`, `rejects.py` | write ledgers, and rejected rows |
-| `child.py` | does all this in a process that foreign bytes may end |
+| `child.py` | runs a task in a process that foreign bytes may end |
 | `record.py`, `commits.py` | remember an import; make ledgers live |
 """
 

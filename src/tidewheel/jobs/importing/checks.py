@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from tidewheel.jobs.importing.attributes import read_attributes
 from tidewheel.jobs.importing.parts import read_part
 from tidewheel.jobs.importing.rejects import columns_of, reject_line
-from tidewheel.jobs.importing.streams import check_expanded, explained, most_bytes
+from tidewheel.jobs.importing.streams import check_expanded, explained
 from tidewheel.jobs.importing.texts import decoded, is_bytes, lengths_of, refused, true_of, valid_text
 from tidewheel.jobs.importing.times import NO_ZONE, NOT_A_TIME, Times, read_times
 from tidewheel.jobs.importing.values import attribute_texts, payloads, shown
@@ -28,6 +28,7 @@ COLUMNS = pa.schema([field.with_nullable(True) for field in SCHEMA if field.name
 """The columns of a ledger, without ids."""
 UNREADABLE = "a value cannot be read"
 _AS_TEXT = "write it as text"
+_TOO_SOON = "is too soon for an import; send it with the SDK instead"
 _SHOWN = 100
 _MOST_SHOWN = 1_000
 _MOST_BYTES = 64 * 1024 * 1024
@@ -35,7 +36,9 @@ _MOST_BYTES = 64 * 1024 * 1024
 _CONTROLS = r"[\x00-\x1f\x7f-\x{9f}\x{fffe}\x{ffff}]"
 
 Show = Callable[[int], object]
-_Found = tuple[dict[str, pa.Array], Int64s, "Problems"]
+Problems = list[tuple[str, Mask, Show | None]]
+"""Kinds of problems, each with its rows, and what to show of a row. The first problem of a row counts."""
+_Found = tuple[dict[str, pa.Array], Int64s, Problems]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,35 +60,6 @@ class Checked:
     lines: list[bytes] = field(default_factory=list)
     raw_bytes: int = 0
     failed: dict[str, str] = field(default_factory=dict)
-
-
-class Problems:
-    """Keeps the first problem of each row.
-
-    Attributes:
-        kinds: of problems.
-        problem: of each row, a place in `kinds`; -1 for none.
-    """
-
-    def __init__(self, rows: int) -> None:
-        self.kinds: list[str] = []
-        self.problem = np.full(rows, -1, np.int16)
-        self._shown: list[Show | None] = []
-
-    def reason(self, row: int) -> str:
-        """Returns the problem of a row, with the value."""
-        place = int(self.problem[row])
-        show = self._shown[place]
-        value = "" if show is None else _short(show(row))
-        return f"{self.kinds[place]}: {value}" if value else self.kinds[place]
-
-    def add(self, kind: str, wrong: Mask, show: Show | None = None) -> None:
-        """Adds a problem of some rows, with a function that returns what to show of a row."""
-        wrong = wrong & (self.problem < 0)
-        if wrong.any():
-            self.problem[wrong] = len(self.kinds)
-            self.kinds.append(kind)
-            self._shown.append(show)
 
 
 def read_parts(work: Work, parts: Sequence[Part]) -> Iterator[int | Checked]:
@@ -113,7 +87,7 @@ def read_checked(work: Work, part: Part) -> Iterator[Checked]:
             for checked in checked_rows(work, rows, part.file.name):
                 if part.file.format == "parquet":  # text is bounded as it is read; here, a dictionary repeats values
                     expanded += checked.raw_bytes
-                    check_expanded(part.file, expanded, most_bytes(part.file))
+                    check_expanded(part.file, expanded)
                 yield checked
 
 
@@ -130,28 +104,30 @@ def checked_rows(work: Work, rows: Rows, file: str | None = None) -> Iterator[Ch
         yield from checked_rows(work, _slice(rows, 0, half), file)
         yield from checked_rows(work, _slice(rows, half, len(rows)), file)
         return
-    good = problems.problem < 0
-    counts = Counter(problems.problem[~good].tolist())
-    rejected = Counter({problems.kinds[kind]: count for kind, count in counts.items()})
+    first = np.select([wrong for _, wrong, _ in problems], range(len(problems)), -1)
+    good = first < 0
+    rejected = Counter(problems[place][0] for place in first[~good].tolist())
     rejected.update(kind for _, kind, _ in rows.malformed)
     yield Checked(
         table=pa.table(columns).filter(pa.array(good)) if rejected else pa.table(columns),
         weights=weights[good],
         rejected=rejected,
-        lines=list(_lines(rows, problems, file)) if work.options.rejects is not None else [],
+        lines=list(_lines(rows, problems, first, file)) if work.options.rejects is not None else [],
         raw_bytes=int(weights.sum()),
     )
 
 
-def _lines(rows: Rows, problems: Problems, file: str | None) -> Iterator[bytes]:
+def _lines(rows: Rows, problems: Problems, first: Int64s, file: str | None) -> Iterator[bytes]:
     """Yields the rejected rows as lines."""
     mapped = rows.columns.names
     for place, kind, text in rows.malformed:
         given = {} if "row" in place else columns_of(text)  # of JSON lines
         reason = f"{kind}: {text[:_MOST_SHOWN]}{'...' * (len(text) > _MOST_SHOWN)}"
         yield reject_line(file, place, given, reason, mapped)
-    for row in np.flatnonzero(problems.problem >= 0).tolist():
-        yield reject_line(file, rows.place(row), rows.given(row), problems.reason(row), mapped)
+    for row in np.flatnonzero(first >= 0).tolist():
+        kind, _, show = problems[first[row]]
+        value = "" if show is None else _short(show(row))
+        yield reject_line(file, rows.place(row), rows.given(row), f"{kind}: {value}" if value else kind, mapped)
 
 
 def _slice(rows: Rows, start: int, end: int) -> Rows:
@@ -168,9 +144,8 @@ def _slice(rows: Rows, start: int, end: int) -> Rows:
 
 def _unreadable(error: Exception) -> _Found:
     """Returns the findings of one row."""
-    problems = Problems(1)
-    problems.add(UNREADABLE, np.ones(1, bool), lambda _: error)
-    return {field.name: pa.nulls(1, field.type) for field in COLUMNS}, np.ones(1, np.int64), problems
+    nulls = {field.name: pa.nulls(1, field.type) for field in COLUMNS}
+    return nulls, np.ones(1, np.int64), [(UNREADABLE, np.ones(1, bool), lambda _: error)]
 
 
 def check(rows: Rows, work: Work) -> _Found:
@@ -179,46 +154,47 @@ def check(rows: Rows, work: Work) -> _Found:
     Raises:
         FileProblem: Python or JSON cannot hold a value.
     """
-    count, names, problems = len(rows), rows.columns, Problems(len(rows))
+    count, names, problems = len(rows), rows.columns, Problems()
     given = {field: rows.values.get(field, pa.nulls(count)) for field in asdict(names)}
     due = _time(problems, names.deliver_at, given["deliver_at"], work)
-    problems.add(f"{names.deliver_at} is missing", ~due.known)
-    for kind, wrong in rows.wrong.items():
-        problems.add(kind, wrong)
+    problems.append((f"{names.deliver_at} is missing", ~due.known, None))
+    problems += [(kind, wrong, None) for kind, wrong in rows.wrong.items()]
     with explained(names.body, _AS_TEXT):
         payload = payloads(given["body"])
     lengths = lengths_of(payload)
-    problems.add(f"{names.body} is missing", lengths == 0)
+    problems.append((f"{names.body} is missing", lengths == 0, None))
     as_bytes = rows.encoding == Encoding.BYTES
     if not as_bytes.all():
         wrong = refused(payload) & ~as_bytes
-        problems.add(f"{names.body} has characters that SQS refuses; give bytes", wrong, _value(payload))
+        problems.append((f"{names.body} has characters that SQS refuses; give bytes", wrong, _value(payload)))
     with explained(names.attributes, _AS_TEXT):
         attributes = read_attributes(attribute_texts(given["attributes"]))
-    for kind, wrong in attributes.problems.items():
-        problems.add(f"{names.attributes} {kind}", wrong, attributes.show)
+    problems += [(f"{names.attributes} {kind}", wrong, attributes.show) for kind, wrong in attributes.problems.items()]
     key, wrong = _texts(given["key"])
     wrong |= true_of(pc.greater(pc.utf8_length(key), MAX_KEY_CHARACTERS))
     wrong |= true_of(pc.match_substring_regex(key, _CONTROLS))
     kind = f"{names.key} is over {MAX_KEY_CHARACTERS} characters, or has control characters"
-    problems.add(kind, wrong, _value(given["key"]))
+    problems.append((kind, wrong, _value(given["key"])))
     more = attributes.size + _json_lengths(key)
     size = np.where(as_bytes, -(-lengths // 3) * 4, lengths) + more
-    problems.add(
-        f"{names.body} is too large: SQS takes {MAX_MESSAGE_BYTES} with attributes and key (bytes as base64)",
-        size > MAX_MESSAGE_BYTES,
-        lambda row: f"{size[row]} bytes",
-    )
+    kind = f"{names.body} is too large: SQS takes {MAX_MESSAGE_BYTES} with attributes and key (bytes as base64)"
+    problems.append((kind, size > MAX_MESSAGE_BYTES, lambda row: f"{size[row]} bytes"))
     group, wrong = _texts(given["group"])
     wrong |= true_of(pc.invert(pc.match_substring_regex(group, GROUP)))
     kind = f"{names.group} is not 1 to 128 ASCII letters, digits and punctuation, without spaces"
-    problems.add(kind, wrong, _value(given["group"]))
-    expiry, value = _time(problems, names.expires_at, given["expires_at"], work), _value(given["expires_at"])
-    problems.add(f"{names.expires_at} is not after its delivery", expiry.known & (expiry.ms <= due.ms), value)
-    problems.add(f"{names.expires_at} is after the year 9999", expiry.ms >= TIMES_END_MS, value)
-    soon, value = due.ms < work.earliest_ms, _value(given["deliver_at"])
-    problems.add(f"{names.deliver_at} is too soon for an import; send it with the SDK instead", soon, value)
-    problems.add(f"{names.deliver_at} is over ten years ahead", due.ms > work.now_ms + MAX_DELAY_MS, value)
+    problems.append((kind, wrong, _value(given["group"])))
+    expiry = _time(problems, names.expires_at, given["expires_at"], work)
+    value, late = _value(given["deliver_at"]), _value(given["expires_at"])
+    problems += [
+        (f"{names.expires_at} is not after its delivery", expiry.known & (expiry.ms <= due.ms), late),
+        (f"{names.expires_at} is after the year 9999", expiry.ms >= TIMES_END_MS, late),
+        (
+            f"{names.deliver_at} is too soon for an import; send it with the SDK instead",
+            due.ms < work.earliest_ms,
+            value,
+        ),
+        (f"{names.deliver_at} is over ten years ahead", due.ms > work.now_ms + MAX_DELAY_MS, value),
+    ]
     made = {
         "deliver_at_ms": pa.array(due.ms),
         "key": key,
@@ -238,8 +214,8 @@ def _value(column: pa.Array) -> Show:
 
 def _time(problems: Problems, name: str | None, column: pa.Array, work: Work) -> Times:
     times = read_times(column, work.options.time_zone)
-    problems.add(f"{name} {NO_ZONE}", times.no_zone, _value(column))
-    problems.add(f"{name} {NOT_A_TIME}", times.not_a_time, _value(column))
+    problems.append((f"{name} {NO_ZONE}", times.no_zone, _value(column)))
+    problems.append((f"{name} {NOT_A_TIME}", times.not_a_time, _value(column)))
     return times
 
 

@@ -24,13 +24,11 @@ class Stream:
 
     Args:
         source: Arrow's file.
-        most: bytes after which the file is refused.
-        file: for messages.
+        file: the same, for messages.
     """
 
-    def __init__(self, source: pa.NativeFile, most: int, file: InputFile) -> None:
-        self._source, self._most, self._file = source, most, file
-        self._read = 0
+    def __init__(self, source: pa.NativeFile, file: InputFile) -> None:
+        self._source, self._file, self._read = source, file, 0
 
     def read(self, size: int = -1) -> bytes:
         """Reads up to so many bytes; fewer only at the end.
@@ -40,7 +38,7 @@ class Stream:
         """
         data: bytes = self._source.read(size)
         self._read += len(data)
-        check_expanded(self._file, self._read, self._most)
+        check_expanded(self._file, self._read)
         return data
 
     def seek(self, offset: int) -> None:
@@ -52,19 +50,12 @@ def stream_of(location: Location, file: InputFile) -> Stream:
     """Opens a file."""
     codec = codec_of(file)
     raw = pa.PythonFile(opened(location, file), mode="r")
-    if codec is None:
-        return Stream(raw, max(_FREE_BYTES, 2 * file.size_bytes), file)
-    return Stream(pa.CompressedInputStream(raw, codec), most_bytes(file), file)
+    return Stream(raw if codec is None else pa.CompressedInputStream(raw, codec), file)
 
 
-def most_bytes(file: InputFile) -> int:
-    """Returns the bytes to which a compressed file may expand."""
-    return max(_FREE_BYTES, _MOST_TIMES * file.size_bytes)
-
-
-def check_expanded(file: InputFile, read_bytes: int, most: int) -> None:
-    """Raises FileProblem if so many bytes are too many."""
-    if read_bytes > most:
+def check_expanded(file: InputFile, read_bytes: int) -> None:
+    """Raises FileProblem if a file has expanded to too many bytes."""
+    if read_bytes > max(_FREE_BYTES, _MOST_TIMES * file.size_bytes):
         raise FileProblem(
             f"it decompresses to more than {_MOST_TIMES} times its {file.size_bytes:,} bytes, as archive bombs do; if "
             "you trust it, decompress it yourself"
