@@ -83,6 +83,8 @@ def test_objects_with_such_keys_are_found_and_read() -> None:
         for name in NAMES:
             report = stack.run_job("import_messages", topic=TOPIC, input=f"s3://lake/in/{name}")
             assert (report.imported, report.failed) == (1, {}), name
+        report = stack.run_job("import_messages", topic=TOPIC, input="s3://lake/**/day=*.json", token="deep")
+        assert (report.imported, report.failed) == (1, {})
         s3.put_object(Bucket="lake", Key="in/a1.json", Body=b"{}")
         with pytest.raises(InvalidValue, match=r"as a glob matches s3://lake/in/a1\.json too"):
             stack.run_job("import_messages", topic=TOPIC, input="s3://lake/in/a[1].json")

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import io
-import operator
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
 from glob import escape, glob, has_magic
 from pathlib import Path
@@ -182,13 +181,23 @@ def _stat(path: Path) -> tuple[int, str]:
 def _in_s3(location: Location, url: str, *, exact: bool) -> Iterator[tuple[str, int, str]]:
     s3_bucket, _, pattern = url.removeprefix(S3).partition("/")
     prefix = pattern if exact else re.split(r"[*?\[]", pattern, maxsplit=1)[0]
-    globs, same = [each for each in pattern.strip("/").split("/") if each], operator.eq if exact else fnmatchcase
+    globs = [each for each in pattern.strip("/").split("/") if each]
     pages = client(location, "s3").get_paginator("list_objects_v2").paginate(Bucket=s3_bucket, Prefix=prefix)
-    for each in (found for page in pages for found in page.get("Contents", ())):
+    for each in (each for page in pages for each in page.get("Contents", ())):
         parts = each["Key"].split("/")
-        matches = len(parts) >= len(globs) and all(map(same, parts, globs))
-        if matches and not each["Key"].endswith("/") and not _is_hidden(parts[len(globs) :]):
+        found = parts[: len(globs)] == globs if exact else matches(parts, globs)
+        if found and not each["Key"].endswith("/") and not _is_hidden(parts[len(globs) :]):
             yield f"{S3}{s3_bucket}/{each['Key']}", each["Size"], each["ETag"]
+
+
+def matches(name: Sequence[str], glob_: Sequence[str]) -> bool:
+    """Returns whether a name or a folder above it, by parts, matches a glob."""
+    if not glob_:
+        return True
+    if glob_[0] == "**":
+        return any(matches(name[n:], glob_[1:]) for n in range(len(name)))
+    first = bool(name) and (name[0] == glob_[0] or fnmatchcase(name[0], glob_[0]))
+    return first and matches(name[1:], glob_[1:])
 
 
 def _is_hidden(parts: Any) -> bool:

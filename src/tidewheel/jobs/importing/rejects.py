@@ -10,7 +10,6 @@ import json
 import re
 from collections.abc import Collection, Mapping
 from contextlib import suppress
-from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,7 @@ import msgspec
 from botocore.exceptions import BotoCoreError, ClientError
 
 from tidewheel.errors import InvalidValue, TidewheelError
-from tidewheel.jobs.importing.files import plain_url
+from tidewheel.jobs.importing.files import matches, plain_url
 from tidewheel.jobs.location import S3, Location
 from tidewheel.storage.objects import Objects
 
@@ -61,7 +60,7 @@ def check_writable(location: Location, folder: str, source: str, name: str) -> N
     Raises:
         InvalidValue: the folder cannot be written, or the input would match its rejects.
     """
-    if _matches([*_parts(folder), name], _parts(source)):
+    if matches([*_parts(folder), name], _parts(source)):
         raise InvalidValue("--rejects", folder, "it is in the input: the next run would import it; give another")
     objects, prefix = folder_of(location, folder)
     try:
@@ -88,14 +87,6 @@ def folder_of(location: Location, folder: str) -> tuple[Objects, str]:
 def _parts(name: str) -> list[str]:
     url = plain_url(name)
     return (url if url.startswith(S3) else str(Path(url).resolve())).rstrip("/").split("/")
-
-
-def _matches(name: list[str], glob: list[str]) -> bool:
-    """Returns whether a name or a folder above it, by parts, matches a glob."""
-    if glob[:1] == ["**"]:
-        return any(_matches(name[n:], glob[1:]) for n in range(len(name)))
-    first = bool(glob and name) and (name[0] == glob[0] or fnmatchcase(name[0], glob[0]))
-    return not glob or (first and _matches(name[1:], glob[1:]))
 
 
 def columns_of(line: str) -> Mapping[str, str]:
