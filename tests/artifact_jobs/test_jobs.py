@@ -26,7 +26,7 @@ from tidewheel.model.message import Message
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(1200)]
 
-LEDGERS, A_LEDGER = 24, 200
+LEDGERS, A_LEDGER = 40, 50
 
 
 def done(run: Run) -> Run:
@@ -86,9 +86,9 @@ def test_merge_buckets_runs_on_executors_of_which_one_dies_while_its_credentials
 ) -> None:
     deployment.create_topic("merged")
     for seed in range(LEDGERS):
-        deployment.send("merged", some_messages(seed))
+        deployment.send("merged", some_messages(seed, 500))
     before = deployment.rows("merged")
-    assert (deployment.ledgers("merged"), before.total()) == (LEDGERS, LEDGERS * A_LEDGER)
+    assert (deployment.ledgers("merged"), before.total()) == (LEDGERS, LEDGERS * 500)
     cluster = {"master": "local-cluster[2,1,1024]", "conf": ["spark.speculation=true"]}
     with an_executor_dies() as killed:
         run = done(
@@ -109,7 +109,7 @@ def test_rebuild_index_brings_back_a_topic_and_its_keys_on_executors_of_which_on
     glue: Glue, deployment: Deployment, session: boto3.Session, endpoint_url: str
 ) -> None:
     deployment.create_topic("rebuilt")
-    packs = [deployment.pack("rebuilt", some_messages(seed, keyed=True)) for seed in range(LEDGERS)]
+    packs = [deployment.pack("rebuilt", some_messages(seed, 500, keyed=True)) for seed in range(LEDGERS)]
     for pack in packs:
         deployment.send_pack("rebuilt", pack)
     keys = [str(seed) for seed in range(LEDGERS)]
