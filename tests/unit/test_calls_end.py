@@ -479,6 +479,7 @@ def test_an_endpoint_on_this_machine_is_asked_without_the_environments_proxy(
     stack: LocalTidewheel, host: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     endpoint_url = stack.endpoint_url.replace("127.0.0.1", host)
+    monkeypatch.setattr(tries, "_BACKOFF_S", 0.01)
     for name in ("NO_PROXY", "no_proxy"):
         monkeypatch.delenv(name, raising=False)
     for name in ("HTTP_PROXY", "http_proxy", "HTTPS_PROXY"):

@@ -500,6 +500,7 @@ def test_a_target_that_cannot_be_reached_is_one_clear_line(
         "sso_account_id=123456789012\nsso_role_name=dev\n"
     )
     monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
+    monkeypatch.setattr("tidewheel.aws.tries._BACKOFF_S", 0.01)
     result = CliRunner().invoke(app, [*options, "topics", "list"])
     assert result.exit_code == 1
     assert wrong in result.stderr
