@@ -230,15 +230,12 @@ def _publish_rejects(job: Job, work: Work, records: Records, record: Record) -> 
 
 def _refuse_known(job: Job, records: Records, given: Input) -> None:
     """Refuses a file of which another import made messages live: they would come twice."""
-    found = records.other_with(given, job.service.parallel)
-    if found is not None:
-        import_id, file = found
-        raise InvalidValue(
-            "--input",
-            file,
-            f"import {import_id.partition('.')[0]} of this topic has this file. Leave the file out, or run that"
-            " import again as it was. With a --token of your own, every row is imported again",
+    if (found := records.other_with(given, job.service.parallel)) is not None:
+        advice = (
+            f"import {found[0].partition('.')[0]} of this topic has this file. Leave the file out, or run that import"
+            " again as it was. With a --token of your own, every row is imported again"
         )
+        raise InvalidValue("--input", found[1], advice)
 
 
 def _say(job: Job, topic: str, report: Imported) -> None:

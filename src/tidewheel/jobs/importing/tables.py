@@ -62,7 +62,8 @@ def _delta_files(location: Location, options: ImportOptions) -> list[str]:
         raise _refused(options, f"the Delta table needs {needs}; {_AS_FILES}")
     if metadata.configuration.get("delta.columnMapping.mode", "none") != "none":
         raise _refused(options, f"the Delta table maps its columns to other names; {_AS_FILES}")
-    _refuse_partitions(options, metadata.partition_columns)
+    for name in sorted({*options.columns.names} & {*metadata.partition_columns}):
+        raise _refused(options, f"column {name!r} is a partition's and is not in the files; {_AS_FILES}")
     return list(table.file_uris())
 
 
@@ -83,12 +84,6 @@ def _iceberg_files(location: Location, options: ImportOptions) -> list[str]:
 
 def _refused(options: ImportOptions, why: str) -> InvalidValue:
     return InvalidValue("--input", options.input, why)
-
-
-def _refuse_partitions(options: ImportOptions, partitions: list[str]) -> None:
-    for name in options.columns.names:
-        if name in partitions:
-            raise _refused(options, f"column {name!r} is a partition's and is not in the files; {_AS_FILES}")
 
 
 TABLES: Mapping[str, tuple[str, Callable[[Location, ImportOptions], list[str]]]] = {
