@@ -11,7 +11,7 @@ from tidewheel import Cancelled, Rescheduled, Tidewheel, TooLate, UnknownMessage
 from tidewheel.local import MemoryTidewheel
 
 TOPIC = "orders"
-CLAIMED: Any = {"cancel_until": "consumed"}
+CLAIMED: Any = {"claims": "all"}
 CALLS: dict[str, Callable[[Tidewheel, str, str], Any]] = {
     "cancel": lambda tw, key, id: tw.cancel(TOPIC, id),
     "cancel_many": lambda tw, key, id: tw.cancel_many(TOPIC, [id])[0],
@@ -241,7 +241,7 @@ def test_each_call_tells_the_truth_of_a_message_in_each_state(
 @pytest.mark.parametrize("phase_s", range(0, 3600, 900))
 def test_where_consumers_claim_a_message_can_be_moved_until_it_is_due(stack: MemoryTidewheel, phase_s: int) -> None:
     client = stack.client()
-    client.create_topic(TOPIC, cancel_until="consumed")
+    client.create_topic(TOPIC, claims="all")
     client.create_subscription(TOPIC, "billing")
     client.send(TOPIC, "begins the hourly collections", delay=4_000)
     sent = client.send(TOPIC, "x", delay=5_000 + phase_s)

@@ -25,7 +25,7 @@ from tidewheel.client.worker import run as worker
 @pytest.fixture
 def orders(topic: Topic) -> Topic:
     """A topic with claims and two subscriptions."""
-    return topic.another("claims", "billing", "audit", cancel_until="consumed")
+    return topic.another("claims", "billing", "audit", claims="all")
 
 
 def sealed(orders: Topic, body: Any = "x", **options: Any) -> str:
@@ -224,7 +224,7 @@ def test_a_message_that_fails_again_and_again_is_buried_and_comes_again_when_red
 
 @pytest.mark.story
 def test_a_replay_hands_out_again_what_was_claimed_and_not_what_was_cancelled(topic: Topic) -> None:
-    orders = topic.another("kept", cancel_until="consumed", retention_s=86_400)
+    orders = topic.another("kept", claims="all", retention_s=86_400)
     start = orders.stack.now()
     cancelled, kept = sealed(orders), sealed(orders, "kept")
     orders.client.cancel(orders.name, cancelled)
@@ -240,5 +240,5 @@ def test_the_setting_is_fixed_and_its_messages_say_so(orders: Topic) -> None:
     orders.advance(minutes=10)
     [message] = orders.client.receive(orders.name, "billing")
     assert message.claim is not None
-    with pytest.raises(Exception, match="cancel_until"):
-        orders.client.update_topic(orders.name, cancel_until="sealed")  # type: ignore[call-arg]
+    with pytest.raises(Exception, match="claims"):
+        orders.client.update_topic(orders.name, claims="none")  # type: ignore[call-arg]

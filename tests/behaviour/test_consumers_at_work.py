@@ -515,7 +515,7 @@ def test_four_hundred_messages_cost_a_quarter_of_a_request_each(
     at_once: int | str, most: int, claimed: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     service = Service()
-    service.client.create_topic("many", cancel_until="consumed" if claimed else "sealed")
+    service.client.create_topic("many", claims="all" if claimed else "sealed")
     service.client.create_subscription("many", "billing")
     service.client.send_many("many", [Message(body=str(i)) for i in range(400)])
     service.stack.advance(seconds=1)

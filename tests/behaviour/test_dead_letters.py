@@ -139,7 +139,7 @@ def test_without_an_error_the_reason_is_that_it_was_the_last_attempt(memory: Mem
 
 @pytest.mark.parametrize("receive", ["client", "consumer"])
 def test_a_message_that_was_claimed_too_often_says_so(memory: MemoryTidewheel, receive: str) -> None:
-    client = topic(memory, cancel_until="consumed")
+    client = topic(memory, claims="all")
     consumer = Consumer(client, TOPIC, "billing")
     client.send(TOPIC, "x")
     for _ in range(6):

@@ -67,7 +67,7 @@ class Topic:
         self.client: Tidewheel = stack.client()
         self.client.create_topic(name, **settings)
         for each in subscriptions or ("billing",):
-            self.client.create_subscription(name, each)
+            self.client.create_subscription(name, each, reader="tidewheel")
 
     def another(self, suffix: str, *subscriptions: str, **settings: Any) -> Topic:
         """Makes another topic, with settings."""

@@ -235,7 +235,7 @@ def broken(script: Script) -> None:
 
 def claimed(script: Script) -> None:
     """A topic whose messages are claimed, with a parked message that was cancelled late."""
-    script.topic("claimed", cancel_until="consumed")
+    script.topic("claimed", claims="all")
     script.send("claimed", "claimed", STOPPED + timedelta(days=2))
     script.client.pause("claimed", "billing")
     late = script.lost("claimed", "cancelled in its park", script.stack.now() + timedelta(minutes=2))

@@ -42,7 +42,7 @@ class World:
         self.dynamodb = MemoryDynamoDBClient(TABLE)
         self.asked: list[dict[str, Any]] = []
         self.storage = Storage(Table(cast("Any", self), TABLE), MemoryObjects())
-        self.state = a_state(vector["topic"], settings=TopicSettings(cancel_until="consumed"))
+        self.state = a_state(vector["topic"], settings=TopicSettings(claims="all"))
         self.storage.topic_states.create(self.state)
         self.key = {"pk": {"S": f"T#{vector['topic']}#CLAIM#{id_of(vector)}"}, "sk": {"S": "CLAIM"}}
         if vector["before"]:

@@ -239,7 +239,7 @@ def is_plain(world: World) -> None:
 
 def is_claimed(world: World) -> None:
     """Ingest cancels a message whose slot is sealed, for a newer one of its key, and not long afterwards."""
-    topic = world.topic("claimed", cancel_until="consumed")
+    topic = world.topic("claimed", claims="all")
     world.client.send(topic, "older", delay="1m", key="k")
     world.stack.advance(seconds=5)
     world.client.send(topic, "newer", delay="2m", key="k", replace=True)
@@ -252,7 +252,7 @@ def is_claimed(world: World) -> None:
 
 def is_put_off(world: World) -> None:
     """Ingest sends a message that comes at its latest time to the urgent queue."""
-    topic = world.topic("put-off", cancel_until="consumed")
+    topic = world.topic("put-off", claims="all")
     world.client.send(topic, "older", delay="30s", key="k", replace=True, max_wait="40s")
     world.stack.advance(seconds=15)
     world.client.send(topic, "newer", delay="30s", key="k", replace=True)

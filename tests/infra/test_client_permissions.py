@@ -46,7 +46,7 @@ class World:
         stack.session.events.register("before-parameter-build.*.*", self._note)
         client = stack.client()
         for topic in (MINE, OTHER, *SHARED):
-            client.create_topic(topic, cancel_until="consumed")
+            client.create_topic(topic, claims="all")
             client.create_subscription(topic, "mail")
         parameter = stack.session.client("ssm").get_parameter(Name=parameter_name("tidewheel"))
         self.settings = ServiceSettings.from_json(parameter["Parameter"]["Value"], "the parameter")

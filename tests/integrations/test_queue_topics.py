@@ -102,9 +102,9 @@ def test_a_subscription_made_through_another_host_of_sqs_is_the_queues_own(stack
 def test_a_topic_whose_messages_must_be_claimed_is_neither_made_nor_used(stack: LocalTidewheel) -> None:
     url, client = _queue(stack, "default"), stack.client()
     with pytest.raises(InvalidValue, match="'default' claim nothing"):
-        QueueTopics(client).prepare(url, cancel_until="consumed")
+        QueueTopics(client).prepare(url, claims="all")
     assert client.topics() == []
-    client.create_topic("default", cancel_until="consumed")
+    client.create_topic("default", claims="all")
     client.create_subscription("default", SUBSCRIPTION, queue_url=url)
     for call in (lambda topics: topics.prepare(url), lambda topics: topics.send(url, "hello", delay=timedelta(days=1))):
         with pytest.raises(InvalidValue, match="claim nothing"):

@@ -25,7 +25,7 @@ _RARE: Mapping[str, Mapping[str, Asked]] = {
         "loser": Asked({"dynamodb.PutItem": 2, "dynamodb.GetItem": 1}, reads=1, writes=2),
     },
     "receive": {
-        # A consumer claims a message, in a topic with `cancel_until="consumed"`.
+        # A consumer claims a message, in a topic with `claims="all"`.
         "claim": Asked({"dynamodb.UpdateItem": 1}, writes=1),
     },
 }

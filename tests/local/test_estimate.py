@@ -84,11 +84,11 @@ def test_a_find_by_a_prefix_costs_sixteen_queries_the_topic_state_and_then_by_th
         assert found.dollars + 3000 * found.key_dollars == pytest.approx(cost, rel=0.2)
 
 
-@pytest.mark.parametrize("until", ["sealed", "consumed"])
-def test_a_cancel_costs_what_the_estimate_says_before_the_seal_and_after(until: str) -> None:
+@pytest.mark.parametrize("claims", ["none", "keyed"])
+def test_a_cancel_costs_what_the_estimate_says_before_the_seal_and_after(claims: str) -> None:
     with LocalTidewheel() as stack:
         tw = stack.client()
-        tw.create_topic(TOPIC, cancel_until=until)
+        tw.create_topic(TOPIC, claims=claims)
         tw.create_subscription(TOPIC, "billing")
         for cart, hours in (("late", 2), ("open", 3)):
             tw.send_many(TOPIC, [Message(body="x", delay=hours * 3600, key=f"{cart}/{n}") for n in range(90)])
@@ -101,7 +101,7 @@ def test_a_cancel_costs_what_the_estimate_says_before_the_seal_and_after(until: 
         assert (counted.matched, counted.sealed) == (90, 90)
         _, cost = billed(stack, lambda tw: tw.cancel_where(TOPIC, key_prefix="late"))
         assert cost - keys == pytest.approx(90 * told.late_cancel_dollars)
-        assert told.late_cancel_dollars == pytest.approx({"sealed": 2.625e-6, "consumed": 5.75e-6}[until])
+        assert told.late_cancel_dollars == pytest.approx({"none": 2.625e-6, "keyed": 5.75e-6}[claims])
 
 
 def test_a_move_costs_what_the_estimate_says() -> None:

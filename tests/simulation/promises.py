@@ -12,7 +12,7 @@ from itertools import count
 
 from tidewheel.model.message import MessageId
 from tidewheel.model.recurrence import Rule
-from tidewheel.model.settings import CancelUntil, TopicSettings
+from tidewheel.model.settings import Claims, TopicSettings
 from tidewheel.model.subscription_state import Delivery
 from tidewheel.model.topic_state import TopicState, new_topic_state
 
@@ -271,8 +271,8 @@ class TopicLife:
     @property
     def state(self) -> TopicState:
         """The topic's state, as a client remembers it."""
-        until: CancelUntil = "consumed" if self.claimed else "sealed"
-        settings = TopicSettings(slot_s=self.slot_ms // 1000, lookahead_s=self.lookahead_ms // 1000, cancel_until=until)
+        claims: Claims = "all" if self.claimed else "none"
+        settings = TopicSettings(slot_s=self.slot_ms // 1000, lookahead_s=self.lookahead_ms // 1000, claims=claims)
         return new_topic_state(self.name, self.generation, settings, 0)
 
     def lifts(self, older: Sent, newer: Sent) -> bool:

@@ -226,7 +226,7 @@ class Simulation:
             collect_interval_s=random.choice([60, 1800]),
             retention_s=random.choice([0, 0, 7200]),
             redrive_s=1800,
-            cancel_until="consumed" if self.mode.claimed else "sealed",
+            claims="all" if self.mode.claimed else "none",
         )
 
     def _move(self) -> None:

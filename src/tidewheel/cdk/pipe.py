@@ -161,7 +161,12 @@ def _check(subscription: Subscription, properties: PipeProperties) -> None:
     undying = isinstance(source, sqs.Queue) and source.dead_letter_queue is None
     for wrong, name, value, advice in (
         (own.try_find_child(ID), "subscription", own.path, "it has a pipe: declare a subscription for each pipe"),
-        (subscription.topic.claimed, "topic", own.path, "a pipe claims nothing: cancelled messages would go through"),
+        (
+            subscription.reader != "plain",
+            "subscription",
+            own.path,
+            'declare one with reader="plain": a pipe claims nothing',
+        ),
         (undying, "queue", source.node.path, "give it a dead-letter queue, for what the target refuses"),
         (not identified, "subscription", own.path, 'declare one with carry="id", whose copies carry the id'),
         (queue is not None and not queue.fifo, "queue", path, "give a FIFO queue"),

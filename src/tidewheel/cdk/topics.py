@@ -14,7 +14,7 @@ from tidewheel.cdk.encryption import key_of
 from tidewheel.cdk.pipe import PipeProperties, SubscriptionPipe
 from tidewheel.cdk.subscriber_queue import SubscriberQueue, allow_deliveries
 from tidewheel.client.operations.declared import DeclaredSubscription, DeclaredTopic
-from tidewheel.client.operations.subscription_queues import CLAIMED_RECEIVE_COUNT, MAX_RECEIVE_COUNT
+from tidewheel.client.operations.subscription_queues import receives_of
 from tidewheel.errors import InvalidValue
 from tidewheel.flows.administration.subscribe import check_new_subscription
 from tidewheel.model.setting import check_names
@@ -55,12 +55,12 @@ class Topic(Construct):
     """A topic of a service, created when the stack is deployed.
 
     An existing topic with the same settings is adopted, and then never deleted. Another name is another topic. All
-    settings except `slot`, `lookahead` and `cancel_until` may change: an update of these is refused and rolled back.
+    settings except `slot`, `lookahead` and `claims` may change: an update of these is refused and rolled back.
 
     Attributes:
         service: The service.
         topic_name: The topic's name.
-        claimed: Whether consumers claim its messages.
+        settings: The topic's settings.
         resource: The custom resource. A resource that sends during its deployment must depend on it.
     """
 
@@ -103,7 +103,7 @@ class Topic(Construct):
         self.removal_policy = removal_policy or service.environment.removal_policy
         durations = {"slot_s": slot, "lookahead_s": lookahead, "retention_s": retention}
         wanted = DeclaredTopic(topic=topic_name, settings=_settings(durations, cast("dict[str, Any]", settings)))
-        self.claimed = wanted.settings.claimed
+        self.settings = wanted.settings
         self.resource = service.declarations().resource(self, wanted, removal_policy=self.removal_policy)
 
     def add_subscription(self, name: str, **properties: Unpack[SubscriptionProperties]) -> Subscription:
@@ -129,6 +129,7 @@ class Subscription(Construct):
         dead_letters: The queue's dead-letter queue; None for an imported queue.
         resource: The custom resource.
         carry: The setting.
+        reader: The setting; plain by default with a queue of yours.
         removal_policy: What becomes of the subscription and its queue when the stack no longer declares it.
     """
 
@@ -158,8 +159,8 @@ class Subscription(Construct):
             initial_position: As for `create_subscription`; has an effect only when the subscription is created.
             visibility_timeout: For a new queue, by default as for `create_subscription`. AWS recommends six times the
                 time-out of the function that reads the queue.
-            max_receive_count: For a new queue: the receives after which a message is a dead letter. By default 5, or
-                100 in a topic with `cancel_until="consumed"`, where the SDK counts to 5.
+            max_receive_count: For a new queue: the receives after which a message is a dead letter. By default 100,
+                where the SDK's consumers count to 5; with reader="plain" 10; in a topic with claims="none" 5.
             removal_policy: As for the topic; by default the topic's policy. It also applies to a new queue.
             **settings: Settings such as `filter_policy`, as for `create_subscription`.
 
@@ -174,10 +175,11 @@ class Subscription(Construct):
         self.topic = topic
         self.subscription_name = subscription_name
         self.carry = settings.get("carry")
+        self.reader = settings.get("reader") or (None if queue is None else "plain")
         self.removal_policy = removal_policy or topic.removal_policy
         if queue is None:
-            receives = CLAIMED_RECEIVE_COUNT if topic.claimed else MAX_RECEIVE_COUNT
-            made = self._make_queue(visibility_timeout, max_receive_count or receives)
+            receives = max_receive_count or receives_of(self.reader, topic.settings)
+            made = self._make_queue(visibility_timeout, receives)
             queue = made.queue
         elif visibility_timeout is not None:
             advice = "it is for a queue that is made here: leave it out, and set it where the queue is made"
@@ -192,7 +194,7 @@ class Subscription(Construct):
             subscription=subscription_name,
             queue_url=queue.queue_url,
             initial_position=initial_position,
-            **stored_settings(settings),
+            **stored_settings({**settings, "reader": self.reader}),
         )
         declarations = topic.service.declarations()
         declarations.allow_check(queue)

@@ -17,6 +17,7 @@ from tidewheel.flows.delivery.cancel import (
     cancel,
     cancel_key,
     cancel_many,
+    plain_readers,
     read_fate,
     stop,
 )
@@ -141,6 +142,10 @@ def reschedule(
     [receipt] = sender.send_checked([new])
     answer = stop(storage, state, tombstone(old, state.slot_ms, now_ms, to=receipt.id), now_ms)
     if answer == receipt.id:
+        late = state.settings.claims_id(id_bytes(old)) and storage.claims.read(state.topic, old).to == receipt.id
+        plain, unseen = plain_readers(storage, storage.topic_states.existing(state.topic)) if late else ((), ())
+        if plain or unseen:
+            return TooLate(id=receipt.id, plain=plain, unseen=unseen)
         return Rescheduled(receipt=receipt, old_id=old)
     if isinstance(answer, str):  # another move came first
         return reschedule(sender, due_ms, answer)

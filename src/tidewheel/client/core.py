@@ -22,12 +22,14 @@ class Core:
         clock: the source of time.
         ids: makes the ids of messages.
         cache: the topics and subscriptions that the client has read.
+        buries: topic and subscription that this client has begun to receive from -> whether it buries what fails.
     """
 
     connection: Connection
     clock: Clock
     ids: IdSource = field(default_factory=IdSource)
     cache: TopicCache = field(init=False)
+    buries: dict[tuple[str, str], bool] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.cache = TopicCache(self.connection, self.clock)

@@ -482,8 +482,7 @@ class Tidewheel:
             queue_url = self.core.cache.subscription(topic, subscription).queue_url
             connection, now_ms = self.core.connection, self.core.clock.now_ms()
             taken = receiving.receive(connection.polling(wait_s), queue_url, max_messages, wait_s)
-            if any(each.claim for each in taken):
-                taken = claim_all(connection, topic, subscription, queue_url, taken, now_ms)
+            taken = claim_all(self.core, topic, subscription, queue_url, taken, now_ms)
             found.extend(receiving.with_bodies(connection, taken))
         return found
 

@@ -171,7 +171,7 @@ class MessageStatus:
         recipients: all subscriptions of the topic, by name, while a ledger holds the message.
         moved_to: the id of the message that replaced it, if it was moved.
         subscriptions: the subscriptions that get the message; empty until its slot is planned.
-        claimed_by: in a topic with `cancel_until="consumed"`, the subscriptions whose consumers have the message.
+        claimed_by: the subscriptions whose consumers have claimed the message.
         cancelled_late: in such a topic, whether it was cancelled late, for all other subscriptions.
     """
 
@@ -210,11 +210,12 @@ def get(connection: Connection, topic: str, message_id: MessageId, now_ms: int) 
     # Read again after the tombstone: if the slot is still open, any later sending sees the tombstone too.
     state = storage.topic_states.existing(topic)
     found = find(connection, state, message_id)
-    claim = storage.claims.read(topic, message_id) if state.settings.claimed else Claim()
+    claimable = state.settings.claims_id(id_bytes(message_id))
+    claim = storage.claims.read(topic, message_id) if claimable else Claim()
     unreadable: dict[str, Exception] = {}
     subscriptions = [] if found is None else storage.subscriptions.all(topic, unreadable)
     progress: tuple[SubscriptionProgress, ...] = ()
-    known = fate(state, message_id, tombstone, claim, now_ms)
+    known = fate(storage, state, message_id, tombstone, claim, now_ms)
     if isinstance(known, Cancelled | str) or (found is not None and found.cancelled):
         message_state = MessageState.CANCELLED
     elif found is None:

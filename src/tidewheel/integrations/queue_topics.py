@@ -89,12 +89,11 @@ class QueueTopics:
             settings: settings of a new topic, such as slot_s=60; an existing topic keeps its settings.
 
         Raises:
-            InvalidValue: a FIFO queue, an invalid setting, a topic that feeds other queues only, or one with
-                cancel_until="consumed".
+            InvalidValue: a FIFO queue, an invalid setting, or a topic that feeds other queues only.
             AlreadyExists, QueueUnavailable: as the client's `create_subscription`.
         """
         topic = self.topic(queue_url)
-        found = self._subscriptions(topic, settings.get("cancel_until", "sealed"))
+        found = self._subscriptions(topic)
         if found is None:
             self._tidewheel.create_topic(topic, settings=None, **settings)
         for each in found or []:
@@ -108,7 +107,7 @@ class QueueTopics:
                 f"it leads to {others}, which would get the tasks too; "
                 f"name another topic with topics={{{_queue_name(queue_url)!r}: ...}}",
             )
-        return self._tidewheel.create_subscription(topic, SUBSCRIPTION, queue_url=queue_url)
+        return self._tidewheel.create_subscription(topic, SUBSCRIPTION, queue_url=queue_url, reader="plain")
 
     def send(
         self,
@@ -125,7 +124,7 @@ class QueueTopics:
 
         Raises:
             QueueNotPrepared: the topic does not lead to the queue; nothing was sent.
-            InvalidValue: SQS could not carry the message, or the topic has cancel_until="consumed"; nothing was sent.
+            InvalidValue: SQS could not carry the message; nothing was sent.
             QueueUnavailable: SQS did not accept the message.
         """
         topic = self.topic(queue_url)
@@ -147,20 +146,11 @@ class QueueTopics:
             raise QueueNotPrepared(queue_url, topic)
         self._prepared.add(queue_url)
 
-    def _subscriptions(self, topic: str, cancel_until: str = "sealed") -> list[Subscription] | None:
-        """Returns a topic's subscriptions, or None if there is no such topic.
-
-        Raises:
-            InvalidValue: consumers of the topic, or of a new topic with `cancel_until`, must claim its messages. A
-                framework's worker reads its queue itself, and claims nothing.
-        """
-        found = None
+    def _subscriptions(self, topic: str) -> list[Subscription] | None:
+        """Returns a topic's subscriptions, or None if there is no such topic."""
         with suppress(UnknownTopic):
-            found = self._tidewheel.subscriptions(topic)
-            cancel_until = self._tidewheel.core.cache.state(topic).settings.cancel_until
-        if cancel_until != "sealed":
-            raise InvalidValue("cancel_until", cancel_until, f"workers of {topic!r} claim nothing; it must be 'sealed'")
-        return found
+            return self._tidewheel.subscriptions(topic)
+        return None
 
 
 def check_threshold(threshold_s: int) -> int:

@@ -6,10 +6,11 @@ its slot.
 
     0                                48                                                          128
     +--------------------------------+------------------------------------------------------------+
-    | deliver_at_ms, big-endian      | 0, 79 random bits; counted up for the same sender and ms   |
+    | deliver_at_ms, big-endian      | 0, k, 78 random bits; counted up for the same sender and ms |
     +--------------------------------+------------------------------------------------------------+
 
-The first bit behind the time is 1 in the ids of occurrences of recurring messages: see `recurring.py`.
+The first bit behind the time is 1 in the ids of occurrences of recurring messages: see `recurring.py`. The second bit,
+k, is 1 if the message has a key.
 
 A message with a window is due at its time plus `shift_ms`. The id then has the shifted time, so all copies of the
 message have the same due time.
@@ -51,6 +52,8 @@ ID_ATTRIBUTE = "tidewheel_id"
 
 ID_TAIL_BITS = 80
 """Of an id, behind the delivery time."""
+_KEYED = 1 << 78
+RANDOM_BITS = _KEYED - 1
 _LOW_64 = (1 << 64) - 1
 _ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 _DIGITS = str.maketrans(_ALPHABET, "0123456789abcdefghijklmnopqrstuv")
@@ -72,7 +75,7 @@ class Encoding(IntEnum):
 class Ids(Protocol):
     """Makes the ids and versions of messages. See `IdSource`."""
 
-    def next(self, deliver_at: int) -> bytes:
+    def next(self, deliver_at: int, *, keyed: bool = False) -> bytes:
         """Returns an id's 16 bytes, for a time in ms."""
         ...
 
@@ -100,7 +103,7 @@ class IdSource:
         self._last = 0
         self._process = os.getpid()
 
-    def next(self, deliver_at: int) -> bytes:
+    def next(self, deliver_at: int, *, keyed: bool = False) -> bytes:
         """Returns the 16 bytes of a new id for a delivery time in milliseconds."""
         with self._lock:
             if deliver_at == self._last_ms and self._process == os.getpid():
@@ -109,13 +112,13 @@ class IdSource:
                 self._last = _random_bits()
                 self._last_ms = deliver_at
                 self._process = os.getpid()  # a fork must not count on from its parent's id
-            return (deliver_at << 80 | self._last).to_bytes(16)
+            return id_of(deliver_at, self._last, keyed=keyed)
 
     def next_in_window(self, deliver_at: int, window_ms: int, *, topic: str, key: str | None) -> bytes:
         """Returns the 16 bytes of a new id for a time in [deliver_at, deliver_at + window_ms), in milliseconds."""
         drawn = _random_bits()
         due_ms = deliver_at + shift_ms(window_ms, topic=topic, key=key, random_bits=drawn & _LOW_64)
-        return (due_ms << 80 | drawn).to_bytes(16)
+        return id_of(due_ms, drawn, keyed=key is not None)
 
     def sequence(self) -> int:
         """Returns the next number of this sender's count."""
@@ -123,8 +126,24 @@ class IdSource:
 
 
 def _random_bits() -> int:
-    # The top random bit stays free, so that counting up does not reach the time's bits.
-    return int.from_bytes(os.urandom(10)) & ((1 << 79) - 1)
+    # The top random bit stays free, so that counting up does not reach the next bit.
+    return int.from_bytes(os.urandom(10)) & (RANDOM_BITS >> 1)
+
+
+def id_of(deliver_at_ms: int, random_bits: int, *, keyed: bool) -> bytes:
+    """Returns an id's 16 bytes.
+
+    Args:
+        deliver_at_ms: the delivery time.
+        random_bits: at most 78 bits.
+        keyed: whether the message has a key.
+    """
+    return (deliver_at_ms << ID_TAIL_BITS | keyed * _KEYED | random_bits).to_bytes(16)
+
+
+def is_keyed(binary: bytes) -> bool:
+    """Returns whether an id is of a message with a key."""
+    return bool(binary[6] & 0x40)
 
 
 def shift_ms(window_ms: int, *, topic: str, key: str | None, random_bits: int) -> int:

@@ -46,6 +46,7 @@ from tidewheel.model.message import (
     Encoding,
     id_deliver_at_ms,
     id_text,
+    is_keyed,
 )
 from tidewheel.model.received import header_extras, header_text
 from tidewheel.model.topic import check_name
@@ -337,6 +338,7 @@ def decode_pack(data: bytes, now_ms: int) -> Pack:
     try:
         texts = _texts(bodies, sizes)
         options = _options(document.get("opts"), ids, topic)
+        _check_keyed(ids, options)
         _check_messages(bodies, texts, encodings, attributes, options)
         _check_sizes(sizes, attributes, options, ids, sent_at_ms)
     except (TypeError, ValueError) as error:
@@ -417,6 +419,14 @@ def _options(column: object, ids: bytes, topic: str) -> list[Options | None] | N
         else:
             found.append(Options.of_document(each, topic, id_deliver_at_ms(ids[16 * place : 16 * place + 6])))
     return found
+
+
+def _check_keyed(ids: bytes, options: Sequence[Options | None] | None) -> None:
+    """Raises ValueError if an id says of its message that it has a key, or has none, and it is not so."""
+    for place in range(len(ids) // 16):
+        given = options[place] if options else None
+        if is_keyed(ids[16 * place : 16 * place + 16]) != (given is not None and given.key is not None):
+            raise ValueError("an id whose second bit behind the time does not say whether the message has a key")
 
 
 def _check_times(ids: bytes, now_ms: int) -> None:

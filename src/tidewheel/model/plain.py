@@ -9,7 +9,8 @@
 A message with an attribute `tidewheel.*` is read by its attributes. On a topic's own queue, the topic may be missing.
 Times count from when SQS took the message. The id is made of the due time and
 
-    the first 10 bytes of SHA-256("1\\n<topic>\\n<SQS's message id>\\n<place in the envelope, or 0>"), first bit cleared
+    the first 10 bytes of SHA-256("1\\n<topic>\\n<SQS's message id>\\n<place in the envelope, or 0>"), of which the
+    first bit is cleared, and the second bit is 1 if the message has a key, and 0 otherwise
 
 so that each delivery of the SQS message makes the same id.
 """
@@ -24,7 +25,7 @@ from typing import Any
 
 from tidewheel.errors import BadMessage, InvalidValue
 from tidewheel.model.duration import at_ms, read_time
-from tidewheel.model.message import HEADER_ATTRIBUTE, MAX_ATTRIBUTES, Message, shift_ms
+from tidewheel.model.message import HEADER_ATTRIBUTE, MAX_ATTRIBUTES, RANDOM_BITS, Message, id_of, shift_ms
 from tidewheel.model.pack import MAX_MESSAGES, PLAIN, Arrival, Cancellation, Pack, with_messages
 from tidewheel.model.received import X_RAY
 from tidewheel.model.refused import QueuedMessage
@@ -107,12 +108,13 @@ class _Ids:
     sqs_message_id: str
     place: int
 
-    def next(self, deliver_at: int) -> bytes:
-        return (deliver_at << 80 | self._bits()).to_bytes(16)
+    def next(self, deliver_at: int, *, keyed: bool = False) -> bytes:
+        return id_of(deliver_at, self._bits(), keyed=keyed)
 
     def next_in_window(self, deliver_at: int, window_ms: int, *, topic: str, key: str | None) -> bytes:
         low_64 = self._bits() & ((1 << 64) - 1)
-        return self.next(deliver_at + shift_ms(window_ms, topic=topic, key=key, random_bits=low_64))
+        due_ms = deliver_at + shift_ms(window_ms, topic=topic, key=key, random_bits=low_64)
+        return self.next(due_ms, keyed=key is not None)
 
     def sequence(self) -> int:
         """Returns 38 bits of the SQS message, and the place in its envelope: all below 2**52."""
@@ -121,7 +123,7 @@ class _Ids:
 
     def _bits(self) -> int:
         digest = hashlib.sha256(f"1\n{self.topic}\n{self.sqs_message_id}\n{self.place}".encode()).digest()
-        return int.from_bytes(digest[:10]) & ((1 << 79) - 1)
+        return int.from_bytes(digest[:10]) & RANDOM_BITS
 
 
 def read_plain(message: QueuedMessage, own_topic: str | None) -> PlainMessages:

@@ -61,10 +61,11 @@ class Recurring:
 def occurrence_id(generation: str, name: str, due_ms: int) -> bytes:
     """Returns the 16-byte id of the occurrence due at a time.
 
-    The id is the due time, a bit that only occurrences have, and a hash of generation, due time and name.
+    The id is the due time, a bit that only occurrences have, and a hash of generation, due time and name, in which the
+    bit of keys is cleared.
     """
     digest = hashlib.blake2b(f"{generation}\n{due_ms}\n{name}".encode(), digest_size=10).digest()
-    return due_ms.to_bytes(6) + bytes([digest[0] | _OCCURRENCE]) + digest[1:]
+    return due_ms.to_bytes(6) + bytes([digest[0] & 0x3F | _OCCURRENCE]) + digest[1:]
 
 
 def is_occurrence(id: bytes) -> bool:

@@ -12,10 +12,12 @@ from typing import Annotated, Any, Literal, TypedDict, cast, get_origin
 from tidewheel.errors import InvalidValue, NotConfigured, WrongQueue
 from tidewheel.model.filter_policy import FilterPolicy
 from tidewheel.model.levels import check_levels, parse_levels
+from tidewheel.model.message import is_keyed
 from tidewheel.model.setting import Declared, Setting, check_names, check_settings, settings_of
 from tidewheel.model.untrusted import json_object_of, mapping, text, whole
 
-CancelUntil = Literal["sealed", "consumed"]
+Claims = Literal["keyed", "all", "none"]
+Reader = Literal["tidewheel", "plain"]
 InitialPosition = Literal["latest", "earliest"]
 FilterDocument = str | Mapping[str, object]
 """A filter policy from callers: JSON text, or the same as a dict."""
@@ -120,14 +122,14 @@ class TopicSettings:
     delay_levels: Annotated[
         tuple[int, ...] | None, Setting("Delays of level 1, 2 and so on.", unit="s", none="RocketMQ's 18 levels")
     ] = None
-    cancel_until: Annotated[
-        CancelUntil,
+    claims: Annotated[
+        Claims,
         Setting(
-            "How long a message can be cancelled. `sealed`: until its slot is sealed. `consumed`: until a consumer "
-            "that claims messages, as the SDK's do, has it.",
+            "Which messages consumers claim, so that they can be stopped until a consumer has them: messages with a "
+            "key, all, or none. The others can be stopped until their slot is sealed.",
             fixed=True,
         ),
-    ] = "sealed"
+    ] = "keyed"
 
     def __post_init__(self) -> None:
         if self.delay_levels is not None:
@@ -140,10 +142,9 @@ class TopicSettings:
                 f"slot_s + lookahead_s + {SCHEDULER_LATENESS_S} must be at most {SQS_MAX_DELAY_S}, SQS's longest delay",
             )
 
-    @property
-    def claimed(self) -> bool:
-        """Whether consumers claim messages."""
-        return self.cancel_until == "consumed"
+    def claims_id(self, id: bytes) -> bool:
+        """Returns whether consumers claim the message with an id of 16 bytes."""
+        return self.claims == "all" or (self.claims == "keyed" and is_keyed(id))
 
     @property
     def slot_ms(self) -> int:
@@ -207,7 +208,7 @@ class ChangeableTuning(TypedDict, total=False):
 class TuningSettings(ChangeableTuning, total=False):
     """The fields of `TopicSettings` for the keyword arguments of the CDK's `add_topic`."""
 
-    cancel_until: CancelUntil
+    claims: Claims
 
 
 class ChangeableSettings(ChangeableTuning, total=False):
@@ -221,7 +222,7 @@ class NewTopicSettings(ChangeableSettings, total=False):
 
     slot_s: int
     lookahead_s: int
-    cancel_until: CancelUntil
+    claims: Claims
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -240,6 +241,16 @@ class StoredSettings:
         str | None,
         Setting(
             "`id`: each copy carries its message's id, and a group, for EventBridge Pipes.", choices=("id",), fixed=True
+        ),
+    ] = None
+    reader: Annotated[
+        str | None,
+        Setting(
+            "Who reads the queue. `tidewheel`: consumers of the SDK, which claim messages. `plain`: others, such as a "
+            "pipe, which also get messages that were cancelled late.",
+            none="`plain` with a queue of your own; otherwise `tidewheel` once a consumer of the SDK has received",
+            choices=("tidewheel", "plain"),
+            fixed=True,
         ),
     ] = None
 
@@ -287,6 +298,7 @@ class ChangeableSubscriptionSettings(TypedDict, total=False):
 
     filter_policy: FilterDocument | None
     carry: Literal["id"] | None
+    reader: Reader | None
 
 
 class NewSubscriptionSettings(ChangeableSubscriptionSettings, total=False):

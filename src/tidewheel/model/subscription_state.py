@@ -47,6 +47,8 @@ class SubscriptionState(StoredSettings):
         cursor: slots below the cursor are handed out.
         start: slots below the start are not delivered to this subscription.
         created_at_ms: when the subscription was created.
+        created_slot: slots below it were sealed then. Their messages may have been cancelled late before, by a caller
+            who does not know this subscription.
     """
 
     topic: str
@@ -57,6 +59,7 @@ class SubscriptionState(StoredSettings):
     start: int
     state: State = State.ACTIVE
     created_at_ms: int
+    created_slot: int = 0
 
     @property
     def owned(self) -> dict[str, str]:
@@ -126,6 +129,7 @@ class Delivery(StoredSettings):
         done: parts that are finished.
         leases: part -> when a worker took the part, in ms.
         start: the subscription's start.
+        created_slot: the subscription's. Below it, tombstones are read again when the rows are sent.
         queue_url: the queue to which messages are sent.
         next_check_ms: when the sweep checks whether the delivery is still open.
         first_ms, end_ms: of a replay. Rows due outside of [first_ms, end_ms) are not sent.
@@ -151,6 +155,7 @@ class Delivery(StoredSettings):
     reason: str | None = None
     tries: int = 0
     edition: int = 0
+    created_slot: int = 0
 
     @property
     def complete(self) -> bool:

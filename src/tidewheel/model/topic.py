@@ -79,6 +79,7 @@ class Subscription:
         queue_url: the queue that gets the messages.
         filter_policy: JSON of the filter policy. None: the subscription takes all messages.
         carry: "id" if each copy carries the message id as an attribute.
+        reader: "tidewheel" if its consumers claim messages, "plain" if they do not; None: not declared.
         state: ACTIVE, PAUSED, or BROKEN if the queue does not take messages.
         created_at: when the subscription was created.
     """
@@ -88,6 +89,7 @@ class Subscription:
     queue_url: str
     filter_policy: str | None = None
     carry: str | None = None
+    reader: str | None = None
     state: State = State.ACTIVE
     created_at: datetime
 

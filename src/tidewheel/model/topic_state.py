@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from tidewheel.errors import UnsupportedLayout
 from tidewheel.model.settings import TopicSettings
@@ -74,6 +74,18 @@ class PurgeMarks(Protocol):
         ...
 
 
+class PlainReader(NamedTuple):
+    """A subscription that is not declared to claim messages. A message that is cancelled late may still come to it.
+
+    Attributes:
+        declared: whether it is declared as plain. If False, it claims once a consumer of the SDK has received from it.
+    """
+
+    name: str
+    generation: str
+    declared: bool
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicState:
     """The marks of a topic, in slots unless named otherwise.
@@ -94,6 +106,7 @@ class TopicState:
         recurring: how many recurring messages the topic has.
         layout: the layout by which all of the topic's data is read and changed.
         created_at_ms: when the topic was created. None: unknown.
+        readers: the subscriptions that are not declared to claim messages.
     """
 
     topic: str
@@ -118,15 +131,12 @@ class TopicState:
     recurring: int = 0
     layout: int = LAYOUT
     created_at_ms: int | None = None
+    readers: tuple[PlainReader, ...] = ()
 
     @property
     def slot_ms(self) -> int:
         """The topic's slot length."""
         return self.settings.slot_ms
-
-    def claim(self, generation: str) -> str | None:
-        """Returns the generation of a subscription whose consumers claim messages. None: they do not."""
-        return generation if self.settings.claimed else None
 
     def check_at(self, next_slot: int | None, collect_at_ms: int | None) -> int | None:
         """Returns when the sweep must check the topic next.

@@ -213,7 +213,7 @@ def check_message(
     if message.max_wait is not None:
         _check_max_wait(message, message.max_wait, due_ms - now_ms)
     if message.window is None:
-        id = ids.next(due_ms)
+        id = ids.next(due_ms, keyed=message.key is not None)
     else:
         id = _id_in_window(message, message.window, ids, now_ms, due_ms, topic)
         due_ms = id_deliver_at_ms(id)
@@ -398,7 +398,8 @@ def moved(message: OutgoingMessage, ids: Ids, due_ms: int, old: bytes) -> Outgoi
     options = message.options or Options()
     if options.key is not None:
         options = replace(options, replace=True, seq=ids.sequence())
-    return _at(message, ids.next(due_ms), replace(options, moves=id_text(old), max_wait_ms=None))
+    id = ids.next(due_ms, keyed=options.key is not None)
+    return _at(message, id, replace(options, moves=id_text(old), max_wait_ms=None))
 
 
 def _at(message: OutgoingMessage, id: bytes, options: Options) -> OutgoingMessage:

@@ -27,7 +27,7 @@ from tidewheel.model.recurring import Recurring
 from tidewheel.model.settings import STORED_SETTINGS, TopicSettings, read_stored
 from tidewheel.model.subscription_state import Delivery, State, SubscriptionState, Unread
 from tidewheel.model.tombstone import Claim, Tombstone
-from tidewheel.model.topic_state import NextWork, Purge, TopicState, check_layout
+from tidewheel.model.topic_state import NextWork, PlainReader, Purge, TopicState, check_layout
 from tidewheel.model.untrusted import json_of, text, whole
 from tidewheel.storage import table_keys
 from tidewheel.storage.writes import (
@@ -207,6 +207,17 @@ def encode_purges(purges: Sequence[Purge]) -> str | None:
     return json.dumps(texts, separators=(",", ":")) if texts else None
 
 
+def encode_readers(readers: Sequence[PlainReader]) -> str | None:
+    """Returns the plain readers as stored in a topic state's item. Equal readers give equal texts."""
+    return json.dumps(readers, separators=(",", ":")) if readers else None
+
+
+def _reader(name: object, generation: object, declared: object) -> PlainReader:
+    if not isinstance(name, str) or not isinstance(generation, str):
+        raise ValueError("a reader's name or generation is not a text")
+    return PlainReader(name, generation, bool(declared))
+
+
 _TOPIC_STATE = Fields(
     plain(string, "generation"),
     converted("settings", lambda value: TopicSettings.from_json(string(value)), TopicSettings.to_json),
@@ -217,6 +228,9 @@ _TOPIC_STATE = Fields(
     plain(number, "merge_considered_version", "waiting", "recurring", default=0),
     converted(
         "purges", lambda value: tuple(Purge.of(*each) for each in json_of(string(value))), encode_purges, default=()
+    ),
+    converted(
+        "readers", lambda value: tuple(_reader(*each) for each in json_of(string(value))), encode_readers, default=()
     ),
 )
 
@@ -302,6 +316,7 @@ def decode_plan_in_table(item: Item) -> PlanItem:
 _SUBSCRIPTION = Fields(
     plain(string, "generation", "queue_url"),
     plain(number, "cursor", "start", "created_at_ms"),
+    plain(number, "created_slot", default=0),
     converted("state", lambda value: State(string(value)), lambda state: str(state.value)),
 )
 
@@ -339,7 +354,7 @@ _DELIVERY = Fields(
         "unread", lambda value: _unread(value["M"]), lambda unread: {str(n): unread_text(it) for n, it in unread}
     ),
     plain(string, "reason", default=None),
-    plain(number, "tries", "edition", default=0),
+    plain(number, "tries", "edition", "created_slot", default=0),
 )
 
 

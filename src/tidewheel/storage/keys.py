@@ -9,6 +9,7 @@ from heapq import merge, nlargest
 from tidewheel.model.key import KeyEntry
 from tidewheel.model.message import MessageId
 from tidewheel.model.tombstone import Tombstone
+from tidewheel.model.topic_state import TopicState
 from tidewheel.storage import items, table_keys
 from tidewheel.storage.table import StoredItems
 from tidewheel.storage.tombstones import late_tombstone, slot_open
@@ -92,14 +93,17 @@ class Keys(StoredItems):
         entry: KeyEntry,
         superseded: Tombstone | None = None,
         claim: Change | None = None,
+        state: TopicState | None = None,
     ) -> bool:
         """Replaces a key's entry. Returns False if refused.
 
         `T{KEY = entry IF its version and floor are as seen; put TOMB IF absent; STATE check sealed <= slot, if the
-        tombstone is to be certain}`. With a claim: `put TOMB IF absent or uncertain; CLAIM as given`.
+        tombstone is to be certain}`. With a claim: `put TOMB IF absent or uncertain; CLAIM as given; STATE check
+        subscriptions_version as read`.
 
         Args:
             claim: cancels the superseded message, whose slot is sealed.
+            state: the topic state from which the caller knows the plain readers.
         """
         # A late cancel raises the floor alone.
         same = as_seen({"sent_ms": seen.sent_ms, "seq": seen.seq, "id": seen.id, **items.floor_fields(seen)})
@@ -107,7 +111,7 @@ class Keys(StoredItems):
         if superseded is None:
             return self._table.put(put, action="move_key", topic=topic)
         if claim is not None:
-            late = late_tombstone(topic, superseded)
+            late = late_tombstone(topic, superseded, state)
             return self._table.commit([put, claim, *late], action="move_key", topic=topic)
         entombed = Put(item=items.encode_tombstone(topic, superseded), if_absent=True)
         writes: list[Write] = [put, entombed]

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from tidewheel.model.subscription_state import State, SubscriptionState
-from tidewheel.model.topic_state import TopicState, above
+from tidewheel.model.topic_state import PlainReader, TopicState, above
 from tidewheel.storage import items, table_keys
 from tidewheel.storage.table import StoredItems
 from tidewheel.storage.table_keys import adoption_key, adoptions_prefix, topic_partition
 from tidewheel.storage.topic_states import AT_ONCE_MS
-from tidewheel.storage.writes import Change, Delete, Put, Value, as_seen, key_item
+from tidewheel.storage.writes import Change, Delete, Put, Value, Write, as_seen, key_item
 
 
 class Subscriptions(StoredItems):
@@ -20,8 +20,9 @@ class Subscriptions(StoredItems):
     def create(self, state: TopicState, subscription: SubscriptionState) -> bool:
         """Creates a subscription. Returns False if refused.
 
-        `T{put SUB IF absent; STATE: subscriptions_version + 1, work_version + 1, the next slot lowered to the cursor IF
-        collected_until <= cursor and generation as read}`.
+        `T{put SUB IF absent; STATE: subscriptions_version + 1, work_version + 1, the next slot lowered to the cursor,
+        readers with this one unless it is declared to claim, IF collected_until <= cursor; sealed, readers and
+        generation as read}`.
 
         A lowered next slot has no schedule. If the lowered next slot is open, so that its schedule could still fire, or
         the schedule of the higher next slot is missing, the sweep is to check the topic at once (`AT_ONCE_MS`).
@@ -33,12 +34,15 @@ class Subscriptions(StoredItems):
         cursor = subscription.cursor
         as_read, values = _as_read(state, cursor)
         put = Put(item=items.encode_subscription(subscription), if_absent=True)
+        reader = PlainReader(subscription.name, subscription.generation, subscription.reader == "plain")
+        readers = state.readers if subscription.reader == "tidewheel" else (*state.readers, reader)
         lowered = items.state_change(
             state,
             "collected_until <= :cursor",
             as_read,
+            seen={"sealed": state.sealed, "readers": items.encode_readers(state.readers)},
             values=values,
-            sets=_lowered(state, cursor),
+            sets=_lowered(state, cursor) | {"readers": items.encode_readers(readers)},
             adds={"subscriptions_version": 1, "work_version": 1},
         )
         return self._table.commit([put, lowered], action="create_subscription", topic=state.topic)
@@ -105,14 +109,18 @@ class Subscriptions(StoredItems):
         """
         return self._change_subscription(subscription, "update_subscription", dict(changes))
 
-    def delete(self, subscription: SubscriptionState) -> bool:
+    def delete(self, state: TopicState, subscription: SubscriptionState) -> bool:
         """Deletes a subscription. Returns False if refused.
 
-        `delete SUB IF generation as read`.
+        `T{delete SUB IF generation as read; STATE: readers without it IF readers and generation as read}`.
         """
         key = table_keys.subscription_key(subscription.topic, subscription.name)
-        delete = Delete(key=key, **as_seen({"generation": subscription.generation}))
-        return self._table.commit([delete], action="delete_subscription", topic=subscription.topic)
+        writes: list[Write] = [Delete(key=key, **as_seen({"generation": subscription.generation}))]
+        readers = tuple(each for each in state.readers if each.generation != subscription.generation)
+        if readers != state.readers:
+            seen = {"readers": items.encode_readers(state.readers)}
+            writes.append(items.state_change(state, seen=seen, sets={"readers": items.encode_readers(readers)}))
+        return self._table.commit(writes, action="delete_subscription", topic=subscription.topic)
 
     def restore(self, subscription: SubscriptionState) -> None:
         """Puts a subscription and overwrites an existing subscription."""

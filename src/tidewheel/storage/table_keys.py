@@ -263,9 +263,9 @@ def note_key(topic: str, name: str) -> Key:
     return _TOPIC + topic + _NOTES, name
 
 
-def claim_key(topic: str, message_id: MessageId) -> Key:
-    """Returns the key of a message's claim. Each has a partition of its own, so no partition is hot."""
-    return _TOPIC + topic + _CLAIMS + message_id, "CLAIM"
+def claim_key(topic: str, name: str) -> Key:
+    """Returns the key of the claim of a message or a subscription. Each has a partition, so no partition is hot."""
+    return _TOPIC + topic + _CLAIMS + name, "CLAIM"
 
 
 def recurring_key(topic: str, name: str) -> Key:

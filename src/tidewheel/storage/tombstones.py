@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from tidewheel.errors import CorruptMetadata
 from tidewheel.model.message import MessageId, id_bytes, id_deliver_at_ms
 from tidewheel.model.tombstone import Claim, Holder, Tombstone
-from tidewheel.model.topic_state import ALL_SEALED
+from tidewheel.model.topic_state import ALL_SEALED, TopicState
 from tidewheel.storage import items, table_keys
 from tidewheel.storage.table import StoredItems
-from tidewheel.storage.writes import LAYOUT_READ, Change, Check, Put, Write, number
+from tidewheel.storage.writes import LAYOUT_READ, Change, Check, Put, Value, Write, number
 
 MAX_CANCELS = 90
 """Tombstones of one `cancel_batch`: a transaction takes 100 items."""
@@ -141,9 +141,20 @@ class Tombstones(StoredItems):
         self._table.put(put, action="restore_tombstone", topic=topic)
 
 
-def late_tombstone(topic: str, tombstone: Tombstone) -> list[Write]:
-    """Returns the writes of `put_late`."""
+def late_tombstone(topic: str, tombstone: Tombstone, state: TopicState | None = None) -> list[Write]:
+    """Returns the writes of `put_late`.
+
+    Args:
+        state: whose subscriptions must be as read, if given.
+    """
     there = slot_open(topic, ALL_SEALED - 1)  # the last slot is open as long as the topic is there
+    if state is not None:
+        same = {"subscriptions_version": state.subscriptions_version}
+        there = Check(
+            key=there.key,
+            condition=f"{there.condition} AND subscriptions_version = :subscriptions_version",
+            values={**there.values, **same},
+        )
     return [there, Put(item=items.encode_tombstone(topic, tombstone), condition=_ABSENT_OR_UNCERTAIN)]
 
 
@@ -165,7 +176,7 @@ def slot_open(topic: str, slot: int) -> Check:
 
 
 class Claims(StoredItems):
-    """The claims of messages, in topics that are cancelled until consumed.
+    """The claims of messages, and of subscriptions: the latter say that a consumer of the SDK has received.
 
     One item a message decides. Its first two writers are a consumer's claim and a cancel, and each is refused after the
     other. So a message is handed out, or cancelled, and never both, whatever dies in between.
@@ -204,6 +215,18 @@ class Claims(StoredItems):
         )
         _, item = self._table.change_and_get(change, action="cancel_late", topic=topic)
         return Claim() if item is None else items.decode_claim(item)
+
+    def show(self, topic: str, holder: Holder, ttl_s: int) -> None:
+        """Says that a consumer that claims messages reads a subscription, by a write that it may make for claims."""
+        adds: dict[str, Value] = {"claimed": 1, "#holder": 1}
+        key = table_keys.claim_key(topic, str(holder))
+        free = "attribute_not_exists(cancelled)"  # the policies of consumers allow the write of a claim
+        change = Change(key=key, condition=free, sets={"#ttl": ttl_s}, adds=adds, names={"holder": str(holder)})
+        self._table.change(change, action="show_reader", topic=topic)
+
+    def shown(self, topic: str, holder: Holder) -> bool:
+        """Returns whether a consumer that claims messages has read a subscription."""
+        return self._table.get(table_keys.claim_key(topic, str(holder))) is not None
 
     def read(self, topic: str, message_id: MessageId) -> Claim:
         """Reads a claim. A message without an item has neither holders nor a cancel."""

@@ -84,7 +84,7 @@ class _Consumers:
 
 def _sealed(*subscriptions: str, **messages: Any) -> tuple[SmallWorld, _Consumers]:
     """Returns a world whose message is in the queues."""
-    world = SmallWorld(*subscriptions, cancel_until="consumed")
+    world = SmallWorld(*subscriptions, claims="all")
     world.send(**messages)
     world.at(4)
     dispatch_as_function(world.service)

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, cast
 
 from tidewheel.client.connection import Connection
 from tidewheel.client.core import Core
 from tidewheel.client.operations.subscription_queues import (
-    CLAIMED_RECEIVE_COUNT,
-    MAX_RECEIVE_COUNT,
     check_given_queue,
     delete_queues,
     make_queue,
+    receives_of,
 )
 from tidewheel.errors import InvalidValue
 from tidewheel.flows.administration import delete_topic as deletion
@@ -69,10 +69,12 @@ def create_subscription(core: Core, topic: str, name: str, settings: Subscriptio
         subscribe.check_same_settings(existing, settings)
         return existing
     if queue_url is None:
-        receives = CLAIMED_RECEIVE_COUNT if state.settings.claimed else MAX_RECEIVE_COUNT
-        queue_url = make_queue(connection.sqs, connection.stack, topic, name, settings, receives)
+        queue_url = make_queue(
+            connection.sqs, connection.stack, topic, name, settings, receives_of(settings.reader, state.settings)
+        )
     else:
         check_given_queue(connection.sqs, queue_url)
+        settings = replace(settings, reader=settings.reader or "plain")
     created = subscribe.create_subscription(
         connection.storage, core.clock, topic, name, queue_url, settings.initial_position, settings=settings
     )

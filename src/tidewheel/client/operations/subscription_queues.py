@@ -12,7 +12,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from botocore.exceptions import ClientError
 
 from tidewheel.errors import AlreadyExists, InvalidValue, QueueDeletedRecently, QueueUnavailable
-from tidewheel.model.settings import DEAD_LETTERS, ROLE_TAG, STACK_TAG, SUBSCRIPTION, SubscriptionSettings
+from tidewheel.model.settings import (
+    DEAD_LETTERS,
+    ROLE_TAG,
+    STACK_TAG,
+    SUBSCRIPTION,
+    SubscriptionSettings,
+    TopicSettings,
+)
 from tidewheel.storage.table import unless_denied
 
 if TYPE_CHECKING:
@@ -23,8 +30,9 @@ T = TypeVar("T")
 
 MAX_QUEUE_NAME = 80
 MAX_RECEIVE_COUNT = 5
+PLAIN_RECEIVE_COUNT = 10
 CLAIMED_RECEIVE_COUNT = 100
-"""Of a topic whose messages are claimed: the claims count."""
+"""Of a queue whose readers claim messages: the SDK's consumers count, and bury what fails."""
 RETENTION_S = 14 * 86_400
 """The longest that SQS allows."""
 
@@ -32,6 +40,13 @@ _DEAD = "-dead"
 _HASH_CHARACTERS = 8
 _WAITS_S = (0.25, 0.5, 1.0, 2.0)
 """Waits for SQS to know a new queue. AWS says that a queue can be used a second after its creation."""
+
+
+def receives_of(reader: str | None, settings: TopicSettings) -> int:
+    """Returns after how many receives a message of a subscription's queue becomes a dead letter."""
+    if settings.claims == "none":
+        return MAX_RECEIVE_COUNT
+    return PLAIN_RECEIVE_COUNT if reader == "plain" else CLAIMED_RECEIVE_COUNT
 
 
 def queue_name(stack: str, topic: str, subscription: str, *, hashed: bool = False) -> str:

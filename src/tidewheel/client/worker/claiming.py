@@ -1,9 +1,9 @@
-"""Claims received messages, in topics whose messages can be cancelled until a consumer has them.
+"""Claims received messages that can be cancelled until a consumer has them.
 
 The header of such a message has the field `claim`. One conditional write, before the message is handed out, decides
 between its consumer and whoever cancels it. The write counts, so that a message whose handling fails again and again is
 buried. SQS's count alone does not tell: a message that waits for DynamoDB's answer is received again, too. So the
-queues of such a topic allow more receives.
+queues of such a topic allow more receives, and the consumer buries its other messages by SQS's count.
 """
 
 from __future__ import annotations
@@ -19,16 +19,17 @@ from tidewheel import deadline
 from tidewheel.aws.tries import AWS_ERRORS, passes
 from tidewheel.client import receiving
 from tidewheel.client.connection import Connection
+from tidewheel.client.core import Core
 from tidewheel.client.operations.dead_letters import bury
 from tidewheel.errors import ClaimFailed, DeleteFailed, InvalidValue
 from tidewheel.model.message import id_bytes, id_deliver_at_ms
 from tidewheel.model.received import ReceivedMessage
-from tidewheel.model.tombstone import Holder, claim_ttl_s
+from tidewheel.model.tombstone import CANCELLED_KEPT_S, Holder, claim_ttl_s
 
 MAX_CLAIMS = 5
 """How often a message is handed out before it is buried."""
-SPENT = f"claimed more than {MAX_CLAIMS} times, and never acknowledged"
-"""The reason of a dead letter that was claimed too often."""
+SPENT = f"handed out more than {MAX_CLAIMS} times, and never acknowledged"
+"""The reason of a dead letter that was handed out too often."""
 
 _log = logging.getLogger(__name__)
 
@@ -41,15 +42,48 @@ class Claimed(Enum):
     SPENT = "bury it"
 
 
-def claim(connection: Connection, topic: str, subscription: str, message: ReceivedMessage, now_ms: int) -> Claimed:
-    """Claims a message for its subscription. A message without the header's field needs no claim.
+def begin(core: Core, topic: str, subscription: str) -> bool:
+    """Says, once a client, that a consumer of the SDK reads a subscription. Returns whether consumers bury what fails.
+
+    Until then, late cancels answer that the message may still come to the subscription. If the table cannot be reached
+    or refuses, a warning tells it, and the next call tries again.
+    """
+    known = core.buries.get((topic, subscription))
+    if known is not None:
+        return known
+    try:
+        settings, found = core.cache.state(topic).settings, core.cache.subscription(topic, subscription)
+        claims = settings.claims != "none" and found.reader != "plain"
+        if claims and found.reader is None:
+            now_s = core.clock.now_ms() // 1000
+            core.connection.storage.claims.show(
+                topic, Holder(subscription=subscription, generation=found.generation), now_s + CANCELLED_KEPT_S
+            )
+    except AWS_ERRORS as error:
+        _log.warning(
+            "late cancels in topic %s cannot count on subscription %s: its consumer may not write claims (%s). "
+            "Grant it what `tidewheel policy consumer` prints",
+            topic,
+            subscription,
+            error,
+        )
+        return False
+    core.buries[topic, subscription] = claims
+    return claims
+
+
+def claim(core: Core, topic: str, subscription: str, message: ReceivedMessage, now_ms: int) -> Claimed:
+    """Claims a message for its subscription. A message without the header's field is only counted.
 
     Raises:
         ClaimFailed: DynamoDB gave no answer, or refuses. The message must not be handed out.
         InvalidValue: the item is not a claim. The message must not be handed out, and no other is concerned.
     """
+    connection = core.connection
     if message.claim is None:
-        return Claimed.MINE
+        fails = begin(core, topic, subscription) and message.receive_count > MAX_CLAIMS
+        return Claimed.SPENT if fails else Claimed.MINE
+    begin(core, topic, subscription)
     holder = Holder(subscription=subscription, generation=message.claim)
     ttl_s = claim_ttl_s(id_deliver_at_ms(id_bytes(message.id)), now_ms, cancelled=False)
     try:
@@ -67,7 +101,7 @@ def claim(connection: Connection, topic: str, subscription: str, message: Receiv
 
 
 def claim_all(
-    connection: Connection,
+    core: Core,
     topic: str,
     subscription: str,
     queue_url: str,
@@ -80,16 +114,20 @@ def claim_all(
     A message whose claim gets no answer is left out with a warning. It comes again.
 
     Args:
+        core: the client's.
         count: gets `cancelled` or `dead` for each that is acknowledged.
 
     Raises:
         ClaimFailed, InvalidValue: no message could be claimed.
     """
-    failures: list[Exception] = []
+    buries = begin(core, topic, subscription)
+    if not any(each.claim or (buries and each.receive_count > MAX_CLAIMS) for each in messages):
+        return list(messages)
+    connection, failures = core.connection, list[Exception]()
 
     def one(message: ReceivedMessage) -> Claimed | None:
         try:
-            return claim(connection, topic, subscription, message, now_ms)
+            return claim(core, topic, subscription, message, now_ms)
         except (ClaimFailed, InvalidValue) as error:
             failures.append(error)
             return None

@@ -22,7 +22,7 @@ from tidewheel.client.operations.dead_letters import attributes_of, bury, reason
 from tidewheel.client.receiving import fetch_payload
 from tidewheel.client.sender import Sender
 from tidewheel.client.tidewheel import Tidewheel
-from tidewheel.client.worker.claiming import Claimed, buried, claim, claim_all
+from tidewheel.client.worker.claiming import Claimed, begin, buried, claim, claim_all
 from tidewheel.client.worker.interrupts import Interrupts
 from tidewheel.client.worker.retries import Delay, retry_due_ms, sent_again
 from tidewheel.client.worker.run import Run, Steps
@@ -84,7 +84,6 @@ class Consumer:
         subscription: str,
         *,
         max_attempts: int = 5,
-        drop_superseded: bool = False,
         drop_expired: bool = True,
     ) -> None:
         """Prepares a consumer. This does not call AWS.
@@ -95,10 +94,6 @@ class Consumer:
             subscription: the subscription.
             max_attempts: how many attempts a message has in total; after the last, `retry_later` sends the message to
                 the dead-letter queue.
-            drop_superseded: whether to drop a message whose key was cancelled or replaced after its slot was sealed,
-                when the message could no longer be stopped. This costs one DynamoDB read for each message with a key,
-                and nothing for other messages. A late cancel by id has no effect: it leaves no record. Ignored for
-                messages that are claimed, since the claim drops them.
             drop_expired: whether to drop a message that stayed in the queue beyond its expiry.
 
         Raises:
@@ -109,7 +104,6 @@ class Consumer:
         self.subscription = check_name("subscription", subscription)
         self._core = tw.core
         self._max_attempts = max_attempts
-        self._drop_superseded = drop_superseded
         self._drop_expired = drop_expired
         self._lock = threading.Lock()
         self._counts: Counter[str] = Counter()
@@ -170,14 +164,11 @@ class Consumer:
             self._acknowledge(dropped)
         wanted = [message for message, drops in taken if not drops]
         core = self._core
-        if not any(message.claim for message in wanted):
-            return wanted
-        return claim_all(
-            core.connection, self.topic, self.subscription, self._queue_url, wanted, core.clock.now_ms(), self._count
-        )
+        return claim_all(core, self.topic, self.subscription, self._queue_url, wanted, core.clock.now_ms(), self._count)
 
     def _take(self, max_messages: int, wait_s: int) -> list[ReceivedMessage]:
         with deadline.patience(wait_s + CALL_S):
+            begin(self._core, self.topic, self.subscription)
             return receiving.receive(self._core.connection.polling(wait_s), self._queue_url, max_messages, wait_s)
 
     @patient()
@@ -449,7 +440,7 @@ class Consumer:
         if self._is_unwanted(message):
             return True
         core = self._core
-        claimed = claim(core.connection, self.topic, self.subscription, message, core.clock.now_ms())
+        claimed = claim(core, self.topic, self.subscription, message, core.clock.now_ms())
         if claimed is Claimed.CANCELLED:
             self._count("cancelled")
         elif claimed is Claimed.SPENT:
@@ -464,8 +455,8 @@ class Consumer:
         if expires_at_ms is not None and expires_at_ms < self._core.clock.now_ms():
             self._count("expired")
             return True
-        # The name of a recurring message is not a key: it has no version.
-        if self._drop_superseded and message.claim is None and message.key is not None and message.version[1]:
+        # A retry has no claim of its own. The name of a recurring message is not a key: it has no version.
+        if message.attempt and message.claim is None and message.key is not None and message.version[1]:
             entry = self._core.connection.storage.keys.read(self.topic, message.key)
             if entry is not None and entry.floor > message.version:
                 self._count("superseded")

@@ -105,10 +105,14 @@ def delete_subscription(storage: Storage, topic: str, name: str) -> Subscription
 
     Raises:
         UnknownTopic, UnknownSubscription: there is no topic or subscription of this name.
+        ConcurrentModification: others changed the topic's subscriptions under every attempt; try again.
     """
-    subscription = _read(storage, topic, name)
-    if not storage.subscriptions.delete(subscription):
-        raise UnknownSubscription(topic, name)
+    for _ in range(_ATTEMPTS):
+        state, subscription = storage.topic_states.existing(topic), _read(storage, topic, name)
+        if storage.subscriptions.delete(state, subscription):
+            break
+    else:
+        raise ConcurrentModification("delete subscription", topic, _ATTEMPTS)
     owner = (name, subscription.generation)
     opened = (each.key for each in storage.deliveries.all(topic, {}))
     storage.deliveries.delete([key for key in opened if (key.subscription, key.generation) == owner])

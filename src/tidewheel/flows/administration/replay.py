@@ -154,6 +154,7 @@ def _delivery(to: SubscriptionState, plan: Plan, first_ms: int, end_ms: int, now
         first_ms=first_ms,
         end_ms=end_ms,
         edition=plan.edition,
+        created_slot=to.created_slot,
         **to.stored(),
     )
 

@@ -8,7 +8,8 @@ A new subscription's place among the slots:
     earliest:   ^ cursor            |               |              start = 0: all ledgers that are still kept
     latest:                         ^ cursor        ^ start        all slots that are still open
 
-The cursor of *latest* is `planned` and not `sealed`, because a cursor inside a plan would skip the plan.
+The cursor of *latest* is `planned` and not `sealed`, because a cursor inside a plan would skip the plan. The seal is a
+condition of the creation: whoever cancels a message of an open slot later knows the subscription.
 """
 
 from __future__ import annotations
@@ -127,6 +128,7 @@ def create_subscription(
             cursor=state.collected_until if earliest else state.planned,
             start=0 if earliest else state.sealed,
             created_at_ms=clock.now_ms(),
+            created_slot=state.sealed,
             **settings.stored(),
         )
         if storage.subscriptions.create(state, subscription):

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from tidewheel.errors import ConcurrentModification, UnknownTopic
 from tidewheel.model.key import KeyEntry
 from tidewheel.model.message import MessageId, id_bytes, id_deliver_at_ms
-from tidewheel.model.tombstone import KEPT_S, LATEST_CANCEL_MS, Claim, Tombstone, claim_ttl_s, tombstone
+from tidewheel.model.tombstone import KEPT_S, LATEST_CANCEL_MS, Claim, Holder, Tombstone, claim_ttl_s, tombstone
 from tidewheel.model.topic_state import TopicState
 from tidewheel.storage.storage import Storage
 from tidewheel.storage.tombstones import MAX_CANCELS
@@ -35,15 +35,31 @@ class Cancelled:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TooLate:
-    """The message's slot is sealed, so the message is or was delivered. False as a truth value.
+    """The message is or was delivered, or may be, to some subscriptions. False as a truth value.
 
     Attributes:
         id: the message, or its replacement if the message was moved.
-        subscriptions: whose consumers have the message, in a topic with `cancel_until="consumed"`. Others get it too.
+        subscriptions: whose consumers have claimed the message. The others get it too.
+        plain: the subscriptions that are declared as plain. They may get the message. All others do not.
+        unseen: likewise, the subscriptions without a declared reader from which no consumer of the SDK has received.
     """
 
     id: MessageId
     subscriptions: tuple[str, ...] = ()
+    plain: tuple[str, ...] = ()
+    unseen: tuple[str, ...] = ()
+
+    @property
+    def reason(self) -> str:
+        """Why the message comes, in words."""
+        if self.subscriptions:
+            return f"a consumer has it: {', '.join(self.subscriptions)}"
+        if not self.plain and not self.unseen:
+            return "its slot is sealed"
+        why = [f"plain readers may get it: {', '.join(self.plain)}"] if self.plain else []
+        if self.unseen:
+            why.append(f"no consumer of the SDK has received yet from: {', '.join(self.unseen)}")
+        return f"{'; '.join(why)}. For all others it is stopped"
 
     def __bool__(self) -> bool:
         return False
@@ -53,7 +69,7 @@ CancelResult = Cancelled | TooLate
 
 
 def fate(
-    state: TopicState, message_id: MessageId, found: Tombstone | None, claim: Claim, now_ms: int
+    storage: Storage, state: TopicState, message_id: MessageId, found: Tombstone | None, claim: Claim, now_ms: int
 ) -> CancelResult | MessageId | None:
     """Returns the fate of a message: its successor's id, an answer, or None if the message can still be stopped.
 
@@ -63,7 +79,7 @@ def fate(
         state: read after the tombstone. If the slot is open then, every plan and every direct sending sees the
             tombstone.
         found: the message's tombstone. A consumer may have a message before a newer one of its key puts a tombstone.
-        claim: the message's, in a topic with `cancel_until="consumed"`.
+        claim: the message's, if consumers claim it.
     """
     due_ms = id_deliver_at_ms(id_bytes(message_id))
     is_open = due_ms // state.slot_ms >= state.sealed
@@ -72,10 +88,36 @@ def fate(
         return to
     if claim.holders:
         return TooLate(id=message_id, subscriptions=claim.holders)
-    if claim.cancelled or (found is not None and (found.certain or is_open)):
+    if claim.cancelled:
+        return stopped_late(storage, state.topic, message_id)
+    if found is not None and (found.certain or is_open):
         return Cancelled(id=message_id)
-    is_claimable = state.settings.claimed and now_ms - due_ms <= LATEST_CANCEL_MS
+    is_claimable = state.settings.claims_id(id_bytes(message_id)) and now_ms - due_ms <= LATEST_CANCEL_MS
     return None if is_open or is_claimable else TooLate(id=message_id)
+
+
+def stopped_late(storage: Storage, topic: str, message_id: MessageId) -> CancelResult:
+    """Returns the answer for a message whose claim says that it is cancelled.
+
+    The subscriptions are read after the claim. A later one gets no message of a slot that was sealed before, except by
+    a delivery that reads the tombstones again.
+
+    Raises:
+        UnknownTopic: the topic is deleted, or a rebuild has taken it away.
+    """
+    plain, unseen = plain_readers(storage, storage.topic_states.existing(topic))
+    return TooLate(id=message_id, plain=plain, unseen=unseen) if plain or unseen else Cancelled(id=message_id)
+
+
+def plain_readers(storage: Storage, state: TopicState) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Returns the subscriptions that may not claim: those declared as plain, and those that nobody knows."""
+    unseen = (
+        each.name
+        for each in state.readers
+        if not each.declared
+        and not storage.claims.shown(state.topic, Holder(subscription=each.name, generation=each.generation))
+    )
+    return tuple(each.name for each in state.readers if each.declared), tuple(unseen)
 
 
 def read_fate(
@@ -88,9 +130,9 @@ def read_fate(
     """
     found = storage.tombstones.read(topic, slot, message_id)
     state = storage.topic_states.existing(topic)
-    claimable = state.settings.claimed and slot < state.sealed
+    claimable = state.settings.claims_id(id_bytes(message_id)) and slot < state.sealed
     claim = storage.claims.read(topic, message_id) if claimable else Claim()
-    return state, fate(state, message_id, found, claim, now_ms)
+    return state, fate(storage, state, message_id, found, claim, now_ms)
 
 
 def cancel(storage: Storage, state: TopicState, message_id: MessageId, now_ms: int) -> CancelResult:
@@ -140,9 +182,9 @@ def _refused(
     late, claim = not certain and wanted.slot < state.sealed, Claim()
     if late:
         claim = cancel_late(storage, state, wanted if found is None else wanted._replace(to=None), now_ms)
-    elif state.settings.claimed:
+    elif state.settings.claims_id(id_bytes(wanted.id)):
         claim = storage.claims.read(state.topic, wanted.id)
-    answer = fate(state, wanted.id, found, claim, now_ms)
+    answer = fate(storage, state, wanted.id, found, claim, now_ms)
     # A forged claim may name nobody, and is not written over.
     return TooLate(id=wanted.id) if late and answer is None else answer
 
@@ -150,7 +192,7 @@ def _refused(
 def cancel_late(storage: Storage, state: TopicState, wanted: Tombstone, now_ms: int) -> Claim:
     """Cancels a message whose slot is sealed, unless consumers have it. Returns its claim, which stays as it is.
 
-    In a topic without claims, the message comes. A message that was due over 14 days ago is not changed, because the
+    A message that nobody claims comes. A message that was due over 14 days ago is not changed, because the
     tombstone that names its successor may be gone.
 
     If it stops after the claim, only the claim tells that the message is cancelled. A repetition puts the tombstone.
@@ -161,7 +203,7 @@ def cancel_late(storage: Storage, state: TopicState, wanted: Tombstone, now_ms: 
     Raises:
         UnknownTopic: the topic is deleted, or a rebuild has taken it away; try again afterwards.
     """
-    if not state.settings.claimed:
+    if not state.settings.claims_id(id_bytes(wanted.id)):
         return Claim()
     due_ms = id_deliver_at_ms(id_bytes(wanted.id))
     if now_ms - due_ms > LATEST_CANCEL_MS:

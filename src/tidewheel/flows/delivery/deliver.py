@@ -14,13 +14,14 @@ import pyarrow as pa
 from tidewheel import deadline
 from tidewheel.errors import CorruptMetadata, ObjectMissing, ObjectRefused, OutOfTime, PartLeased
 from tidewheel.flows.delivery import sending
-from tidewheel.flows.delivery.due_rows import due_rows, rows_for, rows_of, without_expired
+from tidewheel.flows.delivery.due_rows import due_rows, rows_for, rows_of, without_expired, without_ids
 from tidewheel.flows.delivery.parking import park_rest
 from tidewheel.flows.delivery.plan_again import plan_at, segments_of_unindexed
 from tidewheel.flows.delivery.unread import is_of_object, lost_objects, notes_of, unread_of
 from tidewheel.flows.ports import Ports
 from tidewheel.flows.ports.parallel import persistently
 from tidewheel.ledger.rows import without_repeats
+from tidewheel.model.message import id_bytes
 from tidewheel.model.plan import Piece, Plan
 from tidewheel.model.settings import LEASE_MS
 from tidewheel.model.subscription_state import Delivery, DeliveryKey, Unread
@@ -178,17 +179,21 @@ def _send_portions(
 
 def _send(ports: Ports, state: TopicState, delivery: Delivery, rows: pa.Table) -> Delivered:
     """Sends rows to a delivery's queue, and parks the rest."""
-    live, expired = _ready(state, delivery, without_repeats(rows), ports.clock.now_ms())
-    messages = sending.queue_messages(live, delivery.carry, state.claim(delivery.key.generation))
+    live, expired = _ready(ports, state, delivery, without_repeats(rows))
+    messages = sending.queue_messages(live, state.settings, carry=delivery.carry, claim=delivery.key.generation)
     outcome = sending.send(ports, delivery.queue_url, messages)
     parked = park_rest(ports, state, delivery, live, outcome) if outcome.untaken else 0
     return Delivered(messages=outcome.sent, failures=outcome.failures, parked=parked, expired=expired)
 
 
-def _ready(state: TopicState, delivery: Delivery, rows: pa.Table, now_ms: int) -> tuple[pa.Table, int]:
+def _ready(ports: Ports, state: TopicState, delivery: Delivery, rows: pa.Table) -> tuple[pa.Table, int]:
     """Returns the rows of a delivery that are to be sent now, and how many have expired."""
+    if rows.num_rows and delivery.key.plan < delivery.created_slot:  # a late cancel may be older than the subscription
+        end = rows.column("deliver_at_ms")[-1].as_py() // state.slot_ms + 1
+        cancelled = ports.tombstones.ids(state.topic, delivery.key.plan, min(end, delivery.created_slot))
+        rows = without_ids(rows, map(id_bytes, cancelled))
     wanted = rows_for(rows_of(state, delivery, rows), delivery.key.subscription, delivery.filter_policy)
-    live = without_expired(wanted, now_ms)
+    live = without_expired(wanted, ports.clock.now_ms())
     return live, wanted.num_rows - live.num_rows
 
 
@@ -211,7 +216,7 @@ def deliver_at_once(ports: Ports, state: TopicState, plan: Plan, deliveries: Seq
     ready: list[_Ready] = []
     for delivery in deliveries:
         with _alone(ports, delivery, failures):
-            ready.append(_Ready(delivery, *_ready(state, delivery, rows, ports.clock.now_ms())))
+            ready.append(_Ready(delivery, *_ready(ports, state, delivery, rows)))
     failures += [each.error for each in unread]
     notes = notes_of(parts, unread, plan.part_count) if unread else {}
     note = partial(_note, ports, notes, str(unread[0].error)) if unread else None
@@ -250,7 +255,8 @@ def _send_ready(
     If pieces could not be read, notes them instead.
     """
     sendings = [
-        (to.queue_url, sending.queue_messages(rows, to.carry, state.claim(to.key.generation))) for to, rows, _ in ready
+        (to.queue_url, sending.queue_messages(rows, state.settings, carry=to.carry, claim=to.key.generation))
+        for to, rows, _ in ready
     ]
     outcomes = sending.send_all(ports, sendings)
     done: list[Delivery] = []

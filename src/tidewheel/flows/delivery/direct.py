@@ -71,12 +71,13 @@ def send_direct(ports: Ports, state: TopicState, rows: pa.Table) -> Direct:
     Raises:
         Exception: a park was not taken. Other subscriptions received their messages, and a repetition sends copies.
     """
+    # Before the tombstones: a late cancel has told its caller of each of these that does not claim.
+    subscriptions = ports.subscriptions.all(state.topic)
     wanted = _wanted(ports, state, rows)
     live = without_expired(wanted, ports.clock.now_ms())
     done = Direct(cancelled=rows.num_rows - wanted.num_rows, expired=wanted.num_rows - live.num_rows)
     if not live.num_rows:
         return done
-    subscriptions = ports.subscriptions.all(state.topic)
     shares = _shares(subscriptions, live)
     if live.num_rows * len(subscriptions) > state.settings.inline_rows:
         to_park = _in_parts(state, subscriptions, shares)
@@ -89,7 +90,8 @@ def send_direct(ports: Ports, state: TopicState, rows: pa.Table) -> Direct:
 def _wanted(ports: Ports, state: TopicState, rows: pa.Table) -> pa.Table:
     """Drops cancelled and purged rows.
 
-    Tombstones are read after the topic state, so no further tombstone can appear for these slots.
+    Tombstones are read after the topic state, so no further tombstone can appear for these slots, except of late
+    cancels.
     """
     times = rows.column("deliver_at_ms")
     cancelled = ports.tombstones.ids(
@@ -131,11 +133,14 @@ def _send_at_once(
     ports: Ports, state: TopicState, subscriptions: Sequence[SubscriptionState], shares: Sequence[pa.Table]
 ) -> list[_ToPark]:
     """Sends rows to all active subscriptions. Returns the rows that were not sent."""
+    settings = state.settings
     kinds = [
-        (id(rows), each.carry, state.claim(each.generation)) for rows, each in zip(shares, subscriptions, strict=True)
+        (id(rows), each.carry, each.generation if sending.are_claimed(settings, rows) else None)
+        for rows, each in zip(shares, subscriptions, strict=True)
     ]
     messages = {
-        kind: sending.queue_messages(rows, *kind[1:]) for kind, rows in dict(zip(kinds, shares, strict=True)).items()
+        kind: sending.queue_messages(rows, settings, carry=kind[1], claim=kind[2])
+        for kind, rows in dict(zip(kinds, shares, strict=True)).items()
     }
     active = [place for place, each in enumerate(subscriptions) if each.state is State.ACTIVE]
     sendings = [(subscriptions[place].queue_url, messages[kinds[place]]) for place in active]

@@ -295,6 +295,7 @@ def _delivery(subscription: SubscriptionState, plan: Plan, now_ms: int, at_once:
         next_check_ms=now_ms + LEASE_MS,
         leases=tuple((part, now_ms) for part in range(parts)) if at_once else (),
         edition=plan.edition,
+        created_slot=subscription.created_slot,
         **subscription.stored(),
     )
 

@@ -103,7 +103,7 @@ def _drain(ports: Ports, state: TopicState, subscription: SubscriptionState, key
     try:
         wanted = without_purged(parked_rows(ports.objects, park), state)
         rows = without_expired(wanted, now_ms)
-        messages = sending.queue_messages(rows, subscription.carry, state.claim(key.generation))
+        messages = sending.queue_messages(rows, state.settings, carry=subscription.carry, claim=key.generation)
     except Exception as error:
         done.failures.append(error)
         _put_off(ports, park, damage=error if isinstance(error, CorruptLedger | ObjectMissing) else None)

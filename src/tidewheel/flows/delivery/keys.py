@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from tidewheel import deadline
 from tidewheel.errors import ConcurrentModification, CorruptMetadata, InvalidValue, NewerRelease
-from tidewheel.flows.delivery.cancel import cancel_late, stop
+from tidewheel.flows.delivery.cancel import cancel_late, plain_readers, stop
 from tidewheel.flows.ports import Ports
 from tidewheel.flows.ports.parallel import each_alone
 from tidewheel.model.key import KeyEntry
@@ -43,7 +43,7 @@ _PACKED = 1_000
 CandidateName = tuple[str, str | None, str | None]
 """The id, key and moved id of a message, as sent."""
 _Errors = dict[CandidateName, Exception]
-_Following = tuple[KeyEntry, Tombstone | None, Change | None]
+_Following = tuple[KeyEntry, Tombstone | None, Change | None, TopicState | None]
 """The next entry of a key, the tombstone of the superseded message, and the write on its claim."""
 
 
@@ -277,7 +277,7 @@ class _Settling:
             return self._of_own(found, found.id, mine, moves=moves)
         if moves and found.id is not None and self._leads_to(found.id, mine.id):
             # The same message at another time: it must not lose against its own earlier version.
-            return _DIES if found.cancelled else _comes_next(_after(found, mine), None, None)
+            return _DIES if found.cancelled else _comes_next((_after(found, mine), None, None, None))
         if mine.version[:2] < found.floor:
             return _DIES
         if found.version > mine.version and self._alive(found):
@@ -285,9 +285,9 @@ class _Settling:
         if found.version < mine.version and not mine.replace and self._overlap(found, mine):
             return _DIES
         if moves:  # a time that is given anew ends the promises of older messages
-            return _comes_next(*self._following_entry(replace(found, latest_ms=0), mine))
+            return _comes_next(self._following_entry(replace(found, latest_ms=0), mine))
         return _comes_next(
-            *self._following_entry(found, _by_latest(mine, [e for e in older if e.version[:2] >= found.floor]))
+            self._following_entry(found, _by_latest(mine, [e for e in older if e.version[:2] >= found.floor]))
         )
 
     def _of_own(self, found: KeyEntry, id: MessageId, mine: KeyEntry, *, moves: bool) -> _Verdict:
@@ -296,7 +296,7 @@ class _Settling:
         if (found.sent_ms < mine.sent_ms or lowered) and not moves:
             # The earlier try did not know of a purge. The entry would count as purged, or as not purged.
             known = replace(found, sent_ms=mine.sent_ms, floor=max(mine.floor, found.floor))
-            return _Verdict(id, (known, None, None), again=True)
+            return _Verdict(id, (known, None, None, None), again=True)
         # A cancel that found the slot sealed put no tombstone, and said that the message comes.
         return _Verdict(id) if not found.cancelled or self._find(id) is None else _DIES
 
@@ -311,25 +311,28 @@ class _Settling:
         known = None if found.id is None else self._find(found.id)
         replaced = self._may_replace(found, mine)
         if found.id is None or self._is_dead(found, known) or not (replaced or found.cancelled):
-            return following, None, None
+            if found.id is not None and known is not None and self._comes_plainly(found.id, found.deliver_at_ms):
+                following = replace(following, tail_ms=max(found.tail_ms, found.deliver_at_ms))
+            return following, None, None, None
         kept = _by_latest(following, [found]) if replaced else following
         own = tombstone(found.id, self._state.slot_ms, self._now_ms)
         near = found.deliver_at_ms < self._near_ms
-        if not near or self._sealed_now() <= own.slot:
-            return kept, own._replace(certain=near) if known is None and replaced else None, None
+        state = self._read_state() if near else self._state
+        if not near or state.sealed <= own.slot:
+            return kept, own._replace(certain=near) if known is None and replaced else None, None, None
         claim, stop = self._cancel_of_claim(own, found.deliver_at_ms) if replaced else (Claim(), None)
-        if not claim.comes:
-            return (following, None, None) if stop is None else (kept, own, stop)
+        if not claim.comes and not any(plain_readers(self._storage, state)):
+            return (following, None, None, None) if stop is None else (kept, own, stop, state)
         following = replace(following, tail_ms=max(found.tail_ms, found.deliver_at_ms))
         if stop is not None:
-            return following, own, stop
+            return following, own, stop, state
         # A tombstone would still stop the message while it waits for a retry of its own ingest.
         keeps = claim.cancelled or known is not None or not replaced or found.latest_ms
-        return following, None if keeps else own._replace(certain=False), None
+        return following, None if keeps else own._replace(certain=False), None, None
 
     def _may_replace(self, found: KeyEntry, mine: KeyEntry) -> bool:
         """Whether a message replaces that of an older entry, unless it is too late."""
-        late_ms = LATE_REPLACE_MS if self._state.settings.claimed else 0
+        late_ms = LATE_REPLACE_MS if found.id is not None and self._is_claimable(found.id) else 0
         over = 0 < found.latest_ms <= mine.sent_ms
         return mine.replace and not over and found.deliver_at_ms > mine.sent_ms - late_ms
 
@@ -340,13 +343,21 @@ class _Settling:
         cancelled already, this puts its tombstone, which may be missing.
         """
         topic = self._state.topic
-        if not self._state.settings.claimed or self._now_ms - due_ms > LATEST_CANCEL_MS:
+        if not self._is_claimable(own.id) or self._now_ms - due_ms > LATEST_CANCEL_MS:
             return Claim(), None
         claim = self._storage.claims.read(topic, own.id)
         if claim.cancelled:  # its tombstone may be missing
             return cancel_late(self._storage, self._state, own._replace(to=claim.to), self._now_ms), None
         kept_s = claim_ttl_s(due_ms, self._now_ms, cancelled=True)
         return replace(claim, cancelled=True), superseding(topic, own.id, kept_s, from_all=not claim.holders)
+
+    def _is_claimable(self, id: MessageId) -> bool:
+        return self._state.settings.claims_id(id_bytes(id))
+
+    def _comes_plainly(self, id: MessageId, due_ms: int) -> bool:
+        """Whether a message that was cancelled late may still come to a subscription that does not claim."""
+        waits = self._now_ms < due_ms < self._near_ms and self._is_claimable(id)
+        return waits and bool(self._state.readers) and self._storage.claims.read(self._state.topic, id).cancelled
 
     def _bring_forward(self, mine: Candidate, earlier: MessageId) -> None:
         """Replaces a message that is due after the latest time of its key by a message that is due at that time.
@@ -399,8 +410,10 @@ class _Settling:
         return False
 
     def _sealed_now(self) -> int:
-        state = self._storage.topic_states.read(self._state.topic)
-        return self._state.sealed if state is None else state.sealed
+        return self._read_state().sealed
+
+    def _read_state(self) -> TopicState:
+        return self._storage.topic_states.read(self._state.topic) or self._state
 
     def _alive(self, found: KeyEntry) -> bool:
         """Whether an entry names a message that can still be delivered, and no cancel by key came after it."""
@@ -437,8 +450,8 @@ class _Settling:
         self._storage.tombstones.put(self._state.topic, own)
 
 
-def _comes_next(entry: KeyEntry, superseded: Tombstone | None, claim: Change | None) -> _Verdict:
-    return _Verdict(entry.id, (entry, superseded, claim))
+def _comes_next(following: _Following) -> _Verdict:
+    return _Verdict(following[0].id, following)
 
 
 def _of_newer(found: KeyEntry, mine: KeyEntry) -> _Verdict:
@@ -446,7 +459,7 @@ def _of_newer(found: KeyEntry, mine: KeyEntry) -> _Verdict:
     if mine.deliver_at_ms <= found.sent_ms:
         return _Verdict(mine.id)
     # What `mine` replaces must not come either, even if the newer message is cancelled.
-    return _DIES if mine.floor <= found.floor else _Verdict(None, (replace(found, floor=mine.floor), None, None))
+    return _DIES if mine.floor <= found.floor else _Verdict(None, (replace(found, floor=mine.floor), None, None, None))
 
 
 def _by_latest(mine: KeyEntry, older: Sequence[KeyEntry]) -> KeyEntry:

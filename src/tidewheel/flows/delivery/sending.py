@@ -18,6 +18,7 @@ from tidewheel.flows.ports import Ports
 from tidewheel.flows.ports.queues import QueueMessage
 from tidewheel.model.message import HEADER_ATTRIBUTE, HEADER_BYTES, SQS_MAX_BYTES, Encoding, carried, id_text
 from tidewheel.model.received import header_text
+from tidewheel.model.settings import TopicSettings
 from tidewheel.model.wheel import fine_delay_s
 
 BATCH_MESSAGES = 10
@@ -57,12 +58,21 @@ def texts_of(rows: pa.Table, extras: Sequence[str | None]) -> list[str]:
     ]
 
 
-def queue_messages(rows: pa.Table, carry: str | None = None, claim: str | None = None) -> list[QueueMessage]:
+def are_claimed(settings: TopicSettings, rows: pa.Table) -> bool:
+    """Returns whether consumers may claim some rows."""
+    return settings.claims == "all" or (settings.claims == "keyed" and rows.column("key").null_count < rows.num_rows)
+
+
+def queue_messages(
+    rows: pa.Table, settings: TopicSettings, *, carry: str | None = None, claim: str | None = None
+) -> list[QueueMessage]:
     """Returns ledger rows as messages to send, in the rows' order.
 
     Args:
+        rows: in a ledger's columns.
+        settings: the topic's.
         carry: the subscription's setting.
-        claim: the generation for which consumers claim the messages. None: they do not.
+        claim: the subscription's generation, for which consumers claim messages. None: no row is claimed.
     """
     sent_attributes, extras = attributes_of(rows)
     # to_pylist is slow on fixed_size_binary.
@@ -73,7 +83,14 @@ def queue_messages(rows: pa.Table, carry: str | None = None, claim: str | None =
             text,
             attrs,
             header_text(
-                id_text(binary), encoding, sent, key=key, expires_at_ms=exp, group=group, claim=claim, extras=more
+                id_text(binary),
+                encoding,
+                sent,
+                key=key,
+                expires_at_ms=exp,
+                group=group,
+                claim=claim if settings.claims_id(binary) else None,
+                extras=more,
             ),
             group,
         )

@@ -126,7 +126,7 @@ def _until(ports: Ports, state: TopicState, first: int | None, now_ms: int) -> i
 
 def _keeps_passed(state: TopicState) -> bool:
     """Returns whether ledgers outlive the hand-out. Until its time, a message that consumers claim can be moved."""
-    return bool(_kept_ms(state) or state.settings.claimed)
+    return bool(_kept_ms(state) or state.settings.claims != "none")
 
 
 def _kept_ms(state: TopicState) -> int:

@@ -149,10 +149,11 @@ def _sorted(tables: list[pa.Table]) -> Iterator[pa.Table]:
     table = pa.concat_tables(tables).combine_chunks()
     tables.clear()
     due = times_of(table)
-    # 48 bits of the time, a zero, and 79 random bits.
+    # 48 bits of the time, a zero, whether it has a key, and 78 random bits.
     data = np.frombuffer(os.urandom(16 * len(due)), np.uint8).reshape(-1, 16).copy()
     data[:, :6] = due.astype(">u8").view(np.uint8).reshape(-1, 8)[:, 2:]
-    data[:, 6] &= 0x7F
+    keyed = table.column("key").is_valid().to_numpy(zero_copy_only=False)
+    data[:, 6] = data[:, 6] & 0x3F | keyed.astype(np.uint8) << 6
     ids = pa.Array.from_buffers(pa.binary(16), len(due), [None, pa.py_buffer(data)])
     table = table.append_column(SCHEMA.field("message_id"), ids).select(SCHEMA.names)
     order = sorted_order(table)
