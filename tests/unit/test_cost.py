@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from tidewheel.cli.cost import notes
 from tidewheel.cli.main import app
 from tidewheel.client.sender import URGENT_MS
-from tidewheel.cost.bill import CLAIMS, ENVIRONMENTS, LOGS, POLLS, STORAGE, Bill, bill
+from tidewheel.cost.bill import ENVIRONMENTS, KEYS, LOGS, POLLS, STORAGE, Bill, bill
 from tidewheel.cost.function_time import gb_seconds
 from tidewheel.cost.requests import FLOWS
 from tidewheel.cost.rivals import rivals
@@ -42,23 +42,25 @@ def test_every_unit_of_every_flow_has_a_price_and_every_request_a_latency() -> N
 
 
 @pytest.mark.parametrize("subscriptions", [1, 3])
-def test_a_million_claims_cost_a_write_for_each_subscription_and_28_days_in_the_table(subscriptions: int) -> None:
-    plain, claimed = (_million(subscriptions=subscriptions, claimed=each) for each in (False, True))
-    assert CLAIMS not in plain.messages
-    assert claimed.a_million(claimed.messages[CLAIMS]) == pytest.approx(0.625 * subscriptions)
+def test_a_million_keys_cost_a_write_a_claim_for_each_subscription_and_28_days_in_the_table(
+    subscriptions: int,
+) -> None:
+    plain, claimed = (_million(subscriptions=subscriptions, keyed=each) for each in (0, 1))
+    assert KEYS not in plain.messages
+    assert claimed.a_million(claimed.messages[KEYS]) == pytest.approx(0.625 * (1 + subscriptions))
     stored = claimed.messages[STORAGE] - plain.messages[STORAGE]
-    assert claimed.a_million(stored) == pytest.approx(0.084)
-    assert claimed.total - plain.total == pytest.approx(claimed.messages[CLAIMS] + stored)
-    assert CLAIMS not in bill(Workload(per_day=0, claimed=True), ENVIRONMENTS["development"]).messages
+    assert claimed.a_million(stored) == pytest.approx(0.168)
+    assert claimed.total - plain.total == pytest.approx(claimed.messages[KEYS] + stored)
+    assert KEYS not in bill(Workload(per_day=0, keyed=1), ENVIRONMENTS["development"]).messages
 
 
-def test_the_command_shows_what_claims_cost_when_asked() -> None:
+def test_the_command_shows_what_keys_cost_when_asked() -> None:
     def rows(*options: str) -> str:
         return CliRunner().invoke(app, ["cost", "--per-day", "1000000", *options]).stdout
 
-    assert "claims" not in rows()
-    [row] = [line for line in rows("--claimed").splitlines() if line.startswith("claims")]
-    assert row.split() == ["claims", "$18.7500", "-"]
+    assert "\nkeys" not in rows()
+    [row] = [line for line in rows("--keyed", "1").splitlines() if line.startswith("keys")]
+    assert row.split() == ["keys", "$37.5000", "-"]
 
 
 def test_an_idle_development_stack_costs_fifteen_cents_beside_its_pollers() -> None:

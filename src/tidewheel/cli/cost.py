@@ -32,9 +32,9 @@ def cost(
     plain: Annotated[
         bool, typer.Option("--plain", help="Plain messages: alone with --batch 1, or in envelopes of a batch.")
     ] = False,
-    claimed: Annotated[
-        bool, typer.Option("--claimed", help="Consumers claim the messages, as in topics with --cancel-until consumed.")
-    ] = False,
+    keyed: Annotated[
+        float, typer.Option(help="Share of the messages with a key, from 0 to 1. Consumers claim these.")
+    ] = 0,
     environment: Annotated[
         str, typer.Option(help="The stack's environment: development or production.")
     ] = "development",
@@ -63,7 +63,7 @@ def cost(
         topics=topics,
         batch=batch,
         plain=plain,
-        claimed=claimed,
+        keyed=keyed,
     )
     found = bill(workload, ENVIRONMENTS[environment])
     others = rivals(workload)

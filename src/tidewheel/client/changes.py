@@ -13,13 +13,15 @@ from tidewheel.errors import InvalidValue, UnknownMessage
 from tidewheel.flows.delivery.cancel import (
     Cancelled,
     CancelResult,
-    TooLate,
     cancel,
     cancel_key,
     cancel_many,
     plain_readers,
     read_fate,
     stop,
+)
+from tidewheel.flows.delivery.cancel import (
+    TooLate as TooLate,
 )
 from tidewheel.model.message import MessageId, Receipt, id_bytes, id_deliver_at_ms, id_text
 from tidewheel.model.tombstone import tombstone, ttl_s

@@ -171,6 +171,7 @@ class MessageStatus:
         recipients: all subscriptions of the topic, by name, while a ledger holds the message.
         moved_to: the id of the message that replaced it, if it was moved.
         subscriptions: the subscriptions that get the message; empty until its slot is planned.
+        claimable: whether consumers claim the message, so that it can be stopped until one has it.
         claimed_by: the subscriptions whose consumers have claimed the message.
         cancelled_late: in such a topic, whether it was cancelled late, for all other subscriptions.
     """
@@ -184,6 +185,7 @@ class MessageStatus:
     recipients: tuple[Recipient, ...] = ()
     moved_to: MessageId | None = None
     subscriptions: tuple[SubscriptionProgress, ...] = ()
+    claimable: bool = False
     claimed_by: tuple[str, ...] = ()
     cancelled_late: bool = False
 
@@ -245,6 +247,7 @@ def get(connection: Connection, topic: str, message_id: MessageId, now_ms: int) 
         recipients=() if found is None else tuple(_recipient(each, found, slot) for each in subscriptions),
         moved_to=known if isinstance(known, str) else None,
         subscriptions=progress,
+        claimable=claimable,
         claimed_by=claim.holders,
         cancelled_late=claim.cancelled,
     )

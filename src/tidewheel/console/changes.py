@@ -18,7 +18,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 
-from tidewheel.client.changes import Rescheduled
+from tidewheel.client.changes import Rescheduled, TooLate
 from tidewheel.client.finding import ChangedMessages, Selected
 from tidewheel.console.reading import reason
 from tidewheel.console.results import Result
@@ -209,9 +209,10 @@ def _look(console: Console, asked: Asked) -> Result:
 
 
 def _cancel(console: Console, asked: Asked) -> Result:
-    if console.client.cancel(asked.topic, asked.id):
-        return Result("Cancelled. It never comes.")
-    return Result("Too late: its slot is sealed, and it comes or came.", good=False)
+    answer = console.client.cancel(asked.topic, asked.id)
+    if isinstance(answer, TooLate):
+        return Result(f"Too late: {answer.reason}.", good=False)
+    return Result("Cancelled. It never comes.")
 
 
 def _reschedule(console: Console, asked: Asked) -> Result:
@@ -228,9 +229,9 @@ def _moved(asked: Asked, outcome: object) -> Result:
         return Result(
             f"Moved. It is due at {outcome.receipt.deliver_at:%Y-%m-%d %H:%M:%S} UTC. Its new id is", link=link
         )
-    if outcome:
-        return Result("It was cancelled before, and is not moved.", good=False)
-    return Result("Too late: its slot is sealed, and it comes at its old time or came.", good=False)
+    if isinstance(outcome, TooLate):
+        return Result(f"Too late: {outcome.reason}.", good=False)
+    return Result("It was cancelled before, and is not moved.", good=False)
 
 
 def _selected(console: Console, asked: Asked) -> Result:

@@ -15,7 +15,7 @@ from tidewheel.model.tombstone import KEPT_S
 from tidewheel.model.triggers import SWEEP_INTERVAL_S
 from tidewheel.telemetry.metrics import METRICS
 
-STORAGE, LOGS, POLLS, ALARMS, CLAIMS = "storage", "logs", "pollers", "alarms", "claims"
+STORAGE, LOGS, POLLS, ALARMS, KEYS = "storage", "logs", "pollers", "alarms", "keys"
 """Parts of a bill beside the requests and the function time of each AWS service."""
 MOST_TOPICS = 1000
 """Maximum topics whose backlog is counted (`tidewheel.flows.maintenance.health`)."""
@@ -80,8 +80,10 @@ def bill(workload: Workload, deployed: Deployed) -> Bill:
         stream = Stream(workload)
         runs = stream.runs()
         messages = _by_service(runs)
-        if workload.claimed:
-            messages[CLAIMS] = _dollars("dynamodb.write", workload.per_day * workload.subscriptions)
+        if workload.keyed:
+            # Ingest writes the key, and the consumers of each subscription write the claim.
+            writes = workload.keyed * workload.per_day * (1 + workload.subscriptions)
+            messages[KEYS] = _dollars("dynamodb.write", writes)
         messages |= {STORAGE: _storage(stream, deployed), LOGS: _logs(runs)}
         consumers = _consumers(workload)
     return Bill(workload=workload, messages=messages, standing=_standing(workload, deployed), consumers=consumers)
@@ -122,12 +124,12 @@ def _logs(runs: Sequence[Runs]) -> float:
 
 
 def _storage(stream: Stream, deployed: Deployed) -> float:
-    """Returns dollars for waiting messages, deleted ledgers, and claims with point-in-time recovery."""
+    """Returns dollars for waiting messages, deleted ledgers, and keys and claims with point-in-time recovery."""
     workload = stream.workload
     written = workload.per_day * (1 + ASSUMED["rewrites"] * bool(stream.merges))
     stored_bytes = stream.stored_bytes * (workload.waiting + written * deployed.deleted_object_days)
-    claims = workload.claimed * workload.per_day * KEPT_S / DAY_S * ASSUMED["claim_bytes"]
-    return (stored_bytes * prices.S3_GB_MONTH + claims * (prices.TABLE_GB_MONTH + prices.RECOVERY_GB_MONTH)) / 1e9
+    keys = 2 * workload.keyed * workload.per_day * KEPT_S / DAY_S * ASSUMED["claim_bytes"]  # each an item
+    return (stored_bytes * prices.S3_GB_MONTH + keys * (prices.TABLE_GB_MONTH + prices.RECOVERY_GB_MONTH)) / 1e9
 
 
 def _standing(workload: Workload, deployed: Deployed) -> dict[str, float]:

@@ -38,7 +38,7 @@ class Workload:
         topics: number of topics, with equal shares of the messages.
         batch: messages that a client sends together; 1 if the client sends each separately.
         plain: whether the messages are plain: each SQS message alone, or an envelope of a whole batch.
-        claimed: whether consumers claim each message.
+        keyed: the share of messages with a key, which consumers claim.
 
     Raises:
         InvalidValue: a value is out of its range.
@@ -52,7 +52,7 @@ class Workload:
     topics: int = 1
     batch: int = 100
     plain: bool = False
-    claimed: bool = False
+    keyed: float = 0
 
     def __post_init__(self) -> None:
         for name, least, most, what in (
@@ -62,6 +62,7 @@ class Workload:
             ("subscriptions", 1, 1000, "subscriptions of each topic"),
             ("topics", 1, 10_000_000, "topics"),
             ("batch", 1, MAX_MESSAGES, "messages that a client sends at once"),
+            ("keyed", 0, 1, "as the share of messages with a key"),
         ):
             if not least <= (value := getattr(self, name)) <= most:
                 raise InvalidValue(name, value, f"give {least:,} to {most:,.0f} {what}")

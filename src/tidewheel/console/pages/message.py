@@ -46,8 +46,18 @@ def screen(console: Console, request: Request) -> tuple[str, dict[str, Any]]:
         in_queue = bool(queued and queued.value)
         values |= {"steps": life(status, in_queue), "next": next_step(status, console.now(), in_queue)}
         values |= _body(console, status)
-        values |= {"open": status.state is MessageState.WAITING, "ended": status.state in _ENDS}
+        values |= {"open": can_be_stopped(status), "ended": status.state in _ENDS}
     return "message.html", values
+
+
+def can_be_stopped(status: MessageStatus) -> bool:
+    """Returns whether a message can be cancelled or moved."""
+    late = status.claimable and not status.claimed_by and not status.cancelled_late
+    return status.state is MessageState.WAITING or (late and status.state not in (*_ENDS, MessageState.UNKNOWN))
+
+
+def _until(status: MessageStatus) -> str:
+    return " It can be cancelled until a consumer has it." if can_be_stopped(status) else ""
 
 
 def life(status: MessageStatus, in_queue: bool = False) -> list[Step]:
@@ -91,9 +101,10 @@ def next_step(status: MessageStatus, now: datetime, in_queue: bool = False) -> s
     """Returns the next step with its time, or the reason why there is none. in_queue: see `life`."""
     match status.state:
         case MessageState.WAITING:
+            until = "a consumer has it" if status.claimable else "then"
             return (
-                f"Its slot is sealed at about {status.seals_at:%Y-%m-%d %H:%M:%S} UTC. Until then it can be cancelled "
-                "or moved. Then it goes to the queues, which release it when it is due."
+                f"Its slot is sealed at about {status.seals_at:%Y-%m-%d %H:%M:%S} UTC. Then it goes to the queues, "
+                f"which release it when it is due. It can be cancelled or moved until {until}."
             )
         case MessageState.SEALED:
             held = {each.place for each in status.subscriptions}
@@ -103,13 +114,14 @@ def next_step(status: MessageStatus, now: datetime, in_queue: bool = False) -> s
                 )
             if any(each.state == "PAUSED" and not each.delivered for each in status.subscriptions):
                 return "A subscription is paused. It gets the message when it is resumed."
-            return "Its slot is sealed: it is on its way to the queues, within seconds."
+            return f"Its slot is sealed: it is on its way to the queues, within seconds.{_until(status)}"
         case MessageState.SENT if not status.subscriptions:
             return "When its slot was planned, no subscription took it: nobody got it."
         case MessageState.SENT:
             if status.deliver_at > now:
-                return f"Each queue has it, and releases it at {status.deliver_at:%Y-%m-%d %H:%M:%S} UTC."
-            return "Each queue has it, or had it. The rest is up to the consumers."
+                due = f"{status.deliver_at:%Y-%m-%d %H:%M:%S} UTC"
+                return f"Each queue has it, and releases it at {due}.{_until(status)}"
+            return f"Each queue has it, or had it. The rest is up to the consumers.{_until(status)}"
         case MessageState.CANCELLED:
             return (
                 "It was cancelled, moved or replaced, or dropped since another message with its key waited. It is not "
