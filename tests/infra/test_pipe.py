@@ -30,8 +30,11 @@ EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "cdk_app" / "pipes.
 DESTINATION = "arn:aws:events:us-east-1:123456789012:api-destination/partner/0e3a"
 
 
-def subscription(stack: Stack, *, carry: Any = "id", queue: sqs.IQueue | None = None, **service: Any) -> Subscription:
-    return service_in(stack, **service).add_topic("orders").add_subscription("mail", carry=carry, queue=queue)
+def subscription(
+    stack: Stack, *, carry: Any = "id", queue: sqs.IQueue | None = None, reader: Any = "plain", **service: Any
+) -> Subscription:
+    topic = service_in(stack, **service).add_topic("orders")
+    return topic.add_subscription("mail", carry=carry, queue=queue, reader=reader)
 
 
 def with_pipe(queue: Callable[[Stack], sqs.IQueue] | None = None, **properties: Any) -> Template:
@@ -229,6 +232,7 @@ def test_an_api_destination_without_a_header_needs_no_ids_in_copies() -> None:
 @pytest.mark.parametrize(
     ("make", "message"),
     [
+        (lambda s: subscription(s, reader="tidewheel").pipe_to(), "subscription='shop/.*mail'.*reader=\"plain\""),
         (lambda s: subscription(s, carry=None).pipe_to(), "subscription='shop/.*mail'.*carry=\"id\""),
         (
             lambda s: subscription(s, carry=None).pipe_to(api_destination=DESTINATION, id_header="X-Id"),

@@ -129,7 +129,7 @@ class Subscription(Construct):
         dead_letters: The queue's dead-letter queue; None for an imported queue.
         resource: The custom resource.
         carry: The setting.
-        reader: The setting; plain by default with a queue of yours.
+        reader: The setting; plain by default with a queue of yours, or with `carry`.
         removal_policy: What becomes of the subscription and its queue when the stack no longer declares it.
     """
 
@@ -175,7 +175,7 @@ class Subscription(Construct):
         self.topic = topic
         self.subscription_name = subscription_name
         self.carry = settings.get("carry")
-        self.reader = settings.get("reader") or (None if queue is None else "plain")
+        self.reader = settings.get("reader") or (None if queue is None and self.carry is None else "plain")
         self.removal_policy = removal_policy or topic.removal_policy
         if queue is None:
             receives = max_receive_count or receives_of(self.reader, topic.settings)

@@ -248,7 +248,7 @@ class StoredSettings:
         Setting(
             "Who reads the queue. `tidewheel`: consumers of the SDK, which claim messages. `plain`: others, such as a "
             "pipe, which also get messages that were cancelled late.",
-            none="`plain` with a queue of your own; otherwise `tidewheel` once a consumer of the SDK has received",
+            none="`plain` with your own queue or `carry`; else `tidewheel` once a consumer of the SDK has received",
             choices=("tidewheel", "plain"),
             fixed=True,
         ),

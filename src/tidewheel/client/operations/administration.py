@@ -68,13 +68,13 @@ def create_subscription(core: Core, topic: str, name: str, settings: Subscriptio
             subscribe.check_same_queue(existing, queue_url)
         subscribe.check_same_settings(existing, settings)
         return existing
+    if settings.reader is None and (queue_url is not None or settings.carry is not None):
+        settings = replace(settings, reader="plain")
     if queue_url is None:
-        queue_url = make_queue(
-            connection.sqs, connection.stack, topic, name, settings, receives_of(settings.reader, state.settings)
-        )
+        receives = receives_of(settings.reader, state.settings)
+        queue_url = make_queue(connection.sqs, connection.stack, topic, name, settings, receives)
     else:
         check_given_queue(connection.sqs, queue_url)
-        settings = replace(settings, reader=settings.reader or "plain")
     created = subscribe.create_subscription(
         connection.storage, core.clock, topic, name, queue_url, settings.initial_position, settings=settings
     )

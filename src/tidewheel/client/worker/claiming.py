@@ -9,6 +9,7 @@ queues of such a topic allow more receives, and the consumer buries its other me
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from enum import Enum
@@ -31,6 +32,8 @@ MAX_CLAIMS = 5
 SPENT = f"handed out more than {MAX_CLAIMS} times, and never acknowledged"
 """The reason of a dead letter that was handed out too often."""
 
+_AGAIN_MS = 60_000
+
 _log = logging.getLogger(__name__)
 
 
@@ -46,18 +49,20 @@ def begin(core: Core, topic: str, subscription: str) -> bool:
     """Says, once a client, that a consumer of the SDK reads a subscription. Returns whether consumers bury what fails.
 
     Until then, late cancels answer that the message may still come to the subscription. If the table cannot be reached
-    or refuses, a warning tells it, and the next call tries again.
+    or refuses, a warning tells it, and it is tried again after a minute.
     """
-    known = core.buries.get((topic, subscription))
-    if known is not None:
+    now_ms = core.clock.now_ms()
+    known, until_ms = core.begun.get((topic, subscription), (False, 0))
+    if now_ms < until_ms:
         return known
     try:
         settings, found = core.cache.state(topic).settings, core.cache.subscription(topic, subscription)
         claims = settings.claims != "none" and found.reader != "plain"
         if claims and found.reader is None:
-            now_s = core.clock.now_ms() // 1000
             core.connection.storage.claims.show(
-                topic, Holder(subscription=subscription, generation=found.generation), now_s + CANCELLED_KEPT_S
+                topic,
+                Holder(subscription=subscription, generation=found.generation),
+                now_ms // 1000 + CANCELLED_KEPT_S,
             )
     except AWS_ERRORS as error:
         _log.warning(
@@ -67,8 +72,9 @@ def begin(core: Core, topic: str, subscription: str) -> bool:
             subscription,
             error,
         )
+        core.begun[topic, subscription] = False, now_ms + _AGAIN_MS
         return False
-    core.buries[topic, subscription] = claims
+    core.begun[topic, subscription] = claims, math.inf
     return claims
 
 
