@@ -22,15 +22,15 @@ class Core:
         clock: the source of time.
         ids: makes the ids of messages.
         cache: the topics and subscriptions that the client has read.
-        begun: topic and subscription that this client receives from -> what `claiming.begin` returned, and until which
-            time in ms that counts.
+        begun: topic and subscription that this client receives from -> what `claiming.begin` returned, until which time in
+            ms that counts, and the subscription's generation.
     """
 
     connection: Connection
     clock: Clock
     ids: IdSource = field(default_factory=IdSource)
     cache: TopicCache = field(init=False)
-    begun: dict[tuple[str, str], tuple[bool, float]] = field(default_factory=dict)
+    begun: dict[tuple[str, str], tuple[bool, float, str]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.cache = TopicCache(self.connection, self.clock)

@@ -29,7 +29,7 @@ from tidewheel.client.operations.stats import LedgerInfo, TopicStats, topic_ledg
 from tidewheel.client.recurring import RecurringMessage
 from tidewheel.client.sender import Sender
 from tidewheel.client.waiting import MessageStatus, WaitingMessage
-from tidewheel.client.worker.claiming import claim_all
+from tidewheel.client.worker.claiming import begin, claim_all
 from tidewheel.clock import Clock
 from tidewheel.errors import InvalidValue, SendFailed
 from tidewheel.flows.administration import pause as states
@@ -479,7 +479,9 @@ class Tidewheel:
         """
         receiving.check_receive(max_messages, wait_s)
         with deadline.patience(wait_s + CALL_S), tracing.receiving(topic, subscription) as found:
-            queue_url = self.core.cache.subscription(topic, subscription).queue_url
+            known = self.core.cache.subscription(topic, subscription)
+            queue_url = known.queue_url
+            begin(self.core, topic, subscription, known.generation)
             connection, now_ms = self.core.connection, self.core.clock.now_ms()
             taken = receiving.receive(connection.polling(wait_s), queue_url, max_messages, wait_s)
             taken = claim_all(self.core, topic, subscription, queue_url, taken, now_ms)

@@ -45,15 +45,21 @@ class Claimed(Enum):
     SPENT = "bury it"
 
 
-def begin(core: Core, topic: str, subscription: str) -> bool:
+def begin(core: Core, topic: str, subscription: str, generation: str | None = None) -> bool:
     """Says, once a client, that a consumer of the SDK reads a subscription. Returns whether consumers bury what fails.
 
     Until then, late cancels answer that the message may still come to the subscription. If the table cannot be reached
     or refuses, a warning tells it, and it is tried again after a minute.
+
+    Args:
+        core: the client's.
+        topic: the topic.
+        subscription: its name.
+        generation: the subscription's, if known.
     """
     now_ms = core.clock.now_ms()
-    known, until_ms = core.begun.get((topic, subscription), (False, 0))
-    if now_ms < until_ms:
+    known, until_ms, of = core.begun.get((topic, subscription), (False, 0, ""))
+    if now_ms < until_ms and generation in (None, of):
         return known
     try:
         settings, found = core.cache.state(topic).settings, core.cache.subscription(topic, subscription)
@@ -61,7 +67,7 @@ def begin(core: Core, topic: str, subscription: str) -> bool:
         if claims and found.reader is None:
             core.connection.storage.claims.show(
                 topic,
-                Holder(subscription=subscription, generation=found.generation),
+                Holder(subscription=subscription, generation=generation or found.generation),
                 now_ms // 1000 + CANCELLED_KEPT_S,
             )
     except AWS_ERRORS as error:
@@ -72,9 +78,9 @@ def begin(core: Core, topic: str, subscription: str) -> bool:
             subscription,
             error,
         )
-        core.begun[topic, subscription] = False, now_ms + _AGAIN_MS
+        core.begun[topic, subscription] = False, now_ms + _AGAIN_MS, generation or ""
         return False
-    core.begun[topic, subscription] = claims, math.inf
+    core.begun[topic, subscription] = claims, math.inf, generation or found.generation
     return claims
 
 
@@ -89,7 +95,7 @@ def claim(core: Core, topic: str, subscription: str, message: ReceivedMessage, n
     if message.claim is None:
         fails = begin(core, topic, subscription) and message.receive_count > MAX_CLAIMS
         return Claimed.SPENT if fails else Claimed.MINE
-    begin(core, topic, subscription)
+    begin(core, topic, subscription, message.claim)
     holder = Holder(subscription=subscription, generation=message.claim)
     ttl_s = claim_ttl_s(id_deliver_at_ms(id_bytes(message.id)), now_ms, cancelled=False)
     try:
