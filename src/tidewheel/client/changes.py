@@ -133,7 +133,7 @@ def reschedule(
         return Cancelled(id=old)
     found = find(connection, state, old)
     if found is None and slot < state.sealed:
-        return TooLate(id=old)
+        return TooLate(id=old, unread=state.settings.claims_id(id_bytes(old)))
     if found is None:
         how = "if it was sent within the last minutes, try again; otherwise correct the id"
         raise UnknownMessage(state.topic, old, how)

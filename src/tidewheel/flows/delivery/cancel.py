@@ -42,18 +42,22 @@ class TooLate:
         subscriptions: whose consumers have claimed the message. The others get it too.
         plain: the subscriptions that are declared as plain. They may get the message. All others do not.
         unseen: likewise, the subscriptions without a declared reader from which no consumer of the SDK has received.
+        unread: whether a move found the message in no ledger, so that its body is not known.
     """
 
     id: MessageId
     subscriptions: tuple[str, ...] = ()
     plain: tuple[str, ...] = ()
     unseen: tuple[str, ...] = ()
+    unread: bool = False
 
     @property
     def reason(self) -> str:
         """Why the message comes, in words."""
         if self.subscriptions:
             return f"a consumer has it: {', '.join(self.subscriptions)}"
+        if self.unread:
+            return "it is in no ledger, so its body is not known: send it anew with its key and replace=True"
         if not self.plain and not self.unseen:
             return "its slot is sealed"
         why = [f"plain readers may get it: {', '.join(self.plain)}"] if self.plain else []
