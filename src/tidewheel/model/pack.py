@@ -423,8 +423,8 @@ def _options(column: object, ids: bytes, topic: str) -> list[Options | None] | N
 
 def _check_keyed(ids: bytes, options: Sequence[Options | None] | None) -> None:
     """Raises ValueError if an id says of its message that it has a key, or has none, and it is not so."""
-    for place in range(len(ids) // 16):
-        given = options[place] if options else None
+    none = [None] * (len(ids) // 16)
+    for place, given in enumerate(options or none):
         if is_keyed(ids[16 * place : 16 * place + 16]) != (given is not None and given.key is not None):
             raise ValueError("an id whose second bit behind the time does not say whether the message has a key")
 
