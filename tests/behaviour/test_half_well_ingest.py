@@ -62,7 +62,8 @@ def put(stack: RecordedTidewheel, queue: str, data: bytes | None, body: str = "a
 
 
 def a_message(stack: RecordedTidewheel, body: str, delay_s: float, **options: Any) -> OutgoingMessage:
-    checked = check_message(Message(body=body, delay=delay_s), IdSource(), stack.clock.now_ms())
+    message = Message(body=body, delay=delay_s, key=options.get("key"))
+    checked = check_message(message, IdSource(), stack.clock.now_ms())
     return replace(checked, options=Options(**options)) if options else checked
 
 

@@ -7,7 +7,7 @@ import random
 import pytest
 
 from tests.behaviour.topic import Topic
-from tidewheel import Consumer, ConsumerCounts, Message, MessageState, Rescheduled
+from tidewheel import Message, MessageState, Rescheduled
 
 
 def test_a_rescheduled_message_comes_at_its_new_time_with_its_old_body_and_attributes(topic: Topic) -> None:
@@ -53,20 +53,6 @@ def test_debounce_is_one_call_an_hour_after_the_last_change(topic: Topic) -> Non
     assert topic.bodies() == ["changed at 40"]
     topic.advance(hours=4)
     assert topic.bodies() == []
-
-
-def test_what_was_replaced_too_late_is_dropped_by_a_consumer_that_is_told_so(topic: Topic) -> None:
-    topic.send("old", delay="2m", key="cart", replace=True)
-    topic.advance(seconds=1)  # direct: nothing can stop it
-    topic.send("new", delay="50m", key="cart", replace=True)
-    topic.advance(minutes=3)
-    [plain] = topic.client.receive(topic.name, "billing")
-    assert plain.body == "old"
-    topic.advance(seconds=60)
-    consumer = Consumer(topic.client, topic.name, "billing", drop_superseded=True)
-    assert consumer.receive() == [] and consumer.counts == ConsumerCounts(superseded=1)
-    topic.advance(hours=4)
-    assert [each.body for each in consumer.receive()] == ["new"]
 
 
 @pytest.mark.parametrize("delay", [360, "30m", "3h"])

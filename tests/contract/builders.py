@@ -80,8 +80,9 @@ def a_message_id(number: int = 0) -> MessageId:
 
 
 def a_subscription(name: str = "billing", cursor: int = 100, **fields: Any) -> SubscriptionState:
-    """A subscription with its cursor at slot 100."""
-    values = {"generation": "s1", "queue_url": f"https://sqs/{name}", "start": cursor, "created_at_ms": 7} | fields
+    """A subscription with its cursor at slot 100, whose consumers claim."""
+    values = {"generation": "s1", "queue_url": f"https://sqs/{name}", "start": cursor, "created_at_ms": 7}
+    values |= {"reader": "tidewheel"} | fields
     return SubscriptionState(topic=fields.pop("topic", "orders"), name=name, cursor=cursor, **values)
 
 

@@ -13,7 +13,7 @@ from botocore.validate import validate_parameters
 
 from tests.contract.builders import a_state
 from tests.docs.recipe import ROOT
-from tidewheel.client.connection import Connection
+from tidewheel.client.core import Core
 from tidewheel.client.worker.claiming import Claimed, claim
 from tidewheel.cost.requests import ASSUMED
 from tidewheel.flows.delivery.cancel import cancel_late
@@ -80,8 +80,9 @@ def expected(vector: dict[str, Any]) -> list[dict[str, Any]]:
 @pytest.mark.parametrize("vector", VECTORS["claims"], ids=named)
 def test_a_claim_makes_the_request_of_its_vector(vector: dict[str, Any]) -> None:
     world = World(vector)
-    connection = cast("Connection", SimpleNamespace(storage=world.storage))
-    outcome = claim(connection, vector["topic"], vector["subscription"], received(vector), vector["now_ms"])
+    buries = {(vector["topic"], vector["subscription"]): True}
+    core = cast("Core", SimpleNamespace(connection=SimpleNamespace(storage=world.storage), buries=buries))
+    outcome = claim(core, vector["topic"], vector["subscription"], received(vector), vector["now_ms"])
     assert (world.asked, OUTCOMES[outcome], world.item) == (expected(vector), vector["outcome"], vector["after"])
 
 

@@ -244,21 +244,21 @@ def test_a_deleted_subscription_is_gone_and_the_topic_state_stays(store: Store) 
     store.topic()
     billing, audit = store.subscribed("billing", "audit")
     before = store.current()
-    assert store.subscriptions.delete(billing)
-    assert not store.subscriptions.delete(billing)
+    assert store.subscriptions.delete(before, billing)
+    assert not store.subscriptions.delete(store.current(), billing)
     assert store.subscriptions.all("orders") == [audit]
     assert store.current() == before
 
 
 def test_the_successor_of_a_subscription_is_not_deleted_in_its_stead(store: Store) -> None:
     subscription = in_state(store, State.ACTIVE)
-    assert not store.subscriptions.delete(replace(subscription, generation="s0"))
+    assert not store.subscriptions.delete(store.current(), replace(subscription, generation="s0"))
     assert now(store) == subscription
 
 
 def test_nothing_brings_a_deleted_subscription_back(store: Store) -> None:
     subscription = in_state(store, State.PAUSED)
-    assert store.subscriptions.delete(subscription)
+    assert store.subscriptions.delete(store.current(), subscription)
     assert not store.subscriptions.pause(subscription)
     assert not store.subscriptions.mark_broken("orders", "billing", "s1")
     assert not store.subscriptions.update(subscription, {"filter_policy": FILTER})

@@ -25,7 +25,7 @@ from tidewheel.flows.maintenance.sweep import sweep
 from tidewheel.memory import MemoryService
 from tidewheel.model.message import IdSource, Message, id_bytes, id_deliver_at_ms, id_text
 from tidewheel.model.pack import Pack, decode_pack, packs
-from tidewheel.model.settings import TopicSettings
+from tidewheel.model.settings import StoredSettings, TopicSettings
 from tidewheel.model.subscription_state import DeliveryKey
 from tidewheel.model.task import PartTask
 from tidewheel.model.topic_state import TopicState
@@ -64,7 +64,7 @@ class World:
         *subscriptions: str,
         subscribe: bool = True,
         wrap: Callable[[Any], Any] = lambda ports: ports,
-        **settings: int,
+        **settings: Any,
     ) -> None:
         self.clock = ManualClock(START_MS)
         self.service = recorded_service(self.clock)
@@ -83,7 +83,9 @@ class World:
         return state
 
     def subscribe(self, name: str) -> None:
-        create_subscription(self.service, self.clock, TOPIC, name, f"queue-{name}")
+        create_subscription(
+            self.service, self.clock, TOPIC, name, f"queue-{name}", settings=StoredSettings(reader="tidewheel")
+        )
 
     def pack(self, *delays_ms: int, body: str = "hello", **message: Any) -> Pack:
         """Packs a message per delay, as the SDK does."""

@@ -55,7 +55,7 @@ def _pack_of(head: bytes, bodies: bytes) -> bytes:
 
 def _pack(data: bytes) -> None:
     pack = decode_pack(data, NOW_MS)
-    for release in queue_messages(pack_rows(pack)):
+    for release in queue_messages(pack_rows(pack), TopicSettings()):
         assert release.size <= SQS_MAX_BYTES, "SQS would refuse what ingest took"
         message = {"MessageAttributes": _attribute_values(release.attributes, release.header)}
         received = parse_received({"Body": release.text, "MessageId": "m", "ReceiptHandle": "r"} | message)

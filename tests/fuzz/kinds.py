@@ -32,6 +32,7 @@ from tidewheel.model.pack import decode_pack
 from tidewheel.model.park import Park, ParkKey
 from tidewheel.model.plan import Plan, PlannedSegment, Segment, decode_plan
 from tidewheel.model.received import parse_received
+from tidewheel.model.settings import TopicSettings
 from tidewheel.model.topic_state import TopicState
 from tidewheel.storage import items
 from tidewheel.storage.objects import StoredObject
@@ -108,7 +109,7 @@ def _segment_bytes() -> bytes:
 
 def _read_segment(data: bytes) -> object:
     rows = decode_segment(data, object_name=NAME, segment=replace(_segment(_ledger()), length=len(data)))
-    return queue_messages(rows)
+    return queue_messages(rows, TopicSettings())
 
 
 def _read_among_others(data: bytes) -> object:
@@ -116,7 +117,7 @@ def _read_among_others(data: bytes) -> object:
     segments = segments_of(lambda offset, length: _ledger()[offset : offset + length], len(_ledger()), NAME)
     good = [StoredSegment(NAME, each, _ledger()[each.offset : each.last_byte + 1]) for each in segments]
     changed = StoredSegment(NAME, replace(_segment(_ledger()), length=len(data)), data)
-    return queue_messages(decode_together([good[0], changed, good[2]]))
+    return queue_messages(decode_together([good[0], changed, good[2]]), TopicSettings())
 
 
 def _read_planned(data: bytes) -> object:
@@ -131,7 +132,7 @@ def _read_planned(data: bytes) -> object:
     rows, unread = due_rows(cast(Ports, ports), cast(TopicState, state), plan, plan.parts()[0])
     if unread:
         raise unread[0].error
-    return queue_messages(rows)
+    return queue_messages(rows, TopicSettings())
 
 
 @cache
@@ -159,14 +160,14 @@ _PARK_KEY = ParkKey(topic="orders", subscription="billing", generation="s1", id=
 
 def _read_park_item(data: bytes) -> object:
     park = items.decode_park(ITEMS["park"] | {"ledger": {"B": data}})
-    return queue_messages(parked_rows(MemoryObjects(), park))
+    return queue_messages(parked_rows(MemoryObjects(), park), TopicSettings())
 
 
 def _read_park_object(data: bytes) -> object:
     objects, name = MemoryObjects(), "parked/orders/billing/p-1.parquet"
     objects.put(name, data)
     park = Park(key=_PARK_KEY, rows=60, size_bytes=len(_ledger()), next_check_ms=0, object_name=name)
-    return queue_messages(parked_rows(objects, park))
+    return queue_messages(parked_rows(objects, park), TopicSettings())
 
 
 # ---- items and documents

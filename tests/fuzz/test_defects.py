@@ -24,6 +24,7 @@ from tidewheel.model.message import MAX_MESSAGE_BYTES, IdSource, Message
 from tidewheel.model.pack import decode_pack, packs
 from tidewheel.model.plan import decode_plan
 from tidewheel.model.received import parse_received
+from tidewheel.model.settings import TopicSettings
 from tidewheel.model.topic_state import LAYOUT
 from tidewheel.model.validation import Options, check_key, check_message
 from tidewheel.storage import items
@@ -43,7 +44,7 @@ def _changed(**changes: Any) -> bytes:
 @pytest.mark.parametrize("options", [Options(only="ref"), Options(first_version=("ref", 1, 2))])
 def test_bytes_for_a_subscription_or_with_a_key_called_ref_arrive_as_they_were_sent(options: Options) -> None:
     data = _packed(Message(body=b"\x00\xff\x80"), options)
-    [release] = queue_messages(pack_rows(decode_pack(data, NOW_MS)))
+    [release] = queue_messages(pack_rows(decode_pack(data, NOW_MS)), TopicSettings())
     assert release.text == "AP+A"
 
 
@@ -56,7 +57,7 @@ def test_a_time_that_no_clock_shows_is_refused_since_no_consumer_could_read_the_
         with pytest.raises(CorruptPack):
             decode_pack(_changed(**changes), NOW_MS)
     pack = decode_pack(_changed(sent=253_402_300_799_999), NOW_MS)
-    header = queue_messages(pack_rows(pack))[0].header
+    header = queue_messages(pack_rows(pack), TopicSettings())[0].header
     raw = {"Body": "x", "MessageId": "m", "ReceiptHandle": "r"}
     received = parse_received(raw | {"MessageAttributes": {"tidewheel": {"StringValue": header}}})
     assert received.sent_at.year == 9999

@@ -135,7 +135,7 @@ class Administrators:
             reader.name,
             reader.queue_url,
             "earliest" if position == "earliest" else "latest",
-            settings=StoredSettings(filter_policy=reader.policies[0]),
+            settings=StoredSettings(filter_policy=reader.policies[0], reader="tidewheel"),
         )
         reader.made = True
         state = self.world.service.topic_states.read(life.name)

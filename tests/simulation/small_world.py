@@ -29,7 +29,7 @@ from tidewheel.flows.delivery.load_index import Indexes
 from tidewheel.flows.delivery.planning import make_plan
 from tidewheel.model.message import IdSource, Message, id_bytes, id_deliver_at_ms, id_text
 from tidewheel.model.pack import Pack, decode_pack, packs
-from tidewheel.model.settings import TopicSettings
+from tidewheel.model.settings import StoredSettings, TopicSettings
 from tidewheel.model.topic_state import TopicState
 from tidewheel.model.validation import Options, check_message
 from tidewheel.model.wheel import open_from
@@ -87,7 +87,8 @@ class SmallWorld(Healing):
         return found
 
     def subscribe(self, name: str) -> None:
-        create_subscription(self.service, self.clock, TOPIC, name, f"queue-{name}")
+        claims = StoredSettings(reader="tidewheel")
+        create_subscription(self.service, self.clock, TOPIC, name, f"queue-{name}", settings=claims)
 
     def slot_ms(self, slot: float) -> int:
         """Returns the start of a slot. Slots are counted from the beginning of the world."""

@@ -19,6 +19,7 @@ from tidewheel.ledger.rows import pack_rows
 from tidewheel.model.message import HEADER_ATTRIBUTE, HEADER_BYTES, Encoding, IdSource, id_text
 from tidewheel.model.pack import decode_pack, packs
 from tidewheel.model.received import header_extras, header_text, parse_received
+from tidewheel.model.settings import TopicSettings
 from tidewheel.model.validation import Options, OutgoingMessage
 
 NAMES = st.from_regex(r"[A-Za-z0-9_-]{1,48}", fullmatch=True)
@@ -70,12 +71,12 @@ def delivered(rows: pa.Table) -> list[ReceivedMessage]:
                 },
             }
         )
-        for release in queue_messages(rows)
+        for release in queue_messages(rows, TopicSettings())
     ]
 
 
 def texts(rows: pa.Table) -> list[str]:
-    return sorted(each.text for each in queue_messages(rows))
+    return sorted(each.text for each in queue_messages(rows, TopicSettings()))
 
 
 # ---- what a retry carries
@@ -186,7 +187,7 @@ def test_each_row_reaches_exactly_those_whom_it_is_for_in_order(kinds: list[tupl
     rows = pa.concat_tables([rows_of(each) for each in messages])  # as many chunks as rows
     for name in ("a", "b", "d"):
         wanted = [str(i) for i, (only, _) in enumerate(kinds) if only in (None, name)]
-        assert [each.text for each in queue_messages(rows_for(rows, name, None))] == wanted
+        assert [each.text for each in queue_messages(rows_for(rows, name, None), TopicSettings())] == wanted
 
 
 # ---- the consumer

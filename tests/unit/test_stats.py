@@ -356,7 +356,7 @@ def test_each_large_ledger_costs_one_read_of_its_tail() -> None:
         world.send(*(7_200_000 + i * 60_000 for i in range(400)))
     whole = world.service.buckets.all("orders")
     sqs: Any = object()
-    world.service.subscriptions.delete(world.service.subscriptions.all("orders")[0])
+    world.service.subscriptions.delete(world.state, world.service.subscriptions.all("orders")[0])
     expected = Tidewheel(clock=world.clock, storage=world.service, sqs=sqs).stats("orders")
     shrunk(world, shift=3)
     calls: Counter[str] = Counter()
