@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from http.client import HTTPConnection, HTTPResponse
 from pathlib import Path
@@ -22,6 +23,7 @@ import pytest
 
 from tidewheel import AlreadyExists, Tidewheel
 from tidewheel.client.dev_service import ADVANCE
+from tidewheel.model.settings import TopicSettings
 
 pytestmark = pytest.mark.long
 
@@ -137,7 +139,7 @@ def test_the_line_to_try_sends_a_first_message_when_it_is_pasted(
 
 
 def test_what_it_prints_as_json_is_all_that_it_prints(served: Dev) -> None:
-    assert set(served.told) == {"console", "endpoint", "environment", "try", "state"}
+    assert set(served.told) == {"console", "endpoint", "environment", "try", "state", "times"}
     assert served.told["state"] is None
     environment = served.told["environment"]
     assert environment["TIDEWHEEL_DEV"] == "1" and environment["AWS_ENDPOINT_URL"] == served.endpoint
@@ -160,25 +162,34 @@ def test_a_client_finds_the_running_service_without_any_other_setting(
     assert [each.name for each in Tidewheel().subscriptions("orders")] == ["billing"]
 
 
-def test_a_topic_of_any_client_has_short_slots(served: Dev) -> None:
+def test_a_topic_of_any_client_has_the_deployed_defaults(served: Dev) -> None:
     [created] = served.json("topics", "create", "reminders")
-    assert (created["settings"]["slot_s"], created["settings"]["lookahead_s"]) == (1, 4)
+    assert created["settings"] == asdict(TopicSettings())
     served.run("topics", "delete", "reminders", "--yes")
+    assert served.told["times"].startswith("as deployed.")
 
 
-def test_a_message_of_three_days_is_found_at_once(served: Dev) -> None:
-    [sent] = served.json("send", "orders", "later", "--delay", "3d")
-    until = time.monotonic() + PATIENCE_S  # deployed, up to five minutes
-    while sent["id"] not in [each["id"] for each in served.json("peek", "orders")]:
-        assert time.monotonic() < until
-    served.run("cancel", "orders", sent["id"])
+def test_with_short_slots_a_message_of_three_days_is_found_at_once_and_the_difference_is_told() -> None:
+    with dev("--topic", "orders:billing", "--slots", "1s") as service:
+        [topic] = service.json("topics", "list")
+        assert (topic["settings"]["slot_s"], topic["settings"]["lookahead_s"]) == (1, 4)
+        assert "until 4 to 5 s before it is due; deployed, until 480 to 780 s" in service.told["times"]
+        [sent] = service.json("send", "orders", "later", "--delay", "3d")
+        until = time.monotonic() + PATIENCE_S  # deployed, up to five minutes
+        while sent["id"] not in [each["id"] for each in service.json("peek", "orders")]:
+            assert time.monotonic() < until
+
+
+@pytest.mark.parametrize("slots", ["0", "1500ms", "7m", "soon"])
+def test_slots_that_no_topic_can_have_are_refused(slots: str) -> None:
+    assert "slot" in refused("dev", "--port", "0", "--console-port", "0", "--slots", slots)
 
 
 def test_a_topic_is_taken_as_it_is(served: Dev) -> None:
     tw = Tidewheel(endpoint_url=served.endpoint)
-    with pytest.raises(AlreadyExists, match=r"slot_s=1 \(asked for 300\)"):
-        tw.create_topic("orders", slot_s=300)
-    assert tw.create_topic("orders").settings.slot_s == 1
+    with pytest.raises(AlreadyExists, match=r"slot_s=300 \(asked for 60\)"):
+        tw.create_topic("orders", slot_s=60)
+    assert tw.create_topic("orders").settings.slot_s == 300
 
 
 def test_time_moves_with_all_that_is_due_on_the_way_and_clients_go_with_it(moved: Dev) -> None:
@@ -310,4 +321,5 @@ def test_it_tells_people_how_to_begin_and_that_it_stopped() -> None:
         finally:
             process.kill()
     said = "".join(lines)
-    assert "nothing is kept" in said and "export TIDEWHEEL_DEV=1" in said and "send orders hello" in said
+    for text in ("nothing is kept", "Times: as deployed", "export TIDEWHEEL_DEV=1", "send orders hello"):
+        assert text in said

@@ -29,15 +29,15 @@ from tidewheel.client.dev_service import ABOUT, ACCESS_KEY, ADVANCE, ADVANCED, P
 from tidewheel.clock import MovedClock
 from tidewheel.errors import InvalidValue, needs_extra
 from tidewheel.model.duration import delay_ms, delay_of
-from tidewheel.model.settings import TopicSettings
+from tidewheel.model.settings import NewTopicSettings, TopicSettings
+from tidewheel.model.triggers import BULK_WINDOW_S
 
 if TYPE_CHECKING:
     from tidewheel.client.tidewheel import Tidewheel
     from tidewheel.console import ConsoleServer
     from tidewheel.local import LocalTidewheel
 
-SLOT_S, LOOKAHEAD_S, BULK_WINDOW_S = 1, 4, 1
-"""A message of 20 s can be seen to wait, and a message of three days is found within two seconds."""
+_SHORT_WINDOW_S = 1
 _CHECK_S = 1.0
 _FIRST_TOPIC, _FIRST_SUBSCRIPTION = "orders", "billing"
 
@@ -45,7 +45,7 @@ app = typer.Typer(help="Run the whole service on this machine, without an AWS ac
 
 
 @app.callback(invoke_without_command=True)
-@takes_settings(TopicSettings, defaults={"slot_s": SLOT_S, "lookahead_s": LOOKAHEAD_S})
+@takes_settings(TopicSettings)
 def dev(
     ctx: typer.Context,
     settings: dict[str, Any],
@@ -61,6 +61,15 @@ def dev(
             help="Create this if it does not exist. Repeat the option for more topics.",
         ),
     ] = None,
+    slots: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DURATION",
+            help="The slots of new topics, such as 1s. What waits is then seen at once, and other times differ from a "
+            "deployed service.",
+            show_default="as deployed, 5m",
+        ),
+    ] = None,
     open_console: Annotated[bool, typer.Option("--open", help="Open the console in the browser.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object when the service is ready.")] = False,
     log_level: Annotated[str, typer.Option(help="The lowest level that functions log to standard error.")] = "WARNING",
@@ -74,6 +83,7 @@ def dev(
         raise InvalidValue(name, value, "give --topic too, since a setting is for the topics that this command creates")
     if state is not None and str(state) in ("", "."):  # typer makes a path of an empty text
         raise InvalidValue("--state", "", "give a folder of its own, such as ./tidewheel-state")
+    short = {} if slots is None else _short(slots)
     _check_ports(port, console_port)
     gc.disable()  # what the start makes stays: to look through it for garbage takes a fifth of the start's CPU
     with needs_extra("tidewheel dev", "local"):
@@ -86,10 +96,9 @@ def dev(
         port=port,
         log_level=log_level,
         stack_name=target.stack,
-        slot_s=SLOT_S,
-        lookahead_s=LOOKAHEAD_S,
-        bulk_window_s=BULK_WINDOW_S,
+        bulk_window_s=_SHORT_WINDOW_S if short else None,
         state=state,
+        **short,
     )
     ended = Event()
     with stack:
@@ -103,7 +112,7 @@ def dev(
             for number in (signal.SIGINT, signal.SIGTERM):
                 signal.signal(number, lambda *_: ended.set())  # an exception could end anything half done
             first = None if known else _first_message(service, [name for name, _ in wanted])
-            told = _told(service, address, state, first)
+            told = _told(service, address, state, first, _times(short))
             gc.freeze()
             gc.enable()
             if as_json:
@@ -204,7 +213,7 @@ def _console(stack: LocalTidewheel, port: int, state: Path | None) -> ConsoleSer
     )
 
 
-def _told(service: DevService, console: str, state: Path | None, first: str | None) -> dict[str, Any]:
+def _told(service: DevService, console: str, state: Path | None, first: str | None, times: str) -> dict[str, Any]:
     """Returns what a program must know of the service, which `--json` prints."""
     environment = {
         dev_service.VARIABLE: "1",
@@ -221,7 +230,39 @@ def _told(service: DevService, console: str, state: Path | None, first: str | No
         "environment": environment,
         "try": first,
         "state": None if state is None else str(state.absolute()),
+        "times": times,
     }
+
+
+def _short(slots: str) -> NewTopicSettings:
+    """Returns the settings of topics with short slots, whose lookahead is four slots, or as deployed if that is less.
+
+    Raises:
+        InvalidValue: the text is no whole number of seconds, or no topic can have such slots.
+    """
+    slot_s, rest = divmod(delay_ms(delay_of(slots) or 0, "--slots"), 1000)
+    if rest or not slot_s:
+        raise InvalidValue("--slots", slots, "give whole seconds, such as 1s")
+    short = NewTopicSettings(slot_s=slot_s, lookahead_s=min(4 * slot_s, TopicSettings().lookahead_s))
+    TopicSettings(**short)  # type: ignore[arg-type]  # refuses slots that are too long
+    return short
+
+
+def _times(short: NewTopicSettings) -> str:
+    """Says when new topics' slots are sealed, and how that differs from a deployed service."""
+    deployed = TopicSettings()
+    topic = replace(deployed, **short)  # type: ignore[arg-type]
+    if not short:
+        return (
+            f"as deployed. A message that is not due soon is seen to wait after up to {BULK_WINDOW_S // 60} minutes. "
+            "`tidewheel dev advance 5m` skips them, and --slots 1s shortens them."
+        )
+    ends = [f"{each.lookahead_s} to {each.slot_s + each.lookahead_s} s" for each in (topic, deployed)]
+    return (
+        f"new topics have slots of {topic.slot_s} s. Without a key, a message can be cancelled until {ends[0]} before "
+        f"it is due; deployed, until {ends[1]} before. A message that is not due soon is seen to wait, and can be "
+        f"moved, after {_SHORT_WINDOW_S} s; deployed, after up to {BULK_WINDOW_S} s."
+    )
 
 
 def _first_message(service: DevService, topics: Sequence[str]) -> str:
@@ -245,6 +286,7 @@ def _lines(told: dict[str, Any]) -> Iterator[str]:
     """Yields what a person must know of the service."""
     yield f"Endpoint for AWS clients: {told['endpoint']}"
     yield f"Console: {told['console']}"
+    yield f"Times: {told['times']}"
     yield f"State: kept in {told['state']}" if told["state"] else "State: nothing is kept. --state FOLDER keeps it."
     yield "For programs, in another shell:"
     yield "  export " + " ".join(f"{name}={shlex.quote(value)}" for name, value in told["environment"].items())

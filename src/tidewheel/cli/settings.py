@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Iterable
 from functools import wraps
 from typing import Annotated, Any
 
@@ -14,19 +13,14 @@ from tidewheel.model.setting import Declared, settings_of
 from tidewheel.model.settings import read_setting
 
 
-def takes_settings(
-    cls: type, *, fixed: bool = True, defaults: Mapping[str, Any] | None = None
-) -> Callable[[Callable[..., None]], Callable[..., None]]:
+def takes_settings(cls: type, *, fixed: bool = True) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Gives a command the options. The command gets the user's values as the argument `settings`.
 
     Args:
         cls: the class that declares the settings.
         fixed: whether the command takes settings that cannot change after the creation.
-        defaults: where the command has other defaults, for its help.
     """
     declared = {name: each for name, each in settings_of(cls).items() if fixed or not each.setting.fixed}
-    for name, default in (defaults or {}).items():
-        declared[name] = replace(declared[name], default=default)
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         @wraps(command)
