@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import pytest
 
 from tests.behaviour.topic import Topic
@@ -65,4 +67,32 @@ def test_a_key_is_free_again_once_it_was_cancelled(topic: Topic) -> None:
 
 
 def test_a_key_that_nobody_used_is_cancelled_without_a_message(topic: Topic) -> None:
-    assert topic.client.cancel(topic.name, key="nobody's") == Cancelled(id=None)
+    nobodys = topic.client.cancel(topic.name, key="nobody's")
+    assert nobodys == Cancelled(id=None) and not nobodys.found
+    sent = topic.send("gone", delay="3h", key="order 17")
+    topic.advance(minutes=6)
+    answer = topic.client.cancel(topic.name, key="order 17")
+    assert answer == Cancelled(id=sent.id) and answer.found
+
+
+@pytest.mark.parametrize(
+    ("claims", "reader", "without", "keyed"),
+    [
+        ("none", "tidewheel", "sealed", "sealed"),
+        ("keyed", "tidewheel", "sealed", "taken"),
+        ("all", "tidewheel", "taken", "taken"),
+        ("keyed", "plain", "sealed", "sealed"),
+        ("all", "plain", "sealed", "sealed"),
+    ],
+)
+def test_a_receipt_tells_until_when_its_message_can_be_cancelled(
+    topic: Topic, claims: str, reader: str, without: str, keyed: str
+) -> None:
+    orders = topic.another("receipt", claims=claims)
+    orders.client.create_subscription(orders.name, "other", reader=reader)
+    orders.advance(minutes=2)  # a client sees readers within a minute
+    due = (orders.stack.now() + timedelta(hours=3)).replace(minute=7, second=0)
+    for key, until in ((None, without), ("k", keyed)):
+        receipt = orders.send("x", deliver_at=due, key=key)
+        sealed = due.replace(minute=5, second=0, microsecond=0) - timedelta(seconds=480)
+        assert receipt.cancellable_until == (None if until == "taken" else sealed)

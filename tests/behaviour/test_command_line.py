@@ -10,6 +10,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from tests.behaviour.topic import Here, Topic
+from tidewheel import Consumer
 from tidewheel.cli.main import app
 
 TOO_LATE = 3
@@ -50,9 +51,36 @@ def test_messages_are_cancelled_by_id_and_key_and_too_late_is_exit_code_3(shell:
     assert shell.json("cancel", topic.name, by_id) == [{"id": by_id, "result": "cancelled"}]
     shell.ok("cancel", topic.name, "--key", "order 17")
     result = shell("cancel", topic.name, late)
-    assert result.exit_code == TOO_LATE and "too late" in result.stdout
+    assert result.exit_code == TOO_LATE and "too late" in result.stdout and "its slot is sealed" in result.stdout
+    moved = shell("reschedule", topic.name, late, "--delay", "1h", "--json")
+    said = {"id": late, "due": None, "result": "too late", "reason": "its slot is sealed"}
+    assert moved.exit_code == TOO_LATE and json.loads(moved.stdout) == said
+    nobodys = shell.ok("cancel", topic.name, "--key", "nobody's")
+    assert "no message with this key was found; what was sent so far will not come" in nobodys
     topic.advance(hours=3)
     assert topic.bodies() == ["late"]
+
+
+def test_send_tells_until_when_a_message_can_be_cancelled(shell: Shell, topic: Topic) -> None:
+    assert "a consumer has it" in shell.ok("send", topic.name, "x", "--delay", "15m", "--key", "k")
+    [sent] = shell.json("send", topic.name, "x", "--deliver-at", "2030-01-01T09:07:00Z")
+    assert sent["cancellable_until"] == "2030-01-01T08:57:00+00:00"
+
+
+def test_a_retry_is_shown_with_the_id_of_the_first_message(shell: Shell, topic: Topic) -> None:
+    first = shell.send("x")
+    topic.advance(minutes=1)
+    [message] = topic.client.receive(topic.name, "billing")
+    again = Consumer(topic.client, topic.name, "billing").retry_later(message, delay="2h")
+    topic.advance(minutes=6)
+    assert again is not None
+    for command in (("peek",), ("find", "--everything"), ("get", again.id)):
+        assert first in shell.ok(command[0], topic.name, *command[1:])
+    topic.advance(hours=2)
+    [received] = shell.json("receive", topic.name, "billing", "--keep")
+    assert (received["original_id"], received["attempt"]) == (first, 1)
+    topic.advance(minutes=2)
+    assert first in shell.ok("receive", topic.name, "billing")
 
 
 def test_many_messages_are_found_counted_and_cancelled(shell: Shell, topic: Topic) -> None:

@@ -198,6 +198,47 @@ def test_a_maximum_that_cannot_be_is_refused(topic: Topic, options: Any, named: 
         topic.client.send(topic.name, "x", **({"key": "k", "replace": True} | options))
 
 
+SHORT: list[dict[str, Any]] = [
+    {"delay": "779s"},
+    {"delay_level": 5},
+    {"delay": "30s", "max_wait": "10m"},
+    {"deliver_at": 60, "max_wait": "10m"},
+]
+
+
+@pytest.mark.parametrize("options", SHORT, ids=repr)
+def test_what_could_never_be_replaced_in_time_is_refused_without_claims(topic: Topic, options: Any) -> None:
+    orders = topic.another("none", claims="none")
+    if "deliver_at" in options:
+        options = {**options, "deliver_at": orders.stack.now().timestamp() + options["deliver_at"]}
+    with pytest.raises(InvalidValue, match=r"^(delay|deliver_at|delay_level)=.*give at least 780 s"):
+        orders.send("x", key="k", replace=True, **options)
+    with BufferedSender(orders.client) as sender, pytest.raises(InvalidValue, match="780 s"):
+        sender.add(orders.name, "x", key="k", replace=True, **options)
+
+
+def test_what_brings_forward_a_message_that_waits_is_no_mistake(topic: Topic) -> None:
+    orders = topic.another("none", claims="none")
+    for options in ({"delay": "780s"}, {"deliver_at": orders.stack.now().timestamp() + 60}, {}):
+        orders.send("x", delay="3h", key="k", replace=True)
+        orders.advance(seconds=1)
+        orders.send("sooner", key="k", replace=True, **options)
+        orders.advance(hours=4)
+        assert orders.bodies() == ["sooner"]
+
+
+def test_a_client_is_warned_once_that_plain_readers_get_what_is_replaced_late(
+    topic: Topic, caplog: pytest.LogCaptureFixture
+) -> None:
+    orders = topic.another("plain", "billing")
+    orders.client.create_subscription(orders.name, "audit", reader="plain")
+    orders.advance(minutes=2)
+    for options in ({"delay": "2h"}, *SHORT[:3]):
+        orders.send("x", key="k", replace=True, **options)
+    [warning] = [each.getMessage() for each in caplog.records]
+    assert "plain readers (audit)" in warning and "at least 780 s" in warning
+
+
 def test_a_message_that_came_earlier_is_found_by_its_key_when_it_was_moved(topic: Topic) -> None:
     orders = topic.another("moved")
     orders.client.send(orders.name, "0", delay="2h", key="k", replace=True, max_wait="150m")

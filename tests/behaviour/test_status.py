@@ -180,6 +180,25 @@ def test_a_message_that_a_consumer_sends_again_excludes_all_other_subscriptions(
     again = Consumer(client, "orders", "billing").retry_later(taken, delay="2h")
     memory.advance(minutes=6)
     assert again is not None and recipients(client, again) == {"audit": True, "billing": False}
+    found = (client.get("orders", again.id).message, *client.peek("orders"), *client.find("orders", everything=True))
+    assert [each and each.original_id for each in found] == [taken.id] * 3
+    assert "original_id" in str(client.get("orders", taken.id).explanation), "nothing leads from it to its retries"
+
+
+def test_what_no_record_has_is_told_in_words_and_with_exit_code_4(memory: MemoryTidewheel) -> None:
+    client = topic(memory)
+    sent = client.send("orders", "far", delay="2h", key="k")
+    queued = shell(client, "get", "orders", sent.id, code=4)
+    assert "meaning" in queued and "still in an ingest queue" in queued and "nobody sent it" in queued
+    memory.advance(minutes=6)
+    assert "meaning" not in shell(client, "get", "orders", sent.id)
+    direct = client.send("orders", "soon", delay="10s", key="soon")
+    memory.advance(minutes=2)
+    gone = json.loads(shell(client, "get", "orders", direct.id, "--json", code=4))
+    assert "it was due soon after it was sent" in gone["explanation"] and "original_id" in gone["explanation"]
+    client.receive("orders", "billing")
+    taken = shell(client, "get", "orders", direct.id)
+    assert "claimed by" in taken and "nobody sent it" not in taken and "original_id" in taken
 
 
 def test_a_status_of_a_waiting_message_comes_though_a_subscription_cannot_be_read(
@@ -305,9 +324,9 @@ def test_a_client_loads_no_pyarrow_until_it_reads_a_ledger() -> None:
 # ---- the command line
 
 
-def shell(client: Tidewheel, *arguments: str) -> str:
+def shell(client: Tidewheel, *arguments: str, code: int = 0) -> str:
     result = CliRunner().invoke(app, list(arguments), obj=Here(made=client))
-    assert result.exit_code == 0, (result.output, result.exception)
+    assert result.exit_code == code, (result.output, result.exception)
     return result.stdout
 
 

@@ -17,11 +17,13 @@ if TYPE_CHECKING:
     from tidewheel.client.finding import ChangedMessages, Selected
     from tidewheel.client.recurring import RecurringMessage
     from tidewheel.client.tidewheel import Tidewheel
+    from tidewheel.flows.delivery.cancel import CancelResult
 
 TOO_LATE = 3
 """Exit code if a message is too late to cancel or to move."""
 
 _MANY = 1_000_000
+_NOT_FOUND = "no message with this key was found; what was sent so far will not come"
 
 recurring = typer.Typer(no_args_is_help=True, help="Create, list and cancel recurring messages.")
 
@@ -61,15 +63,20 @@ def cancel(
         if not wanted:
             raise typer.BadParameter("give at least one id, or --key")
         results = service.cancel_many(topic, wanted)
-    shown = [(each.id, "cancelled" if each else _late(getattr(each, "subscriptions", ()))) for each in results]
-    columns = ["id", "result"]
-    show([dict(zip(columns, row, strict=True)) for row in shown], as_json, columns, shown, "nothing to cancel")
+    documents = [{"id": each.id, **_said(each)} for each in results]
+    columns = ["id", "result", "reason"]
+    show(documents, as_json, columns, [[each.get(name) for name in columns] for each in documents], "nothing to cancel")
     if not all(results):
         raise typer.Exit(TOO_LATE)
 
 
-def _late(subscriptions: tuple[str, ...]) -> str:
-    return "too late" + (f", taken by {', '.join(subscriptions)}" if subscriptions else "")
+def _said(answer: CancelResult) -> dict[str, str]:
+    """Returns an answer's `result`, with a `reason` unless it is plain."""
+    from tidewheel.flows.delivery.cancel import Cancelled
+
+    if not isinstance(answer, Cancelled):
+        return {"result": "too late", "reason": answer.reason}
+    return {"result": "cancelled"} if answer.found else {"result": "cancelled", "reason": _NOT_FOUND}
 
 
 def _cancel_all(service: Tidewheel, topic: str, selected: Selected, *, dry_run: bool, yes: bool, as_json: bool) -> None:
@@ -119,7 +126,7 @@ def reschedule(
     if isinstance(result, Rescheduled):
         shown: dict[str, Any] = {"id": result.receipt.id, "due": result.receipt.deliver_at, "result": "rescheduled"}
     else:
-        shown = {"id": result.id, "due": None, "result": "cancelled" if result else "too late"}
+        shown = {"id": result.id, "due": None} | _said(result)
     show(shown, as_json, list(shown), [tuple(shown.values())])
     if not isinstance(result, Rescheduled):
         raise typer.Exit(TOO_LATE)

@@ -38,6 +38,8 @@ MOST_TOPICS = 100
 _SHOWN = 1000
 """Characters of a key or body that `peek` shows at most."""
 _ID_CHARACTERS = 26
+UNKNOWN = 4
+"""Exit code if no record has the message."""
 _LONGEST = 40
 """Characters of a histogram's longest bar."""
 
@@ -55,9 +57,11 @@ def get(
     message_id: Annotated[str, typer.Argument(metavar="ID", help="The message's id, which `tidewheel send` prints.")],
     as_json: AsJson = False,
 ) -> None:
-    """Show the state of a message, such as waiting, sealed, sent, cancelled or unknown."""
+    """Show the state of a message, such as waiting, sealed or sent. The exit code is 4 if no record has the message."""
     status = client(ctx).get(topic, message_id)
     show(_status_json(status), as_json, ["", ""], _status_pairs(status))
+    if status.state == "unknown" and not status.claimed_by:
+        raise typer.Exit(UNKNOWN)
 
 
 def peek(
@@ -98,8 +102,8 @@ def find(
     """Find waiting messages by the prefix of their key, their group or due time. The messages stay in the topic."""
     selected = selection(key_prefix, group, first, end, everything) | {"after": after}
     found = list(islice(client(ctx).find(topic, **selected), count))
-    rows = [(each.id, each.deliver_at, each.key) for each in found]
-    columns = ["id", "due", "key"]
+    rows = [(each.id, each.deliver_at, each.key, each.original_id) for each in found]
+    columns = ["id", "due", "key", "original_id"]
     show([dict(zip(columns, row, strict=True)) for row in rows], as_json, columns, rows, "no such messages")
 
 
@@ -164,7 +168,7 @@ def print_messages(found: Sequence[WaitingMessage]) -> None:
     if not found:
         typer.echo("nothing waits")
         return
-    texts = ["key", "group", "body"] if any(each.group for each in found) else ["key", "body"]
+    texts = ["key", *(name for name in ("group", "original_id") if any(getattr(it, name) for it in found)), "body"]
     rows = [(it.id, _time(it.deliver_at), *(_line(getattr(it, name) or "-") for name in texts)) for it in found]
     shown = table(["id", "due (UTC)", *texts], rows)
     shown.columns[0].no_wrap = shown.columns[1].no_wrap = True
@@ -334,6 +338,7 @@ def _status_pairs(status: MessageStatus) -> list[tuple[str, str]]:
         ("moved to", status.moved_to),
         ("cancelled late", "yes" if status.cancelled_late else None),
         ("claimed by", ", ".join(status.claimed_by) or None),
+        ("meaning", status.explanation),
     ]
     if (message := status.message) is not None:
         pairs += [
@@ -356,7 +361,7 @@ def _precise(at: datetime | None) -> str | None:
 
 _STATUS_NAMES = (
     *("id", "state", "deliver_at", "seals_at", "moved_to", "claimed_by", "cancelled_late"),
-    *("ledger", "recipients", "subscriptions"),
+    *("explanation", "ledger", "recipients", "subscriptions"),
 )
 
 

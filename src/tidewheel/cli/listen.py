@@ -170,6 +170,8 @@ class _Listener:
             "Tidewheel-Deliver-At": message.deliver_at.isoformat(timespec="milliseconds"),
             "Tidewheel-Attempt": str(_attempt(message)),
         }
+        if message.original_id is not None:
+            headers["Tidewheel-Original-Id"] = message.original_id
         if message.attributes:  # JSON in ASCII: no name or value ends the header
             headers["Tidewheel-Attributes"] = json.dumps(dict(message.attributes))
         return headers
@@ -178,9 +180,11 @@ class _Listener:
         attempt = _attempt(message)
         if self._as_json:
             tried: dict[str, Any] = {"id": message.id, "status": status, "attempt": attempt, "duration_ms": took_ms}
-            print_json(tried | ({} if error is None else {"error": error}))
+            first = {} if message.original_id is None else {"original_id": message.original_id}
+            print_json(tried | first | ({} if error is None else {"error": error}))
         else:
             again = f"  attempt {attempt}" if attempt > 1 else ""
+            again += f" of {message.original_id}" if message.original_id else ""
             typer.echo(f"{datetime.now(UTC):%H:%M:%SZ}  {message.id}  {status or error}  {took_ms:,} ms{again}")
         typer.get_text_stream("stdout").flush()
 

@@ -136,8 +136,9 @@ def receive(
     """Receive messages of a subscription: print them, and delete them from its queue."""
     service = client(ctx)
     found = service.receive(topic, subscription, max_messages=maximum, wait_s=wait)
-    rows = [(each.id, each.deliver_at, each.body, _attributes(each)) for each in found]
-    columns = ["id", "due", "body", "attributes"]
+    again = any(each.original_id for each in found)
+    rows = [(each.id, each.deliver_at, each.body, _attributes(each), each.original_id)[: 4 + again] for each in found]
+    columns = ["id", "due", "body", "attributes", "original_id"][: 4 + again]
     show([_received_json(each) for each in found], as_json, columns, rows, "nothing to receive")
     sys.stdout.flush()  # a message that could not be shown is not acknowledged
     if not keep:
@@ -189,12 +190,15 @@ def time_of(text: str | None, option: str = "--deliver-at") -> datetime | None:
 
 
 def _show_receipts(sent: list[Receipt], as_json: bool) -> None:
-    found = [{"id": each.id, "topic": each.topic, "deliver_at": each.deliver_at} for each in sent]
-    show(found, as_json, ["id", "due"], [(each.id, each.deliver_at) for each in sent], "nothing sent")
+    names = ("id", "topic", "deliver_at", "cancellable_until")
+    found = [{name: getattr(each, name) for name in names} for each in sent]
+    rows = [(each.id, each.deliver_at, each.cancellable_until or "a consumer has it") for each in sent]
+    show(found, as_json, ["id", "due", "can be cancelled until"], rows, "nothing sent")
 
 
 def _received_json(message: ReceivedMessage) -> dict[str, Any]:
-    as_they_are = {name: getattr(message, name) for name in ("deliver_at", "sent_at", "receive_count", "group")}
+    names = ("deliver_at", "sent_at", "receive_count", "group", "attempt", "original_id")
+    as_they_are = {name: getattr(message, name) for name in names}
     encoding, attributes = message.encoding.name.lower(), dict(message.attributes)
     return {"id": message.id, "body": message.body, "encoding": encoding, "attributes": attributes, **as_they_are}
 

@@ -20,10 +20,10 @@ from typing import Any, Self, TypedDict, Unpack
 
 from tidewheel.aws.tries import CALL_S
 from tidewheel.client import tracing
-from tidewheel.client.sender import Sender
+from tidewheel.client.sender import Sender, receipt_of
 from tidewheel.client.tidewheel import Tidewheel
 from tidewheel.errors import BufferFull, Closed, FlushFailed, InvalidValue
-from tidewheel.model.message import Message, Receipt, id_text
+from tidewheel.model.message import Message, Receipt
 from tidewheel.model.topic_state import TopicState
 from tidewheel.model.untrusted import check_whole
 from tidewheel.model.validation import OutgoingMessage
@@ -79,8 +79,7 @@ class _Entry:
 
     @property
     def receipt(self) -> Receipt:
-        checked = self.checked
-        return Receipt(id=id_text(checked.id), topic=self.state.topic, deliver_at_ms=checked.deliver_at_ms)
+        return receipt_of(self.state, self.checked)
 
 
 class BufferedSender:

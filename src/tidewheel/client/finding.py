@@ -62,6 +62,11 @@ class MatchedMessage:
     after: str
     message: waiting.WaitingMessage | None = None
 
+    @property
+    def original_id(self) -> MessageId | None:
+        """The id of the first message, if this is a retry. Retries have no key, so none is found by a key's prefix."""
+        return None if self.message is None else self.message.original_id
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangedMessages:

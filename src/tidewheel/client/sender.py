@@ -10,6 +10,7 @@ messages before the pause.
 
 from __future__ import annotations
 
+import logging
 import random
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -29,6 +30,8 @@ from tidewheel.storage.bodies import store_body
 
 if TYPE_CHECKING:
     from mypy_boto3_sqs import SQSClient
+
+_log = logging.getLogger(__name__)
 
 URGENT_MS = 1_800_000
 """Messages due within this time go to the urgent queue. Other messages can wait for large ledgers.
@@ -96,13 +99,12 @@ class Sender:
         """
         if isinstance(messages, (Message, str, bytes, Mapping)) or not isinstance(messages, Iterable):
             raise InvalidValue("messages", messages, "give an iterable of Message(body=..., ...)")
-        topic = self.state.topic
         receipts: list[Receipt | None] = []
         for indexes, chunk in self._chunks(messages, receipts):
             self._send_chunk(indexes, chunk)
             for index, message in zip(indexes, chunk, strict=True):
                 if index not in self._failures:
-                    receipts[index] = Receipt(id=id_text(message.id), topic=topic, deliver_at_ms=message.deliver_at_ms)
+                    receipts[index] = receipt_of(self.state, message)
         if not receipts:
             raise InvalidValue("messages", messages, "give at least one message")
         if self._failures:
@@ -135,6 +137,7 @@ class Sender:
                 if not isinstance(message, Message):
                     raise InvalidValue(f"messages[{index}]", message, "give a Message")
                 checked = check_message(message, self.core.ids, now_ms, topic=topic, levels=levels, large=True)
+                self.core.cache.check_replaceable(self.state, message, checked.deliver_at_ms)
                 self.core.cache.admit(self.state)
                 checked = self._without_large_body(tracing.carrying(checked, self.trace_context))
             except (InvalidValue, LimitExceeded, *AWS_ERRORS) as error:
@@ -158,8 +161,7 @@ class Sender:
         """
         for failure in self.try_checked(messages).values():
             raise failure
-        topic = self.state.topic
-        return [Receipt(id=id_text(each.id), topic=topic, deliver_at_ms=each.deliver_at_ms) for each in messages]
+        return [receipt_of(self.state, each) for each in messages]
 
     def try_checked(self, messages: Sequence[OutgoingMessage]) -> dict[int, Exception]:
         """Sends checked messages. Returns index -> error for each refused message."""
@@ -258,6 +260,12 @@ class Sender:
     def _fail(self, entries: list[_Entry], error: Exception) -> None:
         for entry in entries:
             self._failures.update(dict.fromkeys(entry.indexes, error))
+
+
+def receipt_of(state: TopicState, message: OutgoingMessage) -> Receipt:
+    """Returns the receipt of a message that SQS has taken."""
+    until_ms, due_ms = state.cancellable_until_ms(message.id), message.deliver_at_ms
+    return Receipt(id=id_text(message.id), topic=state.topic, deliver_at_ms=due_ms, cancellable_until_ms=until_ms)
 
 
 def _batches(entries: Iterable[_Entry]) -> Iterator[list[_Entry]]:

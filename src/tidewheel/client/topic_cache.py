@@ -8,12 +8,14 @@ the messages of BURST_S seconds.
 
 from __future__ import annotations
 
+import logging
 import threading
 
 from tidewheel.aws.tries import passes
 from tidewheel.client.connection import Connection
 from tidewheel.clock import Clock
-from tidewheel.errors import LimitExceeded, UnknownSubscription, UnknownTopic
+from tidewheel.errors import InvalidValue, LimitExceeded, UnknownSubscription, UnknownTopic
+from tidewheel.model.message import Message
 from tidewheel.model.subscription_state import SubscriptionState
 from tidewheel.model.topic import check_name
 from tidewheel.model.topic_state import TopicState
@@ -23,6 +25,8 @@ CACHE_MS = 60_000
 FRESH_MS = 5_000
 BURST_S = 10
 
+_log = logging.getLogger(__name__)
+
 
 class TopicCache:
     """The topics that a client knows. Several threads may use the same cache."""
@@ -31,6 +35,7 @@ class TopicCache:
         self._connection = connection
         self._clock = clock
         self._lock = threading.Lock()
+        self._warned: set[str] = set()  # topics about whose plain readers the client was warned
         self._limits: dict[str, Limits] = {}
         self._states: dict[str, tuple[int, TopicState]] = {}
         self._subscriptions: dict[tuple[str, str], tuple[int, SubscriptionState]] = {}
@@ -107,6 +112,39 @@ class TopicCache:
         """Drops a subscription."""
         with self._lock:
             self._subscriptions.pop((topic, name), None)
+
+    def check_replaceable(self, state: TopicState, message: Message, due_ms: int) -> None:
+        """Refuses a message that newer messages of its key are to put off, but could not replace in time.
+
+        If plain readers are the reason, warns instead. A message with `deliver_at` and without `max_wait` passes, because
+        it may bring forward what waits for longer.
+
+        Args:
+            state: the topic state.
+            message: the message.
+            due_ms: when the message is due.
+
+        Raises:
+            InvalidValue: the topic has claims="none", and the message is due too soon.
+        """
+        settings, plain = state.settings, state.plain_readers
+        least_s = settings.slot_s + settings.lookahead_s
+        put_off = message.max_wait is not None or (message.replace and message.deliver_at is None)
+        now_ms = self._clock.now_ms()
+        if not put_off or not now_ms < due_ms < now_ms + least_s * 1000:
+            return
+        until = f"until {settings.lookahead_s} to {least_s} s before it is due"
+        if settings.claims == "none":
+            how = f"give at least {least_s} s: in this topic, a newer message replaces it only {until}"
+            name = next((each for each in ("deliver_at", "delay_level") if getattr(message, each) is not None), "delay")
+            raise InvalidValue(name, getattr(message, name), how)
+        if plain and state.topic not in self._warned:
+            self._warned.add(state.topic)
+            _log.warning(
+                "topic %s: plain readers (%s) get a message that is replaced later than %s. "
+                "Give a delay of at least %d s, or read with consumers of the SDK",
+                *(state.topic, ", ".join(plain), until.removeprefix("until "), least_s),
+            )
 
     def admit(self, state: TopicState) -> None:
         """Counts a message against the topic's limits.

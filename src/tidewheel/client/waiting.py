@@ -36,6 +36,12 @@ if TYPE_CHECKING:
 
 MAX_PEEK = 1000
 _READING = "what reads ledgers (get, peek)"
+_WAY_MS = 60_000
+RETRIES = (
+    "If a consumer sent it again with retry_later, the retry has an id of its own, and this id as original_id. Look "
+    "among the waiting messages (peek, find) and the dead letters."
+)
+"""Where `get` sends a caller: nothing leads from a message to its retries."""
 
 
 class MessageState(StrEnum):
@@ -165,7 +171,7 @@ class MessageStatus:
 
     Attributes:
         deliver_at: the due time, which is part of the id; set for unknown messages too.
-        seals_at: about when its slot is, or was, sealed. Until then the message can be cancelled.
+        seals_at: about when its slot is, or was, sealed. Until then any message can be cancelled.
         message: the message, if a ledger holds it.
         ledger: the message's place in this ledger.
         recipients: all subscriptions of the topic, by name, while a ledger holds the message.
@@ -174,6 +180,7 @@ class MessageStatus:
         claimable: whether consumers claim the message, so that it can be stopped until one has it.
         claimed_by: the subscriptions whose consumers have claimed the message.
         cancelled_late: in such a topic, whether it was cancelled late, for all other subscriptions.
+        explanation: what the state can mean, and where retries are found. None: the state says all.
     """
 
     id: MessageId
@@ -188,6 +195,7 @@ class MessageStatus:
     claimable: bool = False
     claimed_by: tuple[str, ...] = ()
     cancelled_late: bool = False
+    explanation: str | None = None
 
 
 def get(connection: Connection, topic: str, message_id: MessageId, now_ms: int) -> MessageStatus:
@@ -250,6 +258,30 @@ def get(connection: Connection, topic: str, message_id: MessageId, now_ms: int) 
         claimable=claimable,
         claimed_by=claim.holders,
         cancelled_late=claim.cancelled,
+        explanation=_explanation(message_state, bool(claim.holders), has_come=due_ms + _WAY_MS < now_ms),
+    )
+
+
+def _explanation(state: MessageState, is_claimed: bool, *, has_come: bool) -> str | None:
+    """Returns what a state can mean, in words. None: the state says all.
+
+    Args:
+        state: the message's state.
+        is_claimed: whether a consumer has the message.
+        has_come: whether the message was due long enough ago that it is in no ingest queue.
+    """
+    if state not in (MessageState.UNKNOWN, MessageState.SENT) or (state is MessageState.SENT and not has_come):
+        return None
+    if state is MessageState.SENT or is_claimed:
+        return RETRIES
+    if has_come:
+        return (
+            "No ledger holds it. It went to the queues without a ledger, because it was due soon after it was sent; or "
+            f"it was delivered and its ledger is collected; or nobody sent it. {RETRIES}"
+        )
+    return (
+        "No ledger holds it. It is still in an ingest queue (for seconds, or up to five minutes if it is due in over "
+        "half an hour); or it went to the queues without a ledger, because it is due soon; or nobody sent it."
     )
 
 

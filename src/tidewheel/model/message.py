@@ -239,16 +239,31 @@ class Message:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Receipt:
-    """The result of send, with the message's id and due time."""
+    """The result of send, with the message's id and due time.
+
+    Attributes:
+        cancellable_until_ms: until when the message can be cancelled, moved or replaced, in Unix ms. None: until a
+            consumer has it.
+    """
 
     id: MessageId
     topic: str
     deliver_at_ms: int
+    cancellable_until_ms: int | None = None
 
     @property
     def deliver_at(self) -> datetime:
         """The due time, UTC."""
         return datetime.fromtimestamp(self.deliver_at_ms / 1000, UTC)
+
+    @property
+    def cancellable_until(self) -> datetime | None:
+        """Until when the message can be cancelled, moved or replaced, UTC. None: until a consumer has it.
+
+        A time before now means that the message cannot be cancelled.
+        """
+        until_ms = self.cancellable_until_ms
+        return None if until_ms is None else datetime.fromtimestamp(until_ms / 1000, UTC)
 
 
 def carried(header: str, attributes: Mapping[str, str]) -> tuple[str, dict[str, str], MessageId]:

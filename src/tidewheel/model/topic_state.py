@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from tidewheel.errors import UnsupportedLayout
+from tidewheel.model.message import id_deliver_at_ms
 from tidewheel.model.settings import TopicSettings
 from tidewheel.model.untrusted import whole
 from tidewheel.model.wheel import fires_at_ms
@@ -137,6 +138,20 @@ class TopicState:
     def slot_ms(self) -> int:
         """The topic's slot length."""
         return self.settings.slot_ms
+
+    @property
+    def plain_readers(self) -> list[str]:
+        """The subscriptions that are declared as plain."""
+        return [each.name for each in self.readers if each.declared]
+
+    def cancellable_until_ms(self, id: bytes) -> int | None:
+        """Returns until when the message with an id of 16 bytes can be stopped. None: until a consumer has it.
+
+        Plain readers claim nothing. A topic with such a reader stops messages only until their slot is sealed.
+        """
+        if self.settings.claims_id(id) and not self.plain_readers:
+            return None
+        return id_deliver_at_ms(id) // self.slot_ms * self.slot_ms - self.settings.lookahead_ms
 
     def check_at(self, next_slot: int | None, collect_at_ms: int | None) -> int | None:
         """Returns when the sweep must check the topic next.

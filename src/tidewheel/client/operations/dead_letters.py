@@ -146,6 +146,8 @@ class DeadLetter:
         receives: how often SQS has handed out this copy, looks included.
         sent_at: when the sender sent the message.
         reason: the error with which a consumer gave up, by class and message. None: SQS itself moved the message.
+        attempt: how often `retry_later` sent the message again. 0 for the first time.
+        original_id: the id of the first message, if `retry_later` sent this one.
     """
 
     id: MessageId
@@ -156,6 +158,8 @@ class DeadLetter:
     receives: int
     sent_at: datetime
     reason: str | None
+    attempt: int = 0
+    original_id: MessageId | None = None
 
 
 def dead_letters(connection: Connection, queue_url: str, count: int) -> list[DeadLetter]:
@@ -179,6 +183,8 @@ def dead_letter_of(message: ReceivedMessage) -> DeadLetter:
         receives=message.receive_count,
         sent_at=message.sent_at,
         reason=why[:_REASON_CHARACTERS] if isinstance(why, str) else None,
+        attempt=message.attempt,
+        original_id=message.original_id,
     )
 
 

@@ -29,6 +29,11 @@ class Cancelled:
 
     id: MessageId | None
 
+    @property
+    def found(self) -> bool:
+        """Whether a message is known. By key, False if no ingested message had the key. By id, always True."""
+        return self.id is not None
+
     def __bool__(self) -> bool:
         return True
 
