@@ -1,18 +1,47 @@
-"""Send a message three days ahead and receive it, on this machine: no AWS account, no waiting."""
+"""A shop's time-outs, mails and nightly report, the worker that handles them, and a test of three days."""
 
-# region quickstart
-from tidewheel.local import LocalTidewheel
+# region program
+from tidewheel import Backoff, Consumer, ReceivedMessage, RetryLater, Tidewheel
 
-with LocalTidewheel(start="2026-01-01T00:00:00Z") as stack:
-    tw = stack.client()  # the ordinary client
-    tw.create_topic("orders")
-    tw.create_subscription("orders", "billing")
 
-    sent = tw.send("orders", {"id": 17}, delay="3d")
+def order(tw: Tidewheel, number: int) -> None:
+    tw.send("shop", {"close": number}, delay="3d", key=f"close-{number}")
+    tw.send("shop", {"mail": number}, delay="30s", key=f"mail-{number}", replace=True, max_wait="10m")  # debounced
 
-    stack.advance(days=3)  # everything due in these days happens, in order
-    [message] = stack.receive("orders", "billing")
-    assert message.id == sent.id
-    assert message.json() == {"id": 17}
-    assert message.deliver_at == sent.deliver_at
+
+def paid(tw: Tidewheel, number: int) -> bool:
+    return bool(tw.cancel("shop", key=f"close-{number}"))  # False: a consumer has it
+
+
+def handle(message: ReceivedMessage) -> None:
+    if "report" in message.json() and message.attempt == 0:
+        raise RetryLater(backoff=Backoff(base="5m", factor=2, maximum="6h"))
+
+
+def main(tw: Tidewheel) -> None:
+    tw.send_recurring("shop", "nightly", {"report": "sales"}, cron="0 2 * * *", timezone="Europe/Berlin")
+    Consumer(tw, "shop", "worker").run(handle)
+
+
+# endregion
+
+
+# region test
+def test_an_order_is_closed_after_three_days_unless_it_is_paid() -> None:
+    from tidewheel.local import MemoryTidewheel
+
+    stack = MemoryTidewheel()
+    tw = stack.client()
+    tw.create_topic("shop")
+    tw.create_subscription("shop", "worker", reader="tidewheel")
+    for number in (17, 18, 18, 18):
+        order(tw, number)
+    stack.advance(minutes=1)
+    assert len(stack.receive("shop", "worker")) == 2  # a mail each
+    stack.advance(days=3, minutes=-1, seconds=-1)
+    assert paid(tw, 18)  # a second before
+    stack.advance(seconds=1)
+    assert [message.json() for message in stack.receive("shop", "worker")] == [{"close": 17}]
+
+
 # endregion

@@ -1,49 +1,51 @@
-"""Debounce: a document is indexed an hour after its last change, and at latest six hours after the first."""
-
-from tidewheel import Consumer, Tidewheel
-
-TOPIC = "reindex"
-
-
-def set_up(tw: Tidewheel) -> Consumer:
-    """Creates a topic with short slots: a message can be replaced until about three minutes before."""
-    tw.create_topic(TOPIC, slot_s=60, lookahead_s=150)
-    tw.create_subscription(TOPIC, "indexer")
-    # Drops messages that were replaced in their last three minutes.
-    return Consumer(tw, TOPIC, "indexer", drop_superseded=True)
-
+"""Debounce: a document is indexed 30 seconds after its last change, and at latest ten minutes after the first."""
 
 # region recipe
+from tidewheel import Tidewheel
+
+
+def set_up(tw: Tidewheel) -> None:
+    tw.create_topic("reindex")
+    tw.create_subscription("reindex", "indexer", reader="tidewheel")
+
+
 def changed(tw: Tidewheel, document: str) -> None:
-    """Indexes a document an hour after its last change, and at latest six hours after the first."""
-    tw.send(TOPIC, {"document": document}, delay="1h", key=f"last:{document}", replace=True, max_wait="6h")
+    """Indexes a document 30 s after its last change, and at latest ten minutes after the first."""
+    tw.send("reindex", {"document": document}, delay="30s", key=document, replace=True, max_wait="10m")
 
 
 def changed_first(tw: Tidewheel, document: str) -> None:
-    """Indexes a document an hour after its first change: later messages are dropped."""
-    tw.send(TOPIC, {"document": document}, delay="1h", key=f"first:{document}")
+    """Indexes a document 30 s after its first change. Later changes send nothing until then."""
+    tw.send("reindex", {"document": document}, delay="30s", key=f"first:{document}")
 
 
 # endregion
 
 
-def main() -> None:
-    """Ten changes, five minutes apart, in virtual time."""
+def test_many_changes_make_few_messages() -> None:
     from tidewheel.local import MemoryTidewheel
 
     stack = MemoryTidewheel()
     tw = stack.client()
-    consumer = set_up(tw)
-    for minute in range(3 * 60):
-        if minute % 5 == 0 and minute < 50:
-            changed(tw, "a.md")
-            changed_first(tw, "b.md")
-            print(f"{stack.now():%H:%M} changed")
-        stack.advance(minutes=1)
-        for message in consumer.receive():
-            print(f"{stack.now():%H:%M} index {message.json()['document']}")
-            tw.delete(TOPIC, "indexer", [message])
+    set_up(tw)
+    start, came = stack.now(), []
+    for second in range(0, 13 * 60, 10):
+        if second % 20 == 0 and second <= 11 * 60:
+            changed(tw, "a.md")  # every 20 s for eleven minutes
+        stack.advance(seconds=10)
+        came += [(stack.now() - start).seconds for _ in stack.receive("reindex", "indexer")]
+    assert came == [600, 690]
 
 
-if __name__ == "__main__":
-    main()
+def test_the_first_change_decides_without_replace() -> None:
+    from tidewheel.local import MemoryTidewheel
+
+    stack = MemoryTidewheel()
+    tw = stack.client()
+    set_up(tw)
+    for _ in range(3):
+        changed_first(tw, "a.md")
+        stack.advance(seconds=10)
+    assert len(stack.receive("reindex", "indexer")) == 1
+    stack.advance(minutes=5)
+    assert stack.receive("reindex", "indexer") == []

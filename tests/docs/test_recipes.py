@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import runpy
+import signal
 import sqlite3
 import threading
 from datetime import timedelta
@@ -12,154 +13,50 @@ from typing import Any
 import pytest
 
 from tests.docs.recipe import RECIPES, RECURRING, Service, load
+from tests.docs.test_snippets import region
 from tidewheel import Consumer, RetryLater
 
+PROGRAMS = ("order_timeout", "debounce", "reminders", "webhook_retries", "nightly_job")
+"""Recipes of a short program with its own tests."""
+SHOWN = [path for path in sorted(RECIPES.glob("*.py")) if path.stem not in PROGRAMS]
 
-@pytest.mark.parametrize("path", [*sorted(RECIPES.glob("*.py")), RECURRING], ids=lambda path: path.stem)
+
+@pytest.mark.parametrize("path", [*SHOWN, RECURRING], ids=lambda path: path.stem)
 def test_every_recipe_runs_and_shows_something(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     runpy.run_path(str(path), run_name="__main__")
     assert capsys.readouterr().out
 
 
-# ---- reminders
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_the_tests_in_a_recipe_pass_with_the_default_settings_of_topics(name: str) -> None:
+    tests = [made for made in vars(load(name)).values() if getattr(made, "__name__", "").startswith("test_")]
+    assert tests
+    for test in tests:
+        test()
 
 
-def test_reminders_come_a_day_and_an_hour_before_the_appointment_wherever_it_was_moved() -> None:
-    recipe, service = load("reminders"), Service()
-    service.make(recipe.TOPIC, "mailer")
-    for hours in (90, 40, 60):
-        recipe.book(service.tw, "dentist", service.start + timedelta(hours=hours), service.start)
-    came = service.arrivals(recipe.TOPIC, "mailer", minutes=100 * 60)
-    assert [minute for minute, _ in came] == [36 * 60, 59 * 60]
-    calendar = {"dentist": service.start + timedelta(hours=60)}
-    assert all(recipe.is_wanted(message, calendar) for _, message in came)
-    assert not any(recipe.is_wanted(message, {}) for _, message in came)
-
-
-def test_a_reminder_whose_time_has_passed_is_not_sent_and_the_one_before_a_move_is_called_back() -> None:
-    recipe, service = load("reminders"), Service()
-    service.make(recipe.TOPIC, "mailer")
-    recipe.book(service.tw, "dentist", service.start + timedelta(hours=60), service.start)
-    recipe.book(service.tw, "dentist", service.start + timedelta(hours=6), service.start)
-    assert [minute for minute, _ in service.arrivals(recipe.TOPIC, "mailer", minutes=70 * 60)] == [5 * 60]
-
-
-def test_no_reminder_comes_of_what_was_called_off() -> None:
-    recipe, service = load("reminders"), Service()
-    service.make(recipe.TOPIC, "mailer")
-    recipe.book(service.tw, "dentist", service.start + timedelta(hours=60), service.start)
-    service.stack.advance(hours=40)
-    assert len(service.stack.receive(recipe.TOPIC, "mailer")) == 1
-    recipe.call_off(service.tw, "dentist")
-    assert service.arrivals(recipe.TOPIC, "mailer", minutes=30 * 60) == []
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_a_recipe_is_short(name: str) -> None:
+    assert len(region(f"examples/recipes/{name}.py#recipe").splitlines()) <= 25
 
 
 # ---- order time-out
 
 
-@pytest.fixture
-def db() -> sqlite3.Connection:
-    """A shop's table of orders."""
-    connection = sqlite3.connect(":memory:")
-    connection.execute("CREATE TABLE orders (id INTEGER PRIMARY KEY, state TEXT)")
-    return connection
-
-
-def state(db: sqlite3.Connection, order: int) -> str:
-    return str(db.execute("SELECT state FROM orders WHERE id = ?", (order,)).fetchone()[0])
-
-
-def test_the_time_out_of_a_paid_order_never_comes(db: sqlite3.Connection) -> None:
+def test_the_worker_of_the_order_time_out_closes_the_order() -> None:
     recipe, service = load("order_timeout"), Service()
     recipe.set_up(service.tw)
-    recipe.place(service.tw, db, 1)
-    service.stack.advance(minutes=11)
-    assert recipe.pay(service.tw, db, 1)
-    assert service.arrivals(recipe.TOPIC, "orders", minutes=60) == []
-    assert state(db, 1) == "paid"
+    recipe.place(service.tw, 1)
+    service.stack.advance(minutes=15)
+    closed: list[int] = []
 
+    def close(order: int) -> None:
+        closed.append(order)
+        signal.raise_signal(signal.SIGTERM)
 
-def test_an_order_that_is_not_paid_is_closed_after_a_quarter_of_an_hour(db: sqlite3.Connection) -> None:
-    recipe, service = load("order_timeout"), Service()
-    recipe.set_up(service.tw)
-    recipe.place(service.tw, db, 1)
-    [(minute, message)] = service.arrivals(recipe.TOPIC, "orders", minutes=60)
-    assert minute == 15
-    assert recipe.close(message, db) and state(db, 1) == "closed"
-    assert not recipe.close(message, db)  # a copy does no harm
-    assert not recipe.pay(service.tw, db, 1)
-
-
-def test_an_order_that_is_paid_at_the_last_moment_stays_paid(db: sqlite3.Connection) -> None:
-    recipe, service = load("order_timeout"), Service()
-    consumer = recipe.set_up(service.tw)
-    recipe.place(service.tw, db, 1)
-    service.stack.advance(minutes=14, seconds=50)
-    assert recipe.pay(service.tw, db, 1)
-    assert not service.tw.cancel(recipe.TOPIC, key="order:1")  # its slot is sealed
-    service.stack.advance(seconds=11)
-    plain = service.tw.receive(recipe.TOPIC, "orders")
-    assert not recipe.close(plain[0], db) and state(db, 1) == "paid"
-    service.stack.advance(minutes=2)  # its visibility time-out
-    assert consumer.receive() == [] and consumer.counts.superseded == 1
-
-
-# ---- debounce
-
-
-def test_ten_changes_within_an_hour_make_one_message_an_hour_after_the_last() -> None:
-    recipe, service = load("debounce"), Service()
-    recipe.set_up(service.tw)
-    for _ in range(10):
-        service.stack.advance(minutes=6)
-        recipe.changed(service.tw, "a.md")
-    [(minute, message)] = service.arrivals(recipe.TOPIC, "indexer", minutes=180)
-    assert (minute, message.json()) == (120, {"document": "a.md"})
-
-
-def test_a_change_in_the_last_minutes_is_debounced_by_the_consumer() -> None:
-    recipe, service = load("debounce"), Service()
-    consumer = recipe.set_up(service.tw)
-    recipe.changed(service.tw, "a.md")
-    service.stack.advance(minutes=59)
-    recipe.changed(service.tw, "a.md")
-    service.stack.advance(minutes=2)
-    assert consumer.receive() == [] and consumer.counts.superseded == 1
-    service.stack.advance(minutes=58, seconds=1)
-    [message] = consumer.receive()
-    assert message.json() == {"document": "a.md"}
-
-
-def test_without_replace_the_message_comes_an_hour_after_the_first_change_and_then_the_next_begins() -> None:
-    recipe, service = load("debounce"), Service()
-    recipe.set_up(service.tw)
-    for _ in range(8):
-        recipe.changed_first(service.tw, "a.md")
-        service.stack.advance(minutes=10)
-    assert service.minutes() == 80
-    assert len(service.stack.receive(recipe.TOPIC, "indexer")) == 1
-    came = service.arrivals(recipe.TOPIC, "indexer", minutes=180)
-    assert [minute for minute, _ in came] == [120]  # of the change at 60 minutes
-
-
-# ---- retry
-
-
-def test_a_retry_comes_after_one_two_and_four_minutes_and_then_goes_to_the_dead_letters() -> None:
-    recipe, service = load("retry_with_backoff"), Service()
-    consumer = recipe.set_up(service.tw)
-    attempts: list[tuple[int, str]] = []
-
-    def call(body: Any, key: str) -> None:
-        attempts.append((service.minutes(), key))
-        raise recipe.Unavailable
-
-    receipt = service.tw.send(recipe.TOPIC, {"order": 17})
-    for _ in range(60 * 60):
-        service.stack.advance(seconds=1)
-        recipe.work(service.tw, consumer, call, 0)
-    assert attempts == [(minute, receipt.id) for minute in (0, 1, 3, 7)]
-    assert service.tw.stats(recipe.TOPIC).dead == 1
+    recipe.work(service.tw, close)
+    assert closed == [1]
+    assert not recipe.pay(service.tw, 1)
 
 
 # ---- once
@@ -256,12 +153,10 @@ def test_a_trial_ends_in_silence_when_the_customer_buys() -> None:
     recipe, service = load("trial_expiry"), Service()
     recipe.set_up(service.tw)
     recipe.begin(service.tw, "eve", service.start + timedelta(days=14), service.start)
-    service.stack.advance(days=12)
+    assert days(service.arrivals(recipe.TOPIC, "mailer", minutes=12 * 1440)) == [(11, "three-days-left")]
     recipe.bought(service.tw, "eve")
     assert days(service.arrivals(recipe.TOPIC, "accounts", minutes=5 * 1440)) == []
-    assert [message.attributes["step"] for message in service.stack.receive(recipe.TOPIC, "mailer")] == [
-        "three-days-left"
-    ]
+    assert service.stack.receive(recipe.TOPIC, "mailer") == []
 
 
 # ---- recurring

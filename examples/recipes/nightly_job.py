@@ -1,0 +1,40 @@
+"""A job at two o'clock each night, which goes on after a crash."""
+
+# region recipe
+from collections.abc import Callable
+
+from tidewheel import Consumer, Tidewheel
+
+
+def set_up(tw: Tidewheel) -> None:
+    """The job may take an hour: if the worker dies, another begins anew after that."""
+    tw.create_topic("jobs")
+    tw.create_subscription("jobs", "nightly", reader="tidewheel", visibility_timeout_s=3_600)
+    tw.send_recurring("jobs", "report", {"report": "sales"}, cron="0 2 * * *", timezone="Europe/Berlin")
+
+
+def run_now(tw: Tidewheel) -> None:
+    tw.send("jobs", {"report": "sales"})
+
+
+def work(tw: Tidewheel, job: Callable[[str], object]) -> None:
+    Consumer(tw, "jobs", "nightly").run(lambda message: job(message.json()["report"]))
+
+
+# endregion
+
+
+def test_the_job_comes_at_two_in_berlin_also_when_the_clocks_change() -> None:
+    from tidewheel.local import MemoryTidewheel
+
+    stack = MemoryTidewheel(start="2026-03-27T12:00:00Z")  # a Friday. On Sunday, two o'clock is skipped
+    tw = stack.client()
+    set_up(tw)
+    came = []
+    for _ in range(3):
+        stack.advance(days=1)
+        came += [f"{message.deliver_at:%a %H:%M}" for message in stack.receive("jobs", "nightly")]
+    assert came == ["Sat 01:00", "Sun 01:00", "Mon 00:00"]
+    run_now(tw)
+    stack.advance(seconds=1)
+    assert len(stack.receive("jobs", "nightly")) == 1
