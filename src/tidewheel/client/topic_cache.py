@@ -116,8 +116,8 @@ class TopicCache:
     def check_replaceable(self, state: TopicState, message: Message, due_ms: int) -> None:
         """Refuses a message that newer messages of its key are to put off, but could not replace in time.
 
-        If plain readers are the reason, warns instead. A message with `deliver_at` and without `max_wait` passes, because
-        it may bring forward what waits for longer.
+        If plain readers are the reason, warns instead. A message with `deliver_at` and without `max_wait` passes: it
+        may bring forward what waits for longer.
 
         Args:
             state: the topic state.
