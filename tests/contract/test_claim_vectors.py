@@ -80,8 +80,12 @@ def expected(vector: dict[str, Any]) -> list[dict[str, Any]]:
 @pytest.mark.parametrize("vector", VECTORS["claims"], ids=named)
 def test_a_claim_makes_the_request_of_its_vector(vector: dict[str, Any]) -> None:
     world = World(vector)
-    buries = {(vector["topic"], vector["subscription"]): True}
-    core = cast("Core", SimpleNamespace(connection=SimpleNamespace(storage=world.storage), buries=buries))
+    known = {
+        "connection": SimpleNamespace(storage=world.storage),
+        "cache": SimpleNamespace(subscription=lambda *_: SimpleNamespace(generation="g")),
+        "buries": {(vector["topic"], "g"): True},
+    }
+    core = cast("Core", SimpleNamespace(**known))
     outcome = claim(core, vector["topic"], vector["subscription"], received(vector), vector["now_ms"])
     assert (world.asked, OUTCOMES[outcome], world.item) == (expected(vector), vector["outcome"], vector["after"])
 

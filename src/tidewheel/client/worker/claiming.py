@@ -22,7 +22,7 @@ from tidewheel.client import receiving
 from tidewheel.client.connection import Connection
 from tidewheel.client.core import Core
 from tidewheel.client.operations.dead_letters import bury
-from tidewheel.errors import ClaimFailed, DeleteFailed, InvalidValue, TidewheelError
+from tidewheel.errors import ClaimFailed, DeleteFailed, InvalidValue, TidewheelError, UnknownSubscription, UnknownTopic
 from tidewheel.model.message import id_bytes, id_deliver_at_ms
 from tidewheel.model.received import ReceivedMessage
 from tidewheel.model.tombstone import CANCELLED_KEPT_S, Holder, claim_ttl_s
@@ -70,6 +70,8 @@ def begin(core: Core, topic: str, subscription: str, generation: str | None = No
                 Holder(subscription=subscription, generation=generation or found.generation),
                 now_ms // 1000 + CANCELLED_KEPT_S,
             )
+    except (UnknownTopic, UnknownSubscription):  # it was deleted, and its queue has messages left
+        return False
     except (*AWS_ERRORS, TidewheelError) as error:  # messages without a key need neither the table nor the subscription
         _log.warning(
             "late cancels in topic %s cannot count on subscription %s: its consumer may not write claims (%s). "
