@@ -108,7 +108,7 @@ def test_the_local_runtime_tells_where_in_its_queues_a_message_is(memory: Memory
 
 
 def test_what_sqs_moved_itself_has_no_reason(memory: MemoryTidewheel) -> None:
-    client = topic(memory)
+    client = topic(memory, claims="none")
     client.send(TOPIC, "x")
     for _ in range(6):
         memory.advance(minutes=2)
@@ -150,11 +150,15 @@ def test_without_an_error_the_reason_is_that_it_was_the_last_attempt(memory: Mem
 
 
 @pytest.mark.parametrize("receive", ["client", "consumer"])
-def test_a_message_that_was_claimed_too_often_says_so(memory: MemoryTidewheel, receive: str) -> None:
-    client = topic(memory, claims="all")
+@pytest.mark.parametrize("claims", ["keyed", "all"])
+def test_a_message_that_was_handed_out_too_often_says_so_claimed_or_not(
+    memory: MemoryTidewheel, claims: str, receive: str
+) -> None:
+    client = topic(memory, claims=claims)
     consumer = Consumer(client, TOPIC, "billing")
     client.send(TOPIC, "x")
     for _ in range(6):
+        assert not client.dead_letters(TOPIC, "billing")
         memory.advance(minutes=2)
         if receive == "client":
             client.receive(TOPIC, "billing")

@@ -82,7 +82,10 @@ def bad_packs(stack: RecordedTidewheel) -> dict[str, bytes | None]:
     now_ms = stack.clock.now_ms()
     [(_, good)] = packs(TOPIC, generation(stack), now_ms, [a_message(stack, "good", HOUR_S)])
     [(_, stale)] = packs(TOPIC, "0" * 16, now_ms, [a_message(stack, "stale", HOUR_S)])
+    bare = replace(a_message(stack, "bare", HOUR_S), options=Options(key="k", seq=1))
+    [(_, contradicts)] = packs(TOPIC, generation(stack), now_ms, [bare])
     return {
+        "does not say whether the message has a key": contradicts,
         "name the topic": None,
         "checksum": good[:-1] + bytes([good[-1] ^ 1]),
         "generation 0000000000000000 was deleted": stale,

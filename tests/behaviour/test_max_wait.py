@@ -14,8 +14,8 @@ from tidewheel import BufferedSender, Cancelled, InvalidValue, MessageState
 
 @pytest.fixture
 def claimed(topic: Topic) -> Topic:
-    """A topic whose messages are stopped until a consumer has them."""
-    return topic.another("bursts", "billing", "audit", claims="all")
+    """A topic with two subscriptions."""
+    return topic.another("bursts", "billing", "audit")
 
 
 def burst(topic: Topic, sends: int, every_s: int, body: str = "", **options: Any) -> list[str]:
@@ -46,7 +46,7 @@ def test_when_it_is_quiet_the_last_message_comes_at_its_own_time(claimed: Topic)
     assert claimed.bodies() == ["2"]
 
 
-@pytest.mark.parametrize("settings", [{}, {"claims": "all"}])
+@pytest.mark.parametrize("settings", [{}, {"claims": "none"}])
 def test_messages_in_ledgers_are_put_off_until_the_maximum(topic: Topic, settings: Any) -> None:
     orders = topic.another("ledgers", **settings)
     for number in range(6):
@@ -70,7 +70,7 @@ def test_messages_in_ledgers_are_put_off_until_the_maximum(topic: Topic, setting
 
 
 def test_after_the_maximum_the_next_send_begins_anew(topic: Topic) -> None:
-    orders = topic.another("anew", claims="all")
+    orders = topic.another("anew")
     for number in range(4):
         orders.client.send(orders.name, str(number), delay="2h", key="k", replace=True, max_wait="150m")
         orders.advance(minutes=70)
@@ -144,7 +144,7 @@ def test_a_reschedule_ends_the_maximum(topic: Topic) -> None:
 
 
 def test_a_reschedule_of_an_older_message_ends_the_maximum_of_the_newer_one(topic: Topic) -> None:
-    orders = topic.another("older", claims="all", retention_s=86_400)
+    orders = topic.another("older", retention_s=86_400)
     older = orders.send_and_store("0", delay="70m", key="k", replace=True)
     orders.advance(minutes=130)  # over an hour after its time, it is not replaced
     orders.send_and_store("1", delay="2h", key="k", replace=True, max_wait="3h")
@@ -253,7 +253,7 @@ def test_a_message_that_came_earlier_is_found_by_its_key_when_it_was_moved(topic
 
 
 def test_ingest_that_fails_for_an_hour_sends_one_copy_of_what_comes_earlier(topic: Topic) -> None:
-    orders = topic.another("outage", "billing", claims="all")
+    orders = topic.another("outage", "billing")
     orders.client.send(orders.name, "0", delay="60m", key="k", replace=True, max_wait="90m")
     orders.advance(minutes=50)
     puts = orders.stack.service.objects.put
