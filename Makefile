@@ -2,6 +2,7 @@
 SHELL := /bin/bash
 PYTHON ?= python3
 VENV := .venv
+TRY := .venv-try
 BIN := $(VENV)/bin
 # A worker that died is not replaced: pytest-xdist may then wait for ever. tests/dead_worker.py ends the run.
 PYTEST := $(BIN)/python -m pytest -n $(or $(WORKERS),2) --dist loadfile --no-loadscope-reorder --max-worker-restart=0
@@ -9,13 +10,20 @@ DEPLOY := $(BIN)/python -m infra.deploy
 TARGET = $(if $(ENVIRONMENT),--environment $(ENVIRONMENT)) $(if $(STACK),--stack $(STACK))
 # pip installs uv only. Where pip is told of another index, uv is told, too. uv's cache could grow by 2 GB with each clone.
 INDEX := $(or $(UV_DEFAULT_INDEX),$(PIP_INDEX_URL),$(shell $(PYTHON) -m pip config get global.index-url 2>/dev/null))
+# Makes the virtual environment of $(BIN), with uv.
+define MAKE_VENV
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Tidewheel needs Python 3.11 or newer; give one with make PYTHON=python3.13 ...")'
+	$(PYTHON) -m venv $(@D)
+	sed -n '/^uv==/,/[^\\]$$/p' requirements.lock > $(@D)/uv.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $(@D)/uv.txt
+endef
 UV_INSTALL = $(if $(INDEX),UV_DEFAULT_INDEX=$(INDEX)) $(BIN)/uv pip install --quiet --no-cache --python $(BIN)/python
 
 # Tests start hundreds of processes. Without bytecode each would compile numpy, boto3 and the rest again.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-all test-nightly test-independent lint types imports simulate bench bench-all bench-record fuzz peers synth derived deploy diff destroy build bundle lock aws-smoke clean
+.PHONY: help install try demo test test-all test-nightly test-independent lint types imports simulate bench bench-all bench-record fuzz peers synth derived deploy diff destroy build bundle lock aws-smoke clean
 
 ##@ Start
 
@@ -26,12 +34,17 @@ help:  ## list the targets
 install: $(VENV)/.installed  ## make .venv from the lock file
 
 $(VENV)/.installed: requirements.lock pyproject.toml
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Tidewheel needs Python 3.11 or newer; give one with make PYTHON=python3.13 ...")'
-	$(PYTHON) -m venv $(VENV)
-	sed -n '/^uv==/,/[^\\]$$/p' requirements.lock > $(VENV)/uv.txt
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $(VENV)/uv.txt
+	$(MAKE_VENV)
 	$(UV_INSTALL) --require-hashes -r requirements.lock
 	$(UV_INSTALL) --no-deps --no-build-isolation -e .
+	@touch $@
+
+try: $(TRY)/.installed  ## make .venv-try with the local service only: 350 MB
+
+$(TRY)/.installed: BIN := $(TRY)/bin
+$(TRY)/.installed: requirements.lock pyproject.toml
+	$(MAKE_VENV)
+	$(UV_INSTALL) --constraints requirements.lock -e '.[local]' pytest pytest-timeout
 	@touch $@
 
 demo: install  ## replay 60 days of real messages, then 30 real seconds
@@ -122,4 +135,4 @@ lock: install  ## resolve the newest allowed versions into requirements.lock
 	$(BIN)/python -m infra.bundle_lock
 
 clean:  ## delete what the other targets made
-	rm -rf $(VENV) node_modules cdk.out build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(TRY) node_modules cdk.out build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -14,11 +14,15 @@ def paid(tw: Tidewheel, number: int) -> bool:
 
 
 def handle(message: ReceivedMessage) -> None:
-    if "report" in message.json() and message.attempt == 0:
-        raise RetryLater(backoff=Backoff(base="5m", factor=2, maximum="6h"))
+    try:
+        print(message.json())  # your work
+    except ConnectionError:
+        raise RetryLater(backoff=Backoff(base="30s", factor=2, maximum="6h")) from None
 
 
 def main(tw: Tidewheel) -> None:
+    tw.create_topic("shop")
+    tw.create_subscription("shop", "worker", reader="tidewheel")
     tw.send_recurring("shop", "nightly", {"report": "sales"}, cron="0 2 * * *", timezone="Europe/Berlin")
     Consumer(tw, "shop", "worker").run(handle)
 
@@ -31,17 +35,16 @@ def test_an_order_is_closed_after_three_days_unless_it_is_paid() -> None:
     from tidewheel.local import MemoryTidewheel
 
     stack = MemoryTidewheel()
-    tw = stack.client()
+    tw = stack.client()  # the ordinary client
     tw.create_topic("shop")
     tw.create_subscription("shop", "worker", reader="tidewheel")
     for number in (17, 18, 18, 18):
         order(tw, number)
-    stack.advance(minutes=1)
-    assert len(stack.receive("shop", "worker")) == 2  # a mail each
-    stack.advance(days=3, minutes=-1, seconds=-1)
-    assert paid(tw, 18)  # a second before
+    stack.advance(days=3, seconds=-1)
+    assert paid(tw, 18)  # a second before its time
     stack.advance(seconds=1)
-    assert [message.json() for message in stack.receive("shop", "worker")] == [{"close": 17}]
+    came = [message.json() for message in stack.receive("shop", "worker")]
+    assert {"close": 17} in came and {"close": 18} not in came and came.count({"mail": 18}) == 1
 
 
 # endregion

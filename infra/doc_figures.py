@@ -20,10 +20,10 @@ from typer.testing import CliRunner
 from infra.doc_tables import DOCS
 from infra.kept_file import write_or_check
 from tidewheel.cli.main import app
-from tidewheel.cost.bill import ENVIRONMENTS, Bill, bill
+from tidewheel.cost.bill import ENVIRONMENTS, POLLS, Bill, bill
 from tidewheel.cost.rivals import schedules_dollars
-from tidewheel.cost.workload import DAY_S, Spread, Workload
-from tidewheel.model.prices import ALARM_MONTH, DAYS_A_MONTH
+from tidewheel.cost.workload import Workload
+from tidewheel.model.prices import ALARM_MONTH, DAYS_A_MONTH, DOLLARS_PER_GB_SECOND, LOGS_GB, dollars
 from tidewheel.policies import queue_policy
 
 README = "../README.md"
@@ -39,6 +39,19 @@ UNITS = {
     "days": 86_400,
 }
 """What one of each unit of docs/limits.md is, in bytes, characters or seconds."""
+
+KEYED = 0.3
+"""Share of messages with a key, in README's figures."""
+RATES = ((1_000, 1), (100_000, 1), (1_000_000, 100))
+"""Messages a day, and how many are sent at a time, of README's table."""
+FREE = {
+    "SQS": dollars("sqs.request", 1e6),
+    "Lambda": dollars("lambda.invocation", 1e6) + 400_000 * DOLLARS_PER_GB_SECOND,
+    "EventBridge Scheduler": dollars("scheduler.invocation", 14e6),
+    "logs": 5 * LOGS_GB,
+}
+"""Service -> dollars of what AWS gives to each account every month. At README's rates, Lambda stays below both of its
+limits. https://aws.amazon.com/free/, and the pages of `tidewheel.model.prices`."""
 
 Made = Callable[[re.Match[str]], str]
 
@@ -71,39 +84,52 @@ def enforced(constant: str) -> float:
 
 
 @cache
-def _bill(per_day: float, batch: int, environment: str) -> Bill:
-    return bill(Workload(per_day=per_day, batch=batch), ENVIRONMENTS[environment])
+def _bill(per_day: float, batch: int, environment: str, keyed: float = 0) -> Bill:
+    return bill(Workload(per_day=per_day, batch=batch, keyed=keyed), ENVIRONMENTS[environment])
 
 
-def _month(per_day: float, batch: int, environment: str) -> float:
+def _month(per_day: float, batch: int, environment: str, keyed: float = 0) -> float:
     """Returns the total dollars of a month."""
-    return _bill(per_day, batch, environment).total
+    return _bill(per_day, batch, environment, keyed).total
 
 
-def schedules_cheaper_below(batch: int, environment: str) -> float:
-    """Returns the messages a day below which a schedule a message costs less than Tidewheel."""
+def schedules_cheaper_below(batch: int) -> float:
+    """Returns the messages a day below which a schedule a message costs less than Tidewheel, with README's keys."""
     low, high = 1.0, 1e9
     while high / low > 1.001:
         middle = math.sqrt(low * high)
-        cheaper = schedules_dollars(middle * DAYS_A_MONTH) < _month(middle, batch, environment)
+        cheaper = schedules_dollars(middle * DAYS_A_MONTH) < _month(middle, batch, "development", KEYED)
         low, high = (middle, high) if cheaper else (low, middle)
     return low
 
 
-def _rate(batch: int, environment: str = "development") -> str:
+def _rate(batch: int) -> str:
     """Returns the messages a day below which a schedule a message is cheaper, to two digits."""
-    return f"{int(float(f'{schedules_cheaper_below(batch, environment):.2g}')):,}"
+    return f"{int(float(f'{schedules_cheaper_below(batch):.2g}')):,}"
 
 
-def _typical(row: re.Match[str]) -> str:
-    """Returns a row of README's table with costs."""
-    per_day, batch = int(row["per_day"].replace(",", "")), int(row["batch"] or 1)
-    costs = (
-        *(_month(per_day, batch, name) for name in ("development", "production")),
-        _bill(per_day, batch, "production").consumers,
-        schedules_dollars(per_day * DAYS_A_MONTH),
-    )
-    return row["shown"] + "".join(f" ${cost:,.2f} |" for cost in costs)
+def _parts(way: str, per_day: float, batch: int) -> dict[str, float]:
+    """Returns the dollars of a month by AWS service, of a row of README's table."""
+    copies = per_day * DAYS_A_MONTH
+    if way == "SQS alone":
+        return {"SQS": dollars("sqs.request", copies / min(10, batch))}
+    if way == "EventBridge Scheduler":
+        return {way: dollars("scheduler.invocation", copies), "SQS": dollars("sqs.request", copies)}
+    found = _bill(per_day, batch, "development", KEYED)
+    every = {*found.messages, *found.standing}
+    parts = {part: found.messages.get(part, 0) + found.standing.get(part, 0) for part in every}
+    parts["SQS"] += parts.pop(POLLS)
+    return parts
+
+
+def _beside(row: re.Match[str]) -> str:
+    """Returns a row of README's table: without and with free tiers, at three rates."""
+    cells = ""
+    for per_day, batch in RATES:
+        parts = _parts(row["way"].strip("*"), per_day, batch)
+        paid = sum(max(0, each - FREE.get(part, 0)) for part, each in parts.items())
+        cells += f" ${sum(parts.values()):,.2f} (${paid:,.2f}) |"
+    return row["start"] + cells
 
 
 def _output(block: re.Match[str]) -> str:
@@ -125,19 +151,6 @@ def _batch(row: re.Match[str]) -> str:
 
 def _a_million(environment: str, batch: int = 100) -> float:
     return _month(1e6, batch, environment) / DAYS_A_MONTH
-
-
-def _rates(row: re.Match[str]) -> str:
-    """Returns a row of docs/from-eventbridge-scheduler.md: dollars a million, single and in batches, by delay."""
-    per_day = float(row["per_s"].replace(",", "")) * DAY_S
-    workloads = [
-        Workload(per_day=per_day, batch=batch, delay_mean_s=delay_s, spread=Spread.SAME)
-        for batch in (1, 100)
-        for delay_s in (7 * DAY_S, 1200)
-    ]
-    bills = [bill(each, ENVIRONMENTS["development"]) for each in workloads]
-    dollars = [schedules_dollars(1e6), *(each.a_million(each.total) or 0.0 for each in bills)]
-    return f"| {row['per_s']} |" + "".join(f" ${each:.2f} |" for each in dollars)
 
 
 def _alarms_month() -> float:
@@ -179,15 +192,15 @@ def _dollars(told: Callable[[], float]) -> Made:
 FIGURES: dict[str, tuple[tuple[str, Made], ...]] = {
     README: (
         (
-            r"^(?P<shown>\| (?P<per_day>[\d,]+)(?:: [^|]+)? \| (?:(?P<batch>\d+) at a time )?\|)(?: \$[\d,.]+ \|){4}",
-            _typical,
+            r"^(?P<start>\| (?P<way>\*\*Tidewheel\*\*|SQS alone|EventBridge Scheduler) \|(?: [^|]+ \|){3})"
+            r"(?: \$[\d,.]+ \(\$[\d,.]+\) \|){3}",
+            _beside,
         ),
-        (r"(?<=cheaper below )[\d,]+(?= messages a day sent in\s+batches)", lambda _: _rate(100)),
-        (r"(?<=a million cost )\$[\d.]+(?=, and \$1\.40 with)", _dollars(lambda: _a_million("development"))),
-        (r"(?<=batches, or )[\d,]+", lambda _: _rate(1)),
+        (r"(?<=you send below )[\d,]+(?= messages a day in batches)", lambda _: _rate(100)),
+        (r"(?<=a day in batches, or )[\d,]+", lambda _: _rate(1)),
         (
-            r"(?<=it is cheaper below )[\d,]+, or [\d,]+",
-            lambda _: ", or ".join(_rate(n, "production") for n in (100, 1)),
+            r"(?<=alarms cost )\$[\d.]+\d",
+            _dollars(lambda: _month(1e6, 100, "production") - _month(1e6, 100, "development")),
         ),
     ),
     "cost.md": (
@@ -201,7 +214,6 @@ FIGURES: dict[str, tuple[tuple[str, Made], ...]] = {
         (r"(?<=a month more, so )\$[\d.]+", _dollars(lambda: _a_million("production"))),
         (r"(?<=per-day 100` prints )\$[\d.]+", _dollars(lambda: _month(100, 100, "development"))),
     ),
-    "from-eventbridge-scheduler.md": ((r"^\| (?P<per_s>[\d.,]+) \|(?: \$[\d.,]+ \|){5}", _rates),),
     "limits.md": (
         (r"^(?P<limit>\| [^|]+ \| )[\d,.]+(?P<rest>(?: (?P<unit>\w+))? \| `(?P<constant>tide[\w.]+)` \|)$", _limit),
     ),

@@ -1,13 +1,11 @@
 """A job at two o'clock each night, which goes on after a crash."""
 
 # region recipe
-from collections.abc import Callable
-
-from tidewheel import Consumer, Tidewheel
+from tidewheel import Tidewheel
 
 
 def set_up(tw: Tidewheel) -> None:
-    """The job may take an hour: if the worker dies, another begins anew after that."""
+    """The job may take an hour. If its worker dies, another begins anew after that."""
     tw.create_topic("jobs")
     tw.create_subscription("jobs", "nightly", reader="tidewheel", visibility_timeout_s=3_600)
     tw.send_recurring("jobs", "report", {"report": "sales"}, cron="0 2 * * *", timezone="Europe/Berlin")
@@ -15,10 +13,6 @@ def set_up(tw: Tidewheel) -> None:
 
 def run_now(tw: Tidewheel) -> None:
     tw.send("jobs", {"report": "sales"})
-
-
-def work(tw: Tidewheel, job: Callable[[str], object]) -> None:
-    Consumer(tw, "jobs", "nightly").run(lambda message: job(message.json()["report"]))
 
 
 # endregion

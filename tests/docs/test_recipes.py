@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import runpy
-import signal
 import sqlite3
 import threading
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -38,25 +36,6 @@ def test_the_tests_in_a_recipe_pass_with_the_default_settings_of_topics(name: st
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_a_recipe_is_short(name: str) -> None:
     assert len(region(f"examples/recipes/{name}.py#recipe").splitlines()) <= 25
-
-
-# ---- order time-out
-
-
-def test_the_worker_of_the_order_time_out_closes_the_order() -> None:
-    recipe, service = load("order_timeout"), Service()
-    recipe.set_up(service.tw)
-    recipe.place(service.tw, 1)
-    service.stack.advance(minutes=15)
-    closed: list[int] = []
-
-    def close(order: int) -> None:
-        closed.append(order)
-        signal.raise_signal(signal.SIGTERM)
-
-    recipe.work(service.tw, close)
-    assert closed == [1]
-    assert not recipe.pay(service.tw, 1)
 
 
 # ---- once
@@ -117,46 +96,6 @@ def test_what_failed_leaves_nothing_and_is_done_at_its_next_attempt(bill: sqlite
     assert again.original_id is not None
     assert recipe.once(bill, again, work) and not recipe.once(bill, again, work)
     assert bills(bill) == [17]
-
-
-# ---- trial expiry
-
-
-def days(came: list[tuple[int, Any]]) -> list[tuple[int, str]]:
-    return [(minute // 1440, message.attributes["step"]) for minute, message in came]
-
-
-def test_a_trial_is_announced_twice_and_ends() -> None:
-    recipe, service = load("trial_expiry"), Service()
-    recipe.set_up(service.tw)
-    ends_at = service.start + timedelta(days=14)
-    recipe.begin(service.tw, "ann", ends_at, service.start)
-    mails = service.arrivals(recipe.TOPIC, "mailer", minutes=15 * 1440)
-    assert days(mails) == [(11, "three-days-left"), (13, "ends-tomorrow")]
-    [end] = service.stack.receive(recipe.TOPIC, "accounts")
-    assert end.deliver_at == ends_at and end.attributes == {"step": "ended"}
-    assert recipe.still_ends(end, {"ann": ends_at})
-    assert not recipe.still_ends(end, {"ann": ends_at + timedelta(days=7)}) and not recipe.still_ends(end, {})
-
-
-def test_a_trial_that_is_extended_ends_later_and_once() -> None:
-    recipe, service = load("trial_expiry"), Service()
-    recipe.set_up(service.tw)
-    recipe.begin(service.tw, "bob", service.start + timedelta(days=14), service.start)
-    service.stack.advance(days=10)
-    recipe.begin(service.tw, "bob", service.start + timedelta(days=20), service.stack.now())
-    assert days(service.arrivals(recipe.TOPIC, "accounts", minutes=15 * 1440)) == [(20, "ended")]
-    assert len(service.stack.receive(recipe.TOPIC, "mailer")) == 2
-
-
-def test_a_trial_ends_in_silence_when_the_customer_buys() -> None:
-    recipe, service = load("trial_expiry"), Service()
-    recipe.set_up(service.tw)
-    recipe.begin(service.tw, "eve", service.start + timedelta(days=14), service.start)
-    assert days(service.arrivals(recipe.TOPIC, "mailer", minutes=12 * 1440)) == [(11, "three-days-left")]
-    recipe.bought(service.tw, "eve")
-    assert days(service.arrivals(recipe.TOPIC, "accounts", minutes=5 * 1440)) == []
-    assert service.stack.receive(recipe.TOPIC, "mailer") == []
 
 
 # ---- recurring

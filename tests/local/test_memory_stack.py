@@ -7,12 +7,11 @@ import json
 import subprocess
 import sys
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from examples import local_test, memory_test
+from examples import local_test, quickstart
 from tests.flows.world import CrashingPorts
 from tidewheel import InvalidValue, Message
 from tidewheel.flows.ports import Ports
@@ -24,7 +23,6 @@ from tidewheel.model.received import ReceivedMessage
 TOPIC = "orders"
 HOUR_S = 3600
 DAY_S = 86_400
-EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
 
 def subscribed(stack: Any, *subscriptions: str) -> Any:
@@ -160,11 +158,9 @@ def test_what_happens_and_when_is_the_same_as_in_the_local_stack() -> None:
 
 
 def test_the_docs_examples_work_with_it_in_place_of_the_local_stack() -> None:
-    text = (EXAMPLES / "quickstart.py").read_text(encoding="utf-8")
-    exec(text.replace("LocalTidewheel", "MemoryTidewheel"), {})
     local_test.test_a_customer_is_reminded_after_thirty_days(MemoryTidewheel())  # type: ignore[arg-type]
     local_test.test_a_message_arrives_though_its_schedule_is_lost(MemoryTidewheel())  # type: ignore[arg-type]
-    memory_test.test_an_order_times_out_after_a_quarter_of_an_hour()
+    quickstart.test_an_order_is_closed_after_three_days_unless_it_is_paid()
 
 
 def test_neither_moto_nor_a_server_is_loaded() -> None:
