@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+from math import inf
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -13,8 +14,8 @@ from botocore.validate import validate_parameters
 
 from tests.contract.builders import a_state
 from tests.docs.recipe import ROOT
-from tidewheel.client.core import Core
 from tidewheel.client.worker.claiming import Claimed, claim
+from tidewheel.clock import ManualClock
 from tidewheel.cost.requests import ASSUMED
 from tidewheel.flows.delivery.cancel import cancel_late
 from tidewheel.memory import MemoryDynamoDBClient, MemoryObjects
@@ -80,13 +81,13 @@ def expected(vector: dict[str, Any]) -> list[dict[str, Any]]:
 @pytest.mark.parametrize("vector", VECTORS["claims"], ids=named)
 def test_a_claim_makes_the_request_of_its_vector(vector: dict[str, Any]) -> None:
     world = World(vector)
-    known = {
-        "connection": SimpleNamespace(storage=world.storage),
-        "cache": SimpleNamespace(subscription=lambda *_: SimpleNamespace(generation="g")),
-        "buries": {(vector["topic"], "g"): True},
-    }
-    core = cast("Core", SimpleNamespace(**known))
-    outcome = claim(core, vector["topic"], vector["subscription"], received(vector), vector["now_ms"])
+    message = received(vector)
+    core: Any = SimpleNamespace(
+        connection=SimpleNamespace(storage=world.storage),
+        clock=ManualClock(vector["now_ms"]),
+        begun={(vector["topic"], vector["subscription"]): (True, inf, message.claim)},  # it was said before
+    )
+    outcome = claim(core, vector["topic"], vector["subscription"], message, vector["now_ms"])
     assert (world.asked, OUTCOMES[outcome], world.item) == (expected(vector), vector["outcome"], vector["after"])
 
 
