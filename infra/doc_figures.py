@@ -212,7 +212,6 @@ FIGURES: dict[str, tuple[tuple[str, Made], ...]] = {
             _dollars(lambda: _month(1e6, 100, "production") - _month(1e6, 100, "development")),
         ),
         (r"(?<=a month more, so )\$[\d.]+", _dollars(lambda: _a_million("production"))),
-        (r"(?<=per-day 100` prints )\$[\d.]+", _dollars(lambda: _month(100, 100, "development"))),
     ),
     "limits.md": (
         (r"^(?P<limit>\| [^|]+ \| )[\d,.]+(?P<rest>(?: (?P<unit>\w+))? \| `(?P<constant>tide[\w.]+)` \|)$", _limit),

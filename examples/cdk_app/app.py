@@ -35,17 +35,19 @@ class ShopStack(Stack):
             alarm_topic=sns.Topic(self, "OnCall"),
         )
         orders = service.add_topic("orders", retention=Duration.days(7), max_waiting=5_000_000)
-        billing = orders.add_subscription("billing", visibility_timeout=Duration.minutes(3))
-        orders.add_subscription("mail", filter_policy={"kind": ["reminder"]})
+        billing = orders.add_subscription("billing", reader="tidewheel", visibility_timeout=Duration.minutes(3))
+        orders.add_subscription("mail", reader="tidewheel", filter_policy={"kind": ["reminder"]})
 
         layer = SdkLayer(self, "Tidewheel")
         sender = self._function("sender", layer)
-        sender.add_environment("TIDEWHEEL_SERVICE", service.service_name)
         orders.grant_send(sender, actions=("send", "cancel"))
         sender.node.add_dependency(orders)
 
         consumer = self._function("consumer", layer)
         consumer.add_event_source(SqsEventSource(billing.queue, report_batch_item_failures=True))
+        billing.grant_consume(consumer)
+        for function in (sender, consumer):
+            function.add_environment("TIDEWHEEL_SERVICE", service.service_name)
 
     def _function(self, name: str, layer: lambda_.ILayerVersion) -> lambda_.Function:
         return lambda_.Function(

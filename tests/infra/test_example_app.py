@@ -70,6 +70,7 @@ def test_the_functions_of_the_example_send_cancel_and_consume(tmp_path: Path) ->
         tw = stack.client()
         with patch.dict(os.environ, {"TIDEWHEEL_SERVICE": SERVICE}), patch("tidewheel.Tidewheel", lambda _: tw):
             sender = load(EXAMPLE / "sender" / "handler.py")
+            consumer = load(EXAMPLE / "consumer" / "handler.py")
         for order in (1, 2):
             sender.handler({"order": order, "paid": False}, None)
         stack.advance(hours=1)
@@ -80,8 +81,8 @@ def test_the_functions_of_the_example_send_cancel_and_consume(tmp_path: Path) ->
         url = tw.subscriptions("orders")[0].queue_url
         sqs = stack.session.client("sqs")
         records = [record(raw) for raw in sqs.receive_message(QueueUrl=url, MessageAttributeNames=["All"])["Messages"]]
-    stranger = {**records[0], "messageId": "stranger", "body": "{}"}
-    answer = load(EXAMPLE / "consumer" / "handler.py").handler({"Records": [*records, stranger]}, None)
+        stranger = {**records[0], "messageId": "stranger", "body": "{}"}
+        answer = consumer.handler({"Records": [*records, stranger]}, None)
     assert answer == {"batchItemFailures": [{"itemIdentifier": "stranger"}]}
 
 
@@ -110,14 +111,22 @@ def record(raw: Any) -> dict[str, Any]:
     }
 
 
-def test_the_sender_may_do_what_it_does_and_the_consumer_reads_its_queue_only() -> None:
+def test_the_functions_may_do_what_they_do_and_the_consumer_reads_its_queue_only() -> None:
     expected = sender_statements(settings_of(shop(), SERVICE), "orders", actions=("send", "cancel"))
     given = statements_of(shop(), "SenderServiceRole")
     for statement in expected:
         assert statement in given
     consumer = statements_of(shop(), "ConsumerServiceRole")
-    assert {action.split(":")[0] for each in consumer for action in each["Action"]} == {"kms", "sqs"}
-    assert all("billing" in resource for each in consumer if "kms" not in str(each) for resource in each["Resource"])
+    assert {action.split(":")[0] for each in consumer for action in each["Action"]} == {
+        "dynamodb",
+        "kms",
+        "s3",
+        "sqs",
+        "ssm",
+    }
+    assert [each for each in consumer if "dynamodb:UpdateItem" in each["Action"]]  # of claims
+    of_queues = [each for each in consumer if any(action.startswith("sqs:") for action in each["Action"])]
+    assert of_queues and all("billing" in resource for each in of_queues for resource in each["Resource"])
 
 
 @pytest.fixture(scope="module")

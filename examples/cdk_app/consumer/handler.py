@@ -1,23 +1,22 @@
 """The consumer: Lambda calls it with due messages."""
 
 # region consumer
-import json
+import os
 from typing import Any
 
-from tidewheel import parse_received
+from tidewheel import Consumer, ReceivedMessage, Tidewheel
+
+consumer = Consumer(Tidewheel(os.environ["TIDEWHEEL_SERVICE"]), "orders", "billing")
+
+
+def bill(message: ReceivedMessage) -> None:
+    """Bills a due order. After an error, the message comes again. After five times, it is a dead letter."""
+    print("unpaid since", message.sent_at, "order", message.json()["order"])
 
 
 def handler(event: dict[str, Any], context: object) -> dict[str, Any]:  # noqa: ARG001
-    """Bills due orders. A failed order comes again, and becomes a dead letter after five attempts."""
-    failures = []
-    for record in event["Records"]:
-        try:
-            message = parse_received(record)
-            print("unpaid since", message.sent_at, "order", json.loads(message.body)["order"])
-        except (KeyError, ValueError) as error:
-            print(record["messageId"], error)
-            failures.append({"itemIdentifier": record["messageId"]})
-    return {"batchItemFailures": failures}
+    """Claims and bills due orders. A cancelled order is dropped."""
+    return consumer.handle_event(event, bill)
 
 
 # endregion
