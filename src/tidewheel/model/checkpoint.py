@@ -6,7 +6,8 @@ An encoded checkpoint is sealed (`tidewheel.model.checksum`), a zlib stream of J
      "marks": [sealed, planned, collected_until, purge_ms],
      "created_at_ms": ...,                                                 null if it is unknown
      "purges": [[first_ms, end_ms, sent_before_ms], ...],
-     "subscriptions": [[name, generation, queue_url, cursor, start, state, created_at_ms, settings], ...],
+     "subscriptions": [[name, generation, queue_url, cursor, start, state, created_at_ms, created_slot,
+                        settings], ...],
      "tombstones": [[slot, message id, ttl_s, id of the message it was moved to, 0 if it is uncertain], ...],
      "recurring": [[name, generation, rule, first_ms, text, encoding, attributes, expires_in_ms, window_ms,
                     group], ...],
@@ -185,7 +186,7 @@ def decode_checkpoint(data: bytes) -> Checkpoint:
 
 
 def _subscription(topic: str, row: Sequence[Any]) -> SubscriptionState:
-    name, generation, queue_url, cursor, start, state, created_at_ms, settings, *_ = row
+    name, generation, queue_url, cursor, start, state, created_at_ms, created_slot, settings, *_ = row
     return SubscriptionState(
         topic=topic,
         name=check_name("subscription", name),
@@ -195,6 +196,7 @@ def _subscription(topic: str, row: Sequence[Any]) -> SubscriptionState:
         start=whole(start),
         state=State(state),
         created_at_ms=whole(created_at_ms),
+        created_slot=whole(created_slot),
         **read_stored(mapping(settings)),
     )
 
@@ -205,7 +207,7 @@ def _optional(value: object) -> int | None:
 
 def _subscription_values(each: SubscriptionState) -> list[Any]:
     settings = {name: value for name, value in each.stored().items() if value is not None}
-    marks = (each.cursor, each.start, each.state.value, each.created_at_ms)
+    marks = (each.cursor, each.start, each.state.value, each.created_at_ms, each.created_slot)
     return [each.name, each.generation, each.queue_url, *marks, settings]
 
 
