@@ -45,6 +45,7 @@ from tidewheel.model.park import MAX_WAIT_S, Park
 from tidewheel.model.settings import StoredSettings
 from tidewheel.model.subscription_state import State, SubscriptionState
 from tidewheel.model.task import CatchUpTask, DrainTask
+from tidewheel.model.topic_state import TopicState
 from tidewheel.storage.parks import Parked, Parks
 
 REDRIVE = 30 * MINUTE
@@ -533,8 +534,8 @@ def test_a_deletion_takes_nothing_of_a_successor_that_has_work_before_it_ends(mo
     ids: list[str] = []
     delete_item = world.service.subscriptions.delete
 
-    def then_successor(subscription: SubscriptionState) -> bool:
-        deleted = delete_item(subscription)
+    def then_successor(state: TopicState, subscription: SubscriptionState) -> bool:
+        deleted = delete_item(state, subscription)
         world.subscribe("billing")
         ids.extend(with_work(world, "billing"))
         return deleted
@@ -551,7 +552,8 @@ def test_of_two_deletions_the_later_does_not_take_the_successor(monkeypatch: pyt
     [seen] = world.service.subscriptions.all(TOPIC)
     delete(world)
     world.subscribe("billing")
-    monkeypatch.setattr(world.service.subscriptions, "read", lambda topic, name: seen)  # as read before the first
+    found = [seen, *world.service.subscriptions.all(TOPIC)]  # as read before the first
+    monkeypatch.setattr(world.service.subscriptions, "read", lambda topic, name: found.pop(0))
     with pytest.raises(UnknownSubscription):
         delete(world)
     [left] = world.service.subscriptions.all(TOPIC)

@@ -107,10 +107,12 @@ def delete_subscription(storage: Storage, topic: str, name: str) -> Subscription
         UnknownTopic, UnknownSubscription: there is no topic or subscription of this name.
         ConcurrentModification: others changed the topic's subscriptions under every attempt; try again.
     """
+    subscription = _read(storage, topic, name)
     for _ in range(_ATTEMPTS):
-        state, subscription = storage.topic_states.existing(topic), _read(storage, topic, name)
-        if storage.subscriptions.delete(state, subscription):
+        if storage.subscriptions.delete(storage.topic_states.existing(topic), subscription):
             break
+        if _read(storage, topic, name).generation != subscription.generation:
+            raise UnknownSubscription(topic, name)
     else:
         raise ConcurrentModification("delete subscription", topic, _ATTEMPTS)
     owner = (name, subscription.generation)
