@@ -79,8 +79,9 @@ def estimate(core: Core, topic: str, **selected: Unpack[Selected]) -> Estimate:
         dollars=dollars("dynamodb.read", reads) + dollars("s3.get", gets),
         key_dollars=dollars("dynamodb.read", 160 / 4096 + 1),  # the bytes of a key's item, and a tombstone
         cancel_dollars=dollars("dynamodb.write", 2 + 2 / MAX_CANCELS),
-        # The seal refuses a transaction, and is read. A claim, and a tombstone with a check of the topic state, follow.
+        # The seal refuses a transaction, and is read. A claim, and a tombstone with a check of the topic state, follow,
+        # and the readers are read.
         late_cancel_dollars=dollars("dynamodb.write", 4 if state.settings.claims == "none" else 9)
-        + dollars("dynamodb.read", 1),
+        + dollars("dynamodb.read", 1 if state.settings.claims == "none" else 2),
         move_dollars=sum(map(dollars, _MOVED, (5, 2 + index_reads, 1, 1))),
     )
