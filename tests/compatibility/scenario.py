@@ -83,7 +83,7 @@ class Script:
     def topic(self, name: str, **settings: Any) -> None:
         """Creates a topic with a subscription. Collections are rare, to save work in the test."""
         self.client.create_topic(name, **{"collect_interval_s": 86_400, **settings})
-        self.client.create_subscription(name, "billing")
+        self.client.create_subscription(name, "billing", reader="tidewheel")
         self.expected[f"{name}/billing"] = []
 
     def comes(self, topic: str, body: str, due: datetime) -> None:

@@ -163,7 +163,7 @@ def test_a_second_cancel_by_key_covers_what_was_sent_between_the_two() -> None:
 
 
 def test_a_cancel_by_key_is_too_late_for_the_first_of_several_that_were_replaced() -> None:
-    world = World()
+    world = World(claims="none")
     for minutes in (6, 12, 50):  # sealed, still open, far
         world.ingest(keyed(world, minutes * MINUTE, replace=True))
         world.clock.advance_ms(1)
@@ -174,7 +174,7 @@ def test_a_cancel_by_key_is_too_late_for_the_first_of_several_that_were_replaced
 
 
 def test_what_a_cancel_was_too_late_for_is_remembered_by_the_next_cancel_however_often_its_pack_comes() -> None:
-    world = World()
+    world = World(claims="none")
     old = keyed(world, HOUR, replace=True)
     world.ingest(old)
     world.run(HOUR - 6 * MINUTE)
@@ -188,14 +188,14 @@ def test_what_a_cancel_was_too_late_for_is_remembered_by_the_next_cancel_however
 
 
 def test_messages_without_a_delay_replace_nothing_that_was_due_when_they_were_sent() -> None:
-    world = World()
+    world = World(claims="none")
     versions = [keyed(world, 0, replace=True, ahead_ms=i) for i in range(3)]
     world.ingest(*versions)
     assert world.received() == once([id_of(each) for each in versions])
 
 
 def test_a_message_that_is_sent_after_a_cancel_that_came_too_late_lives() -> None:
-    world = World()
+    world = World(claims="none")
     first = keyed(world, HOUR)
     world.ingest(first)
     world.run(HOUR - 5 * MINUTE)
@@ -308,7 +308,7 @@ def test_wherever_ingest_dies_each_key_has_one_message_and_none_is_lost() -> Non
 
 
 def test_a_message_that_was_too_late_to_be_cancelled_comes_although_its_pack_comes_again() -> None:
-    world = World()
+    world = World(claims="none")
     pack = keyed(world, HOUR)
     settle_keys(world.ports, world.state, [pack], {})  # and then ingest died
     assert world.service.topic_states.seal(world.state, (START_MS + 2 * HOUR) // world.state.slot_ms) is not None

@@ -49,7 +49,7 @@ def test_of_several_messages_of_a_key_the_newest_that_is_not_cancelled_has_the_k
 
 
 def test_of_a_sealed_message_a_cancel_by_key_says_that_it_is_too_late() -> None:
-    world = a_world()
+    world = a_world(claims="none")
     [from_ledger] = world.send(DAY, key="from a ledger")
     world.run(DAY - 6 * MINUTE)
     [direct] = world.send(6 * MINUTE, key="direct")
@@ -68,7 +68,7 @@ def keys_are_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
 def rebuilt_after_it_was_handed_out(monkeypatch: pytest.MonkeyPatch) -> tuple[World, str]:
     """Returns a topic lost just before a message with the key "k" is due, and the message's id."""
     keys_are_read_once(monkeypatch)
-    world = a_world(retention_s=DAY // 1000)
+    world = a_world(claims="none", retention_s=DAY // 1000)
     [sent] = world.send(DAY, key="k")
     checkpoint(world)
     world.run(DAY - 6 * MINUTE)
@@ -105,7 +105,7 @@ def test_a_key_of_a_kept_ledger_is_free_once_its_message_is_due(monkeypatch: pyt
 
 
 def test_of_a_message_that_became_due_while_the_table_was_gone_a_cancel_by_key_says_that_it_is_too_late() -> None:
-    world = a_world()
+    world = a_world(claims="none")
     [sent] = world.send(HOUR, key="k")
     checkpoint(world)
     lose_table(world)
@@ -155,7 +155,7 @@ def test_a_cancel_by_key_while_the_topic_is_away_promises_nothing_and_holds_afte
 
 
 def test_a_cancel_by_key_that_a_rebuild_overtakes_says_that_it_is_too_late(monkeypatch: pytest.MonkeyPatch) -> None:
-    world = a_world()
+    world = a_world(claims="none")
     [sent] = world.send(DAY, key="k")
     world.run(DAY - 6 * MINUTE)
     checkpoint(world)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from datetime import timedelta
 
 import pytest
 from hypothesis import given
@@ -97,19 +96,6 @@ def test_a_subscription_made_through_another_host_of_sqs_is_the_queues_own(stack
     topics = QueueTopics(stack.client())
     assert topics.prepare(other_host) == made
     assert topics.send(other_host, "hello").topic == "default"
-
-
-def test_a_topic_whose_messages_must_be_claimed_is_neither_made_nor_used(stack: LocalTidewheel) -> None:
-    url, client = _queue(stack, "default"), stack.client()
-    with pytest.raises(InvalidValue, match="'default' claim nothing"):
-        QueueTopics(client).prepare(url, claims="all")
-    assert client.topics() == []
-    client.create_topic("default", claims="all")
-    client.create_subscription("default", SUBSCRIPTION, queue_url=url)
-    for call in (lambda topics: topics.prepare(url), lambda topics: topics.send(url, "hello", delay=timedelta(days=1))):
-        with pytest.raises(InvalidValue, match="claim nothing"):
-            call(QueueTopics(stack.client()))
-    assert client.stats("default").waiting == 0
 
 
 def test_a_topic_that_feeds_other_queues_is_not_taken(stack: LocalTidewheel) -> None:
