@@ -14,11 +14,6 @@ def changed(tw: Tidewheel, document: str) -> None:
     tw.send("reindex", {"document": document}, delay="30s", key=document, replace=True, max_wait="10m")
 
 
-def changed_first(tw: Tidewheel, document: str) -> None:
-    """Indexes a document 30 s after its first change. Later changes send nothing until then."""
-    tw.send("reindex", {"document": document}, delay="30s", key=f"first:{document}")
-
-
 # endregion
 
 
@@ -35,17 +30,3 @@ def test_many_changes_make_few_messages() -> None:
         stack.advance(seconds=10)
         came += [(stack.now() - start).seconds for _ in stack.receive("reindex", "indexer")]
     assert came == [600, 690]
-
-
-def test_the_first_change_decides_without_replace() -> None:
-    from tidewheel.local import MemoryTidewheel
-
-    stack = MemoryTidewheel()
-    tw = stack.client()
-    set_up(tw)
-    for _ in range(3):
-        changed_first(tw, "a.md")
-        stack.advance(seconds=10)
-    assert len(stack.receive("reindex", "indexer")) == 1
-    stack.advance(minutes=5)
-    assert stack.receive("reindex", "indexer") == []

@@ -125,8 +125,8 @@ class TopicSettings:
     claims: Annotated[
         Claims,
         Setting(
-            "Which messages consumers claim, so that they can be stopped until a consumer has them: messages with a "
-            "key, all, or none. The others can be stopped until their slot is sealed.",
+            "Which messages consumers claim: those with a key, all, or none. These can be stopped until a consumer has "
+            "them, others until their slot is sealed.",
             fixed=True,
         ),
     ] = "keyed"
@@ -246,8 +246,8 @@ class StoredSettings:
     reader: Annotated[
         str | None,
         Setting(
-            "Who reads the queue. `tidewheel`: consumers of the SDK, which claim messages. `plain`: others, such as a "
-            "pipe, which also get messages that were cancelled late.",
+            "Who reads the queue. `tidewheel`: consumers of the SDK, which claim messages. `plain`: others, which also "
+            "get messages that were cancelled late.",
             none="`plain` with your own queue or `carry`; else `tidewheel` once a consumer of the SDK has received",
             choices=("tidewheel", "plain"),
             fixed=True,
