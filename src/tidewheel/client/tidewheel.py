@@ -199,7 +199,8 @@ class Tidewheel:
     def cancel(self, topic: str, id: str | None = None, *, key: str | None = None) -> CancelResult:
         """Cancels a message by its id, or all messages with a key. Repeating is harmless.
 
-        Cancelling works until the message's slot is sealed, `lookahead_s` before the slot starts.
+        Cancelling works until a consumer has the message, or until its slot is sealed, as the topic's setting `claims`
+        says: see docs/keys.md.
         Messages that are still in an ingest queue can be cancelled too.
 
         Args:
@@ -208,8 +209,7 @@ class Tidewheel:
             key: the key, instead of an id; cancels all messages that were sent with this key before.
 
         Returns:
-            Cancelled (true): the message is never delivered, or in a topic with `cancel_until="consumed"`, never handed
-                out by a consumer that claims messages. TooLate (false): it is or was delivered.
+            Cancelled (true): no reader gets the message. TooLate (false): its `reason` says who has it or may get it.
 
         Raises:
             InvalidValue: neither or both of id and key are given, or the id or key is not valid.
@@ -673,8 +673,8 @@ class Tidewheel:
     def create_subscription(self, topic: str, name: str, **settings: Unpack[NewSubscriptionSettings]) -> Subscription:
         """Creates a subscription with its own queue, or returns the existing subscription.
 
-        The queue is named `<stack>-<topic>-<name>`. A message that is received five times without being acknowledged
-        goes to the queue `...-dead`. Both queues keep messages for 14 days.
+        The queue is named `<stack>-<topic>-<name>`. A message that is handed out five times without being acknowledged
+        goes to the queue `...-dead`, or with a plain reader after ten receives. Both queues keep messages for 14 days.
 
         Args:
             topic: the topic.

@@ -179,7 +179,7 @@ class MessageStatus:
         subscriptions: the subscriptions that get the message; empty until its slot is planned.
         claimable: whether consumers claim the message, so that it can be stopped until one has it.
         claimed_by: the subscriptions whose consumers have claimed the message.
-        cancelled_late: in such a topic, whether it was cancelled late, for all other subscriptions.
+        cancelled_late: whether it was cancelled after its slot was sealed, for all other claiming subscriptions.
         explanation: what the state can mean, and where retries are found. None: the state says all.
     """
 

@@ -1,7 +1,7 @@
 """Defines tombstones and claims, which say that a message must not come.
 
-A tombstone records that a message was cancelled, moved or superseded, before its slot was sealed. In topics whose
-messages are cancelled until consumed, the claim has the last word between consumers and a cancel.
+A tombstone records that a message was cancelled, moved or superseded, before its slot was sealed. Of a message that
+consumers claim, the claim has the last word between consumers and a cancel.
 """
 
 from __future__ import annotations

@@ -54,7 +54,7 @@ class ConsumerCounts:
         dead: sent to the dead-letter queue after the last attempt.
         expired: dropped, because the message was received after its expiry, or its retry would be.
         superseded: dropped, because the key was cancelled or has a newer message.
-        cancelled: dropped, because the message was cancelled late, in a topic with `cancel_until="consumed"`.
+        cancelled: dropped, because the message was cancelled before a consumer had it.
     """
 
     handled: int = 0
@@ -132,7 +132,7 @@ class Consumer:
     def claim(self, message: ReceivedMessage) -> bool:
         """Returns whether to handle a message from `decode`. Otherwise acknowledge the message. It counts as dropped.
 
-        Where messages are cancelled until consumed, this claims the message. All other ways to receive do so too.
+        This claims a message that can be cancelled until a consumer has it. All other ways to receive do so too.
 
         Raises:
             ClaimFailed: DynamoDB gives no answer, or refuses. Do not handle the message; it comes again.
