@@ -143,8 +143,8 @@ class Tidewheel:
             delay_level: a number of the topic's table of delay levels, instead of delay; by default RocketMQ's 18.
             attributes: up to nine names with text values, delivered as SQS message attributes.
             key: the key for cancelling, replacing and deduplication; up to 256 characters.
-            replace: whether the message replaces an earlier message with its key, unless the earlier message's slot is
-                sealed. If False, the message is dropped while another message with its key waits.
+            replace: whether the message replaces an earlier message with its key that can still be stopped. If False,
+                the message is dropped while another message with its key waits.
             expires_in: how long after the due time the message may still be handed out.
             group: the MessageGroupId in the subscriptions' queues, 1 to 128 characters. SQS's fair queues share out
                 consumers among groups.
