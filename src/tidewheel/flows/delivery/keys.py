@@ -321,8 +321,12 @@ class _Settling:
         if not near or state.sealed <= own.slot:
             return kept, own._replace(certain=near) if known is None and replaced else None, None, None
         claim, stop = self._cancel_of_claim(own, found.deliver_at_ms) if replaced else (Claim(), None)
-        if not claim.comes and not any(plain_readers(self._storage, state)):
-            return (following, None, None, None) if stop is None else (kept, own, stop, state)
+        if not claim.comes:
+            if stop is None:
+                kept = following
+            if any(plain_readers(self._storage, state)):
+                kept = replace(kept, tail_ms=max(found.tail_ms, found.deliver_at_ms))
+            return (kept, None, None, None) if stop is None else (kept, own, stop, state)
         following = replace(following, tail_ms=max(found.tail_ms, found.deliver_at_ms))
         if stop is not None:
             return following, own, stop, state
