@@ -168,9 +168,9 @@ class Consumer:
 
     def _take(self, max_messages: int, wait_s: int) -> list[ReceivedMessage]:
         with deadline.patience(wait_s + CALL_S):
-            generation = self._core.cache.subscription(self.topic, self.subscription).generation
-            begin(self._core, self.topic, self.subscription, generation)
-            return receiving.receive(self._core.connection.polling(wait_s), self._queue_url, max_messages, wait_s)
+            known = self._core.cache.subscription(self.topic, self.subscription)
+            begin(self._core, self.topic, self.subscription, known.generation)
+            return receiving.receive(self._core.connection.polling(wait_s), known.queue_url, max_messages, wait_s)
 
     @patient()
     def retry_later(
