@@ -61,11 +61,13 @@ class Service:
 
 
 def packed(table: pa.Table) -> list[bytes]:
-    """Returns rows as the SDK packs them."""
+    """Returns rows as the SDK packs them, with ids of messages without a key."""
     ids = table["message_id"].cast(pa.binary()).to_pylist()
     texts = table["payload"].cast(pa.string()).to_pylist()
     checked = [
-        OutgoingMessage(id=each, text=text, encoding=Encoding.JSON, attributes={})
+        OutgoingMessage(
+            id=each[:6] + bytes([each[6] & 0x3F]) + each[7:], text=text, encoding=Encoding.JSON, attributes={}
+        )
         for each, text in zip(ids, texts, strict=True)
     ]
     return [data for _, data in packs("t", "g", NOW_MS, checked)]

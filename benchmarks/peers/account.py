@@ -58,8 +58,8 @@ class Account:
 
     def __enter__(self) -> Self:
         self.emulator.open()
-        self.session = self.emulator.session(self.requests.observe)
-        self._consumer: Any = self.emulator.session().client("sqs")
+        self.session = self.emulator.wire.session(self.requests.observe)
+        self._consumer: Any = self.emulator.wire.session().client("sqs")
         return self
 
     def __exit__(self, *_: object) -> None:

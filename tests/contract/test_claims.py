@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.contract.builders import Store, a_message_id
 from tests.contract.test_keys import an_entry
 from tidewheel.model.tombstone import Claim, Holder, Tombstone
+from tidewheel.model.topic_state import TopicState
 from tidewheel.storage.tombstones import superseding
 
 MINE, OTHERS, NEXT = (a_message_id(number) for number in (1, 2, 3))
@@ -47,11 +48,29 @@ def test_the_first_message_that_takes_anothers_place_stays_and_finds_its_own_wri
     assert store.claims.cancel("orders", MINE, 50) == moved
 
 
-def supersede(store: Store, *, from_all: bool) -> bool:
+def test_a_consumer_shows_itself_once_and_again_for_a_subscription_made_anew(store: Store) -> None:
+    store.topic()
+    assert not store.claims.shown("orders", BILLING)
+    for _ in range(2):
+        store.claims.show("orders", BILLING, 50)
+    assert store.claims.shown("orders", BILLING)
+    assert not store.claims.shown("orders", AUDIT) and not store.claims.shown("orders-2", BILLING)
+    assert not store.claims.shown("orders", Holder(subscription="billing", generation="g2"))
+
+
+def supersede(store: Store, *, from_all: bool, state: TopicState | None = None) -> bool:
     """Moves a key to a newer message, and cancels the older message, whose slot is sealed."""
     late = Tombstone(100, MINE, 50, put_ms=7)
     stop = superseding("orders", MINE, 50, from_all=from_all)
-    return store.keys.move("orders", an_entry(1), an_entry(2), late, stop)
+    return store.keys.move("orders", an_entry(1), an_entry(2), late, stop, state)
+
+
+def test_a_newer_message_stops_an_older_one_only_if_its_sender_knows_all_subscriptions(store: Store) -> None:
+    known = store.topic(sealed=500)
+    store.keys.claim("orders", an_entry(1))
+    store.subscribed("audit", reader="plain")
+    assert not supersede(store, from_all=True, state=known)
+    assert supersede(store, from_all=True, state=store.current())
 
 
 def test_a_newer_message_stops_an_older_one_and_takes_its_key_or_does_neither(store: Store) -> None:

@@ -23,7 +23,7 @@ from tidewheel.model.message import Encoding
 from tidewheel.model.recurring import Recurring
 from tidewheel.model.settings import TopicSettings
 from tidewheel.model.tombstone import Tombstone
-from tidewheel.model.topic_state import LAYOUT, TopicState
+from tidewheel.model.topic_state import LAYOUT, PlainReader, TopicState
 from tidewheel.storage.buckets import Commit
 from tidewheel.storage.deliveries import Replay
 from tidewheel.storage.items import decode_topic_state, encode_topic_state
@@ -31,7 +31,7 @@ from tidewheel.storage.storage import Storage
 
 NEWER = LAYOUT + 1
 TOMBSTONE = Tombstone(200, a_message_id(), 9_000_000_000)
-LATE = a_subscription("late")
+LATE = a_subscription("late", reader="plain")
 DAILY = Recurring(
     topic="orders",
     name="daily",
@@ -54,7 +54,7 @@ def an_entry(number: int) -> KeyEntry:
 
 def moved_to_a_newer_layout(store: Store) -> TopicState:
     """Moves a topic to a newer layout. Returns the topic state read just before the move."""
-    state = a_state(layout=NEWER, next_check_ms=50)
+    state = a_state(layout=NEWER, next_check_ms=50, readers=(PlainReader("late", "s1", declared=True),))
     assert store.topic_states.create(state)
     store.subscriptions.restore(LATE)
     store.recurring.restore(WEEKLY)
@@ -82,6 +82,7 @@ CHANGES: dict[str, tuple[Callable[[Storage, TopicState], object], object]] = {
     ),
     "swap": (lambda storage, seen: storage.merges.swap(seen, [], [], some_trash(100)), False),
     "create_subscription": (lambda storage, seen: storage.subscriptions.create(seen, a_subscription("new")), False),
+    "delete_subscription": (lambda storage, seen: storage.subscriptions.delete(seen, LATE), False),
     "resume": (lambda storage, seen: storage.subscriptions.resume(seen, LATE), False),
     "put_recurring": (lambda storage, seen: storage.recurring.put(seen, DAILY, None, None), False),
     "delete_recurring": (lambda storage, seen: storage.recurring.delete(seen, WEEKLY.name, WEEKLY.generation), False),

@@ -9,7 +9,7 @@ import pytest
 
 from tests.contract.builders import Store, a_delivery, a_park, a_state, a_subscription, in_state, raise_next_slot
 from tidewheel.model.subscription_state import State, SubscriptionState
-from tidewheel.model.topic_state import NextWork
+from tidewheel.model.topic_state import NextWork, PlainReader
 from tidewheel.storage.deliveries import HandOut
 from tidewheel.storage.parks import Parked
 from tidewheel.storage.topic_states import AT_ONCE_MS
@@ -101,6 +101,28 @@ def test_a_subscription_is_refused_when_the_next_slot_moved_across_its_cursor(
 ) -> None:
     store.topic(next_slot=now)
     _assert_refused(store, a_state(next_slot=read), a_subscription())
+
+
+def test_a_topic_state_names_the_subscriptions_that_may_not_claim(store: Store) -> None:
+    store.topic()
+    _, audit, mail = (
+        *store.subscribed("billing", reader="tidewheel"),
+        *store.subscribed("audit", reader="plain"),
+        *store.subscribed("mail", reader=None, generation="s9"),
+    )
+    before = store.current()
+    assert before.readers == (PlainReader("audit", "s1", declared=True), PlainReader("mail", "s9", declared=False))
+    assert not store.subscriptions.delete(replace(before, generation="g0"), mail)
+    assert store.subscriptions.delete(before, mail)
+    assert not store.subscriptions.delete(before, audit)
+    assert store.current().readers == before.readers[:1]
+    assert not store.subscriptions.create(before, a_subscription("another"))
+
+
+def test_a_subscription_is_refused_when_its_slots_were_sealed_since(store: Store) -> None:
+    state = store.topic(sealed=100)
+    assert store.topic_states.seal(state, 101) is not None
+    _assert_refused(store, state, a_subscription())
 
 
 def test_a_subscription_that_exists_is_not_created_again(store: Store) -> None:

@@ -33,6 +33,11 @@ UNHELD = {
     ("checks.Checks.claim_daily", "OTHER", "next_at_ms"): "as above",
     ("checks.Checks.put_off_daily", "ORPHANS", "next_at_ms"): "nobody deletes the item of a claimed work",
     ("plans.Plans.again", "STATE", "layout"): "the plan of a newer layout is refused before",
+    (
+        "tombstones.Claims.show",
+        "CLAIM",
+        "cancelled",
+    ): "nobody cancels a subscription; policies allow the write of a claim",
     ("topic_states.TopicStates.seal", "STATE", "layout"): "the answer of a newer layout is an error, sealed or not",
     (
         "topic_states.TopicStates.update_settings",

@@ -12,7 +12,7 @@ from tests.simulation import protocol_model
 SELDOM = frozenset(
     {
         *("open_cursor", "open_gen", "skip_order", "done_exists", "create_collected", "collect_order"),
-        *("again_order", "purge_planned"),
+        *("again_order", "purge_planned", "create_next_slot", "upsert_version"),
     }
 )
 """Guards that a quick hunt does not find: `make test-nightly` hunts for all."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from types import SimpleNamespace
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -59,8 +60,8 @@ def scheduled_a_day_late(patch: Patch) -> None:
 def exchanged(patch: Patch) -> None:
     releases = sending.queue_messages
 
-    def with_first_body(rows: pa.Table, carry: str | None, claim: str | None) -> list[QueueMessage]:
-        found = releases(rows, carry, claim)
+    def with_first_body(*given: Any, **options: Any) -> list[QueueMessage]:
+        found = releases(*given, **options)
         return [each._replace(text=found[0].text) for each in found]
 
     patch.setattr(sending, "queue_messages", with_first_body)
@@ -93,7 +94,7 @@ def filtered(patch: Patch) -> None:
 
 def lost(patch: Patch) -> None:
     releases = sending.queue_messages
-    patch.setattr(sending, "queue_messages", lambda *given: releases(*given)[:3])
+    patch.setattr(sending, "queue_messages", lambda *given, **options: releases(*given, **options)[:3])
 
 
 def twice(patch: Patch) -> None:

@@ -49,7 +49,7 @@ def rows_of(*messages: OutgoingMessage) -> pa.Table:
 
 def checked(text: str, *, attributes: dict[str, str] | None = None, **options: Any) -> OutgoingMessage:
     return OutgoingMessage(
-        id=IDS.next(NOW_MS + 1000),
+        id=IDS.next(NOW_MS + 1000, keyed="key" in options),
         text=text,
         encoding=Encoding.TEXT,
         attributes=attributes or {},
