@@ -25,8 +25,13 @@ _RARE: Mapping[str, Mapping[str, Asked]] = {
         "loser": Asked({"dynamodb.PutItem": 2, "dynamodb.GetItem": 1}, reads=1, writes=2),
     },
     "receive": {
-        # A consumer claims a message, in a topic with `claims="all"`.
+        # A consumer claims a message that can be cancelled until a consumer has it.
         "claim": Asked({"dynamodb.UpdateItem": 1}, writes=1),
+        # A client's first receive from a subscription reads the subscription (and the topic, if that is not known) ...
+        "one": Asked({"sqs.ReceiveMessage": 1}),
+        "first": Asked({"dynamodb.GetItem": 1}, reads=1),
+        # ... and says that a consumer reads it, unless that is declared.
+        "shown": Asked({"dynamodb.UpdateItem": 1}, writes=1),
     },
 }
 """Flow -> its measures that no bill contains."""

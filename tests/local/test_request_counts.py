@@ -208,18 +208,25 @@ def test_a_key_costs_a_write_a_message_and_an_upsert_a_transaction_more() -> Non
         assert_asks(service, batch_window(service), ingest=one | {"loser": 1})
 
 
-@pytest.mark.parametrize("claims", ["none", "all"])
-def test_a_consumer_pays_two_requests_for_ten_messages_and_a_write_for_each_claim(claims: str) -> None:
+@pytest.mark.parametrize(
+    ("claims", "keyed", "claimed"), [("none", True, 0), ("keyed", False, 0), ("keyed", True, 10), ("all", False, 10)]
+)
+def test_a_consumer_pays_two_requests_for_ten_messages_and_a_write_for_each_claim(
+    claims: str, keyed: bool, claimed: int
+) -> None:
     with orders(claims=claims) as service:
         settle(service)
         client = service.client
-        client.send_many(TOPIC, [Message(body=f"message {i}", delay="10s") for i in range(11)])
+        keys = [f"key {i}" if keyed else None for i in range(11)]
+        client.send_many(TOPIC, [Message(body="x", delay="10s", key=key) for key in keys])
         service.stack.advance(seconds=20)
-        assert client.receive(TOPIC, "billing", max_messages=1)  # the client knows the subscription now
+        shows = claims != "none"
+        first = {"one": 1, "first": 1, "shown": shows, "claim": claimed // 10}
+        assert_asks(service, lambda: client.receive(TOPIC, "billing", max_messages=1), receive=first)
 
         def take() -> None:
             messages = client.receive(TOPIC, "billing")
             assert len(messages) == 10
             client.delete(TOPIC, "billing", messages)
 
-        assert_asks(service, take, receive={"ten": 1, "claim": 10 * (claims == "all")})
+        assert_asks(service, take, receive={"ten": 1, "claim": claimed})
