@@ -84,7 +84,7 @@ class Administrators:
             generation=state.generation,
             slot_ms=state.slot_ms,
             lookahead_ms=state.settings.lookahead_ms,
-            claimed=state.settings.claims == "all",
+            claims=state.settings.claims,
         )
         self.world.promises.lives.append(life)
         return life

@@ -15,6 +15,7 @@ from tests.simulation.interleaving import Task
 from tests.simulation.promises import Reader, Sent, TopicLife, Violation
 from tests.simulation.world import World
 from tidewheel.flows.delivery.cancel import CancelResult, TooLate
+from tidewheel.model.message import id_bytes
 from tidewheel.model.tombstone import LATEST_CANCEL_MS, Holder, claim_ttl_s
 
 _AGAIN_MS = 30_000
@@ -27,7 +28,7 @@ class Copy:
     """A copy in a reader's queue.
 
     Attributes:
-        generation: of the subscription, as its header says.
+        generation: of the subscription, as its header says; None if it is not claimed.
         visible_ms: when a consumer receives it.
         handed: whether it was handed out before.
     """
@@ -35,7 +36,7 @@ class Copy:
     life: TopicLife
     reader: Reader
     sent: Sent
-    generation: str
+    generation: str | None
     visible_ms: int
     handed: bool = False
 
@@ -49,7 +50,7 @@ class Consumers:
         self._dropped: list[Copy] = []
         self._owed: list[tuple[TopicLife, str, Sent]] = []
 
-    def took(self, life: TopicLife, reader: Reader, sent: Sent, generation: str, visible_ms: int) -> None:
+    def took(self, life: TopicLife, reader: Reader, sent: Sent, generation: str | None, visible_ms: int) -> None:
         """Notes a copy that a queue took."""
         at_ms = visible_ms + self.world.random.choice([0, 1_000, _LONGEST_WAIT_MS])
         self.waiting.append(Copy(life=life, reader=reader, sent=sent, generation=generation, visible_ms=at_ms))
@@ -62,6 +63,9 @@ class Consumers:
 
     def _start(self, copy: Copy) -> None:
         self.waiting.remove(copy)
+        if copy.generation is None:
+            self._hand_out(copy)
+            return
         holder = Holder(subscription=copy.reader.name, generation=copy.generation)
 
         def call(ports: FaultyPorts) -> None:
@@ -101,6 +105,8 @@ class Consumers:
         Raises:
             Violation: nobody has it.
         """
+        if not sent.topic.state.settings.claims_id(id_bytes(sent.id)):
+            return
         if not isinstance(outcome, TooLate) or sent.topic.ending or self.world.was_at_rest(sent.topic.name):
             return
         if not outcome.subscriptions and self.world.now_ms - sent.deliver_at_ms < LATEST_CANCEL_MS // 2:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tidewheel.model.settings import Claims
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Odds:
@@ -43,7 +45,7 @@ class Mode:
         lasting: whether AWS refuses the same calls for minutes or hours.
         family: what lasts then; None: the seed decides.
         timed: whether calls take time.
-        claimed: whether consumers claim messages.
+        claims: which messages consumers claim.
     """
 
     odds: Odds = NO_FAULTS
@@ -51,7 +53,7 @@ class Mode:
     lasting: bool = False
     family: str | None = None
     timed: bool = False
-    claimed: bool = False
+    claims: Claims = "none"
 
 
 MODES = {
@@ -62,8 +64,10 @@ MODES = {
     "timed": Mode(timed=True),
     "timed_faults": Mode(odds=FAULTS, unreliable=True, timed=True),
     "timed_half_well": Mode(lasting=True, timed=True),
-    "claims": Mode(odds=FAULTS, unreliable=True, claimed=True),
-    "claims_calm": Mode(claimed=True),
-    "claims_half_well": Mode(lasting=True, claimed=True),
-    "claims_timed": Mode(odds=FAULTS, unreliable=True, timed=True, claimed=True),
+    "claims": Mode(odds=FAULTS, unreliable=True, claims="all"),
+    "claims_calm": Mode(claims="all"),
+    "claims_half_well": Mode(lasting=True, claims="all"),
+    "claims_timed": Mode(odds=FAULTS, unreliable=True, timed=True, claims="all"),
+    "keyed": Mode(odds=FAULTS, unreliable=True, claims="keyed"),
+    "keyed_timed": Mode(odds=FAULTS, unreliable=True, timed=True, claims="keyed"),
 }

@@ -254,7 +254,7 @@ class TopicLife:
         lookahead_ms: how long before a slot begins it is planned.
         ending: whether somebody began to delete it: then nothing is promised any more.
         repeated: recurring messages by name.
-        claimed: whether consumers claim its messages.
+        claims: which of its messages consumers claim.
     """
 
     name: str
@@ -266,13 +266,13 @@ class TopicLife:
     keys: dict[str, KeyHistory] = field(default_factory=dict)
     repeated: dict[str, Repeated] = field(default_factory=dict)
     ending: bool = False
-    claimed: bool = False
+    claims: Claims = "none"
 
     @property
     def state(self) -> TopicState:
         """The topic's state, as a client remembers it."""
-        claims: Claims = "all" if self.claimed else "none"
-        settings = TopicSettings(slot_s=self.slot_ms // 1000, lookahead_s=self.lookahead_ms // 1000, claims=claims)
+        lookahead_s = self.lookahead_ms // 1000
+        settings = TopicSettings(slot_s=self.slot_ms // 1000, lookahead_s=lookahead_s, claims=self.claims)
         return new_topic_state(self.name, self.generation, settings, 0)
 
     def lifts(self, older: Sent, newer: Sent) -> bool:

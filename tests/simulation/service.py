@@ -136,9 +136,9 @@ class Simulation:
         one_of_three = self.world.lasting is not None and self.world.lasting.family == "topic"
         topics = TOPICS[: 3 if one_of_three else random.choice([1, 1, 2, 3])]
         self.plain = PlainSenders(self.world, self.clients)
-        self.consumers = Consumers(self.world) if self.mode.claimed else None
+        self.consumers = Consumers(self.world) if self.mode.claims != "none" else None
         self.clients.consumers = self.consumers
-        self.world.promises.claimed = self.mode.claimed
+        self.world.promises.claimed = self.mode.claims != "none"
         self.triggers.sources += [self.plain] if self.consumers is None else [self.plain, self.consumers]
         settings = {each: self._settings() for each in topics}
         crowd = random.choice(_MANY if self.mode.lasting else _CROWDS)
@@ -226,7 +226,7 @@ class Simulation:
             collect_interval_s=random.choice([60, 1800]),
             retention_s=random.choice([0, 0, 7200]),
             redrive_s=1800,
-            claims="all" if self.mode.claimed else "none",
+            claims=self.mode.claims,
         )
 
     def _move(self) -> None:

@@ -64,7 +64,7 @@ class Watch:
         if sent is not None:
             self._check_sent(life, reader, sent)
             if self._consumers is not None:
-                self._consumers.took(life, reader, sent, header["claim"], visible_ms)
+                self._consumers.took(life, reader, sent, header.get("claim"), visible_ms)
             else:
                 self._check_given(life, reader, sent)
             came, asked = (release.text, (release.attributes or {}).get("colour")), (sent.text, sent.colour)
