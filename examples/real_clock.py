@@ -5,7 +5,7 @@ import boto3
 
 from tidewheel.local import LocalTidewheel
 
-with LocalTidewheel(clock="real", slot_s=1, lookahead_s=4) as stack:
+with LocalTidewheel(clock="real") as stack:
     tw = stack.client()
     tw.create_topic("orders")
     subscription = tw.create_subscription("orders", "billing")

@@ -40,7 +40,8 @@ def test_a_late_cancel_says_who_may_get_the_message_all_the_same_and_why(topic: 
     answer = topic.client.cancel(topic.name, **KEY)
     assert isinstance(answer, TooLate)
     assert answer.reason == (
-        "plain readers may get it: audit; no consumer of the SDK has received yet from: mail. "
+        "plain readers may get it: audit; no consumer of the SDK has received yet from: mail "
+        "(declare reader='tidewheel' at its creation, or receive once). "
         "For all others it is stopped"
     )
     topic.advance(minutes=2)

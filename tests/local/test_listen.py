@@ -26,7 +26,7 @@ from typer.testing import CliRunner
 from urllib3.exceptions import SSLError
 
 from tests.local.programs import PATIENCE_S, Programs, ended, until
-from tidewheel import Message, ReceivedMessage, Tidewheel
+from tidewheel import Consumer, Message, ReceivedMessage, Tidewheel
 from tidewheel.cli.listen import post
 from tidewheel.cli.main import app
 from tidewheel.cli.target import Target
@@ -204,6 +204,19 @@ def test_a_message_is_posted_byte_for_byte_with_its_headers_and_then_acknowledge
     assert {(each["status"], each["attempt"]) for each in found_tries} == {(200, 1)}
     assert {each.id for each in sent.values()} < {each["id"] for each in found_tries}
     assert errors == "Stopped. Messages: 4 handled.\n"
+
+
+def test_a_retry_is_posted_with_the_id_of_the_first_message(world: World, hook: Hook) -> None:
+    world.subscribe()
+    first = world.client.send("orders", "again").id
+    [message] = world.client.receive("orders", world.name, wait_s=20)
+    Consumer(world.client, "orders", world.name).retry_later(message, delay=0)
+    process = world.start(hook.url, "--json")
+    until(lambda: hook.got and not world.left(), process)
+    [tried] = tries(interrupted(process)[0])
+    [got] = hook.got
+    assert tried["original_id"] == got.headers["Tidewheel-Original-Id"] == first
+    assert (tried["id"], tried["attempt"]) == (got.headers["Tidewheel-Id"], 2) and tried["id"] != first
 
 
 def test_what_is_not_taken_comes_again_by_the_queues_rule(world: World, hook: Hook) -> None:

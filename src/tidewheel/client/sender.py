@@ -10,7 +10,6 @@ messages before the pause.
 
 from __future__ import annotations
 
-import logging
 import random
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -30,8 +29,6 @@ from tidewheel.storage.bodies import store_body
 
 if TYPE_CHECKING:
     from mypy_boto3_sqs import SQSClient
-
-_log = logging.getLogger(__name__)
 
 URGENT_MS = 1_800_000
 """Messages due within this time go to the urgent queue. Other messages can wait for large ledgers.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import BotoCoreError, ClientError
@@ -133,15 +133,7 @@ def next_step(status: MessageStatus, now: datetime, in_queue: bool = False) -> s
             return "It has expired: subscriptions that do not have it never get it."
     if in_queue:
         return "It went to the queues without a ledger, since it was due soon after it was sent."
-    if status.deliver_at + timedelta(minutes=1) < now:
-        return (
-            "No ledger holds it. It went to the queues without a ledger since it was due soon after it was sent, or it "
-            "was delivered and its ledger is collected, or it was never sent."
-        )
-    return (
-        "No ledger holds it. It is still in an ingest queue (seconds, or five minutes if it is due in over half an "
-        "hour), or it went to the queues without a ledger since it is due soon, or it was never sent."
-    )
+    return status.explanation or "No ledger holds it."
 
 
 def download(console: Console, request: Request) -> Response:

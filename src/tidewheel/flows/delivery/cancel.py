@@ -67,7 +67,8 @@ class TooLate:
             return "its slot is sealed"
         why = [f"plain readers may get it: {', '.join(self.plain)}"] if self.plain else []
         if self.unseen:
-            why.append(f"no consumer of the SDK has received yet from: {', '.join(self.unseen)}")
+            how = "declare reader='tidewheel' at its creation, or receive once"
+            why.append(f"no consumer of the SDK has received yet from: {', '.join(self.unseen)} ({how})")
         return f"{'; '.join(why)}. For all others it is stopped"
 
     def __bool__(self) -> bool:
