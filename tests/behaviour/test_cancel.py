@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -83,10 +84,11 @@ def test_a_key_that_nobody_used_is_cancelled_without_a_message(topic: Topic) -> 
         ("all", "tidewheel", "taken", "taken"),
         ("keyed", "plain", "sealed", "sealed"),
         ("all", "plain", "sealed", "sealed"),
+        ("keyed", None, "sealed", "sealed"),
     ],
 )
 def test_a_receipt_tells_until_when_its_message_can_be_cancelled(
-    topic: Topic, claims: str, reader: str, without: str, keyed: str
+    topic: Topic, claims: Any, reader: Any, without: str, keyed: str
 ) -> None:
     orders = topic.another("receipt", claims=claims)
     orders.client.create_subscription(orders.name, "other", reader=reader)

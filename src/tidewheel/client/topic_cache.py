@@ -135,7 +135,7 @@ class TopicCache:
             return
         until = f"until {settings.lookahead_s} to {least_s} s before it is due"
         if settings.claims == "none":
-            how = f"give at least {least_s} s: in this topic, a newer message replaces it only {until}"
+            how = f"give at least {least_s} s: with claims='none', a newer message replaces it only {until}"
             name = next((each for each in ("deliver_at", "delay_level") if getattr(message, each) is not None), "delay")
             raise InvalidValue(name, getattr(message, name), how)
         if plain and state.topic not in self._warned:

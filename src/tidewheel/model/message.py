@@ -242,8 +242,8 @@ class Receipt:
     """The result of send, with the message's id and due time.
 
     Attributes:
-        cancellable_until_ms: until when the message can be cancelled, moved or replaced, in Unix ms. None: until a
-            consumer has it.
+        cancellable_until_ms: until when the message can surely be cancelled, moved or replaced, in Unix ms. None: until
+            a consumer has it.
     """
 
     id: MessageId
@@ -258,9 +258,9 @@ class Receipt:
 
     @property
     def cancellable_until(self) -> datetime | None:
-        """Until when the message can be cancelled, moved or replaced, UTC. None: until a consumer has it.
+        """Until when the message can surely be cancelled, moved or replaced, UTC. None: until a consumer has it.
 
-        A time before now means that the message cannot be cancelled.
+        None needs subscriptions with `reader="tidewheel"`. A time before now means that a cancel may come too late.
         """
         until_ms = self.cancellable_until_ms
         return None if until_ms is None else datetime.fromtimestamp(until_ms / 1000, UTC)

@@ -145,11 +145,11 @@ class TopicState:
         return [each.name for each in self.readers if each.declared]
 
     def cancellable_until_ms(self, id: bytes) -> int | None:
-        """Returns until when the message with an id of 16 bytes can be stopped. None: until a consumer has it.
+        """Returns until when the message with an id of 16 bytes can surely be stopped. None: until a consumer has it.
 
-        Plain readers claim nothing. A topic with such a reader stops messages only until their slot is sealed.
+        A subscription that is not declared to claim may hand out a message that is stopped after the seal of its slot.
         """
-        if self.settings.claims_id(id) and not self.plain_readers:
+        if self.settings.claims_id(id) and not self.readers:
             return None
         return id_deliver_at_ms(id) // self.slot_ms * self.slot_ms - self.settings.lookahead_ms
 
