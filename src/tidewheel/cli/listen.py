@@ -62,7 +62,7 @@ def listen(
     """Post the messages of a subscription to a URL, until Ctrl-C.
 
     An answer of 2xx acknowledges a message. Otherwise the message comes again after its queue's visibility time-out,
-    and goes to the dead-letter queue after its queue's maximum of receives.
+    and goes to the dead-letter queue after as many tries as this prints at its start.
     """
     from tidewheel.client.worker.consumer import Consumer
 
@@ -97,12 +97,15 @@ def _tell_ready(
 ) -> None:
     """Prints what is listened to, the queue's rule for messages that are not taken, and why messages may not come."""
     from tidewheel.client.operations.dead_letters import attributes_of
+    from tidewheel.client.worker.claiming import MAX_CLAIMS, begin
 
     rule = attributes_of(service.core.connection.sqs, source.queue_url, "VisibilityTimeout", "RedrivePolicy")
     hidden_s = int(rule["VisibilityTimeout"])
     dead = "without end: it has no dead letters"
     if (policy := rule.get("RedrivePolicy")) is not None:
-        dead = f"and goes to the dead-letter queue after {json.loads(policy)['maxReceiveCount']} tries"
+        queues = int(json.loads(policy)["maxReceiveCount"])
+        tries = min(queues, MAX_CLAIMS) if begin(service.core, source.topic, source.name) else queues
+        dead = f"and goes to the dead-letter queue after {tries} tries"
     notes = [f"A message without an answer of 2xx comes again after {hidden_s} s, {dead}."]
     if source.state.value != "ACTIVE":
         how = f"tidewheel subscriptions resume {source.topic} {source.name}"
