@@ -134,7 +134,7 @@ def test_a_message_of_the_sdk_enters_few_files_and_no_exception(road: Road) -> N
     assert len(sending) <= 16, sorted(sending)
     assert len(ingest) <= 31, sorted(ingest)
     assert len(dispatch) <= 37, sorted(dispatch)
-    assert len(receiving) <= 16, sorted(receiving)
+    assert len(receiving) <= 17, sorted(receiving)
     union = sending | ingest | dispatch | receiving
     assert len(union) <= 55, sorted(union)
 

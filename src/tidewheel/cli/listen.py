@@ -97,14 +97,14 @@ def _tell_ready(
 ) -> None:
     """Prints what is listened to, the queue's rule for messages that are not taken, and why messages may not come."""
     from tidewheel.client.operations.dead_letters import attributes_of
-    from tidewheel.client.worker.claiming import MAX_CLAIMS, begin
+    from tidewheel.client.receiving import MAX_RECEIVES, begin
 
     rule = attributes_of(service.core.connection.sqs, source.queue_url, "VisibilityTimeout", "RedrivePolicy")
     hidden_s = int(rule["VisibilityTimeout"])
     dead = "without end: it has no dead letters"
     if (policy := rule.get("RedrivePolicy")) is not None:
         queues = int(json.loads(policy)["maxReceiveCount"])
-        tries = min(queues, MAX_CLAIMS) if begin(service.core, source.topic, source.name) else queues
+        tries = min(queues, MAX_RECEIVES) if begin(service.core, source.topic, source.name) else queues
         dead = f"and goes to the dead-letter queue after {tries} tries"
     notes = [f"A message without an answer of 2xx comes again after {hidden_s} s, {dead}."]
     if source.state.value != "ACTIVE":

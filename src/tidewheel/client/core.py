@@ -22,8 +22,8 @@ class Core:
         clock: the source of time.
         ids: makes the ids of messages.
         cache: the topics and subscriptions that the client has read.
-        begun: topic and subscription that this client receives from -> what `claiming.begin` returned, until which time
-            in ms that counts, and the subscription's generation.
+        begun: topic and subscription that this client receives from -> what `receiving.begin` returned, until when (ms)
+            that counts, and the generation of the subscription.
     """
 
     connection: Connection

@@ -5,15 +5,17 @@ from __future__ import annotations
 import base64
 import hashlib
 import logging
+import math
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from tidewheel.aws.tries import AWS_ERRORS
 from tidewheel.client.connection import Connection
-from tidewheel.errors import BodyChanged, DeleteFailed, InvalidValue
+from tidewheel.errors import BodyChanged, DeleteFailed, InvalidValue, TidewheelError, UnknownSubscription, UnknownTopic
 from tidewheel.model.message import Encoding
 from tidewheel.model.received import ReceivedMessage, parse_received
+from tidewheel.model.tombstone import CANCELLED_KEPT_S, Holder
 from tidewheel.model.untrusted import check_whole
 from tidewheel.model.validation import MAX_PAYLOAD_BYTES, OutgoingMessage
 from tidewheel.storage.bodies import put_body
@@ -21,10 +23,66 @@ from tidewheel.storage.bodies import put_body
 if TYPE_CHECKING:
     from mypy_boto3_sqs import SQSClient
 
+    from tidewheel.client.core import Core
+
 RECEIVE_BATCH = 10
 MAX_WAIT_S = 20
+MAX_RECEIVES = 5
+"""How often a message is handed out before a consumer buries it."""
+_AGAIN_MS = 60_000
 
 _log = logging.getLogger(__name__)
+
+
+def begin(core: Core, topic: str, subscription: str, generation: str | None = None) -> bool:
+    """Says, once a client, that a consumer of the SDK reads a subscription. Returns whether consumers bury what fails.
+
+    Until then, late cancels answer that the message may still come to the subscription. If the table cannot be reached
+    or refuses, a warning tells it, and it is tried again after a minute.
+
+    Args:
+        core: the client's.
+        topic: the topic.
+        subscription: its name.
+        generation: the subscription's, if known.
+    """
+    now_ms = core.clock.now_ms()
+    known, until_ms, of = core.begun.get((topic, subscription), (False, 0, ""))
+    if now_ms < until_ms and generation in (None, of):
+        return known
+    try:
+        settings, found = core.cache.state(topic).settings, core.cache.subscription(topic, subscription)
+        claims = settings.claims != "none" and found.reader != "plain"
+        if claims and found.reader is None:
+            core.connection.storage.claims.show(
+                topic,
+                Holder(subscription=subscription, generation=generation or found.generation),
+                now_ms // 1000 + CANCELLED_KEPT_S,
+            )
+    except (UnknownTopic, UnknownSubscription):  # it was deleted, and its queue has messages left
+        return False
+    except (*AWS_ERRORS, TidewheelError) as error:  # messages without a key need neither the table nor the subscription
+        _log.warning(
+            "late cancels in topic %s cannot count on subscription %s: its consumer may not write claims (%s). "
+            "Grant it what `tidewheel policy consumer` prints",
+            topic,
+            subscription,
+            error,
+        )
+        core.begun[topic, subscription] = False, now_ms + _AGAIN_MS, generation or ""
+        return False
+    core.begun[topic, subscription] = claims, math.inf, generation or found.generation
+    return claims
+
+
+def must_ask(messages: Iterable[ReceivedMessage], buries: bool) -> bool:
+    """Returns whether some messages are to be claimed or buried before they are handed out.
+
+    Args:
+        messages: as received.
+        buries: what `begin` returned.
+    """
+    return any(each.claim or (buries and each.receive_count > MAX_RECEIVES) for each in messages)
 
 
 def check_receive(max_messages: int, wait_s: int, name: str = "max_messages") -> None:

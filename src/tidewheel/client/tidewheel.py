@@ -29,7 +29,7 @@ from tidewheel.client.operations.stats import LedgerInfo, TopicStats, topic_ledg
 from tidewheel.client.recurring import RecurringMessage
 from tidewheel.client.sender import Sender
 from tidewheel.client.waiting import MessageStatus, WaitingMessage
-from tidewheel.client.worker.claiming import begin, claim_all
+from tidewheel.client.worker.claiming import claim_all
 from tidewheel.clock import Clock
 from tidewheel.errors import InvalidValue, SendFailed
 from tidewheel.flows.administration import pause as states
@@ -481,10 +481,11 @@ class Tidewheel:
         with deadline.patience(wait_s + CALL_S), tracing.receiving(topic, subscription) as found:
             known = self.core.cache.subscription(topic, subscription)
             queue_url = known.queue_url
-            begin(self.core, topic, subscription, known.generation)
+            buries = receiving.begin(self.core, topic, subscription, known.generation)
             connection, now_ms = self.core.connection, self.core.clock.now_ms()
             taken = receiving.receive(connection.polling(wait_s), queue_url, max_messages, wait_s)
-            taken = claim_all(self.core, topic, subscription, queue_url, taken, now_ms)
+            if receiving.must_ask(taken, buries):
+                taken = claim_all(self.core, topic, subscription, queue_url, taken, now_ms)
             found.extend(receiving.with_bodies(connection, taken))
         return found
 

@@ -9,7 +9,6 @@ queues of such a topic allow more receives, and the consumer buries its other me
 from __future__ import annotations
 
 import logging
-import math
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from enum import Enum
@@ -22,17 +21,14 @@ from tidewheel.client import receiving
 from tidewheel.client.connection import Connection
 from tidewheel.client.core import Core
 from tidewheel.client.operations.dead_letters import bury
-from tidewheel.errors import ClaimFailed, DeleteFailed, InvalidValue, TidewheelError, UnknownSubscription, UnknownTopic
+from tidewheel.client.receiving import MAX_RECEIVES
+from tidewheel.errors import ClaimFailed, DeleteFailed, InvalidValue
 from tidewheel.model.message import id_bytes, id_deliver_at_ms
 from tidewheel.model.received import ReceivedMessage
-from tidewheel.model.tombstone import CANCELLED_KEPT_S, Holder, claim_ttl_s
+from tidewheel.model.tombstone import Holder, claim_ttl_s
 
-MAX_CLAIMS = 5
-"""How often a message is handed out before it is buried."""
-SPENT = f"handed out more than {MAX_CLAIMS} times, and never acknowledged"
+SPENT = f"handed out more than {MAX_RECEIVES} times, and never acknowledged"
 """The reason of a dead letter that was handed out too often."""
-
-_AGAIN_MS = 60_000
 
 _log = logging.getLogger(__name__)
 
@@ -45,47 +41,6 @@ class Claimed(Enum):
     SPENT = "bury it"
 
 
-def begin(core: Core, topic: str, subscription: str, generation: str | None = None) -> bool:
-    """Says, once a client, that a consumer of the SDK reads a subscription. Returns whether consumers bury what fails.
-
-    Until then, late cancels answer that the message may still come to the subscription. If the table cannot be reached
-    or refuses, a warning tells it, and it is tried again after a minute.
-
-    Args:
-        core: the client's.
-        topic: the topic.
-        subscription: its name.
-        generation: the subscription's, if known.
-    """
-    now_ms = core.clock.now_ms()
-    known, until_ms, of = core.begun.get((topic, subscription), (False, 0, ""))
-    if now_ms < until_ms and generation in (None, of):
-        return known
-    try:
-        settings, found = core.cache.state(topic).settings, core.cache.subscription(topic, subscription)
-        claims = settings.claims != "none" and found.reader != "plain"
-        if claims and found.reader is None:
-            core.connection.storage.claims.show(
-                topic,
-                Holder(subscription=subscription, generation=generation or found.generation),
-                now_ms // 1000 + CANCELLED_KEPT_S,
-            )
-    except (UnknownTopic, UnknownSubscription):  # it was deleted, and its queue has messages left
-        return False
-    except (*AWS_ERRORS, TidewheelError) as error:  # messages without a key need neither the table nor the subscription
-        _log.warning(
-            "late cancels in topic %s cannot count on subscription %s: its consumer may not write claims (%s). "
-            "Grant it what `tidewheel policy consumer` prints",
-            topic,
-            subscription,
-            error,
-        )
-        core.begun[topic, subscription] = False, now_ms + _AGAIN_MS, generation or ""
-        return False
-    core.begun[topic, subscription] = claims, math.inf, generation or found.generation
-    return claims
-
-
 def claim(core: Core, topic: str, subscription: str, message: ReceivedMessage, now_ms: int) -> Claimed:
     """Claims a message for its subscription. A message without the header's field is only counted.
 
@@ -95,9 +50,9 @@ def claim(core: Core, topic: str, subscription: str, message: ReceivedMessage, n
     """
     connection = core.connection
     if message.claim is None:
-        fails = begin(core, topic, subscription) and message.receive_count > MAX_CLAIMS
+        fails = receiving.begin(core, topic, subscription) and message.receive_count > MAX_RECEIVES
         return Claimed.SPENT if fails else Claimed.MINE
-    begin(core, topic, subscription, message.claim)
+    receiving.begin(core, topic, subscription, message.claim)
     holder = Holder(subscription=subscription, generation=message.claim)
     ttl_s = claim_ttl_s(id_deliver_at_ms(id_bytes(message.id)), now_ms, cancelled=False)
     try:
@@ -111,7 +66,7 @@ def claim(core: Core, topic: str, subscription: str, message: ReceivedMessage, n
     if count is None:
         return Claimed.CANCELLED
     # A redrive begins SQS's count anew, and what waited for DynamoDB's answer makes it too high.
-    return Claimed.SPENT if min(count, message.receive_count) > MAX_CLAIMS else Claimed.MINE
+    return Claimed.SPENT if min(count, message.receive_count) > MAX_RECEIVES else Claimed.MINE
 
 
 def claim_all(
@@ -134,9 +89,6 @@ def claim_all(
     Raises:
         ClaimFailed, InvalidValue: no message could be claimed.
     """
-    buries = begin(core, topic, subscription)
-    if not any(each.claim or (buries and each.receive_count > MAX_CLAIMS) for each in messages):
-        return list(messages)
     connection, failures = core.connection, list[Exception]()
 
     def one(message: ReceivedMessage) -> Claimed | None:

@@ -22,7 +22,7 @@ from tidewheel.client.operations.dead_letters import attributes_of, bury, reason
 from tidewheel.client.receiving import fetch_payload
 from tidewheel.client.sender import Sender
 from tidewheel.client.tidewheel import Tidewheel
-from tidewheel.client.worker.claiming import Claimed, begin, buried, claim, claim_all
+from tidewheel.client.worker.claiming import Claimed, buried, claim, claim_all
 from tidewheel.client.worker.interrupts import Interrupts
 from tidewheel.client.worker.retries import Delay, retry_due_ms, sent_again
 from tidewheel.client.worker.run import Run, Steps
@@ -164,12 +164,14 @@ class Consumer:
             self._acknowledge(dropped)
         wanted = [message for message, drops in taken if not drops]
         core = self._core
+        if not receiving.must_ask(wanted, receiving.begin(core, self.topic, self.subscription)):
+            return wanted
         return claim_all(core, self.topic, self.subscription, self._queue_url, wanted, core.clock.now_ms(), self._count)
 
     def _take(self, max_messages: int, wait_s: int) -> list[ReceivedMessage]:
         with deadline.patience(wait_s + CALL_S):
             known = self._core.cache.subscription(self.topic, self.subscription)
-            begin(self._core, self.topic, self.subscription, known.generation)
+            receiving.begin(self._core, self.topic, self.subscription, known.generation)
             return receiving.receive(self._core.connection.polling(wait_s), known.queue_url, max_messages, wait_s)
 
     @patient()
