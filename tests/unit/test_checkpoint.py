@@ -40,6 +40,7 @@ AUDIT = SubscriptionState(
     start=0,
     state=State.PAUSED,
     created_at_ms=1,
+    created_slot=4,
 )
 DOCUMENT = {
     "v": 1,
@@ -49,8 +50,8 @@ DOCUMENT = {
     "written_at_ms": 1234,
     "marks": [9, 8, 5, 7],
     "subscriptions": [
-        ["audit", "s2", "https://a", 6, 0, "PAUSED", 1, {}],
-        ["billing", "s1", "https://q", 5, 3, "ACTIVE", 2, {}],
+        ["audit", "s2", "https://a", 6, 0, "PAUSED", 1, 4, {}],
+        ["billing", "s1", "https://q", 5, 3, "ACTIVE", 2, 0, {}],
     ],
     "tombstones": [[10, "a", 50, None, 1], [11, "b", 60, None, 1]],
     "created_at_ms": None,
