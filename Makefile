@@ -39,7 +39,7 @@ $(VENV)/.installed: requirements.lock pyproject.toml
 	$(UV_INSTALL) --no-deps --no-build-isolation -e .
 	@touch $@
 
-try: $(TRY)/.installed  ## make .venv-try with the local service only: 350 MB
+try: $(TRY)/.installed  ## make .venv-try with the local service only: 400 MB
 
 $(TRY)/.installed: BIN := $(TRY)/bin
 $(TRY)/.installed: requirements.lock pyproject.toml
