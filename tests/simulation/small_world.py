@@ -60,7 +60,8 @@ class SmallWorld(Healing):
         self.service = recorded_service(self.clock, max_skew_ms=100)
         self.ids = IdSource()
         self.settings = TopicSettings(
-            **{"slot_s": SLOT_S, "lookahead_s": SLOT_S, "collect_interval_s": 600, "redrive_s": 600, **settings}
+            **{"slot_s": SLOT_S, "lookahead_s": SLOT_S, "collect_interval_s": 600, "redrive_s": 600}
+            | {"claims": "none", **settings}
         )
         self.actors: list[Actor] = []
         self.names: dict[str, str] = {}
