@@ -46,7 +46,9 @@ from tidewheel.model.validation import check_message
 from tidewheel.model.wheel import open_from
 
 TOPIC = "orders"
-SETTINGS = TopicSettings(slot_s=10, lookahead_s=60, inline_rows=60, part_rows=20, max_buckets=8, collect_interval_s=60)
+SETTINGS = TopicSettings(
+    slot_s=10, lookahead_s=60, inline_rows=60, part_rows=20, max_buckets=8, collect_interval_s=60, claims="none"
+)
 SPEED = 10
 QUEUES = {"billing": "queue-billing", "audit": "queue-audit"}
 KEYS = 30

@@ -49,7 +49,7 @@ class World:
         """Makes a topic with subscriptions, "mail" if none is named."""
         self.client.create_topic(name, **{"collect_interval_s": 21_600, **settings})
         for subscription in subscriptions or ("mail",):
-            self.client.create_subscription(name, subscription)
+            self.client.create_subscription(name, subscription, reader="tidewheel")
         return name
 
     def bodies(self, topic: str, subscription: str = "mail") -> list[str]:
