@@ -36,6 +36,10 @@ _LEAST_MS = 100_000_000_000
 _MOST_MS = 10**15
 _YEAR_1_MS = -62_135_596_800_000
 _NUMBER = r"^[+-]?\d{1,18}(\.\d*)?([Ee][+-]?\d{1,2})?$"
+_USUAL = (
+    r"^[12]\d{3}-(0[1-9]|1[0-2])-(0[1-9]|1\d|2[0-8])T([01]\d|2[0-3]):[0-5]\d:[0-5]\d(\.\d{1,6})?(Z|[+-]0\d:[0-5]\d)$"
+)
+"""Arrow reads texts of this form in a twentieth of the time. Of other days, it takes some that do not exist."""
 _TEXT = re.compile(
     r"(\d{4}-\d\d-\d\d)(?:[T ]((?:[01]\d|2[0-3]):\d\d(?::\d\d)?)(?:(?<=:\d\d:\d\d)\.(\d{1,40}))?"
     r"(?: *(Z|UTC|GMT|[+-](?:0\d|1[0-8])(?::?[0-5]\d)?))?)?",
@@ -135,7 +139,10 @@ def _of_text(column: pa.Array, time_zone: str | None) -> Times:
     numbers, no_zone = true_of(pc.match_substring_regex(text, _NUMBER)), none_of(len(text))
     found = pc.replace_substring_regex(text.filter(pa.array(numbers)), r"^\+", "").cast(pa.float64())
     ms[numbers] = _of_floats(found.to_numpy(zero_copy_only=False))
-    others = there & ~bad & ~numbers
+    usual = true_of(pc.match_substring_regex(text, _USUAL))
+    instants = text.filter(pa.array(usual)).cast(pa.timestamp("us", "UTC")).cast(pa.int64())
+    ms[usual] = -(-instants.to_numpy(zero_copy_only=False) // 1000)
+    others = there & ~bad & ~numbers & ~usual
     read = [_read(each, time_zone) for each in text.filter(pa.array(others)).to_pylist()]
     ms[others] = [_MOST_MS if each is None else each for each in read]
     no_zone[others] = [each is None for each in read]
