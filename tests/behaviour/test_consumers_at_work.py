@@ -36,6 +36,7 @@ from tidewheel import (
 )
 from tidewheel.client.worker import run as worker
 from tidewheel.local import MemoryTidewheel
+from tidewheel.model.settings import Claims
 
 TOPIC = "orders"
 LARGE = "x" * 1_500_000
@@ -52,10 +53,10 @@ def until(true: Callable[[], object]) -> None:
 class Service:
     """A service in memory with a topic, two subscriptions, and a consumer of the first."""
 
-    def __init__(self, **consumer: Any) -> None:
+    def __init__(self, claims: Claims = "keyed", **consumer: Any) -> None:
         self.stack = MemoryTidewheel()
         self.client: Tidewheel = self.stack.client()
-        self.client.create_topic(TOPIC)
+        self.client.create_topic(TOPIC, claims=claims)
         self.url, self.other_url = (
             self.client.create_subscription(TOPIC, name).queue_url for name in ("billing", "audit")
         )
@@ -313,9 +314,10 @@ def test_a_retry_that_would_come_after_the_expiry_is_dropped_and_counted() -> No
     assert service.consumer.counts == ConsumerCounts(retried=1, expired=1)
 
 
+@pytest.mark.parametrize("claims", ["keyed", "all", "none"])
 @pytest.mark.parametrize("later", ["cancel", "replace", "duplicate"])
-def test_a_retry_is_dropped_once_its_key_was_cancelled_or_replaced(later: str) -> None:
-    service = Service()
+def test_a_retry_is_dropped_once_its_key_was_cancelled_or_replaced(later: str, claims: Claims) -> None:
+    service = Service(claims)
     service.client.send(TOPIC, "old", key="k", replace=True)
     service.stack.advance(seconds=1)
     service.consumer.retry_later(service.one(), delay="2h")

@@ -458,8 +458,8 @@ class Consumer:
         if expires_at_ms is not None and expires_at_ms < self._core.clock.now_ms():
             self._count("expired")
             return True
-        # A retry has no claim of its own. The name of a recurring message is not a key: it has no version.
-        if message.attempt and message.claim is None and message.key is not None and message.version[1]:
+        # A retry's claim, if any, is of its own id. The name of a recurring message is not a key: it has no version.
+        if message.attempt and message.key is not None and message.version[1]:
             entry = self._core.connection.storage.keys.read(self.topic, message.key)
             if entry is not None and entry.floor > message.version:
                 self._count("superseded")
