@@ -75,6 +75,15 @@ def test_a_plain_reader_that_comes_after_a_cancel_does_not_get_the_message(
     assert raw_bodies(orders, "audit") == []
 
 
+def test_a_receipt_tells_of_a_reader_that_its_client_has_just_created(topic: Topic) -> None:
+    untils = [topic.client.send(topic.name, "x", delay="3h", **KEY).cancellable_until]
+    for reader in ("tidewheel", "plain"):
+        name: Any = reader
+        topic.client.create_subscription(topic.name, f"a-{reader}", reader=name)
+        untils.append(topic.client.send(topic.name, "x", delay="3h", **KEY).cancellable_until)
+    assert [until is None for until in untils] == [True, True, False]
+
+
 def test_a_plain_reader_may_receive_ten_times(topic: Topic) -> None:
     url = topic.client.create_subscription(topic.name, "audit", reader="plain").queue_url
     topic.send("poison")

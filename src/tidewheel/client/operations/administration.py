@@ -78,6 +78,7 @@ def create_subscription(core: Core, topic: str, name: str, settings: Subscriptio
     created = subscribe.create_subscription(
         connection.storage, core.clock, topic, name, queue_url, settings.initial_position, settings=settings
     )
+    core.cache.forget(topic)  # receipts tell of what is not claimed
     subscribe.collect_soon(connection.storage, core.clock, topic)
     return created
 
