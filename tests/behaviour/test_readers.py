@@ -119,3 +119,24 @@ def test_a_lambda_function_handles_what_a_deleted_subscription_left_in_its_queue
     consumer = Consumer(topic.stack.client(), topic.name, "mail")
     assert consumer.handle_event(event, lambda message: None) == {"batchItemFailures": []}
     assert consumer.counts == ConsumerCounts(handled=2)
+
+
+@pytest.mark.parametrize("by", ["id", "key", "key of the new message", "many", "move"])
+def test_a_message_that_was_moved_late_is_not_cancelled_for_a_plain_reader(topic: Topic, by: str) -> None:
+    client, name = topic.client, topic.name
+    client.create_subscription(name, "audit", reader="plain")
+    old = topic.send("moved", delay="3h", **KEY)
+    topic.advance(hours=2, minutes=54)
+    assert isinstance(client.reschedule(name, old.id, delay="1h"), TooLate)
+    if by in ("key of the new message", "move"):
+        topic.advance(minutes=5, seconds=30)
+    calls: dict[str, Any] = {
+        "id": lambda: client.cancel(name, old.id),
+        "many": lambda: client.cancel_many(name, [old.id])[0],
+        "move": lambda: client.reschedule(name, old.id, delay="2h"),
+    }
+    answer = calls.get(by, lambda: client.cancel(name, **KEY))()
+    assert isinstance(answer, TooLate) and answer.plain == ("audit",)
+    topic.advance(hours=4)
+    again = ["moved"] * (by == "move")
+    assert (topic.bodies(), raw_bodies(topic, "audit")) == (again, ["moved", *again])

@@ -13,12 +13,13 @@ from tidewheel.errors import InvalidValue, UnknownMessage
 from tidewheel.flows.delivery.cancel import (
     Cancelled,
     CancelResult,
+    after_moves,
     cancel,
     cancel_key,
     cancel_many,
-    plain_readers,
     read_fate,
     stop,
+    stopped_late,
 )
 from tidewheel.flows.delivery.cancel import (
     TooLate as TooLate,
@@ -121,14 +122,16 @@ def reschedule(
     core, state, now_ms = sender.core, sender.state, sender.core.clock.now_ms()
     connection, storage = core.connection, core.connection.storage
     old, cancelled = (MessageId(str(message_id)), False) if key is None else _named(storage, state, key)
+    named = [old]
     for _ in range(_MOST_MOVES):
         slot = id_deliver_at_ms(id_bytes(old)) // state.slot_ms
         state, known = read_fate(storage, state.topic, slot, old, now_ms)
         if not isinstance(known, str):
             break
         old = known
+        named.append(old)
     if isinstance(known, Cancelled | TooLate):
-        return known
+        return after_moves(storage, state, named[:-1], known, now_ms)
     if cancelled:  # the successor is still in an ingest queue, and loses against the cancel
         return Cancelled(id=old)
     found = find(connection, state, old)
@@ -144,14 +147,14 @@ def reschedule(
     [receipt] = sender.send_checked([new])
     answer = stop(storage, state, tombstone(old, state.slot_ms, now_ms, to=receipt.id), now_ms)
     if answer == receipt.id:
-        late = state.settings.claims_id(id_bytes(old)) and storage.claims.read(state.topic, old).to == receipt.id
-        plain, unseen = plain_readers(storage, storage.topic_states.existing(state.topic)) if late else ((), ())
-        if plain or unseen:
-            return TooLate(id=receipt.id, plain=plain, unseen=unseen)
-        return Rescheduled(receipt=receipt, old_id=old)
+        if state.settings.claims_id(id_bytes(old)) and storage.claims.read(state.topic, old).to == receipt.id:
+            told = stopped_late(storage, state.topic, receipt.id)
+        else:
+            told = after_moves(storage, state, named[:-1], Cancelled(id=receipt.id), now_ms)
+        return told if isinstance(told, TooLate) else Rescheduled(receipt=receipt, old_id=old)
     if isinstance(answer, str):  # another move came first
-        return reschedule(sender, due_ms, answer)
-    return answer
+        return reschedule(sender, due_ms, old)
+    return after_moves(storage, state, named[:-1], answer, now_ms)
 
 
 def _named(storage: Storage, state: TopicState, key: str) -> tuple[MessageId, bool]:

@@ -119,6 +119,22 @@ def stopped_late(storage: Storage, topic: str, message_id: MessageId) -> CancelR
     return TooLate(id=message_id, plain=plain, unseen=unseen) if plain or unseen else Cancelled(id=message_id)
 
 
+def after_moves(
+    storage: Storage, state: TopicState, moved: Sequence[MessageId], answer: CancelResult, now_ms: int
+) -> CancelResult:
+    """Returns the answer for a message under its first id. After a late move, plain readers get it at its old time too.
+
+    Args:
+        moved: the ids that the message had before. One whose time is over has come.
+    """
+    if not isinstance(answer, Cancelled) or answer.id is None:
+        return answer
+    waits = [each for each in moved if id_deliver_at_ms(id_bytes(each)) > now_ms]
+    claimed = (each for each in waits if state.settings.claims_id(id_bytes(each)))
+    late = any(storage.claims.read(state.topic, each).cancelled for each in claimed)
+    return stopped_late(storage, state.topic, answer.id) if late else answer
+
+
 def plain_readers(storage: Storage, state: TopicState) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Returns the subscriptions that may not claim: those declared as plain, and those that nobody knows."""
     unseen = (
@@ -155,10 +171,12 @@ def cancel(storage: Storage, state: TopicState, message_id: MessageId, now_ms: i
         UnknownTopic: the topic is deleted, or a rebuild has taken it away; try again afterwards.
         ConcurrentModification: other transactions came first each time; try again.
     """
+    moved: list[MessageId] = []
     for _ in range(_MOST_MOVES):
         answer = stop(storage, state, tombstone(message_id, state.slot_ms, now_ms), now_ms)
         if not isinstance(answer, str):
-            return answer
+            return after_moves(storage, state, moved, answer, now_ms)
+        moved.append(message_id)
         message_id = answer
     raise ConcurrentModification("cancel", state.topic, _MOST_MOVES)
 
@@ -289,7 +307,7 @@ def cancel_as_sent(storage: Storage, state: TopicState, key: str, version: tuple
     """Cancels all messages of a key that are older than a version, as a plain message asks.
 
     A newer entry stays, and keeps that older messages in ingest queues are dropped. So a cancel that comes late, or
-    once more, stops nothing newer. A message whose slot is sealed is delivered.
+    once more, stops nothing newer. If a message's slot is sealed, its claim decides, as in `cancel_key`.
 
     Raises:
         UnknownTopic: a rebuild has taken the topic away; try again afterwards.
@@ -354,6 +372,10 @@ def _cancel_named(
             return None
     if isinstance(answer, TooLate):
         return answer
-    # A replacement of the entry's message that is not in the entry yet loses against the cancel.
-    cancelled = answer if isinstance(answer, str) else wanted.id
-    return TooLate(id=wanted.id) if entry.tail_ms > now_ms else Cancelled(id=cancelled)
+    if entry.tail_ms > now_ms:  # an older message comes
+        told = stopped_late(storage, state.topic, wanted.id) if state.settings.claims != "none" else None
+        return told if isinstance(told, TooLate) else TooLate(id=wanted.id)
+    if isinstance(answer, str):
+        # A replacement of the entry's message that is not in the entry yet loses against the cancel.
+        return after_moves(storage, state, [wanted.id], Cancelled(id=answer), now_ms)
+    return Cancelled(id=wanted.id)

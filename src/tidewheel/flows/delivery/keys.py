@@ -277,7 +277,9 @@ class _Settling:
             return self._of_own(found, found.id, mine, moves=moves)
         if moves and found.id is not None and self._leads_to(found.id, mine.id):
             # The same message at another time: it must not lose against its own earlier version.
-            return _DIES if found.cancelled else _comes_next((_after(found, mine), None, None, None))
+            if found.cancelled:
+                return _DIES
+            return _comes_next((self._with_tail(found, _after(found, mine)), None, None, None))
         if mine.version[:2] < found.floor:
             return _DIES
         if found.version > mine.version and self._alive(found):
@@ -311,9 +313,7 @@ class _Settling:
         known = None if found.id is None else self._find(found.id)
         replaced = self._may_replace(found, mine)
         if found.id is None or self._is_dead(found, known) or not (replaced or found.cancelled):
-            if found.id is not None and known is not None and self._comes_plainly(found.id, found.deliver_at_ms):
-                following = replace(following, tail_ms=max(found.tail_ms, found.deliver_at_ms))
-            return following, None, None, None
+            return following if known is None else self._with_tail(found, following), None, None, None
         kept = _by_latest(following, [found]) if replaced else following
         own = tombstone(found.id, self._state.slot_ms, self._now_ms)
         near = found.deliver_at_ms < self._near_ms
@@ -358,10 +358,17 @@ class _Settling:
     def _is_claimable(self, id: MessageId) -> bool:
         return self._state.settings.claims_id(id_bytes(id))
 
+    def _with_tail(self, found: KeyEntry, following: KeyEntry) -> KeyEntry:
+        """Returns the following entry. It keeps the due time of a message that comes to plain readers all the same."""
+        if found.id is None or not self._comes_plainly(found.id, found.deliver_at_ms):
+            return following
+        return replace(following, tail_ms=max(found.tail_ms, found.deliver_at_ms))
+
     def _comes_plainly(self, id: MessageId, due_ms: int) -> bool:
-        """Whether a message that was cancelled late may still come to a subscription that does not claim."""
+        """Whether a message that was cancelled or moved late may still come to a subscription that does not claim."""
         waits = self._now_ms < due_ms < self._near_ms and self._is_claimable(id)
-        return waits and bool(self._state.readers) and self._storage.claims.read(self._state.topic, id).cancelled
+        stopped = waits and bool(self._state.readers) and self._storage.claims.read(self._state.topic, id).cancelled
+        return stopped and any(plain_readers(self._storage, self._state))
 
     def _bring_forward(self, mine: Candidate, earlier: MessageId) -> None:
         """Replaces a message that is due after the latest time of its key by a message that is due at that time.
