@@ -1,7 +1,7 @@
 """Writes checked rows as ledgers and lines of rejects, which nothing names yet.
 
-A message id is 48 bits of due time and 79 random bits. So equal rows are different messages, and ids tell nothing
-about each other.
+A message id is 48 bits of due time, a zero, a bit that says whether the row has a key, and 78 random bits. So equal
+rows are different messages, and ids tell nothing about each other.
 
 If it stops: the orphan sweep deletes the ledgers, and the rejects stay until the import is finished.
 """
