@@ -108,6 +108,20 @@ def test_a_subscription_that_is_made_anew_has_another_reader(topic: Topic) -> No
         topic.advance(minutes=10)
 
 
+def test_a_consumer_learns_at_once_that_a_subscription_was_made_anew_with_another_reader(topic: Topic) -> None:
+    topic.client.create_subscription(topic.name, "mail", reader="plain")
+    consumer = Consumer(topic.stack.client(), topic.name, "mail")
+    consumer.receive()
+    topic.client.delete_subscription(topic.name, "mail")
+    topic.client.create_subscription(topic.name, "mail")
+    topic.send("claimed", key="another")
+    topic.advance(seconds=1)
+    assert [each.body for each in consumer.receive()] == ["claimed"]
+    topic.send("time-out", delay="5m", **KEY)
+    topic.advance(minutes=1)
+    assert isinstance(topic.client.cancel(topic.name, **KEY), Cancelled)
+
+
 def test_a_lambda_function_handles_what_a_deleted_subscription_left_in_its_queue(topic: Topic) -> None:
     url = topic.sqs.create_queue(QueueName="of-ours")["QueueUrl"]
     topic.client.create_subscription(topic.name, "mail", queue_url=url, reader="tidewheel")

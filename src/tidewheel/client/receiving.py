@@ -52,6 +52,9 @@ def begin(core: Core, topic: str, subscription: str, generation: str | None = No
         return known
     try:
         settings, found = core.cache.state(topic).settings, core.cache.subscription(topic, subscription)
+        if generation not in (None, found.generation):  # it was made anew, perhaps with another reader
+            core.cache.forget_subscription(topic, subscription)
+            found = core.cache.subscription(topic, subscription)
         claims = settings.claims != "none" and found.reader != "plain"
         if claims and found.reader is None:
             core.connection.storage.claims.show(
