@@ -476,6 +476,7 @@ class Tidewheel:
         Raises:
             InvalidValue: a value is not usable.
             UnknownTopic, UnknownSubscription: it does not exist.
+            ClaimFailed: none of the messages could be claimed. They come again.
         """
         receiving.check_receive(max_messages, wait_s)
         with deadline.patience(wait_s + CALL_S), tracing.receiving(topic, subscription) as found:

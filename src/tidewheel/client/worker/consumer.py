@@ -151,6 +151,7 @@ class Consumer:
         Raises:
             InvalidValue: a value is not usable.
             UnknownTopic, UnknownSubscription: it does not exist.
+            ClaimFailed: none of the messages could be claimed. They come again.
         """
         receiving.check_receive(max_messages, wait_s)
         with patient(wait_s + CALL_S), tracing.receiving(self.topic, self.subscription) as found:
