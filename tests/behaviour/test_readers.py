@@ -141,7 +141,9 @@ def test_a_message_that_was_moved_late_is_not_cancelled_for_a_plain_reader(topic
     client.create_subscription(name, "audit", reader="plain")
     old = topic.send("moved", delay="3h", **KEY)
     topic.advance(hours=2, minutes=54)
-    assert isinstance(client.reschedule(name, old.id, delay="1h"), TooLate)
+    moved = client.reschedule(name, old.id, delay="1h")
+    assert isinstance(moved, TooLate)
+    assert moved.reason == "plain readers may get it at its old time too: audit. For all others it is moved"
     if by in ("key of the new message", "move"):
         topic.advance(minutes=5, seconds=30)
     calls: dict[str, Any] = {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from tidewheel.client.core import Core
@@ -151,7 +151,7 @@ def reschedule(
             told = stopped_late(storage, state.topic, receipt.id)
         else:
             told = after_moves(storage, state, named[:-1], Cancelled(id=receipt.id), now_ms)
-        return told if isinstance(told, TooLate) else Rescheduled(receipt=receipt, old_id=old)
+        return replace(told, moved=True) if isinstance(told, TooLate) else Rescheduled(receipt=receipt, old_id=old)
     if isinstance(answer, str):  # another move came first
         return reschedule(sender, due_ms, old)
     return after_moves(storage, state, named[:-1], answer, now_ms)

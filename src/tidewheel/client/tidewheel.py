@@ -250,8 +250,8 @@ class Tidewheel:
             deliver_at, delay_level: instead of delay, as in `send`.
 
         Returns:
-            Rescheduled (true, with the new receipt), TooLate (false: the message comes at its old time, or came), or
-            Cancelled.
+            Rescheduled (true, with the new receipt), TooLate (false: the message comes at its old time to those that
+            `reason` names, or came), or Cancelled.
 
         Raises:
             InvalidValue: a value is not usable; nothing was changed.

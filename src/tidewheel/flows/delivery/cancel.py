@@ -48,6 +48,7 @@ class TooLate:
         plain: the subscriptions that are declared as plain. They may get the message. All others do not.
         unseen: likewise, the subscriptions without a declared reader from which no consumer of the SDK has received.
         unread: whether a move found the message in no ledger, so that its body is not known.
+        moved: whether the message comes at its new time, to all subscriptions.
     """
 
     id: MessageId
@@ -55,6 +56,7 @@ class TooLate:
     plain: tuple[str, ...] = ()
     unseen: tuple[str, ...] = ()
     unread: bool = False
+    moved: bool = False
 
     @property
     def reason(self) -> str:
@@ -65,11 +67,12 @@ class TooLate:
             return "it is in no ledger, so its body is not known: send it anew with its key and replace=True"
         if not self.plain and not self.unseen:
             return "its slot is sealed"
-        why = [f"plain readers may get it: {', '.join(self.plain)}"] if self.plain else []
+        when = " at its old time too" if self.moved else ""
+        why = [f"plain readers may get it{when}: {', '.join(self.plain)}"] if self.plain else []
         if self.unseen:
             how = "declare reader='tidewheel' at its creation, or receive once"
             why.append(f"no consumer of the SDK has received yet from: {', '.join(self.unseen)} ({how})")
-        return f"{'; '.join(why)}. For all others it is stopped"
+        return f"{'; '.join(why)}. For all others it is {'moved' if self.moved else 'stopped'}"
 
     def __bool__(self) -> bool:
         return False
