@@ -9,7 +9,7 @@ from tidewheel.errors import ConcurrentModification, UnknownTopic
 from tidewheel.model.key import KeyEntry
 from tidewheel.model.message import MessageId, id_bytes, id_deliver_at_ms
 from tidewheel.model.tombstone import KEPT_S, LATEST_CANCEL_MS, Claim, Holder, Tombstone, claim_ttl_s, tombstone
-from tidewheel.model.topic_state import TopicState
+from tidewheel.model.topic_state import PlainReader, TopicState
 from tidewheel.storage.storage import Storage
 from tidewheel.storage.tombstones import MAX_CANCELS
 
@@ -140,13 +140,19 @@ def after_moves(
 
 def plain_readers(storage: Storage, state: TopicState) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Returns the subscriptions that may not claim: those declared as plain, and those that nobody knows."""
-    unseen = (
-        each.name
-        for each in state.readers
-        if not each.declared
-        and not storage.claims.shown(state.topic, Holder(subscription=each.name, generation=each.generation))
-    )
+    unseen = (each.name for each in state.readers if not each.declared and not _has_shown_itself(storage, state, each))
     return tuple(each.name for each in state.readers if each.declared), tuple(unseen)
+
+
+def some_may_not_claim(storage: Storage, state: TopicState) -> bool:
+    """Returns whether `plain_readers` would name any, with fewer reads."""
+    return any(each.declared for each in state.readers) or any(
+        not _has_shown_itself(storage, state, each) for each in state.readers
+    )
+
+
+def _has_shown_itself(storage: Storage, state: TopicState, reader: PlainReader) -> bool:
+    return storage.claims.shown(state.topic, Holder(subscription=reader.name, generation=reader.generation))
 
 
 def read_fate(

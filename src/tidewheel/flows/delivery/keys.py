@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from tidewheel import deadline
 from tidewheel.errors import ConcurrentModification, CorruptMetadata, InvalidValue, NewerRelease
-from tidewheel.flows.delivery.cancel import cancel_late, plain_readers, stop
+from tidewheel.flows.delivery.cancel import cancel_late, some_may_not_claim, stop
 from tidewheel.flows.ports import Ports
 from tidewheel.flows.ports.parallel import each_alone
 from tidewheel.model.key import KeyEntry
@@ -324,7 +324,7 @@ class _Settling:
         if not claim.comes:
             if stop is None:
                 kept = following
-            if any(plain_readers(self._storage, state)):
+            if some_may_not_claim(self._storage, state):
                 kept = replace(kept, tail_ms=max(found.tail_ms, found.deliver_at_ms))
             return (kept, None, None, None) if stop is None else (kept, own, stop, state)
         following = replace(following, tail_ms=max(found.tail_ms, found.deliver_at_ms))
@@ -368,7 +368,7 @@ class _Settling:
         """Whether a message that was cancelled or moved late may still come to a subscription that does not claim."""
         waits = self._now_ms < due_ms < self._near_ms and self._is_claimable(id)
         stopped = waits and bool(self._state.readers) and self._storage.claims.read(self._state.topic, id).cancelled
-        return stopped and any(plain_readers(self._storage, self._state))
+        return stopped and some_may_not_claim(self._storage, self._state)
 
     def _bring_forward(self, mine: Candidate, earlier: MessageId) -> None:
         """Replaces a message that is due after the latest time of its key by a message that is due at that time.
