@@ -326,7 +326,7 @@ def texts() -> Iterator[str]:
     for length in range(4):
         yield from map("".join, itertools.product('",\n\r\\a', repeat=length))
     random_ = random.Random(26)
-    for _ in range(700):
+    for _ in range(1500):
         yield "".join(random_.choices('"",,\n\\aN', k=random_.randrange(5, 30)))
 
 

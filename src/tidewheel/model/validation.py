@@ -27,6 +27,7 @@ from tidewheel.model.message import (
     id_bytes,
     id_deliver_at_ms,
     id_text,
+    is_keyed,
 )
 from tidewheel.model.object_names import payload_topic
 from tidewheel.model.topic import check_name
@@ -398,7 +399,7 @@ def moved(message: OutgoingMessage, ids: Ids, due_ms: int, old: bytes) -> Outgoi
     options = message.options or Options()
     if options.key is not None:
         options = replace(options, replace=True, seq=ids.sequence())
-    id = ids.next(due_ms, keyed=options.key is not None)
+    id = ids.next(due_ms, keyed=is_keyed(old))
     return _at(message, id, replace(options, moves=id_text(old), max_wait_ms=None))
 
 
