@@ -21,6 +21,7 @@ from typing import Any
 
 from botocore import exceptions as boto
 
+from tests.independent.claim_race import claim_race
 from tests.independent.network import Network
 from tests.independent.no_moto import forbid
 from tests.independent.record import Record, Sent
@@ -55,12 +56,16 @@ KEYS = 30
 NEAR_S, FAR_S = (3, 400), (4000, 4600)
 """Only ledgers that end an hour later are merged, so some messages are due then."""
 INGESTS = 4
+CLAIMED = 1000
+"""Messages of the race of claims and late cancels."""
 GIVEN_UP = (ConcurrentModification, boto.ConnectionError, boto.HTTPClientError)
 """Errors after which a call may or may not have taken effect, and is repeated by whoever called."""
 NEEDED = (
     "batches",
     "cancelled",
     "dispatches",
+    "handed out",
+    "cancelled until consumed",
     "jobs",
     "ledgers merged",
     "pauses",
@@ -383,15 +388,16 @@ def main() -> int:
     asked = parser.parse_args()
     forbid()
     race, network = race_on_dynamodb(asked.seed)
-    violations = race.run(asked.seconds)
-    happened = race.record.done + network.counts
+    claims, violations = claim_race(race.ports, race.clock, GIVEN_UP, messages=CLAIMED, seed=asked.seed)
+    violations += race.run(asked.seconds)
+    happened = race.record.done + network.counts + claims
     violations += [f"nothing is shown: {each!r} never happened" for each in NEEDED if not happened[each]]
     figures = {
         "seed": asked.seed,
         "seconds": asked.seconds,
         "messages": len(race.record.sent),
         "copies": len(race.ports.queues.sent()),
-        "done": dict(sorted(race.record.done.items())),
+        "done": dict(sorted((race.record.done + claims).items())),
         "gave up": dict(race.record.failed),
         "requests": dict(network.counts.most_common()),
         "violations": len(violations),

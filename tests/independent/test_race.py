@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from tests.flows.world import TOPIC
-from tests.independent.race import race_in_memory
+from tests.independent.claim_race import claim_race
+from tests.independent.race import GIVEN_UP, race_in_memory
 from tests.independent.record import Record, Sent
 from tests.recorded_queues import SentMessage
 from tidewheel.model.message import MessageId
@@ -22,6 +23,13 @@ def test_sixteen_threads_in_memory_lose_and_double_nothing() -> None:
     assert race.run(SECONDS) == []
     assert race.record.done["batches"] and race.record.done["cancelled"] and race.record.done["dispatches"]
     assert len(race.ports.queues.sent()) > len(race.record.sent) // 2
+
+
+def test_consumers_and_late_cancels_in_memory_have_one_winner_each() -> None:
+    race = race_in_memory(seed=1)
+    happened, violations = claim_race(race.ports, race.clock, GIVEN_UP, messages=100, seed=1)
+    assert violations == []
+    assert happened["handed out"] and happened["cancelled until consumed"]
 
 
 # ---- the record
