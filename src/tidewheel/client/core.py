@@ -39,8 +39,8 @@ class Core:
     def check(self, topic: str, message: Message) -> tuple[TopicState, OutgoingMessage]:
         """Does all steps of `Tidewheel.send` before the sending."""
         state = self.cache.state(topic)
-        levels, now_ms = state.settings.delay_levels, self.clock.now_ms()
-        checked = check_message(message, self.ids, now_ms, topic=topic, levels=levels, large=True)
+        levels = state.settings.delay_levels
+        checked = check_message(message, self.ids, self.clock.now_ms(), topic=topic, levels=levels, large=True)
         self.cache.check_replaceable(state, message, checked.deliver_at_ms)
         self.cache.admit(state)
         return state, checked

@@ -127,11 +127,11 @@ class TopicCache:
         Raises:
             InvalidValue: the topic has claims="none", and the message is due too soon.
         """
-        settings, plain = state.settings, state.plain_readers
+        if message.max_wait is None and not (message.replace and message.deliver_at is None):
+            return
+        settings, plain, now_ms = state.settings, state.plain_readers, self._clock.now_ms()
         least_s = settings.slot_s + settings.lookahead_s
-        put_off = message.max_wait is not None or (message.replace and message.deliver_at is None)
-        now_ms = self._clock.now_ms()
-        if not put_off or not now_ms < due_ms < now_ms + least_s * 1000:
+        if not now_ms < due_ms < now_ms + least_s * 1000:
             return
         until = f"until {settings.lookahead_s} to {least_s} s before it is due"
         if settings.claims == "none":

@@ -53,6 +53,7 @@ ID_ATTRIBUTE = "tidewheel_id"
 ID_TAIL_BITS = 80
 """Of an id, behind the delivery time."""
 _KEYED = 1 << 78
+_KEYED_IN_BYTE = 0x40
 RANDOM_BITS = _KEYED - 1
 _LOW_64 = (1 << 64) - 1
 _ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
@@ -143,7 +144,12 @@ def id_of(deliver_at_ms: int, random_bits: int, *, keyed: bool) -> bytes:
 
 def is_keyed(binary: bytes) -> bool:
     """Returns whether an id is of a message with a key."""
-    return bool(binary[6] & 0x40)
+    return bool(binary[6] & _KEYED_IN_BYTE)
+
+
+def keyed_of(ids: bytes) -> list[bool]:
+    """Returns for each of some ids, of 16 bytes each, whether it is of a message with a key."""
+    return [bool(byte & _KEYED_IN_BYTE) for byte in ids[6::16]]
 
 
 def shift_ms(window_ms: int, *, topic: str, key: str | None, random_bits: int) -> int:

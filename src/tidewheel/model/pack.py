@@ -32,7 +32,7 @@ from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import accumulate, pairwise
+from itertools import accumulate, pairwise, repeat
 from typing import Any
 
 from tidewheel.errors import CorruptPack, InvalidValue, NewerRelease
@@ -46,7 +46,7 @@ from tidewheel.model.message import (
     Encoding,
     id_deliver_at_ms,
     id_text,
-    is_keyed,
+    keyed_of,
 )
 from tidewheel.model.received import header_extras, header_text
 from tidewheel.model.topic import check_name
@@ -423,11 +423,10 @@ def _options(column: object, ids: bytes, topic: str) -> list[Options | None] | N
 
 def _check_keyed(ids: bytes, options: Sequence[Options | None] | None) -> None:
     """Raises ValueError if an id says of its message that it has a key, or has none, and it is not so."""
-    none = [None] * (len(ids) // 16)
-    for place, given in enumerate(options or none):
+    for is_keyed, given in zip(keyed_of(ids), options or repeat(None), strict=False):
         if given is not None and given.recurring is not None:
             continue  # an occurrence, or an imported row with a key, which nothing settles
-        if is_keyed(ids[16 * place : 16 * place + 16]) != (given is not None and given.key is not None):
+        if is_keyed is (given is None or given.key is None):
             raise ValueError("an id whose second bit behind the time does not say whether the message has a key")
 
 
