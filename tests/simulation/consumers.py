@@ -15,7 +15,6 @@ from tests.simulation.interleaving import Task
 from tests.simulation.promises import Reader, Sent, TopicLife, Violation
 from tests.simulation.world import World
 from tidewheel.flows.delivery.cancel import CancelResult, TooLate
-from tidewheel.model.message import id_bytes
 from tidewheel.model.tombstone import LATEST_CANCEL_MS, Holder, claim_ttl_s
 
 _AGAIN_MS = 30_000
@@ -105,7 +104,7 @@ class Consumers:
         Raises:
             Violation: nobody has it.
         """
-        if not sent.topic.state.settings.claims_id(id_bytes(sent.id)):
+        if not sent.topic.state.claims(sent.id):
             return
         if not isinstance(outcome, TooLate) or sent.topic.ending or self.world.was_at_rest(sent.topic.name):
             return

@@ -136,7 +136,7 @@ def reschedule(
         return Cancelled(id=old)
     found = find(connection, state, old)
     if found is None and slot < state.sealed:
-        return TooLate(id=old, unread=state.settings.claims_id(id_bytes(old)))
+        return TooLate(id=old, unread=state.claims(old))
     if found is None:
         how = "if it was sent within the last minutes, try again; otherwise correct the id"
         raise UnknownMessage(state.topic, old, how)
@@ -147,7 +147,7 @@ def reschedule(
     [receipt] = sender.send_checked([new])
     answer = stop(storage, state, tombstone(old, state.slot_ms, now_ms, to=receipt.id), now_ms)
     if answer == receipt.id:
-        if state.settings.claims_id(id_bytes(old)) and storage.claims.read(state.topic, old).to == receipt.id:
+        if state.claims(old) and storage.claims.read(state.topic, old).to == receipt.id:
             told = stopped_late(storage, state.topic, receipt.id)
         else:
             told = after_moves(storage, state, named[:-1], Cancelled(id=receipt.id), now_ms)

@@ -220,7 +220,7 @@ def get(connection: Connection, topic: str, message_id: MessageId, now_ms: int) 
     # Read again after the tombstone: if the slot is still open, any later sending sees the tombstone too.
     state = storage.topic_states.existing(topic)
     found = find(connection, state, message_id)
-    claimable = state.settings.claims_id(id_bytes(message_id))
+    claimable = state.claims(message_id)
     claim = storage.claims.read(topic, message_id) if claimable and slot < state.sealed else Claim()
     unreadable: dict[str, Exception] = {}
     subscriptions = [] if found is None else storage.subscriptions.all(topic, unreadable)

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from tidewheel.errors import UnsupportedLayout
-from tidewheel.model.message import id_deliver_at_ms
+from tidewheel.model.message import MessageId, id_bytes, id_deliver_at_ms
 from tidewheel.model.settings import TopicSettings
 from tidewheel.model.untrusted import whole
 from tidewheel.model.wheel import fires_at_ms
@@ -138,6 +138,10 @@ class TopicState:
     def slot_ms(self) -> int:
         """The topic's slot length."""
         return self.settings.slot_ms
+
+    def claims(self, message_id: MessageId) -> bool:
+        """Returns whether consumers claim a message."""
+        return self.settings.claims_id(id_bytes(message_id))
 
     @property
     def plain_readers(self) -> list[str]:

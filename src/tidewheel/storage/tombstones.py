@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tidewheel.errors import CorruptMetadata
 from tidewheel.model.message import MessageId, id_bytes, id_deliver_at_ms
@@ -11,7 +11,7 @@ from tidewheel.model.tombstone import Claim, Holder, Tombstone
 from tidewheel.model.topic_state import ALL_SEALED, TopicState
 from tidewheel.storage import items, table_keys
 from tidewheel.storage.table import StoredItems
-from tidewheel.storage.writes import LAYOUT_READ, Change, Check, Put, Value, Write, number
+from tidewheel.storage.writes import LAYOUT_READ, Change, Check, Put, Write, number
 
 MAX_CANCELS = 90
 """Tombstones of one `cancel_batch`: a transaction takes 100 items."""
@@ -149,12 +149,8 @@ def late_tombstone(topic: str, tombstone: Tombstone, state: TopicState | None = 
     """
     there = slot_open(topic, ALL_SEALED - 1)  # the last slot is open as long as the topic is there
     if state is not None:
-        same = {"subscriptions_version": state.subscriptions_version}
-        there = Check(
-            key=there.key,
-            condition=f"{there.condition} AND subscriptions_version = :subscriptions_version",
-            values={**there.values, **same},
-        )
+        same = f"{there.condition} AND subscriptions_version = :version"
+        there = replace(there, condition=same, values={**there.values, "version": state.subscriptions_version})
     return [there, Put(item=items.encode_tombstone(topic, tombstone), condition=_ABSENT_OR_UNCERTAIN)]
 
 
@@ -182,13 +178,13 @@ class Claims(StoredItems):
     other. So a message is handed out, or cancelled, and never both, whatever dies in between.
     """
 
-    def claim(self, topic: str, message_id: MessageId, holder: Holder, ttl_s: int) -> int | None:
+    def claim(self, topic: str, name: str, holder: Holder, ttl_s: int) -> int | None:
         """Claims a message for a subscription. Returns how often it has done so, or None if the message is cancelled.
 
         `ADD claimed 1, <holder> 1 IF no cancelled`. A consumer that died after its claim gets the message again.
         """
         change = Change(
-            key=table_keys.claim_key(topic, message_id),
+            key=table_keys.claim_key(topic, name),
             condition="attribute_not_exists(cancelled)",
             sets={"#ttl": ttl_s},
             adds={"claimed": 1, "#holder": 1},
@@ -217,12 +213,8 @@ class Claims(StoredItems):
         return Claim() if item is None else items.decode_claim(item)
 
     def show(self, topic: str, holder: Holder, ttl_s: int) -> None:
-        """Says that a consumer that claims messages reads a subscription, by a write that it may make for claims."""
-        adds: dict[str, Value] = {"claimed": 1, "#holder": 1}
-        key = table_keys.claim_key(topic, str(holder))
-        free = "attribute_not_exists(cancelled)"  # the policies of consumers allow the write of a claim
-        change = Change(key=key, condition=free, sets={"#ttl": ttl_s}, adds=adds, names={"holder": str(holder)})
-        self._table.change(change, action="show_reader", topic=topic)
+        """Says that a consumer that claims messages reads a subscription, by the write that claims a message."""
+        self.claim(topic, str(holder), holder, ttl_s)
 
     def shown(self, topic: str, holder: Holder) -> bool:
         """Returns whether a consumer that claims messages has read a subscription."""

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from tidewheel.errors import ConcurrentModification, UnknownTopic
 from tidewheel.model.key import KeyEntry
 from tidewheel.model.message import MessageId, id_bytes, id_deliver_at_ms
 from tidewheel.model.tombstone import KEPT_S, LATEST_CANCEL_MS, Claim, Holder, Tombstone, claim_ttl_s, tombstone
-from tidewheel.model.topic_state import PlainReader, TopicState
+from tidewheel.model.topic_state import TopicState
 from tidewheel.storage.storage import Storage
 from tidewheel.storage.tombstones import MAX_CANCELS
 
@@ -105,7 +105,7 @@ def fate(
         return stopped_late(storage, state.topic, message_id)
     if found is not None and (found.certain or is_open):
         return Cancelled(id=message_id)
-    is_claimable = state.settings.claims_id(id_bytes(message_id)) and now_ms - due_ms <= LATEST_CANCEL_MS
+    is_claimable = state.claims(message_id) and now_ms - due_ms <= LATEST_CANCEL_MS
     return None if is_open or is_claimable else TooLate(id=message_id)
 
 
@@ -118,7 +118,8 @@ def stopped_late(storage: Storage, topic: str, message_id: MessageId) -> CancelR
     Raises:
         UnknownTopic: the topic is deleted, or a rebuild has taken it away.
     """
-    plain, unseen = plain_readers(storage, storage.topic_states.existing(topic))
+    state = storage.topic_states.existing(topic)
+    plain, unseen = tuple(state.plain_readers), tuple(unseen_readers(storage, state))
     return TooLate(id=message_id, plain=plain, unseen=unseen) if plain or unseen else Cancelled(id=message_id)
 
 
@@ -133,26 +134,22 @@ def after_moves(
     if not isinstance(answer, Cancelled) or answer.id is None:
         return answer
     waits = [each for each in moved if id_deliver_at_ms(id_bytes(each)) > now_ms]
-    claimed = (each for each in waits if state.settings.claims_id(id_bytes(each)))
+    claimed = (each for each in waits if state.claims(each))
     late = any(storage.claims.read(state.topic, each).cancelled for each in claimed)
     return stopped_late(storage, state.topic, answer.id) if late else answer
 
 
-def plain_readers(storage: Storage, state: TopicState) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Returns the subscriptions that may not claim: those declared as plain, and those that nobody knows."""
-    unseen = (each.name for each in state.readers if not each.declared and not _has_shown_itself(storage, state, each))
-    return tuple(each.name for each in state.readers if each.declared), tuple(unseen)
+def unseen_readers(storage: Storage, state: TopicState) -> Iterator[str]:
+    """Yields the undeclared subscriptions from which no consumer of the SDK has received. Each costs a read."""
+    for each in state.readers:
+        holder = Holder(subscription=each.name, generation=each.generation)
+        if not each.declared and not storage.claims.shown(state.topic, holder):
+            yield each.name
 
 
 def some_may_not_claim(storage: Storage, state: TopicState) -> bool:
-    """Returns whether `plain_readers` would name any, with fewer reads."""
-    return any(each.declared for each in state.readers) or any(
-        not _has_shown_itself(storage, state, each) for each in state.readers
-    )
-
-
-def _has_shown_itself(storage: Storage, state: TopicState, reader: PlainReader) -> bool:
-    return storage.claims.shown(state.topic, Holder(subscription=reader.name, generation=reader.generation))
+    """Returns whether a subscription may get a message that was stopped late."""
+    return bool(state.plain_readers) or any(unseen_readers(storage, state))
 
 
 def read_fate(
@@ -165,7 +162,7 @@ def read_fate(
     """
     found = storage.tombstones.read(topic, slot, message_id)
     state = storage.topic_states.existing(topic)
-    claimable = state.settings.claims_id(id_bytes(message_id)) and slot < state.sealed
+    claimable = state.claims(message_id) and slot < state.sealed
     claim = storage.claims.read(topic, message_id) if claimable else Claim()
     return state, fate(storage, state, message_id, found, claim, now_ms)
 
@@ -219,7 +216,7 @@ def _refused(
     late, claim = not certain and wanted.slot < state.sealed, Claim()
     if late:
         claim = cancel_late(storage, state, wanted if found is None else wanted._replace(to=None), now_ms)
-    elif state.settings.claims_id(id_bytes(wanted.id)):
+    elif state.claims(wanted.id):
         claim = storage.claims.read(state.topic, wanted.id)
     answer = fate(storage, state, wanted.id, found, claim, now_ms)
     # A forged claim may name nobody, and is not written over.
@@ -240,7 +237,7 @@ def cancel_late(storage: Storage, state: TopicState, wanted: Tombstone, now_ms: 
     Raises:
         UnknownTopic: the topic is deleted, or a rebuild has taken it away; try again afterwards.
     """
-    if not state.settings.claims_id(id_bytes(wanted.id)):
+    if not state.claims(wanted.id):
         return Claim()
     due_ms = id_deliver_at_ms(id_bytes(wanted.id))
     if now_ms - due_ms > LATEST_CANCEL_MS:

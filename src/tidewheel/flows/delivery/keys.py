@@ -336,7 +336,7 @@ class _Settling:
 
     def _may_replace(self, found: KeyEntry, mine: KeyEntry) -> bool:
         """Whether a message replaces that of an older entry, unless it is too late."""
-        late_ms = LATE_REPLACE_MS if found.id is not None and self._is_claimable(found.id) else 0
+        late_ms = LATE_REPLACE_MS if found.id is not None and self._state.claims(found.id) else 0
         over = 0 < found.latest_ms <= mine.sent_ms
         return mine.replace and not over and found.deliver_at_ms > mine.sent_ms - late_ms
 
@@ -347,16 +347,13 @@ class _Settling:
         cancelled already, this puts its tombstone, which may be missing.
         """
         topic = self._state.topic
-        if not self._is_claimable(own.id) or self._now_ms - due_ms > LATEST_CANCEL_MS:
+        if not self._state.claims(own.id) or self._now_ms - due_ms > LATEST_CANCEL_MS:
             return Claim(), None
         claim = self._storage.claims.read(topic, own.id)
         if claim.cancelled:  # its tombstone may be missing
             return cancel_late(self._storage, self._state, own._replace(to=claim.to), self._now_ms), None
         kept_s = claim_ttl_s(due_ms, self._now_ms, cancelled=True)
         return replace(claim, cancelled=True), superseding(topic, own.id, kept_s, from_all=not claim.holders)
-
-    def _is_claimable(self, id: MessageId) -> bool:
-        return self._state.settings.claims_id(id_bytes(id))
 
     def _with_tail(self, found: KeyEntry, following: KeyEntry) -> KeyEntry:
         """Returns the following entry. It keeps the due time of a message that comes to plain readers all the same."""
@@ -366,7 +363,7 @@ class _Settling:
 
     def _comes_plainly(self, id: MessageId, due_ms: int) -> bool:
         """Whether a message that was cancelled or moved late may still come to a subscription that does not claim."""
-        waits = self._now_ms < due_ms < self._near_ms and self._is_claimable(id)
+        waits = self._now_ms < due_ms < self._near_ms and self._state.claims(id)
         stopped = waits and bool(self._state.readers) and self._storage.claims.read(self._state.topic, id).cancelled
         return stopped and some_may_not_claim(self._storage, self._state)
 
