@@ -43,8 +43,21 @@ _PACKED = 1_000
 CandidateName = tuple[str, str | None, str | None]
 """The id, key and moved id of a message, as sent."""
 _Errors = dict[CandidateName, Exception]
-_Following = tuple[KeyEntry, Tombstone | None, Change | None, TopicState | None]
-"""The next entry of a key, the tombstone of the superseded message, and the write on its claim."""
+
+
+class _Following(NamedTuple):
+    """The next entry of a key, and what it does to the superseded message.
+
+    Attributes:
+        superseded: the message's tombstone.
+        claim: the write on its claim.
+        state: from which the readers that claim nothing are known.
+    """
+
+    entry: KeyEntry
+    superseded: Tombstone | None = None
+    claim: Change | None = None
+    state: TopicState | None = None
 
 
 class _Verdict(NamedTuple):
@@ -279,7 +292,7 @@ class _Settling:
             # The same message at another time: it must not lose against its own earlier version.
             if found.cancelled:
                 return _DIES
-            return _comes_next((self._with_tail(found, _after(found, mine)), None, None, None))
+            return _comes_next(_Following(self._with_plain_tail(found, _after(found, mine))))
         if mine.version[:2] < found.floor:
             return _DIES
         if found.version > mine.version and self._alive(found):
@@ -298,7 +311,7 @@ class _Settling:
         if (found.sent_ms < mine.sent_ms or lowered) and not moves:
             # The earlier try did not know of a purge. The entry would count as purged, or as not purged.
             known = replace(found, sent_ms=mine.sent_ms, floor=max(mine.floor, found.floor))
-            return _Verdict(id, (known, None, None, None), again=True)
+            return _Verdict(id, _Following(known), again=True)
         # A cancel that found the slot sealed put no tombstone, and said that the message comes.
         return _Verdict(id) if not found.cancelled or self._find(id) is None else _DIES
 
@@ -313,26 +326,26 @@ class _Settling:
         known = None if found.id is None else self._find(found.id)
         replaced = self._may_replace(found, mine)
         if found.id is None or self._is_dead(found, known) or not (replaced or found.cancelled):
-            return following if known is None else self._with_tail(found, following), None, None, None
+            return _Following(following if known is None else self._with_plain_tail(found, following))
         kept = _by_latest(following, [found]) if replaced else following
         own = tombstone(found.id, self._state.slot_ms, self._now_ms)
         near = found.deliver_at_ms < self._near_ms
         state = self._read_state() if near else self._state
         if not near or state.sealed <= own.slot:
-            return kept, own._replace(certain=near) if known is None and replaced else None, None, None
+            return _Following(kept, own._replace(certain=near) if known is None and replaced else None)
         claim, stop = self._cancel_of_claim(own, found.deliver_at_ms) if replaced else (Claim(), None)
         if not claim.comes:
             if stop is None:
                 kept = following
             if some_may_not_claim(self._storage, state):
-                kept = replace(kept, tail_ms=max(found.tail_ms, found.deliver_at_ms))
-            return (kept, None, None, None) if stop is None else (kept, own, stop, state)
-        following = replace(following, tail_ms=max(found.tail_ms, found.deliver_at_ms))
+                kept = _with_tail(found, kept)
+            return _Following(kept) if stop is None else _Following(kept, own, stop, state)
+        following = _with_tail(found, following)
         if stop is not None:
-            return following, own, stop, state
+            return _Following(following, own, stop, state)
         # A tombstone would still stop the message while it waits for a retry of its own ingest.
         keeps = claim.cancelled or known is not None or not replaced or found.latest_ms
-        return following, None if keeps else own._replace(certain=False), None, None
+        return _Following(following, None if keeps else own._replace(certain=False))
 
     def _may_replace(self, found: KeyEntry, mine: KeyEntry) -> bool:
         """Whether a message replaces that of an older entry, unless it is too late."""
@@ -355,11 +368,10 @@ class _Settling:
         kept_s = claim_ttl_s(due_ms, self._now_ms, cancelled=True)
         return replace(claim, cancelled=True), superseding(topic, own.id, kept_s, from_all=not claim.holders)
 
-    def _with_tail(self, found: KeyEntry, following: KeyEntry) -> KeyEntry:
-        """Returns the following entry. It keeps the due time of a message that comes to plain readers all the same."""
-        if found.id is None or not self._comes_plainly(found.id, found.deliver_at_ms):
-            return following
-        return replace(following, tail_ms=max(found.tail_ms, found.deliver_at_ms))
+    def _with_plain_tail(self, found: KeyEntry, following: KeyEntry) -> KeyEntry:
+        """Returns the following entry, with a tail if the message comes to plain readers all the same."""
+        comes = found.id is not None and self._comes_plainly(found.id, found.deliver_at_ms)
+        return _with_tail(found, following) if comes else following
 
     def _comes_plainly(self, id: MessageId, due_ms: int) -> bool:
         """Whether a message that was cancelled or moved late may still come to a subscription that does not claim."""
@@ -459,7 +471,12 @@ class _Settling:
 
 
 def _comes_next(following: _Following) -> _Verdict:
-    return _Verdict(following[0].id, following)
+    return _Verdict(following.entry.id, following)
+
+
+def _with_tail(found: KeyEntry, following: KeyEntry) -> KeyEntry:
+    """Returns the entry that follows that of a message which still comes: a cancel by key is too late until then."""
+    return replace(following, tail_ms=max(found.tail_ms, found.deliver_at_ms))
 
 
 def _of_newer(found: KeyEntry, mine: KeyEntry) -> _Verdict:
@@ -467,7 +484,7 @@ def _of_newer(found: KeyEntry, mine: KeyEntry) -> _Verdict:
     if mine.deliver_at_ms <= found.sent_ms:
         return _Verdict(mine.id)
     # What `mine` replaces must not come either, even if the newer message is cancelled.
-    return _DIES if mine.floor <= found.floor else _Verdict(None, (replace(found, floor=mine.floor), None, None, None))
+    return _DIES if mine.floor <= found.floor else _Verdict(None, _Following(replace(found, floor=mine.floor)))
 
 
 def _by_latest(mine: KeyEntry, older: Sequence[KeyEntry]) -> KeyEntry:
