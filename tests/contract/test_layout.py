@@ -22,8 +22,9 @@ from tidewheel.model.key import KeyEntry
 from tidewheel.model.message import Encoding
 from tidewheel.model.recurring import Recurring
 from tidewheel.model.settings import TopicSettings
+from tidewheel.model.subscription_state import PlainReader
 from tidewheel.model.tombstone import Tombstone
-from tidewheel.model.topic_state import LAYOUT, PlainReader, TopicState
+from tidewheel.model.topic_state import LAYOUT, TopicState
 from tidewheel.storage.buckets import Commit
 from tidewheel.storage.deliveries import Replay
 from tidewheel.storage.items import decode_topic_state, encode_topic_state

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from tests.contract.builders import Store, a_delivery, a_park, a_state, a_subscription, in_state, raise_next_slot
-from tidewheel.model.subscription_state import State, SubscriptionState
-from tidewheel.model.topic_state import NextWork, PlainReader
+from tidewheel.model.subscription_state import PlainReader, State, SubscriptionState
+from tidewheel.model.topic_state import NextWork
 from tidewheel.storage.deliveries import HandOut
 from tidewheel.storage.parks import Parked
 from tidewheel.storage.topic_states import AT_ONCE_MS

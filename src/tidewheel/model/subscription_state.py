@@ -72,6 +72,27 @@ class SubscriptionState(StoredSettings):
         return self.state is not State.PAUSED
 
 
+class PlainReader(NamedTuple):
+    """A subscription that is not declared to claim messages. A message that is cancelled late may still come to it.
+
+    Attributes:
+        declared: whether it is declared as plain. If False, it claims once a consumer of the SDK has received from it.
+    """
+
+    name: str
+    generation: str
+    declared: bool
+
+
+def readers_of(subscriptions: Iterable[SubscriptionState]) -> tuple[PlainReader, ...]:
+    """Returns the subscriptions that are not declared to claim messages."""
+    return tuple(
+        PlainReader(each.name, each.generation, each.reader == "plain")
+        for each in subscriptions
+        if each.reader != "tidewheel"
+    )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Owned:
     """Names the data of one generation of a subscription."""

@@ -18,11 +18,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from tidewheel.errors import UnsupportedLayout
 from tidewheel.model.message import MessageId, id_bytes, id_deliver_at_ms
 from tidewheel.model.settings import TopicSettings
+from tidewheel.model.subscription_state import PlainReader
 from tidewheel.model.untrusted import whole
 from tidewheel.model.wheel import fires_at_ms
 
@@ -73,18 +74,6 @@ class PurgeMarks(Protocol):
     def purges(self) -> tuple[Purge, ...]:
         """Time ranges whose rows are dropped."""
         ...
-
-
-class PlainReader(NamedTuple):
-    """A subscription that is not declared to claim messages. A message that is cancelled late may still come to it.
-
-    Attributes:
-        declared: whether it is declared as plain. If False, it claims once a consumer of the SDK has received from it.
-    """
-
-    name: str
-    generation: str
-    declared: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -25,9 +25,9 @@ from tidewheel.model.park import Park
 from tidewheel.model.plan import Trash, decode_plan
 from tidewheel.model.recurring import Recurring
 from tidewheel.model.settings import STORED_SETTINGS, TopicSettings, read_stored
-from tidewheel.model.subscription_state import Delivery, State, SubscriptionState, Unread
+from tidewheel.model.subscription_state import Delivery, PlainReader, State, SubscriptionState, Unread
 from tidewheel.model.tombstone import Claim, Tombstone
-from tidewheel.model.topic_state import NextWork, PlainReader, Purge, TopicState, check_layout
+from tidewheel.model.topic_state import NextWork, Purge, TopicState, check_layout
 from tidewheel.model.untrusted import json_of, text, whole
 from tidewheel.storage import table_keys
 from tidewheel.storage.writes import (

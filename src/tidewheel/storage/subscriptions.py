@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from tidewheel.model.subscription_state import State, SubscriptionState
-from tidewheel.model.topic_state import PlainReader, TopicState, above
+from tidewheel.model.subscription_state import State, SubscriptionState, readers_of
+from tidewheel.model.topic_state import TopicState, above
 from tidewheel.storage import items, table_keys
 from tidewheel.storage.table import StoredItems
 from tidewheel.storage.table_keys import adoption_key, adoptions_prefix, topic_partition
@@ -34,8 +34,7 @@ class Subscriptions(StoredItems):
         cursor = subscription.cursor
         as_read, values = _as_read(state, cursor)
         put = Put(item=items.encode_subscription(subscription), if_absent=True)
-        reader = PlainReader(subscription.name, subscription.generation, subscription.reader == "plain")
-        readers = state.readers if subscription.reader == "tidewheel" else (*state.readers, reader)
+        readers = (*state.readers, *readers_of([subscription]))
         lowered = items.state_change(
             state,
             "collected_until <= :cursor",

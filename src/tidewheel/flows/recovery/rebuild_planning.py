@@ -24,8 +24,8 @@ from tidewheel.ledger.inspection import Inspected
 from tidewheel.model.checkpoint import Checkpoint
 from tidewheel.model.plan import Segment
 from tidewheel.model.recurring import Recurring
-from tidewheel.model.subscription_state import SubscriptionState
-from tidewheel.model.topic_state import PlainReader, TopicState
+from tidewheel.model.subscription_state import SubscriptionState, readers_of
+from tidewheel.model.topic_state import TopicState
 from tidewheel.model.wheel import open_from
 from tidewheel.storage.topic_states import AT_ONCE_MS
 
@@ -163,11 +163,7 @@ def restored_state(checkpoint: Checkpoint, planned: int, now_ms: int) -> TopicSt
         recurring=len(checkpoint.recurring),
         purges=checkpoint.purges,
         created_at_ms=checkpoint.created_at_ms,
-        readers=tuple(
-            PlainReader(each.name, each.generation, each.reader == "plain")
-            for each in checkpoint.subscriptions
-            if each.reader != "tidewheel"
-        ),
+        readers=readers_of(checkpoint.subscriptions),
     )
 
 
