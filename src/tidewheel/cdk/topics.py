@@ -14,7 +14,7 @@ from tidewheel.cdk.encryption import key_of
 from tidewheel.cdk.pipe import PipeProperties, SubscriptionPipe
 from tidewheel.cdk.subscriber_queue import SubscriberQueue, allow_deliveries
 from tidewheel.client.operations.declared import DeclaredSubscription, DeclaredTopic
-from tidewheel.client.operations.subscription_queues import receives_of
+from tidewheel.client.operations.subscription_queues import reader_of, receives_of
 from tidewheel.errors import InvalidValue
 from tidewheel.flows.administration.subscribe import check_new_subscription
 from tidewheel.model.setting import check_names
@@ -175,7 +175,7 @@ class Subscription(Construct):
         self.topic = topic
         self.subscription_name = subscription_name
         self.carry = settings.get("carry")
-        self.reader = settings.get("reader") or (None if queue is None and self.carry is None else "plain")
+        self.reader = reader_of(settings.get("reader"), self.carry, own_queue=queue is not None)
         self.removal_policy = removal_policy or topic.removal_policy
         if queue is None:
             receives = max_receive_count or receives_of(self.reader, topic.settings)

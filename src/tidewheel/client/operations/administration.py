@@ -11,6 +11,7 @@ from tidewheel.client.operations.subscription_queues import (
     check_given_queue,
     delete_queues,
     make_queue,
+    reader_of,
     receives_of,
 )
 from tidewheel.errors import InvalidValue
@@ -68,10 +69,10 @@ def create_subscription(core: Core, topic: str, name: str, settings: Subscriptio
             subscribe.check_same_queue(existing, queue_url)
         subscribe.check_same_settings(existing, settings)
         return existing
-    if settings.reader is None and (queue_url is not None or settings.carry is not None):
-        settings = replace(settings, reader="plain")
+    reader = reader_of(settings.reader, settings.carry, own_queue=queue_url is not None)
+    settings = replace(settings, reader=reader)
     if queue_url is None:
-        receives = receives_of(settings.reader, state.settings)
+        receives = receives_of(reader, state.settings)
         queue_url = make_queue(connection.sqs, connection.stack, topic, name, settings, receives)
     else:
         check_given_queue(connection.sqs, queue_url)

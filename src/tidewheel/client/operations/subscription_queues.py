@@ -42,6 +42,11 @@ _WAITS_S = (0.25, 0.5, 1.0, 2.0)
 """Waits for SQS to know a new queue. AWS says that a queue can be used a second after its creation."""
 
 
+def reader_of(reader: str | None, carry: str | None, *, own_queue: bool) -> str | None:
+    """Returns the reader of a new subscription. A queue of one's own, and a pipe, are read plainly by default."""
+    return reader or ("plain" if own_queue or carry is not None else None)
+
+
 def receives_of(reader: str | None, settings: TopicSettings) -> int:
     """Returns after how many receives a message of a subscription's queue becomes a dead letter."""
     if settings.claims == "none":
