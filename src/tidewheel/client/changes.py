@@ -13,6 +13,7 @@ from tidewheel.errors import InvalidValue, UnknownMessage
 from tidewheel.flows.delivery.cancel import (
     Cancelled,
     CancelResult,
+    TooLate,
     after_moves,
     cancel,
     cancel_key,
@@ -20,9 +21,6 @@ from tidewheel.flows.delivery.cancel import (
     read_fate,
     stop,
     stopped_late,
-)
-from tidewheel.flows.delivery.cancel import (
-    TooLate as TooLate,
 )
 from tidewheel.model.message import MessageId, Receipt, id_bytes, id_deliver_at_ms, id_text
 from tidewheel.model.tombstone import tombstone, ttl_s

@@ -18,7 +18,8 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 
-from tidewheel.client.changes import Rescheduled, TooLate
+from tidewheel import TooLate
+from tidewheel.client.changes import Rescheduled
 from tidewheel.client.finding import ChangedMessages, Selected
 from tidewheel.console.reading import reason
 from tidewheel.console.results import Result
