@@ -95,7 +95,11 @@ class Arrivals:
 
 
 class World:
-    """A service, a caller whose program is started again after its death, and what comes."""
+    """A service, a caller whose program is started again after its death, and what comes.
+
+    Attributes:
+        overtaken: whether ingest died before it settled the key of a message, and the duplicate was sent meanwhile.
+    """
 
     def __init__(self, death: Death) -> None:
         self.death = death
@@ -113,6 +117,7 @@ class World:
             "sqs": sqs,
         }
         self.arrivals: dict[tuple[str, str], Arrivals] = {}
+        self.overtaken = False
 
     def _client(self) -> Tidewheel:
         return Tidewheel(self.stack.stack_name, **self._connected)
@@ -179,6 +184,7 @@ def told(world: World) -> World:
     ask(lambda client: client.send_recurring("orders", "rule", "tick", every="40m", start=START_S + 1200))
     advance(minutes=1)
     send("orders", {"new": "70m"}, key="k", replace=True)
+    world.overtaken = world.stack.service.keys.read("orders", "once") is None
     send("orders", {"its duplicate": "40m"}, key="once")
     assert ask(lambda client: client.cancel("orders", dropped.id))
     assert ask(lambda client: client.cancel("orders", key="other"))
@@ -209,7 +215,8 @@ def told(world: World) -> World:
 def judged(world: World) -> None:
     """Checks that all came, in time and once, or twice after a death, and that nothing is left."""
     death, more = world.death, int(world.death.at > 0)
-    once = ["at once", "soon", "later", "far", "stays", "moved", "new", "only"]
+    # Of two messages with a key, the one that ingest takes first stays: see docs/keys.md.
+    once = ["at once", "soon", "later", "far", "stays", "moved", "new", "its duplicate" if world.overtaken else "only"]
     merged = [f"merged {number}" for number in range(4)]
     wanted = {("orders", name): Counter([*once, "tick", "tick"]) for name in ("billing", "audit")}
     wanted["parts", "billing"] = Counter(["one", "two", "three"] * 2 + merged)
