@@ -298,6 +298,9 @@ class Clients:
                 except UnknownMessage:
                     self.world.count("client: reschedule of what is not there")
                     return
+                finally:  # a purged message is not moved but cancelled
+                    for each in [message] if key is None else life.keys[key].members:
+                        each.family.cancels += each.purge_doubt
             if made:
                 self._moved(made[-1], outcome)  # the move before lost against another
 
