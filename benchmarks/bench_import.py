@@ -35,13 +35,13 @@ import pyarrow.parquet as pq
 from benchmarks.bench_ledger import DATA, SPAN_MS, START_MS
 from benchmarks.process_memory import tree, watched
 from benchmarks.rounds import spread_figures
+from tests.folder_objects import FolderLocation
 from tests.stored import altered
 from tidewheel.clock import ManualClock
 from tidewheel.jobs.importing import checks, driver, staging
 from tidewheel.jobs.importing.driver import import_messages, stage_here
 from tidewheel.jobs.importing.work import Imported
 from tidewheel.jobs.job import Job
-from tidewheel.jobs.location import Location
 from tidewheel.jobs.tasks import InThisProcess
 from tidewheel.memory import MemoryService
 from tidewheel.model.settings import TopicSettings
@@ -92,7 +92,7 @@ class Once:
         shutil.rmtree(objects, ignore_errors=True)
         objects.mkdir()
         clock = ManualClock(START_MS - 2 * 3_600_000)
-        location = Location(root=str(objects))
+        location = FolderLocation(root=str(objects))
         stored: Any = location.objects()
         self.service: Any = altered(MemoryService.at(clock), objects=stored)
         self.service.topic_states.create(new_topic_state(TOPIC, "g", TopicSettings(), clock.now_ms()))

@@ -48,11 +48,10 @@ import pyarrow.parquet as pq
 from benchmarks.bench_ledger import DATA, SPAN_MS, START_MS
 from benchmarks.process_memory import tree_cpu_s, watched
 from benchmarks.rounds import spread_figures
+from tests.folder_objects import FolderLocation, FolderObjects
 from tidewheel.clock import ManualClock
 from tidewheel.flows.maintenance.merge import Writer, in_process, merge
 from tidewheel.flows.maintenance.merge_outputs import SideBySide
-from tidewheel.jobs.folder_objects import FolderObjects
-from tidewheel.jobs.location import Location
 from tidewheel.jobs.tasks import InThreads
 from tidewheel.ledger.bucket import Bucket, bucket_id, content_id
 from tidewheel.ledger.ledger import encode_ledger, rows_table
@@ -75,7 +74,7 @@ def make_ledgers(folder: Path, ledgers: int, rows: int, span_ms: int = SPAN_MS) 
     random_ = random.Random(17)
     with gzip.open(DATA, "rt", encoding="utf-8") as lines:
         payloads = [json.dumps(json.loads(line)["payload"], ensure_ascii=False).encode()[:-1] for line in lines]
-    objects = Location(root=str(folder)).objects()
+    objects = FolderLocation(root=str(folder)).objects()
     buckets: list[Bucket] = []
     for number in range(ledgers):
         times = sorted(START_MS + random_.randrange(span_ms) for _ in range(rows))
@@ -125,7 +124,7 @@ def run_flow(folder: Path, writer: Writer, buckets: list[Bucket]) -> dict[str, f
     everything = len(buckets) <= SETTINGS.max_buckets
     clock = ManualClock(START_MS - 3_600_000)
     service = MemoryService.at(clock)
-    object.__setattr__(service, "objects", Location(root=str(folder)).objects())
+    object.__setattr__(service, "objects", FolderLocation(root=str(folder)).objects())
     state = new_topic_state("t", "g", SETTINGS, clock.now_ms())
     service.topic_states.create(state)
     for bucket in buckets:
@@ -210,7 +209,7 @@ def crc_of(path: Path) -> int:
 
 
 STEPS = {
-    "read": ("tidewheel.jobs.folder_objects.FolderObjects.get_range",),
+    "read": ("tests.folder_objects.FolderObjects.get_range",),
     "checksums": ("tidewheel.model.checksum.check", "tidewheel.ledger.writer.seal_of"),
     "decode": ("tidewheel.ledger.joined._join", "tidewheel.ledger.joined._read"),
     "sort": (

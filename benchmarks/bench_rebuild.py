@@ -29,6 +29,7 @@ from pyspark.sql import SparkSession
 
 from benchmarks.bench_ledger import SPAN_MS, START_MS, messages
 from benchmarks.process_memory import tree_cpu_s, watched
+from tests.folder_objects import FolderLocation
 from tests.stored import altered
 from tidewheel.clock import ManualClock
 from tidewheel.flows.maintenance.checkpoint import store_checkpoint
@@ -185,7 +186,7 @@ def rounds(ledgers: int, rows: int, count: int, spark: SparkSession | None = Non
     size_bytes = 0
     for _ in range(count):
         with tempfile.TemporaryDirectory(prefix="tidewheel-bench-") as folder:
-            location = Location(root=folder)
+            location = FolderLocation(root=folder)
             objects = location.objects()
             state = new_topic_state(TOPIC, "g", TopicSettings(), START_MS - 3_600_000)
             size_bytes = store(objects, ledgers, rows, state.generation)

@@ -17,8 +17,8 @@ import pytest
 from tests.contract.aws_resources import client, has_endpoints, make_s3_bucket, make_table
 from tests.contract.builders import Store
 from tests.contract.compared import ComparedClient
+from tests.folder_objects import FolderObjects
 from tidewheel.aws.s3_objects import S3Objects
-from tidewheel.jobs.folder_objects import FolderObjects
 from tidewheel.memory import MemoryObjects
 from tidewheel.storage.storage import Storage
 from tidewheel.storage.table import Table

@@ -22,11 +22,11 @@ import pytest
 
 from tests.flows.alone import local_engine
 from tests.flows.world import DAY, HOUR, MINUTE, START_MS, TOPIC, Crash, CrashingPort, CrashPlan, World
+from tests.folder_objects import FolderLocation, FolderObjects
 from tests.stored import altered, stored
 from tidewheel.errors import InvalidValue, UnknownTopic
 from tidewheel.flows.maintenance.merge import in_process, merge
 from tidewheel.flows.recovery.rebuild import rebuild
-from tidewheel.jobs.folder_objects import FolderObjects
 from tidewheel.jobs.importing import staging
 from tidewheel.jobs.importing.driver import import_messages
 from tidewheel.jobs.importing.options import parse_options
@@ -35,7 +35,6 @@ from tidewheel.jobs.importing.texts import refused
 from tidewheel.jobs.importing.times import read_times
 from tidewheel.jobs.importing.work import LIMITS, Imported, Limits
 from tidewheel.jobs.job import Job
-from tidewheel.jobs.location import Location
 from tidewheel.ledger.ledger import decode_segment
 from tidewheel.model.message import Encoding, id_deliver_at_ms, id_text
 from tidewheel.model.pack import Arrival, decode_pack
@@ -57,7 +56,7 @@ class Bench:
 
     @property
     def objects(self) -> FolderObjects:
-        return Location(root=str(self.folder / "objects")).objects()
+        return FolderLocation(root=str(self.folder / "objects")).objects()
 
     def run(self, path: Path | str, said: list[str] | None = None, **options: str) -> Imported:
         arguments = {"topic": TOPIC, "input": str(path)} | {
@@ -66,7 +65,7 @@ class Bench:
         job = Job(
             arguments=arguments,
             service=self.world.ports,
-            location=Location(root=str(self.folder / "objects")),
+            location=FolderLocation(root=str(self.folder / "objects")),
             spark=no_spark,
             say=(said if said is not None else []).append,
         )
@@ -104,7 +103,7 @@ def bench(tmp_path: Path) -> Bench:
     """A bench with a topic and a subscription."""
     world = World()
     (tmp_path / "objects").mkdir()
-    world.service = altered(world.service, objects=Location(root=str(tmp_path / "objects")).objects())
+    world.service = altered(world.service, objects=FolderLocation(root=str(tmp_path / "objects")).objects())
     world.ports = world.service
     return Bench(folder=tmp_path, world=world)
 

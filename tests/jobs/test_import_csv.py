@@ -14,13 +14,13 @@ from typing import Any
 import pytest
 
 from tests.flows.world import DAY, HOUR
+from tests.folder_objects import FolderLocation
 from tests.jobs.test_import import Bench, bench, due, small
 from tidewheel.errors import InvalidValue
 from tidewheel.jobs.importing.csv_rows import _parsed, read_csv
 from tidewheel.jobs.importing.csv_strict import StrictCsv
 from tidewheel.jobs.importing.options import Columns, Dialect
 from tidewheel.jobs.importing.work import InputFile
-from tidewheel.jobs.location import Location
 
 __all__ = ["bench", "small"]
 
@@ -81,7 +81,7 @@ def read(path: Path, dialect: Dialect = BACKSLASH) -> tuple[list[tuple[str, ...]
     good: list[tuple[str, ...]] = []
     bad: list[str] = []
     numbers: list[int] = []
-    for rows in read_csv(Location(root=str(path.parent)), file, dialect, lambda _: columns):
+    for rows in read_csv(FolderLocation(root=str(path.parent)), file, dialect, lambda _: columns):
         good += [tuple(json.loads(value) or "" for value in rows.given(n).values()) for n in range(len(rows))]
         bad += [text for _, _, text in rows.malformed]
         numbers += [rows.place(n)["row"] for n in range(len(rows))] + [place["row"] for place, _, _ in rows.malformed]

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 import pytest
 
 from tests.flows.world import DAY, HOUR, START_MS, TOPIC, Crash, CrashingPort, CrashPlan
+from tests.folder_objects import FolderLocation
 from tests.jobs.test_import import Bench, Ingesting, bench, no_spark
 from tests.stored import altered
 from tidewheel.errors import InvalidValue
@@ -20,7 +21,6 @@ from tidewheel.jobs.importing.frames import FrameImport
 from tidewheel.jobs.importing.staging import Staged
 from tidewheel.jobs.importing.work import Imported, Limits
 from tidewheel.jobs.job import Job
-from tidewheel.jobs.location import Location
 
 __all__ = ["bench"]
 
@@ -43,7 +43,7 @@ def task_of(bench: Bench, ports: Any = None, **options: str) -> Job:
     return Job(
         arguments={"topic": TOPIC, "token": "july"} | options,
         service=ports or bench.world.service,
-        location=Location(root=str(bench.folder / "objects")),
+        location=FolderLocation(root=str(bench.folder / "objects")),
         spark=no_spark,
         say=lambda _: None,
     )

@@ -15,12 +15,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.flows.world import DAY, START_MS, TOPIC
+from tests.folder_objects import FolderLocation
 from tests.jobs.test_import import Bench, bench, due, json_lines, messages, no_spark
 from tidewheel.errors import TaskFailed
 from tidewheel.jobs.importing.driver import import_messages
 from tidewheel.jobs.importing.work import LIMITS, Imported, Limits, Part
 from tidewheel.jobs.job import Job
-from tidewheel.jobs.location import Location
 from tidewheel.spark import import_files
 from tidewheel.spark.import_files import stage_on_spark
 
@@ -35,7 +35,7 @@ def run(bench: Bench, path: Path, said: list[str] | None = None, limits: Limits 
     job = Job(
         arguments={"topic": TOPIC, "input": str(path)} | options,
         service=bench.world.ports,
-        location=Location(root=str(bench.folder / "objects")),
+        location=FolderLocation(root=str(bench.folder / "objects")),
         spark=no_spark,
         say=(said if said is not None else []).append,
     )

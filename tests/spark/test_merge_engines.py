@@ -20,12 +20,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.flows.alone import write_one
+from tests.folder_objects import FolderLocation, FolderObjects
 from tidewheel.errors import CorruptLedger, ObjectMissing
 from tidewheel.flows.maintenance.merge import in_process
 from tidewheel.flows.maintenance.merge_outputs import SideBySide
 from tidewheel.flows.maintenance.merge_planning import Merge, Window, choose
 from tidewheel.flows.maintenance.merge_rows import MergeWork
-from tidewheel.jobs.folder_objects import FolderObjects
 from tidewheel.jobs.location import Location
 from tidewheel.jobs.tasks import InThreads, Tasks
 from tidewheel.ledger.bucket import Bucket, bucket_id, content_id
@@ -102,7 +102,7 @@ def sorted_rows(tables: list[pa.Table]) -> list[dict[str, Any]]:
 def test_all_engines_write_the_same_bytes_of_each_row_that_lives_once_and_within_its_cuts(
     spark: Any, tmp_path: Path
 ) -> None:
-    location = Location(root=str(tmp_path))
+    location = FolderLocation(root=str(tmp_path))
     rng = random.Random(4)
     keys = [rng.choice([None, "k1", "k2"]) for _ in range(900)]
     attributes = [rng.choice([None, {}, {"a": "b", "tenant": "x" * 30}]) for _ in range(900)]
@@ -154,7 +154,7 @@ class KilledTwice(FolderObjects):
 
 
 def test_a_millisecond_cut_into_tasks_has_each_row_once_though_executors_are_killed(spark: Any, tmp_path: Path) -> None:
-    location = Location(root=str(tmp_path))
+    location = FolderLocation(root=str(tmp_path))
     rng = random.Random(6)
     sources = [put_ledger(location.objects(), rows_of(rng, 4_000, days=1.5 / DAY), segment_rows=200) for _ in range(9)]
     slot = START_MS // SETTINGS.slot_ms
@@ -173,7 +173,7 @@ def test_a_millisecond_cut_into_tasks_has_each_row_once_though_executors_are_kil
 
 
 def test_an_output_names_its_sources(tmp_path: Path) -> None:
-    location = Location(root=str(tmp_path))
+    location = FolderLocation(root=str(tmp_path))
     rng = random.Random(8)
     sources = [put_ledger(location.objects(), rows_of(rng, 20)) for _ in range(3)]
     [output] = write_one(in_process(location.objects()), a_work(sources, *all_slots()))
@@ -183,7 +183,7 @@ def test_an_output_names_its_sources(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("damage", ["missing", "corrupt"])
 def test_a_source_that_cannot_be_read_is_named(make_engine: MakeEngine, tmp_path: Path, damage: str) -> None:
-    location = Location(root=str(tmp_path))
+    location = FolderLocation(root=str(tmp_path))
     rng = random.Random(9)
     sources = [put_ledger(location.objects(), rows_of(rng, 50)) for _ in range(3)]
     broken = tmp_path / sources[1].object_name
@@ -201,7 +201,7 @@ def test_a_source_that_cannot_be_read_is_named(make_engine: MakeEngine, tmp_path
 def test_many_ledgers_of_many_segments_are_read_with_few_requests(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    location = Location(root=str(tmp_path))
+    location = FolderLocation(root=str(tmp_path))
     rng = random.Random(10)
     sources = [put_ledger(location.objects(), rows_of(rng, 12_000)) for _ in range(4)]
     assert min(len(source.segments) for source in sources) > 2

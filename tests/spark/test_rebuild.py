@@ -21,6 +21,7 @@ from pyspark.sql import SparkSession
 
 from tests.flows.alone import local_engine
 from tests.flows.world import DAY, HOUR, TOPIC, World
+from tests.folder_objects import FolderLocation
 from tests.stored import altered, stored
 from tidewheel.errors import InvalidValue
 from tidewheel.flows.maintenance.checkpoint import checkpoint_topic
@@ -55,7 +56,7 @@ class Made:
 
 @pytest.fixture
 def made(tmp_path: Path) -> Iterator[Made]:
-    location = Location(root=str(tmp_path))
+    location = FolderLocation(root=str(tmp_path))
     world = World("billing", segment_rows=5)
     world.service = altered(world.service, objects=location.objects())
     world.ports = world.service
@@ -114,7 +115,7 @@ def some_ledgers(folder: Path) -> list[set[int]]:
         ids = [random.Random(number).randbytes(16) for number in numbers]
         rows = rows_table(deliver_at_ms=times, message_id=ids, payload=[b""] * 60, encoding=[0] * 60, sent_at_ms=times)
         ledger = encode_ledger(sort_rows(rows), topic=TOPIC, generation="g", slot_ms=300_000)
-        Location(root=str(folder)).objects().put(
+        FolderLocation(root=str(folder)).objects().put(
             ledger_name(TOPIC, bucket_id(0, f"{place:02}"), 300_000, "a"), ledger.data
         )
     return found
@@ -122,7 +123,7 @@ def some_ledgers(folder: Path) -> list[set[int]]:
 
 def test_both_scans_find_the_same_ledgers_and_connect_the_same(spark: SparkSession, tmp_path: Path) -> None:
     ledgers = some_ledgers(tmp_path)
-    location, wanted = Location(root=str(tmp_path)), ScanRange(slot_ms=300_000, from_ms=100_000, keys_from_ms=0)
+    location, wanted = FolderLocation(root=str(tmp_path)), ScanRange(slot_ms=300_000, from_ms=100_000, keys_from_ms=0)
     stored = ledgers_of(location.objects(), TOPIC)
     there: Any = SimpleNamespace(location=location, advance=lambda *_: None)
     here = scan_here(location.objects(), partial(key_ports, location), stored, wanted)

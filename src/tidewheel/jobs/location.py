@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache, partial
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 from tidewheel.flows.recovery.rebuild_keys import KeyPorts
-from tidewheel.jobs.folder_objects import FolderObjects
 from tidewheel.storage.objects import Objects
 
 S3 = "s3://"
@@ -23,7 +21,7 @@ class Location:
     """Locates objects.
 
     Attributes:
-        root: `s3://` and the S3 bucket's name, or a folder.
+        root: `s3://` and the S3 bucket's name.
         endpoint_url: where S3 and DynamoDB answer; None: AWS itself.
         region: of AWS; by default taken from the environment.
         profile: profile in AWS's configuration files, for credentials; by default taken from the environment.
@@ -40,8 +38,6 @@ class Location:
 
     def objects(self) -> Objects:
         """Returns the objects, over this process's connections."""
-        if not self.root.startswith(S3):
-            return FolderObjects(Path(self.root))
         # Loaded here because botocore takes as long to load as everything else in a Spark worker.
         from tidewheel.aws.s3_objects import S3Objects
 

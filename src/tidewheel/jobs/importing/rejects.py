@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -72,11 +72,24 @@ def check_writable(location: Location, folder: str, source: str, name: str) -> N
         objects.delete([f"{prefix}{_TRIAL}"])
 
 
-def folder_of(location: Location, folder: str) -> tuple[Objects, str]:
-    """Returns the objects of a folder, and the prefix of their names."""
+class _Files:
+    """Files of this machine. The part of the port `Objects` that rejects need."""
+
+    def put(self, name: str, data: bytes) -> None:
+        path = Path(name)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+
+    def delete(self, names: Iterable[str]) -> None:
+        for name in names:
+            Path(name).unlink()
+
+
+def folder_of(location: Location, folder: str) -> tuple[Objects | _Files, str]:
+    """Returns the objects or files of a folder, and the prefix of their names."""
     url = plain_url(folder)
     if not url.startswith(S3):
-        return Location(root=url).objects(), ""
+        return _Files(), f"{url}/"
     s3_bucket, _, prefix = url.removeprefix(S3).partition("/")
     place = Location(
         root=f"{S3}{s3_bucket}", endpoint_url=location.endpoint_url, region=location.region, profile=location.profile

@@ -1,18 +1,29 @@
-"""Stores objects in a folder: rejected rows of an import on this machine, and ledgers of tests and benchmarks."""
+"""Stores objects in a folder, which several processes share."""
 
 from __future__ import annotations
 
 import shutil
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from tidewheel.errors import ObjectMissing
+from tidewheel.jobs.location import Location
 from tidewheel.ledger.sink import Sink
 from tidewheel.model.object_names import random_attempt
 from tidewheel.storage.objects import StoredObject, UnversionedObjects
 
 _UNFINISHED = ".unfinished"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FolderLocation(Location):
+    """Locates objects in the folder `root`."""
+
+    def objects(self) -> FolderObjects:
+        """Returns the objects."""
+        return FolderObjects(Path(self.root))
 
 
 class FolderObjects(UnversionedObjects):
