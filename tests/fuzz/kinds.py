@@ -10,6 +10,8 @@ from functools import cache
 from types import SimpleNamespace
 from typing import cast
 
+import msgspec
+
 from tests.fuzz.good import CHECKPOINT, ITEMS, NOW_MS, PACKS, PLAN, RECEIVED, SLOTS, TABLE, ledger
 from tidewheel.client.connection import Connection
 from tidewheel.client.receiving import fetch_payload
@@ -216,14 +218,14 @@ def _import_record() -> Kind:
     from tidewheel.jobs.importing.record import Input, Record, decode_record
 
     record = Record(
-        given=Input(options={"--body": "text"}, files={"a.csv": 100}, changed={"/a.csv": "1"}),
+        given=Input(about={"--body": "text", "file a.csv": "100 bytes"}, changed={"/a.csv": "1"}),
         stored_ms=NOW_MS,
         first_mark=7,
         good=3,
         rejected={"body is missing": 1},
         failed={"/b.csv": "it vanished"},
         rejects=["imports/orders/_1/rejects/1.json"],
-        ledgers=[ITEMS["bucket"]],
+        ledgers=[msgspec.msgpack.encode(ITEMS["bucket"])],
     )
     return Kind(good=(record.encode(),), read=lambda data: repr(decode_record(data, "x")))
 

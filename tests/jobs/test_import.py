@@ -529,11 +529,11 @@ def test_a_token_is_for_one_input_and_the_error_says_what_differs(bench: Bench) 
     with pytest.raises(InvalidValue, match=r"--token='reminders': .* --time-zone was '' and is 'UTC'; give"):
         bench.run(path, token="reminders", time_zone="UTC")
     json_lines(path, messages(4))
-    with pytest.raises(InvalidValue, match=r"--token='reminders': .* file in\.json had 201 bytes and has 268 bytes"):
+    with pytest.raises(InvalidValue, match=r"--token='reminders': .* file in\.json was '201 bytes' and is '268 bytes'"):
         bench.run(path, token="reminders")
     json_lines(bench.folder / "in-2.json", messages(3))
     json_lines(path, messages(3))
-    with pytest.raises(InvalidValue, match=r"file in-2\.json had no place in the input and has 201 bytes"):
+    with pytest.raises(InvalidValue, match=r"file in-2\.json was 'missing' and is '201 bytes'"):
         bench.run(bench.folder / "in*.json", token="reminders")
 
 

@@ -436,7 +436,7 @@ def test_times_beyond_nanoseconds_are_right_or_rejected_and_never_others(bench: 
         report = bench.run(path, time_zone="UTC", rejects=str(rejects), **{option: "odd"})
         assert (report.imported, report.failed) == ({"deliver_at": 2, "expires_at": 4}[option], {})
         shown = [json.loads(line)["odd"] for line in rejected_lines(rejects)]
-        assert shown == [f"{each.replace('T', ' ')}.000" for each in times[report.imported :]]
+        assert shown == [f"{each.replace('T', ' ')}.000000" for each in times[report.imported :]]
     ms = START_MS + DAY
     assert sorted(row[5] for row in sent(bench) if row[5] > AT_MS) == [ms, ms + 1]
     expiries = [ms, ms + 1, int(datetime(2611, 3, 4, 5, 6, 7, tzinfo=UTC).timestamp()) * 1000, 253402300799000]

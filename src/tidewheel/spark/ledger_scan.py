@@ -26,7 +26,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark import StorageLevel
-from pyspark.sql import DataFrame, Row, SparkSession, Window
+from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql.functions import broadcast, col, explode, inline
 from pyspark.sql.functions import min as least
 
@@ -37,7 +37,7 @@ from tidewheel.jobs.job import Job
 from tidewheel.jobs.location import Location, key_ports
 from tidewheel.ledger.inspection import Inspected
 from tidewheel.model.key import KeyEntry
-from tidewheel.spark.tasks import Arrivals, Arriving, failure_of
+from tidewheel.spark.tasks import arrivals, collected
 from tidewheel.storage.objects import StoredObject
 
 _TASK_BYTES = 64 * 1024 * 1024
@@ -80,7 +80,7 @@ class ScanOnSpark:
         first = least("other").over(Window.partitionBy("id")).alias("first")
         repeats = ids.select(first, "other").where("first < other")
         tree = repeats.mapInArrow(_connect, _PAIRS).repartition(1).mapInArrow(_connect, _PAIRS)
-        return [(row.first, row.other) for row in _collect(tree)]
+        return [(row.first, row.other) for row in collected(tree)]
 
     def restore_keys(self, ledgers: Sequence[Inspected], restore: KeyRestore, known: Sequence[KeyEntry], /) -> int:
         """Restores a key in the task that has all of its rows. A task has the keys of some 64 MiB of ledgers."""
@@ -90,7 +90,7 @@ class ScanOnSpark:
         both = rows.unionByName(known_rows, allowMissingColumns=True)
         by_key = both.repartition(self.tasks, "key")
         put = by_key.mapInArrow(partial(_restore, self.location, restore), "entries bigint")
-        return sum(row.entries for row in _collect(put))
+        return sum(row.entries for row in collected(put))
 
     def close(self) -> None:
         """Deletes the rows from the workers' disks."""
@@ -127,13 +127,13 @@ def scan_on_spark(
         done += read_bytes
         job.advance(done, size_bytes)
 
-    read = spark.sparkContext.accumulator(Arrivals(advance), Arriving())
+    read = arrivals(spark.sparkContext, advance)
     found = (
         ledgers.repartition(tasks)
         .mapInArrow(partial(_find, job.location, wanted, read), _FOUND)
         .persist(StorageLevel.DISK_ONLY)
     )
-    rows_found = _collect(found.where("inspected is not null").select("place", "inspected"))
+    rows_found = collected(found.where("inspected is not null").select("place", "inspected"))
     return ScanOnSpark(
         session=spark,
         location=job.location,
@@ -142,18 +142,6 @@ def scan_on_spark(
         tasks=tasks,
         inspected=[pickle.loads(zlib.decompress(row.inspected)) for row in sorted(rows_found)],
     )
-
-
-def _collect(frame: DataFrame) -> list[Row]:
-    """Returns all rows.
-
-    Raises:
-        TaskFailed: a task failed in all tries.
-    """
-    try:
-        return frame.collect()
-    except Exception as error:
-        raise failure_of(error) from None
 
 
 def _find(location: Location, wanted: ScanRange, read: Any, batches: Batches) -> Iterator[pa.RecordBatch]:

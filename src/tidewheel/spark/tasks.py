@@ -8,8 +8,8 @@ from queue import SimpleQueue
 from typing import Any
 from uuid import uuid4
 
-from pyspark import AccumulatorParam, InheritableThread, SparkContext, TaskContext
-from pyspark.sql import SparkSession
+from pyspark import Accumulator, AccumulatorParam, InheritableThread, SparkContext, TaskContext
+from pyspark.sql import DataFrame, Row, SparkSession
 
 from tidewheel.errors import TaskFailed
 from tidewheel.flows.ports.tasks import RUNS_AGAIN
@@ -53,7 +53,7 @@ class OnSpark:
             return
         context = self.session().sparkContext
         events: SimpleQueue[tuple[int, Result] | Exception | None] = SimpleQueue()  # at last the job's error, if any
-        results = context.accumulator(Arrivals(events.put), Arriving())
+        results = arrivals(context, events.put)
         tries = int(context.getConf().get("spark.task.maxFailures", str(TRIES)))
 
         def run_one(numbered: tuple[int, Item]) -> None:
@@ -62,11 +62,17 @@ class OnSpark:
             results.add([(place, task(item))])
 
         group = f"tidewheel-{uuid4()}"
-        title = f"{self.title}: {len(items)} tasks"
         numbered = context.parallelize(list(enumerate(items)), len(items))
-        job = InheritableThread(
-            target=lambda: events.put(_ended(context, group, title, lambda: numbered.foreach(run_one)))
-        )
+
+        def run_all() -> None:
+            context.setJobGroup(group, f"{self.title}: {len(items)} tasks", interruptOnCancel=True)
+            try:
+                numbered.foreach(run_one)
+                events.put(None)
+            except Exception as error:
+                events.put(failure_of(error))
+
+        job = InheritableThread(target=run_all)
         job.start()
         missing = len(items)
         try:
@@ -74,9 +80,9 @@ class OnSpark:
                 missing -= 1
                 yield event
             if event is not None:
-                raise failure_of(event) from None
+                raise event
             if missing:
-                raise RuntimeError(f"Spark lost the results of {missing} tasks; run the job again")
+                raise TaskFailed(f"Spark lost the results of {missing} tasks; run the job again")
         finally:
             while job.is_alive():
                 # A job that has not begun yet is not cancelled.
@@ -97,36 +103,40 @@ def failure_of(error: Exception) -> TaskFailed:
     return TaskFailed("\n".join(lines[begin:]))
 
 
-def _ended(context: SparkContext, group: str, title: str, run: Callable[[], None]) -> Exception | None:
-    """Runs a Spark job. Returns its error, after all results have come."""
-    context.setJobGroup(group, title, interruptOnCancel=True)
+def collected(frame: DataFrame) -> list[Row]:
+    """Returns all rows.
+
+    Raises:
+        TaskFailed: a task failed in all tries.
+    """
     try:
-        run()
+        return frame.collect()
     except Exception as error:
-        return error
-    return None
+        raise failure_of(error) from None
 
 
-class Arrivals:
-    """An accumulator's value on the driver: passes results on, and keeps none."""
-
-    def __init__(self, put: Callable[[Any], None]) -> None:
-        self._put = put
-
-    def extend(self, results: Iterable[object]) -> None:
-        """Passes results on."""
-        for result in results:
-            self._put(result)
+def arrivals(context: SparkContext, call: Callable[[Any], None]) -> Accumulator[Any]:
+    """Returns an accumulator to which tasks add lists. The driver calls a function with each value."""
+    return context.accumulator(_Calls(call), _Lists())
 
 
-class Arriving(AccumulatorParam[Any]):
-    """Adds lists of results. A worker begins with an empty list."""
+class _Calls:
+    """An accumulator's value on the driver: passes values on, and keeps none."""
+
+    def __init__(self, call: Callable[[Any], None]) -> None:
+        self._call = call
+
+    def extend(self, values: Iterable[object]) -> None:
+        for value in values:
+            self._call(value)
+
+
+class _Lists(AccumulatorParam[Any]):
+    """Adds lists. A worker begins with an empty list."""
 
     def zero(self, value: object) -> list[object]:  # noqa: ARG002
-        """Returns a worker's first value."""
         return []
 
     def addInPlace(self, value1: Any, value2: list[object]) -> Any:
-        """Adds a list."""
         value1.extend(value2)
         return value1

@@ -85,7 +85,7 @@ def read_checked(work: Work, part: Part) -> Iterator[Checked]:
     with explained("it"):
         for rows in read_part(work.source, part, work.options):
             for checked in checked_rows(work, rows, part.file.name):
-                if part.file.format == "parquet":  # text is bounded as it is read; here, a dictionary repeats values
+                if part.file.format == "parquet":  # a dictionary repeats values; readers of text bound the text
                     expanded += checked.raw_bytes
                     check_expanded(part.file, expanded)
                 yield checked

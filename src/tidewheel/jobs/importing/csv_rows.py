@@ -12,7 +12,7 @@ import pyarrow.csv as pc
 
 from tidewheel.jobs.importing.csv_strict import RowTooLong, StrictCsv
 from tidewheel.jobs.importing.options import Columns, Dialect
-from tidewheel.jobs.importing.streams import stream_of
+from tidewheel.jobs.importing.streams import check_expanded, stream_of
 from tidewheel.jobs.importing.work import FileProblem, InputFile, Present, Rows
 from tidewheel.jobs.location import Location
 from tidewheel.model.message import Encoding
@@ -24,7 +24,7 @@ def read_csv(location: Location, file: InputFile, dialect: Dialect, present: Pre
     Raises:
         FileProblem: the header is malformed, or has a name twice; or the file cannot be read to its end.
     """
-    strict, stream, number = StrictCsv(dialect), stream_of(location, file), 1
+    strict, stream, number, expanded = StrictCsv(dialect), stream_of(location, file), 1, 0
     header, begin = strict.header(stream)
     try:
         header.decode()
@@ -46,6 +46,8 @@ def read_csv(location: Location, file: InputFile, dialect: Dialect, present: Pre
             bad = [(place, kind, text) for place, (_, kind, text) in zip(places, malformed, strict=True)]
             yield _rows(batch, columns, np.delete(numbers, np.array(wrong, np.int64) - 1), bad)
             number += len(numbers)
+            expanded += len(data) + sum(len(text) for _, _, text in malformed)
+            check_expanded(file, expanded)
     except RowTooLong as problem:
         raise FileProblem(f"row {number} {problem}") from None
 

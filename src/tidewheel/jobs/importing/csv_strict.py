@@ -21,9 +21,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from io import BufferedIOBase
 
 from tidewheel.jobs.importing.options import Dialect
-from tidewheel.jobs.importing.streams import Stream, text_of
+from tidewheel.jobs.importing.streams import text_of
 from tidewheel.jobs.importing.work import MALFORMED, FileProblem
 
 _FIRST_BYTES = 1024 * 1024
@@ -110,7 +111,7 @@ class StrictCsv:
             return _doubled_or_escaped(self._quote, escapes=only_escaped.search(first_bytes) is not None)
         return _doubled(self._quote) if self._dialect.doubled else _escaped(self._quote, self._escape)
 
-    def header(self, stream: Stream) -> tuple[bytes, bytes]:
+    def header(self, stream: BufferedIOBase) -> tuple[bytes, bytes]:
         """Reads the first row. Returns it, and the bytes after it that were read. A file without rows has no header.
 
         Raises:
@@ -128,7 +129,7 @@ class StrictCsv:
             return found[1], data[found.end() :]
         raise FileProblem(f"its first row is no header: a quote is wrong, or its lines end in CR alone{_HINT}")
 
-    def blocks(self, stream: Stream, data: bytes, columns: int) -> Iterator[tuple[bytes, list[Malformed]]]:
+    def blocks(self, stream: BufferedIOBase, data: bytes, columns: int) -> Iterator[tuple[bytes, list[Malformed]]]:
         """Yields whole rows. In the places of malformed rows stand rows with a column too many.
 
         Args:

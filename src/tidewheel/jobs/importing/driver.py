@@ -23,7 +23,7 @@ from tidewheel.jobs.importing.commits import commit_ledger
 from tidewheel.jobs.importing.files import find_files, plain_url
 from tidewheel.jobs.importing.options import ImportOptions, parse_options
 from tidewheel.jobs.importing.parts import shares_of
-from tidewheel.jobs.importing.record import Input, Record, Records, token_of
+from tidewheel.jobs.importing.record import Input, Record, Records
 from tidewheel.jobs.importing.rejects import check_writable, folder_of
 from tidewheel.jobs.importing.staging import Staged, stage_parts
 from tidewheel.jobs.importing.work import LIMITS, Imported, InputFile, Limits, Part, Work
@@ -64,11 +64,12 @@ def import_messages(job: Job, stager: Stager | None = None, limits: Limits = LIM
     if options.input_role is not None and not plain_url(options.input).startswith(S3):
         raise InvalidValue("--input-role", options.input_role, "the input is on this machine; leave it out")
     files = find_files(replace(job.location, role=options.input_role), options)
-    token = token_of(options, files)
+    given = Input.of(options, files)
+    token = options.token or given.token
     if options.rejects is not None:
         check_writable(job.location, options.rejects, options.input, f"{token}.json")
     work = work_of(job, options, state, token, limits)
-    given, records, staged = Input.of(options, files), Records(job.service.objects, work), None
+    records, staged = Records(job.service.objects, work), None
     if records.read() is None:
         if options.token is None:
             _refuse_known(job, records, given)

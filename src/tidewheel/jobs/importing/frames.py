@@ -84,7 +84,8 @@ class FrameImport:
             chosen = batch.select([name for name in batch.schema.names if name in self.columns.names])
             stage.staged.digest += _digest(chosen)
             for checked in checked_rows(self.work, rows_of(chosen, self.columns, lambda _: {})):
-                stage.add(checked)
+                stage.reject(checked)
+                stage.add(checked.table, checked.weights)
         return stage.close()
 
     def commit(self, job: Job, found: Sequence[Staged]) -> Imported:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from io import BufferedIOBase
 from itertools import accumulate
 from typing import Any
 
@@ -16,7 +17,7 @@ import pyarrow as pa
 
 from tidewheel.jobs.importing.options import Columns
 from tidewheel.jobs.importing.rejects import columns_of
-from tidewheel.jobs.importing.streams import Stream, stream_of, text_of
+from tidewheel.jobs.importing.streams import check_expanded, stream_of, text_of
 from tidewheel.jobs.importing.texts import from_base64
 from tidewheel.jobs.importing.work import ENCODING, MALFORMED, FileProblem, Part, Present, Rows
 from tidewheel.jobs.location import Location
@@ -48,28 +49,25 @@ def read_lines(location: Location, part: Part, columns: Columns, present: Presen
         number = None if number is None else number + text.count(b"\n")
 
 
-def _blocks(stream: Stream, part: Part) -> Iterator[tuple[int, bytes]]:
+def _blocks(stream: BufferedIOBase, part: Part) -> Iterator[tuple[int, bytes]]:
     """Yields whole lines that begin in a part, with the place of the first."""
-    # A line that begins exactly at the part's first byte is the part's: the byte before tells.
-    offset, rest, more = max(0, part.first - 1), b"", b"\n"
-    if offset:
-        stream.seek(offset)
-    in_part = not offset
-    while more and (part.is_whole or offset < part.end):
-        more = stream.read(_BLOCK_BYTES)
-        data = rest + more
-        end = data.rfind(b"\n") + 1 if more else len(data)
-        if not part.is_whole and offset + end > part.end:
-            # The last line of the part ends at the first line end from here on.
-            end = data.find(b"\n", part.end - offset - 1) + 1 or end
-        if len(data) - end > _LONGEST_LINE:
-            where = f"the line at byte {offset + end}"
+    offset = part.first
+    if offset:  # a line that begins exactly there is the part's: the byte before tells
+        stream.seek(offset - 1)
+        offset += len(stream.readline(_LONGEST_LINE)) - 1
+    while part.is_whole or offset < part.end:
+        block = stream.read(_BLOCK_BYTES if part.is_whole else min(_BLOCK_BYTES, part.end - offset))
+        if not block:
+            return
+        last = block.rfind(b"\n") + 1
+        if last < len(block):
+            block += stream.readline(_LONGEST_LINE)
+        if len(block) - last > _LONGEST_LINE:
+            where = f"the line at byte {offset + last}"
             raise FileProblem(f"{where} is longer than {_LONGEST_LINE:,} bytes; is it a file of JSON lines?")
-        begin = 0 if in_part else data.find(b"\n") + 1
-        in_part = in_part or begin > 0
-        if in_part and end > begin:
-            yield offset + begin, data[begin:end]
-        offset, rest = offset + end, data[end:]
+        yield offset, block
+        offset += len(block)
+        check_expanded(part.file, offset)
 
 
 def _decoded(block: bytes) -> tuple[list[Line], Sequence[int], list[int]]:

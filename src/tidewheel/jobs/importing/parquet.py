@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from functools import partial
 from typing import Any
@@ -36,7 +37,7 @@ def check_types(file: pq.ParquetFile, columns: Columns) -> None:
     for name in columns.names:
         if schema.names.count(name) > 1:
             raise FileProblem(f"it has two columns {name!r}; give each column a name of its own")
-    for name, option, shown, advice in refused_types(schema, columns, _stored(file, "ENUM", columns.names)):
+    for name, option, shown, advice in refused_types(schema, columns, _enums(file, columns.names)):
         raise FileProblem(f"column {name!r} ({option}) is a {shown}; {advice}")
 
 
@@ -66,8 +67,6 @@ def read_parquet(location: Location, part: Part, present: Present) -> Iterator[R
     file = _open(location, part.file)
     columns = present(file.schema_arrow.names)
     check_types(file, columns)
-    far = _stored(file, "INT96", [columns.deliver_at, columns.expires_at])
-    exact = [_open(location, part.file, unit) for unit in ("ms", "ns") if far]
     for number in range(file.metadata.num_row_groups):
         where = f"row group {number}"
         with explained("its footer"):
@@ -81,42 +80,31 @@ def read_parquet(location: Location, part: Part, present: Present) -> Iterator[R
             raise FileProblem(f"{where}: its footer is damaged; make the file again")
         batch_rows = max(1, min(_BATCH_ROWS, _BATCH_BYTES // max(1, size // max(1, group.num_rows))))
         read = 0
-        for rows in _row_group([file, *exact], number, columns, far, batch_rows):
+        for rows in _row_group(file, number, columns, batch_rows):
             yield rows
             read += len(rows)
         if read != group.num_rows:
             raise FileProblem(f"{where} holds {read} rows, and its footer says {group.num_rows}; make the file again")
 
 
-def _row_group(
-    files: Sequence[pq.ParquetFile], number: int, columns: Columns, far: list[str], batch_rows: int
-) -> Iterator[Rows]:
+def _row_group(file: pq.ParquetFile, number: int, columns: Columns, batch_rows: int) -> Iterator[Rows]:
     """Yields the rows of a row group. If there is not the memory for some, the rest comes in smaller batches."""
     names = list(dict.fromkeys(columns.names))
-    enums = [name for name in _stored(files[0], "ENUM", names) if name in names]
+    enums = [name for name in _enums(file, names) if name in names]
     done = 0
     for most in (batch_rows, 1_024, 16):
-        try:
-            some = {"batch_size": min(batch_rows, most), "row_groups": [number], "use_threads": False}
-            wanted = [names, far, far]
-            found = [file.iter_batches(**some, columns=some_) for file, some_ in zip(files, wanted, strict=False)]
-            passed = 0
-            while True:
-                with explained(f"row group {number}"):
-                    batch, *times = (next(each, None) for each in found)
-                    if batch is None:
-                        return
-                    for name in enums:
-                        text = batch.column(name).view(pa.string())
-                        batch = batch.set_column(batch.schema.names.index(name), name, text)
-                    batch = _with_times(batch, *times) if times else batch
+        passed = 0
+        with suppress(MemoryError), explained(f"row group {number}"):
+            for batch in file.iter_batches(min(batch_rows, most), [number], names, use_threads=False):
                 passed += batch.num_rows
                 if passed > done:
                     left = batch.slice(batch.num_rows - min(batch.num_rows, passed - done))
+                    for name in enums:
+                        text = left.column(name).view(pa.string())
+                        left = left.set_column(left.schema.names.index(name), name, text)
                     yield rows_of(left, columns, partial(_place, number, done))
                     done = passed
-        except MemoryError:
-            continue
+            return
     raise FileProblem("it needs too much memory; write it with smaller row groups or pages, and shorter values")
 
 
@@ -124,31 +112,21 @@ def _place(group: int, before: int, row: int) -> dict[str, Any]:
     return {"row_group": group, "row": before + row + 1}
 
 
-def _stored(file: pq.ParquetFile, type_: str, names: Collection[str | None]) -> list[str]:
-    """Returns the paths of columns, or inside of them, that Parquet stores as a physical or logical type."""
+def _enums(file: pq.ParquetFile, names: Collection[str]) -> list[str]:
+    """Returns the paths of columns, or inside of them, that Parquet stores as enumerations."""
     found = (file.schema.column(number) for number in range(len(file.schema)))
-    of_type = (each.path for each in found if type_ in (each.physical_type, each.logical_type.type))
-    return [path for path in of_type if path in names or path.partition(".")[0] in names]
+    paths = (each.path for each in found if each.logical_type.type == "ENUM")
+    return [path for path in paths if path in names or path.partition(".")[0] in names]
 
 
-def _with_times(batch: pa.RecordBatch, in_ms: pa.RecordBatch, in_ns: pa.RecordBatch) -> pa.RecordBatch:
-    """Returns a batch with its INT96 times in milliseconds, rounded up by their nanoseconds unless these overflowed."""
-    for name in in_ms.schema.names:
-        down, ns = (each.column(name).cast(pa.int64()).fill_null(0).to_numpy() for each in (in_ms, in_ns))
-        up = down + ((ns // 1_000_000 == down) & (ns % 1_000_000 > 0))
-        times = pa.array(up, mask=in_ms.column(name).is_null().to_numpy(zero_copy_only=False))
-        batch = batch.set_column(batch.schema.names.index(name), name, times.cast(in_ms.schema.field(name).type))
-    return batch
-
-
-def _open(location: Location, file: InputFile, int96_unit: str = "us") -> pq.ParquetFile:
+def _open(location: Location, file: InputFile) -> pq.ParquetFile:
     with explained("its footer"):
         found = pq.ParquetFile(
             pa.PythonFile(opened(location, file), mode="r"),
             buffer_size=_BUFFER_BYTES,
             pre_buffer=False,
             page_checksum_verification=True,
-            coerce_int96_timestamp_unit=int96_unit,
+            coerce_int96_timestamp_unit="us",  # nanoseconds, the default, wrap in the year 2262
             arrow_extensions_enabled=True,
         )
         assert found.schema_arrow is not None  # a damaged schema fails here

@@ -14,19 +14,17 @@ from __future__ import annotations
 import json
 import posixpath
 import secrets
-from base64 import b64decode
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from hashlib import blake2b
-from typing import Any
 
 import msgspec
 
 from tidewheel.errors import CorruptMetadata, ObjectMissing
 from tidewheel.flows.ports.parallel import Parallel
-from tidewheel.jobs.importing.options import Dialect, ImportOptions
+from tidewheel.jobs.importing.options import ImportOptions
 from tidewheel.jobs.importing.staging import Staged
 from tidewheel.jobs.importing.work import InputFile, Work
 from tidewheel.ledger.bucket import Bucket
@@ -36,6 +34,7 @@ from tidewheel.storage.items import decode_bucket, encode_bucket
 from tidewheel.storage.objects import Objects
 
 _MOST_BYTES = 1 << 30
+_LEAD = "--min-lead"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,13 +42,12 @@ class Input:
     """The options and files that a token stands for.
 
     Attributes:
-        options: values by option.
-        files: sizes by name, without the folders that all names share, so that an import with a token may move.
+        about: options, and the size of each file, without the folders that all names share, so that an import with a
+            token may move.
         changed: the last change of each file, by its whole name.
     """
 
-    options: dict[str, str]
-    files: dict[str, int]
+    about: dict[str, str]
     changed: dict[str, str]
 
     @classmethod
@@ -61,40 +59,25 @@ class Input:
             "--time-zone": options.time_zone or "",
             "--csv-quote": options.dialect.quote,
             "--csv-escape": options.dialect.escape or "",
-            "--min-lead": f"{options.min_lead_ms // 1000} s",
+            _LEAD: f"{options.min_lead_ms // 1000} s",
             **{f"--{name.replace('_', '-')}": column or "" for name, column in asdict(options.columns).items()},
+            **{f"file {posixpath.relpath(file.name, folder)}": f"{file.size_bytes:,} bytes" for file in files},
         }
-        return cls(
-            options=given | about,
-            files={posixpath.relpath(file.name, folder): file.size_bytes for file in files},
-            changed={file.name: file.changed for file in files},
-        )
+        return cls(about=given | about, changed={file.name: file.changed for file in files})
+
+    @property
+    def token(self) -> str:
+        """A hash of all but the lead: another lead is not another import."""
+        about = {name: value for name, value in self.about.items() if name != _LEAD}
+        return blake2b(json.dumps([about, self.changed]).encode(), digest_size=16).hexdigest()
 
     def difference(self, other: Input) -> str | None:
         """Returns the first difference of another input, or None."""
-        for option, value in self.options.items():
-            if other.options.get(option) != value:
-                return f"{option} was {value!r} and is {other.options.get(option)!r}"
-        for name in sorted(self.files.keys() | other.files.keys()):
-            before, now = self.files.get(name), other.files.get(name)
-            if before != now:
-                had, has = ("no place in the input" if n is None else f"{n:,} bytes" for n in (before, now))
-                return f"file {name} had {had} and has {has}"
+        for name in self.about | other.about:
+            was, now = (each.about.get(name, "missing") for each in (self, other))
+            if was != now:
+                return f"{name} was {was!r} and is {now!r}"
         return None
-
-
-def token_of(options: ImportOptions, files: Sequence[InputFile]) -> str:
-    """Returns the given token, or a hash of format, columns, time zone, and the files' names, sizes and changes."""
-    if options.token is not None:
-        return options.token
-    values = [
-        files[0].format,
-        asdict(options.columns),
-        options.time_zone,
-        [(file.name, file.size_bytes, file.changed) for file in files],
-        *([asdict(options.dialect)] if options.dialect != Dialect() else ()),
-    ]
-    return blake2b(json.dumps(values).encode(), digest_size=16).hexdigest()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,7 +91,7 @@ class Record:
         rejected: rows by kind of problem.
         failed: problems of files of which nothing is imported, by name.
         rejects: objects with the rejected rows.
-        ledgers: their buckets, as items of the table.
+        ledgers: their buckets, as items of the table in MessagePack.
         is_finished: whether all is done.
         rejects_in: the folder to which the rejected rows were copied.
         run: the run that made it.
@@ -121,7 +104,7 @@ class Record:
     rejected: dict[str, int]
     failed: dict[str, str]
     rejects: list[str]
-    ledgers: list[dict[str, dict[str, Any]]]
+    ledgers: list[bytes]
     is_finished: bool = False
     rejects_in: str | None = None
     run: str = ""
@@ -138,18 +121,13 @@ class Record:
             rejected=dict(staged.rejected),
             failed=staged.failed,
             rejects=staged.rejects,
-            ledgers=[encode_bucket(work.state.topic, bucket) for bucket in staged.ledgers],
+            ledgers=[msgspec.msgpack.encode(encode_bucket(work.state.topic, each)) for each in staged.ledgers],
         )
 
     @cached_property
     def buckets(self) -> list[Bucket]:
         """The buckets of the ledgers."""
-        return [decode_bucket(_item(each)) for each in self.ledgers]
-
-    @property
-    def names(self) -> list[str]:
-        """The names of all objects."""
-        return [*(bucket.object_name for bucket in self.buckets), *self.rejects]
+        return [decode_bucket(msgspec.msgpack.decode(each)) for each in self.ledgers]
 
     def encode(self) -> bytes:
         """Returns the record's bytes."""
@@ -171,15 +149,6 @@ def decode_record(data: bytes, name: str) -> Record:
             f"object {name}, bytes 0-{len(data) - 1}, does not say what an import is ({error}): restore the object "
             "from a backup. Without it, a run imports everything again"
         ) from None
-
-
-def _item(values: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """Returns an item with its bytes, which are base64 in JSON."""
-    return {
-        name: {type_: b64decode(value, validate=True) if isinstance(value, str) and type_ == "B" else value}
-        for name, typed in values.items()
-        for type_, value in typed.items()
-    }
 
 
 class Records:
@@ -236,22 +205,18 @@ class Records:
         """Returns the id of another import with messages of a file of the input as it is now, and the file."""
         prefix, found = f"{topic_prefix(IMPORTS, self._work.state.topic)}_", list[tuple[str, str]]()
 
-        def compare(name: str) -> None:
+        def compare(record: tuple[str, str]) -> None:
             with suppress(CorruptMetadata):
-                other = _read(self._objects, name)
-                if other is not None and other.good:
-                    same = (file for file, changed in given.changed.items() if other.given.changed.get(file) == changed)
-                    found.extend((_import_id(name, prefix), file) for file in same if file not in other.failed)
+                if (other := _read(self._objects, record[1])) is not None and other.good:
+                    same = given.changed.items() & other.given.changed.items()
+                    found.extend((record[0], file) for file, _ in same if file not in other.failed)
 
-        names = (each.name for each in self._objects.list(prefix))
+        names = [each.name for each in self._objects.list(prefix)]
+        ids = [each.removeprefix(prefix).removesuffix(".json").removesuffix("/staged") for each in names]
         # An import to a deleted topic of this name had another generation.
         end = f".{self._work.state.generation}"
-        parallel(compare, [each for each in names if _import_id(each, prefix).endswith(end)])
+        parallel(compare, [each for each in zip(ids, names, strict=True) if each[0].endswith(end)])
         return min(found, default=None)
-
-
-def _import_id(name: str, prefix: str) -> str:
-    return name.removeprefix(prefix).removesuffix(".json").removesuffix("/staged")
 
 
 def _read(objects: Objects, name: str) -> Record | None:

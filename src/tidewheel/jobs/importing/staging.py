@@ -21,7 +21,7 @@ from tidewheel.flows.maintenance.merge_rows import store_rows
 from tidewheel.jobs.importing.checks import Checked, read_parts
 from tidewheel.jobs.importing.work import Part, Work
 from tidewheel.ledger.bucket import Bucket
-from tidewheel.ledger.rows import SCHEMA, sorted_order, taken, times_of
+from tidewheel.ledger.rows import SCHEMA, Int64s, sorted_order, taken, times_of
 
 _SLICE_ROWS = 65_536
 _SLICE_BYTES = 32 * 1024 * 1024
@@ -77,7 +77,8 @@ def stage_parts(work: Work, parts: Sequence[Part]) -> Iterator[int | Staged]:
         if isinstance(told, int):
             yield told
         else:
-            stage.add(told)
+            stage.reject(told)
+            stage.add(told.table, told.weights)
     yield stage.close()
 
 
@@ -92,19 +93,22 @@ class Stage:
         self._rows = self._bytes = self._line_bytes = 0
         self.staged = Staged()
 
-    def add(self, checked: Checked) -> None:
-        """Takes rows."""
+    def reject(self, checked: Checked) -> None:
+        """Takes the problems and the rejected rows of some rows."""
         self.staged.failed |= checked.failed
-        if self.staged.failed:
-            return
-        self.staged.good += checked.table.num_rows
         self.staged.rejected += checked.rejected
         for line in checked.lines:
             self._lines.append(line)
             self._line_bytes += len(line)
             if self._line_bytes >= REJECTS_BYTES:
                 self._write_lines()
-        table, weights, limits = checked.table, checked.weights, self._work.limits
+
+    def add(self, table: pa.Table, weights: Int64s) -> None:
+        """Takes good rows, with the approximate bytes of each, unless a file has a problem."""
+        if self.staged.failed:
+            return
+        limits = self._work.limits
+        self.staged.good += table.num_rows
         while table.num_rows:
             by_bytes = int(np.cumsum(weights).searchsorted(limits.raw_bytes - self._bytes)) + 1
             end = min(by_bytes, limits.rows - self._rows, len(weights))

@@ -1,7 +1,8 @@
-"""Reads a file from front to back, decompressed, within a bound, and tells errors of files."""
+"""Opens text files, bounds what files expand to, and tells errors of files."""
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -15,42 +16,18 @@ from tidewheel.jobs.location import Location
 
 _MOST_TIMES = 250
 _FREE_BYTES = 256 * 1024 * 1024
+_BUFFER_BYTES = 1024 * 1024
 _WIDE_MARKS = (b"\xff\xfe", b"\xfe\xff")
 UTF_8_MARK = b"\xef\xbb\xbf"
 
 
-class Stream:
-    """A file's bytes, decompressed.
-
-    Args:
-        source: Arrow's file.
-        file: the same, for messages.
-    """
-
-    def __init__(self, source: pa.NativeFile, file: InputFile) -> None:
-        self._source, self._file, self._read = source, file, 0
-
-    def read(self, size: int = -1) -> bytes:
-        """Reads up to so many bytes; fewer only at the end.
-
-        Raises:
-            FileProblem: the bytes are too many.
-        """
-        data: bytes = self._source.read(size)
-        self._read += len(data)
-        check_expanded(self._file, self._read)
-        return data
-
-    def seek(self, offset: int) -> None:
-        """Goes to a byte of a file that is not compressed."""
-        self._source.seek(offset)
-
-
-def stream_of(location: Location, file: InputFile) -> Stream:
-    """Opens a file."""
+def stream_of(location: Location, file: InputFile) -> io.BufferedIOBase:
+    """Opens a text file, decompressed."""
     codec = codec_of(file)
-    raw = pa.PythonFile(opened(location, file), mode="r")
-    return Stream(raw if codec is None else pa.CompressedInputStream(raw, codec), file)
+    raw = opened(location, file)
+    if codec is None:
+        return raw
+    return io.BufferedReader(pa.CompressedInputStream(pa.PythonFile(raw, mode="r"), codec), _BUFFER_BYTES)
 
 
 def check_expanded(file: InputFile, read_bytes: int) -> None:
