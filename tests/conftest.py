@@ -69,7 +69,6 @@ LONG = (
     "tests/simulation/test_oracle",
     "tests/spark/test_enforcement",
     "tests/spark/test_import",
-    "tests/spark/test_ledger_source",
     "tests/spark/test_local_stack",
     "tests/spark/test_merge_engines",
     "tests/spark/test_merge_ended",

@@ -59,14 +59,13 @@ def _tell(job: Job, topic: str, merged: Merged | None, *, quietly: bool) -> None
         reason = "does not exist; correct the name" if gone else "has another merge under way; try again later"
         job.say(f"topic {topic!r} {reason}")
         return
-    if merged.merges or not quietly:
-        if not merged.merges and not merged.skipped:
-            job.say(f"topic {topic}: it needs no merge")
-            return
+    if merged.merges:
         job.say(
             f"topic {topic}: {merged.sources} ledgers became {merged.outputs} in {merged.merges} merges, "
             f"{merged.rows:,} messages rewritten"
         )
+    elif not merged.skipped and not quietly:
+        job.say(f"topic {topic}: it needs no merge")
     for error in merged.skipped:
         job.say(f"left as it is: {error}")
     if merged.error is not None:

@@ -10,13 +10,11 @@ from contextlib import contextmanager
 @contextmanager
 def environment(variables: Mapping[str, str]) -> Iterator[None]:
     """Sets environment variables, and restores them after the block."""
-    before = {name: os.environ.get(name) for name in variables}
+    before = {name: os.environ[name] for name in variables if name in os.environ}
     os.environ.update(variables)
     try:
         yield
     finally:
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value
+        for name in variables:
+            os.environ.pop(name, None)
+        os.environ.update(before)

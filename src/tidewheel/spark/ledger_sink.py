@@ -20,12 +20,17 @@ stopped before its checkpoint was written. The batch's record then says that its
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 
 import boto3
 import pyarrow as pa
-from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceArrowWriter,
+    DataSourceStreamArrowWriter,
+    WriterCommitMessage,
+)
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
@@ -36,7 +41,6 @@ from tidewheel.jobs.importing.options import Columns
 from tidewheel.jobs.importing.staging import Staged
 from tidewheel.jobs.job import Job, make_job
 from tidewheel.jobs.location import local_access
-from tidewheel.spark.ledger_source import check_options
 
 _COMMON = frozenset(
     {"topic", "stack", "region", "endpoint_url", "profile", "time_zone", "min_lead", "rejects"}
@@ -46,6 +50,46 @@ _KEPT_BATCHES = 100
 """Spark keeps the offsets of so many batches, and repeats no earlier one."""
 
 
+class LedgerSource(DataSource):
+    """Defines the data source, which only writes.
+
+    Spark's own Parquet reader reads ledgers, and only the columns of a query, which a source in Python cannot.
+    """
+
+    @classmethod
+    def name(cls) -> str:
+        """Returns the name for `frame.write.format`."""
+        return "tidewheel.ledger"
+
+    def schema(self) -> StructType:
+        """Refuses to read.
+
+        Raises:
+            InvalidValue: always. Spark asks for the schema before it reads.
+        """
+        raise InvalidValue("format", self.name(), "it only writes: read a topic's live view, as docs/query.md shows")
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
+        """Returns a writer of rows with these columns.
+
+        Raises:
+            InvalidValue: the mode is `overwrite`, which would be a purge.
+        """
+        if overwrite:
+            raise InvalidValue("mode", "overwrite", "messages are only added: give append")
+        return LedgerSink(self.options, schema)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:
+        """Returns a writer of a stream's batches.
+
+        Raises:
+            InvalidValue: the output mode is `complete`, which would send rows again.
+        """
+        if overwrite:
+            raise InvalidValue("outputMode", "complete", "messages are only added: give append")
+        return LedgerStreamSink(self.options, schema)
+
+
 @dataclass
 class Done(WriterCommitMessage):
     """What a task tells the driver."""
@@ -53,7 +97,27 @@ class Done(WriterCommitMessage):
     staged: Staged
 
 
-class LedgerSink(DataSourceArrowWriter):
+class _Sink:
+    """What the sinks have in common."""
+
+    def __init__(self, options: Mapping[str, str], schema: StructType, names: Collection[str], **more: str) -> None:
+        for name, value in options.items():
+            if name not in _COMMON and name not in names:  # a name in another spelling would do nothing
+                known = ", ".join(sorted({*_COMMON, *names}))
+                raise InvalidValue(name, value, f"there is no such option; give some of {known}")
+        self._options = {**options, **more}
+        try:
+            self._import = FrameImport.of(_job(self._options), to_arrow_schema(schema))
+        except InvalidValue as error:
+            name = error.field.removeprefix("--").replace("-", "_")
+            raise InvalidValue(name, error.value, error.advice) from None
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Done:
+        """Writes the rows of a task as ledgers."""
+        return Done(self._import.stage(iterator))
+
+
+class LedgerSink(_Sink, DataSourceArrowWriter):
     """Writes the rows of a DataFrame as ledgers in the tasks, and commits the ledgers in the driver.
 
     Args:
@@ -67,13 +131,7 @@ class LedgerSink(DataSourceArrowWriter):
     """
 
     def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
-        check_options(options, _COMMON | {"token"})
-        self._options = dict(options)
-        self._import = _import_of(self._options, schema)
-
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Done:
-        """Writes the rows of a task as ledgers."""
-        return Done(self._import.stage(iterator))
+        super().__init__(options, schema, {"token"})
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Makes all ledgers live.
@@ -88,7 +146,7 @@ class LedgerSink(DataSourceArrowWriter):
         self._import.give_up(_staged(messages))
 
 
-class LedgerStreamSink(DataSourceStreamArrowWriter):
+class LedgerStreamSink(_Sink, DataSourceStreamArrowWriter):
     """Does the same for each batch of a stream. Spark makes a writer for each batch, and another for its commit.
 
     Raises:
@@ -98,16 +156,10 @@ class LedgerStreamSink(DataSourceStreamArrowWriter):
     """
 
     def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
-        check_options(options, _COMMON | {"name", "checkpointlocation"})
         for name, advice in (("name", "the stream's own"), ("rejects", "a folder for rows that cannot be sent")):
             if not options.get(name):
                 raise InvalidValue(name, options.get(name), f"a stream needs it: {advice}")
-        self._options = {**options, "token": options["name"]}
-        self._import = _import_of(self._options, schema)
-
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Done:
-        """Writes the rows of a task as ledgers."""
-        return Done(self._import.stage(iterator))
+        super().__init__(options, schema, {"name", "checkpointlocation"}, token=options["name"])
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """Makes all ledgers of a batch live, and forgets a batch of long ago.
@@ -124,14 +176,6 @@ class LedgerStreamSink(DataSourceStreamArrowWriter):
 
     def _of(self, batch: int) -> FrameImport:
         return self._import.with_token(f"{self._options['name']}-{batch}")
-
-
-def _import_of(options: Mapping[str, str], schema: StructType) -> FrameImport:
-    try:
-        return FrameImport.of(_job(options), to_arrow_schema(schema))
-    except InvalidValue as error:
-        name = error.field.removeprefix("--").replace("-", "_")
-        raise InvalidValue(name, error.value, error.advice) from None
 
 
 def _job(options: Mapping[str, str]) -> Job:

@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 from tidewheel.jobs.variables import environment
 from tidewheel.spark.java import find_java, make_java_home
-from tidewheel.spark.ledger_source import LedgerSource
+from tidewheel.spark.ledger_sink import LedgerSource
 
 _LOCAL_HOST = "127.0.0.1"
 TRIES = 4

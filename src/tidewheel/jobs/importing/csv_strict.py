@@ -19,8 +19,8 @@ The patterns are possessive (`*+`): a match never goes back, so its time grows w
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from functools import partial
 from io import BufferedIOBase
 
 from tidewheel.jobs.importing.options import Dialect
@@ -43,34 +43,28 @@ Malformed = tuple[dict[str, int], str, str]
 """Lines that are no row: how many they are, if several, the kind of problem, and their text."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Grammar:
-    """Patterns of a dialect.
-
-    Attributes:
-        value: a value, with its quotes.
-        end: the end of a row.
-    """
-
-    value: str
-    end: str = r"\r*+\n"
-
-    def row(self, columns: str) -> str:
-        """Returns the pattern of a row. `columns` is the quantifier of the values after the first."""
-        return f"{self.value}(?:,{self.value}){columns}{self.end}"
+Row = Callable[[str], str]
+"""Returns the pattern of a row. Its argument is the quantifier of the values after the first."""
 
 
-def _doubled(q: str) -> _Grammar:
+def _row(value: str, columns: str, end: str = r"\r*+\n") -> str:
+    """Returns the pattern of a row, by that of a value with its quotes, and that of the end of the row."""
+    return f"{value}(?:,{value}){columns}{end}"
+
+
+def _doubled(q: str) -> Row:
     """Values of a dialect that doubles quotes: `""` ends one piece of the value, and begins the next."""
-    return _Grammar(f"(?:(?:{q}[^{q}]*+{q})++|[^{q},\\r\\n]*+)")
+    return partial(_row, f"(?:(?:{q}[^{q}]*+{q})++|[^{q},\\r\\n]*+)")
 
 
-def _escaped(q: str, e: str) -> _Grammar:
+def _escaped(q: str, e: str) -> Row:
     """Values of a dialect with an escape character."""
-    return _Grammar(f"(?:{q}[^{q}{e}]*+(?:{e}[{q}{e},\\r\\n][^{q}{e}]*+)*+{q}|{e}N(?=[,\\r\\n])|[^{q}{e},\\r\\n]*+)")
+    return partial(
+        _row, f"(?:{q}[^{q}{e}]*+(?:{e}[{q}{e},\\r\\n][^{q}{e}]*+)*+{q}|{e}N(?=[,\\r\\n])|[^{q}{e},\\r\\n]*+)"
+    )
 
 
-def _doubled_or_escaped(q: str, *, escapes: bool) -> _Grammar:
+def _doubled_or_escaped(q: str, *, escapes: bool) -> Row:
     """Values that are the same in both dialects, for a file whose dialect nobody named.
 
     Args:
@@ -80,14 +74,14 @@ def _doubled_or_escaped(q: str, *, escapes: bool) -> _Grammar:
     piece = rf"{q}[^{q}\\]*+(?:\\{after_backslash}[^{q}\\]*+)*+{q}"
     no_backslash = rf"(?<!\\{q})"
     quoted = f"{piece}{no_backslash}(?:{piece})*+{no_backslash}"
-    return _Grammar(f"(?:{quoted}|[^{q},\\r\\n]*+)", end=r"(?<!\\)\r*+\n")
+    return partial(_row, f"(?:{quoted}|[^{q},\\r\\n]*+)", end=r"(?<!\\)\r*+\n")
 
 
 def _lenient(q: str, e: str) -> list[str]:
     """Rows of any text, with doubled and with escaped quotes. They find where a malformed row ends."""
     doubled = f"(?:(?:{q}[^{q}]*+{q})++(?!{q})|(?!{q}))[^,\\n]*+"
     escaped = f"(?:{q}[^{q}{e}]*+(?:{e}.[^{q}{e}]*+)*+{q}|(?!{q}))[^,\\n{e}]*+(?:{e}.[^,\\n{e}]*+)*+"
-    return [_Grammar(value, end=r"\n").row("*+") for value in ([doubled] if e == q else [doubled, escaped])]
+    return [_row(value, "*+", r"\n") for value in ([doubled] if e == q else [doubled, escaped])]
 
 
 def _compiled(pattern: str) -> re.Pattern[bytes]:
@@ -101,11 +95,11 @@ class StrictCsv:
         self._dialect = dialect
         self._quote = re.escape(dialect.quote)
         self._escape = re.escape(dialect.escape or "\\")
-        self._grammar = self._grammar_of(b"")
+        self._row = self._row_of(b"")
         self._lenient = [_compiled(reading) for reading in _lenient(self._quote, self._escape)]
         self._null = _compiled(rf"(?<![^,\n]){self._escape}N(?=[,\r\n])")
 
-    def _grammar_of(self, first_bytes: bytes) -> _Grammar:
+    def _row_of(self, first_bytes: bytes) -> Row:
         if self._dialect.escape is None:
             only_escaped = _compiled(rf"\\{self._quote}[^{self._quote},\r\n]")
             return _doubled_or_escaped(self._quote, escapes=only_escaped.search(first_bytes) is not None)
@@ -118,8 +112,8 @@ class StrictCsv:
             FileProblem: the row is malformed, or not UTF-8.
         """
         data = more = text_of(stream.read(_FIRST_BYTES))
-        self._grammar = self._grammar_of(data)
-        first_row = _compiled(f"{_EMPTY_LINES}({self._grammar.row('*+')})")
+        self._row = self._row_of(data)
+        first_row = _compiled(f"{_EMPTY_LINES}({self._row('*+')})")
         while more and first_row.match(data) is None and len(data) <= _LONGEST_ROW:
             more = stream.read(_BLOCK_BYTES)
             data += more or b"\n"
@@ -141,7 +135,7 @@ class StrictCsv:
             FileProblem: the file cannot be read.
             RowTooLong: the row after those that were yielded is too long.
         """
-        rows = _compiled(f"(?:{self._grammar.row(f'{{{columns - 1}}}+')}|\\r*+\\n)*+")
+        rows = _compiled(f"(?:{self._row(f'{{{columns - 1}}}+')}|\\r*+\\n)*+")
         more = data or b"\n"
         while more:
             more = stream.read(_BLOCK_BYTES)

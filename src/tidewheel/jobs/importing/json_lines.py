@@ -5,11 +5,9 @@ A file that is not compressed is divided at any bytes: a part has the lines that
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
 from io import BufferedIOBase
 from itertools import accumulate
-from typing import Any
 
 import msgspec
 import numpy as np
@@ -41,12 +39,16 @@ def read_lines(location: Location, part: Part, columns: Columns, present: Presen
     """
     number = None if part.first else 1
     for offset, block in _blocks(stream_of(location, part.file), part):
-        text = block if offset else text_of(block)
-        found, places, bad = _decoded(text)
+        lines = (block if offset else text_of(block)).split(b"\n")
+        if number is None:
+            places = [{"byte": byte} for byte in accumulate((len(each) + 1 for each in lines), initial=offset)]
+        else:
+            places = [{"line": number + place} for place in range(len(lines))]
+            number += len(lines) - 1
+        found, bad = _decoded(lines)
         if not offset and found:
-            present(dict.fromkeys(name for line in found for name in line))
-        yield _rows(columns, text, found, places, bad, {"byte": offset} if number is None else {"line": number})
-        number = None if number is None else number + text.count(b"\n")
+            present(dict.fromkeys(name for line in found.values() for name in line))
+        yield _rows(columns, lines, found, places, bad)
 
 
 def _blocks(stream: BufferedIOBase, part: Part) -> Iterator[tuple[int, bytes]]:
@@ -70,39 +72,27 @@ def _blocks(stream: BufferedIOBase, part: Part) -> Iterator[tuple[int, bytes]]:
         check_expanded(part.file, offset)
 
 
-def _decoded(block: bytes) -> tuple[list[Line], Sequence[int], list[int]]:
-    """Returns the objects of a block's lines, the places of these lines, and of those that are no objects."""
-    with suppress(*_BAD):
-        found: list[Line] = _LINE.decode_lines(block)
-        if len(found) == block.count(b"\n") + (not block.endswith(b"\n")):
-            return found, range(len(found)), []
-    found, places, bad = [], [], []
-    for place, line in enumerate(block.split(b"\n") if block.strip() else ()):
+def _decoded(lines: Sequence[bytes]) -> tuple[dict[int, Line], list[int]]:
+    """Returns the objects of lines, by their places, and the places of lines that are no objects."""
+    found: dict[int, Line] = {}
+    bad: list[int] = []
+    for place, line in enumerate(lines):
         if line.strip():
             try:
-                found.append(_LINE.decode(line))
-                places.append(place)
+                found[place] = _LINE.decode(line)
             except _BAD:
                 bad.append(place)
-    return found, places, bad
+    return found, bad
 
 
 def _rows(
-    columns: Columns, block: bytes, found: list[Line], places: Sequence[int], bad: list[int], first: Mapping[str, int]
+    columns: Columns, lines: Sequence[bytes], objects: dict[int, Line], where: Sequence[dict[str, int]], bad: list[int]
 ) -> Rows:
-    """Maps lines. `first` says where the block's first line stands, by its number or its first byte."""
-    lines: list[bytes] = []
-    starts: list[int] = []
+    """Maps lines. `where` says for people where each line stands."""
+    places, found = list(objects), list(objects.values())
 
     def text(place: int) -> str:
-        if not lines:
-            lines.extend(block.split(b"\n"))
-            starts.extend(accumulate((len(each) + 1 for each in lines), initial=0))
         return lines[place].decode(errors="surrogateescape").rstrip("\r")
-
-    def where(place: int) -> dict[str, Any]:
-        text(place)
-        return {name: at + (place if name == "line" else starts[place]) for name, at in first.items()}
 
     raw = {name: [bytes(line.get(name, b"")) for line in found] for name in {*columns.names, ENCODING}}
     values = {name: pa.array(map(_plain, each), pa.binary()) for name, each in raw.items()}
@@ -124,9 +114,9 @@ def _rows(
         values.__getitem__,
         encoding=encoding,
         wrong=wrong,
-        place=lambda row: where(places[row]),
+        place=lambda row: where[places[row]],
         given=lambda row: columns_of(text(places[row])),
-        malformed=[(where(place), MALFORMED, text(place)) for place in bad],
+        malformed=[(where[place], MALFORMED, text(place)) for place in bad],
     )
 
 

@@ -105,15 +105,10 @@ def _of_units(column: pa.Array) -> Int64s:
     if pa.types.is_date(column.type):
         column = column.cast(pa.timestamp("s" if pa.types.is_date32(column.type) else "ms"))
     raw: Int64s = column.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
-    match column.type.unit:
-        case "s":
-            return np.where(_within(raw, _MOST_MS // 1000), raw, _MOST_MS // 1000) * 1000
-        case "ms":
-            return raw
-        case "us":
-            return raw // 1000 + (raw % 1000 > 0)
-        case _:
-            return raw // 1_000_000 + (raw % 1_000_000 > 0)
+    if column.type.unit == "s":
+        return np.where(_within(raw, _MOST_MS // 1000), raw, _MOST_MS // 1000) * 1000
+    step = {"ms": 1, "us": 1_000, "ns": 1_000_000}[column.type.unit]
+    return raw // step + (raw % step > 0)
 
 
 def _of_number(column: pa.Array) -> Int64s:
